@@ -1,0 +1,24 @@
+//! Media: `trait Disk` and its implementations, and the volume (superblocks, log ring, checkpoints) that MDTs and OSTs
+//! both stand on. This crate touches the machine and knows no rule.
+
+use std::io;
+
+/// A random-access medium of fixed size. All methods may be called from any thread at once.
+///
+/// A write is *acknowledged* when `write_at` returns: it is in memory that outlives the process. It is *flushed* when a
+/// `flush` that began after it has returned `Ok`. Unflushed writes may be lost, torn at 512-byte sectors, or reach the medium
+/// in any order when power fails.
+pub trait Disk: Send + Sync {
+    /// Bytes.
+    fn size(&self) -> u64;
+    /// Fills `buf` from `offset`; reading past the end is an error. Never-written bytes read as zero.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes every write that was acknowledged before the call durable. An error means that nothing is known of them; it is
+    /// never retried into success.
+    fn flush(&self) -> io::Result<()>;
+    /// Says that the bytes will not be read again before they are written; they may read as anything.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Hints that a range will be read soon.
+    fn will_read(&self, _offset: u64, _len: u64) {}
+}

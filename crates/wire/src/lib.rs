@@ -1,0 +1,73 @@
+//! The conversations of Stria: the frame, the codec and one module per pair of speakers, both halves side by side.
+//!
+//! Bodies are written by hand to the byte, little-endian, in field order, by the `bodies!` macro (decision 0003). Decoding
+//! never panics and never allocates more than a small multiple of the bytes at hand.
+
+pub mod codec;
+pub mod frame;
+pub mod map;
+pub mod meta;
+pub mod mgmt;
+pub mod object;
+pub mod session;
+
+pub use codec::{Malformed, Reader, Wire};
+pub use frame::{Flags, HEADER_LEN, Header};
+
+use types::{Code, Fault, Seq};
+
+/// A request body: its call number and the body that answers it.
+pub trait Request: Wire {
+    const CALL: u16;
+    /// Changes state: takes a slot, is logged with its reply, and is replayed after a restart of the target.
+    const MUTATES: bool;
+    type Reply: Wire;
+}
+
+codec::bodies! {
+    /// What every reply body begins with; the call's own reply body follows if `code` is 0.
+    ReplyHead {
+        /// `Code` as a number; 0 = done.
+        code: u16,
+        /// For people; empty when done.
+        detail: String,
+        /// The log entry that holds the change; 0 for reads. With the header's epoch it names the entry.
+        seq: Seq,
+        /// Everything up to this entry is flushed.
+        flushed_seq: Seq,
+    }
+    /// A body with nothing in it.
+    Empty {}
+}
+
+impl ReplyHead {
+    pub fn done(seq: Seq, flushed_seq: Seq) -> ReplyHead {
+        ReplyHead { code: 0, detail: String::new(), seq, flushed_seq }
+    }
+    pub fn refused(fault: &Fault, flushed_seq: Seq) -> ReplyHead {
+        ReplyHead { code: fault.code as u16, detail: fault.detail.clone(), seq: Seq(0), flushed_seq }
+    }
+}
+
+/// Encodes a reply body: head, then `reply` if there is one.
+pub fn encode_reply<R: Wire>(head: &ReplyHead, reply: Option<&R>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    head.put(&mut out);
+    if let Some(r) = reply {
+        r.put(&mut out);
+    }
+    out
+}
+
+/// Decodes a reply body: the head, and the call's own body or the fault that stands in its place.
+pub fn decode_reply<R: Wire>(body: &[u8]) -> Result<(ReplyHead, Result<R, Fault>), Malformed> {
+    let mut r = Reader::new(body);
+    let head = ReplyHead::get(&mut r)?;
+    if head.code != 0 {
+        let fault = Fault::new(Code::from_u16(head.code), head.detail.clone());
+        return Ok((head, Err(fault)));
+    }
+    let reply = R::get(&mut r)?;
+    r.end()?;
+    Ok((head, Ok(reply)))
+}

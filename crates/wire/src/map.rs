@@ -1,0 +1,69 @@
+//! The cluster map: one versioned value that says who serves what. Kept by the MGS, read by everybody.
+
+use types::*;
+
+use crate::codec::bodies;
+
+bodies! {
+    ClusterMap {
+        /// Rises by one with every change; changes are compare-and-swap on it.
+        version: u64,
+        file_systems: Vec<FileSystem>,
+        nodes: Vec<Node>,
+        targets: Vec<Target>,
+        mirrors: Vec<Mirror>,
+    }
+    FileSystem {
+        id: FsId,
+        name: String,
+        uuid: Uuid,
+        /// Key of the capabilities' MACs. Only servers are given it; clients get zeros.
+        secret: Uuid,
+        /// Bytes; files up to this size are inline; 0 = off.
+        inline_max: u32,
+        /// Milliseconds between flushes of what nobody fsynced.
+        commit_interval_ms: u32,
+    }
+    Node {
+        id: NodeId,
+        name: String,
+        /// `address:port@net`, tried in order. Empty: in this process (`local`).
+        nids: Vec<String>,
+    }
+    Target {
+        id: TargetId,
+        fs: FsId,
+        is_mdt: bool,
+        /// Number among its kind: `name-OST0003` has index 3.
+        index: u32,
+        uuid: Uuid,
+        node: NodeId,
+        mirror: MirrorId,
+        /// 0 = unknown yet, 1 = up, 2 = down.
+        state: u8,
+        bytes_total: u64,
+    }
+    /// A group of targets with the same content; one member for now.
+    Mirror { id: MirrorId, fs: FsId, is_mdt: bool, epoch: Epoch, members: Vec<TargetId>, primary: TargetId }
+}
+
+impl ClusterMap {
+    pub fn empty() -> ClusterMap {
+        ClusterMap { version: 0, file_systems: vec![], nodes: vec![], targets: vec![], mirrors: vec![] }
+    }
+    pub fn fs(&self, id: FsId) -> Option<&FileSystem> { self.file_systems.iter().find(|f| f.id == id) }
+    pub fn fs_named(&self, name: &str) -> Option<&FileSystem> { self.file_systems.iter().find(|f| f.name == name) }
+    pub fn target(&self, id: TargetId) -> Option<&Target> { self.targets.iter().find(|t| t.id == id) }
+    pub fn node(&self, id: NodeId) -> Option<&Node> { self.nodes.iter().find(|n| n.id == id) }
+    pub fn mirror(&self, id: MirrorId) -> Option<&Mirror> { self.mirrors.iter().find(|m| m.id == id) }
+    /// The mirror that serves `fid`'s metadata now. All shards live on the file system's first MDT until there are several.
+    pub fn mdt_of(&self, fs: FsId, _fid: Fid) -> Option<&Mirror> {
+        self.mirrors.iter().filter(|m| m.fs == fs && m.is_mdt).min_by_key(|m| m.id)
+    }
+    /// OST mirrors of a file system in id order: what layouts may name.
+    pub fn ost_mirrors(&self, fs: FsId) -> Vec<&Mirror> {
+        let mut v: Vec<_> = self.mirrors.iter().filter(|m| m.fs == fs && !m.is_mdt).collect();
+        v.sort_by_key(|m| m.id);
+        v
+    }
+}

@@ -1,0 +1,246 @@
+//! A client and an MDT: names, attributes, layouts, inline content.
+
+use types::*;
+
+use crate::Empty;
+use crate::codec::{Bytes, bodies, calls};
+use crate::object::Capability;
+
+/// Bits of `SetAttr::valid`.
+pub const SET_MODE: u32 = 1;
+pub const SET_UID: u32 = 2;
+pub const SET_GID: u32 = 4;
+pub const SET_ATIME: u32 = 8;
+pub const SET_MTIME: u32 = 16;
+/// Bits of `Rename::flags`, numbered as the kernel's.
+pub const RENAME_NOREPLACE: u32 = 1;
+pub const RENAME_EXCHANGE: u32 = 2;
+/// `SetXattr::flags`, numbered as the kernel's.
+pub const XATTR_CREATE: u32 = 1;
+pub const XATTR_REPLACE: u32 = 2;
+
+bodies! {
+    /// Attributes with what a client needs beside them.
+    Inode {
+        attr: Attr,
+        /// `None`: inline (or not a regular file).
+        layout: Option<Layout>,
+        state: FileState,
+    }
+    Lookup { parent: Fid, name: Bytes }
+    GetAttr { fid: Fid }
+    /// Changes what `valid` names; ctime becomes `now`. Sizes are changed by `Truncate`.
+    SetAttr { fid: Fid, valid: u32, mode: u32, uid: u32, gid: u32, atime: Time, mtime: Time, now: Time, cred: Cred }
+    /// Makes a regular file or a special one. With `exclusive` an existing name is `Exists`; without, an existing regular
+    /// file is returned as `Open` would (`made` false).
+    Create { parent: Fid, name: Bytes, kind: Kind, mode: u32, rdev: u32, exclusive: bool, write: bool, now: Time, cred: Cred,
+        /// 0; in a replay, the fid that the first answer gave.
+        want: Fid,
+    }
+    CreateReply { made: bool, open: OpenReply }
+    MakeDir { parent: Fid, name: Bytes, mode: u32, now: Time, cred: Cred, want: Fid }
+    Symlink { parent: Fid, name: Bytes, target: Bytes, now: Time, cred: Cred, want: Fid }
+    Link { fid: Fid, parent: Fid, name: Bytes, now: Time, cred: Cred }
+    /// Removes a name. With `held` (the client has the file open) the last link leaves an orphan that `Release` ends.
+    Unlink { parent: Fid, name: Bytes, held: bool, now: Time, cred: Cred }
+    /// What was unlinked or replaced: its fid and links left.
+    UnlinkReply { fid: Fid, nlink: u32 }
+    RemoveDir { parent: Fid, name: Bytes, now: Time, cred: Cred }
+    /// `held`: the fids among the possible victims that the client holds open; the replaced one, if listed, becomes an orphan.
+    Rename { parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, held: Vec<Fid>, now: Time, cred: Cred }
+    RenameReply {
+        /// The file that lost its name, if any (links left in `nlink`).
+        replaced: Option<UnlinkReply>,
+    }
+    ReadLink { fid: Fid }
+    ReadLinkReply { target: Bytes }
+    /// Entries with cookies above `cookie`, in cookie order; `.` and `..` are the client's to add (`parent` serves `..`).
+    ReadDir { dir: Fid, cookie: u64, max: u32, plus: bool }
+    ReadDirReply { parent: Fid, entries: Vec<DirEntry>, more: bool }
+    DirEntry { name: Bytes, fid: Fid, kind: Kind, cookie: u64, inode: Option<Inode> }
+    GetXattr { fid: Fid, name: Bytes }
+    GetXattrReply { value: Bytes }
+    SetXattr { fid: Fid, name: Bytes, value: Bytes, flags: u32, now: Time, cred: Cred }
+    RemoveXattr { fid: Fid, name: Bytes, now: Time, cred: Cred }
+    ListXattr { fid: Fid }
+    ListXattrReply { names: Vec<Bytes> }
+    /// Opens by fid. `write` on a file with objects marks it as being written by this session (`FileState::Writing`).
+    /// `truncate` empties it (`O_TRUNC`): its old objects, if any, go to the purge list, in the same entry.
+    Open { fid: Fid, write: bool, truncate: bool, now: Time }
+    OpenReply { inode: Inode, cap: Option<Capability> }
+    /// The last descriptor of an orphan is closed: it may go. Fine for a fid that is no orphan.
+    Release { fid: Fid }
+    /// Content of an inline file: bulk in the reply, cut at the file's size.
+    ReadInline { fid: Fid, offset: u64, len: u32 }
+    ReadInlineReply { crcs: Vec<u32>, size: u64 }
+    /// Writes bulk bytes into an inline file; its size and mtime follow. `NeedLayout` if it would end past `inline_max`;
+    /// `NotInline` if the file has objects by now.
+    WriteInline { fid: Fid, offset: u64, crcs: Vec<u32>, now: Time }
+    WriteInlineReply { attr: Attr }
+    /// An inline file outgrows its record. For an empty file the layout is switched at once (`switched`); else the client
+    /// copies all bytes to the objects, flushes them, and calls `Switch` (rule O4).
+    Grow { fid: Fid, now: Time }
+    GrowReply { inode: Inode, layout: Layout, cap: Capability, switched: bool }
+    /// Ends rule O4: the objects of `generation` hold the content and are flushed. Drops the inline bytes.
+    Switch { fid: Fid, generation: Generation, written: Vec<WrittenBits>, now: Time }
+    SwitchReply { inode: Inode }
+    /// The size, mtime and written bits that flushed bytes have proven (rule O3). `done`: nobody writes any more.
+    /// The size only rises here, unless the file is in state `Truncating`, where it is set.
+    Settle { fid: Fid, generation: Generation, size: u64, blocks: u64, mtime: Time, written: Vec<WrittenBits>, done: bool }
+    SettleReply { attr: Attr }
+    WrittenBits { component: u16, bits: Vec<u64> }
+    /// Sets the size. Inline files and growth: done in this entry. To 0 with objects: new generation, done. Shrinking with
+    /// objects: state `Truncating`, flushed before the reply; the client cuts the objects, flushes them and settles.
+    Truncate { fid: Fid, size: u64, now: Time, cred: Cred }
+    TruncateReply { inode: Inode, cap: Option<Capability>, pending: bool }
+    /// Striping of a directory (inherited by what is made in it) or of an empty file; text form as `stria setstripe` makes it.
+    SetStripe { fid: Fid, spec: Option<StripeSpec>, now: Time, cred: Cred }
+    GetStripe { fid: Fid }
+    GetStripeReply { spec: Option<StripeSpec>, inode: Inode, inline_max: u32 }
+    /// What a user asks for; the MDT makes a layout from it when bytes need one.
+    StripeSpec {
+        components: Vec<StripeComponent>,
+        /// `None` = the file system's.
+        inline_max: Option<u32>,
+    }
+    StripeComponent {
+        end: u64,
+        /// 0 = default.
+        stripe_size: u32,
+        /// 0 = default, 65,535 (`-1`) = all.
+        stripe_count: u16,
+        /// Index of the OST to start with, or 65,535 (`-1`): the MDT chooses.
+        start: u16,
+    }
+    /// A path of a fid by parent hints, for damage lists and tools.
+    PathOf { fid: Fid }
+    PathOfReply { path: Bytes }
+    /// Everything of the name space in key order, for fsck: records after `after`.
+    Scan { after: Bytes, max: u32 }
+    ScanReply { records: Vec<ScanRecord>, last: Bytes, more: bool }
+}
+
+/// A regular file's content as the MDT knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FileState {
+    /// Size, times and written bits in the record are true.
+    #[default]
+    Settled,
+    /// A session writes objects: the truth is its own, or a glimpse of the objects if it died.
+    Writing(SessionId),
+    /// A shrink to `size` is under way: the objects may still be longer. Whoever finds it so finishes it.
+    Truncating { session: SessionId, size: u64 },
+}
+
+/// One finding of a scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScanRecord {
+    Entry { parent: Fid, name: Bytes, fid: Fid, kind: Kind },
+    Inode { inode: Inode, inline_bytes: u64, parents: Vec<Fid>, pending: Option<Layout> },
+    Orphan { fid: Fid, session: SessionId },
+    /// Objects that wait to be destroyed.
+    Dead { fid: Fid, layout: Layout },
+}
+
+impl crate::codec::Wire for FileState {
+    fn put(&self, out: &mut Vec<u8>) {
+        match *self {
+            FileState::Settled => out.push(0),
+            FileState::Writing(s) => {
+                out.push(1);
+                s.put(out);
+            }
+            FileState::Truncating { session, size } => {
+                out.push(2);
+                session.put(out);
+                size.put(out);
+            }
+        }
+    }
+    fn get(r: &mut crate::Reader<'_>) -> Result<Self, crate::Malformed> {
+        use crate::codec::Wire;
+        Ok(match u8::get(r)? {
+            0 => FileState::Settled,
+            1 => FileState::Writing(Wire::get(r)?),
+            2 => FileState::Truncating { session: Wire::get(r)?, size: Wire::get(r)? },
+            _ => return Err(crate::Malformed("file state")),
+        })
+    }
+}
+
+impl crate::codec::Wire for ScanRecord {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            ScanRecord::Entry { parent, name, fid, kind } => {
+                out.push(1);
+                parent.put(out);
+                name.put(out);
+                fid.put(out);
+                kind.put(out);
+            }
+            ScanRecord::Inode { inode, inline_bytes, parents, pending } => {
+                out.push(2);
+                inode.put(out);
+                inline_bytes.put(out);
+                parents.put(out);
+                pending.put(out);
+            }
+            ScanRecord::Orphan { fid, session } => {
+                out.push(3);
+                fid.put(out);
+                session.put(out);
+            }
+            ScanRecord::Dead { fid, layout } => {
+                out.push(4);
+                fid.put(out);
+                layout.put(out);
+            }
+        }
+    }
+    fn get(r: &mut crate::Reader<'_>) -> Result<Self, crate::Malformed> {
+        use crate::codec::Wire;
+        Ok(match u8::get(r)? {
+            1 => ScanRecord::Entry { parent: Wire::get(r)?, name: Wire::get(r)?, fid: Wire::get(r)?, kind: Wire::get(r)? },
+            2 => ScanRecord::Inode {
+                inode: Wire::get(r)?,
+                inline_bytes: Wire::get(r)?,
+                parents: Wire::get(r)?,
+                pending: Wire::get(r)?,
+            },
+            3 => ScanRecord::Orphan { fid: Wire::get(r)?, session: Wire::get(r)? },
+            4 => ScanRecord::Dead { fid: Wire::get(r)?, layout: Wire::get(r)? },
+            _ => return Err(crate::Malformed("scan record")),
+        })
+    }
+}
+
+calls! {
+    0x0201 Lookup => Inode, read;
+    0x0202 GetAttr => Inode, read;
+    0x0203 SetAttr => Inode, mutate;
+    0x0204 Create => CreateReply, mutate;
+    0x0205 MakeDir => Inode, mutate;
+    0x0206 Symlink => Inode, mutate;
+    0x0207 Link => Inode, mutate;
+    0x0208 Unlink => UnlinkReply, mutate;
+    0x0209 RemoveDir => UnlinkReply, mutate;
+    0x020a Rename => RenameReply, mutate;
+    0x020b ReadLink => ReadLinkReply, read;
+    0x020c ReadDir => ReadDirReply, read;
+    0x020d GetXattr => GetXattrReply, read;
+    0x020e SetXattr => Empty, mutate;
+    0x020f RemoveXattr => Empty, mutate;
+    0x0210 ListXattr => ListXattrReply, read;
+    0x0211 Open => OpenReply, mutate;
+    0x0212 Release => Empty, mutate;
+    0x0213 ReadInline => ReadInlineReply, read;
+    0x0214 WriteInline => WriteInlineReply, mutate;
+    0x0215 Grow => GrowReply, mutate;
+    0x0216 Switch => SwitchReply, mutate;
+    0x0217 Settle => SettleReply, mutate;
+    0x0218 Truncate => TruncateReply, mutate;
+    0x0219 SetStripe => Empty, mutate;
+    0x021a GetStripe => GetStripeReply, read;
+    0x021b PathOf => PathOfReply, read;
+    0x021c Scan => ScanReply, read;
+}

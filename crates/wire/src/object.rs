@@ -1,0 +1,112 @@
+//! A client (or an MDS) and an OST: reading, writing, truncating, destroying and listing objects.
+//!
+//! Bulk bytes of a write follow the body; those of a read follow the reply body. CRCs are per fragment (see `types::crc`),
+//! cut at multiples of 4 KiB of the *object* offset; stripes are multiples of 64 KiB, so file and object pages agree.
+
+use types::*;
+
+use crate::codec::{Malformed, Reader, Wire, bodies, calls};
+use crate::Empty;
+
+/// Rights in a capability.
+pub const RIGHT_READ: u8 = 1;
+pub const RIGHT_WRITE: u8 = 2;
+/// Servers and tools (purge, fsck): any object.
+pub const RIGHT_ADMIN: u8 = 4;
+
+bodies! {
+    /// What an open hands out for OST access; the MDT makes it, OSTs check it (see `object::cap`).
+    Capability {
+        fid: Fid,
+        generation: Generation,
+        rights: u8,
+        /// `(MDT epoch, counter)`: objects keep the highest seen and refuse lower ones.
+        lease_epoch: u32,
+        lease_counter: u32,
+        session: SessionId,
+        /// Seconds since 1970.
+        expiry_sec: u64,
+        mac: Mac,
+    }
+    /// Writes bulk bytes at `offset`. Makes the object if there is none.
+    Write {
+        cap: Capability,
+        object: ObjectId,
+        offset: u64,
+        crcs: Vec<u32>,
+        mtime: Time,
+    }
+    WriteReply {
+        /// The object's length in bytes after the write.
+        len: u64,
+    }
+    /// Reads up to `len` bytes. Bytes past the object's end are not sent; holes are sent as zeros.
+    Read { cap: Capability, object: ObjectId, offset: u64, len: u32 }
+    ReadReply {
+        /// False: there is no such object (a hole, or damage if the layout's written bit is set).
+        exists: bool,
+        /// CRC of each fragment of the bulk bytes.
+        crcs: Vec<u32>,
+    }
+    /// Cuts or extends an object to `len` bytes; of an absent object nothing is made.
+    Truncate { cap: Capability, object: ObjectId, len: u64 }
+    /// Removes objects; absent ones are fine. `RIGHT_ADMIN`.
+    Destroy { cap: Capability, objects: Vec<ObjectId> }
+    /// Lengths and times of objects, as acknowledged (flushed or not). A higher lease version in the capability fences.
+    Glimpse { cap: Capability, objects: Vec<ObjectId> }
+    GlimpseReply { objects: Vec<ObjectStat> }
+    ObjectStat {
+        object: ObjectId,
+        exists: bool,
+        len: u64,
+        /// Bytes allocated on the medium.
+        used: u64,
+        mtime: Time,
+    }
+    /// Objects in id order after `after` (exclusive; `None` = from the start), for fsck. `RIGHT_ADMIN`.
+    List { cap: Capability, after: Option<ObjectId>, max: u32 }
+    ListReply { objects: Vec<ObjectStat>, more: bool }
+    /// Reads every page of an object on the target and checks it; damage is recorded. `RIGHT_ADMIN`.
+    Verify { cap: Capability, object: ObjectId }
+    VerifyReply { bad_pages: u64 }
+    /// A client found an object missing that its layout says was written.
+    ReportMissing { cap: Capability, object: ObjectId, mirror: MirrorId }
+    /// The damage list of this target. `RIGHT_ADMIN`.
+    DamageList { cap: Capability }
+    DamageListReply { damage: Vec<Damage> }
+    /// One piece of known damage.
+    Damage {
+        object: ObjectId,
+        /// Offset in the object, bytes; of the bad page.
+        offset: u64,
+        /// 1 = checksum mismatch, 2 = object missing, 3 = medium error.
+        kind: u8,
+        /// Seconds since 1970.
+        found_sec: u64,
+    }
+    /// Forgets damage records of a file (all for fid 0). `RIGHT_ADMIN`.
+    DamageClear { cap: Capability, fid: Fid }
+}
+
+/// 16 bytes of a keyed BLAKE3 over the capability's other fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Mac(pub [u8; 16]);
+impl Wire for Mac {
+    fn put(&self, out: &mut Vec<u8>) { out.extend_from_slice(&self.0); }
+    fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Mac(r.take(16)?.try_into().expect("take gave 16 bytes")))
+    }
+}
+
+calls! {
+    0x0301 Write => WriteReply, mutate;
+    0x0302 Read => ReadReply, read;
+    0x0303 Truncate => Empty, mutate;
+    0x0304 Destroy => Empty, mutate;
+    0x0305 Glimpse => GlimpseReply, read;
+    0x0306 List => ListReply, read;
+    0x0307 Verify => VerifyReply, read;
+    0x0308 ReportMissing => Empty, read;
+    0x0309 DamageList => DamageListReply, read;
+    0x030a DamageClear => Empty, read;
+}

@@ -1,0 +1,68 @@
+//! A client and any target: the handshake, keep-alive, flush and what a target says of itself.
+
+use types::*;
+
+use crate::Empty;
+use crate::codec::{bodies, calls};
+
+/// Request lanes per session and target.
+pub const SLOTS: u32 = 64;
+
+bodies! {
+    /// Registers a client with an MDT or OST. The same client uuid again (after a reconnect) finds its session.
+    Attach {
+        fs_uuid: Uuid,
+        client: Uuid,
+        /// The session wanted: 0 asks an MDT for a new one; OSTs are told the one that the MDT gave.
+        session: SessionId,
+        /// For people: host, pid, mount point.
+        name: String,
+        /// A tool (fsck, df, damage): it takes no session, holds no lease and does not count as a client.
+        observer: bool,
+    }
+    AttachReply {
+        session: SessionId,
+        /// For each slot, in order, the highest sequence that the target has carried out.
+        slots: Vec<u32>,
+        flushed_seq: Seq,
+        /// Highest entry that the target has (flushed or not); less than what the client saw acknowledged means loss.
+        last_seq: Seq,
+        /// Milliseconds without a keep-alive after which the session is dead.
+        session_ttl_ms: u32,
+    }
+    /// Says that the client lives.
+    KeepAlive { session: SessionId }
+    /// Ends a session: orphans of it are removed.
+    Detach { session: SessionId }
+    /// Makes everything acknowledged so far durable; the reply's `flushed_seq` says up to where.
+    Flush {}
+    /// A target's numbers, for `statfs`, `df` and `status`.
+    TargetStat {}
+    TargetStatReply {
+        target: TargetId,
+        /// True for an MDT.
+        is_mdt: bool,
+        index: u32,
+        uuid: Uuid,
+        bytes_total: u64,
+        bytes_free: u64,
+        /// Bytes that ordinary users may still take.
+        bytes_available: u64,
+        /// Inodes (MDT) or objects (OST).
+        files_total: u64,
+        files_free: u64,
+        sessions: u32,
+        damage_count: u64,
+        log_bytes_used: u64,
+        log_bytes_total: u64,
+        last_seq: Seq,
+    }
+}
+
+calls! {
+    0x0101 Attach => AttachReply, read;
+    0x0102 KeepAlive => Empty, read;
+    0x0103 Detach => Empty, read;
+    0x0104 Flush => Empty, read;
+    0x0105 TargetStat => TargetStatReply, read;
+}
