@@ -1,1 +1,39 @@
-fn main() {}
+//! `stria`: every server, the mount and every tool of the file system, in one binary.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
+
+mod cluster;
+mod cmd;
+mod config;
+mod detach;
+mod df;
+mod exit;
+mod logs;
+mod mounts;
+mod options;
+mod reach;
+mod rundir;
+mod scratch;
+mod serve;
+mod size;
+mod space;
+mod stop;
+#[cfg(test)]
+mod testdir;
+mod xattr;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = cmd::arguments(std::env::args_os().collect());
+    let cli = cmd::Cli::parse_from(args);
+    match cli.command.run() {
+        Ok(exit) => exit.into(),
+        Err(err) => {
+            eprintln!("stria: {err:#}");
+            exit::code_of(&err).into()
+        }
+    }
+}

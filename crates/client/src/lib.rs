@@ -1,1 +1,66 @@
-//! stub
+//! The client: the one implementation of names and file I/O. FUSE, tools and libraries are doors to it.
+//!
+//! Promises: `write` returns only when its bytes are acknowledged by their targets, so a kill of this process loses
+//! nothing acknowledged; `fsync` returns only when bytes, size and the file's entry are durable; every byte read was
+//! checked against the CRC that its writer computed; every call ends within `Settings::op_timeout`.
+//! Refuses: a second try of what may have happened other than under its old slot and sequence; success after loss (a
+//! file that lost acknowledged bytes is *poisoned*: `EIO` until its last descriptor is closed).
+//!
+//! All methods of `Fs` take `&self` and may be called from many threads.
+//!
+//! Invariants, cited where they are kept:
+//! - C1 Locks of one file are taken in the order `order`, `body`, `meta`; none is held while a name lock is taken.
+//! - C2 The MDT is told sizes and written bits only as they stood before a flush of the bytes that prove them (rule O3).
+//! - C3 A slot is used for its next request only when the outcome of the one before is known.
+//! - C4 A file is in the table before its `Open` is sent, and stays until it is closed and settled.
+//! - C5 Nothing is sent to a restarted target before what it lost was sent again.
+//!
+//! ```text
+//! Fs::connect(fabric, map, fs_id, settings) -> Result<Arc<Fs>, Fault>
+//! shutdown() -> Result<(), Fault>     abort()      set_map(ClusterMap)      session() -> SessionId
+//! lookup(parent, name) -> Attr        getattr(fid) -> Attr       setattr(fid, &SetAttr, &Cred) -> Attr
+//! create(parent, name, mode, OpenFlags, &Cred) -> (Attr, Handle)
+//! mknod(parent, name, Kind, mode, rdev, &Cred) -> Attr           mkdir(parent, name, mode, &Cred) -> Attr
+//! symlink(parent, name, target, &Cred) -> Attr                   readlink(fid) -> Vec<u8>
+//! link(fid, parent, name, &Cred) -> Attr     unlink(parent, name, &Cred)     rmdir(parent, name, &Cred)
+//! rename(parent, name, new_parent, new_name, flags, &Cred)
+//! open(fid, OpenFlags) -> (Handle, Attr)     read(Handle, offset, len, &mut Buf)     write(Handle, offset, &[u8])
+//! flush(Handle)    fsync(Handle, data_only)    release(Handle)    fsync_dir(fid)
+//! readdir(dir, cookie, max, plus) -> Vec<DirItem>      // empty = the end; `.` and `..` are cookies 1 and 2
+//! getxattr(fid, name) -> Vec<u8>      setxattr(fid, name, value, flags, &Cred)
+//! listxattr(fid) -> Vec<Vec<u8>>      removexattr(fid, name, &Cred)
+//! statfs() -> StatFs                  target_stats() -> Vec<TargetStatReply>
+//! fsck::check(&Fs, secret: &Uuid) -> Report
+//! ```
+
+mod api;
+mod cluster;
+mod create;
+mod errno;
+mod files;
+mod fs;
+pub mod fsck;
+mod fsync;
+mod grow;
+mod link;
+mod lookup;
+mod losses;
+mod names;
+mod objects;
+mod open;
+mod read;
+mod readdir;
+mod recover;
+mod request;
+mod setattr;
+mod settle;
+mod slots;
+mod statfs;
+mod truncate;
+mod unlink;
+mod write;
+mod xattr;
+
+pub use api::{DirItem, Handle, OpenFlags, SetAttr, Settings, StatFs};
+pub use errno::errno_of;
+pub use fs::Fs;

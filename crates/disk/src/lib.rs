@@ -1,7 +1,25 @@
 //! Media: `trait Disk` and its implementations, and the volume (superblocks, log ring, checkpoints) that MDTs and OSTs
 //! both stand on. This crate touches the machine and knows no rule.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that fails may panic"))]
+
 use std::io;
+
+pub mod conformance;
+mod faulty;
+mod file;
+mod mem;
+mod sim;
+pub mod volume;
+
+pub use faulty::{FaultyDisk, Op, When};
+pub use file::FileDisk;
+pub use mem::MemDisk;
+pub use sim::{Crash, Event, Recording, SECTOR_BYTES, SimDisk, SplitMix};
+pub use volume::{
+    CheckpointReader, Format, Kind, Label, LogEntry, LogPoint, Lost, ReplaySummary, Verdict, Volume,
+    VolumeError,
+};
 
 /// A random-access medium of fixed size. All methods may be called from any thread at once.
 ///
@@ -21,4 +39,14 @@ pub trait Disk: Send + Sync {
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Hints that a range will be read soon.
     fn will_read(&self, _offset: u64, _len: u64) {}
+}
+
+/// The end of `len` bytes at `offset` if they lie within `size`; the one range check of all implementations.
+fn end_within(size: u64, offset: u64, len: u64) -> io::Result<u64> {
+    offset.checked_add(len).filter(|end| *end <= size).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{len} bytes at {offset} reach past the medium's end at {size}"),
+        )
+    })
 }

@@ -1,1 +1,22 @@
-//! stub
+//! The FUSE door: a thin adapter between the kernel's FUSE protocol and `client::Fs`.
+//!
+//! It promises what a local file system's mount promises for one node, as far as `client` does. It refuses kernel write-back
+//! (the kernel would own size and mtime), and answers "not here" to locks, fallocate, SEEK_HOLE and copy_file_range, so that
+//! the kernel or the C library does these locally.
+//! I1. An inode number is the fid, generation 0: nothing is remembered per inode, so `forget` has nothing to do.
+//! I2. No thread that serves requests ever waits for the kernel to do something about this mount (invalidate, unmount).
+//! I3. All changes come through this mount (one session), so the kernel's page cache stays valid over open.
+//! I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
+
+mod cred;
+mod door;
+mod mount;
+mod mountinfo;
+mod options;
+mod reply;
+mod session;
+mod setid;
+
+pub use mount::{MountError, Mounted, Unmount, attach, clear_stale, mount};
+pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};
+pub use session::{fopen_flags, kernel_config, session_config};

@@ -1,1 +1,145 @@
-//! stub
+//! The metadata server of one MDT: a volume, an ordered table, sessions, and the executor that runs the rules of `meta`.
+//!
+//! A mutating request takes the writer's role (a lock; decision: no queue, since the road below it is a few microseconds),
+//! runs its rule over snapshot + overlay, appends one log entry, applies it, publishes the new snapshot and replies.
+//! Reads run over the published snapshot and share no lock with the writer.
+//!
+//! M1: log order is apply order: both happen under the writer's lock.  M2: nothing is visible or answered before its entry
+//! is in the log.  M3: a refused request changes nothing and leaves no entry; sent again it is judged again.
+//! M4: a request that was carried out is never carried out again: its reply is in the entry that changed things.
+//! M5: ids (fid, lease, session) come from blocks whose limit was flushed before the first was used (rule O5).
+//! M6: objects are destroyed only after the entry that made them dead is flushed.
+//!
+//! Use: `Mdt::format` once, `Mdt::open`, then `join` with what the MGS answered; put it into a `net::Hub`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
+
+mod attach;
+mod checkpoint;
+mod clock;
+mod execute;
+mod format;
+mod ids;
+mod joined;
+mod overlay;
+mod purge;
+pub mod record;
+mod recover;
+mod rules;
+mod serve;
+mod sessions;
+mod settings;
+mod slots;
+mod stat;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use arc_swap::ArcSwapOption;
+use disk::volume::{Label, Volume};
+use kv::Table;
+use net::{Answer, Fabric, Service};
+use parking_lot::Mutex;
+use types::{Fault, Incarnation, SessionId};
+use wire::Header;
+use wire::map::ClusterMap;
+use wire::mgmt::RegisterReply;
+
+pub use clock::{Clock, MachineClock};
+pub use format::FormatSpec;
+pub use rules::{MetaRules, Rules};
+pub use settings::Settings;
+
+use execute::Writer;
+use joined::Joined;
+use sessions::Sessions;
+use workers::Workers;
+
+/// An MDT that serves. Dropping it stops its threads and nothing else: what a killed process leaves behind.
+pub struct Mdt {
+    core: Arc<Core>,
+    workers: Workers,
+}
+
+/// What the serving threads and the background threads share.
+/// Locks are taken in this order: `ending`, `checkpointing` or `reserving`, `writer`.
+pub(crate) struct Core {
+    volume: Volume,
+    kv: Table,
+    writer: Mutex<Writer>,
+    sessions: Sessions,
+    /// One attach, detach or eviction at a time.
+    ending: Mutex<()>,
+    checkpointing: Mutex<()>,
+    reserving: Mutex<()>,
+    joined: ArcSwapOption<Joined>,
+    /// This start's; the volume's own accessor takes a lock.
+    incarnation: Incarnation,
+    was_clean: bool,
+    /// Our mirror's, as the newest map says.
+    epoch: AtomicU32,
+    rules: Arc<dyn Rules>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    bells: workers::Bells,
+    stopping: AtomicBool,
+    room: stat::Room,
+}
+
+impl Mdt {
+    /// Who this target is, as its superblock says.
+    pub fn label(&self) -> Label {
+        self.core.volume.label()
+    }
+
+    /// False if the last process that served this target did not stop cleanly, so that the log was replayed.
+    pub fn was_clean(&self) -> bool {
+        self.core.was_clean
+    }
+
+    /// Takes the place in the cluster that the MGS gave; from here on requests are served and dead objects destroyed.
+    /// The first time it writes the identity to the superblock; later it refuses another one.
+    pub fn join(&self, reply: &RegisterReply, fabric: Arc<Fabric>) -> Result<(), Fault> {
+        self.core.join(reply, fabric)?;
+        self.workers.start_purge(&self.core);
+        Ok(())
+    }
+
+    /// A newer cluster map (new OSTs to place on, targets that moved). Older ones are ignored.
+    pub fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {
+        self.core.set_map(map)
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub fn flush(&self) -> Result<(), Fault> {
+        self.core.flush().map(|_| ())
+    }
+
+    /// Ends it: requests are refused with `NotReady`, threads end. `clean` writes a checkpoint and the clean mark, so that
+    /// the next start replays nothing and keeps its incarnation. Calling it twice is fine.
+    pub fn stop(&self, clean: bool) -> Result<(), Fault> {
+        self.workers.stop(&self.core);
+        self.core.close(clean)
+    }
+
+    /// Live sessions, for status displays: id, the client's name, milliseconds since it was last heard of.
+    pub fn sessions(&self) -> Vec<(SessionId, String, u64)> {
+        self.core.sessions.list(self.core.clock.boot_ms())
+    }
+}
+
+impl Service for Mdt {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        self.core.serve(head, body, bulk, answer)
+    }
+}
+
+impl Drop for Mdt {
+    fn drop(&mut self) {
+        self.workers.stop(&self.core)
+    }
+}

@@ -1,10 +1,63 @@
 //! Metadata rules: one file per operation over a synchronous transaction. Pure: no clock, no I/O, no threads.
+//!
+//! I1: an operation that is refused has changed nothing of the transaction that is kept (the executor drops it).
+//! I2: every link of an inode stands in its `parents`, and every entry's inode exists.
+//! I3: an object that no layout names any more stands in a dead record until it is destroyed.
+//! I4: a directory's `nlink` is 2 plus its subdirectories; every other inode's is the length of its `parents`.
 
-use types::Key;
+pub mod access;
+pub mod create;
+mod dispatch;
+mod format;
+pub mod getattr;
+pub mod grow;
+pub mod inline;
+pub mod inode;
+pub mod keys;
+pub mod link;
+pub mod lookup;
+mod make;
+#[cfg(any(test, feature = "model"))]
+pub mod mem;
+pub mod mkdir;
+#[cfg(any(test, feature = "model"))]
+pub mod model;
+pub mod names;
+pub mod open;
+pub mod path_of;
+#[cfg(test)]
+mod random_tests;
+pub mod readdir;
+pub mod readlink;
+pub mod reap;
+pub mod records;
+pub mod rename;
+pub mod rmdir;
+pub mod scan;
+pub mod setattr;
+pub mod settle;
+pub mod stripe;
+pub mod symlink;
+#[cfg(test)]
+mod testing;
+pub mod totals;
+pub mod truncate;
+pub mod unlink;
+pub mod xattr;
+
+pub use dispatch::{is_mutation, mutate, read};
+pub use format::format;
+pub use reap::{dead_list, forget_dead, orphans_of, reap};
+pub use totals::{Totals, totals};
+
+use std::sync::Arc;
+
+use types::{Epoch, Fid, Generation, Key, MirrorId, SessionId, Shard};
+use wire::object::Capability;
 
 /// A consistent view of an MDT's records.
 pub trait View {
-    fn get(&self, key: &Key) -> Option<std::sync::Arc<[u8]>>;
+    fn get(&self, key: &Key) -> Option<Arc<[u8]>>;
     /// Visits records with `from <= key < to` in key order until `f` returns false.
     fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool);
 }
@@ -14,6 +67,23 @@ pub trait Txn: View {
     fn put(&mut self, key: Key, value: Vec<u8>);
     fn delete(&mut self, key: &Key);
     /// A fid or lease counter that is never given twice (reserved ahead, rule O5).
-    fn next_fid(&mut self) -> types::Fid;
+    fn next_fid(&mut self) -> Fid;
     fn next_lease(&mut self) -> u32;
+}
+
+/// What an operation may know beside the records.
+pub struct Ctx<'a> {
+    pub session: SessionId,
+    /// The request is sent again after a restart: `want` fids are honoured.
+    pub replay: bool,
+    /// The file system's `inline_max`, bytes.
+    pub inline_max: u32,
+    /// OST mirrors in id order: what layouts may name.
+    pub ost_mirrors: &'a [MirrorId],
+    pub shard: Shard,
+    pub epoch: Epoch,
+    /// Makes a capability for `(fid, generation, rights, lease counter)`.
+    pub make_cap: &'a dyn Fn(Fid, Generation, u8, u32) -> Capability,
+    /// The MDT has no room: refuse what grows with `NoSpace`, allow what removes.
+    pub mdt_full: bool,
 }

@@ -1,1 +1,25 @@
-//! stub
+//! The rules of membership: what a registration and a silence do to the cluster map.
+//!
+//! Pure: a map and an event go in, the next map and the answer come out. The caller stores the map by compare-and-swap
+//! before it answers; time and randomness are arguments.
+//!
+//! I1: ids of file systems, nodes, targets and mirrors are never used twice: entries stay in the map for ever, and a new id
+//!     is one above the highest. 0 is never given (target 0 is the MGS).
+//! I2: a target is known by its uuid; its id, index, kind, file system and mirror never change.
+//! I3: every change raises the map's version by one; every registration raises the mirror's epoch by one.
+//! I4: the map's wire form stays below `MAP_BYTES_MAX`, so that it fits the frame that carries it.
+
+mod client_view;
+mod name;
+mod register;
+mod states;
+
+pub use client_view::client_view;
+pub use name::{FS_NAME_MAX, check_fs_name};
+pub use register::{COMMIT_INTERVAL_MS, Fresh, MAP_BYTES_MAX, apply_register};
+pub use states::{HEARTBEAT_MS, Reports, SILENCE_MS_MAX, next_states};
+
+/// `Target::state`.
+pub const STATE_UNKNOWN: u8 = 0;
+pub const STATE_UP: u8 = 1;
+pub const STATE_DOWN: u8 = 2;

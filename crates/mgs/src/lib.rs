@@ -1,1 +1,155 @@
-//! stub
+//! The management service: keeps the cluster map, registers targets, watches heartbeats. It is target 0 of its process.
+//!
+//! Rules are `mgmt`'s, keeping is `mapstore`'s; this crate waits, applies, stores and answers. It has no thread of its own:
+//! states are looked at by whoever asks something. It is never needed for I/O: while it is away the map does not change.
+//!
+//! M1: a change is stored before it is answered.
+//! M2: secrets go to servers only. Who says to be a server is believed: networks are trusted until there is TLS.
+
+mod random;
+mod state;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mapstore::{FileStore, MapStore, StoreError};
+use net::{Answer, Service};
+use parking_lot::Mutex;
+use types::{Code, Fault, Seq, TargetId, Uuid};
+use wire::map::ClusterMap;
+use wire::mgmt::{GetMap, GetMapReply, Heartbeat, HeartbeatReply, Register};
+use wire::session::{Flush, KeepAlive, TargetStat, TargetStatReply};
+use wire::{Empty, Header, Malformed, ReplyHead, Request, encode_reply};
+
+use state::State;
+
+/// The MGS' place in every hub.
+pub const MGS: TargetId = TargetId(0);
+
+/// A running management service; put it into a `net::Hub` as `MGS`.
+pub struct Mgs {
+    state: Mutex<State>,
+    /// The clock's zero.
+    begun: Instant,
+}
+
+impl Mgs {
+    /// Opens or makes the map in the directory `path`. Refused while another process has it, and if the map is damaged.
+    pub fn open(path: &Path) -> Result<Arc<Mgs>, Fault> {
+        let store = FileStore::open(path).map_err(fault)?;
+        if let Some(warning) = store.take_warning() {
+            tracing::error!("the cluster map was damaged: {warning}");
+        }
+        Mgs::over(Box::new(store))
+    }
+
+    /// Runs over any store.
+    pub fn over(store: Box<dyn MapStore>) -> Result<Arc<Mgs>, Fault> {
+        let state = State::load(store, 0)?;
+        Ok(Arc::new(Mgs { state: Mutex::new(state), begun: Instant::now() }))
+    }
+
+    /// Deletes the map in the directory `path`, for taking a whole cluster down; refused while a process has it.
+    pub fn delete(path: &Path) -> Result<(), Fault> {
+        FileStore::delete(path).map_err(fault)
+    }
+
+    /// The map as it is now, with secrets.
+    pub fn map(&self) -> ClusterMap {
+        self.state.lock().map().clone()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+
+    fn dispatch(&self, head: &Header, body: &[u8]) -> Result<Vec<u8>, Fault> {
+        match head.call {
+            Register::CALL => {
+                self.answer::<Register>(body, |state, req, now_ms| state.register(&req, now_ms))
+            }
+            GetMap::CALL => self.answer::<GetMap>(body, |state, req, _| Ok(get_map(state.map(), &req))),
+            Heartbeat::CALL => self.answer::<Heartbeat>(body, |state, req, now_ms| {
+                state.heartbeat(&req, now_ms)?;
+                Ok(HeartbeatReply { version: state.map().version })
+            }),
+            // Everything is durable when it is answered, and there are no sessions to end.
+            Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
+            KeepAlive::CALL => self.answer::<KeepAlive>(body, |_, _, _| Ok(Empty {})),
+            TargetStat::CALL => self.answer::<TargetStat>(body, |state, _, _| Ok(stat(state.map()))),
+            other => {
+                let why = format!("the management service does not know call {other:#06x}");
+                Err(Fault::new(Code::Unsupported, why))
+            }
+        }
+    }
+
+    /// 1. read. 2. look who is silent. 3. apply, which stores. 4. the reply's bytes.
+    fn answer<R: Request>(
+        &self,
+        body: &[u8],
+        apply: impl FnOnce(&mut State, R, u64) -> Result<R::Reply, Fault>,
+    ) -> Result<Vec<u8>, Fault> {
+        let request = R::from_bytes(body).map_err(|Malformed(what)| {
+            Fault::new(Code::BadRequest, format!("a request with a malformed {what}"))
+        })?;
+        let mut state = self.state.lock();
+        let now_ms = self.now_ms();
+        state.review(now_ms)?;
+        let reply = apply(&mut state, request, now_ms)?;
+        let version = Seq(state.map().version);
+        Ok(encode_reply(&ReplyHead::done(Seq(0), version), Some(&reply)))
+    }
+}
+
+impl Service for Mgs {
+    fn serve(&self, head: &Header, body: &[u8], _bulk: &[u8], answer: &mut Answer<'_>) {
+        answer.body = self.dispatch(head, body).unwrap_or_else(|fault| {
+            tracing::debug!(call = head.call, "refused: {fault}");
+            encode_reply(&ReplyHead::refused(&fault, Seq(0)), None::<&Empty>)
+        });
+    }
+}
+
+/// A client that knows the version is not sent the map again. Version 0 is "none known", so it is always sent.
+fn get_map(map: &ClusterMap, request: &GetMap) -> GetMapReply {
+    if request.known_version != 0 && request.known_version == map.version {
+        return GetMapReply { map: None };
+    }
+    GetMapReply { map: Some(if request.server { map.clone() } else { mgmt::client_view(map) }) }
+}
+
+/// The MGS has no medium to measure: what it can say is how many targets it knows and its map's version.
+fn stat(map: &ClusterMap) -> TargetStatReply {
+    TargetStatReply {
+        target: MGS,
+        is_mdt: false,
+        index: 0,
+        uuid: Uuid::default(),
+        bytes_total: 0,
+        bytes_free: 0,
+        bytes_available: 0,
+        files_total: map.targets.len() as u64,
+        files_free: 0,
+        sessions: 0,
+        damage_count: 0,
+        log_bytes_used: 0,
+        log_bytes_total: 0,
+        last_seq: Seq(map.version),
+    }
+}
+
+/// A store's error as it travels.
+fn fault(e: StoreError) -> Fault {
+    let code = match e {
+        StoreError::Conflict { .. } | StoreError::InUse { .. } => Code::Busy,
+        StoreError::Sequence { .. } => Code::Invalid,
+        StoreError::Damaged { .. } => Code::Damaged,
+        StoreError::Io { .. } => Code::Io,
+    };
+    Fault::new(code, e.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,37 @@
 //! The fabric: frames between nodes. Transports stand behind `Peer`; servers stand behind `Service`.
+//!
+//! `local` is a function call; `tcp` and unix sockets run to completion: the thread that reads a request serves it and
+//! writes the reply. Nothing here retries a request that may have been carried out, and nothing waits past its deadline.
+//!
+//! I1: `NotSent` is returned only if the last byte of the request was never handed to the transport, or if the peer says
+//! that it did not take it. A server acts on whole frames only, so a frame cut short was not carried out.
+//! I2: a connection carries one request at a time; after any error, or with a reply still owed, it is closed.
+//! I3: no allocation follows a length that is above `BODY_MAX` or `BULK_MAX`.
 
 use std::time::Instant;
 
 use types::Buf;
 use wire::Header;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
+mod fabric;
+#[cfg(any(test, feature = "testing"))]
+pub mod fault;
+mod hello;
+mod hub;
+mod local;
+pub mod nid;
+mod pool;
+mod remote;
+pub mod rpc;
+mod server;
+mod stream;
+
+pub use fabric::Fabric;
+pub use hello::{Hello, Status as HelloStatus};
+pub use hub::Hub;
+pub use server::Server;
 
 /// A server end: a target (MDT, OST) or the MGS. Runs on the thread that received the request.
 pub trait Service: Send + Sync {
@@ -19,7 +47,8 @@ pub struct Answer<'a> {
     pub bulk: &'a mut Buf,
 }
 
-/// One request on its way out. `head.body_len` and `bulk_len` are set by the transport.
+/// One request on its way out. `head.target`, `source`, `destination`, `request` (if 0), `ms_left`, `body_len` and
+/// `bulk_len` are set by the transport.
 pub struct Call<'a> {
     pub head: Header,
     pub body: Vec<u8>,
@@ -54,5 +83,5 @@ pub trait Peer: Send + Sync {
     fn is_fate_shared(&self) -> bool;
 }
 
-/// What `send` leaves for `receive`; its meaning is the transport's own.
+/// What `send` leaves for `receive`; its meaning is the transport's own. Dropped without `receive`, the reply is lost.
 pub struct Ticket(pub Box<dyn std::any::Any + Send>);

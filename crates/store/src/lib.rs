@@ -1,1 +1,211 @@
-//! stub
+//! The OST engine: objects on one volume, copy-on-write, checksummed to the page, recovered after any crash.
+//!
+//! `ObjectStore` is what the daemon sees; `Engine` is the engine. It promises:
+//! - S1 (whole pages): a write goes to newly allocated pages; after a crash each page is old or new, never mixed.
+//! - S2 (verified): fragment CRCs are verified on arrival before anything is written, page CRCs on every read.
+//! - S3 (one order): log order is apply order; the answer, the slot and the change are one log entry.
+//! - O1 (reuse): space is reused only after the entry that superseded it is sealed.
+//! - O2 (recovery): the data of entries after the last flush mark is verified; the log is cut at the first that fails.
+//! - S4 (zeros): bytes of an object's last page past its length are zero, so that extension reads zeros.
+//! - S5 (full): a full medium refuses writes before anything is written; removing always works.
+//!
+//! It refuses requests whose gate (the caller's rule) says no, bad checksums, and what does not fit. It has no clock and no
+//! thread of its own: the daemon calls `flush`, `seal` and `checkpoint`. Byte formats: docs/formats/ost.md.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
+
+mod alloc;
+mod api;
+mod checkpoint;
+mod damage;
+mod destroy;
+mod engine;
+mod error;
+mod extent;
+mod format;
+mod index;
+mod list;
+mod read;
+mod record;
+mod recover;
+mod sessions;
+mod slots;
+mod space;
+mod truncate;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use damage::DAMAGE_MAX;
+pub use engine::Engine;
+pub use error::{DamageKind, StoreError};
+pub use format::{Geometry, geometry};
+pub use sessions::SESSIONS_MAX;
+
+use disk::volume::Label;
+use types::{Buf, Epoch, Fault, Fid, Incarnation, ObjectId, Seq, SessionId, Time};
+
+/// Objects on a medium. Every method may be called from any thread; changes to different objects do their data I/O at once.
+pub trait ObjectStore: Send + Sync {
+    /// Writes bytes; makes the object if there is none. Answers with the object's length.
+    fn write(&self, write: &Write<'_>) -> Result<Done, StoreError>;
+    /// Reads up to `len` bytes at `offset` into `into`; fewer at the object's end; holes are zeros. `crcs` gets one CRC per
+    /// fragment. `Ok(false)`: there is no such object.
+    fn read(&self, read: &Read<'_>, into: &mut Buf, crcs: &mut Vec<u32>) -> Result<bool, StoreError>;
+    /// Cuts or extends an object; an absent one stays absent. Answers with the object's length.
+    fn truncate(&self, truncate: &Truncate<'_>) -> Result<Done, StoreError>;
+    /// Removes objects; absent ones are fine.
+    fn destroy(&self, objects: &[ObjectId], origin: Option<Origin>) -> Result<Done, StoreError>;
+    /// Raises the lease version that an object has seen, also of one that does not exist yet. Nothing is logged if it does not
+    /// rise.
+    fn fence(&self, object: ObjectId, lease: u64) -> Result<(), StoreError>;
+    /// `None`: there is no such object.
+    fn stat(&self, object: ObjectId) -> Option<Attrs>;
+    /// The lease version that the object has seen, existing or not.
+    fn lease(&self, object: ObjectId) -> u64;
+    /// Existing objects in id order after `after`, at most `max`; true if there are more.
+    fn list(&self, after: Option<ObjectId>, max: usize) -> (Vec<(ObjectId, Attrs)>, bool);
+    /// Reads every page of an object; the offsets of those that fail, with how.
+    fn verify(&self, object: ObjectId) -> Result<Vec<(u64, DamageKind)>, StoreError>;
+
+    /// Makes everything acknowledged so far durable; everything up to the answer is flushed.
+    fn flush(&self) -> Result<Seq, StoreError>;
+    /// Logs what is flushed, if that is not logged yet, so that the next flush lets superseded space be reused.
+    fn mark(&self) -> Result<(), StoreError>;
+    /// True if something was acknowledged and is not flushed, or flushed and not sealed.
+    fn is_dirty(&self) -> bool;
+    /// True if the log is long enough that a checkpoint should be made.
+    fn is_checkpoint_due(&self) -> bool;
+    /// Writes the index out, so that the log before it is not needed any more.
+    fn checkpoint(&self) -> Result<(), StoreError>;
+    /// Checkpoint, flush and the mark of a clean stop. Nothing can be changed afterwards.
+    fn close(&self) -> Result<(), StoreError>;
+
+    /// Makes a session known (again is fine): it then has slots. Past `SESSIONS_MAX` the one that did nothing for longest is
+    /// forgotten: a dead client nobody detached.
+    fn begin_session(&self, session: SessionId) -> Result<(), StoreError>;
+    fn end_session(&self, session: SessionId) -> Result<(), StoreError>;
+    fn session_count(&self) -> usize;
+    /// What was done last in each slot in order; `None`: no such session.
+    fn slots(&self, session: SessionId) -> Option<Vec<Slot>>;
+    /// What was done last in one slot; `None`: no such session or slot.
+    fn slot(&self, session: SessionId, slot: u32) -> Option<Slot>;
+
+    /// Keeps a piece of damage; true if it was not known. At most `DAMAGE_MAX` are kept.
+    fn record_damage(&self, damage: Damage) -> Result<bool, StoreError>;
+    /// Known damage in object order.
+    fn damage(&self) -> Vec<Damage>;
+    /// Forgets the damage of a file (all for fid 0).
+    fn clear_damage(&self, fid: Fid) -> Result<(), StoreError>;
+
+    fn label(&self) -> Label;
+    /// Flushed on return.
+    fn set_label(&self, label: Label) -> Result<(), StoreError>;
+    fn usage(&self) -> Usage;
+    fn last_seq(&self) -> Seq;
+    fn flushed_seq(&self) -> Seq;
+    fn incarnation(&self) -> Incarnation;
+    /// The epoch that later entries are named with; never lower than before.
+    fn set_epoch(&self, epoch: Epoch);
+}
+
+/// The caller's rule, asked with what the object is like at the moment of the change, under the store's short lock: it must be
+/// quick and must not call the store.
+pub type Gate<'a> = &'a (dyn Fn(&Attrs) -> Result<(), Fault> + Sync);
+
+/// Bytes to write. `crcs`: one per fragment (see `types::crc`).
+pub struct Write<'a> {
+    pub object: ObjectId,
+    pub offset: u64,
+    pub data: &'a [u8],
+    pub crcs: &'a [u32],
+    /// The object keeps the latest it has seen.
+    pub mtime: Time,
+    /// The object keeps the highest it has seen.
+    pub lease: u64,
+    pub gate: Gate<'a>,
+    pub origin: Option<Origin>,
+}
+
+pub struct Read<'a> {
+    pub object: ObjectId,
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+    pub gate: Gate<'a>,
+}
+
+pub struct Truncate<'a> {
+    pub object: ObjectId,
+    /// Bytes.
+    pub len: u64,
+    pub lease: u64,
+    pub gate: Gate<'a>,
+    pub origin: Option<Origin>,
+}
+
+/// Whose request a change carries out: it is recorded in the same log entry (exactly once).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub session: SessionId,
+    pub slot: u32,
+    pub sequence: u32,
+}
+
+/// A change was made (acknowledged, not yet flushed).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The log entry that holds it; 0 if nothing had to be changed.
+    pub seq: Seq,
+    /// The request's one answer: an object's length in bytes, or 0.
+    pub answer: u64,
+}
+
+/// What was done last in a slot; sequence 0: nothing yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Slot {
+    pub sequence: u32,
+    pub seq: Seq,
+    pub answer: u64,
+}
+
+/// An object as acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Attrs {
+    /// False for one that was never written: only its lease version may be known.
+    pub exists: bool,
+    /// Bytes.
+    pub len: u64,
+    /// Bytes on the medium.
+    pub used: u64,
+    pub mtime: Time,
+    /// Highest lease version seen.
+    pub lease: u64,
+}
+
+/// One piece of known damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub object: ObjectId,
+    /// Of the bad page in the object, bytes.
+    pub offset: u64,
+    pub kind: DamageKind,
+    /// Seconds since 1970.
+    pub found_sec: u64,
+}
+
+/// Space and counts, for `statfs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub bytes_total: u64,
+    /// Free now, or as soon as what superseded it is sealed.
+    pub bytes_free: u64,
+    /// What writes may still take: the rest is the reserve that truncation needs.
+    pub bytes_available: u64,
+    pub objects: u64,
+    /// How many more objects the index has room for.
+    pub objects_free: u64,
+    pub log_bytes_used: u64,
+    pub log_bytes_total: u64,
+}

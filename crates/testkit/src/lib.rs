@@ -1,1 +1,10 @@
-//! stub
+//! The test kit: clusters of real processes to be killed, clusters in this process whose power can be cut, and seeded
+//! randomness.
+
+pub mod cluster;
+pub mod rng;
+pub mod story;
+
+pub use cluster::{Cluster, Role, Shape, Wiring};
+pub use rng::Rng;
+pub use story::{Story, StoryShape, Who};

@@ -27,6 +27,8 @@ impl Flags {
     pub const REPLAY: u16 = 2;
     /// In replies: more than one client session exists; cache nothing.
     pub const SHARED: u16 = 4;
+    /// In replies: the request was not taken and nothing of it was done; the body is text (UTF-8) that says why.
+    pub const REFUSED: u16 = 8;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -1,0 +1,45 @@
+//! Cold reads: what is done against caches, and what is said about it.
+
+use std::fs::File;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// What stood in caches when a row was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheState {
+    /// Nothing to defeat: the row writes, or makes what it measures.
+    Fresh,
+    /// All was written back and the kernel's page, name and inode caches were dropped (`/proc/sys/vm/drop_caches`).
+    Dropped,
+    /// No right to drop them: the kernel was asked to let go of the files' pages (`POSIX_FADV_DONTNEED`); names stay warm.
+    Advised,
+}
+
+impl CacheState {
+    pub fn title(self) -> &'static str {
+        match self {
+            CacheState::Fresh => "-",
+            CacheState::Dropped => "dropped",
+            CacheState::Advised => "advised",
+        }
+    }
+}
+
+/// Writes back what earlier phases left dirty, so that the next one does not pay for it.
+pub fn settle() { rustix::fs::sync(); }
+
+/// Makes the machine forget `files` as well as we may.
+pub fn cool<'a>(files: impl IntoIterator<Item = &'a Path>) -> CacheState {
+    settle();
+    if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
+        return CacheState::Dropped;
+    }
+    for path in files {
+        if let Ok(file) = File::open(path) {
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).ok();
+        }
+    }
+    CacheState::Advised
+}

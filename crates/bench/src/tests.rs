@@ -1,0 +1,130 @@
+//! The whole measurement at a tiny size, and what it must find.
+
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+
+/// A directory that goes when the test ends.
+struct TempDir(PathBuf);
+
+impl TempDir {
+    fn new(name: &str) -> TempDir {
+        let path = std::env::temp_dir().join(format!("stria-bench-test.{}.{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        TempDir(path)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) { std::fs::remove_dir_all(&self.0).ok(); }
+}
+
+fn tiny() -> Params {
+    Params {
+        workers: 2,
+        total_bytes: 1 << 20,
+        transfer_bytes: 64 << 10,
+        files_per_worker: 20,
+        random_ops: 50,
+        phase_limit: Duration::from_secs(2),
+        ..Params::default()
+    }
+}
+
+#[test]
+fn every_row_is_measured_and_nothing_is_left() {
+    let dir = TempDir::new("all");
+    let options = Options { params: tiny(), repeats: 1, budget_seconds: 60, progress: false };
+    let report = quick(&dir.0, &options).unwrap();
+    assert_eq!(report.rows.len(), Kind::ALL.len());
+    for row in &report.rows {
+        assert!(row.median > 0.0 && row.median.is_finite(), "{row:?}");
+        assert!(row.samples[0].ops > 0, "{row:?}");
+    }
+    let checked = |kind: Kind| report.rows.iter().find(|r| r.kind == kind).unwrap().samples[0].checked;
+    assert_eq!(checked(Kind::NnRead), 256);
+    assert_eq!(checked(Kind::SharedRead), 256);
+    assert_eq!(checked(Kind::SmallRead), 40);
+    assert_eq!(checked(Kind::Fsync), 50);
+    assert_eq!(checked(Kind::RandomWrite), 100);
+    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
+    let table = report.table();
+    assert!(Kind::ALL.iter().all(|kind| table.contains(kind.title())), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+    assert_eq!(json["rows"].as_array().unwrap().len(), Kind::ALL.len());
+}
+
+#[test]
+fn a_row_runs_alone() {
+    let dir = TempDir::new("alone");
+    let sample = row(Kind::SmallStat, &dir.0, &tiny()).unwrap();
+    assert_eq!((sample.ops, sample.checked), (40, 40));
+    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
+}
+
+/// Overwrites a byte of each page of each file below `root`.
+fn spoil(root: &Path, at: u64) {
+    for entry in std::fs::read_dir(root).unwrap().flatten() {
+        if entry.path().is_dir() {
+            spoil(&entry.path(), at);
+        } else {
+            let file = std::fs::OpenOptions::new().write(true).open(entry.path()).unwrap();
+            for page in (0..entry.metadata().unwrap().len()).step_by(4096) {
+                file.write_all_at(b"?", page + at).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_spoiled_file_is_found_by_every_reader() {
+    let pairs = [
+        (Kind::NnWrite, Kind::NnRead),
+        (Kind::NnWrite, Kind::RandomRead),
+        (Kind::NnWrite, Kind::ReadLatency),
+        (Kind::SharedWrite, Kind::SharedRead),
+        (Kind::SmallCreate, Kind::SmallRead),
+    ];
+    for (writer, reader) in pairs {
+        // In the stamp, and beyond it where only whole pages are compared.
+        for at in [3, 2000] {
+            let dir = TempDir::new("spoiled");
+            let mut workspace = Workspace::new(&dir.0, &tiny()).unwrap();
+            workspace.run(writer).unwrap();
+            workspace.run(reader).unwrap();
+            spoil(workspace.root(), at);
+            let error = format!("{:#}", workspace.run(reader).unwrap_err());
+            assert!(error.contains("content is wrong"), "{reader:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_grew_or_vanished_is_found() {
+    let dir = TempDir::new("grown");
+    let mut workspace = Workspace::new(&dir.0, &tiny()).unwrap();
+    workspace.run(Kind::EmptyCreate).unwrap();
+    let names = std::fs::read_dir(workspace.root()).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(names.join("file.3"), "x").unwrap();
+    assert!(workspace.run(Kind::EmptyStat).is_err());
+    assert!(workspace.run(Kind::EmptyRead).is_err());
+    std::fs::remove_file(names.join("file.3")).unwrap();
+    assert!(workspace.run(Kind::EmptyRemove).is_err());
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_it_begins() {
+    let dir = TempDir::new("refused");
+    for params in [
+        Params { workers: 0, ..tiny() },
+        Params { transfer_bytes: 1000, ..tiny() },
+        Params { total_bytes: 1000, ..tiny() },
+        Params { files_per_worker: 0, ..tiny() },
+        Params { total_bytes: u64::MAX / 8, ..tiny() },
+    ] {
+        assert!(row(Kind::NnWrite, &dir.0, &params).is_err(), "{params:?}");
+    }
+    assert!(row(Kind::NnWrite, &dir.0.join("missing"), &tiny()).is_err());
+}

@@ -1,0 +1,208 @@
+//! `D/cluster.toml`: what a directory of `stria up` holds. Written before anything else is made, and last deleted.
+//!
+//! I1: `ready = false` until every target was formatted and registered; nothing was ever served before that, so an
+//! interrupted first run starts over. With `ready = true` a missing image is an error, never a reason to make a blank one.
+//! I2: only files named by `files()` are ever deleted.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Failure;
+use crate::size::Size;
+
+const FORMAT: u32 = 1;
+const NAME: &str = "cluster.toml";
+const TITLE: &str =
+    "# Made by `stria up`: what this directory holds. It is read, and refused if edited beyond sense.\n";
+
+/// Entries that a directory may have and still count as empty: a mount point's own, and ours of an interrupted start.
+const HARMLESS: [&str; 3] = ["lost+found", "run", "cluster.new"];
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    format: u32,
+    pub ready: bool,
+    pub fsname: String,
+    pub mdts: u32,
+    pub osts: u32,
+    pub mdt_size: Size,
+    pub ost_size: Size,
+    /// Set on the root directory when it was made; `None` = the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline_max: Option<Size>,
+}
+
+/// What is at a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing there, or an empty directory.
+    Empty,
+    Cluster(Cluster),
+}
+
+impl Cluster {
+    pub fn new(
+        fsname: String,
+        osts: u32,
+        mdt_size: Size,
+        ost_size: Size,
+        inline_max: Option<Size>,
+    ) -> Cluster {
+        Cluster { format: FORMAT, ready: false, fsname, mdts: 1, osts, mdt_size, ost_size, inline_max }
+    }
+
+    /// Looks what `dir` holds; foreign content is refused.
+    pub fn find(dir: &Path) -> anyhow::Result<Found> {
+        match fs::read_to_string(dir.join(NAME)) {
+            Ok(text) => Ok(Found::Cluster(Cluster::parse(dir, &text)?)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => check_empty(dir),
+            Err(e) => Err(Failure::unusable(dir.display(), e, "check the path and its permissions").into()),
+        }
+    }
+
+    /// As `find`, for commands that need a cluster to be there.
+    pub fn existing(dir: &Path) -> anyhow::Result<Cluster> {
+        match Cluster::find(dir)? {
+            Found::Cluster(cluster) => Ok(cluster),
+            Found::Empty => {
+                let next = format!("make one with `stria up --dir {}`", dir.display());
+                Err(Failure::unusable(dir.display(), "there is no Stria cluster", next).into())
+            }
+        }
+    }
+
+    fn parse(dir: &Path, text: &str) -> Result<Cluster, Failure> {
+        let refuse = |why: String| {
+            Failure::unusable(
+                dir.join(NAME).display(),
+                why,
+                "it was made by another version or edited; restore it",
+            )
+        };
+        let cluster: Cluster = toml::from_str(text).map_err(|e| refuse(e.message().to_owned()))?;
+        match cluster.format {
+            FORMAT => Ok(cluster),
+            other => Err(refuse(format!("format {other} is not known here, {FORMAT} is"))),
+        }
+    }
+
+    /// Writes the file so that a crash leaves the old or the new one.
+    pub fn write(&self, dir: &Path) -> io::Result<()> {
+        let new = dir.join("cluster.new");
+        let mut file = File::create(&new)?;
+        let body = toml::to_string(self).map_err(io::Error::other)?;
+        file.write_all([TITLE, &body].concat().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(new, dir.join(NAME))?;
+        File::open(dir)?.sync_all()
+    }
+
+    pub fn mdt_image(&self, dir: &Path, index: u32) -> PathBuf {
+        dir.join(format!("mdt{index:04x}.img"))
+    }
+    pub fn ost_image(&self, dir: &Path, index: u32) -> PathBuf {
+        dir.join(format!("ost{index:04x}.img"))
+    }
+
+    /// Images in target order, MDTs first.
+    pub fn images(&self, dir: &Path) -> Vec<PathBuf> {
+        let mdts = (0..self.mdts).map(|i| self.mdt_image(dir, i));
+        mdts.chain((0..self.osts).map(|i| self.ost_image(dir, i))).collect()
+    }
+
+    /// Directory of the management service's map.
+    pub fn mgs_dir(dir: &Path) -> PathBuf {
+        dir.join("mgs")
+    }
+
+    /// Bytes that the targets may take on the disk below.
+    pub fn bytes_promised(&self) -> u64 {
+        let (mdts, osts) = (self.mdts as u64, self.osts as u64);
+        mdts.saturating_mul(self.mdt_size.0).saturating_add(osts.saturating_mul(self.ost_size.0))
+    }
+
+    /// Images that should be there and are not.
+    pub fn missing(&self, dir: &Path) -> Vec<PathBuf> {
+        self.images(dir).into_iter().filter(|p| !p.exists()).collect()
+    }
+
+    /// Every file of ours in `dir` but those under `run`; the file that says that they are ours comes last.
+    pub fn files(&self, dir: &Path) -> Vec<PathBuf> {
+        let mut files = self.images(dir);
+        files.extend([dir.join("cluster.new"), dir.join(NAME)]);
+        files
+    }
+}
+
+fn check_empty(dir: &Path) -> anyhow::Result<Found> {
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Empty),
+        Err(e) => {
+            return Err(Failure::unusable(dir.display(), e, "check the path and its permissions").into());
+        }
+        Ok(entries) => entries,
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        if !HARMLESS.iter().any(|h| *h == name) {
+            let why =
+                format!("it is not empty and not a Stria cluster (there is {})", name.to_string_lossy());
+            return Err(Failure::unusable(dir.display(), why, "give a new or empty directory").into());
+        }
+    }
+    Ok(Found::Empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdir::TestDir;
+
+    fn cluster() -> Cluster {
+        Cluster::new("demo".into(), 4, Size(8 << 30), Size(2 << 30), None)
+    }
+
+    #[test]
+    fn what_is_written_is_found_again() {
+        let dir = TestDir::new("cluster-found");
+        assert_eq!(Cluster::find(dir.path()).unwrap(), Found::Empty);
+        cluster().write(dir.path()).unwrap();
+        assert_eq!(Cluster::find(dir.path()).unwrap(), Found::Cluster(cluster()));
+        assert_eq!(Cluster::find(&dir.path().join("not/there")).unwrap(), Found::Empty);
+    }
+
+    #[test]
+    fn foreign_content_is_refused_and_an_interrupted_start_is_not() {
+        let dir = TestDir::new("cluster-foreign");
+        fs::create_dir(dir.path().join("run")).unwrap();
+        fs::create_dir(dir.path().join("lost+found")).unwrap();
+        assert_eq!(Cluster::find(dir.path()).unwrap(), Found::Empty);
+        fs::write(dir.path().join("thesis.tex"), "x").unwrap();
+        let refused = Cluster::find(dir.path()).unwrap_err().to_string();
+        assert!(refused.contains("thesis.tex") && refused.contains("new or empty"), "{refused}");
+    }
+
+    #[test]
+    fn an_unknown_key_or_format_is_refused() {
+        let dir = TestDir::new("cluster-unknown");
+        let mut later = cluster();
+        later.format = 9;
+        later.write(dir.path()).unwrap();
+        assert!(Cluster::find(dir.path()).unwrap_err().to_string().contains("format 9"));
+        fs::write(dir.path().join(NAME), "format = 1\nraid = 6\n").unwrap();
+        assert!(Cluster::existing(dir.path()).unwrap_err().to_string().contains("raid"));
+    }
+
+    #[test]
+    fn only_our_files_are_named_and_the_proof_comes_last() {
+        let files = cluster().files(Path::new("/d"));
+        assert_eq!(files[0], Path::new("/d/mdt0000.img"));
+        assert_eq!(files[4], Path::new("/d/ost0003.img"));
+        assert_eq!(files.last().unwrap(), Path::new("/d/cluster.toml"));
+        assert_eq!(cluster().bytes_promised(), 16 << 30);
+    }
+}

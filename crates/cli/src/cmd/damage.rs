@@ -1,0 +1,173 @@
+//! `stria damage`: what is known to be lost or changed on the media, by path.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use types::Fid;
+use wire::object::{DamageClear, DamageList};
+
+use crate::cluster::Cluster;
+use crate::exit::{Exit, Failure};
+use crate::reach::{self, Reach};
+
+/// List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: stria damage list --dir /tmp/s\nExample: stria damage clear /mnt/stria/file-restored-from-backup"
+)]
+pub struct Damage {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List known damage. Exit code 1 if there is any.
+    #[command(after_help = "Example: stria damage list --dir /tmp/s -j")]
+    List(Where),
+    /// Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read.
+    #[command(after_help = "Example: stria damage clear --dir /tmp/s")]
+    Clear(Where),
+}
+
+#[derive(Debug, Args)]
+struct Where {
+    /// The directory of a running `stria up`.
+    #[arg(long, conflicts_with = "path", required_unless_present = "path")]
+    dir: Option<PathBuf>,
+    /// A file or directory on a mount. A file: only its damage. The mount point: all of the file system's.
+    path: Option<PathBuf>,
+    /// JSON output.
+    #[arg(short = 'j', long)]
+    json: bool,
+}
+
+/// One line of the list.
+#[derive(Debug, Serialize)]
+struct Line {
+    path: String,
+    fid: String,
+    object: String,
+    /// Offset in the object, bytes.
+    offset: u64,
+    kind: &'static str,
+    target: String,
+    found_sec: u64,
+}
+
+impl Damage {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        crate::logs::start_for_tools();
+        match self.verb {
+            Verb::List(place) => place.list(),
+            Verb::Clear(place) => place.clear(),
+        }
+    }
+}
+
+impl Where {
+    /// The cluster, and the file meant if it is one.
+    fn reach(&self) -> anyhow::Result<(Reach, Option<Fid>)> {
+        match (&self.dir, &self.path) {
+            (Some(dir), _) => {
+                let dir = super::absolute(dir)?;
+                let cluster = Cluster::existing(&dir)?;
+                let reach = reach::through_socket(&dir, &cluster.fsname).map_err(|e| {
+                    let next = format!("start it with `stria up --dir {}`", dir.display());
+                    Failure::unusable(dir.display(), format!("the cluster does not answer ({e:#})"), next)
+                })?;
+                Ok((reach, None))
+            }
+            (None, Some(path)) => {
+                let (point, source) = reach::mount_of(path)?;
+                let about = std::fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
+                let fid = Fid(std::os::unix::fs::MetadataExt::ino(&about));
+                let is_whole = super::absolute(path)? == point || fid == Fid::ROOT;
+                Ok((Reach::by_nids(&source.nids, &source.fsname)?, (!is_whole).then_some(fid)))
+            }
+            (None, None) => {
+                Err(Failure::unusable("damage", "no place was given", "give --dir or a path").into())
+            }
+        }
+    }
+
+    fn list(&self) -> anyhow::Result<Exit> {
+        let (reach, fid) = self.reach()?;
+        let mut lines = Vec::new();
+        for target in reach.targets().into_iter().filter(|t| !t.is_mdt) {
+            let name = format!("{}-OST{:04x}", reach.file_system().name, target.index);
+            let cap = reach.capability(SystemTime::now());
+            let reply = reach.ask(target.id, &DamageList { cap }).map_err(|e| {
+                Failure::unusable(&name, format!("{e:#}"), "the list would be incomplete; see `stria status`")
+            })?;
+            for d in reply.damage.into_iter().filter(|d| fid.is_none_or(|f| f == d.object.fid)) {
+                lines.push(line_of(&reach, &name, &d));
+            }
+        }
+        lines.sort_by(|a, b| (&a.path, &a.object, a.offset).cmp(&(&b.path, &b.object, b.offset)));
+        match self.json {
+            true => println!("{}", serde_json::to_string_pretty(&lines)?),
+            false => print_lines(&lines),
+        }
+        Ok(if lines.is_empty() { Exit::Done } else { Exit::Findings })
+    }
+
+    fn clear(&self) -> anyhow::Result<Exit> {
+        let (reach, fid) = self.reach()?;
+        let mut cleared = 0;
+        for target in reach.targets().into_iter().filter(|t| !t.is_mdt) {
+            let cap = reach.capability(SystemTime::now());
+            reach.ask(target.id, &DamageClear { cap, fid: fid.unwrap_or(Fid(0)) })?;
+            cleared += 1;
+        }
+        match self.json {
+            true => println!("{}", serde_json::json!({ "cleared_targets": cleared })),
+            false => println!("cleared on {cleared} OSTs"),
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn line_of(reach: &Reach, target: &str, d: &wire::object::Damage) -> Line {
+    let kind = match d.kind {
+        1 => "checksum mismatch",
+        2 => "object missing",
+        3 => "medium error",
+        _ => "unknown to this version",
+    };
+    Line {
+        path: reach.path_of(d.object.fid),
+        fid: d.object.fid.to_string(),
+        object: d.object.to_string(),
+        offset: d.offset,
+        kind,
+        target: target.to_owned(),
+        found_sec: d.found_sec,
+    }
+}
+
+fn print_lines(lines: &[Line]) {
+    if lines.is_empty() {
+        println!("no damage known");
+    }
+    let now = SystemTime::now();
+    for l in lines {
+        let found = UNIX_EPOCH + Duration::from_secs(l.found_sec);
+        let ago_sec = now.duration_since(found).map_or(0, |d| d.as_secs());
+        let Line { path, kind, target, object, offset, .. } = l;
+        println!("{path}: {kind} on {target}, object {object}, offset {offset}, found {}", ago(ago_sec));
+    }
+}
+
+/// A past time as people say it.
+pub fn ago(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..172_800 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}

@@ -1,0 +1,125 @@
+//! The command line: one file per verb.
+
+mod bench;
+mod damage;
+mod df;
+mod down;
+mod fsck;
+mod getstripe;
+mod mds;
+mod mgs;
+mod mount;
+mod oss;
+mod setstripe;
+mod status;
+mod up;
+mod version;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::{Exit, Failure};
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done and nothing wrong; 1 it failed, or it found something; 2 it could not be tried (usage, wrong directory).
+Environment: STRIA_LOG filters log lines, as RUST_LOG does (STRIA_LOG=debug).
+First steps: stria up --dir /tmp/s --mount /mnt/s    then    stria down --dir /tmp/s";
+
+/// Stria: a parallel file system, wholly in user space.
+#[derive(Debug, Parser)]
+#[command(name = "stria", version, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Up(up::Up),
+    Down(down::Down),
+    Status(status::Status),
+    Df(df::Df),
+    Setstripe(setstripe::SetStripe),
+    Getstripe(getstripe::GetStripe),
+    Fsck(fsck::Fsck),
+    Damage(damage::Damage),
+    Bench(bench::Bench),
+    Mount(mount::Mount),
+    Mgs(mgs::Mgs),
+    Mds(mds::Mds),
+    Oss(oss::Oss),
+    Version(version::Version),
+}
+
+impl Command {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Command::Up(c) => c.run(),
+            Command::Down(c) => c.run(),
+            Command::Status(c) => c.run(),
+            Command::Df(c) => c.run(),
+            Command::Setstripe(c) => c.run(),
+            Command::Getstripe(c) => c.run(),
+            Command::Fsck(c) => c.run(),
+            Command::Damage(c) => c.run(),
+            Command::Bench(c) => c.run(),
+            Command::Mount(c) => c.run(),
+            Command::Mgs(c) => c.run(),
+            Command::Mds(c) => c.run(),
+            Command::Oss(c) => c.run(),
+            Command::Version(c) => c.run(),
+        }
+    }
+}
+
+/// The arguments as `stria` takes them: called as `mount.stria` (by `mount -t stria`), the helper's form is turned into ours.
+pub fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
+    let called_as = args.first().map(PathBuf::from).and_then(|p| p.file_name().map(OsString::from));
+    if called_as.is_some_and(|name| name == "mount.stria") {
+        // mount(8) passes -n, -s, -v, -f in any place; none changes what we do.
+        args.retain(|a| !["-n", "-s", "-v", "-f"].iter().any(|flag| a == flag));
+        args.splice(0..1, ["stria".into(), "mount".into()]);
+    }
+    args
+}
+
+/// `--config FILE` and `--print-config` of the role commands.
+#[derive(Debug, clap::Args)]
+pub struct ConfigArgs {
+    /// Configuration file (TOML); unknown keys are refused.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print the effective configuration with defaults and comments, and end. Without --config: an example.
+    #[arg(long)]
+    pub print_config: bool,
+}
+
+impl ConfigArgs {
+    /// The configuration, or `None` when it was only to be printed.
+    fn load<C: crate::config::Config>(&self) -> anyhow::Result<Option<C>> {
+        let config = match &self.config {
+            Some(path) => crate::config::read(path)?,
+            None if self.print_config => C::example(),
+            None => {
+                let next = "give --config FILE; --print-config shows one";
+                return Err(Failure::unusable("configuration", "none was given", next).into());
+            }
+        };
+        if self.print_config {
+            print!("{}", C::print(&config));
+            return Ok(None);
+        }
+        Ok(Some(config))
+    }
+}
+
+/// An absolute path without asking what may be a dead mount.
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    Ok(path.components().collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! `stria mount`: a client that mounts a file system whose servers run elsewhere.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cmd::ConfigArgs;
+use crate::detach::{self, Herald};
+use crate::exit::{Exit, Failure};
+use crate::options::Options;
+use crate::reach::Source;
+use crate::serve::role::{self, MountWish};
+use crate::{config, logs};
+
+/// Mount a file system: NID:/fsname on a directory, or as a configuration file says.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: stria mount 10.0.0.5@tcp:/stria /mnt/stria -o ro
+Example: stria mount --config mount.toml
+Options (-o): ro, rw, allow_other, no_allow_other, op_timeout=SECONDS; taken without effect: defaults, _netdev, flock,
+localflock, noflock (locks are per node), user_xattr, lazystatfs, retry=N and what mount(8) itself uses.
+Unmount with umount, or by SIGTERM to the process; SIGINT (Ctrl-C) unmounts even if it is in use.")]
+pub struct Mount {
+    /// NID[,NID...]:/fsname of the management service.
+    #[arg(requires = "point", required_unless_present_any = ["config", "print_config"], conflicts_with = "config")]
+    source: Option<String>,
+    /// Directory to mount on.
+    point: Option<PathBuf>,
+    /// Mount options, separated by commas.
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Stay in the foreground (always so with --config).
+    #[arg(long)]
+    foreground: bool,
+    /// In the background: words go to the waiting parent.
+    #[arg(long, hide = true, requires = "foreground")]
+    detached: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+impl Mount {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        let (Some(source), Some(point)) = (&self.source, &self.point) else { return self.run_config() };
+        let wish = self.wish(source, point.clone())?;
+        if !self.foreground {
+            return self.run_in_background(&wish);
+        }
+        if self.detached {
+            detach::become_daemon()?;
+        }
+        self.serve(wish)
+    }
+
+    fn run_config(&self) -> anyhow::Result<Exit> {
+        let Some(config) = self.config.load::<config::Mount>()? else { return Ok(Exit::Done) };
+        let mut options = Options::new(Duration::from_secs(config.op_timeout_sec as u64));
+        apply(&mut options, &config.options)?;
+        apply(&mut options, &self.options)?;
+        let nids = config.mgs.iter().map(|nid| config::normal_nid(nid)).collect::<Result<Vec<_>, _>>();
+        let nids = nids.map_err(|why| Failure::unusable("mgs", why, "correct it in the configuration"))?;
+        let source = Source { nids, fsname: config.fsname };
+        self.serve(MountWish { source, point: super::absolute(&config.mountpoint)?, options })
+    }
+
+    fn wish(&self, source: &str, point: PathBuf) -> anyhow::Result<MountWish> {
+        let mut options = Options::new(role::op_timeout());
+        apply(&mut options, &self.options)?;
+        let source = Source::parse(source)
+            .map_err(|why| Failure::unusable("mount", why, "see `stria mount --help`"))?;
+        Ok(MountWish { source, point: super::absolute(&point)?, options })
+    }
+
+    fn serve(&self, wish: MountWish) -> anyhow::Result<Exit> {
+        logs::start_for_servers();
+        let herald = Herald::new(self.detached);
+        let said = format!("mounted {} on {}", wish.source, wish.point.display());
+        let result = role::mount(wish, || {
+            herald.say(&said);
+            herald.ready();
+        });
+        if let Err(err) = &result {
+            herald.failed(err);
+        }
+        result
+    }
+
+    /// A mount has no directory of its own for a log; it goes to the user's temporary directory, named by the mount point.
+    fn run_in_background(&self, wish: &MountWish) -> anyhow::Result<Exit> {
+        let name: String = wish.point.to_string_lossy().replace('/', "-");
+        let log = std::env::temp_dir().join(format!("stria-mount{name}.log"));
+        let mut args: Vec<_> = ["mount", "--foreground", "--detached"].map(Into::into).to_vec();
+        args.extend([wish.source.to_string().into(), wish.point.clone().into()]);
+        for options in &self.options {
+            args.extend(["-o".into(), options.into()]);
+        }
+        detach::run_detached(&args, &log)
+    }
+}
+
+fn apply(options: &mut Options, lists: &[String]) -> Result<(), Failure> {
+    lists.iter().try_for_each(|list| {
+        options.apply(list).map_err(|why| Failure::unusable("mount option", why, "see `stria mount --help`"))
+    })
+}

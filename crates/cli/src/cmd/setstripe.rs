@@ -1,0 +1,148 @@
+//! `stria setstripe`: how a new file, or what is made in a directory, is striped. Letters and their order as for `lfs`.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+use crate::exit::{Exit, Failure};
+use crate::{reach, xattr};
+
+/// Names the attribute that sets striping.
+pub const LAYOUT: &str = "stria.layout";
+
+/// Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: stria setstripe -c 4 -S 1M /mnt/stria/results            four stripes of 1 MiB
+Example: stria setstripe -E 64M -c 1 -E 1G -c 4 -E -1 -c -1 DIR   progressive: each -E begins a part that ends there
+Example: stria setstripe -d DIR                                   back to the default")]
+struct Letters {
+    /// Stripes; 0 = default, -1 = all OSTs.
+    #[arg(short = 'c', long, value_name = "N", allow_hyphen_values = true)]
+    stripe_count: Vec<String>,
+    /// Bytes per stripe before the next one; a power of two from 64K.
+    #[arg(short = 'S', long, value_name = "SIZE")]
+    stripe_size: Vec<String>,
+    /// Index of the first OST; -1 = any.
+    #[arg(short = 'i', long, value_name = "INDEX", allow_hyphen_values = true)]
+    stripe_index: Vec<String>,
+    /// Offset where a component ends; -1 or eof = end of the file. Later letters belong to it.
+    #[arg(short = 'E', long, value_name = "END", allow_hyphen_values = true)]
+    component_end: Vec<String>,
+    /// Files up to this size stay in the MDT; 0 = none.
+    #[arg(long, value_name = "SIZE")]
+    inline: Vec<String>,
+    /// Delete the striping: back to the default of the file system.
+    #[arg(short = 'd', long, conflicts_with_all = ["stripe_count", "stripe_size", "stripe_index", "component_end", "inline"])]
+    delete: bool,
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
+
+/// The letters in the order in which they were given: with `-E` it has a meaning.
+#[derive(Debug)]
+pub struct SetStripe {
+    words: Vec<String>,
+    delete: bool,
+    paths: Vec<PathBuf>,
+}
+
+impl FromArgMatches for SetStripe {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SetStripe, clap::Error> {
+        let letters = Letters::from_arg_matches(matches)?;
+        let named = [
+            ("stripe_count", "-c", letters.stripe_count),
+            ("stripe_size", "-S", letters.stripe_size),
+            ("stripe_index", "-i", letters.stripe_index),
+            ("component_end", "-E", letters.component_end),
+            ("inline", "--inline", letters.inline),
+        ];
+        let mut placed = Vec::new();
+        for (id, letter, values) in named {
+            let places = matches.indices_of(id).into_iter().flatten();
+            placed.extend(places.zip(values).map(|(place, value)| (place, letter, value)));
+        }
+        placed.sort();
+        let words = placed.into_iter().flat_map(|(_, letter, value)| [letter.to_owned(), value]).collect();
+        Ok(SetStripe { words, delete: letters.delete, paths: letters.paths })
+    }
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = SetStripe::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for SetStripe {
+    fn augment_args(command: Command) -> Command {
+        Letters::augment_args(command)
+    }
+    fn augment_args_for_update(command: Command) -> Command {
+        Letters::augment_args_for_update(command)
+    }
+}
+
+impl SetStripe {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        if !self.delete {
+            plan::stripe::parse_words(self.words.iter().map(String::as_str))
+                .map_err(|e| Failure::unusable("setstripe", e, "see `stria setstripe --help`"))?;
+        }
+        for path in &self.paths {
+            // Asked of the parent, since the file may not exist yet.
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            reach::mount_of(if path.exists() { path } else { parent })?;
+            match self.delete {
+                true => xattr::remove(path, LAYOUT).map_err(|e| refused(path, e))?,
+                false => set(path, &self.words.join(" ")).map_err(|e| refused(path, e))?,
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// A file that does not exist is made, as `lfs` does; it goes again if it cannot be striped.
+fn set(path: &Path, words: &str) -> std::io::Result<()> {
+    let made = match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => true,
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => false,
+        Err(e) => return Err(e),
+    };
+    let result = xattr::set(path, LAYOUT, words.as_bytes());
+    if made && result.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    result
+}
+
+fn refused(path: &Path, e: std::io::Error) -> Failure {
+    Failure::failed(
+        path.display(),
+        e,
+        "only directories and files without content can be striped anew, by their owner",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::cmd::{Cli, Command};
+
+    fn words(line: &str) -> Vec<String> {
+        match Cli::try_parse_from(line.split_whitespace()).unwrap().command {
+            Command::Setstripe(s) => s.words,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn letters_keep_their_order_so_that_each_belongs_to_its_component() {
+        let line =
+            "stria setstripe -E 64M -c 1 -S 1M --component-end=1G -c4 -E -1 -c -1 -i 2 --inline 0 /m/f";
+        let want = "-E 64M -c 1 -S 1M -E 1G -c 4 -E -1 -c -1 -i 2 --inline 0";
+        assert_eq!(words(line).join(" "), want);
+        assert!(plan::stripe::parse(want).is_ok());
+        assert!(words("stria setstripe -d /m/f").is_empty());
+    }
+}

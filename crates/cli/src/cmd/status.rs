@@ -1,0 +1,342 @@
+//! `stria status`: what runs in a directory, which targets it has and how they are. A stopped cluster is looked at on its media.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use disk::{FileDisk, Volume};
+use serde::Serialize;
+use wire::map::Target;
+use wire::session::TargetStat;
+
+use crate::cluster::Cluster;
+use crate::cmd::damage::ago;
+use crate::exit::{Exit, Failure};
+use crate::mounts;
+use crate::reach::{self, Reach};
+use crate::rundir::{Holder, RunDir, State, Use};
+use crate::size::human;
+
+/// Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: stria status --dir /tmp/s\nExample: stria status -j     (every mounted file system)"
+)]
+pub struct Status {
+    /// The directory that `stria up` was given. Without: every file system that is mounted here.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// JSON output.
+    #[arg(short = 'j', long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    fsname: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dir: Option<PathBuf>,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since_sec: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mount: Option<PathBuf>,
+    map_version: Option<u64>,
+    targets: Vec<Line>,
+}
+
+/// One target. What is not known of a stopped or silent one is left out.
+#[derive(Debug, Default, Serialize)]
+struct Line {
+    name: String,
+    state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incarnation: Option<u32>,
+    /// Stopped targets: whether they stopped cleanly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clean: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_total: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_free: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files_used: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sessions: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_bytes_used: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_bytes_total: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damage_count: Option<u64>,
+    /// Where it lives: file or NIDs.
+    place: String,
+}
+
+impl Status {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        crate::logs::start_for_tools();
+        let reports = match &self.dir {
+            Some(dir) => vec![of_dir(&super::absolute(dir)?)?],
+            None => of_mounts()?,
+        };
+        if self.json {
+            match (&self.dir, reports.as_slice()) {
+                (Some(_), [one]) => println!("{}", serde_json::to_string_pretty(one)?),
+                _ => println!("{}", serde_json::to_string_pretty(&reports)?),
+            }
+        } else {
+            reports.iter().for_each(|r| print!("{}", r.text()));
+        }
+        let is_well = reports
+            .iter()
+            .flat_map(|r| &r.targets)
+            .all(|t| matches!(t.state.as_str(), "up" | "stopped") && t.damage_count.unwrap_or(0) == 0);
+        Ok(if is_well { Exit::Done } else { Exit::Findings })
+    }
+}
+
+fn of_dir(dir: &Path) -> anyhow::Result<Report> {
+    let cluster = Cluster::existing(dir)?;
+    let run = RunDir::of(dir);
+    match run.state()? {
+        State::Held(holder) if holder.what == Use::Up => {
+            let reach = reach::through_socket(dir, &cluster.fsname).map_err(|e| {
+                let why = format!("pid {} runs but does not answer ({e:#})", holder.pid);
+                Failure::unusable(dir.display(), why, "it may be starting or stopping; try again")
+            })?;
+            let mut report = of_running(&reach);
+            for line in &mut report.targets {
+                line.place = image_of(&cluster, dir, &line.name)
+                    .map_or(line.place.clone(), |p| p.display().to_string());
+            }
+            Ok(Report {
+                dir: Some(dir.into()),
+                pid: Some(holder.pid),
+                since_sec: Some(holder.since_sec),
+                mount: holder.mount,
+                ..report
+            })
+        }
+        State::Held(holder) => Ok(of_stopped(&cluster, dir, Some(holder))),
+        State::Free { .. } => Ok(of_stopped(&cluster, dir, None)),
+    }
+}
+
+fn of_mounts() -> anyhow::Result<Vec<Report>> {
+    let mounts = mounts::ours();
+    if mounts.is_empty() {
+        return Err(Failure::unusable("status", "no Stria file system is mounted here", "give --dir").into());
+    }
+    let mut reports = Vec::new();
+    for mount in mounts {
+        let source = reach::Source::parse(&mount.source).map_err(|why| {
+            Failure::unusable(mount.point.display(), why, "the mount was made by another version")
+        })?;
+        let report = match Reach::by_nids(&source.nids, &source.fsname) {
+            Ok(reach) => of_running(&reach),
+            Err(e) => {
+                let line = Line {
+                    name: "MGS".into(),
+                    state: "silent".into(),
+                    place: format!("{e:#}"),
+                    ..Line::default()
+                };
+                Report { targets: vec![line], ..Report::empty(source.fsname, "mounted, servers silent") }
+            }
+        };
+        reports.push(Report { mount: Some(mount.point), ..report });
+    }
+    Ok(reports)
+}
+
+fn of_running(reach: &Reach) -> Report {
+    let name = reach.file_system().name.clone();
+    let targets = reach.targets().into_iter().map(|t| running_line(reach, &name, t)).collect();
+    Report { map_version: Some(reach.map.version), targets, ..Report::empty(name, "up") }
+}
+
+fn running_line(reach: &Reach, fsname: &str, target: &Target) -> Line {
+    let name = target_name(fsname, target.is_mdt, target.index);
+    let place = reach.map.node(target.node).map_or(String::new(), |n| n.nids.join(", "));
+    match reach.ask_with_head(target.id, &TargetStat {}) {
+        Err(e) => Line { name, state: "silent".into(), place: format!("{place} ({e:#})"), ..Line::default() },
+        Ok((head, stat)) => Line {
+            name,
+            state: "up".into(),
+            incarnation: Some(head.incarnation.0),
+            clean: None,
+            bytes_total: Some(stat.bytes_total),
+            bytes_free: Some(stat.bytes_free),
+            files_used: Some(stat.files_total.saturating_sub(stat.files_free)),
+            sessions: Some(stat.sessions),
+            log_bytes_used: Some(stat.log_bytes_used),
+            log_bytes_total: Some(stat.log_bytes_total),
+            damage_count: Some(stat.damage_count),
+            place,
+        },
+    }
+}
+
+fn of_stopped(cluster: &Cluster, dir: &Path, holder: Option<Holder>) -> Report {
+    let mdts = (0..cluster.mdts).map(|i| (true, i, cluster.mdt_image(dir, i)));
+    let osts = (0..cluster.osts).map(|i| (false, i, cluster.ost_image(dir, i)));
+    let targets = mdts
+        .chain(osts)
+        .map(|(is_mdt, i, path)| stopped_line(target_name(&cluster.fsname, is_mdt, i), &path))
+        .collect();
+    let state = match (&holder, cluster.ready) {
+        (Some(_), _) => "being checked",
+        (None, true) => "stopped",
+        (None, false) => "incomplete (its first start was interrupted; `stria up` starts over)",
+    };
+    let pid = holder.map(|h| h.pid);
+    Report { dir: Some(dir.into()), pid, targets, ..Report::empty(cluster.fsname.clone(), state) }
+}
+
+fn stopped_line(name: String, path: &Path) -> Line {
+    let place = path.display().to_string();
+    let volume = FileDisk::open_read_only(path).map_err(|e| e.to_string()).and_then(|disk| {
+        Ok((disk::Disk::size(&disk), Volume::open_read_only(Arc::new(disk)).map_err(|e| e.to_string())?))
+    });
+    match volume {
+        Ok((bytes, volume)) => Line {
+            name,
+            state: "stopped".into(),
+            incarnation: Some(volume.incarnation().0),
+            clean: Some(volume.was_clean()),
+            bytes_total: Some(bytes),
+            place,
+            ..Line::default()
+        },
+        Err(why) => {
+            Line { name, state: "unreadable".into(), place: format!("{place} ({why})"), ..Line::default() }
+        }
+    }
+}
+
+fn target_name(fsname: &str, is_mdt: bool, index: u32) -> String {
+    format!("{fsname}-{}{index:04x}", if is_mdt { "MDT" } else { "OST" })
+}
+
+/// The image of a target of a local cluster, by its name.
+fn image_of(cluster: &Cluster, dir: &Path, name: &str) -> Option<PathBuf> {
+    let index = |kind: &str| u32::from_str_radix(name.rsplit_once(kind)?.1, 16).ok();
+    index("-MDT")
+        .map(|i| cluster.mdt_image(dir, i))
+        .or_else(|| index("-OST").map(|i| cluster.ost_image(dir, i)))
+}
+
+impl Report {
+    fn empty(fsname: String, state: &'static str) -> Report {
+        Report {
+            fsname,
+            dir: None,
+            state,
+            pid: None,
+            since_sec: None,
+            mount: None,
+            map_version: None,
+            targets: vec![],
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut out = format!("{}: {}", self.fsname, self.state);
+        if let Some(dir) = &self.dir {
+            out += &format!(", {}", dir.display());
+        }
+        if let Some(pid) = self.pid {
+            out += &format!(", pid {pid}");
+        }
+        if let Some(since_sec) = self.since_sec {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+            out += &format!(" (since {})", ago(now.saturating_sub(since_sec)));
+        }
+        out += &self
+            .mount
+            .as_ref()
+            .map_or(", not mounted\n".into(), |m| format!(", mounted on {}\n", m.display()));
+        out += &format!(
+            "{:<20} {:<10} {:>8} {:>8} {:>9} {:>8} {:>6}  {}\n",
+            "target", "state", "size", "free", "files", "sessions", "log", "place"
+        );
+        self.targets.iter().for_each(|t| out += &t.text());
+        out
+    }
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let size = |n: Option<u64>| n.map_or("-".into(), human);
+        let log = match (self.log_bytes_used, self.log_bytes_total) {
+            (Some(used), Some(total)) if total > 0 => format!("{}%", used * 100 / total),
+            _ => "-".into(),
+        };
+        let files = self.files_used.map_or("-".into(), |n| n.to_string());
+        let sessions = self.sessions.map_or("-".into(), |n| n.to_string());
+        let mut out = format!(
+            "{:<20} {:<10} {:>8} {:>8} {files:>9} {sessions:>8} {log:>6}  {}",
+            self.name,
+            self.state,
+            size(self.bytes_total),
+            size(self.bytes_free),
+            self.place
+        );
+        if self.clean == Some(false) {
+            out += "  (not stopped cleanly: recovers at the next start)";
+        }
+        if let Some(n) = self.damage_count.filter(|n| *n > 0) {
+            out += &format!("  ({n} damaged, see `stria damage list`)");
+        }
+        out + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size::Size;
+    use crate::testdir::TestDir;
+
+    #[test]
+    fn a_stopped_cluster_is_read_from_its_media() {
+        let dir = TestDir::new("status-stopped");
+        let cluster = Cluster::new("demo".into(), 1, Size(1 << 30), Size(1 << 30), None);
+        cluster.write(dir.path()).unwrap();
+        let label = disk::Label {
+            kind: disk::Kind::Ost,
+            fs_name: "demo".into(),
+            fs_uuid: types::Uuid([1; 16]),
+            uuid: types::Uuid([2; 16]),
+            target: types::TargetId(3),
+            index: 0,
+            mirror: types::MirrorId(3),
+            epoch: types::Epoch(1),
+        };
+        let disk = FileDisk::create(cluster.ost_image(dir.path(), 0), 64 << 20).unwrap();
+        Volume::format(&disk, &disk::Format { label, log_bytes: 1 << 20, checkpoint_bytes: 1 << 20 }, false)
+            .unwrap();
+        drop(disk);
+        let report = of_dir(dir.path()).unwrap();
+        assert!(report.state.starts_with("incomplete"));
+        let [mdt, ost] = report.targets.as_slice() else { panic!("{report:?}") };
+        assert_eq!((mdt.name.as_str(), mdt.state.as_str()), ("demo-MDT0000", "unreadable"));
+        assert_eq!((ost.state.as_str(), ost.clean, ost.bytes_total), ("stopped", Some(true), Some(64 << 20)));
+        let text = report.text();
+        assert!(text.contains("demo-OST0000         stopped       64.0M"), "{text}");
+        assert!(serde_json::to_string(&report).unwrap().contains("\"incarnation\":1"));
+    }
+
+    #[test]
+    fn images_are_found_by_target_name() {
+        let cluster = Cluster::new("a-OSTx".into(), 20, Size(1), Size(1), None);
+        let image = |name| image_of(&cluster, Path::new("/d"), name);
+        assert_eq!(image("a-OSTx-OST0010"), Some("/d/ost0010.img".into()));
+        assert_eq!(image("a-OSTx-MDT0000"), Some("/d/mdt0000.img".into()));
+        assert_eq!(image("MGS"), None);
+    }
+}

@@ -1,0 +1,65 @@
+use super::*;
+use clap::CommandFactory;
+
+fn parse(line: &str) -> Result<Command, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command)
+}
+
+#[test]
+fn the_command_line_is_well_formed_and_every_command_has_an_example() {
+    let mut root = Cli::command();
+    root.clone().debug_assert();
+    for command in root.get_subcommands_mut().filter(|c| c.get_name() != "help" && !c.is_hide_set()) {
+        let help = command.render_long_help().to_string();
+        assert!(help.contains("Example"), "stria {} --help shows no example", command.get_name());
+    }
+}
+
+#[test]
+fn letters_are_those_of_lfs() {
+    for line in [
+        "stria df -h -i /m",
+        "stria setstripe -c -1 -S 4M -i 2 /m/dir",
+        "stria setstripe -E 64M -c 1 -E 1G -c 4 -S 1M -E -1 -c -1 /m/f",
+        "stria setstripe -d /m/dir",
+        "stria getstripe -y -d /m/f /m/g",
+        "stria getstripe -c /m/f",
+        "stria mount 10.0.0.5@tcp:/stria /mnt -o ro,flock",
+        "stria up --dir d --osts 4 --mdts 1 --ost-size 8G --mount m --fsname demo --foreground",
+        "stria down --dir d --purge --force",
+        "stria fsck --dir d -j",
+        "stria damage clear --dir d",
+        "stria status --dir d -j",
+    ] {
+        assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_code_2() {
+    for line in [
+        "stria",
+        "stria frobnicate",
+        "stria up",
+        "stria up --dir d --ost-size 8X",
+        "stria up --dir d --allow-other --no-allow-other",
+        "stria setstripe -d -c 3 /m/f",
+        "stria getstripe",
+        "stria mount 10.0.0.5:/stria",
+        "stria oss --unknown",
+    ] {
+        let refused = parse(line).expect_err(line);
+        assert_eq!(refused.exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn the_mount_helpers_form_is_understood() {
+    let helper =
+        ["/sbin/mount.stria", "10.0.0.5:/stria", "/mnt", "-n", "-o", "rw"].map(OsString::from).to_vec();
+    let ours: Vec<OsString> =
+        ["stria", "mount", "10.0.0.5:/stria", "/mnt", "-o", "rw"].map(OsString::from).to_vec();
+    assert_eq!(arguments(helper), ours);
+    let plain: Vec<OsString> = ["stria", "df", "-n"].map(OsString::from).to_vec();
+    assert_eq!(arguments(plain.clone()), plain);
+}

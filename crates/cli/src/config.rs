@@ -1,0 +1,278 @@
+//! The TOML files of `stria mgs|mds|oss|mount --config FILE`.
+//!
+//! Unknown keys are refused, so that a misspelt one cannot be silently without effect. `--print-config` prints the
+//! effective configuration with every default and a comment on each key; what it prints reads back to the same value.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Failure;
+use crate::size::Size;
+
+/// TCP port of an MGS where none is given.
+pub const MGS_PORT: u16 = 7010;
+/// Seconds after which a file operation without an answer fails with `ETIMEDOUT`.
+pub const OP_TIMEOUT_SEC: u32 = 60;
+
+/// A role's configuration.
+pub trait Config: DeserializeOwned {
+    /// What a commented example holds.
+    fn example() -> Self;
+    /// TOML with comments.
+    fn print(&self) -> String;
+    /// What the types do not say.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mgs {
+    #[serde(default = "mgs_listen")]
+    pub listen: String,
+    #[serde(default)]
+    pub nids: Vec<String>,
+    pub dir: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mds {
+    pub mgs: Vec<String>,
+    #[serde(default = "fsname")]
+    pub fsname: String,
+    pub device: PathBuf,
+    #[serde(default)]
+    pub size: Option<Size>,
+    #[serde(default = "any_port")]
+    pub listen: String,
+    #[serde(default)]
+    pub nids: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Oss {
+    pub mgs: Vec<String>,
+    #[serde(default = "fsname")]
+    pub fsname: String,
+    pub devices: Vec<PathBuf>,
+    #[serde(default)]
+    pub size: Option<Size>,
+    #[serde(default = "any_port")]
+    pub listen: String,
+    #[serde(default)]
+    pub nids: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mount {
+    pub mgs: Vec<String>,
+    #[serde(default = "fsname")]
+    pub fsname: String,
+    pub mountpoint: PathBuf,
+    #[serde(default)]
+    pub options: Vec<String>,
+    #[serde(default = "op_timeout_sec", alias = "op_timeout")]
+    pub op_timeout_sec: u32,
+}
+
+fn mgs_listen() -> String {
+    format!("0.0.0.0:{MGS_PORT}")
+}
+fn any_port() -> String {
+    "0.0.0.0:0".to_owned()
+}
+fn fsname() -> String {
+    "stria".to_owned()
+}
+fn op_timeout_sec() -> u32 {
+    OP_TIMEOUT_SEC
+}
+
+/// Reads and checks a configuration file.
+pub fn read<C: Config>(path: &Path) -> Result<C, Failure> {
+    let refuse = |why: String| Failure::unusable(path.display(), why, "see --print-config for the keys");
+    let text = std::fs::read_to_string(path).map_err(|e| refuse(e.to_string()))?;
+    parse(&text).map_err(refuse)
+}
+
+pub fn parse<C: Config>(text: &str) -> Result<C, String> {
+    let config: C = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned())?;
+    config.check()?;
+    Ok(config)
+}
+
+/// A value as TOML; every value here has such a form.
+fn toml_of(value: &(impl Serialize + ?Sized)) -> String {
+    toml::Value::try_from(value).expect("strings, numbers and lists of them have a TOML form").to_string()
+}
+
+/// A commented key. An absent value is printed as a comment that shows an example.
+fn key(comment: &str, name: &str, value: impl Display) -> String {
+    format!("# {comment}\n{name} = {value}\n\n")
+}
+fn absent_key(comment: &str, name: &str, example: &str) -> String {
+    format!("# {comment}\n# {name} = {example}\n\n")
+}
+
+fn size_key(size: Option<Size>) -> String {
+    let comment = "Size of a device that does not exist yet: it is made as a sparse file of this many bytes.";
+    match size {
+        Some(size) => key(comment, "size", toml_of(&size)),
+        None => absent_key(comment, "size", "\"8G\""),
+    }
+}
+fn mgs_key(nids: &[String]) -> String {
+    key("NIDs of the management service, tried in order: address[:port][@net].", "mgs", toml_of(nids))
+}
+fn fsname_key(name: &str) -> String {
+    key("Name of the file system.", "fsname", toml_of(name))
+}
+fn listen_key(listen: &str) -> String {
+    key("Address and port to listen on; port 0 takes a free one.", "listen", toml_of(listen))
+}
+fn nids_key(nids: &[String]) -> String {
+    let comment =
+        "NIDs that others reach this server by; empty: taken from `listen`, or from the route to the MGS.";
+    key(comment, "nids", toml_of(nids))
+}
+
+/// The rule is the management service's; asked here so that it is refused before anything is made.
+pub fn check_fsname(name: &str) -> Result<(), String> {
+    mgmt::check_fs_name(name).map_err(|fault| fault.detail)
+}
+
+fn check_mgs(nids: &[String]) -> Result<(), String> {
+    if nids.is_empty() {
+        return Err("`mgs` lists no NID".to_owned());
+    }
+    nids.iter().try_for_each(|nid| normal_nid(nid).map(drop))
+}
+
+/// A NID in full: `10.0.0.5` becomes `10.0.0.5:7010@tcp0`. Unix NIDs (`unix:/path@local0`) stay as they are.
+pub fn normal_nid(text: &str) -> Result<String, String> {
+    let (address, net) =
+        text.rsplit_once('@').unwrap_or((text, if text.starts_with("unix:") { "local0" } else { "tcp0" }));
+    if address.is_empty() || net.is_empty() {
+        return Err(format!(
+            "'{text}' is no NID: write address[:port][@net], such as 10.0.0.5:{MGS_PORT}@tcp0"
+        ));
+    }
+    let has_port = address.starts_with("unix:")
+        || address.rsplit_once(':').is_some_and(|(host, port)| {
+            port.parse::<u16>().is_ok() && (!host.contains(':') || host.starts_with('['))
+        });
+    // The kernel module's nets are called `tcp`; that is our `tcp0`.
+    let net = if net == "tcp" { "tcp0" } else { net };
+    match (has_port, address.contains(':') && !address.starts_with('[')) {
+        (true, _) => Ok(format!("{address}@{net}")),
+        (false, true) => Ok(format!("[{address}]:{MGS_PORT}@{net}")),
+        (false, false) => Ok(format!("{address}:{MGS_PORT}@{net}")),
+    }
+}
+
+impl Config for Mgs {
+    fn example() -> Mgs {
+        Mgs { listen: mgs_listen(), nids: vec![], dir: "/var/lib/stria/mgs".into() }
+    }
+    fn print(&self) -> String {
+        let head = "# stria mgs --config FILE: the management service, keeper of the cluster map.\n\n";
+        let dir = key("Directory of the cluster map; made if it does not exist.", "dir", toml_of(&self.dir));
+        [head, &*listen_key(&self.listen), &nids_key(&self.nids), &dir].concat()
+    }
+}
+
+impl Config for Mds {
+    fn example() -> Mds {
+        Mds {
+            mgs: vec![format!("10.0.0.5:{MGS_PORT}@tcp0")],
+            fsname: fsname(),
+            device: "/var/lib/stria/mdt.img".into(),
+            size: None,
+            listen: any_port(),
+            nids: vec![],
+        }
+    }
+    fn print(&self) -> String {
+        let head = "# stria mds --config FILE: a metadata server with one MDT.\n\n";
+        let comment =
+            "Block device or file of the MDT. A blank one is formatted; foreign content is refused.";
+        let device = key(comment, "device", toml_of(&self.device));
+        let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
+        [head, &*mgs, &name, &device, &size_key(self.size), &listen_key(&self.listen), &nids_key(&self.nids)]
+            .concat()
+    }
+    fn check(&self) -> Result<(), String> {
+        check_mgs(&self.mgs)?;
+        check_fsname(&self.fsname)
+    }
+}
+
+impl Config for Oss {
+    fn example() -> Oss {
+        Oss {
+            mgs: vec![format!("10.0.0.5:{MGS_PORT}@tcp0")],
+            fsname: fsname(),
+            devices: vec!["/var/lib/stria/ost0.img".into(), "/var/lib/stria/ost1.img".into()],
+            size: None,
+            listen: any_port(),
+            nids: vec![],
+        }
+    }
+    fn print(&self) -> String {
+        let head = "# stria oss --config FILE: an object storage server, one OST per device.\n\n";
+        let comment =
+            "Block devices or files, one OST each. Blank ones are formatted; foreign content is refused.";
+        let devices = key(comment, "devices", toml_of(&self.devices));
+        let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
+        [head, &*mgs, &name, &devices, &size_key(self.size), &listen_key(&self.listen), &nids_key(&self.nids)]
+            .concat()
+    }
+    fn check(&self) -> Result<(), String> {
+        check_mgs(&self.mgs)?;
+        check_fsname(&self.fsname)?;
+        let mut seen = std::collections::BTreeSet::new();
+        match self.devices.iter().find(|d| !seen.insert(*d)) {
+            Some(twice) => Err(format!("device {} is listed twice", twice.display())),
+            None if self.devices.is_empty() => Err("`devices` lists none".to_owned()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Config for Mount {
+    fn example() -> Mount {
+        Mount {
+            mgs: vec![format!("10.0.0.5:{MGS_PORT}@tcp0")],
+            fsname: fsname(),
+            mountpoint: "/mnt/stria".into(),
+            options: vec![],
+            op_timeout_sec: OP_TIMEOUT_SEC,
+        }
+    }
+    fn print(&self) -> String {
+        let head = "# stria mount --config FILE: a client that mounts the file system.\n\n";
+        let point = key("Directory to mount on.", "mountpoint", toml_of(&self.mountpoint));
+        let options = key("Mount options, as after -o.", "options", toml_of(&self.options));
+        let comment = "Seconds without an answer after which a file operation fails with ETIMEDOUT.";
+        let timeout = key(comment, "op_timeout_sec", self.op_timeout_sec);
+        [head, &*mgs_key(&self.mgs), &fsname_key(&self.fsname), &point, &options, &timeout].concat()
+    }
+    fn check(&self) -> Result<(), String> {
+        check_mgs(&self.mgs)?;
+        check_fsname(&self.fsname)?;
+        match self.op_timeout_sec {
+            0 => Err("`op_timeout_sec` is 0: no operation could ever be answered in time".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

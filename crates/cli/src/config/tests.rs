@@ -1,0 +1,63 @@
+use super::*;
+
+fn prints_what_it_reads<C: Config + PartialEq + std::fmt::Debug>() {
+    let example = C::example();
+    let text = example.print();
+    assert_eq!(parse::<C>(&text).as_ref(), Ok(&example), "{text}");
+    let keys = text.lines().filter(|l| l.contains(" = ")).count();
+    let comments = text.lines().filter(|l| l.starts_with("# ") && !l.contains(" = ")).count();
+    assert_eq!(comments, keys + 1, "one comment per key, and the title:\n{text}");
+}
+
+#[test]
+fn a_printed_configuration_reads_back() {
+    prints_what_it_reads::<Mgs>();
+    prints_what_it_reads::<Mds>();
+    prints_what_it_reads::<Oss>();
+    prints_what_it_reads::<Mount>();
+    let sized = Oss { size: Some(Size(3 << 30)), ..Oss::example() };
+    assert_eq!(parse::<Oss>(&sized.print()), Ok(sized));
+}
+
+#[test]
+fn unknown_and_missing_keys_are_refused_by_name() {
+    let misspelt = "mgs = [\"a\"]\nfs_name = \"x\"\ndevice = \"/d\"\n";
+    assert!(parse::<Mds>(misspelt).unwrap_err().contains("fs_name"));
+    assert!(parse::<Mds>("mgs = [\"a\"]\n").unwrap_err().contains("device"));
+    assert!(parse::<Mgs>("dir = \"/d\"\nport = 1\n").unwrap_err().contains("port"));
+}
+
+#[test]
+fn values_that_cannot_be_meant_are_refused() {
+    let base = "mgs = [\"a\"]\n";
+    for (text, reason) in [
+        (format!("{base}devices = []\n"), "lists none"),
+        (format!("{base}devices = [\"/a\", \"/a\"]\n"), "listed twice"),
+        ("mgs = []\ndevices = [\"/a\"]\n".to_owned(), "no NID"),
+        (format!("{base}devices = [\"/a\"]\nfsname = \"a/b\"\n"), "file system name"),
+        (format!("{base}devices = [\"/a\"]\nsize = \"8X\"\n"), "not a size"),
+    ] {
+        let refused = parse::<Oss>(&text).unwrap_err();
+        assert!(refused.contains(reason), "{refused}");
+    }
+    let hasty = "mgs = [\"a\"]\nmountpoint = \"/m\"\nop_timeout_sec = 0\n";
+    assert!(parse::<Mount>(hasty).unwrap_err().contains("op_timeout_sec"));
+}
+
+#[test]
+fn short_nids_are_filled_up() {
+    for (short, full) in [
+        ("10.0.0.5", "10.0.0.5:7010@tcp0"),
+        ("10.0.0.5@tcp", "10.0.0.5:7010@tcp0"),
+        ("10.0.0.5@tcp1", "10.0.0.5:7010@tcp1"),
+        ("10.0.0.5:99", "10.0.0.5:99@tcp0"),
+        ("mgs.site:99@tcp1", "mgs.site:99@tcp1"),
+        ("fe80::1", "[fe80::1]:7010@tcp0"),
+        ("[fe80::1]:99", "[fe80::1]:99@tcp0"),
+        ("unix:/d/run/s.sock", "unix:/d/run/s.sock@local0"),
+        ("unix:/d@x/s.sock@local0", "unix:/d@x/s.sock@local0"),
+    ] {
+        assert_eq!(normal_nid(short).as_deref(), Ok(full));
+    }
+    assert!(normal_nid("@tcp0").is_err() && normal_nid("a@").is_err());
+}

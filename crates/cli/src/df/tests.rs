@@ -1,0 +1,72 @@
+use super::*;
+use crate::space::Kind;
+
+const GIB: u64 = 1 << 30;
+
+fn target(is_mdt: bool, index: u32, total: u64, used: u64, files: (u64, u64)) -> TargetSpace {
+    TargetSpace {
+        kind: if is_mdt { Kind::Mdt } else { Kind::Ost },
+        index,
+        bytes_total: total,
+        bytes_free: total - used,
+        bytes_available: total - used,
+        files_total: files.0,
+        files_free: files.1,
+    }
+}
+
+fn cluster() -> Vec<TargetSpace> {
+    vec![
+        target(true, 0, 8 * GIB, 48 << 20, (1_000_000, 999_000)),
+        target(false, 0, 2 * GIB, GIB, (500, 400)),
+        target(false, 10, 2 * GIB, 0, (500, 500)),
+    ]
+}
+
+#[test]
+fn blocks_stand_in_the_columns_of_lfs() {
+    let want = "\
+UUID                   1K-blocks        Used   Available Use% Mounted on
+stria-MDT0000_UUID       8388608       49152     8339456   1% /mnt/s[MDT:0]
+stria-OST0000_UUID       2097152     1048576     1048576  50% /mnt/s[OST:0]
+stria-OST000a_UUID       2097152           0     2097152   0% /mnt/s[OST:10]
+
+filesystem_summary:      4194304     1048576     3145728  25% /mnt/s
+
+";
+    assert_eq!(table("stria", "/mnt/s", &cluster(), What::Space, Unit::Blocks), want);
+}
+
+#[test]
+fn human_sizes_stand_in_the_columns_of_lfs() {
+    let want = "\
+UUID                       bytes        Used   Available Use% Mounted on
+stria-MDT0000_UUID          8.0G       48.0M        8.0G   1% /mnt/s[MDT:0]
+stria-OST0000_UUID          2.0G     1024.0M     1024.0M  50% /mnt/s[OST:0]
+stria-OST000a_UUID          2.0G           0        2.0G   0% /mnt/s[OST:10]
+
+filesystem_summary:         4.0G     1024.0M        3.0G  25% /mnt/s
+
+";
+    assert_eq!(table("stria", "/mnt/s", &cluster(), What::Space, Unit::Human), want);
+}
+
+#[test]
+fn the_sum_of_inodes_is_bounded_by_the_objects_that_fit() {
+    let want = "\
+UUID                      Inodes       IUsed       IFree IUse% Mounted on
+stria-MDT0000_UUID       1000000        1000      999000   0% /m[MDT:0]
+stria-OST0000_UUID           500         100         400  20% /m[OST:0]
+stria-OST000a_UUID           500           0         500   0% /m[OST:10]
+
+filesystem_summary:         1900        1000         900  53% /m
+
+";
+    assert_eq!(table("stria", "/m", &cluster(), What::Inodes, Unit::Blocks), want);
+}
+
+#[test]
+fn nothing_divides_by_nothing() {
+    let empty = vec![target(false, 0, 0, 0, (0, 0))];
+    assert!(table("s", "/m", &empty, What::Space, Unit::Human).contains("   0% /m[OST:0]"));
+}

@@ -1,0 +1,204 @@
+//! Mount points as the kernel sees them: which are ours, which are stale, who uses one.
+//!
+//! Nothing here opens or stats a path under a mount: a dead server would hang it. What is known comes from
+//! `/proc/self/mountinfo`, from `/proc/<pid>` links (which the kernel prints without asking the file system) and from
+//! `statfs`, asked only to tell a stale mount, which the kernel answers at once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+/// File system type in the mount table.
+pub const FS_TYPE: &str = "fuse.stria";
+
+/// One line of the mount table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    pub point: PathBuf,
+    pub fs_type: String,
+    /// `NID:/fsname` for ours.
+    pub source: String,
+}
+
+/// Every mount of this process's name space, in the order of the table (later ones lie on top).
+pub fn table() -> std::io::Result<Vec<Mount>> {
+    Ok(parse(&fs::read_to_string("/proc/self/mountinfo")?))
+}
+
+fn parse(text: &str) -> Vec<Mount> {
+    text.lines().filter_map(parse_line).collect()
+}
+
+/// `36 35 98:0 /root /mnt opts… - type source superopts`, with octal escapes in paths.
+fn parse_line(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let point = PathBuf::from(unescape(left.split(' ').nth(4)?));
+    let mut right = right.split(' ');
+    Some(Mount { point, fs_type: right.next()?.to_owned(), source: unescape(right.next()?) })
+}
+
+/// The kernel writes space, tab, newline and backslash as `\ooo`.
+fn unescape(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = (first == b'\\').then(|| tail.get(..3)).flatten();
+        let value =
+            octal.and_then(|o| std::str::from_utf8(o).ok()).and_then(|o| u8::from_str_radix(o, 8).ok());
+        match value {
+            Some(byte) => {
+                out.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The topmost mount at exactly `point`.
+pub fn at(point: &Path) -> Option<Mount> {
+    table().ok()?.into_iter().rev().find(|m| m.point == point)
+}
+
+/// The mount that holds `path`: the longest mount point that is a prefix of it. `path` must be absolute.
+pub fn holding(path: &Path) -> Option<Mount> {
+    let table = table().ok()?;
+    let longest =
+        table.iter().filter(|m| path.starts_with(&m.point)).map(|m| m.point.as_os_str().len()).max()?;
+    table.into_iter().rev().find(|m| m.point.as_os_str().len() == longest && path.starts_with(&m.point))
+}
+
+/// Ours: every Stria mount.
+pub fn ours() -> Vec<Mount> {
+    table().unwrap_or_default().into_iter().filter(|m| m.fs_type == FS_TYPE).collect()
+}
+
+/// True if the process that served this mount is gone.
+pub fn is_stale(mount: &Mount) -> bool {
+    mount.fs_type.starts_with("fuse")
+        && matches!(rustix::fs::statfs(&mount.point), Err(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+/// Takes away stale Stria mounts at `point`; says how many there were. A living mount is left alone.
+pub fn clear_stale(point: &Path) -> usize {
+    let mut cleared = 0;
+    while let Some(mount) = at(point) {
+        if mount.fs_type != FS_TYPE || !is_stale(&mount) || detach(point).is_err() {
+            break;
+        }
+        cleared += 1;
+    }
+    cleared
+}
+
+/// Takes the mount out of the tree at once; who still holds files keeps them until the serving process ends.
+fn detach(point: &Path) -> Result<(), Errno> {
+    match rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        // Ordinary users may unmount only through the set-uid helper.
+        Err(Errno::PERM) => {
+            let status =
+                std::process::Command::new("fusermount3").args(["-uz", "-q", "--"]).arg(point).status();
+            if status.is_ok_and(|s| s.success()) { Ok(()) } else { Err(Errno::PERM) }
+        }
+        done => done,
+    }
+}
+
+/// A process that uses a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    pub pid: u32,
+    pub command: String,
+    /// `cwd`, `root`, `exe`, `fd 7`, `map`.
+    pub how: String,
+    pub path: PathBuf,
+}
+
+impl std::fmt::Display for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "pid {} ({}): {} {}", self.pid, self.command, self.how, self.path.display())
+    }
+}
+
+/// Most users that are named; the rest changes nothing for who reads them.
+pub const USERS_MAX: usize = 20;
+
+/// Who uses the mount at `point`, as far as this user may see: working directories, roots, programs, open files, mappings.
+/// The process `except` (the one that serves the mount) does not count.
+pub fn users(point: &Path, except: u32) -> Vec<User> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok());
+        let Some(pid) = pid.filter(|pid| *pid != except) else { continue };
+        if let Some((how, path)) = use_by(&entry.path(), point) {
+            let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default().trim().to_owned();
+            found.push(User { pid, command, how, path });
+        }
+        if found.len() == USERS_MAX {
+            break;
+        }
+    }
+    found
+}
+
+/// The first way in which a process uses the mount.
+fn use_by(process: &Path, point: &Path) -> Option<(String, PathBuf)> {
+    let under = |link: PathBuf| fs::read_link(link).ok().filter(|target| target.starts_with(point));
+    for how in ["cwd", "root", "exe"] {
+        if let Some(path) = under(process.join(how)) {
+            return Some((how.to_owned(), path));
+        }
+    }
+    for fd in fs::read_dir(process.join("fd")).into_iter().flatten().flatten() {
+        if let Some(path) = under(fd.path()) {
+            return Some((format!("fd {}", fd.file_name().to_string_lossy()), path));
+        }
+    }
+    let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+    let mapped = maps.lines().filter_map(|l| l.find('/').map(|at| PathBuf::from(&l[at..])));
+    mapped.into_iter().find(|p| p.starts_with(point)).map(|p| ("map".to_owned(), p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_table_is_read_with_its_escapes() {
+        let text = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+                    90 22 0:51 / /tmp/with\\040space rw,nosuid - fuse.stria unix:/a\\134b@local0:/stria rw,user_id=0\n";
+        let mounts = parse(text);
+        assert_eq!(mounts.len(), 2);
+        assert_eq!(mounts[0].fs_type, "ext4");
+        assert_eq!(mounts[1].point, Path::new("/tmp/with space"));
+        assert_eq!(mounts[1].source, "unix:/a\\b@local0:/stria");
+    }
+
+    #[test]
+    fn every_path_lies_on_some_mount_and_plain_ones_are_not_stale() {
+        let mount = holding(Path::new("/proc/self")).expect("/proc is mounted");
+        assert_eq!(mount.fs_type, "proc");
+        assert!(!is_stale(&mount));
+        assert_eq!(clear_stale(Path::new("/proc")), 0);
+    }
+
+    #[test]
+    fn a_user_of_a_directory_is_found_with_what_it_does() {
+        let dir = std::env::temp_dir().join(format!("stria-users-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("30").current_dir(&dir).spawn().unwrap();
+        let found = users(&dir, std::process::id());
+        let _ = child.kill();
+        let _ = child.wait();
+        fs::remove_dir(&dir).unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].pid, found[0].how.as_str()), (child.id(), "cwd"));
+        assert_eq!(found[0].command, "sleep");
+    }
+}

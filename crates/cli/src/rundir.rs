@@ -1,0 +1,266 @@
+//! `D/run`: what says that a cluster runs, and who runs it.
+//!
+//! ```text
+//! D/run/lock         locked (flock) by the process that uses D; the lock, not a file's existence, says that it lives
+//! D/run/holder.json  that process: pid, what it does, mount point
+//! D/run/stria.sock   its socket for tools
+//! D/run/stria.log    its log
+//! D/run/busy         why it did not stop when asked to (see `stop`)
+//! ```
+//! I1: at most one process uses D: it holds the lock from before it reads until after it wrote the last byte.
+//! I2: files of a process that is gone mean nothing; who takes the lock removes them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Failure;
+use crate::mounts;
+
+/// Longest path of a unix socket in bytes (`sun_path` less its NUL).
+pub const SOCKET_PATH_MAX: usize = 107;
+
+/// Longest wait for processes that only look whether the lock is held: they let go within microseconds.
+const LOOKER_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Paths under `D/run`.
+#[derive(Clone, Debug)]
+pub struct RunDir {
+    root: PathBuf,
+}
+
+/// Who holds the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    pub pid: u32,
+    pub what: Use,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mount: Option<PathBuf>,
+    /// Seconds since 1970.
+    pub since_sec: u64,
+}
+
+/// What a holder does with D.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Use {
+    /// `stria up`: serves it.
+    Up,
+    /// `stria fsck`, `stria damage`: looks at a stopped one.
+    Check,
+    /// `stria down --purge`: deletes it.
+    Purge,
+}
+
+/// Whether somebody uses D.
+#[derive(Debug)]
+pub enum State {
+    /// Nobody; a holder file, if any, is left over.
+    Free {
+        leftover: Option<Holder>,
+    },
+    Held(Holder),
+}
+
+/// The lock, held until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+    run: RunDir,
+}
+
+impl RunDir {
+    pub fn of(cluster_dir: &Path) -> RunDir {
+        RunDir { root: cluster_dir.join("run") }
+    }
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+    pub fn socket(&self) -> PathBuf {
+        self.root.join("stria.sock")
+    }
+    pub fn log(&self) -> PathBuf {
+        self.root.join("stria.log")
+    }
+    pub fn busy(&self) -> PathBuf {
+        self.root.join("busy")
+    }
+    fn lock(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+    fn holder(&self) -> PathBuf {
+        self.root.join("holder.json")
+    }
+
+    /// Every file that may be in here, for purging.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let holder_new = self.holder().with_extension("new");
+        vec![self.socket(), self.log(), self.busy(), self.holder(), holder_new, self.lock()]
+    }
+
+    /// The socket's NID, or why there can be none.
+    pub fn nid(&self) -> Result<String, Failure> {
+        let socket = self.socket();
+        let len = socket.as_os_str().len();
+        if len > SOCKET_PATH_MAX {
+            let why = format!("its socket's path has {len} bytes and the kernel takes {SOCKET_PATH_MAX}");
+            return Err(Failure::unusable(socket.display(), why, "choose a --dir with a shorter path"));
+        }
+        Ok(format!("unix:{}@local0", socket.display()))
+    }
+
+    /// Takes the lock and removes what a killed process left: holder file, socket, stale mount.
+    pub fn take(&self, what: Use, mount: Option<PathBuf>) -> anyhow::Result<Lock> {
+        fs::create_dir_all(&self.root)?;
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.lock())?;
+        self.lock_exclusively(&file)?;
+        self.clear_leftovers()?;
+        let lock = Lock { _file: file, run: self.clone() };
+        lock.write_holder(&Holder { pid: std::process::id(), what, mount, since_sec: now_sec() })?;
+        Ok(lock)
+    }
+
+    fn lock_exclusively(&self, file: &File) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        loop {
+            match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(()),
+                // Nobody holds it for long who only looks (see `state`): that one is waited for.
+                Err(Errno::WOULDBLOCK)
+                    if holder_pids(file).is_empty() && begin.elapsed() < LOOKER_WAIT_MAX =>
+                {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(Errno::WOULDBLOCK) => return Err(self.refuse_taken(file).into()),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn refuse_taken(&self, lock: &File) -> Failure {
+        let cluster = self.root.parent().unwrap_or(&self.root).display();
+        let holder = self.read_holder();
+        let pids = holder_pids(lock);
+        let named = holder.as_ref().map(|h| h.pid).filter(|pid| pids.contains(pid));
+        let pid = named.or(pids.first().copied()).map_or("unknown".to_owned(), |pid| pid.to_string());
+        match holder.map(|h| h.what) {
+            Some(Use::Check) => {
+                Failure::failed(cluster, format!("pid {pid} checks it now"), "wait until it is done")
+            }
+            Some(Use::Purge) => {
+                Failure::failed(cluster, format!("pid {pid} purges it now"), "wait until it is done")
+            }
+            _ => {
+                let next = format!("stop it with `stria down --dir {cluster}`");
+                Failure::failed(cluster, format!("it is up already, served by pid {pid}"), next)
+            }
+        }
+    }
+
+    /// I2. The mount that the dead process served is taken away too: programs that look at it only get errors.
+    fn clear_leftovers(&self) -> io::Result<()> {
+        if let Some(mount) = self.read_holder().and_then(|h| h.mount) {
+            for _ in 0..mounts::clear_stale(&mount) {
+                tracing::info!(mount = %mount.display(), "removed the stale mount of a process that was killed");
+            }
+        }
+        for path in [self.socket(), self.holder(), self.busy()] {
+            match fs::remove_file(path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody uses D now. A holder whose pid does not agree with the kernel's lock table is not believed.
+    pub fn state(&self) -> anyhow::Result<State> {
+        let leftover = self.read_holder();
+        let file = match OpenOptions::new().write(true).open(self.lock()) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(State::Free { leftover }),
+            other => other?,
+        };
+        // A shared lock that is let go at once: it is only refused while a user holds the exclusive one.
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => return Ok(State::Free { leftover }),
+            Err(Errno::WOULDBLOCK) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let kernel_says = holder_pids(&file);
+        match leftover {
+            Some(holder) if kernel_says.contains(&holder.pid) => Ok(State::Held(holder)),
+            file_says => {
+                let why = format!(
+                    "the lock is held by pids {kernel_says:?} and holder.json names {:?}",
+                    file_says.map(|h| h.pid)
+                );
+                Err(Failure::unusable(
+                    self.root.display(),
+                    why,
+                    "if it is just starting, try again in a second",
+                )
+                .into())
+            }
+        }
+    }
+
+    fn read_holder(&self) -> Option<Holder> {
+        serde_json::from_slice(&fs::read(self.holder()).ok()?).ok()
+    }
+}
+
+impl Lock {
+    /// Changes the mount point that the next user of D clears if this process is killed.
+    pub fn set_mount(&self, mount: Option<PathBuf>) -> io::Result<()> {
+        let old = self.run.read_holder().ok_or_else(|| io::Error::other("holder.json was taken away"))?;
+        self.write_holder(&Holder { mount, ..old })
+    }
+
+    fn write_holder(&self, holder: &Holder) -> io::Result<()> {
+        let new = self.run.holder().with_extension("new");
+        fs::write(&new, serde_json::to_vec(holder)?)?;
+        // By rename, so that a reader sees the old or the new one and nothing between.
+        fs::rename(new, self.run.holder())
+    }
+}
+
+impl Drop for Lock {
+    /// The files go before the lock does, so that nobody finds them without it.
+    fn drop(&mut self) {
+        for path in [self.run.socket(), self.run.holder(), self.run.busy()] {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The processes that hold a flock on this file, from the kernel's table: none can be a pid that was used again.
+///
+/// Files are told apart by inode number only, since some file systems (btrfs) show another device number here than in
+/// `stat`; so a stranger may be among them, and callers compare with the holder file.
+fn holder_pids(file: &File) -> Vec<u32> {
+    let Ok(meta) = file.metadata() else { return Vec::new() };
+    let inode = format!(":{}", meta.ino());
+    let table = fs::read_to_string("/proc/locks").unwrap_or_default();
+    table.lines().filter_map(|line| pid_of_flock(line, &inode)).collect()
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`; waiters have `->` as the second word.
+fn pid_of_flock(line: &str, inode: &str) -> Option<u32> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_it =
+        words.get(1) == Some(&"FLOCK") && words.get(3) == Some(&"WRITE") && words.get(5)?.ends_with(inode);
+    is_it.then(|| words[4].parse().ok()).flatten()
+}
+
+fn now_sec() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+#[cfg(test)]
+mod tests;

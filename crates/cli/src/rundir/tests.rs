@@ -1,0 +1,56 @@
+use super::*;
+use crate::testdir::TestDir;
+
+fn leave_a_holder(run: &RunDir, pid: u32) {
+    fs::create_dir_all(run.root()).unwrap();
+    let dead = Holder { pid, what: Use::Up, mount: Some("/nowhere/mounted".into()), since_sec: 1 };
+    fs::write(run.holder(), serde_json::to_vec(&dead).unwrap()).unwrap();
+    fs::write(run.socket(), b"").unwrap();
+    fs::write(run.lock(), b"").unwrap();
+}
+
+#[test]
+fn files_of_a_killed_run_mean_nothing_and_are_cleared() {
+    let dir = TestDir::new("rundir-killed");
+    let run = RunDir::of(dir.path());
+    // The pid of a process that lives but does not hold the lock (pids are used again): not believed.
+    leave_a_holder(&run, 1);
+    assert!(matches!(run.state().unwrap(), State::Free { leftover: Some(h) } if h.pid == 1));
+    let lock = run.take(Use::Up, None).unwrap();
+    assert!(!run.socket().exists());
+    assert!(
+        matches!(run.state().unwrap(), State::Held(h) if h.pid == std::process::id() && h.mount.is_none())
+    );
+    drop(lock);
+    assert!(matches!(run.state().unwrap(), State::Free { leftover: None }));
+}
+
+#[test]
+fn a_live_holder_is_named_with_its_pid() {
+    let dir = TestDir::new("rundir-live");
+    let run = RunDir::of(dir.path());
+    let lock = run.take(Use::Up, Some("/m".into())).unwrap();
+    let refused = run.take(Use::Up, None).unwrap_err().to_string();
+    assert!(refused.contains(&format!("served by pid {}", std::process::id())), "{refused}");
+    assert!(refused.contains("stria down --dir"), "{refused}");
+    lock.set_mount(Some("/other".into())).unwrap();
+    assert!(matches!(run.state().unwrap(), State::Held(h) if h.mount == Some("/other".into())));
+    drop(lock);
+    let checks = run.take(Use::Check, None).unwrap();
+    assert!(run.take(Use::Up, None).unwrap_err().to_string().contains("checks it now"));
+    drop(checks);
+}
+
+#[test]
+fn a_directory_that_never_ran_is_free() {
+    let dir = TestDir::new("rundir-never");
+    assert!(matches!(RunDir::of(dir.path()).state().unwrap(), State::Free { leftover: None }));
+}
+
+#[test]
+fn a_path_that_no_socket_can_have_is_refused_with_its_length() {
+    let long = Path::new("/").join("x".repeat(120));
+    let refused = RunDir::of(&long).nid().unwrap_err().to_string();
+    assert!(refused.contains("136 bytes") && refused.contains("shorter path"), "{refused}");
+    assert_eq!(RunDir::of(Path::new("/d")).nid().unwrap(), "unix:/d/run/stria.sock@local0");
+}

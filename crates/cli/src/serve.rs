@@ -1,0 +1,55 @@
+//! What a process serves: targets, the MGS and the mount, in any combination, and how they start and end.
+//!
+//! `stria up` and the role commands are put together from the same parts; only what they hold differs.
+//! Order of a start: open and recover a target, register it with the MGS, join, serve. Order of an end: unmount, settle, stop
+//! listening, stop targets (checkpoint, clean mark), say goodbye to the MGS.
+
+pub mod device;
+pub mod heart;
+pub mod local;
+pub mod mounted;
+pub mod register;
+pub mod role;
+pub mod servers;
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// This host's name, for people who read the cluster map.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Runs `work` on a thread of its own and waits at most `limit`; `None` if it still runs then (it is left behind).
+pub fn bounded<T: Send + 'static>(
+    name: &str,
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+        // Nobody may wait any more; then the result is not wanted.
+        let _ = sender.send(work());
+    });
+    if let Err(e) = thread {
+        tracing::warn!("no thread for '{name}': {e}");
+        return None;
+    }
+    match receiver.recv_timeout(limit) {
+        Ok(done) => Some(done),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounded_work_is_waited_for_and_no_longer() {
+        assert_eq!(bounded("quick", Duration::from_secs(5), || 7), Some(7));
+        let (release, held) = mpsc::channel::<()>();
+        assert_eq!(bounded("slow", Duration::from_millis(5), move || held.recv().is_ok()), None);
+        drop(release);
+    }
+}

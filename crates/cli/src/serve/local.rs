@@ -1,0 +1,145 @@
+//! A whole cluster in this process, from the directory that `stria up` made: MGS, MDT, OSTs over function calls.
+//!
+//! Used by `stria up` on the real media, and by `stria fsck` of a stopped cluster over scratch media.
+
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use client::Fs;
+use disk::{Disk, FileDisk};
+use mapstore::{FileStore, MapStore, StoreError};
+use types::{Cred, Fid};
+use wire::map::ClusterMap;
+
+use crate::cluster::{Cluster, Found};
+use crate::exit::Failure;
+use crate::reach::{self, MGS, Reach};
+use crate::scratch::Scratch;
+use crate::serve::host_name;
+use crate::serve::register::MgsPeers;
+use crate::serve::servers::{Node, Role, Servers};
+use crate::stop::Event;
+
+/// How the media are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// For service.
+    Real,
+    /// Read only; what recovery writes stays in memory.
+    Scratch,
+}
+
+/// The map of a stopped cluster, in memory: what registering changes in it is forgotten.
+pub fn scratch_mgs(dir: &Path) -> anyhow::Result<Arc<mgs::Mgs>> {
+    let map = FileStore::open(&Cluster::mgs_dir(dir))?.load()?;
+    Ok(mgs::Mgs::over(Box::new(ScratchMap(Mutex::new(map))))?)
+}
+
+struct ScratchMap(Mutex<ClusterMap>);
+
+impl MapStore for ScratchMap {
+    fn load(&self) -> Result<ClusterMap, StoreError> {
+        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+    fn compare_and_swap(&self, expected: u64, next: &ClusterMap) -> Result<(), StoreError> {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if map.version != expected {
+            return Err(StoreError::Conflict { expected, found: map.version });
+        }
+        *map = next.clone();
+        Ok(())
+    }
+}
+
+/// Makes the files of a new cluster, up to the point where it may serve. What an interrupted earlier try left is replaced.
+pub fn make(cluster: &mut Cluster, dir: &Path, events: &Receiver<Event>) -> anyhow::Result<()> {
+    // 1. Nothing in the directory was ever served (I1 of `cluster`): begin anew. The earlier try may have had more targets.
+    let leftover = match Cluster::find(dir)? {
+        Found::Cluster(earlier) if !earlier.ready => earlier.images(dir),
+        Found::Cluster(_) => anyhow::bail!("{}: it became ready meanwhile", dir.display()),
+        Found::Empty => vec![],
+    };
+    mgs::Mgs::delete(&Cluster::mgs_dir(dir))?;
+    for image in leftover {
+        match fs::remove_file(&image) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(e).with_context(|| image.display().to_string());
+            }
+            _ => {}
+        }
+    }
+    // 2. From here on the directory is ours, even if we are killed.
+    cluster.write(dir)?;
+    for (image, size) in sizes(cluster, dir) {
+        FileDisk::create(&image, size).with_context(|| format!("make {}", image.display()))?;
+    }
+    // 3. Format and register everything once.
+    let mgs = mgs::Mgs::open(&Cluster::mgs_dir(dir))?;
+    let servers = start(cluster, dir, mgs, Media::Real, Some(events))?;
+    let set = cluster.inline_max.map_or(Ok(()), |max| set_inline_max(&servers, cluster, max.0));
+    servers.stop()?;
+    set?;
+    // 4. From here on a missing image is an error.
+    cluster.ready = true;
+    cluster.write(dir)?;
+    Ok(())
+}
+
+fn sizes(cluster: &Cluster, dir: &Path) -> Vec<(std::path::PathBuf, u64)> {
+    let mdts = (0..cluster.mdts).map(|i| (cluster.mdt_image(dir, i), cluster.mdt_size.0));
+    mdts.chain((0..cluster.osts).map(|i| (cluster.ost_image(dir, i), cluster.ost_size.0))).collect()
+}
+
+/// Starts everything that the directory holds.
+pub fn start(
+    cluster: &Cluster,
+    dir: &Path,
+    mgs: Arc<mgs::Mgs>,
+    media: Media,
+    events: Option<&Receiver<Event>>,
+) -> anyhow::Result<Servers> {
+    let mut servers = Servers::new();
+    servers.serve_mgs(mgs);
+    let peers = MgsPeers::local(servers.fabric.clone());
+    let node = Node { fsname: &cluster.fsname, mgs: peers.clone(), name: host_name(), nids: vec![], events };
+    for index in 0..cluster.mdts {
+        let path = cluster.mdt_image(dir, index);
+        servers.add(Role::Mdt, &path, open(&path, media)?, Some(index), &node)?;
+    }
+    for index in 0..cluster.osts {
+        let path = cluster.ost_image(dir, index);
+        servers.add(Role::Ost, &path, open(&path, media)?, Some(index), &node)?;
+    }
+    // The first targets joined with a map that did not know the last.
+    servers.set_map(&map_of(&servers)?);
+    servers.beat(peers)?;
+    Ok(servers)
+}
+
+pub fn map_of(servers: &Servers) -> anyhow::Result<ClusterMap> {
+    reach::get_map(&*servers.fabric.peer(MGS)?, true)
+}
+
+fn open(path: &Path, media: Media) -> anyhow::Result<Arc<dyn Disk>> {
+    let failed =
+        |e| Failure::failed(path.display(), e, "check the file, its permissions and who else uses it");
+    Ok(match media {
+        Media::Real => Arc::new(FileDisk::open(path).map_err(failed)?),
+        Media::Scratch => Arc::new(Scratch::over(Arc::new(FileDisk::open_read_only(path).map_err(failed)?))),
+    })
+}
+
+/// The file system's limit for inline files is that of its root directory, which everything inherits.
+fn set_inline_max(servers: &Servers, cluster: &Cluster, bytes: u64) -> anyhow::Result<()> {
+    let reach = Reach::in_process(servers.fabric.clone(), &cluster.fsname)?;
+    let settings =
+        client::Settings { name: "stria up: first settings".into(), ..client::Settings::default() };
+    let fs = Fs::connect(servers.fabric.clone(), reach.map, reach.fs, settings)?;
+    let words = format!("--inline {bytes}");
+    let result = fs.setxattr(Fid::ROOT, b"stria.layout", words.as_bytes(), 0, &Cred::root());
+    fs.shutdown()?;
+    result.with_context(|| format!("set --inline-max {bytes}"))
+}

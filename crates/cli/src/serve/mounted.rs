@@ -1,0 +1,136 @@
+//! A client with its mount: made, watched, taken away.
+//!
+//! I1: a stop ends in bounded time whatever the servers do: what cannot be settled in time is given up, which loses
+//! nothing that an fsync or a server acknowledged.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use anyhow::Context;
+use client::Fs;
+use fuse::{MountError, MountOptions, Mounted, Unmount};
+use net::Fabric;
+use types::FsId;
+use wire::map::ClusterMap;
+
+use crate::exit::Failure;
+use crate::options::Options;
+use crate::serve::bounded;
+use crate::stop::{Event, Manner};
+
+/// Longest wait for a client to flush and settle at its end, and to leave its servers. These may be dead, and whoever unmounts
+/// waits: what is not settled by then is found by whoever opens it next.
+pub const SETTLE_MAX: Duration = Duration::from_secs(5);
+/// As above when the servers are in this process: only the disk can be slow, and stopping them flushes all the same.
+pub const SETTLE_LOCAL_MAX: Duration = Duration::from_secs(15);
+/// As above in a forced stop.
+pub const SETTLE_FORCED_MAX: Duration = Duration::from_secs(2);
+/// After giving up, what was waiting is given this long to notice.
+const ABORT_MAX: Duration = Duration::from_secs(1);
+
+pub struct Client {
+    fs: Arc<Fs>,
+    fabric: Arc<Fabric>,
+    mounted: Arc<Mounted>,
+}
+
+/// What to mount where.
+pub struct Wish<'a> {
+    pub fabric: Arc<Fabric>,
+    pub map: &'a ClusterMap,
+    pub fs: FsId,
+    /// Absolute.
+    pub point: &'a Path,
+    /// As `mount` and `df` show it.
+    pub source: String,
+    pub options: &'a Options,
+    /// Shown to people in the servers' lists of clients.
+    pub client_name: String,
+}
+
+impl Client {
+    /// Connects, then mounts. `events` is told when the mount ends, whoever ends it.
+    pub fn start(wish: Wish<'_>, events: Sender<Event>) -> anyhow::Result<Client> {
+        let settings = client::Settings {
+            op_timeout: wish.options.op_timeout,
+            commit_interval: commit_interval(wish.map, wish.fs),
+            name: wish.client_name,
+            ..client::Settings::default()
+        };
+        let fs = Fs::connect(wish.fabric.clone(), wish.map.clone(), wish.fs, settings)?;
+        let mut how = MountOptions::new(wish.source);
+        how.read_only = wish.options.read_only;
+        how.allow_other = wish.options.allow_other.unwrap_or(how.allow_other);
+        let mounted = match fuse::mount(fs.clone(), wish.point, &how) {
+            Ok(mounted) => Arc::new(mounted),
+            Err(e) => {
+                // The session must not linger: the next mount would be refused until it is dead.
+                settle(&fs, &wish.fabric, SETTLE_MAX);
+                return Err(Failure::failed("mount", e, "fix that and try again").into());
+            }
+        };
+        let watched = mounted.clone();
+        std::thread::Builder::new().name("mount-watch".into()).spawn(move || {
+            if let Err(e) = watched.join() {
+                tracing::error!("the mount ended with an error: {e}");
+            }
+            let _ = events.send(Event::Unmounted);
+        })?;
+        Ok(Client { fs, fabric: wish.fabric, mounted })
+    }
+
+    pub fn fs(&self) -> &Arc<Fs> {
+        &self.fs
+    }
+    pub fn point(&self) -> PathBuf {
+        self.mounted.mountpoint().to_owned()
+    }
+
+    /// Takes the mount away. `Err` if it is in use and that was to be respected; everything then goes on.
+    pub fn unmount(&self, manner: Manner) -> Result<(), MountError> {
+        match manner {
+            Manner::Polite => self.mounted.unmount(Unmount::Clean),
+            Manner::Forced => self.mounted.unmount(Unmount::Force),
+        }
+    }
+
+    /// After the mount is gone: settles what was written and leaves the servers, in at most `limit`.
+    pub fn finish(self, limit: Duration) {
+        settle(&self.fs, &self.fabric, limit)
+    }
+}
+
+/// I1.
+fn settle(fs: &Arc<Fs>, fabric: &Arc<Fabric>, limit: Duration) {
+    let ending = fs.clone();
+    match bounded("settle", limit, move || ending.shutdown()) {
+        Some(Ok(())) => return,
+        Some(Err(fault)) => tracing::error!("not everything could be settled at unmount: {fault}"),
+        None => tracing::error!("servers did not answer within {limit:?} at unmount; leaving without them"),
+    }
+    let (fs, fabric) = (fs.clone(), fabric.clone());
+    bounded("abort", ABORT_MAX, move || {
+        fs.abort();
+        fabric.abort();
+    });
+}
+
+fn commit_interval(map: &ClusterMap, fs: FsId) -> Duration {
+    let default = client::Settings::default().commit_interval;
+    map.fs(fs).map_or(default, |f| Duration::from_millis(f.commit_interval_ms.max(1) as u64))
+}
+
+/// A directory to mount on, made if it does not exist. What a killed run left mounted there is taken away first.
+pub fn prepare_point(point: &Path) -> anyhow::Result<()> {
+    let cleared = crate::mounts::clear_stale(point);
+    if cleared > 0 {
+        tracing::info!(mount = %point.display(), cleared, "removed the stale mount of a process that was killed");
+    }
+    if let Some(there) = crate::mounts::at(point).filter(|m| m.fs_type == crate::mounts::FS_TYPE) {
+        let why = format!("{} is mounted there already", there.source);
+        return Err(Failure::failed(point.display(), why, "unmount it, or choose another directory").into());
+    }
+    std::fs::create_dir_all(point).with_context(|| format!("make the mount point {}", point.display()))
+}

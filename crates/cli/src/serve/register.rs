@@ -1,0 +1,185 @@
+//! Finding the MGS and registering with it: tried again until it answers, for a bounded time, saying what is waited for.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use net::{Fabric, Peer};
+use types::{Code, Fault, FsId, Uuid};
+use wire::Request;
+use wire::mgmt::{Register, RegisterReply};
+
+use crate::exit::Failure;
+use crate::reach::{self, MGS};
+use crate::stop::Event;
+
+/// How long a role waits for what it needs before it gives up: longer than a server takes to boot.
+pub const WAIT_MAX: Duration = Duration::from_secs(300);
+/// How long a role waits for who holds its place (a client that was killed is given up by the servers after 10 s).
+const BUSY_MAX: Duration = Duration::from_secs(20);
+/// Between two tries.
+const TRY_EACH: Duration = Duration::from_millis(200);
+/// Between two lines that say what is waited for.
+const SAY_EACH: Duration = Duration::from_secs(5);
+
+/// The way to the MGS: in this process, or the NIDs to try in order.
+#[derive(Clone)]
+pub struct MgsPeers {
+    fabric: Arc<Fabric>,
+    /// Empty: in this process.
+    nids: Vec<String>,
+}
+
+impl MgsPeers {
+    pub fn local(fabric: Arc<Fabric>) -> MgsPeers {
+        MgsPeers { fabric, nids: vec![] }
+    }
+    pub fn at(fabric: Arc<Fabric>, nids: Vec<String>) -> MgsPeers {
+        MgsPeers { fabric, nids }
+    }
+
+    fn peers(&self) -> anyhow::Result<Vec<Arc<dyn Peer>>> {
+        if self.nids.is_empty() {
+            return Ok(vec![self.fabric.peer(MGS)?]);
+        }
+        Ok(self.nids.iter().map(|nid| self.fabric.peer_at(nid, MGS)).collect())
+    }
+
+    /// Asks the first that answers.
+    pub fn ask<R: Request>(&self, request: &R) -> anyhow::Result<R::Reply> {
+        let mut last = anyhow::anyhow!("no NID of the management service is given");
+        for peer in self.peers()? {
+            match reach::ask(&*peer, FsId(0), MGS, request) {
+                Ok(reply) => return Ok(reply),
+                // A refusal is an answer; another NID of the same service would say the same.
+                Err(e) if e.downcast_ref::<Fault>().is_some() => return Err(e),
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
+    pub fn describe(&self) -> String {
+        if self.nids.is_empty() { "this process".into() } else { self.nids.join(", ") }
+    }
+}
+
+/// Tries `attempt` until it succeeds, is refused for good, a signal asks to stop, or `WAIT_MAX` is over.
+pub fn wait_for<T>(
+    what: &str,
+    events: Option<&Receiver<Event>>,
+    mut attempt: impl FnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let begin = Instant::now();
+    let mut said_at: Option<Instant> = None;
+    loop {
+        let err = match attempt() {
+            Ok(done) => return Ok(done),
+            Err(err) => err,
+        };
+        let is_busy = err.downcast_ref::<Fault>().is_some_and(|f| f.code == Code::Busy);
+        if is_final(&err) || is_busy && begin.elapsed() > BUSY_MAX {
+            return Err(err.context(what.to_owned()));
+        }
+        if begin.elapsed() > WAIT_MAX {
+            let next = "check that it runs and that its address is right";
+            return Err(Failure::failed(what, format!("gave up after {WAIT_MAX:?} ({err:#})"), next).into());
+        }
+        if said_at.is_none_or(|t| t.elapsed() >= SAY_EACH) {
+            said_at = Some(Instant::now());
+            tracing::info!("{what}: waiting ({err:#})");
+        }
+        match events.map(|e| e.recv_timeout(TRY_EACH)) {
+            None => std::thread::sleep(TRY_EACH),
+            Some(Err(RecvTimeoutError::Timeout)) => {}
+            Some(_) => {
+                return Err(
+                    Failure::failed(what, "asked to stop before it was ready", "start it again").into()
+                );
+            }
+        }
+    }
+}
+
+/// A refusal other than "not yet" will not change by asking again.
+fn is_final(err: &anyhow::Error) -> bool {
+    if err.downcast_ref::<Failure>().is_some() {
+        return true;
+    }
+    err.downcast_ref::<Fault>()
+        .is_some_and(|f| !matches!(f.code, Code::NotReady | Code::Timeout | Code::Busy | Code::Moved))
+}
+
+/// What a target says of itself when it registers.
+#[derive(Clone, Debug)]
+pub struct Announcement<'a> {
+    pub label: &'a disk::Label,
+    /// Wanted index of a new target; `None` = the next free one.
+    pub index: Option<u32>,
+    pub bytes_total: u64,
+    pub node_name: &'a str,
+    pub nids: &'a [String],
+}
+
+impl Announcement<'_> {
+    pub fn register(
+        &self,
+        mgs: &MgsPeers,
+        events: Option<&Receiver<Event>>,
+    ) -> anyhow::Result<RegisterReply> {
+        let label = self.label;
+        let is_new = label.target.0 == 0;
+        let request = Register {
+            fs_name: label.fs_name.clone(),
+            is_mdt: label.kind == disk::Kind::Mdt,
+            index: if is_new { self.index.unwrap_or(u32::MAX) } else { label.index },
+            uuid: label.uuid,
+            target: label.target,
+            bytes_total: self.bytes_total,
+            node_name: self.node_name.to_owned(),
+            nids: self.nids.to_vec(),
+        };
+        let what = format!("register with the management service at {}", mgs.describe());
+        wait_for(&what, events, || mgs.ask(&request))
+    }
+}
+
+/// A uuid that no other has: 16 bytes of the kernel's random numbers, marked as version 4.
+pub fn new_uuid() -> std::io::Result<Uuid> {
+    use std::io::Read;
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(Uuid(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stop::Manner;
+
+    #[test]
+    fn waiting_ends_with_success_a_final_refusal_or_a_signal() {
+        let mut tries = 0;
+        let got = wait_for("test", None, || {
+            tries += 1;
+            if tries < 3 { Err(Fault::new(Code::NotReady, "starting").into()) } else { Ok(tries) }
+        });
+        assert_eq!(got.unwrap(), 3);
+        let refused =
+            wait_for::<()>("test", None, || Err(Fault::new(Code::Exists, "index 0 is taken").into()));
+        assert!(format!("{:#}", refused.unwrap_err()).contains("index 0 is taken"));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        sender.send(Event::Stop(Manner::Polite)).unwrap();
+        let stopped = wait_for::<()>("test", Some(&receiver), || Err(anyhow::anyhow!("connection refused")));
+        assert!(stopped.unwrap_err().to_string().contains("asked to stop"));
+    }
+
+    #[test]
+    fn uuids_are_of_version_4_and_differ() {
+        let (a, b) = (new_uuid().unwrap(), new_uuid().unwrap());
+        assert_ne!(a, b);
+        assert_eq!(a.to_string().as_bytes()[14], b'4');
+    }
+}

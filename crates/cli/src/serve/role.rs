@@ -1,0 +1,236 @@
+//! One role per process: `stria mgs|mds|oss|mount`, over TCP.
+
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use anyhow::Context;
+use net::{Fabric, Server};
+use wire::mgmt::GetMap;
+
+use crate::config;
+use crate::exit::{Exit, Failure};
+use crate::options::Options;
+use crate::reach::Source;
+use crate::serve::heart::{Beat, Heart};
+use crate::serve::mounted::{Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, prepare_point};
+use crate::serve::register::{MgsPeers, wait_for};
+use crate::serve::servers::{Node, Role, Servers};
+use crate::serve::{device, host_name};
+use crate::size::Size;
+use crate::stop::{self, Event, Manner};
+
+pub fn mgs(config: config::Mgs) -> anyhow::Result<Exit> {
+    crate::logs::start_for_servers();
+    keep_files_private();
+    let (_sender, events) = stop::listen()?;
+    let mut servers = Servers::new();
+    let mgs = mgs::Mgs::open(&config.dir)
+        .with_context(|| format!("the cluster map in {}", config.dir.display()))?;
+    servers.serve_mgs(mgs);
+    let server = listen(&config.listen, &servers)?;
+    tracing::info!(nid = %server.nid(), dir = %config.dir.display(), "management service is ready");
+    serve_until_stopped(&events);
+    server.stop();
+    servers.stop()?;
+    Ok(Exit::Done)
+}
+
+pub fn mds(config: config::Mds) -> anyhow::Result<Exit> {
+    let devices = [config.device];
+    let at = Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids };
+    targets(Role::Mdt, &devices, config.size, at)
+}
+
+pub fn oss(config: config::Oss) -> anyhow::Result<Exit> {
+    let at = Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids };
+    targets(Role::Ost, &config.devices, config.size, at)
+}
+
+/// Where a server listens and whom it belongs to.
+struct Place<'a> {
+    mgs: Vec<String>,
+    fsname: &'a str,
+    listen: &'a str,
+    nids: Vec<String>,
+}
+
+fn targets(role: Role, devices: &[PathBuf], size: Option<Size>, at: Place) -> anyhow::Result<Exit> {
+    crate::logs::start_for_servers();
+    keep_files_private();
+    let (_sender, events) = stop::listen()?;
+    let mut servers = Servers::new();
+    // 1. Listen before registering: the port may be chosen by the kernel, and the MGS is told it.
+    let server = listen(at.listen, &servers)?;
+    let mgs_nids = at
+        .mgs
+        .iter()
+        .map(|nid| config::normal_nid(nid))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| anyhow::anyhow!(e))?;
+    let nids = match at.nids.is_empty() {
+        true => vec![reachable(&server.nid(), &mgs_nids)?],
+        false => at.nids,
+    };
+    let mgs = MgsPeers::at(servers.fabric.clone(), mgs_nids);
+    let node = Node { fsname: at.fsname, mgs, name: host_name(), nids, events: Some(&events) };
+    // 2. Each target: open and recover, register, join, serve.
+    let started = start_targets(&mut servers, role, devices, size, &node);
+    if started.is_ok() {
+        tracing::info!(nids = ?node.nids, "ready");
+        serve_until_stopped(&events);
+    }
+    // 3. However that ended: no new requests, then the clean mark.
+    server.stop();
+    let stopped = servers.stop();
+    started?;
+    stopped?;
+    Ok(Exit::Done)
+}
+
+fn start_targets(
+    servers: &mut Servers,
+    role: Role,
+    devices: &[PathBuf],
+    size: Option<Size>,
+    node: &Node,
+) -> anyhow::Result<()> {
+    for path in devices {
+        let disk = device::open(path, size)?;
+        servers.add(role, path, disk, None, node)?;
+    }
+    servers.beat(node.mgs.clone())
+}
+
+/// What servers make holds other people's files and the file system's secret: it is its owner's only.
+fn keep_files_private() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
+fn listen(address: &str, servers: &Servers) -> anyhow::Result<Server> {
+    Server::listen(address, servers.hub.clone()).map_err(|e| {
+        Failure::failed(format!("listen on {address}"), e, "give an address of this machine and a free port")
+            .into()
+    })
+}
+
+/// A wildcard address is known to nobody: in its place comes the address from which this machine reaches the MGS.
+fn reachable(nid: &str, mgs_nids: &[String]) -> anyhow::Result<String> {
+    let (address, net) = nid.rsplit_once('@').unwrap_or((nid, "tcp0"));
+    let Ok(bound) = address.parse::<std::net::SocketAddr>() else { return Ok(nid.to_owned()) };
+    if !bound.ip().is_unspecified() {
+        return Ok(nid.to_owned());
+    }
+    let mgs =
+        mgs_nids.iter().filter_map(|n| n.rsplit_once('@')).map(|(address, _)| address.to_owned()).next();
+    let local = mgs.and_then(|mgs| {
+        // Connecting a datagram socket sends nothing; it only asks the routing table.
+        let probe = std::net::UdpSocket::bind(if bound.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).ok()?;
+        probe.connect(mgs).ok()?;
+        probe.local_addr().ok()
+    });
+    let why = "the address that others reach this server by is not known";
+    let local = local.ok_or_else(|| Failure::unusable(nid, why, "give `nids`, or an address in `listen`"))?;
+    Ok(format!("{}@{net}", std::net::SocketAddr::new(local.ip(), bound.port())))
+}
+
+/// Servers have nothing that can be busy: any signal stops them, a forced one within a bounded time.
+fn serve_until_stopped(events: &Receiver<Event>) {
+    loop {
+        match events.recv() {
+            Ok(Event::Stop(manner)) => {
+                tracing::info!(?manner, "stopping");
+                if manner == Manner::Forced {
+                    stop::begin_forced();
+                }
+                return;
+            }
+            Ok(Event::Unmounted) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// What a mount process was asked for.
+pub struct MountWish {
+    pub source: Source,
+    pub point: PathBuf,
+    pub options: Options,
+}
+
+pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
+    let (sender, events) = stop::listen()?;
+    let fabric = Fabric::new(None);
+    let mgs = MgsPeers::at(fabric.clone(), wish.source.nids.clone());
+    prepare_point(&wish.point)?;
+    // 1. A map with the file system, its MDT and at least one OST.
+    let what = format!("mount {}", wish.source);
+    let map = wait_for(&what, Some(&events), || usable_map(&mgs, &wish.source.fsname))?;
+    fabric.set_map(&map);
+    let fs =
+        map.fs_named(&wish.source.fsname).map(|f| f.id).context("the file system is in the usable map")?;
+    // 2. Connect and mount; targets may still be starting.
+    let client = wait_for(&what, Some(&events), || {
+        let how = Wish {
+            fabric: fabric.clone(),
+            map: &map,
+            fs,
+            point: &wish.point,
+            source: wish.source.to_string(),
+            options: &wish.options,
+            client_name: format!("{} pid {} {}", host_name(), std::process::id(), wish.point.display()),
+        };
+        Client::start(how, sender.clone())
+    })?;
+    let (watching, known_version) = (client.fs().clone(), map.version);
+    let on_map = {
+        let fabric = fabric.clone();
+        move |map: &wire::map::ClusterMap| {
+            fabric.set_map(map);
+            watching.set_map(map.clone());
+        }
+    };
+    let mut heart =
+        Heart::start(Beat { mgs, node: None, targets: vec![], known_version, on_map: Box::new(on_map) })?;
+    tracing::info!(mount = %wish.point.display(), source = %wish.source, "mounted");
+    on_ready();
+    // 3. Until a signal, or until somebody unmounts.
+    let manner = serve_mount(&client, &events);
+    heart.stop();
+    client.finish(if manner == Manner::Forced { SETTLE_FORCED_MAX } else { SETTLE_MAX });
+    Ok(Exit::Done)
+}
+
+/// The newest map, once it can be mounted from.
+fn usable_map(mgs: &MgsPeers, fsname: &str) -> anyhow::Result<wire::map::ClusterMap> {
+    let map = mgs.ask(&GetMap { known_version: 0, server: false })?.map.context("the answer has no map")?;
+    let fs = map.fs_named(fsname).with_context(|| format!("there is no file system '{fsname}' yet"))?.id;
+    let has = |is_mdt: bool| map.targets.iter().any(|t| t.fs == fs && t.is_mdt == is_mdt);
+    anyhow::ensure!(has(true), "file system '{fsname}' has no MDT yet");
+    anyhow::ensure!(has(false), "file system '{fsname}' has no OST yet");
+    Ok(map)
+}
+
+/// Returns when the mount is gone, with how it was asked to go.
+fn serve_mount(client: &Client, events: &Receiver<Event>) -> Manner {
+    while let Ok(event) = events.recv() {
+        match event {
+            Event::Unmounted => return Manner::Polite,
+            Event::Stop(manner) => {
+                if manner == Manner::Forced {
+                    stop::begin_forced();
+                }
+                match client.unmount(manner) {
+                    Ok(()) => return manner,
+                    Err(e) => tracing::error!("still mounted: {e}; a second signal unmounts all the same"),
+                }
+            }
+        }
+    }
+    Manner::Polite
+}
+
+/// Default time-out of an operation.
+pub fn op_timeout() -> Duration {
+    Duration::from_secs(config::OP_TIMEOUT_SEC as u64)
+}

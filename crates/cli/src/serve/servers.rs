@@ -1,0 +1,219 @@
+//! The targets of one process: opened, registered, joined, served; stopped in order.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use disk::{Disk, Label};
+use net::{Fabric, Hub, Service};
+use types::{Epoch, Fault, MirrorId, SessionId, TargetId, Time, Uuid};
+use wire::map::ClusterMap;
+use wire::mgmt::RegisterReply;
+
+use crate::reach::MGS;
+use crate::serve::device::{self, Content};
+use crate::serve::heart::{Beat, Heart};
+use crate::serve::register::{Announcement, MgsPeers, new_uuid};
+use crate::stop::Event;
+
+/// An MDT or OST that this process serves.
+#[derive(Clone)]
+pub enum Target {
+    Mdt(Arc<mds::Mdt>),
+    Ost(Arc<oss::Ost>),
+}
+
+/// What kind of target to make on a blank medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Mdt,
+    Ost,
+}
+
+/// How this process is known to the MGS.
+#[derive(Clone)]
+pub struct Node<'a> {
+    pub fsname: &'a str,
+    pub mgs: MgsPeers,
+    pub name: String,
+    /// Empty: reached only within this process and through its socket.
+    pub nids: Vec<String>,
+    pub events: Option<&'a Receiver<Event>>,
+}
+
+pub struct Servers {
+    pub hub: Arc<Hub>,
+    pub fabric: Arc<Fabric>,
+    targets: Vec<(TargetId, Target)>,
+    mgs: Option<Arc<mgs::Mgs>>,
+    last: Option<RegisterReply>,
+    heart: Option<Heart>,
+}
+
+impl Servers {
+    pub fn new() -> Servers {
+        let hub = Hub::new();
+        let fabric = Fabric::new(Some(hub.clone()));
+        Servers { hub, fabric, targets: vec![], mgs: None, last: None, heart: None }
+    }
+
+    /// Serves the MGS whose map is in `dir`.
+    pub fn serve_mgs(&mut self, mgs: Arc<mgs::Mgs>) {
+        self.hub.add(MGS, mgs.clone());
+        self.mgs = Some(mgs);
+    }
+
+    /// Opens the target on `disk` (formatting a blank one), registers it, and serves it.
+    pub fn add(
+        &mut self,
+        role: Role,
+        path: &Path,
+        disk: Arc<dyn Disk>,
+        index: Option<u32>,
+        node: &Node,
+    ) -> anyhow::Result<()> {
+        let shown = path.display();
+        if device::look(path, &disk)? == Content::Blank {
+            tracing::info!(device = %shown, size_bytes = disk.size(), "formatting a blank device");
+            format(role, disk.clone(), node.fsname).with_context(|| format!("format {shown}"))?;
+        }
+        let bytes_total = disk.size();
+        let target = Target::open(role, disk).with_context(|| format!("open {shown}"))?;
+        let label = target.label();
+        let announcement =
+            Announcement { label: &label, index, bytes_total, node_name: &node.name, nids: &node.nids };
+        let reply = announcement.register(&node.mgs, node.events).with_context(|| shown.to_string())?;
+        self.hub.set_node(reply.node);
+        self.fabric.set_node(reply.node);
+        self.fabric.set_map(&reply.map);
+        target.join(&reply, self.fabric.clone()).with_context(|| format!("join with {shown}"))?;
+        self.hub.add(reply.target, target.service());
+        tracing::info!(device = %shown, target = %reply.target, index = reply.index, "serving");
+        self.targets.push((reply.target, target));
+        self.last = Some(reply);
+        Ok(())
+    }
+
+    /// Tells the targets of a newer map: those that joined first do not know those that came later.
+    pub fn set_map(&self, map: &ClusterMap) {
+        tell(&self.fabric, &self.targets, map)
+    }
+
+    /// Client sessions at the MDTs: target, session, the client's name.
+    pub fn sessions(&self) -> Vec<(TargetId, SessionId, String)> {
+        let mdts = self.targets.iter().filter_map(|(id, t)| match t {
+            Target::Mdt(mdt) => Some((*id, mdt)),
+            Target::Ost(_) => None,
+        });
+        mdts.flat_map(|(id, mdt)| {
+            mdt.sessions().into_iter().map(move |(session, name, _)| (id, session, name))
+        })
+        .collect()
+    }
+
+    /// Begins to beat, once all targets are there.
+    pub fn beat(&mut self, mgs: MgsPeers) -> anyhow::Result<()> {
+        let Some(reply) = &self.last else { return Ok(()) };
+        let (fabric, targets) = (self.fabric.clone(), self.targets.clone());
+        self.heart = Some(Heart::start(Beat {
+            mgs,
+            node: Some(reply.node),
+            targets: self.targets.iter().map(|(id, _)| *id).collect(),
+            known_version: reply.map.version,
+            on_map: Box::new(move |map| tell(&fabric, &targets, map)),
+        })?);
+        Ok(())
+    }
+
+    /// Stops what is served: MDTs first, since their purge workers call OSTs. The first error is returned, after all were tried.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        if let Some(heart) = &mut self.heart {
+            heart.stop();
+        }
+        self.targets.sort_by_key(|(_, target)| matches!(target, Target::Ost(_)));
+        let mut first = Ok(());
+        for (id, target) in &self.targets {
+            self.hub.remove(*id);
+            if let Err(fault) = target.stop() {
+                tracing::error!(target = %id, "did not stop cleanly, its next start will recover: {fault}");
+                first = first.and(Err(anyhow::Error::from(fault).context(format!("stop target {id}"))));
+            }
+        }
+        self.hub.remove(MGS);
+        first
+    }
+}
+
+fn tell(fabric: &Fabric, targets: &[(TargetId, Target)], map: &ClusterMap) {
+    fabric.set_map(map);
+    for (id, target) in targets {
+        if let Err(fault) = target.set_map(map) {
+            tracing::warn!(target = %id, "the new cluster map was not taken: {fault}");
+        }
+    }
+}
+
+impl Target {
+    fn open(role: Role, disk: Arc<dyn Disk>) -> Result<Target, Fault> {
+        match role {
+            Role::Mdt => Ok(Target::Mdt(mds::Mdt::open(disk, mds::Settings::default())?)),
+            Role::Ost => Ok(Target::Ost(oss::Ost::open(disk, oss::Settings::default())?)),
+        }
+    }
+    fn label(&self) -> Label {
+        match self {
+            Target::Mdt(t) => t.label(),
+            Target::Ost(t) => t.label(),
+        }
+    }
+    fn join(&self, reply: &RegisterReply, fabric: Arc<Fabric>) -> Result<(), Fault> {
+        match self {
+            Target::Mdt(t) => t.join(reply, fabric),
+            Target::Ost(t) => t.join(reply),
+        }
+    }
+    fn service(&self) -> Arc<dyn Service> {
+        match self {
+            Target::Mdt(t) => t.clone(),
+            Target::Ost(t) => t.clone(),
+        }
+    }
+    fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {
+        match self {
+            Target::Mdt(t) => t.set_map(map),
+            // An OST needs nothing of other targets.
+            Target::Ost(_) => Ok(()),
+        }
+    }
+    fn stop(&self) -> Result<(), Fault> {
+        match self {
+            Target::Mdt(t) => t.stop(true),
+            Target::Ost(t) => t.stop(true),
+        }
+    }
+}
+
+/// What the MGS gives (ids, the file system's uuid) is filled in by `join`.
+fn format(role: Role, disk: Arc<dyn Disk>, fsname: &str) -> anyhow::Result<()> {
+    let uuid = new_uuid()?;
+    match role {
+        Role::Mdt => {
+            let label = Label {
+                kind: disk::Kind::Mdt,
+                fs_name: fsname.to_owned(),
+                fs_uuid: Uuid::default(),
+                uuid,
+                target: TargetId(0),
+                index: 0,
+                mirror: MirrorId(0),
+                epoch: Epoch(0),
+            };
+            let spec = mds::FormatSpec::for_size(label, disk.size());
+            mds::Mdt::format(disk, &spec, false, &mds::MetaRules, Time::from(SystemTime::now()))?;
+        }
+        Role::Ost => oss::Ost::format(&*disk, &oss::FormatSpec::new(fsname, uuid))?,
+    }
+    Ok(())
+}

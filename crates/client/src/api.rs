@@ -1,0 +1,96 @@
+//! The plain values that callers of `Fs` hand in and get back.
+
+use std::time::Duration;
+
+use types::{Attr, Fid, Kind, Time};
+
+/// How a client behaves. `Default` is what a mount uses.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Every call ends within this time; its error is then `Code::Timeout`.
+    pub op_timeout: Duration,
+    /// Time between two rounds of flushing and settling what nobody fsynced.
+    pub commit_interval: Duration,
+    /// Most bytes of acknowledged but unflushed requests kept per target for replay; past it a caller waits for a flush.
+    pub retain_bytes_max: usize,
+    /// Shown to people in the servers' lists of clients: host, pid, mount point.
+    pub name: String,
+    /// A tool that only reads: it takes no session and does not count as a client.
+    pub observer: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            op_timeout: Duration::from_secs(60),
+            commit_interval: Duration::from_secs(1),
+            // One commit interval of a 2 Gb/s link; a faster one waits for flushes that happen anyway.
+            retain_bytes_max: 256 << 20,
+            name: String::new(),
+            observer: false,
+        }
+    }
+}
+
+/// An open file description of this client. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(pub u64);
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct OpenFlags {
+    pub read: bool,
+    pub write: bool,
+    /// Every write goes to the file's end as it is then, whatever offset it names.
+    pub append: bool,
+    /// Empties the file.
+    pub truncate: bool,
+    /// `create` only: an existing name is `Exists`.
+    pub exclusive: bool,
+}
+
+impl OpenFlags {
+    pub fn read_only() -> OpenFlags {
+        OpenFlags { read: true, ..OpenFlags::default() }
+    }
+    pub fn read_write() -> OpenFlags {
+        OpenFlags { read: true, write: true, ..OpenFlags::default() }
+    }
+}
+
+/// What `setattr` changes; `None` stays as it is. Ctime becomes the present time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SetAttr {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    /// Bytes.
+    pub size: Option<u64>,
+    pub atime: Option<Time>,
+    pub mtime: Option<Time>,
+}
+
+/// An entry of a listing. `cookie` continues the listing after this entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirItem {
+    pub name: Vec<u8>,
+    pub fid: Fid,
+    pub kind: Kind,
+    pub cookie: u64,
+    /// Only if asked for, and never for `.` and `..`.
+    pub attr: Option<Attr>,
+}
+
+/// The file system's numbers: bytes are of the OSTs, files of the MDT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct StatFs {
+    pub bytes_total: u64,
+    pub bytes_free: u64,
+    /// Bytes that ordinary users may still take.
+    pub bytes_available: u64,
+    pub files_total: u64,
+    pub files_free: u64,
+    /// Unit in bytes in which space is best counted.
+    pub block_size: u32,
+    pub name_max: u32,
+}

@@ -1,0 +1,290 @@
+//! The files that this client has open or still has to settle, and their descriptors.
+//!
+//! C4: `pin` puts a file into the table before its `Open` is sent, so that an `Unlink` that runs at the same time finds it.
+//! C1: locks are taken in the order name lock, shard, `order`, `body`, `meta`; see each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use plan::settle::{Mark, Progress};
+use types::{Attr, Fault, Fid, Layout, SessionId};
+use wire::object::Capability;
+
+use crate::api::{Handle, OpenFlags};
+
+/// Shards keep opens of different files from meeting at one lock; 16 are plenty for the threads of one mount.
+const SHARDS: usize = 16;
+
+pub(crate) struct File {
+    pub fid: Fid,
+    /// Held while the MDT is told something about the content: open for writing, settle, truncate, growth.
+    pub order: Mutex<()>,
+    /// Reads and writes hold it shared; what changes layout or cuts bytes holds it alone.
+    pub body: RwLock<Body>,
+    /// Held for moments, never over a request.
+    pub meta: Mutex<Meta>,
+}
+
+/// Where the content is.
+#[derive(Default)]
+pub(crate) struct Body {
+    /// False until the first `Open` has answered.
+    pub is_loaded: bool,
+    /// `None`: inline.
+    pub layout: Option<Layout>,
+}
+
+#[derive(Default)]
+pub(crate) struct Meta {
+    pub progress: Progress,
+    pub cap: Option<Capability>,
+    /// Descriptors, and calls that work on the file without one.
+    pub pins: u32,
+    pub writers: u32,
+    /// The MDT holds it as being written by this session: a `Settle` with `done` is due when the last writer closes.
+    pub is_marked: bool,
+    /// Unlinked while open: the last close releases it.
+    pub is_orphan: bool,
+    /// The file is gone: nothing is told of it any more.
+    pub is_gone: bool,
+    /// It lost acknowledged bytes: every use fails until the last descriptor is closed.
+    pub poison: Option<Fault>,
+    /// The last entry of the MDT that concerns the file.
+    pub mdt_mark: Option<Mark>,
+    pub inline_max: Option<u32>,
+    /// A shrink to this size was begun at the MDT and its cuts did not get through: it is finished before anything else.
+    pub cutting: Option<u64>,
+    /// In the list of what the settle thread looks at.
+    pub is_queued: bool,
+    /// The session that the marks and capabilities belong to.
+    pub session: SessionId,
+}
+
+impl Meta {
+    /// Raises the mark of what the MDT has of this file; seq 0 = nothing was changed.
+    pub fn saw(&mut self, mark: Mark) {
+        let is_later = self.mdt_mark.is_none_or(|m| m.incarnation != mark.incarnation || m.seq < mark.seq);
+        if mark.seq.0 > 0 && is_later {
+            self.mdt_mark = Some(mark);
+        }
+    }
+    /// True if the MDT is to be told something as soon as flushes allow it.
+    pub fn needs_settling(&self) -> bool {
+        !self.is_gone
+            && self.poison.is_none()
+            && (self.progress.is_untold() || (self.is_marked && self.writers == 0))
+    }
+    /// True if nothing ties the file to the table.
+    fn is_idle(&self) -> bool {
+        self.pins == 0 && !self.needs_settling() && !self.is_queued
+    }
+}
+
+/// A descriptor.
+pub(crate) struct Opened {
+    pub file: Arc<File>,
+    pub flags: OpenFlags,
+}
+
+pub(crate) struct Files {
+    shards: Vec<RwLock<HashMap<Fid, Arc<File>>>>,
+    handles: Vec<RwLock<HashMap<u64, Arc<Opened>>>>,
+    next_handle: AtomicU64,
+    /// Files in the table; 0 saves an unlink the question whether the file is open.
+    count: AtomicUsize,
+    /// What the settle thread looks at next.
+    queue: Mutex<Vec<Arc<File>>>,
+}
+
+/// Whether a pin is for writing: writers keep the MDT's mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum For {
+    Reading,
+    Writing,
+}
+
+impl Files {
+    pub fn new() -> Files {
+        Files {
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            handles: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            next_handle: AtomicU64::new(1),
+            count: AtomicUsize::new(0),
+            queue: Mutex::default(),
+        }
+    }
+
+    fn shard(&self, fid: Fid) -> &RwLock<HashMap<Fid, Arc<File>>> {
+        &self.shards[fid.0 as usize % SHARDS]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+    pub fn get(&self, fid: Fid) -> Option<Arc<File>> {
+        self.shard(fid).read().get(&fid).cloned()
+    }
+    pub fn all(&self) -> Vec<Arc<File>> {
+        self.shards.iter().flat_map(|s| s.read().values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// Does this client hold the file open?
+    pub fn is_held(&self, fid: Fid) -> bool {
+        self.get(fid).is_some_and(|f| f.meta.lock().pins > 0)
+    }
+
+    /// Finds or makes the file and ties it to the table until `unpin`.
+    pub fn pin(&self, fid: Fid, why: For) -> Arc<File> {
+        let mut shard = self.shard(fid).write();
+        let make = || {
+            self.count.fetch_add(1, Ordering::AcqRel);
+            Arc::new(File { fid, order: Mutex::new(()), body: RwLock::default(), meta: Mutex::default() })
+        };
+        let file = shard.entry(fid).or_insert_with(make).clone();
+        let mut meta = file.meta.lock();
+        meta.pins += 1;
+        meta.writers += (why == For::Writing) as u32;
+        drop(meta);
+        file
+    }
+
+    /// Unties a pin. True: it was the last of an orphan, which is to be released.
+    pub fn unpin(&self, file: &Arc<File>, why: For) -> bool {
+        let is_released = {
+            let mut meta = file.meta.lock();
+            meta.pins -= 1;
+            meta.writers -= (why == For::Writing) as u32;
+            let is_last = meta.pins == 0;
+            if is_last && meta.is_orphan {
+                meta.is_gone = true;
+            }
+            is_last && meta.is_orphan
+        };
+        self.enqueue(file);
+        self.forget_if_idle(file);
+        is_released
+    }
+
+    /// Puts the file before the settle thread if the MDT is to be told something.
+    pub fn enqueue(&self, file: &Arc<File>) {
+        let mut meta = file.meta.lock();
+        if meta.needs_settling() && !meta.is_queued {
+            meta.is_queued = true;
+            drop(meta);
+            self.queue.lock().push(file.clone());
+        }
+    }
+
+    /// Everything queued; each stays marked as queued until `settled`.
+    pub fn take_queue(&self) -> Vec<Arc<File>> {
+        std::mem::take(&mut self.queue.lock())
+    }
+
+    /// The settle thread is done with the file for this round.
+    pub fn dequeued(&self, file: &Arc<File>) {
+        file.meta.lock().is_queued = false;
+        self.forget_if_idle(file);
+    }
+
+    fn forget_if_idle(&self, file: &Arc<File>) {
+        if !file.meta.lock().is_idle() {
+            return;
+        }
+        let mut shard = self.shard(file.fid).write();
+        // Looked at again under the shard's lock, where pins are made.
+        if file.meta.lock().is_idle() && shard.get(&file.fid).is_some_and(|f| Arc::ptr_eq(f, file)) {
+            shard.remove(&file.fid);
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    pub fn add_handle(&self, file: Arc<File>, flags: OpenFlags) -> Handle {
+        let n = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        self.handles[n as usize % SHARDS].write().insert(n, Arc::new(Opened { file, flags }));
+        Handle(n)
+    }
+    pub fn handle(&self, handle: Handle) -> Option<Arc<Opened>> {
+        self.handles[handle.0 as usize % SHARDS].read().get(&handle.0).cloned()
+    }
+    pub fn take_handle(&self, handle: Handle) -> Option<Arc<Opened>> {
+        self.handles[handle.0 as usize % SHARDS].write().remove(&handle.0)
+    }
+    pub fn take_handles(&self) -> Vec<Arc<Opened>> {
+        self.handles.iter().flat_map(|h| h.write().drain().map(|(_, o)| o).collect::<Vec<_>>()).collect()
+    }
+}
+
+impl File {
+    /// A change of layout or size may or may not have happened: whoever uses the objects next opens the file again first,
+    /// and that goes after the change (C3).
+    pub fn distrust(&self) {
+        self.meta.lock().cap = None;
+    }
+
+    /// True once an open has answered. While layout or bytes are being changed it has.
+    pub fn is_loaded(&self) -> bool {
+        self.body.try_read().is_none_or(|b| b.is_loaded)
+    }
+}
+
+/// What a client knows better than the MDT while it has untold changes.
+pub(crate) fn overlay(file: &File, mut attr: Attr) -> Attr {
+    let Some(body) = file.body.try_read() else {
+        // A truncate or growth is under way; before or after it are both right answers, and the MDT gives one.
+        return attr;
+    };
+    if !body.is_loaded || body.layout.is_none() {
+        return attr;
+    }
+    let meta = file.meta.lock();
+    attr.size = meta.progress.size;
+    attr.blocks = meta.progress.blocks;
+    if meta.progress.is_changed() {
+        attr.mtime = meta.progress.mtime;
+        attr.ctime = attr.ctime.max(meta.progress.mtime);
+    }
+    attr
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_stays_while_it_is_pinned_or_owes_something() {
+        let files = Files::new();
+        let file = files.pin(Fid(5), For::Writing);
+        assert!(files.is_held(Fid(5)) && !files.is_empty());
+        file.meta.lock().progress.reached(10, types::Time::new(1, 0));
+        assert!(!files.unpin(&file, For::Writing));
+        assert!(files.get(Fid(5)).is_some() && !files.is_held(Fid(5)), "closed but not settled");
+        let queue = files.take_queue();
+        assert_eq!(queue.len(), 1);
+        let snapshot = file.meta.lock().progress.snapshot();
+        file.meta.lock().progress.was_told(&snapshot);
+        files.dequeued(&queue[0]);
+        assert!(files.is_empty() && files.get(Fid(5)).is_none());
+    }
+
+    #[test]
+    fn the_last_close_of_an_orphan_releases_it() {
+        let files = Files::new();
+        let (a, b) = (files.pin(Fid(5), For::Reading), files.pin(Fid(5), For::Reading));
+        a.meta.lock().is_orphan = true;
+        assert!(!files.unpin(&a, For::Reading));
+        assert!(files.unpin(&b, For::Reading));
+        assert!(files.is_empty());
+    }
+
+    #[test]
+    fn handles_are_never_used_twice() {
+        let files = Files::new();
+        let file = files.pin(Fid(5), For::Reading);
+        let first = files.add_handle(file.clone(), OpenFlags::read_only());
+        assert!(files.take_handle(first).is_some() && files.handle(first).is_none());
+        assert_ne!(files.add_handle(file, OpenFlags::read_only()), first);
+        assert_eq!(files.take_handles().len(), 1);
+    }
+}

@@ -1,0 +1,329 @@
+//! The client of one file system: what the verbs stand on.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use net::Fabric;
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use types::{Buf, Code, Fault, Fid, FsId, MirrorId, SessionId, Time, Uuid};
+use wire::map::ClusterMap;
+use wire::meta::Release;
+use wire::session::Detach;
+
+use crate::api::{Handle, Settings, StatFs};
+use crate::cluster::Cluster;
+use crate::files::{Body, File, Files, For, Opened};
+use crate::link::{Identity, Link};
+use crate::losses::Losses;
+use crate::names::NameLocks;
+use crate::request::{Answer, Sent};
+
+/// Buffers kept for reads that cross objects: as many as one thread has in flight.
+const BUFS_MAX: usize = 32;
+/// Longest time that `shutdown` takes; what is not settled by then is found by whoever opens it next.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(10);
+/// The background thread looks at least this often whether it is to end.
+const TICK_MAX: Duration = Duration::from_millis(250);
+
+/// A client of a file system: see the crate's documentation for its methods.
+pub struct Fs {
+    pub(crate) id: Arc<Identity>,
+    pub(crate) cluster: Cluster,
+    pub(crate) files: Files,
+    pub(crate) names: NameLocks,
+    pub(crate) settings: Settings,
+    pub(crate) statfs_cache: Mutex<Option<(Instant, StatFs)>>,
+    fabric: Arc<Fabric>,
+    bufs: Mutex<Vec<Buf>>,
+    stop: (Mutex<bool>, Condvar),
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Fs {
+    /// Attaches to the MDT of `fs` in `map` and starts the background thread. OSTs are attached when they are first used,
+    /// so a mount comes up while one is down. Refused with `Busy` while another client is attached.
+    pub fn connect(
+        fabric: Arc<Fabric>,
+        map: ClusterMap,
+        fs: FsId,
+        settings: Settings,
+    ) -> Result<Arc<Fs>, Fault> {
+        let entry = map.fs(fs).ok_or_else(|| {
+            Fault::new(
+                Code::NotFound,
+                format!("file system {fs} is not in the cluster map; see 'stria status'"),
+            )
+        })?;
+        let id = Arc::new(Identity {
+            fs,
+            fs_uuid: entry.uuid,
+            client: Uuid(rand::random()),
+            name: settings.name.clone(),
+            observer: settings.observer,
+            retain_bytes_max: settings.retain_bytes_max,
+            session: AtomicU64::new(0),
+            losses: Losses::default(),
+            aborted: AtomicBool::new(false),
+            sleepers: (Mutex::new(()), Condvar::new()),
+        });
+        let fs = Arc::new(Fs {
+            cluster: Cluster::new(fabric.clone(), id.clone(), map),
+            id,
+            files: Files::new(),
+            names: NameLocks::new(),
+            settings,
+            statfs_cache: Mutex::new(None),
+            fabric,
+            bufs: Mutex::default(),
+            stop: (Mutex::new(false), Condvar::new()),
+            threads: Mutex::default(),
+        });
+        fs.mdt(Fid::ROOT)?.ready(fs.deadline())?;
+        fs.start_threads()
+            .map_err(|e| Fault::new(Code::Io, format!("cannot start the client's threads: {e}")))?;
+        Ok(fs)
+    }
+
+    fn start_threads(self: &Arc<Fs>) -> std::io::Result<()> {
+        let mut threads = self.threads.lock();
+        let spawn = |name: &str, run: fn(&Weak<Fs>)| {
+            let weak = Arc::downgrade(self);
+            std::thread::Builder::new().name(name.into()).spawn(move || run(&weak))
+        };
+        if !self.settings.observer {
+            threads.push(spawn("stria-settle", settle_loop)?);
+            threads.push(spawn("stria-alive", alive_loop)?);
+        }
+        Ok(())
+    }
+
+    /// The session at the MDT; 0 for observers.
+    pub fn session(&self) -> SessionId {
+        SessionId(self.id.session.load(Ordering::Acquire))
+    }
+
+    /// Takes over a newer cluster map.
+    pub fn set_map(&self, map: ClusterMap) {
+        self.cluster.set_map(map);
+    }
+
+    /// Settles what is left, ends the session. Bounded: after at most 10 s it returns the first error.
+    pub fn shutdown(&self) -> Result<(), Fault> {
+        let deadline = Instant::now() + self.settings.op_timeout.min(SHUTDOWN_MAX);
+        self.end_threads();
+        if self.settings.observer {
+            return Ok(());
+        }
+        // 1. Close what is open, so that everything is settled as done.
+        for opened in self.files.take_handles() {
+            self.close(&opened, deadline);
+        }
+        // 2. Bytes, then sizes; then the names.
+        let settled = self.settle_all(deadline);
+        let flushed = self
+            .mdt(Fid::ROOT)
+            .and_then(|mdt| if mdt.is_all_flushed() { Ok(()) } else { mdt.flush(deadline) });
+        // 3. Farewell; the MDT last, since it gave the session.
+        let mut links = self.cluster.attached();
+        links.sort_by_key(|l| l.is_mdt);
+        for link in links {
+            if let Err(fault) = link.ask(Fid(0), &Detach { session: self.session() }, deadline) {
+                tracing::warn!("detaching from {}: {fault}", link.describe());
+            }
+        }
+        settled.and(flushed)
+    }
+
+    /// Ends every waiting and later call with an error, at once; nothing more is sent. For unmounting with dead servers.
+    pub fn abort(&self) {
+        self.id.aborted.store(true, Ordering::Release);
+        self.fabric.abort();
+        self.id.sleepers.1.notify_all();
+        self.cluster.attached().iter().for_each(|l| l.slots.wake_all());
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+    }
+
+    fn end_threads(&self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        let me = std::thread::current().id();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // The background thread itself may hold the last reference and end up here.
+            if thread.thread().id() != me && thread.join().is_err() {
+                tracing::error!("a thread of the client panicked");
+            }
+        }
+    }
+
+    // ---- what the verbs use ----
+
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.settings.op_timeout
+    }
+    pub(crate) fn now(&self) -> Time {
+        SystemTime::now().into()
+    }
+    pub(crate) fn mdt(&self, fid: Fid) -> Result<Arc<Link>, Fault> {
+        self.cluster.mdt_of(fid)
+    }
+
+    /// The link to the target that serves `mirror`; a mirror that is newer than the map is asked of the MGS.
+    pub(crate) fn ost(&self, mirror: MirrorId, deadline: Instant) -> Result<Arc<Link>, Fault> {
+        if !self.cluster.has_mirror(mirror)
+            && let Some(map) = self.cluster.newer_map(deadline)
+        {
+            self.cluster.set_map(map);
+        }
+        self.cluster.ost(mirror)
+    }
+
+    /// One request to the MDT of `fid`.
+    pub(crate) fn ask<R: Sent>(&self, fid: Fid, req: &R) -> Result<R::Reply, Fault> {
+        Ok(self.ask_until(fid, req, self.deadline())?.reply)
+    }
+    pub(crate) fn ask_until<R: Sent>(
+        &self,
+        fid: Fid,
+        req: &R,
+        deadline: Instant,
+    ) -> Result<Answer<R::Reply>, Fault> {
+        self.mdt(fid)?.ask(fid, req, deadline)
+    }
+
+    pub(crate) fn refuse_observer(&self) -> Result<(), Fault> {
+        match self.settings.observer {
+            true => Err(Fault::new(Code::ReadOnly, "this client is an observer: it only reads")),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn opened(&self, handle: Handle) -> Result<Arc<Opened>, Fault> {
+        self.files
+            .handle(handle)
+            .ok_or_else(|| Fault::new(Code::Invalid, format!("handle {} is not open", handle.0)))
+    }
+
+    /// The file's fault if it lost acknowledged bytes; the loss is then the file's until its last descriptor is closed.
+    pub(crate) fn check_poison(&self, file: &File) -> Result<(), Fault> {
+        let loss = self.id.losses.of(file.fid);
+        let mut meta = file.meta.lock();
+        if let Some(fault) = loss {
+            meta.poison.get_or_insert(fault);
+        }
+        if meta.session != self.session() && meta.progress.is_untold() && meta.session != SessionId(0) {
+            let why = format!(
+                "file {}: the session that wrote it was ended; what was not fsynced may be lost",
+                file.fid
+            );
+            meta.poison.get_or_insert(Fault::new(Code::Io, why));
+        }
+        match &meta.poison {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Unties a descriptor's or a call's pin; the last one of an orphan lets the file go.
+    pub(crate) fn unpin(&self, file: &Arc<File>, why: For, deadline: Instant) {
+        if self.files.unpin(file, why)
+            && let Err(fault) = self.ask_until(file.fid, &Release { fid: file.fid }, deadline)
+        {
+            // It goes with the session then.
+            tracing::warn!("releasing the unlinked file {}: {fault}", file.fid);
+        }
+        if file.meta.lock().pins == 0 {
+            self.id.losses.forget(file.fid);
+        }
+    }
+
+    pub(crate) fn close(&self, opened: &Opened, deadline: Instant) {
+        let why = if opened.flags.write { For::Writing } else { For::Reading };
+        self.unpin(&opened.file, why, deadline);
+    }
+
+    pub(crate) fn take_buf(&self) -> Buf {
+        self.bufs.lock().pop().unwrap_or_default()
+    }
+    pub(crate) fn give_buf(&self, buf: Buf) {
+        let mut bufs = self.bufs.lock();
+        if bufs.len() < BUFS_MAX {
+            bufs.push(buf);
+        }
+    }
+}
+
+impl Drop for Fs {
+    fn drop(&mut self) {
+        self.end_threads();
+    }
+}
+
+/// C1: locks of a file are waited for no longer than the call may take.
+impl File {
+    pub fn lock_order(&self, deadline: Instant) -> Result<MutexGuard<'_, ()>, Fault> {
+        self.order.try_lock_until(deadline).ok_or_else(|| self.busy())
+    }
+    pub fn share_body(&self, deadline: Instant) -> Result<RwLockReadGuard<'_, Body>, Fault> {
+        self.body.try_read_until(deadline).ok_or_else(|| self.busy())
+    }
+    pub fn own_body(&self, deadline: Instant) -> Result<RwLockWriteGuard<'_, Body>, Fault> {
+        self.body.try_write_until(deadline).ok_or_else(|| self.busy())
+    }
+    fn busy(&self) -> Fault {
+        Fault::new(
+            Code::Timeout,
+            format!("file {}: another call on it does not end; a server may be down", self.fid),
+        )
+    }
+}
+
+/// Waits for the end, at most `time`. True: it is the end.
+fn wait_for_stop(weak: &Weak<Fs>, time: Duration) -> bool {
+    let until = Instant::now() + time;
+    loop {
+        let Some(fs) = weak.upgrade() else { return true };
+        let left = until.saturating_duration_since(Instant::now());
+        let mut stop = fs.stop.0.lock();
+        if !*stop && !left.is_zero() {
+            fs.stop.1.wait_for(&mut stop, left.min(TICK_MAX));
+        }
+        if *stop {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+    }
+}
+
+/// Every commit interval: what nobody fsynced is flushed, then told to the MDT.
+fn settle_loop(weak: &Weak<Fs>) {
+    let Some(interval) = weak.upgrade().map(|fs| fs.settings.commit_interval) else { return };
+    while !wait_for_stop(weak, interval) {
+        let Some(fs) = weak.upgrade() else { return };
+        fs.settle_round(fs.deadline());
+    }
+}
+
+/// Three times within a session's time-out: a word to every target that has nothing else from us.
+fn alive_loop(weak: &Weak<Fs>) {
+    loop {
+        let Some(fs) = weak.upgrade() else { return };
+        let links = fs.cluster.attached();
+        let ttl_ms = links.iter().map(|l| l.ttl_ms()).filter(|ms| *ms > 0).min().unwrap_or(10_000);
+        drop(fs);
+        let pause = Duration::from_millis(ttl_ms as u64 / 3).max(Duration::from_millis(50));
+        if wait_for_stop(weak, pause) {
+            return;
+        }
+        for link in links {
+            // Bounded by the pause, so that one dead target does not let the others' sessions run out.
+            if let Err(fault) = link.keep_alive(Instant::now() + pause) {
+                tracing::debug!("keep-alive to {}: {fault}", link.describe());
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Growth: an inline file moves to objects (rule O4).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plan::retry::CHECKSUM_TRIES;
+use types::crc::verify_fragments;
+use types::{BULK_MAX, Buf, Code, Fault, Layout};
+use wire::meta::{FileState, Grow, ReadInline, Switch};
+use wire::object::Capability;
+
+use crate::Fs;
+use crate::files::File;
+use crate::objects::Stopped;
+
+impl Fs {
+    /// Gives the file objects. Nothing is read or written meanwhile. Done already if another call was first.
+    pub(crate) fn grow(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
+        let _order = file.lock_order(deadline)?;
+        let mut body = file.own_body(deadline)?;
+        if body.layout.is_some() {
+            return Ok(());
+        }
+        // 1. The MDT makes a layout; that of an empty file counts at once.
+        let answer = self.ask_until(file.fid, &Grow { fid: file.fid, now: self.now() }, deadline)?;
+        let reply = answer.reply;
+        let mut inode = reply.inode;
+        if reply.switched {
+            inode.layout.get_or_insert(reply.layout);
+        } else {
+            // 2. All bytes go to the objects, and are flushed.
+            file.meta.lock().progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
+            self.copy_inline(file, &reply.layout, &reply.cap, inode.attr.size, deadline)?;
+            let snapshot = file.meta.lock().progress.snapshot();
+            self.flush_marks(file, &snapshot.marks, deadline)?;
+            // 3. One entry switches the layout and drops the inline bytes.
+            let (generation, written, now) = (reply.layout.generation, snapshot.written, inode.attr.mtime);
+            let switched =
+                self.ask_until(file.fid, &Switch { fid: file.fid, generation, written, now }, deadline)?;
+            file.meta.lock().saw(switched.mark);
+            inode = switched.reply.inode;
+            inode.layout.get_or_insert(reply.layout);
+        }
+        body.is_loaded = true;
+        body.layout = inode.layout;
+        let mut meta = file.meta.lock();
+        meta.progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
+        meta.cap = Some(reply.cap);
+        meta.is_marked = matches!(inode.state, FileState::Writing(_));
+        meta.session = self.session();
+        meta.saw(answer.mark);
+        Ok(())
+    }
+
+    fn copy_inline(
+        &self,
+        file: &File,
+        layout: &Layout,
+        cap: &Capability,
+        size: u64,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
+        let mut buf = Buf::new();
+        let mut at = 0;
+        while at < size {
+            self.fetch_inline(file, at, (size - at).min(BULK_MAX as u64) as usize, &mut buf, deadline)?;
+            self.write_pieces(file, layout, cap, at, &buf, deadline).map_err(|stopped| match stopped {
+                Stopped::Failed(fault) => fault,
+                _ => {
+                    Fault::new(Code::Fenced, format!("file {}: its new objects refuse this client", file.fid))
+                }
+            })?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Exactly `len` bytes of inline content at `offset`.
+    fn fetch_inline(
+        &self,
+        file: &File,
+        offset: u64,
+        len: usize,
+        buf: &mut Buf,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
+        let mdt = self.mdt(file.fid)?;
+        for _ in 0..CHECKSUM_TRIES {
+            let req = ReadInline { fid: file.fid, offset, len: len as u32 };
+            let reply = mdt.exchange(file.fid, &req, &[], buf, deadline)?.reply;
+            if buf.len() == len && verify_fragments(offset, buf, &reply.crcs).is_ok() {
+                return Ok(());
+            }
+        }
+        Err(Fault::new(
+            Code::BadChecksum,
+            format!("inline content of file {} at {offset} arrives changed", file.fid),
+        ))
+    }
+}

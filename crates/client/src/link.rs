@@ -1,0 +1,471 @@
+//! The session at one target: attach, replay after a restart, and what is known of its log.
+//!
+//! C5: a request waits in `ready` until the target is attached and has been sent again what it lost. The incarnation in
+//! each request's header makes a target that restarted meanwhile refuse it (`Moved`), which leads back here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use net::{Fabric, Peer, rpc};
+use parking_lot::{Condvar, Mutex, RwLock};
+use plan::replay::{Kept, Retention};
+use plan::retry::backoff;
+use plan::settle::Mark;
+use types::{Buf, Code, Fault, Fid, FsId, Incarnation, Seq, SessionId, TargetId, Uuid};
+use wire::session::{Attach, AttachReply, Flush, KeepAlive};
+use wire::{Flags, Header, Reader, ReplyHead, Wire};
+
+use crate::losses::Losses;
+use crate::request::{Answer, Patience, Pending, Sent};
+use crate::slots::{Sendable, Slots};
+
+/// What all links of a client have in common.
+pub(crate) struct Identity {
+    pub fs: FsId,
+    pub fs_uuid: Uuid,
+    pub client: Uuid,
+    pub name: String,
+    pub observer: bool,
+    pub retain_bytes_max: usize,
+    /// The session that the MDT gave; 0 before, and for observers.
+    pub session: AtomicU64,
+    pub losses: Losses,
+    pub aborted: AtomicBool,
+    /// Those who wait between two tries wait here, so that `abort` ends the wait.
+    pub sleepers: (Mutex<()>, Condvar),
+}
+
+/// A session at one target.
+pub(crate) struct Link {
+    pub target: TargetId,
+    pub is_mdt: bool,
+    fabric: Arc<Fabric>,
+    id: Arc<Identity>,
+    pub slots: Slots,
+    pub retained: Mutex<Retained>,
+    /// 0 = not attached.
+    incarnation: AtomicU32,
+    attached_session: AtomicU64,
+    flushed: AtomicU64,
+    acknowledged: AtomicU64,
+    is_fate_shared: AtomicBool,
+    peer: RwLock<Option<Arc<dyn Peer>>>,
+    attaching: Mutex<Attached>,
+    unsticking: Mutex<()>,
+    ttl_ms: AtomicU32,
+}
+
+pub(crate) struct Retained {
+    pub kept: Retention<Sendable>,
+    /// The incarnation that `kept` was compared with last; 0 = none yet.
+    pub incarnation: Incarnation,
+}
+
+#[derive(Default)]
+struct Attached {
+    last: Option<(Incarnation, SessionId)>,
+    /// For each incarnation that ended: the highest entry that its successor still had.
+    cuts: Vec<(Incarnation, Seq)>,
+}
+
+impl Link {
+    pub fn new(target: TargetId, is_mdt: bool, fabric: Arc<Fabric>, id: Arc<Identity>) -> Link {
+        let kept = Retention::new(id.retain_bytes_max);
+        Link {
+            target,
+            is_mdt,
+            fabric,
+            slots: Slots::new(),
+            retained: Mutex::new(Retained { kept, incarnation: Incarnation(0) }),
+            incarnation: AtomicU32::new(0),
+            attached_session: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
+            is_fate_shared: AtomicBool::new(false),
+            peer: RwLock::new(None),
+            attaching: Mutex::new(Attached::default()),
+            unsticking: Mutex::new(()),
+            ttl_ms: AtomicU32::new(0),
+            id,
+        }
+    }
+
+    /// Sends `req` and waits for its answer.
+    pub fn ask<R: Sent>(&self, fid: Fid, req: &R, deadline: Instant) -> Result<Answer<R::Reply>, Fault> {
+        self.exchange(fid, req, &[], &mut Buf::new(), deadline)
+    }
+
+    /// As `ask`, with bulk bytes out or in.
+    pub fn exchange<R: Sent>(
+        &self,
+        fid: Fid,
+        req: &R,
+        bulk: &[u8],
+        into: &mut Buf,
+        deadline: Instant,
+    ) -> Result<Answer<R::Reply>, Fault> {
+        let pending = Pending::new(self, fid, req, bulk, into, deadline, Patience::Wait)?;
+        pending.expect("a patient request has a slot").run()
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub fn flush(&self, deadline: Instant) -> Result<(), Fault> {
+        self.ask(Fid(0), &Flush {}, deadline).map(|_| ())
+    }
+
+    /// A word to the target, which also finds out early that it restarted, and replays then.
+    pub fn keep_alive(&self, deadline: Instant) -> Result<(), Fault> {
+        let (peer, incarnation) = self.ready(deadline)?;
+        let session = self.session();
+        let head = Header { session, ..self.header() };
+        let req = KeepAlive { session };
+        let is_known = match rpc::call(&*peer, head, &req, &[], &mut Buf::new(), deadline) {
+            Ok((head, _, Ok(_))) => head.incarnation == incarnation,
+            Ok((_, _, Err(fault))) => !matches!(fault.code, Code::NoSession | Code::Moved),
+            Err(e) => return Err(self.unreachable(&e)),
+        };
+        if !is_known {
+            self.detached(incarnation);
+            self.ready(deadline)?;
+        }
+        Ok(())
+    }
+
+    pub fn header(&self) -> Header {
+        Header { fs: self.id.fs, target: self.target, ..Header::default() }
+    }
+    pub fn session(&self) -> SessionId {
+        SessionId(self.id.session.load(Ordering::Acquire))
+    }
+    pub fn flushed(&self) -> Seq {
+        Seq(self.flushed.load(Ordering::Acquire))
+    }
+    /// Milliseconds without a word after which the target ends the session; 0 before the first attach.
+    pub fn ttl_ms(&self) -> u32 {
+        self.ttl_ms.load(Ordering::Relaxed)
+    }
+    pub fn is_attached(&self) -> bool {
+        self.incarnation.load(Ordering::Acquire) != 0
+    }
+    /// Are requests kept for replay? Not for a target that dies with this process.
+    pub fn keeps(&self) -> bool {
+        !self.is_fate_shared.load(Ordering::Relaxed) && !self.id.observer
+    }
+    pub fn describe(&self) -> String {
+        format!("{} {}", if self.is_mdt { "MDT target" } else { "OST target" }, self.target)
+    }
+    pub fn timeout(&self, why: &str) -> Fault {
+        Fault::new(Code::Timeout, format!("{}: {why}; see 'stria status'", self.describe()))
+    }
+
+    /// Is the mark flushed, as far as this client has been told?
+    pub fn covers(&self, mark: &Mark) -> bool {
+        mark.is_covered(Incarnation(self.incarnation.load(Ordering::Acquire)), self.flushed())
+    }
+
+    /// Has everything acknowledged by this target so far been flushed?
+    pub fn is_all_flushed(&self) -> bool {
+        self.is_attached()
+            && self.acknowledged.load(Ordering::Acquire) <= self.flushed.load(Ordering::Acquire)
+    }
+
+    /// True if the target restarted without the mark's entry, and nobody could send it again.
+    pub fn has_lost(&self, mark: &Mark) -> bool {
+        if self.keeps() || mark.incarnation.0 == self.incarnation.load(Ordering::Acquire) {
+            // What is kept is sent again; what then fails is in the list of losses.
+            return false;
+        }
+        let attached = self.attaching.lock();
+        attached.cuts.iter().any(|(ended, have)| *ended >= mark.incarnation && mark.seq > *have)
+    }
+
+    /// Takes note of what a reply's heads say.
+    pub fn note(&self, reply: &ReplyHead) {
+        if reply.seq.0 > 0 {
+            self.acknowledged.fetch_max(reply.seq.0, Ordering::AcqRel);
+        }
+        let before = self.flushed.fetch_max(reply.flushed_seq.0, Ordering::AcqRel);
+        if reply.flushed_seq.0 > before && self.keeps() {
+            self.retained.lock().kept.release(reply.flushed_seq);
+        }
+    }
+
+    /// Waits `after`, or less if it is aborted. False: the deadline comes first, or there is no more trying.
+    pub fn wait(&self, after: Duration, deadline: Instant) -> bool {
+        if self.id.aborted.load(Ordering::Acquire) || Instant::now() + after >= deadline {
+            return false;
+        }
+        if !after.is_zero() {
+            let mut guard = self.id.sleepers.0.lock();
+            self.id.sleepers.1.wait_for(&mut guard, after);
+        }
+        !self.id.aborted.load(Ordering::Acquire)
+    }
+
+    /// The peer may have moved to another node: ask the fabric again.
+    pub fn lost_contact(&self) {
+        *self.peer.write() = None;
+    }
+
+    /// The target is not, or no more, in `incarnation`: attach before anything else is sent.
+    pub fn detached(&self, incarnation: Incarnation) {
+        let _ = self.incarnation.compare_exchange(incarnation.0, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// The peer and the incarnation to address, attached and replayed.
+    pub fn ready(&self, deadline: Instant) -> Result<(Arc<dyn Peer>, Incarnation), Fault> {
+        loop {
+            let incarnation = self.incarnation.load(Ordering::Acquire);
+            if incarnation != 0 && self.attached_session.load(Ordering::Acquire) == self.session().0 {
+                if let Some(peer) = self.peer.read().as_ref() {
+                    return Ok((peer.clone(), Incarnation(incarnation)));
+                }
+                *self.peer.write() = Some(self.find_peer(deadline)?);
+                continue;
+            }
+            self.attach(deadline)?;
+        }
+    }
+
+    fn find_peer(&self, deadline: Instant) -> Result<Arc<dyn Peer>, Fault> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.fabric.peer(self.target) {
+                Ok(peer) => return Ok(peer),
+                Err(e) if !self.wait(backoff(tries), deadline) => return Err(self.timeout(&e.to_string())),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// P3: memory for replay is bounded; past the bound the caller flushes first. Also settles what is stuck (C3).
+    pub fn make_room(&self, deadline: Instant) -> Result<(), Fault> {
+        if self.slots.has_stuck() {
+            // One thread sends them; nobody passes it, so nothing newer can arrive before them.
+            let _turn = self
+                .unsticking
+                .try_lock_until(deadline)
+                .ok_or_else(|| self.timeout("a given-up request is stuck"))?;
+            while let Some(stuck) = self.slots.take_stuck() {
+                self.resend_stuck(stuck, deadline)?;
+            }
+        }
+        if self.keeps() && self.retained.lock().kept.is_over() {
+            self.flush(deadline)?;
+        }
+        Ok(())
+    }
+
+    fn resend_stuck(&self, stuck: Sendable, deadline: Instant) -> Result<(), Fault> {
+        let sent =
+            self.ready(deadline).and_then(|(_, incarnation)| self.resend(&stuck, incarnation, deadline));
+        match sent {
+            Ok(answered) => {
+                self.slots.unstick(stuck.head.slot);
+                if let Some(seq) = answered {
+                    self.keep_again(seq, stuck);
+                }
+                Ok(())
+            }
+            Err(fault) => {
+                if fault.code == Code::Moved {
+                    self.detached(Incarnation(self.incarnation.load(Ordering::Acquire)));
+                }
+                self.slots.put_stuck_back(stuck);
+                Err(self.timeout(&fault.detail))
+            }
+        }
+    }
+
+    fn keep_again(&self, seq: Seq, what: Sendable) {
+        if seq.0 > 0 && self.keeps() && seq > self.flushed() {
+            let (slot, sequence) = (what.head.slot, what.head.sequence);
+            let bytes = what.body.len() + what.bulk.len();
+            self.retained.lock().kept.keep(Kept { seq, slot, sequence, bytes, what });
+        }
+    }
+
+    /// Sends a request again under its own slot and sequence, in the present session and incarnation. `None`: the target
+    /// refused it, so it did not and will not happen.
+    fn resend(
+        &self,
+        request: &Sendable,
+        incarnation: Incarnation,
+        deadline: Instant,
+    ) -> Result<Option<Seq>, Fault> {
+        let peer = self.find_peer(deadline)?;
+        let mut into = Buf::new();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let head = Header { flags: request.head.flags | Flags::REPLAY, incarnation, ..request.head };
+            let body = request.body.clone();
+            let mut call = net::Call { head, body, bulk: &request.bulk, into: &mut into, deadline };
+            let fault = match peer.call(&mut call) {
+                Ok((_, body)) => match ReplyHead::get(&mut Reader::new(&body)) {
+                    Ok(reply) => {
+                        self.note(&reply);
+                        match Code::from_u16(reply.code) {
+                            Code::Ok => return Ok(Some(reply.seq)),
+                            Code::NotReady => self.timeout(&reply.detail),
+                            Code::Moved | Code::NoSession => {
+                                return Err(Fault::new(Code::Moved, reply.detail));
+                            }
+                            code => {
+                                tracing::warn!(
+                                    "{} refused a replay: {code:?} {}",
+                                    self.describe(),
+                                    reply.detail
+                                );
+                                return Ok(None);
+                            }
+                        }
+                    }
+                    Err(why) => self.timeout(&format!("the answer to a replay: {why}")),
+                },
+                Err(e) => self.timeout(&e.to_string()),
+            };
+            if !self.wait(backoff(tries), deadline) {
+                return Err(fault);
+            }
+        }
+    }
+
+    /// Attaches, and sends again what the target lost. One thread does it, the others wait for it.
+    pub fn attach(&self, deadline: Instant) -> Result<(), Fault> {
+        let mut attached = self
+            .attaching
+            .try_lock_until(deadline)
+            .ok_or_else(|| self.timeout("attaching takes too long"))?;
+        let mut tries = 0;
+        while !self.is_attached() || self.attached_session.load(Ordering::Acquire) != self.session().0 {
+            tries += 1;
+            let fault = match self.attach_once(&mut attached, deadline) {
+                Ok(()) => return Ok(()),
+                Err(Attempt::Final(fault)) => return Err(fault),
+                Err(Attempt::Again(fault)) => fault,
+            };
+            if !self.wait(backoff(tries), deadline) {
+                return Err(Fault::new(Code::Timeout, format!("gave up attaching: {}", fault.detail)));
+            }
+        }
+        Ok(())
+    }
+
+    fn attach_once(&self, attached: &mut Attached, deadline: Instant) -> Result<(), Attempt> {
+        // 1. Say who we are. An OST is told the session that the MDT gave.
+        let peer = self.fabric.peer(self.target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
+        let (incarnation, reply) = self.say_attach(&*peer, deadline)?;
+        let fresh = if self.is_mdt && !self.id.observer { reply.session } else { self.session() };
+
+        // 2. What of ours did it lose? Nothing can be replayed into a session that began anew.
+        self.is_fate_shared.store(peer.is_fate_shared(), Ordering::Relaxed);
+        self.slots.raise(&reply.slots);
+        match attached.last {
+            Some((_, session)) if session != fresh => self.lose_session(session),
+            Some((ended, _)) if ended != incarnation => {
+                attached.cuts.push((ended, reply.last_seq));
+                self.replay(&reply, incarnation, deadline)?;
+            }
+            _ => {}
+        }
+
+        // 3. From here on requests go out.
+        self.retained.lock().incarnation = incarnation;
+        self.flushed.fetch_max(reply.flushed_seq.0, Ordering::AcqRel);
+        self.ttl_ms.store(reply.session_ttl_ms, Ordering::Relaxed);
+        if self.is_mdt {
+            self.id.session.store(fresh.0, Ordering::Release);
+        }
+        attached.last = Some((incarnation, fresh));
+        *self.peer.write() = Some(peer);
+        self.attached_session.store(fresh.0, Ordering::Release);
+        self.incarnation.store(incarnation.0, Ordering::Release);
+        Ok(())
+    }
+
+    fn say_attach(&self, peer: &dyn Peer, deadline: Instant) -> Result<(Incarnation, AttachReply), Attempt> {
+        let session = self.session();
+        let req = Attach {
+            fs_uuid: self.id.fs_uuid,
+            client: self.id.client,
+            session,
+            name: self.id.name.clone(),
+            observer: self.id.observer,
+        };
+        let head = Header { session, ..self.header() };
+        match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {
+            Ok((head, _, Ok(reply))) => Ok((head.incarnation, reply)),
+            Ok((_, _, Err(fault))) if fault.code == Code::NotReady => Err(Attempt::Again(fault)),
+            Ok((_, _, Err(fault))) => Err(Attempt::Final(fault)),
+            Err(e) => Err(Attempt::Again(self.timeout(&e.to_string()))),
+        }
+    }
+
+    /// P1, P2: what the restarted target does not have, in acknowledged order, under the old slots and sequences.
+    fn replay(
+        &self,
+        reply: &AttachReply,
+        incarnation: Incarnation,
+        deadline: Instant,
+    ) -> Result<(), Attempt> {
+        let mut lost = self.retained.lock().kept.take_lost(&reply.slots).into_iter();
+        if lost.len() > 0 {
+            tracing::warn!("{} restarted; sending {} requests again", self.describe(), lost.len());
+        }
+        eprintln!("REPLAY {} last_seq {} slots {:?} flushed {} lost {:?}", self.describe(), reply.last_seq, &reply.slots[..4.min(reply.slots.len())], self.flushed(), lost.as_slice().iter().map(|k| (k.seq, k.slot, k.sequence, k.what.head.call)).collect::<Vec<_>>());
+        let mut sent: Vec<(Option<Seq>, Kept<Sendable>)> = Vec::with_capacity(lost.len());
+        while let Some(kept) = lost.next() {
+            match self.resend(&kept.what, incarnation, deadline) {
+                Ok(seq) => sent.push((seq, kept)),
+                Err(fault) => {
+                    // Not done: all go back under their old numbers, which keep the order; the next attach compares again.
+                    let mut retained = self.retained.lock();
+                    sent.into_iter()
+                        .map(|(_, k)| k)
+                        .chain([kept])
+                        .chain(lost)
+                        .for_each(|k| retained.kept.keep(k));
+                    return Err(Attempt::Again(fault));
+                }
+            }
+        }
+        for (seq, kept) in sent {
+            match seq {
+                Some(seq) => self.keep_again(seq, kept.what),
+                None => {
+                    let why = format!("{} refused to take it again after its restart", self.describe());
+                    self.id.losses.add(kept.what.fid, &why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lose_session(&self, ended: SessionId) {
+        let why = format!("session {ended} was ended by {}", self.describe());
+        for kept in self.retained.lock().kept.take_all() {
+            self.id.losses.add(kept.what.fid, &why);
+        }
+        for stuck in self.slots.drop_stuck() {
+            self.id.losses.add(stuck.fid, &why);
+        }
+    }
+
+    fn unreachable(&self, e: &dyn std::error::Error) -> Fault {
+        self.timeout(&e.to_string())
+    }
+}
+
+/// How an attach failed.
+enum Attempt {
+    Again(Fault),
+    Final(Fault),
+}
+impl From<Fault> for Attempt {
+    fn from(fault: Fault) -> Attempt {
+        Attempt::Again(fault)
+    }
+}

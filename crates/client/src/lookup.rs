@@ -1,0 +1,41 @@
+//! Lookup and getattr: what the MDT says, and over it what this client knows better.
+
+use std::sync::Arc;
+
+use types::{Attr, Fault, Fid, Kind};
+use wire::codec::Bytes;
+use wire::meta::{FileState, GetAttr, Inode, Lookup};
+
+use crate::Fs;
+use crate::files::{File, overlay};
+
+impl Fs {
+    /// The attributes of the file called `name` in `parent`.
+    pub fn lookup(&self, parent: Fid, name: &[u8]) -> Result<Attr, Fault> {
+        let inode = self.ask(parent, &Lookup { parent, name: Bytes::from(name) })?;
+        self.attr_of(&inode, None)
+    }
+
+    pub fn getattr(&self, fid: Fid) -> Result<Attr, Fault> {
+        // Taken before the question: the file may be settled and leave the table between the MDT's answer and our look.
+        let file = self.files.get(fid);
+        let inode = self.ask(fid, &GetAttr { fid })?;
+        self.attr_of(&inode, file)
+    }
+
+    /// What to show for an inode as the MDT sent it. A file that a dead session left unsettled is recovered first.
+    pub(crate) fn attr_of(&self, inode: &Inode, file: Option<Arc<File>>) -> Result<Attr, Fault> {
+        if inode.attr.kind != Kind::File || self.settings.observer {
+            return Ok(inode.attr);
+        }
+        match file.or_else(|| self.files.get(inode.attr.fid)) {
+            Some(file) if file.is_loaded() => return Ok(overlay(&file, inode.attr)),
+            // Not in the table, or only on its way into it.
+            _ => {}
+        }
+        match inode.state {
+            FileState::Settled => Ok(inode.attr),
+            FileState::Writing(_) | FileState::Truncating { .. } => self.recover(inode.attr.fid),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! One request to many objects or targets at a time: sent to all, then all answers are waited for.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plan::settle::Mark;
+use types::{Buf, Code, Fault, Fid, Layout, MirrorId, ObjectId};
+use wire::object::{Capability, Glimpse, ObjectStat, Truncate};
+use wire::session::Flush;
+
+use crate::Fs;
+use crate::files::File;
+use crate::link::Link;
+use crate::request::{Answer, Patience, Pending, Sent};
+
+/// Most requests that one thread has under way; half of a session's slots at a target, so that two threads get along.
+pub(crate) const IN_FLIGHT_MAX: usize = 32;
+/// Most objects in one glimpse; a target refuses more than 2048.
+const GLIMPSE_MAX: usize = 1024;
+
+/// Why a request to objects was not carried out, as its verb must deal with it.
+pub(crate) enum Stopped {
+    /// The capability is missing, expired or overtaken: open again, then try again. The lease counters that were refused.
+    Refresh(Option<Lease>),
+    /// The inline content would outgrow its record, or the file has objects by now.
+    NeedLayout,
+    NotInline,
+    /// A shrink is to be finished first.
+    Cut,
+    Failed(Fault),
+}
+/// A capability's lease version.
+pub(crate) type Lease = (u32, u32);
+
+pub(crate) fn lease_of(cap: &Capability) -> Lease {
+    (cap.lease_epoch, cap.lease_counter)
+}
+
+impl Stopped {
+    /// Names the capability that a refresh is to replace.
+    pub fn with(self, cap: &Capability) -> Stopped {
+        match self {
+            Stopped::Refresh(_) => Stopped::Refresh(Some(lease_of(cap))),
+            other => other,
+        }
+    }
+}
+
+impl From<Fault> for Stopped {
+    fn from(fault: Fault) -> Stopped {
+        match fault.code {
+            Code::Fenced => Stopped::Refresh(None),
+            Code::NeedLayout => Stopped::NeedLayout,
+            Code::NotInline => Stopped::NotInline,
+            _ => Stopped::Failed(fault),
+        }
+    }
+}
+
+impl Fs {
+    /// Sends one request to each link and waits for all. The first fault is the result, after all have ended.
+    pub(crate) fn ask_all<R: Sent>(
+        &self,
+        fid: Fid,
+        asked: &[(Arc<Link>, R)],
+        deadline: Instant,
+    ) -> Result<Vec<Answer<R::Reply>>, Fault> {
+        let mut answers = Vec::with_capacity(asked.len());
+        let mut failed = None;
+        for window in asked.chunks(IN_FLIGHT_MAX) {
+            let mut bufs: Vec<Buf> = window.iter().map(|_| Buf::new()).collect();
+            let mut pending = Vec::with_capacity(window.len());
+            for ((link, req), into) in window.iter().zip(&mut bufs) {
+                let patience = if pending.is_empty() { Patience::Wait } else { Patience::None };
+                match Pending::new(link, fid, req, &[], into, deadline, patience) {
+                    Ok(Some(mut p)) => {
+                        p.send();
+                        pending.push(Ok(p));
+                    }
+                    // No slot is free just now: this one is sent when the others are through.
+                    Ok(None) => pending.push(Err((link, req))),
+                    Err(fault) => {
+                        failed.get_or_insert(fault);
+                    }
+                }
+            }
+            for p in pending {
+                let answer = match p {
+                    Ok(p) => p.run(),
+                    Err((link, req)) => link.ask(fid, req, deadline),
+                };
+                match answer {
+                    Ok(answer) => answers.push(answer),
+                    Err(fault) => {
+                        failed.get_or_insert(fault);
+                    }
+                }
+            }
+        }
+        match failed {
+            None => Ok(answers),
+            Some(fault) => Err(fault),
+        }
+    }
+
+    /// Lengths of objects, from every target that has some.
+    pub(crate) fn glimpse(
+        &self,
+        cap: &Capability,
+        objects: impl Iterator<Item = (ObjectId, MirrorId)>,
+        deadline: Instant,
+    ) -> Result<Vec<ObjectStat>, Fault> {
+        let mut by_mirror: std::collections::BTreeMap<MirrorId, Vec<ObjectId>> = Default::default();
+        objects.for_each(|(object, mirror)| by_mirror.entry(mirror).or_default().push(object));
+        let mut asked = Vec::new();
+        for (mirror, objects) in by_mirror {
+            let link = self.ost(mirror, deadline)?;
+            for part in objects.chunks(GLIMPSE_MAX) {
+                asked.push((link.clone(), Glimpse { cap: cap.clone(), objects: part.to_vec() }));
+            }
+        }
+        let answers = self.ask_all(cap.fid, &asked, deadline)?;
+        Ok(answers.into_iter().flat_map(|a| a.reply.objects).collect())
+    }
+
+    /// Cuts objects to lengths. The marks say where the cuts are logged.
+    pub(crate) fn cut_objects(
+        &self,
+        cap: &Capability,
+        layout: &Layout,
+        cuts: &[(ObjectId, u64)],
+        deadline: Instant,
+    ) -> Result<Vec<Mark>, Fault> {
+        let mut asked = Vec::new();
+        for (object, len) in cuts {
+            let mirror = layout.components[object.component as usize].mirrors[object.stripe as usize];
+            asked.push((
+                self.ost(mirror, deadline)?,
+                Truncate { cap: cap.clone(), object: *object, len: *len },
+            ));
+        }
+        Ok(self.ask_all(cap.fid, &asked, deadline)?.into_iter().map(|a| a.mark).collect())
+    }
+
+    /// Flushes these targets, all at once.
+    pub(crate) fn flush_links(&self, links: Vec<Arc<Link>>, deadline: Instant) -> Result<(), Fault> {
+        let asked: Vec<_> = links.into_iter().map(|link| (link, Flush {})).collect();
+        self.ask_all(Fid(0), &asked, deadline).map(|_| ())
+    }
+
+    /// Makes the marks durable: flushes the targets that have not said so of themselves, and makes sure that none of the marks
+    /// was lost in a restart.
+    pub(crate) fn flush_marks(&self, file: &File, marks: &[Mark], deadline: Instant) -> Result<(), Fault> {
+        let mut links = Vec::with_capacity(marks.len());
+        for mark in marks {
+            let Some(link) = self.cluster.target(mark.target) else {
+                return Err(Fault::new(Code::Io, format!("target {} has left the cluster map", mark.target)));
+            };
+            links.push((link, mark));
+        }
+        let open: Vec<_> =
+            links.iter().filter(|(link, mark)| !link.covers(mark)).map(|(link, _)| link.clone()).collect();
+        match open.as_slice() {
+            [] => {}
+            [link] => link.flush(deadline)?,
+            _ => self.flush_links(open, deadline)?,
+        }
+        if let Some((link, _)) = links.iter().find(|(link, mark)| link.has_lost(mark)) {
+            let why =
+                format!("file {}: {} restarted and lost acknowledged changes", file.fid, link.describe());
+            file.meta.lock().poison.get_or_insert(Fault::new(Code::Io, why));
+        }
+        self.check_poison(file)
+    }
+}

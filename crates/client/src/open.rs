@@ -1,0 +1,164 @@
+//! Open, and the renewal of what an open gave.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plan::settle::{Mark, Progress};
+use types::{Attr, Fault, Fid, Kind};
+use wire::meta::{FileState, Open, OpenReply};
+use wire::object::RIGHT_WRITE;
+
+use crate::Fs;
+use crate::api::{Handle, OpenFlags};
+use crate::files::{File, For};
+use crate::objects::{Lease, lease_of};
+use crate::request::Answer;
+
+impl Fs {
+    /// Opens a file by fid.
+    pub fn open(&self, fid: Fid, flags: OpenFlags) -> Result<(Handle, Attr), Fault> {
+        if flags.write || flags.truncate {
+            self.refuse_observer()?;
+        }
+        let deadline = self.deadline();
+        let why = if flags.write { For::Writing } else { For::Reading };
+        // C4: in the table first; an unlink that runs now either is over, or finds it.
+        let file = {
+            let _fid_lock = self.names.lock_fid(fid, deadline)?;
+            self.files.pin(fid, why)
+        };
+        let attr = match flags.truncate {
+            true => self.open_empty(&file, deadline),
+            false => self.open_again(&file, deadline),
+        };
+        self.make_handle(file, flags, attr, deadline)
+    }
+
+    /// Asks for attributes, layout and a capability that is good for what the file's descriptors need.
+    pub(crate) fn open_again(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+        if self.settings.observer {
+            return self.observe(file, deadline);
+        }
+        let _order = file.lock_order(deadline)?;
+        self.open_in_order(file, deadline)
+    }
+
+    /// A new capability in place of the one that was refused; nothing to do if another thread has fetched it already. (Each
+    /// new one overtakes those before it: if every thread fetched its own, they would refuse each other for ever.)
+    pub(crate) fn refresh(
+        &self,
+        file: &Arc<File>,
+        refused: Option<Lease>,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
+        let _order = file.lock_order(deadline)?;
+        let is_new = {
+            let meta = file.meta.lock();
+            let is_able = meta.cap.as_ref().is_some_and(|c| meta.writers == 0 || c.rights & RIGHT_WRITE != 0);
+            is_able && refused.is_some() && meta.cap.as_ref().map(lease_of) != refused
+        };
+        match is_new {
+            true => Ok(()),
+            false => self.open_in_order(file, deadline).map(|_| ()),
+        }
+    }
+
+    /// `order` is held.
+    fn open_in_order(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+        let write = file.meta.lock().writers > 0;
+        let answer = self.ask_open(file, write, deadline)?;
+        let attr = answer.reply.inode.attr;
+        match self.take_open(file, answer.reply, answer.mark, deadline)? {
+            Found::Settled => Ok(attr),
+            Found::LeftOver => self.recover_open(file, deadline),
+        }
+    }
+
+    /// `order` is held.
+    pub(crate) fn ask_open(
+        &self,
+        file: &File,
+        write: bool,
+        deadline: Instant,
+    ) -> Result<Answer<OpenReply>, Fault> {
+        let req = Open { fid: file.fid, write, truncate: false, now: self.now() };
+        self.ask_until(file.fid, &req, deadline)
+    }
+
+    /// O_TRUNC: the MDT empties the file in the same entry.
+    fn open_empty(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+        let _order = file.lock_order(deadline)?;
+        let mut body = file.own_body(deadline)?;
+        let write = file.meta.lock().writers > 0;
+        let req = Open { fid: file.fid, write, truncate: true, now: self.now() };
+        let answer = self.ask_until(file.fid, &req, deadline).inspect_err(|_| file.distrust())?;
+        let OpenReply { inode, cap } = answer.reply;
+        body.is_loaded = true;
+        body.layout = inode.layout;
+        let mut meta = file.meta.lock();
+        meta.progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
+        meta.cap = cap;
+        meta.is_marked = matches!(inode.state, FileState::Writing(_));
+        meta.session = self.session();
+        meta.saw(answer.mark);
+        Ok(inode.attr)
+    }
+
+    /// An observer has no session and no capability: it reads inline content and attributes.
+    fn observe(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+        let req = wire::meta::GetAttr { fid: file.fid };
+        let inode = self.ask_until(file.fid, &req, deadline)?.reply;
+        let mut body = file.own_body(deadline)?;
+        (body.is_loaded, body.layout) = (true, inode.layout);
+        file.meta.lock().progress = Progress::new(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
+        Ok(inode.attr)
+    }
+
+    /// Takes over what the MDT answered to an open or create. `order` is held, so the answer is still true.
+    pub(crate) fn take_open(
+        &self,
+        file: &Arc<File>,
+        reply: OpenReply,
+        mark: Mark,
+        deadline: Instant,
+    ) -> Result<Found, Fault> {
+        let OpenReply { inode, cap } = reply;
+        let attr = inode.attr;
+        if attr.kind != Kind::File {
+            return Ok(Found::Settled);
+        }
+        let mine = self.session();
+        let found = match inode.state {
+            FileState::Writing(session) if session != mine => Found::LeftOver,
+            FileState::Truncating { .. } => Found::LeftOver,
+            _ => Found::Settled,
+        };
+        // An unchanged layout needs no exclusive lock: reads and writes go on while another descriptor is opened.
+        let generation = inode.layout.as_ref().map(|l| l.generation);
+        let is_same = {
+            let body = file.share_body(deadline)?;
+            body.is_loaded && body.layout.as_ref().map(|l| l.generation) == generation
+        };
+        if !is_same {
+            let mut body = file.own_body(deadline)?;
+            (body.is_loaded, body.layout) = (true, inode.layout);
+            file.meta.lock().progress.start_anew(attr.size, attr.blocks, attr.mtime);
+        }
+        let mut meta = file.meta.lock();
+        meta.cap = cap.or(meta.cap.take());
+        meta.is_marked |= inode.state == FileState::Writing(mine);
+        if meta.session != mine && !meta.progress.is_untold() {
+            meta.session = mine;
+        }
+        meta.saw(mark);
+        Ok(found)
+    }
+}
+
+/// In which state an open found a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Settled,
+    /// A session that is gone wrote or cut it, and never said what came of it.
+    LeftOver,
+}

@@ -1,0 +1,56 @@
+//! Readdir: entries in cookie order, `.` and `..` in front.
+
+use types::hash::{COOKIE_DOT, COOKIE_DOTDOT};
+use types::{Fault, Fid, Kind};
+use wire::meta::{DirEntry, ReadDir};
+
+use crate::Fs;
+use crate::api::DirItem;
+
+/// Most entries asked for at once: with attributes and layouts they must fit a reply's 4 MiB.
+const ENTRIES_MAX: usize = 4096;
+
+impl Fs {
+    /// Up to `max` entries after `cookie` (0 = from the start), with attributes if `plus`. Empty: the end.
+    pub fn readdir(&self, dir: Fid, cookie: u64, max: usize, plus: bool) -> Result<Vec<DirItem>, Fault> {
+        let max = max.clamp(1, ENTRIES_MAX);
+        let mut items = Vec::with_capacity(max.min(256));
+        let mut after = cookie.max(COOKIE_DOTDOT);
+        loop {
+            let req = ReadDir { dir, cookie: after, max: max as u32, plus };
+            let reply = self.ask(dir, &req)?;
+            if items.is_empty() {
+                items.extend(dots(dir, reply.parent, cookie));
+            }
+            let Some(last) = reply.entries.last().map(|e| e.cookie) else { break };
+            for entry in reply.entries {
+                items.push(self.item(entry)?);
+            }
+            // A page that was cut short by its size and not by `max` is as good as a full one.
+            if !items.is_empty() || !reply.more {
+                break;
+            }
+            after = last;
+        }
+        items.truncate(max);
+        Ok(items)
+    }
+
+    fn item(&self, entry: DirEntry) -> Result<DirItem, Fault> {
+        let DirEntry { name, fid, kind, cookie, inode } = entry;
+        let attr = match inode {
+            // A file that cannot be recovered now is listed without attributes; who asks for them gets the error.
+            Some(inode) => self.attr_of(&inode, None).ok(),
+            None => None,
+        };
+        Ok(DirItem { name: name.0, fid, kind, cookie, attr })
+    }
+}
+
+/// `.` and `..`, as far as they lie after `cookie`.
+fn dots(dir: Fid, parent: Fid, cookie: u64) -> impl Iterator<Item = DirItem> {
+    [(&b"."[..], dir, COOKIE_DOT), (b"..", parent, COOKIE_DOTDOT)]
+        .into_iter()
+        .filter(move |(_, _, c)| *c > cookie)
+        .map(|(name, fid, cookie)| DirItem { name: name.to_vec(), fid, kind: Kind::Dir, cookie, attr: None })
+}

@@ -1,0 +1,94 @@
+//! A file that a dead session left in the middle of writing or shrinking: whoever finds it finishes it.
+//!
+//! The objects are asked (which fences the dead session, by the new capability's lease version), flushed, and the MDT is
+//! told what they prove.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plan::size::{cuts, proven};
+use types::{Attr, Fault, Fid};
+use wire::meta::{FileState, Settle};
+
+use crate::Fs;
+use crate::files::{File, For, overlay};
+use crate::truncate::mark_written;
+
+impl Fs {
+    /// Recovers a file that the MDT holds as unsettled and that is not open here.
+    pub(crate) fn recover(&self, fid: Fid) -> Result<Attr, Fault> {
+        let deadline = self.deadline();
+        let file = {
+            let _fid_lock = self.names.lock_fid(fid, deadline)?;
+            self.files.pin(fid, For::Writing)
+        };
+        let attr = self.recover_pinned(&file, deadline);
+        self.unpin(&file, For::Writing, deadline);
+        attr
+    }
+
+    fn recover_pinned(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+        let _order = file.lock_order(deadline)?;
+        let was_loaded = file.share_body(deadline)?.is_loaded;
+        if was_loaded {
+            // Somebody opened it while we waited, and has recovered it.
+            let answer = self.ask_open(file, true, deadline)?;
+            let attr = answer.reply.inode.attr;
+            self.take_open(file, answer.reply, answer.mark, deadline)?;
+            return Ok(overlay(file, attr));
+        }
+        self.recover_open(file, deadline)
+    }
+
+    /// Recovers a pinned file. `order` is held.
+    pub(crate) fn recover_open(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+        // 1. A capability with a new lease version; layout and state as they are.
+        let answer = self.ask_open(file, true, deadline)?;
+        let (inode, cap) = (answer.reply.inode.clone(), answer.reply.cap.clone());
+        self.take_open(file, answer.reply, answer.mark, deadline)?;
+        let mut body = file.own_body(deadline)?;
+        let (Some(layout), Some(cap)) = (&mut body.layout, cap) else { return Ok(inode.attr) };
+        tracing::info!("file {} was left {:?}; asking its objects", file.fid, inode.state);
+
+        // 2. What do the objects prove? A shrink is finished first.
+        let objects = || layout.objects(file.fid).map(|(object, mirror, _)| (object, mirror));
+        let mut stats = self.glimpse(&cap, objects(), deadline)?;
+        if let FileState::Truncating { size, .. } = inode.state {
+            self.cut_objects(&cap, layout, &cuts(layout, size, &stats), deadline)?;
+            stats = self.glimpse(&cap, objects(), deadline)?;
+        }
+        let proven = proven(layout, &stats);
+
+        // 3. O3: durable before it is told.
+        let mut links = Vec::new();
+        for (object, mirror, _) in layout.objects(file.fid) {
+            if stats.iter().any(|s| s.object == object && s.exists) {
+                let link = self.ost(mirror, deadline)?;
+                if !links.iter().any(|l| Arc::ptr_eq(l, &link)) {
+                    links.push(link);
+                }
+            }
+        }
+        self.flush_links(links, deadline)?;
+
+        // 4. The MDT is told.
+        let size = match inode.state {
+            FileState::Truncating { size, .. } => size,
+            _ => inode.attr.size.max(proven.size),
+        };
+        let mtime = proven.mtime.map_or(inode.attr.mtime, |t| t.max(inode.attr.mtime));
+        let done = file.meta.lock().writers == 0;
+        let (generation, blocks, written) = (layout.generation, proven.blocks, proven.written);
+        let req = Settle { fid: file.fid, generation, size, blocks, mtime, written: written.clone(), done };
+        let answer = self.ask_until(file.fid, &req, deadline)?;
+        written.iter().for_each(|w| mark_written(layout, w));
+        let attr = answer.reply.attr;
+        let mut meta = file.meta.lock();
+        meta.progress.start_anew(attr.size, attr.blocks, attr.mtime);
+        meta.cutting = None;
+        meta.is_marked = !done;
+        meta.session = self.session();
+        meta.saw(answer.mark);
+        Ok(attr)
+    }
+}

@@ -1,0 +1,288 @@
+//! One request to one target, from its first try to its answer: the same slot and sequence through every try.
+//!
+//! `Pending::run` sends and waits. To keep several targets busy from one thread, `send` several and then `run` each.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Instant;
+
+use net::{Call, NetError, Peer, Ticket};
+use plan::replay::Kept;
+use plan::retry::{Ended, Next, next};
+use plan::settle::Mark;
+use types::{Buf, Code, Fault, Fid, Incarnation};
+use wire::meta::{Create, CreateReply, Inode, MakeDir, Symlink};
+use wire::{Header, ReplyHead, Request, decode_reply};
+
+use crate::link::Link;
+use crate::slots::{Sendable, Taken};
+
+/// A request as a session sends it. `amend` makes of its body what a replay sends, once the answer is known.
+pub(crate) trait Sent: Request {
+    fn amend(_body: &mut [u8], _reply: &Self::Reply) {}
+}
+
+macro_rules! sent {
+    ($($t:path),* $(,)?) => { $(impl Sent for $t {})* };
+}
+sent!(
+    wire::meta::Lookup,
+    wire::meta::GetAttr,
+    wire::meta::SetAttr,
+    wire::meta::Link,
+    wire::meta::Unlink,
+    wire::meta::RemoveDir,
+    wire::meta::Rename,
+    wire::meta::ReadLink,
+    wire::meta::ReadDir,
+    wire::meta::GetXattr,
+    wire::meta::SetXattr,
+    wire::meta::RemoveXattr,
+    wire::meta::ListXattr,
+    wire::meta::Open,
+    wire::meta::Release,
+    wire::meta::ReadInline,
+    wire::meta::WriteInline,
+    wire::meta::Grow,
+    wire::meta::Switch,
+    wire::meta::Settle,
+    wire::meta::Truncate,
+    wire::meta::SetStripe,
+    wire::meta::GetStripe,
+    wire::meta::PathOf,
+    wire::meta::Scan,
+    wire::object::Write,
+    wire::object::Read,
+    wire::object::Truncate,
+    wire::object::Glimpse,
+    wire::object::List,
+    wire::object::ReportMissing,
+    wire::session::Detach,
+    wire::session::Flush,
+    wire::session::TargetStat,
+);
+
+/// A replayed creation asks for the fid that the first answer gave: `want`, the last field of these bodies.
+fn want(body: &mut [u8], fid: Fid) {
+    let at = body.len() - 8;
+    body[at..].copy_from_slice(&fid.0.to_le_bytes());
+}
+impl Sent for Create {
+    fn amend(body: &mut [u8], reply: &CreateReply) {
+        if reply.made {
+            want(body, reply.open.inode.attr.fid)
+        }
+    }
+}
+impl Sent for MakeDir {
+    fn amend(body: &mut [u8], reply: &Inode) {
+        want(body, reply.attr.fid)
+    }
+}
+impl Sent for Symlink {
+    fn amend(body: &mut [u8], reply: &Inode) {
+        want(body, reply.attr.fid)
+    }
+}
+
+/// What a target answered.
+pub(crate) struct Answer<T> {
+    pub reply: T,
+    /// The entry that holds the change; seq 0 if nothing was changed.
+    pub mark: Mark,
+}
+
+pub(crate) struct Pending<'a, R: Sent> {
+    link: &'a Link,
+    fid: Fid,
+    slot: Option<Taken<'a>>,
+    call: Call<'a>,
+    /// A first try that is under way.
+    under_way: Option<(Arc<dyn Peer>, Ticket)>,
+    tries: u32,
+    /// The last try may have been carried out.
+    is_unknown: bool,
+    of: PhantomData<R>,
+}
+
+/// May a new request wait for a slot?
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Wait,
+    /// It holds slots already: two such that wait for each other's would wait for ever.
+    None,
+}
+
+impl<'a, R: Sent> Pending<'a, R> {
+    /// Takes a slot if the request changes something. `Ok(None)`: no slot is free and `patience` is `None`.
+    pub fn new(
+        link: &'a Link,
+        fid: Fid,
+        req: &R,
+        bulk: &'a [u8],
+        into: &'a mut Buf,
+        deadline: Instant,
+        patience: Patience,
+    ) -> Result<Option<Pending<'a, R>>, Fault> {
+        let slot = match (R::MUTATES, patience) {
+            (false, _) => None,
+            (true, Patience::Wait) => {
+                link.make_room(deadline)?;
+                Some(link.slots.take(deadline).ok_or_else(|| link.timeout("no request slot came free"))?)
+            }
+            (true, Patience::None) => match link.slots.try_take() {
+                None => return Ok(None),
+                slot => slot,
+            },
+        };
+        let (number, sequence) = slot.as_ref().map_or((0, 0), |s| (s.slot, s.sequence));
+        let head = Header { call: R::CALL, slot: number, sequence, ..link.header() };
+        let call = Call { head, body: req.to_bytes(), bulk, into, deadline };
+        Ok(Some(Pending {
+            link,
+            fid,
+            slot,
+            call,
+            under_way: None,
+            tries: 0,
+            is_unknown: false,
+            of: PhantomData,
+        }))
+    }
+
+    /// Starts the first try; how it fares shows in `run`.
+    pub fn send(&mut self) {
+        let Ok(peer) = self.aim() else { return };
+        // A failure to send is found again, and dealt with, by `run`.
+        if let Ok(ticket) = peer.send(&mut self.call) {
+            self.under_way = Some((peer, ticket));
+        }
+    }
+
+    /// Sends until there is an answer or the deadline has passed.
+    pub fn run(mut self) -> Result<Answer<R::Reply>, Fault> {
+        loop {
+            self.tries += 1;
+            let (ended, fault) = match self.attempt() {
+                Ok((head, body)) => match self.read_answer(head, body)? {
+                    Read::Done(answer) => return Ok(answer),
+                    Read::Repeat => continue,
+                    Read::Refused(fault) => (Ended::Refused(fault.code), fault),
+                },
+                Err(Miss::Link(fault)) => return Err(self.give_up(fault)),
+                Err(Miss::Net(e)) => {
+                    self.link.lost_contact();
+                    self.is_unknown |= matches!(e, NetError::NoAnswer { .. });
+                    let ended = if self.is_unknown { Ended::NoAnswer } else { Ended::NotSent };
+                    (ended, Fault::new(Code::Timeout, format!("{}: {e}", self.link.describe())))
+                }
+            };
+            match next(ended, self.tries) {
+                Next::Again { after } if self.link.wait(after, self.call.deadline) => {}
+                Next::Reattach if self.link.wait(std::time::Duration::ZERO, self.call.deadline) => {
+                    self.link.detached(self.call.head.incarnation);
+                    // A target that refuses again and again although it was just attached is not asked in a spin.
+                    if self.tries > 3 && !self.link.wait(plan::retry::backoff(self.tries), self.call.deadline)
+                    {
+                        return Err(self.give_up(fault));
+                    }
+                }
+                Next::Again { .. } | Next::Reattach => {
+                    let fault = Fault::new(Code::Timeout, format!("gave up: {}", fault.detail));
+                    return Err(self.give_up(fault));
+                }
+                Next::Refresh | Next::GiveUp => return Err(fault),
+            }
+        }
+    }
+
+    /// One try, or the end of the one that `send` began.
+    fn attempt(&mut self) -> Result<(Header, Vec<u8>), Miss> {
+        if let Some((peer, ticket)) = self.under_way.take() {
+            return peer.receive(ticket, &mut self.call).map_err(Miss::Net);
+        }
+        let peer = self.aim().map_err(Miss::Link)?;
+        peer.call(&mut self.call).map_err(Miss::Net)
+    }
+
+    /// Attaches if needed and stamps session and incarnation.
+    fn aim(&mut self) -> Result<Arc<dyn Peer>, Fault> {
+        let (peer, incarnation) = self.link.ready(self.call.deadline)?;
+        self.call.head.incarnation = incarnation;
+        self.call.head.session = self.link.session();
+        Ok(peer)
+    }
+
+    fn read_answer(&mut self, head: Header, body: Vec<u8>) -> Result<Read<R::Reply>, Fault> {
+        let (reply_head, reply) = decode_reply::<R::Reply>(&body).map_err(|why| {
+            Fault::new(
+                Code::Io,
+                format!("{}: the answer to call {:#06x}: {why}", self.link.describe(), R::CALL),
+            )
+        })?;
+        self.is_unknown = false;
+        self.link.note(&reply_head);
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(fault) => return Ok(Read::Refused(fault)),
+        };
+        if !self.keep(&head, &reply_head, &reply) {
+            return Ok(Read::Repeat);
+        }
+        if head.incarnation != self.call.head.incarnation {
+            self.link.detached(self.call.head.incarnation);
+        }
+        let mark = Mark { target: self.link.target, incarnation: head.incarnation, seq: reply_head.seq };
+        Ok(Read::Done(Answer { reply, mark }))
+    }
+
+    /// Keeps the request until it is flushed. False: the target restarted between its answer and now, so whether it still
+    /// has the change is found out by sending again.
+    fn keep(&mut self, head: &Header, reply_head: &ReplyHead, reply: &R::Reply) -> bool {
+        let Some(slot) = self.slot.as_ref().filter(|_| reply_head.seq.0 > 0 && self.link.keeps()) else {
+            return true;
+        };
+        // Copied before the lock is taken: others wait for it.
+        let bulk = self.call.bulk.to_vec();
+        let mut retained = self.link.retained.lock();
+        if retained.incarnation != head.incarnation && retained.incarnation != Incarnation(0) {
+            return false;
+        }
+        if reply_head.seq <= self.link.flushed() {
+            return true;
+        }
+        let mut body = std::mem::take(&mut self.call.body);
+        R::amend(&mut body, reply);
+        let what = Sendable { head: self.call.head, body, bulk, fid: self.fid };
+        let bytes = what.body.len() + what.bulk.len();
+        retained.kept.keep(Kept {
+            seq: reply_head.seq,
+            slot: slot.slot,
+            sequence: slot.sequence,
+            bytes,
+            what,
+        });
+        true
+    }
+
+    /// C3: the slot of a request that may have happened stays stuck with it.
+    fn give_up(self, fault: Fault) -> Fault {
+        if let Some(slot) = self.slot.filter(|_| self.is_unknown) {
+            let body = self.call.body;
+            slot.stick(Sendable { head: self.call.head, body, bulk: self.call.bulk.to_vec(), fid: self.fid });
+        }
+        fault
+    }
+}
+
+enum Miss {
+    /// The target cannot be attached in time.
+    Link(Fault),
+    Net(NetError),
+}
+
+enum Read<T> {
+    Done(Answer<T>),
+    Repeat,
+    Refused(Fault),
+}

@@ -1,0 +1,91 @@
+//! Unlink, rmdir and rename: names go, and files with them unless somebody here has them open.
+//!
+//! The MDT does not know who has a file open; the client says so (`held`). The name lock keeps the answer true until the
+//! MDT has acted.
+
+use std::time::Instant;
+
+use types::{Code, Cred, Fault, Fid};
+use wire::codec::Bytes;
+use wire::meta::{Lookup, RemoveDir, Rename, Unlink, UnlinkReply};
+
+use crate::Fs;
+
+impl Fs {
+    pub fn unlink(&self, parent: Fid, name: &[u8], cred: &Cred) -> Result<(), Fault> {
+        self.refuse_observer()?;
+        let deadline = self.deadline();
+        let _name_lock = self.names.lock(parent, name, deadline)?;
+        let victim = self.victim(parent, name, deadline)?;
+        let _fid_lock = match victim {
+            Some(fid) => Some(self.names.lock_fid(fid, deadline)?),
+            None => None,
+        };
+        let held = victim.is_some_and(|fid| self.files.is_held(fid));
+        let req = Unlink { parent, name: Bytes::from(name), held, now: self.now(), cred: cred.clone() };
+        let gone = self.ask_until(parent, &req, deadline)?.reply;
+        self.note_unlinked(&gone, held);
+        Ok(())
+    }
+
+    pub fn rmdir(&self, parent: Fid, name: &[u8], cred: &Cred) -> Result<(), Fault> {
+        self.refuse_observer()?;
+        let req = RemoveDir { parent, name: Bytes::from(name), now: self.now(), cred: cred.clone() };
+        self.ask(parent, &req).map(|_| ())
+    }
+
+    /// `flags` as renameat2(2): NOREPLACE and EXCHANGE.
+    pub fn rename(
+        &self,
+        parent: Fid,
+        name: &[u8],
+        new_parent: Fid,
+        new_name: &[u8],
+        flags: u32,
+        cred: &Cred,
+    ) -> Result<(), Fault> {
+        self.refuse_observer()?;
+        let deadline = self.deadline();
+        let _name_locks = self.names.lock_two((parent, name), (new_parent, new_name), deadline)?;
+        let victim = self.victim(new_parent, new_name, deadline)?;
+        let _fid_lock = match victim {
+            Some(fid) => Some(self.names.lock_fid(fid, deadline)?),
+            None => None,
+        };
+        let held: Vec<Fid> = victim.into_iter().filter(|fid| self.files.is_held(*fid)).collect();
+        let (name, new_name, now) = (Bytes::from(name), Bytes::from(new_name), self.now());
+        let is_held = !held.is_empty();
+        let req = Rename { parent, name, new_parent, new_name, flags, held, now, cred: cred.clone() };
+        if let Some(gone) = self.ask_until(parent, &req, deadline)?.reply.replaced {
+            self.note_unlinked(&gone, is_held);
+        }
+        Ok(())
+    }
+
+    /// The file that a name stands for, if it matters: with nothing open here nothing can be held.
+    fn victim(&self, parent: Fid, name: &[u8], deadline: Instant) -> Result<Option<Fid>, Fault> {
+        if self.files.is_empty() {
+            return Ok(None);
+        }
+        match self.ask_until(parent, &Lookup { parent, name: Bytes::from(name) }, deadline) {
+            Ok(answer) => Ok(Some(answer.reply.attr.fid)),
+            // The MDT says what is wrong with it in its answer to the request itself.
+            Err(fault) if matches!(fault.code, Code::NotFound | Code::NotDir | Code::NameTooLong) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn note_unlinked(&self, gone: &UnlinkReply, held: bool) {
+        if gone.nlink > 0 {
+            return;
+        }
+        if let Some(file) = self.files.get(gone.fid) {
+            let mut meta = file.meta.lock();
+            match held {
+                true => meta.is_orphan = true,
+                // Closed, and now gone: what was still to be told of it is told to nobody.
+                false => meta.is_gone = true,
+            }
+        }
+    }
+}

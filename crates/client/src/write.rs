@@ -1,0 +1,215 @@
+//! Write: returns when every byte is acknowledged by its target. There is no write-behind here.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plan::range::pieces;
+use types::crc::fragment_crcs;
+use types::{BULK_MAX, Buf, Code, FILE_SIZE_MAX, Fault, INLINE_MAX, Layout, Piece, Time};
+use wire::meta::{GetStripe, WriteInline};
+use wire::object::{Capability, Write, WriteReply};
+
+use crate::Fs;
+use crate::api::Handle;
+use crate::files::{Body, File};
+use crate::link::Link;
+use crate::objects::{IN_FLIGHT_MAX, Stopped};
+use crate::request::{Answer, Patience, Pending};
+
+impl Fs {
+    /// Writes all of `data` at `offset`, or at the file's end if the descriptor appends.
+    ///
+    /// On an error a part may have been written: what is contiguous from `offset` on then counts for the file's size.
+    pub fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
+        let opened = self.opened(handle)?;
+        if !opened.flags.write {
+            return Err(Fault::new(Code::Invalid, format!("handle {} is not open for writing", handle.0)));
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let deadline = self.deadline();
+        let mut tries = 0;
+        loop {
+            let stopped = match opened.flags.append {
+                true => {
+                    // Alone, so that the end is the end until the bytes are there.
+                    let body = opened.file.own_body(deadline)?;
+                    let end = opened.file.meta.lock().progress.size;
+                    self.write_body(&opened.file, &body, end, data, deadline)
+                }
+                false => {
+                    let body = opened.file.share_body(deadline)?;
+                    self.write_body(&opened.file, &body, offset, data, deadline)
+                }
+            };
+            match stopped {
+                Ok(()) => {
+                    self.files.enqueue(&opened.file);
+                    return Ok(());
+                }
+                Err(stopped) => self.resume(&opened.file, stopped, &mut tries, deadline)?,
+            }
+        }
+    }
+
+    fn write_body(
+        &self,
+        file: &Arc<File>,
+        body: &Body,
+        offset: u64,
+        data: &[u8],
+        deadline: Instant,
+    ) -> Result<(), Stopped> {
+        self.check_poison(file)?;
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_SIZE_MAX) {
+            let detail =
+                format!("file {}: {} bytes at {offset} end past {FILE_SIZE_MAX}", file.fid, data.len());
+            return Err(Fault::new(Code::FileTooBig, detail).into());
+        }
+        let Some(layout) = &body.layout else { return self.write_inline(file, offset, data, deadline) };
+        let cap = {
+            let meta = file.meta.lock();
+            if meta.cutting.is_some() {
+                return Err(Stopped::Cut);
+            }
+            meta.cap.clone().ok_or(Stopped::Refresh(None))?
+        };
+        self.write_pieces(file, layout, &cap, offset, data, deadline).map_err(|stopped| stopped.with(&cap))
+    }
+
+    fn write_inline(&self, file: &File, offset: u64, data: &[u8], deadline: Instant) -> Result<(), Stopped> {
+        // What cannot fit is not sent to the MDT only to be refused.
+        let end = offset + data.len() as u64;
+        if data.len() > BULK_MAX
+            || (end > INLINE_MAX as u64 && end > self.inline_max_of(file, deadline)? as u64)
+        {
+            return Err(Stopped::NeedLayout);
+        }
+        let mdt = self.mdt(file.fid)?;
+        let req = WriteInline { fid: file.fid, offset, crcs: fragment_crcs(offset, data), now: self.now() };
+        let Answer { reply, mark } = mdt.exchange(file.fid, &req, data, &mut Buf::new(), deadline)?;
+        let mut meta = file.meta.lock();
+        // Answers to two writes may be seen in another order than they were carried out.
+        let (size, blocks) =
+            (meta.progress.size.max(reply.attr.size), meta.progress.blocks.max(reply.attr.blocks));
+        meta.progress.set_size(size, blocks, reply.attr.mtime);
+        meta.saw(mark);
+        Ok(())
+    }
+
+    /// Asked once per open file: a directory may set a limit of its own.
+    fn inline_max_of(&self, file: &File, deadline: Instant) -> Result<u32, Fault> {
+        if let Some(max) = file.meta.lock().inline_max {
+            return Ok(max);
+        }
+        let max = self.ask_until(file.fid, &GetStripe { fid: file.fid }, deadline)?.reply.inline_max;
+        file.meta.lock().inline_max = Some(max);
+        Ok(max)
+    }
+
+    /// Writes to objects. The body is held by the caller, shared or alone.
+    pub(crate) fn write_pieces(
+        &self,
+        file: &File,
+        layout: &Layout,
+        cap: &Capability,
+        offset: u64,
+        data: &[u8],
+        deadline: Instant,
+    ) -> Result<(), Stopped> {
+        let now = self.now();
+        let pieces = pieces(layout, file.fid, offset, data.len());
+        for window in pieces.chunks(IN_FLIGHT_MAX) {
+            let mut links = Vec::with_capacity(window.len());
+            for piece in window {
+                links.push(self.ost(piece.mirror, deadline)?);
+            }
+            let bytes = |p: &Piece| &data[(p.file_offset - offset) as usize..][..p.len];
+            let answers = match (window, links.as_slice()) {
+                ([piece], [link]) => {
+                    let req = request(cap, piece, bytes(piece), now);
+                    vec![link.exchange(file.fid, &req, bytes(piece), &mut Buf::new(), deadline)]
+                }
+                _ => self.write_window(file, cap, window, &links, &bytes, now, deadline),
+            };
+            self.note_written(file, window, answers, now)?;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one caller; a struct would only rename them")]
+    fn write_window<'d>(
+        &self,
+        file: &File,
+        cap: &Capability,
+        window: &[Piece],
+        links: &[Arc<Link>],
+        bytes: &dyn Fn(&Piece) -> &'d [u8],
+        now: Time,
+        deadline: Instant,
+    ) -> Vec<Result<Answer<WriteReply>, Fault>> {
+        let mut bufs: Vec<Buf> = window.iter().map(|_| Buf::new()).collect();
+        // 1. Send all that a slot is free for.
+        let mut pending = Vec::with_capacity(window.len());
+        for ((piece, link), into) in window.iter().zip(links).zip(&mut bufs) {
+            let req = request(cap, piece, bytes(piece), now);
+            let patience = if pending.is_empty() { Patience::Wait } else { Patience::None };
+            let mut made = Pending::new(link, file.fid, &req, bytes(piece), into, deadline, patience);
+            if let Ok(Some(p)) = &mut made {
+                p.send();
+            }
+            pending.push((made, req));
+        }
+        // 2. Receive all; then those that found no slot.
+        let answers =
+            pending.into_iter().zip(window).zip(links).map(|(((made, req), piece), link)| match made {
+                Ok(Some(p)) => (Some(p.run()), req, piece, link),
+                Ok(None) => (None, req, piece, link),
+                Err(fault) => (Some(Err(fault)), req, piece, link),
+            });
+        let first: Vec<_> = answers.collect();
+        let late = |req: &Write, piece: &Piece, link: &Link| {
+            link.exchange(file.fid, req, bytes(piece), &mut Buf::new(), deadline)
+        };
+        first.into_iter().map(|(a, req, piece, link)| a.unwrap_or_else(|| late(&req, piece, link))).collect()
+    }
+
+    /// Takes note of each acknowledged piece; the size follows the pieces that are acknowledged without a gap.
+    fn note_written(
+        &self,
+        file: &File,
+        window: &[Piece],
+        answers: Vec<Result<Answer<WriteReply>, Fault>>,
+        now: Time,
+    ) -> Result<(), Stopped> {
+        let mut failed = None;
+        let mut meta = file.meta.lock();
+        if !meta.progress.is_untold() {
+            // What was written before was told under its session; from here on it is this one's.
+            meta.session = self.session();
+        }
+        for (piece, answer) in window.iter().zip(answers) {
+            match answer {
+                Ok(answer) => {
+                    meta.progress.wrote(piece.object, piece.written, answer.mark);
+                    if failed.is_none() {
+                        meta.progress.reached(piece.file_offset + piece.len as u64, now);
+                    }
+                }
+                Err(fault) => {
+                    failed.get_or_insert(fault);
+                }
+            }
+        }
+        match failed {
+            None => Ok(()),
+            Some(fault) => Err(fault.into()),
+        }
+    }
+}
+
+fn request(cap: &Capability, piece: &Piece, bytes: &[u8], mtime: Time) -> Write {
+    let crcs = fragment_crcs(piece.object_offset, bytes);
+    Write { cap: cap.clone(), object: piece.object, offset: piece.object_offset, crcs, mtime }
+}

@@ -1,0 +1,113 @@
+//! Extended attributes; those under `stria.` are made up here and stored nowhere.
+//!
+//! - `stria.layout`: a directory's or file's striping. Read: `getstripe`'s text; set and remove: `setstripe`'s words.
+//! - `stria.layout.yaml`: a file's layout for programs, to be read only.
+//! - `stria.fid`, `stria.path`: what the file system calls it.  - `stria.df`: its targets' numbers, as JSON.
+
+use types::{Code, Cred, Fault, Fid, Kind};
+use wire::codec::Bytes;
+use wire::meta::{GetStripe, GetXattr, ListXattr, PathOf, RemoveXattr, SetStripe, SetXattr};
+
+use crate::Fs;
+
+const LAYOUT: &[u8] = b"stria.layout";
+const LAYOUT_YAML: &[u8] = b"stria.layout.yaml";
+const FID: &[u8] = b"stria.fid";
+const PATH: &[u8] = b"stria.path";
+const DF: &[u8] = b"stria.df";
+const VIRTUAL: &[u8] = b"stria.";
+
+impl Fs {
+    pub fn getxattr(&self, fid: Fid, name: &[u8]) -> Result<Vec<u8>, Fault> {
+        match name {
+            LAYOUT => self.layout_text(fid).map(String::into_bytes),
+            LAYOUT_YAML => self.layout_yaml(fid, &fid.to_string()).map(String::into_bytes),
+            FID => Ok(fid.to_string().into_bytes()),
+            PATH => Ok(self.ask(fid, &PathOf { fid })?.path.0),
+            DF => self.df_json().map(String::into_bytes),
+            _ if name.starts_with(VIRTUAL) => Err(Code::NoData.into()),
+            _ => Ok(self.ask(fid, &GetXattr { fid, name: Bytes::from(name) })?.value.0),
+        }
+    }
+
+    /// `flags` as setxattr(2).
+    pub fn setxattr(
+        &self,
+        fid: Fid,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        cred: &Cred,
+    ) -> Result<(), Fault> {
+        self.refuse_observer()?;
+        if name == LAYOUT {
+            return self.set_layout(fid, value, cred);
+        }
+        refuse_virtual(name)?;
+        let (name, value, now, cred) = (Bytes::from(name), Bytes::from(value), self.now(), cred.clone());
+        self.ask(fid, &SetXattr { fid, name, value, flags, now, cred }).map(|_| ())
+    }
+
+    /// The names that are stored; the made-up ones are not listed, so that copying programs leave them alone.
+    pub fn listxattr(&self, fid: Fid) -> Result<Vec<Vec<u8>>, Fault> {
+        Ok(self.ask(fid, &ListXattr { fid })?.names.into_iter().map(|n| n.0).collect())
+    }
+
+    pub fn removexattr(&self, fid: Fid, name: &[u8], cred: &Cred) -> Result<(), Fault> {
+        self.refuse_observer()?;
+        if name == LAYOUT {
+            return self
+                .ask(fid, &SetStripe { fid, spec: None, now: self.now(), cred: cred.clone() })
+                .map(|_| ());
+        }
+        refuse_virtual(name)?;
+        let (name, now, cred) = (Bytes::from(name), self.now(), cred.clone());
+        self.ask(fid, &RemoveXattr { fid, name, now, cred }).map(|_| ())
+    }
+
+    fn set_layout(&self, fid: Fid, value: &[u8], cred: &Cred) -> Result<(), Fault> {
+        let text =
+            std::str::from_utf8(value).map_err(|_| Fault::new(Code::Invalid, "striping is UTF-8 text"))?;
+        let spec =
+            plan::stripe::parse(text).map_err(|e| Fault::new(Code::Invalid, format!("striping {e}")))?;
+        self.ask(fid, &SetStripe { fid, spec: Some(spec), now: self.now(), cred: cred.clone() })?;
+        if let Some(file) = self.files.get(fid) {
+            file.meta.lock().inline_max = None;
+        }
+        Ok(())
+    }
+
+    /// What is set on a directory; how a file lies.
+    fn layout_text(&self, fid: Fid) -> Result<String, Fault> {
+        let reply = self.ask(fid, &GetStripe { fid })?;
+        if reply.inode.attr.kind == Kind::Dir {
+            return reply.spec.map(|spec| plan::stripe::print(&spec)).ok_or_else(|| Code::NoData.into());
+        }
+        Ok(plan::show::text(plan::show::Shown {
+            path: &fid.to_string(),
+            fid,
+            layout: reply.inode.layout.as_ref(),
+            inline_max: reply.inline_max,
+            index_of: &|mirror| self.cluster.ost_index(mirror),
+        }))
+    }
+
+    /// The layout as YAML, for `getstripe -y`. `path` is what the user called it.
+    pub fn layout_yaml(&self, fid: Fid, path: &str) -> Result<String, Fault> {
+        let reply = self.ask(fid, &GetStripe { fid })?;
+        Ok(plan::show::yaml(plan::show::Shown {
+            path,
+            fid,
+            layout: reply.inode.layout.as_ref(),
+            inline_max: reply.inline_max,
+            index_of: &|mirror| self.cluster.ost_index(mirror),
+        }))
+    }
+}
+
+fn refuse_virtual(name: &[u8]) -> Result<(), Fault> {
+    match name.starts_with(VIRTUAL) {
+        true => Err(Fault::new(Code::Perm, format!("{} is not to be set", String::from_utf8_lossy(name)))),
+        false => Ok(()),
+    }
+}

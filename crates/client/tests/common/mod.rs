@@ -1,0 +1,238 @@
+//! A cluster of real targets on simulated media, in this process, with clients over direct calls or over TCP.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Fs, Settings};
+use disk::{Crash, SimDisk};
+use disk::volume::{Kind, Label};
+use net::{Fabric, Hub, Server};
+use types::{Buf, Epoch, Fault, FsId, MirrorId, NodeId, TargetId, Time, Uuid};
+use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
+use wire::mgmt::RegisterReply;
+
+pub const SECRET: Uuid = Uuid([0x5a; 16]);
+const FS_UUID: Uuid = Uuid([0xf5; 16]);
+const MDT: TargetId = TargetId(1);
+const MDT_BYTES: u64 = 24 << 20;
+const OST_BYTES: u64 = 64 << 20;
+/// The servers' own flushes are far off, so that a test decides what is durable.
+const COMMIT_MS: u32 = 600_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wiring {
+    Local,
+    Tcp,
+}
+
+pub struct Cluster {
+    pub hub: Arc<Hub>,
+    server: Server,
+    wiring: Wiring,
+    map: ClusterMap,
+    mdt: Option<(Arc<mds::Mdt>, Arc<SimDisk>)>,
+    osts: Vec<Option<(Arc<oss::Ost>, Arc<SimDisk>)>>,
+    pub session_ttl: Duration,
+    pub inline_max: u32,
+}
+
+pub fn ost_target(n: usize) -> TargetId {
+    TargetId(10 + n as u32)
+}
+
+impl Cluster {
+    pub fn new(wiring: Wiring, osts: usize) -> Cluster {
+        Cluster::with_inline_max(wiring, osts, 65536)
+    }
+
+    pub fn with_inline_max(wiring: Wiring, osts: usize, inline_max: u32) -> Cluster {
+        let hub = Hub::new();
+        let server = Server::listen("127.0.0.1:0", hub.clone()).expect("a port of our own");
+        let map = map(osts, &server.nid(), inline_max);
+        let mut cluster = Cluster {
+            hub,
+            server,
+            wiring,
+            map,
+            mdt: None,
+            osts: Vec::new(),
+            session_ttl: Duration::from_millis(300),
+            inline_max,
+        };
+        let disk = Arc::new(SimDisk::new(MDT_BYTES));
+        let label = Label {
+            kind: Kind::Mdt,
+            fs_name: "t".into(),
+            fs_uuid: Uuid::default(),
+            uuid: Uuid([1; 16]),
+            target: TargetId(0),
+            index: 0,
+            mirror: MirrorId(0),
+            epoch: Epoch(0),
+        };
+        let spec = mds::FormatSpec { label, log_bytes: 4 << 20, checkpoint_bytes: 8 << 20 };
+        mds::Mdt::format(disk.clone(), &spec, false, &mds::MetaRules, Time::new(1, 0)).expect("format");
+        cluster.start_mdt(disk);
+        for n in 0..osts {
+            let disk = Arc::new(SimDisk::new(OST_BYTES));
+            oss::Ost::format(&*disk, &oss::FormatSpec::new("t", Uuid([10 + n as u8; 16]))).expect("format");
+            cluster.osts.push(None);
+            cluster.start_ost(n, disk);
+        }
+        cluster
+    }
+
+    fn start_mdt(&mut self, disk: Arc<SimDisk>) {
+        let settings = mds::Settings { session_ttl: self.session_ttl, ..mds::Settings::default() };
+        let mdt = mds::Mdt::open(disk.clone(), settings).expect("open");
+        let fabric = Fabric::new(Some(self.hub.clone()));
+        fabric.set_map(&self.map);
+        mdt.join(&self.register(MDT), fabric).expect("join");
+        self.hub.add(MDT, mdt.clone());
+        self.mdt = Some((mdt, disk));
+    }
+
+    fn start_ost(&mut self, n: usize, disk: Arc<SimDisk>) {
+        let ost = oss::Ost::open(disk.clone(), oss::Settings::default()).expect("open");
+        ost.join(&self.register(ost_target(n))).expect("join");
+        self.hub.add(ost_target(n), ost.clone());
+        self.osts[n] = Some((ost, disk));
+    }
+
+    fn register(&self, target: TargetId) -> RegisterReply {
+        let t = self.map.target(target).expect("in the map");
+        let (index, mirror) = (t.index, t.mirror);
+        RegisterReply { target, index, mirror, epoch: Epoch(1), node: NodeId(1), map: self.map.clone() }
+    }
+
+    /// The MDT's server dies; its medium keeps what `crash` says.
+    pub fn crash_mdt(&mut self, crash: Crash) {
+        self.hub.remove(MDT);
+        let (mdt, disk) = self.mdt.take().expect("runs");
+        let image = disk.crash(crash);
+        drop(mdt);
+        self.start_mdt(Arc::new(image));
+    }
+
+    pub fn crash_ost(&mut self, n: usize, crash: Crash) {
+        let image = self.stop_ost(n, crash);
+        self.start_ost(n, image);
+    }
+
+    pub fn stop_ost(&mut self, n: usize, crash: Crash) -> Arc<SimDisk> {
+        self.hub.remove(ost_target(n));
+        let (ost, disk) = self.osts[n].take().expect("runs");
+        let image = disk.crash(crash);
+        drop(ost);
+        Arc::new(image)
+    }
+
+    pub fn restart_ost(&mut self, n: usize, image: Arc<SimDisk>) {
+        self.start_ost(n, image);
+    }
+
+    /// All power is lost: nothing unflushed is left anywhere.
+    pub fn lose_power(&mut self) {
+        self.crash_mdt(Crash::DropAll);
+        for n in 0..self.osts.len() {
+            self.crash_ost(n, Crash::DropAll);
+        }
+    }
+
+    pub fn settings(&self) -> Settings {
+        Settings {
+            op_timeout: Duration::from_secs(10),
+            commit_interval: Duration::from_millis(50),
+            name: "test".into(),
+            ..Settings::default()
+        }
+    }
+
+    pub fn mount(&self) -> Arc<Fs> {
+        self.mount_with(self.settings())
+    }
+
+    /// A client that settles nothing by itself.
+    pub fn mount_lazy(&self) -> Arc<Fs> {
+        self.mount_with(Settings { commit_interval: Duration::from_secs(600), ..self.settings() })
+    }
+
+    pub fn mount_with(&self, settings: Settings) -> Arc<Fs> {
+        self.try_mount(settings).expect("mount")
+    }
+
+    pub fn try_mount(&self, settings: Settings) -> Result<Arc<Fs>, Fault> {
+        let fabric = Fabric::new((self.wiring == Wiring::Local).then(|| self.hub.clone()));
+        // As the MGS does: clients are not given the secret.
+        let mut map = self.map.clone();
+        map.file_systems[0].secret = Uuid::default();
+        Fs::connect(fabric, map, FsId(1), settings)
+    }
+
+    pub fn ost_disk(&self, n: usize) -> &SimDisk {
+        &self.osts[n].as_ref().expect("runs").1
+    }
+
+    pub fn peer(&self, target: TargetId) -> Arc<dyn net::Peer> {
+        let fabric = Fabric::new(Some(self.hub.clone()));
+        fabric.peer(target).expect("served here")
+    }
+}
+
+fn map(osts: usize, nid: &str, inline_max: u32) -> ClusterMap {
+    let target = |id: TargetId, is_mdt: bool, index: u32| Target {
+        id,
+        fs: FsId(1),
+        is_mdt,
+        index,
+        uuid: Uuid::default(),
+        node: NodeId(1),
+        mirror: MirrorId(id.0),
+        state: 1,
+        bytes_total: 0,
+    };
+    let mirror = |id: TargetId, is_mdt: bool| Mirror {
+        id: MirrorId(id.0),
+        fs: FsId(1),
+        is_mdt,
+        epoch: Epoch(1),
+        members: vec![id],
+        primary: id,
+    };
+    let mut targets = vec![target(MDT, true, 0)];
+    let mut mirrors = vec![mirror(MDT, true)];
+    for n in 0..osts {
+        targets.push(target(ost_target(n), false, n as u32));
+        mirrors.push(mirror(ost_target(n), false));
+    }
+    let fs = FileSystem {
+        id: FsId(1),
+        name: "t".into(),
+        uuid: FS_UUID,
+        secret: SECRET,
+        inline_max,
+        commit_interval_ms: COMMIT_MS,
+    };
+    let node = Node { id: NodeId(1), name: "n".into(), nids: vec![nid.to_string()] };
+    ClusterMap { version: 1, file_systems: vec![fs], nodes: vec![node], targets, mirrors }
+}
+
+/// The bytes at `offset`, as a read gives them.
+pub fn read(fs: &Fs, h: client::Handle, offset: u64, len: usize) -> Result<Vec<u8>, Fault> {
+    let mut buf = Buf::new();
+    fs.read(h, offset, len, &mut buf)?;
+    Ok(buf.to_vec())
+}
+
+/// Bytes that differ from page to page and from seed to seed.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = disk::SplitMix::new(seed);
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        out.extend_from_slice(&rng.next_u64().to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}

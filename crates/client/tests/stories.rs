@@ -1,0 +1,502 @@
+//! Stories of one client and a cluster: what programs see, also when servers and power fail.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client::{Fs, Handle, OpenFlags, SetAttr, Settings, fsck};
+use common::{Cluster, SECRET, Wiring, ost_target, pattern, read};
+use disk::Crash;
+use types::{Buf, Code, Cred, Fid, Kind, ObjectId, Time};
+use wire::meta::{RENAME_EXCHANGE, RENAME_NOREPLACE};
+
+const MIB: usize = 1 << 20;
+
+fn root() -> Cred {
+    Cred::root()
+}
+fn make(fs: &Fs, name: &str) -> (Fid, Handle) {
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, h) = fs.create(Fid::ROOT, name.as_bytes(), 0o644, flags, &root()).expect(name);
+    (attr.fid, h)
+}
+fn names(fs: &Fs, dir: Fid) -> Vec<String> {
+    let (mut all, mut cookie) = (Vec::new(), 0);
+    loop {
+        let page = fs.readdir(dir, cookie, 3, true).expect("readdir");
+        let Some(last) = page.last() else { break };
+        cookie = last.cookie;
+        all.extend(page.into_iter().map(|i| String::from_utf8(i.name).expect("ours are ASCII")));
+    }
+    all.sort();
+    all
+}
+fn check_clean(fs: &Fs) {
+    // The purge of what was removed waits for the MDT's flush.
+    fs.fsync_dir(Fid::ROOT).expect("fsync_dir");
+    let pause = Duration::from_millis(300);
+    let report = fsck::check_with_pause(fs, &SECRET, pause).expect("fsck");
+    assert_eq!(report.findings, []);
+}
+fn both(story: fn(Wiring)) {
+    story(Wiring::Local);
+    story(Wiring::Tcp);
+}
+
+#[test]
+fn names_behave_as_posix_says() {
+    both(|wiring| {
+        let cluster = Cluster::new(wiring, 2);
+        let fs = cluster.mount();
+        let d = fs.mkdir(Fid::ROOT, b"d", 0o755, &root()).expect("mkdir");
+        let (_, h) = fs.create(d.fid, b"f", 0o600, OpenFlags::read_write(), &root()).expect("create");
+        fs.write(h, 0, b"hello").expect("write");
+        let f = fs.lookup(d.fid, b"f").expect("lookup");
+        assert_eq!((f.size, f.kind, f.mode, f.nlink), (5, Kind::File, 0o600, 1));
+        assert_eq!(fs.mkdir(Fid::ROOT, b"d", 0o755, &root()).unwrap_err().code, Code::Exists);
+        assert_eq!(fs.link(f.fid, Fid::ROOT, b"g", &root()).expect("link").nlink, 2);
+        let l = fs.symlink(d.fid, b"l", b"../g", &root()).expect("symlink");
+        assert_eq!(fs.readlink(l.fid).expect("readlink"), b"../g");
+        let p = fs.mknod(d.fid, b"p", Kind::Fifo, 0o644, 0, &root()).expect("mknod");
+        assert_eq!(p.kind, Kind::Fifo);
+        assert_eq!(names(&fs, d.fid), [".", "..", "f", "l", "p"]);
+        let dots = fs.readdir(d.fid, 0, 10, false).expect("readdir");
+        assert_eq!((dots[0].fid, dots[1].fid, dots[0].cookie, dots[1].cookie), (d.fid, Fid::ROOT, 1, 2));
+        assert_eq!(fs.rmdir(Fid::ROOT, b"d", &root()).unwrap_err().code, Code::NotEmpty);
+        let no = fs.rename(d.fid, b"f", d.fid, b"l", RENAME_NOREPLACE, &root());
+        assert_eq!(no.unwrap_err().code, Code::Exists);
+        fs.rename(d.fid, b"f", d.fid, b"p", RENAME_EXCHANGE, &root()).expect("exchange");
+        assert_eq!(fs.lookup(d.fid, b"p").expect("lookup").fid, f.fid);
+        fs.rename(d.fid, b"p", d.fid, b"f", 0, &root()).expect("replace");
+        for name in [&b"f"[..], b"l"] {
+            fs.unlink(d.fid, name, &root()).expect("unlink");
+        }
+        fs.rmdir(Fid::ROOT, b"d", &root()).expect("rmdir");
+        assert_eq!(fs.lookup(Fid::ROOT, b"d").unwrap_err().code, Code::NotFound);
+        assert_eq!(read(&fs, h, 0, 100).expect("read"), b"hello");
+        fs.release(h);
+        check_clean(&fs);
+        fs.shutdown().expect("shutdown");
+    });
+}
+
+#[test]
+fn attributes_and_xattrs() {
+    let cluster = Cluster::new(Wiring::Local, 2);
+    let fs = cluster.mount();
+    let (fid, h) = make(&fs, "f");
+    let set =
+        SetAttr { mode: Some(0o4711), uid: Some(7), mtime: Some(Time::new(5, 6)), ..SetAttr::default() };
+    let attr = fs.setattr(fid, &set, &root()).expect("setattr");
+    assert_eq!((attr.mode, attr.uid, attr.mtime), (0o4711, 7, Time::new(5, 6)));
+    fs.setxattr(fid, b"user.a", b"1", 0, &root()).expect("setxattr");
+    assert_eq!(fs.getxattr(fid, b"user.a").expect("getxattr"), b"1");
+    assert_eq!(fs.listxattr(fid).expect("listxattr"), [b"user.a".to_vec()]);
+    fs.removexattr(fid, b"user.a", &root()).expect("removexattr");
+    assert_eq!(fs.getxattr(fid, b"user.a").unwrap_err().code, Code::NoData);
+    assert_eq!(fs.getxattr(fid, b"stria.path").expect("path"), b"/f");
+    assert_eq!(fs.getxattr(fid, b"stria.fid").expect("fid"), fid.to_string().into_bytes());
+    assert_eq!(fs.setxattr(fid, b"stria.fid", b"1", 0, &root()).unwrap_err().code, Code::Perm);
+    let df = String::from_utf8(fs.getxattr(fid, b"stria.df").expect("df")).expect("text");
+    assert_eq!(df.matches("\"kind\":\"ost\"").count(), 2, "{df}");
+    let stat = fs.statfs().expect("statfs");
+    assert!(stat.bytes_total > 0 && stat.bytes_available <= stat.bytes_total && stat.files_free > 0);
+    // A time set by hand is not overtaken by the settling of writes that came before it.
+    fs.write(h, 0, &pattern(1, 200_000)).expect("write");
+    let set = SetAttr { mtime: Some(Time::new(9, 0)), ..SetAttr::default() };
+    fs.setattr(fid, &set, &root()).expect("setattr");
+    fs.fsync(h, false).expect("fsync");
+    assert_eq!(fs.getattr(fid).expect("getattr").mtime, Time::new(9, 0));
+}
+
+#[test]
+fn striping_is_set_and_shown() {
+    let cluster = Cluster::new(Wiring::Local, 3);
+    let fs = cluster.mount();
+    let d = fs.mkdir(Fid::ROOT, b"d", 0o755, &root()).expect("mkdir").fid;
+    let spec = b"-E 1M -c 1 -S 64K -E -1 -c 3 -S 64K --inline 0";
+    fs.setxattr(d, b"stria.layout", spec, 0, &root()).expect("setstripe");
+    let shown = fs.getxattr(d, b"stria.layout").expect("getstripe");
+    assert_eq!(
+        plan::stripe::parse(std::str::from_utf8(&shown).expect("text")).expect("parses").components.len(),
+        2
+    );
+    let bad = fs.setxattr(d, b"stria.layout", b"-S 5K", 0, &root()).unwrap_err();
+    assert!(bad.code == Code::Invalid && bad.detail.contains("'5K'"), "{bad}");
+    let (attr, h) = fs.create(d, b"f", 0o644, OpenFlags::read_write(), &root()).expect("create");
+    let data = pattern(3, 3 * MIB + 77);
+    fs.write(h, 5, &data).expect("write");
+    assert_eq!(read(&fs, h, 5, data.len()).expect("read"), data);
+    let text = String::from_utf8(fs.getxattr(attr.fid, b"stria.layout").expect("getstripe")).expect("text");
+    assert!(text.contains("lcm_entry_count:   2") && text.contains("lmm_stripe_count:  3"), "{text}");
+    assert!(fs.layout_yaml(attr.fid, "f").expect("yaml").contains("stripe_size: 65536"));
+    fs.removexattr(d, b"stria.layout", &root()).expect("remove");
+    assert_eq!(fs.getxattr(d, b"stria.layout").unwrap_err().code, Code::NoData);
+    fs.release(h);
+    fs.shutdown().expect("shutdown");
+}
+
+/// One file against a vector: random writes, appends, reads, truncates, fsyncs, reopens.
+fn model_story(wiring: Wiring, inline_max: u32, seed: u64) {
+    let cluster = Cluster::with_inline_max(wiring, 3, inline_max);
+    let fs = cluster.mount();
+    let spec = b"-E 256K -c 1 -S 64K -E -1 -c 3 -S 64K";
+    fs.setxattr(Fid::ROOT, b"stria.layout", spec, 0, &root()).expect("setstripe");
+    let (fid, mut h) = make(&fs, "f");
+    let mut model: Vec<u8> = Vec::new();
+    let mut rng = disk::SplitMix::new(seed);
+    for step in 0..120 {
+        let at = rng.below(700_000) as usize;
+        let longest = if rng.below(4) == 0 { 300_000 } else { 9000 };
+        let len = 1 + rng.below(longest) as usize;
+        match rng.below(12) {
+            0..=4 => {
+                let data = pattern(seed * 1000 + step, len);
+                fs.write(h, at as u64, &data).expect("write");
+                model.resize(model.len().max(at + len), 0);
+                model[at..at + len].copy_from_slice(&data);
+            }
+            5..=7 => {
+                let want = &model[at.min(model.len())..(at + len).min(model.len())];
+                assert!(
+                    read(&fs, h, at as u64, len).expect("read") == want,
+                    "seed {seed} step {step} at {at} len {len}"
+                );
+            }
+            8 => {
+                let size = if rng.below(3) == 0 { 0 } else { at };
+                let set = SetAttr { size: Some(size as u64), ..SetAttr::default() };
+                assert_eq!(fs.setattr(fid, &set, &root()).expect("truncate").size, size as u64);
+                model.resize(size, 0);
+            }
+            9 => fs.fsync(h, rng.below(2) == 0).expect("fsync"),
+            10 => {
+                let flags = OpenFlags { append: true, ..OpenFlags::read_write() };
+                let (h, _) = fs.open(fid, flags).expect("open");
+                let data = pattern(seed * 7000 + step, 5000);
+                fs.write(h, 0, &data).expect("append");
+                model.extend_from_slice(&data);
+                fs.release(h);
+            }
+            _ => {
+                fs.release(h);
+                h = fs.open(fid, OpenFlags::read_write()).expect("open").0;
+            }
+        }
+        assert_eq!(fs.getattr(fid).expect("getattr").size, model.len() as u64, "seed {seed} step {step}");
+    }
+    assert!(read(&fs, h, 0, model.len() + 10).expect("read") == model, "seed {seed}");
+    fs.release(h);
+    fs.shutdown().expect("shutdown");
+    // Another client finds the same.
+    let fs = cluster.mount();
+    let attr = fs.lookup(Fid::ROOT, b"f").expect("lookup");
+    assert_eq!(attr.size, model.len() as u64);
+    let (h, _) = fs.open(fid, OpenFlags::read_only()).expect("open");
+    assert!(read(&fs, h, 0, model.len()).expect("read") == model, "seed {seed}, second mount");
+    check_clean(&fs);
+}
+
+#[test]
+fn a_file_is_what_was_written_to_it() {
+    model_story(Wiring::Local, 65536, 1);
+    model_story(Wiring::Local, 0, 2);
+    model_story(Wiring::Tcp, 65536, 3);
+}
+
+#[test]
+fn holes_read_as_zeros_and_sizes_are_exact() {
+    both(|wiring| {
+        let cluster = Cluster::new(wiring, 2);
+        let fs = cluster.mount();
+        let (fid, h) = make(&fs, "sparse");
+        fs.write(h, 70 << 20, b"end").expect("write");
+        let attr = fs.getattr(fid).expect("getattr");
+        assert_eq!(attr.size, (70 << 20) + 3);
+        assert_eq!(read(&fs, h, (70 << 20) - 4, 100).expect("read"), b"\0\0\0\0end");
+        assert_eq!(read(&fs, h, 0, 3 * MIB).expect("read"), vec![0; 3 * MIB]);
+        fs.release(h);
+        fs.shutdown().expect("shutdown");
+        let fs = cluster.mount();
+        let attr = fs.getattr(fid).expect("getattr");
+        assert!(attr.size == (70 << 20) + 3 && attr.blocks * 512 < MIB as u64, "{attr:?}");
+    });
+}
+
+#[test]
+fn what_was_fsynced_survives_the_loss_of_all_power() {
+    both(|wiring| {
+        let mut cluster = Cluster::new(wiring, 3);
+        let fs = cluster.mount_lazy();
+        let (small, big) = (pattern(1, 3000), pattern(2, 2 * MIB + 5));
+        let (_, hs) = make(&fs, "small");
+        fs.write(hs, 0, &small).expect("write");
+        fs.fsync(hs, false).expect("fsync");
+        let (_, hb) = make(&fs, "big");
+        fs.write(hb, 0, &big).expect("write");
+        fs.fsync(hb, true).expect("fdatasync");
+        fs.mkdir(Fid::ROOT, b"d", 0o755, &root()).expect("mkdir");
+        fs.fsync_dir(Fid::ROOT).expect("fsync_dir");
+        fs.abort();
+        cluster.lose_power();
+        std::thread::sleep(cluster.session_ttl);
+        let fs = cluster.mount();
+        assert_eq!(names(&fs, Fid::ROOT), [".", "..", "big", "d", "small"]);
+        for (name, want) in [("small", &small), ("big", &big)] {
+            let attr = fs.lookup(Fid::ROOT, name.as_bytes()).expect(name);
+            assert_eq!(attr.size, want.len() as u64);
+            let (h, _) = fs.open(attr.fid, OpenFlags::read_only()).expect("open");
+            assert!(&read(&fs, h, 0, want.len()).expect("read") == want, "{name}");
+        }
+    });
+}
+
+#[test]
+fn the_background_settles_what_nobody_fsyncs() {
+    let mut cluster = Cluster::new(Wiring::Local, 2);
+    let fs = cluster.mount();
+    let (fid, h) = make(&fs, "f");
+    let data = pattern(9, 300_000);
+    fs.write(h, 0, &data).expect("write");
+    fs.release(h);
+    // Told to the MDT after the OSTs' flush; its own flush is what fsync_dir does here.
+    let until = Instant::now() + Duration::from_secs(5);
+    let observer = cluster.mount_with(Settings { observer: true, ..cluster.settings() });
+    while observer.getattr(fid).expect("getattr").size != data.len() as u64 {
+        assert!(Instant::now() < until, "not settled");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    fs.fsync_dir(Fid::ROOT).expect("fsync_dir");
+    fs.abort();
+    cluster.lose_power();
+    std::thread::sleep(cluster.session_ttl);
+    let fs = cluster.mount();
+    let (h, _) = fs.open(fid, OpenFlags::read_only()).expect("open");
+    assert!(read(&fs, h, 0, data.len()).expect("read") == data);
+}
+
+#[test]
+fn a_restarted_target_is_sent_again_what_it_lost() {
+    let mut cluster = Cluster::new(Wiring::Tcp, 3);
+    let fs = cluster.mount_lazy();
+    let (fid, h) = make(&fs, "f");
+    let mut data = pattern(4, 3 * MIB);
+    fs.write(h, 0, &data).expect("write");
+    // Overlapping writes: their order matters.
+    for n in 0..5u8 {
+        let at = 100_000 * n as usize;
+        data[at..at + 200_000].fill(n);
+        fs.write(h, at as u64, &vec![n; 200_000]).expect("write");
+    }
+    for n in 0..3 {
+        cluster.crash_ost(n, Crash::DropAll);
+    }
+    assert!(read(&fs, h, 0, data.len()).expect("read") == data, "after the OSTs' restart");
+    // Names too, with the fids that they had.
+    let d = fs.mkdir(Fid::ROOT, b"d", 0o755, &root()).expect("mkdir").fid;
+    let (inner, hi) = {
+        let (a, h) = fs.create(d, b"inner", 0o644, OpenFlags::read_write(), &root()).expect("create");
+        (a.fid, h)
+    };
+    fs.write(hi, 0, b"inline").expect("write");
+    cluster.crash_mdt(Crash::DropAll);
+    assert_eq!(fs.lookup(Fid::ROOT, b"d").expect("lookup").fid, d);
+    assert_eq!(fs.lookup(d, b"inner").expect("lookup").fid, inner);
+    assert_eq!(read(&fs, hi, 0, 10).expect("read"), b"inline");
+    assert_eq!(fs.getattr(fid).expect("getattr").size, data.len() as u64);
+    fs.fsync(h, false).expect("fsync");
+    fs.fsync(hi, false).expect("fsync");
+    fs.abort();
+    cluster.lose_power();
+    std::thread::sleep(cluster.session_ttl);
+    let fs = cluster.mount();
+    let (h, _) = fs.open(fid, OpenFlags::read_only()).expect("open");
+    assert!(read(&fs, h, 0, data.len()).expect("read") == data, "after the loss of all power");
+    check_clean(&fs);
+}
+
+#[test]
+fn acknowledged_bytes_that_are_lost_for_good_are_an_error_and_never_silence() {
+    // Nothing is kept for targets in this process: if one restarts alone, its unflushed bytes are gone.
+    let mut cluster = Cluster::new(Wiring::Local, 1);
+    let fs = cluster.mount_lazy();
+    let (_, h) = make(&fs, "f");
+    fs.write(h, 0, &pattern(4, MIB)).expect("write");
+    cluster.crash_ost(0, Crash::DropAll);
+    assert_eq!(fs.fsync(h, false).unwrap_err().code, Code::Io);
+    assert_eq!(fs.flush(h).unwrap_err().code, Code::Io, "close tells too");
+    assert_eq!(read(&fs, h, 0, 10).unwrap_err().code, Code::Io);
+    fs.release(h);
+    // Another file is fine.
+    let (_, h) = make(&fs, "g");
+    fs.write(h, 0, &pattern(5, MIB)).expect("write");
+    fs.fsync(h, false).expect("fsync");
+}
+
+#[test]
+fn a_dead_clients_file_is_recovered_by_who_finds_it() {
+    both(|wiring| {
+        let cluster = Cluster::new(wiring, 3);
+        let fs = cluster.mount_lazy();
+        let data = pattern(6, 2 * MIB + 123);
+        let (fid, h) = make(&fs, "f");
+        fs.write(h, 0, &data).expect("write");
+        fs.abort();
+        assert_eq!(cluster.try_mount(cluster.settings()).err().map(|f| f.code), Some(Code::Busy));
+        std::thread::sleep(cluster.session_ttl + Duration::from_millis(100));
+        let fs = cluster.mount();
+        assert_eq!(fs.lookup(Fid::ROOT, b"f").expect("lookup").size, data.len() as u64);
+        let (h, attr) = fs.open(fid, OpenFlags::read_write()).expect("open");
+        assert_eq!(attr.size, data.len() as u64);
+        assert!(read(&fs, h, 0, data.len()).expect("read") == data);
+        fs.write(h, data.len() as u64, b"more").expect("write");
+        fs.release(h);
+        fs.shutdown().expect("shutdown");
+        check_clean(&cluster.mount());
+    });
+}
+
+#[test]
+fn an_unlinked_file_lives_until_its_last_close() {
+    both(|wiring| {
+        let cluster = Cluster::new(wiring, 2);
+        let fs = cluster.mount();
+        let data = pattern(7, MIB + 9);
+        for name in ["a", "b"] {
+            let (fid, h) = make(&fs, name);
+            fs.write(h, 0, &data).expect("write");
+            match name {
+                "a" => fs.unlink(Fid::ROOT, b"a", &root()).expect("unlink"),
+                _ => {
+                    let (_, other) = make(&fs, "other");
+                    fs.release(other);
+                    fs.rename(Fid::ROOT, b"other", Fid::ROOT, b"b", 0, &root()).expect("rename")
+                }
+            }
+            assert_eq!(fs.getattr(fid).expect("getattr").nlink, 0);
+            fs.write(h, 0, b"still").expect("write");
+            fs.fsync(h, false).expect("fsync");
+            assert_eq!(read(&fs, h, 0, 5).expect("read"), b"still");
+            assert!(read(&fs, h, 5, data.len()).expect("read") == data[5..]);
+            fs.release(h);
+            assert_eq!(fs.getattr(fid).unwrap_err().code, Code::Stale);
+        }
+        fs.fsync_dir(Fid::ROOT).expect("the purge waits for the flush");
+        check_clean(&fs);
+        fs.shutdown().expect("shutdown");
+    });
+}
+
+#[test]
+fn a_missing_object_is_damage_and_not_zeros() {
+    let cluster = Cluster::with_inline_max(Wiring::Local, 1, 0);
+    let fs = cluster.mount();
+    let (fid, h) = make(&fs, "f");
+    fs.write(h, 0, &pattern(8, 10_000)).expect("write");
+    fs.fsync(h, false).expect("fsync");
+    let object = ObjectId { fid, generation: types::Generation(1), component: 0, stripe: 0, snapshot: 0 };
+    let cap = object::cap::make_admin(&SECRET, u64::MAX);
+    let head = wire::Header { fs: types::FsId(1), target: ost_target(0), ..Default::default() };
+    let destroy = wire::object::Destroy { cap: cap.clone(), objects: vec![object] };
+    let soon = Instant::now() + Duration::from_secs(5);
+    let peer = cluster.peer(ost_target(0));
+    net::rpc::call(&*peer, head, &destroy, &[], &mut Buf::new(), soon).expect("sent").2.expect("destroyed");
+    assert_eq!(read(&fs, h, 0, 100).unwrap_err().code, Code::Damaged);
+    let list = wire::object::DamageList { cap };
+    let said =
+        net::rpc::call(&*peer, head, &list, &[], &mut Buf::new(), soon).expect("sent").2.expect("listed");
+    assert!(said.damage.iter().any(|d| d.object == object && d.kind == 2), "{:?}", said.damage);
+    let report = fsck::check_with_pause(&fs, &SECRET, Duration::from_millis(10)).expect("fsck");
+    let found: Vec<_> = report.findings.iter().map(|f| (f.kind, f.path.as_str())).collect();
+    assert_eq!(found, [(fsck::Problem::MissingObject, "/f")]);
+}
+
+#[test]
+fn a_dead_target_costs_no_more_than_the_time_out_and_its_requests_cannot_come_late() {
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 0);
+    let settings = Settings { op_timeout: Duration::from_millis(700), ..cluster.settings() };
+    let fs = cluster.mount_with(settings);
+    let (fid, h) = make(&fs, "f");
+    fs.write(h, 0, b"first").expect("write");
+    let image = cluster.stop_ost(0, Crash::KeepAll);
+    let begin = Instant::now();
+    assert_eq!(fs.write(h, 0, b"given up").unwrap_err().code, Code::Timeout);
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    cluster.restart_ost(0, image);
+    fs.write(h, 0, b"second").expect("write");
+    assert_eq!(&read(&fs, h, 0, 6).expect("read"), b"second");
+    fs.fsync(h, false).expect("fsync");
+    assert_eq!(&read(&fs, h, 0, 6).expect("read"), b"second");
+    assert!(fs.getattr(fid).expect("getattr").size >= 6);
+}
+
+#[test]
+fn abort_ends_waiting_calls_at_once() {
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 0);
+    let fs = cluster.mount();
+    let (_, h) = make(&fs, "f");
+    fs.write(h, 0, b"first").expect("write");
+    let _image = cluster.stop_ost(0, Crash::KeepAll);
+    let (writer, begin) = (fs.clone(), Instant::now());
+    let waiting = std::thread::spawn(move || writer.write(h, 0, b"never"));
+    std::thread::sleep(Duration::from_millis(100));
+    fs.abort();
+    assert!(waiting.join().expect("no panic").is_err());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn an_observer_reads_names_and_changes_nothing() {
+    let cluster = Cluster::new(Wiring::Local, 1);
+    let fs = cluster.mount();
+    make(&fs, "f");
+    let observer = cluster.mount_with(Settings { observer: true, ..cluster.settings() });
+    assert_eq!(names(&observer, Fid::ROOT), [".", "..", "f"]);
+    assert_eq!(observer.mkdir(Fid::ROOT, b"d", 0o755, &root()).unwrap_err().code, Code::ReadOnly);
+    assert!(observer.statfs().is_ok());
+    check_clean(&observer);
+}
+
+#[test]
+fn many_threads_share_a_file_and_a_directory() {
+    both(|wiring| {
+        let cluster = Cluster::new(wiring, 3);
+        let fs = cluster.mount();
+        let (fid, shared) = make(&fs, "shared");
+        let threads: Vec<_> = (0..4u8)
+            .map(|t| {
+                let fs: Arc<Fs> = fs.clone();
+                std::thread::spawn(move || {
+                    for n in 0..12u64 {
+                        let own = format!("t{t}.{n}");
+                        let (_, h) = make(&fs, &own);
+                        fs.write(h, 0, own.as_bytes()).expect("write");
+                        fs.release(h);
+                        // Every thread's slice of the shared file, through a descriptor of its own.
+                        let (h, _) = fs.open(fid, OpenFlags::read_write()).expect("open");
+                        let at = (n * 4 + t as u64) * 50_000;
+                        fs.write(h, at, &[t + 1; 50_000]).expect("write");
+                        assert_eq!(read(&fs, h, at, 50_000).expect("read"), [t + 1; 50_000]);
+                        if n % 4 == 0 {
+                            fs.fsync(h, false).expect("fsync");
+                        }
+                        fs.release(h);
+                        if n % 3 == 0 {
+                            fs.unlink(Fid::ROOT, own.as_bytes(), &root()).expect("unlink");
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        let all = read(&fs, shared, 0, 48 * 50_000 + 1).expect("read");
+        assert_eq!(all.len(), 48 * 50_000);
+        assert!(all.chunks(50_000).enumerate().all(|(n, c)| c.iter().all(|b| *b == (n % 4) as u8 + 1)));
+        assert_eq!(names(&fs, Fid::ROOT).len(), 3 + 4 * 8);
+        fs.release(shared);
+        fs.fsync_dir(Fid::ROOT).expect("fsync_dir");
+        check_clean(&fs);
+        fs.shutdown().expect("shutdown");
+    });
+}

@@ -1,0 +1,89 @@
+//! What every `Disk` must do, as one function that each implementation's tests call, fakes too.
+
+use crate::Disk;
+
+/// Panics with what is wrong. `disk` is a fresh medium of at least 256 KiB; its content is gone afterwards.
+pub fn check(disk: &dyn Disk) {
+    let size = disk.size();
+    assert!(size >= 256 * 1024, "conformance needs a medium of 256 KiB");
+    fresh_bytes_are_zero(disk);
+    written_bytes_come_back(disk);
+    ranges_are_checked(disk);
+    discard_leaves_neighbours_alone(disk);
+    many_threads_write_at_once(disk);
+    assert_eq!(disk.size(), size, "the size never changes");
+}
+
+fn read(disk: &dyn Disk, offset: u64, len: usize) -> Vec<u8> {
+    let mut buf = vec![0xee; len];
+    disk.read_at(&mut buf, offset).expect("a read within the medium succeeds");
+    buf
+}
+
+fn write(disk: &dyn Disk, offset: u64, bytes: &[u8]) {
+    disk.write_at(bytes, offset).expect("a write within the medium succeeds");
+}
+
+fn fresh_bytes_are_zero(disk: &dyn Disk) {
+    for offset in [0, 12_345, disk.size() - 5000] {
+        assert!(read(disk, offset, 5000).iter().all(|b| *b == 0), "never-written bytes read as zero");
+    }
+}
+
+fn written_bytes_come_back(disk: &dyn Disk) {
+    let pattern: Vec<u8> = (0..20_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    let places = [(0, 1), (1, 511), (511, 2), (4095, 4098), (30_000, 20_000), (disk.size() - 3, 3)];
+    for (offset, len) in places {
+        write(disk, offset, &pattern[..len]);
+        assert_eq!(read(disk, offset, len), pattern[..len], "a write is seen by the next read");
+    }
+    disk.flush().expect("a flush succeeds");
+    // The last write of a byte wins: (511, 2) covered the end of (1, 511).
+    assert_eq!(read(disk, 1, 510), pattern[..510]);
+    assert_eq!(read(disk, 511, 2), pattern[..2]);
+    assert_eq!(read(disk, 30_000, 20_000), pattern, "a flush changes no byte");
+    write(disk, 17, &[]);
+    disk.will_read(0, disk.size());
+}
+
+fn ranges_are_checked(disk: &dyn Disk) {
+    let size = disk.size();
+    for offset in [size - 1, size, u64::MAX] {
+        assert!(disk.read_at(&mut [0; 2], offset).is_err(), "reading past the end is an error");
+        assert!(disk.write_at(&[1; 2], offset).is_err(), "writing past the end is an error");
+        assert!(disk.discard(offset, 2).is_err(), "discarding past the end is an error");
+    }
+}
+
+fn discard_leaves_neighbours_alone(disk: &dyn Disk) {
+    write(disk, 64 * 1024, &[5; 64 * 1024]);
+    disk.discard(80 * 1024, 16 * 1024).expect("a discard within the medium succeeds");
+    disk.discard(70_001, 1).expect("a discard of any alignment succeeds");
+    assert!(read(disk, 64 * 1024, 4096).iter().all(|b| *b == 5));
+    assert!(read(disk, 96 * 1024, 32 * 1024).iter().all(|b| *b == 5));
+    write(disk, 80 * 1024, &[6; 4096]);
+    assert_eq!(read(disk, 80 * 1024, 4096), [6; 4096], "discarded bytes can be written again");
+}
+
+fn many_threads_write_at_once(disk: &dyn Disk) {
+    const THREADS: u64 = 4;
+    const BYTES: usize = 3000;
+    std::thread::scope(|scope| {
+        for t in 0..THREADS {
+            scope.spawn(move || {
+                for round in 0..20u8 {
+                    let bytes = [round ^ (t as u8) << 5; BYTES];
+                    write(disk, t * BYTES as u64, &bytes);
+                    assert_eq!(
+                        read(disk, t * BYTES as u64, BYTES),
+                        bytes,
+                        "a neighbour's write changed our bytes"
+                    );
+                    if round % 8 == 0 {
+                        disk.flush().expect("a flush succeeds");
+                    }
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,140 @@
+//! A medium that fails on demand: errors of reads, writes and flushes, and flipped bits.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Disk, end_within};
+
+/// What to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Read,
+    Write,
+    Flush,
+    Discard,
+}
+
+/// Which calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Never,
+    Always,
+    /// The next one.
+    Once,
+    /// So many more succeed, then all fail.
+    After(u64),
+}
+
+/// Passes everything to the medium below, unless told to fail. A failed write or discard has changed nothing; a failed
+/// flush has flushed nothing.
+pub struct FaultyDisk {
+    below: Arc<dyn Disk>,
+    plan: Mutex<[When; 4]>,
+}
+
+impl FaultyDisk {
+    pub fn new(below: Arc<dyn Disk>) -> FaultyDisk {
+        FaultyDisk { below, plan: Mutex::new([When::Never; 4]) }
+    }
+
+    /// Sets which calls of `op` fail from now on.
+    pub fn fail(&self, op: Op, when: When) {
+        self.plan.lock()[op as usize] = when;
+    }
+
+    /// Flips one bit (0 to 7) of the byte at `offset`, on the medium and for good.
+    pub fn flip_bit(&self, offset: u64, bit: u8) -> io::Result<()> {
+        let mut byte = [0];
+        self.below.read_at(&mut byte, offset)?;
+        byte[0] ^= 1 << (bit & 7);
+        self.below.write_at(&byte, offset)
+    }
+
+    fn pass(&self, op: Op) -> io::Result<()> {
+        let mut plan = self.plan.lock();
+        let when = &mut plan[op as usize];
+        let (now, next) = match *when {
+            When::Never => (true, When::Never),
+            When::Always | When::After(0) => (false, When::Always),
+            When::Once => (false, When::Never),
+            When::After(n) => (true, When::After(n - 1)),
+        };
+        *when = next;
+        if now { Ok(()) } else { Err(io::Error::other(format!("injected failure of a {op:?}"))) }
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.pass(Op::Read)?;
+        self.below.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        end_within(self.size(), offset, buf.len() as u64)?;
+        self.pass(Op::Write)?;
+        self.below.write_at(buf, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.pass(Op::Flush)?;
+        self.below.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.pass(Op::Discard)?;
+        self.below.discard(offset, len)
+    }
+
+    fn will_read(&self, offset: u64, len: u64) {
+        self.below.will_read(offset, len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemDisk;
+
+    fn disk() -> FaultyDisk {
+        FaultyDisk::new(Arc::new(MemDisk::new(1 << 20)))
+    }
+
+    #[test]
+    fn without_a_plan_it_keeps_the_contract_of_a_disk() {
+        crate::conformance::check(&disk());
+    }
+
+    #[test]
+    fn fails_what_and_when_it_was_told() {
+        let d = disk();
+        d.fail(Op::Write, When::After(2));
+        assert_eq!([(); 4].map(|_| d.write_at(&[1], 0).is_ok()), [true, true, false, false]);
+        assert!(d.flush().is_ok() && d.read_at(&mut [0], 0).is_ok());
+        d.fail(Op::Flush, When::Once);
+        assert_eq!([(); 2].map(|_| d.flush().is_ok()), [false, true]);
+        d.fail(Op::Read, When::Always);
+        assert!(d.read_at(&mut [0], 0).is_err());
+        d.fail(Op::Read, When::Never);
+        assert!(d.read_at(&mut [0], 0).is_ok());
+        d.fail(Op::Discard, When::Once);
+        assert!(d.discard(0, 1).is_err());
+    }
+
+    #[test]
+    fn a_failed_write_changes_nothing_and_a_flip_one_bit() {
+        let d = disk();
+        d.fail(Op::Write, When::Once);
+        assert!(d.write_at(&[0xff; 8], 0).is_err());
+        d.flip_bit(3, 7).unwrap();
+        let mut buf = [0; 8];
+        d.read_at(&mut buf, 0).unwrap();
+        assert_eq!(buf, [0, 0, 0, 0x80, 0, 0, 0, 0]);
+    }
+}

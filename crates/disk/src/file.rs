@@ -1,0 +1,168 @@
+//! A medium in a regular file (sparse) or a block device, through the page cache: `pread`, `pwrite`, `fdatasync`.
+//!
+//! F1: no two processes write one medium: an exclusive `flock` is held while it is open (shared when read-only).
+//! F2: the size is read once at open and never changes; a write cannot make the file grow.
+//! F3: an acknowledged write is in the page cache, so it outlives the process and not the power.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::num::NonZeroU64;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
+
+use crate::{Disk, end_within};
+
+/// Holes are punched in multiples of this: the block size of common file systems and devices.
+const HOLE_BYTES: u64 = 4096;
+
+/// A regular file or block device.
+#[derive(Debug)]
+pub struct FileDisk {
+    file: File,
+    path: PathBuf,
+    size_bytes: u64,
+    access: Access,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    ReadWrite,
+    ReadOnly,
+}
+
+impl FileDisk {
+    /// Makes a new sparse file of `size_bytes` and opens it. Refuses a path that exists.
+    pub fn create(path: impl AsRef<Path>, size_bytes: u64) -> io::Result<FileDisk> {
+        let path = path.as_ref();
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let file = file.map_err(|e| explain(e, path, "cannot be created"))?;
+        lock(&file, path, Access::ReadWrite)?;
+        file.set_len(size_bytes).map_err(|e| {
+            // Leave no empty file behind that the next try would stumble over; the first error is the one to tell.
+            let _ = std::fs::remove_file(path);
+            explain(e, path, "cannot be given its size")
+        })?;
+        // Size and name must be durable before anything in the file can be: fdatasync promises neither.
+        file.sync_all().map_err(|e| explain(e, path, "cannot be flushed"))?;
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(parent).and_then(|d| d.sync_all()).map_err(|e| explain(e, parent, "cannot be flushed"))?;
+        Ok(FileDisk { file, path: path.to_owned(), size_bytes, access: Access::ReadWrite })
+    }
+
+    /// Opens an existing file or block device for reading and writing; fails at once if another process has it open.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<FileDisk> {
+        FileDisk::open_with(path.as_ref(), Access::ReadWrite)
+    }
+
+    /// Opens for reading. Other readers may have it open too, a writer may not.
+    pub fn open_read_only(path: impl AsRef<Path>) -> io::Result<FileDisk> {
+        FileDisk::open_with(path.as_ref(), Access::ReadOnly)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open_with(path: &Path, access: Access) -> io::Result<FileDisk> {
+        let file = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path);
+        let mut file = file.map_err(|e| explain(e, path, "cannot be opened"))?;
+        let about = file.metadata().map_err(|e| explain(e, path, "cannot be looked at"))?;
+        if !about.is_file() && !about.file_type().is_block_device() {
+            let kind = io::ErrorKind::InvalidInput;
+            return Err(explain(kind.into(), path, "is neither a regular file nor a block device"));
+        }
+        lock(&file, path, access)?;
+        // Seeking to the end gives the size of files and of block devices alike; metadata knows only files.
+        let size_bytes =
+            file.seek(SeekFrom::End(0)).map_err(|e| explain(e, path, "does not tell its size"))?;
+        Ok(FileDisk { file, path: path.to_owned(), size_bytes, access })
+    }
+
+    fn check_write(&self, offset: u64, len: u64) -> io::Result<u64> {
+        if self.access == Access::ReadOnly {
+            return Err(explain(
+                io::ErrorKind::ReadOnlyFilesystem.into(),
+                &self.path,
+                "was opened read-only",
+            ));
+        }
+        end_within(self.size_bytes, offset, len)
+    }
+
+    fn at(&self, e: io::Error, verb: &str, offset: u64, len: usize) -> io::Error {
+        io::Error::new(
+            e.kind(),
+            format!("{}: {verb} of {len} bytes at {offset} failed: {e}", self.path.display()),
+        )
+    }
+}
+
+impl Disk for FileDisk {
+    fn size(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        end_within(self.size_bytes, offset, buf.len() as u64)?;
+        let len = buf.len();
+        self.file.read_exact_at(buf, offset).map_err(|e| self.at(e, "read", offset, len))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.check_write(offset, buf.len() as u64)?;
+        self.file.write_all_at(buf, offset).map_err(|e| self.at(e, "write", offset, buf.len()))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        rustix::fs::fdatasync(&self.file).map_err(|e| explain(e.into(), &self.path, "flush failed"))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = self.check_write(offset, len)?;
+        // Only whole blocks give space back, and a block device refuses parts of them.
+        let (begin, end) = (offset.next_multiple_of(HOLE_BYTES), end / HOLE_BYTES * HOLE_BYTES);
+        if begin >= end {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, flags, begin, end - begin) {
+            // The bytes may read as anything, so a file system that cannot punch holes has done enough by doing nothing.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
+            Err(e) => Err(self.at(e.into(), "discard", offset, len as usize)),
+        }
+    }
+
+    fn will_read(&self, offset: u64, len: u64) {
+        if let Some(len) = NonZeroU64::new(len) {
+            // Only a hint: a medium that cannot take it is read all the same.
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
+        }
+    }
+}
+
+fn lock(file: &File, path: &Path, access: Access) -> io::Result<()> {
+    let how = match access {
+        Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+        Access::ReadOnly => FlockOperation::NonBlockingLockShared,
+    };
+    rustix::fs::flock(file, how).map_err(|e| match e {
+        rustix::io::Errno::WOULDBLOCK => {
+            let why = "is in use by another process (or opened twice in this one); stop that first";
+            explain(io::ErrorKind::ResourceBusy.into(), path, why)
+        }
+        e => explain(e.into(), path, "cannot be locked"),
+    })
+}
+
+/// The error with the path and what was tried; its kind stays.
+fn explain(e: io::Error, path: &Path, what: &str) -> io::Error {
+    io::Error::new(e.kind(), format!("{} {what}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Real files in a directory of their own, removed at the end.
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Dir {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("stria-disk-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Dir(path)
+    }
+    fn file(&self) -> PathBuf {
+        self.0.join("disk")
+    }
+}
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn keeps_the_contract_of_a_disk() {
+    let dir = Dir::new();
+    crate::conformance::check(&FileDisk::create(dir.file(), 1 << 20).unwrap());
+}
+
+#[test]
+fn content_is_there_after_reopening_and_size_stays() {
+    let dir = Dir::new();
+    let disk = FileDisk::create(dir.file(), 1 << 20).unwrap();
+    disk.write_at(b"kept", (1 << 20) - 4).unwrap();
+    disk.flush().unwrap();
+    drop(disk);
+    let disk = FileDisk::open(dir.file()).unwrap();
+    let mut buf = [0; 4];
+    disk.read_at(&mut buf, (1 << 20) - 4).unwrap();
+    assert_eq!((&buf, disk.size()), (b"kept", 1 << 20));
+    assert!(disk.write_at(b"x", 1 << 20).is_err());
+    assert_eq!(std::fs::metadata(dir.file()).unwrap().len(), 1 << 20);
+}
+
+#[test]
+fn a_new_file_is_sparse_and_a_discard_gives_space_back() {
+    let dir = Dir::new();
+    let disk = FileDisk::create(dir.file(), 64 << 20).unwrap();
+    let blocks = || std::fs::metadata(dir.file()).unwrap().blocks();
+    assert!(blocks() < 64);
+    disk.write_at(&vec![7; 1 << 20], 0).unwrap();
+    disk.flush().unwrap();
+    let full = blocks();
+    assert!(full >= 2048);
+    disk.discard(0, 1 << 20).unwrap();
+    assert!(blocks() <= full);
+}
+
+#[test]
+fn a_second_opener_is_refused_and_readers_share() {
+    let dir = Dir::new();
+    let disk = FileDisk::create(dir.file(), 4096).unwrap();
+    let refused = FileDisk::open(dir.file()).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy);
+    assert!(refused.to_string().contains("in use"), "{refused}");
+    assert!(FileDisk::open_read_only(dir.file()).is_err());
+    drop(disk);
+    let reader = FileDisk::open_read_only(dir.file()).unwrap();
+    let second = FileDisk::open_read_only(dir.file()).unwrap();
+    assert!(FileDisk::open(dir.file()).is_err());
+    assert_eq!(reader.write_at(&[1], 0).unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
+    assert!(second.discard(0, 1).is_err());
+}
+
+#[test]
+fn what_is_no_medium_is_refused_with_its_path() {
+    let dir = Dir::new();
+    assert!(FileDisk::open_read_only(&dir.0).is_err());
+    let missing = FileDisk::open(dir.file()).unwrap_err();
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    assert!(missing.to_string().contains("disk"));
+    FileDisk::create(dir.file(), 4096).unwrap();
+    assert_eq!(FileDisk::create(dir.file(), 4096).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+}

@@ -1,0 +1,372 @@
+//! The volume: what an MDT and an OST stand on. One medium with a superblock (two copies), a log ring, two checkpoint slots
+//! and a data region that is the owner's. Formats: docs/formats/volume.md.
+//!
+//! Life: `open` → `checkpoint_reader` (load the state) → `replay` (apply what came after) → `start` → `append`, `flush`,
+//! `checkpoint` … → `close_clean`. Anything out of this order is refused.
+//!
+//! V1: seq rises by one from entry to entry and the position by the entry's bytes; a scan accepts nothing else.
+//! V2: an entry that was once behind a cut tail is never accepted: each start without a clean stop makes the superblock say
+//!     "from this position on only incarnation ≥ n", durably, before the first append.
+//! V3: `flushed_seq` is raised only by a device flush that began after the entry was written, and `sealed_seq` only to a
+//!     flushed_seq that is itself durable, in a flushed entry or in the superblock.
+//! V4: the ring never overwrites an entry at or after the log start that either superblock copy names.
+//! V5: a checkpoint slot is written only while both superblock copies name the other one.
+//! V6: after one failed write or flush the volume refuses everything that would promise something.
+//! V7: the tail lock is never held during a device flush.
+
+mod append;
+mod bytes;
+mod checkpoint;
+mod entry;
+mod error;
+mod flush;
+mod format;
+mod replay;
+mod superblock;
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Condvar, Mutex};
+use types::{Epoch, Incarnation, MirrorId, Seq, TargetId, Uuid};
+
+pub use append::PAYLOAD_BYTES_MAX;
+pub use checkpoint::CheckpointReader;
+pub use error::VolumeError;
+pub use replay::{LogEntry, Lost, ReplaySummary, Verdict};
+
+use crate::Disk;
+use superblock::{Regions, Superblock};
+
+/// What kind of target lives on a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    Mdt = 1,
+    Ost = 2,
+}
+
+/// A volume's identity, kept in the superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    pub kind: Kind,
+    /// 1 to `FS_NAME_BYTES_MAX` bytes.
+    pub fs_name: String,
+    pub fs_uuid: Uuid,
+    pub uuid: Uuid,
+    pub target: TargetId,
+    pub index: u32,
+    pub mirror: MirrorId,
+    pub epoch: Epoch,
+}
+
+/// Longest file system name in bytes; what the superblock has room for.
+pub const FS_NAME_BYTES_MAX: usize = superblock::FS_NAME_BYTES;
+
+/// How to divide a medium. What log and checkpoints leave is the data region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Format {
+    pub label: Label,
+    /// Rounded up to 4 KiB; at least `LOG_BYTES_MIN`.
+    pub log_bytes: u64,
+    /// Of each of the two slots; rounded up to 4 KiB.
+    pub checkpoint_bytes: u64,
+}
+
+/// A ring smaller than this holds too little to be worth its header.
+pub const LOG_BYTES_MIN: u64 = 16 * 1024;
+
+/// A place in the log: everything up to and including entry `seq` lies before byte `pos`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPoint {
+    pub seq: Seq,
+    /// Logical byte offset; it never wraps.
+    pub pos: u64,
+}
+
+/// An open volume. All methods take `&self` and may be called from many threads.
+pub struct Volume {
+    disk: Arc<dyn Disk>,
+    access: Access,
+    regions: Regions,
+    /// Folded from the uuid; in every log entry, so that entries of an earlier format of the medium are strangers.
+    tag: u64,
+    /// How many of the two superblock copies were good at open.
+    copies_good: u8,
+    was_clean: bool,
+    /// As last committed.
+    superblock: Mutex<Superblock>,
+    /// Serializes commits; held during their flushes, so it is never taken under another lock of this struct but `slots`.
+    commits: Mutex<()>,
+    /// Serializes checkpoints and the clean stop.
+    slots: Mutex<()>,
+    tail: Mutex<Tail>,
+    /// True while some thread runs the group's flush.
+    flushing: Mutex<bool>,
+    flush_ended: Condvar,
+    flushed_seq: AtomicU64,
+    sealed_seq: AtomicU64,
+    /// Why the volume failed, once it has.
+    failed: OnceLock<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    ReadWrite,
+    ReadOnly,
+}
+
+/// How far the volume is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Opened,
+    Replayed { cut: bool, lost: Option<Lost> },
+    Started,
+    Closed,
+}
+
+/// The log's moving end. `start..pos` is the live part of the ring.
+struct Tail {
+    phase: Phase,
+    incarnation: Incarnation,
+    start: u64,
+    pos: u64,
+    seq: u64,
+    /// seq of the last entry that is not a mark.
+    seq_of_payload: u64,
+    /// flushed_seq as the last entry, or the superblock at start, says it.
+    mark: u64,
+    /// The ring is known to be written below this position; at most the ring's length (the first lap).
+    prepared: u64,
+    scratch: Vec<u8>,
+}
+
+impl Volume {
+    /// Opens for reading and writing; reads the superblocks and writes nothing.
+    pub fn open(disk: Arc<dyn Disk>) -> Result<Volume, VolumeError> {
+        Volume::open_with(disk, Access::ReadWrite)
+    }
+
+    /// Opens for inspection: `checkpoint_reader` and `replay` work, whatever would write is refused.
+    pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Volume, VolumeError> {
+        Volume::open_with(disk, Access::ReadOnly)
+    }
+
+    fn open_with(disk: Arc<dyn Disk>, access: Access) -> Result<Volume, VolumeError> {
+        let found = superblock::read(&*disk)?;
+        let sb = found.best.ok_or(VolumeError::NoSuperblock)?;
+        sb.check_features(access == Access::ReadOnly)?;
+        sb.check_fits(disk.size())?;
+        let tail = Tail {
+            phase: Phase::Opened,
+            incarnation: sb.incarnation,
+            start: sb.log_start.pos,
+            pos: sb.log_start.pos,
+            seq: sb.log_start.seq.0,
+            seq_of_payload: sb.log_start.seq.0,
+            mark: sb.log_start.seq.0,
+            prepared: sb.prepared.min(sb.regions.log.len()),
+            scratch: Vec::new(),
+        };
+        Ok(Volume {
+            access,
+            regions: sb.regions.clone(),
+            tag: entry::tag_of(&sb.label.uuid),
+            copies_good: found.copies_good,
+            was_clean: sb.clean,
+            commits: Mutex::new(()),
+            slots: Mutex::new(()),
+            tail: Mutex::new(tail),
+            flushing: Mutex::new(false),
+            flush_ended: Condvar::new(),
+            flushed_seq: AtomicU64::new(sb.flushed_seq.0),
+            sealed_seq: AtomicU64::new(sb.log_start.seq.0),
+            failed: OnceLock::new(),
+            superblock: Mutex::new(sb),
+            disk,
+        })
+    }
+
+    /// Allows appends from here on and returns the incarnation: the old one after a clean stop, else a new one. Everything
+    /// that `replay` kept is flushed when this returns. Refused with `LogDamaged` if replay found that a flushed entry is
+    /// unreadable.
+    pub fn start(&self) -> Result<Incarnation, VolumeError> {
+        let phase = self.tail.lock().phase;
+        match phase {
+            Phase::Replayed { lost: Some(lost), .. } => Err(VolumeError::LogDamaged(lost)),
+            _ => self.start_accepting_loss(),
+        }
+    }
+
+    /// As `start`, but a damaged log is cut where the damage is: flushed entries are given up. An operator's decision.
+    pub fn start_accepting_loss(&self) -> Result<Incarnation, VolumeError> {
+        self.check_writable()?;
+        let (phase, pos, seq) = {
+            let tail = self.tail.lock();
+            (tail.phase, tail.pos, tail.seq)
+        };
+        let Phase::Replayed { cut, lost } = phase else {
+            return Err(VolumeError::WrongOrder("start comes once, after replay"));
+        };
+        // 1. What replay read may be in the page cache only (a killed process); make it durable, so that it is flushed.
+        self.disk.flush().map_err(|e| self.fail("flush", e))?;
+        // 2. V2: say durably, before the first append, that nothing older counts behind the tail.
+        self.commit(|sb| {
+            if !sb.clean || cut || lost.is_some() {
+                sb.incarnation = Incarnation(sb.incarnation.0 + 1);
+                sb.cut_pos = pos;
+                sb.cut_incarnation = sb.incarnation;
+            }
+            sb.clean = false;
+            sb.flushed_seq = Seq(seq);
+        })?;
+        // 3. Open for appends.
+        let mut tail = self.tail.lock();
+        tail.incarnation = self.superblock.lock().incarnation;
+        tail.mark = seq;
+        tail.seq_of_payload = seq;
+        // Stale bytes behind the tail may be anything; what lies below the tail on the first lap is written.
+        tail.prepared = tail.prepared.max(pos).min(self.log_capacity());
+        tail.phase = Phase::Started;
+        self.flushed_seq.store(seq, Ordering::Release);
+        self.sealed_seq.store(seq, Ordering::Release);
+        Ok(tail.incarnation)
+    }
+
+    /// Flushes, sets the clean flag and closes: later appends are refused, and the next start keeps the incarnation.
+    pub fn close_clean(&self) -> Result<(), VolumeError> {
+        let _slots = self.slots.lock();
+        self.check_started()?;
+        self.tail.lock().phase = Phase::Closed;
+        self.flush_now()?;
+        self.commit(|sb| sb.clean = true)
+    }
+
+    pub fn label(&self) -> Label {
+        self.superblock.lock().label.clone()
+    }
+
+    /// Rewrites the label, flushed on return. Kind and uuid cannot change: log entries are tied to them.
+    pub fn set_label(&self, label: Label) -> Result<(), VolumeError> {
+        let old = self.label();
+        if label.kind != old.kind || label.uuid != old.uuid {
+            return Err(VolumeError::BadFormat(
+                "kind and uuid of a volume cannot change; format it anew".into(),
+            ));
+        }
+        format::check_label(&label)?;
+        self.commit(|sb| sb.label = label)
+    }
+
+    pub fn data_region(&self) -> Range<u64> {
+        self.regions.data.range()
+    }
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+    /// Whether the stop before this opening was clean.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+    /// How many of the two superblock copies were good when the volume was opened; 1 is worth a warning.
+    pub fn superblock_copies_good(&self) -> u8 {
+        self.copies_good
+    }
+    /// The incarnation on the medium; `start` may raise it.
+    pub fn incarnation(&self) -> Incarnation {
+        self.superblock.lock().incarnation
+    }
+    /// The last entry's seq; before `replay`, the checkpoint's.
+    pub fn last_seq(&self) -> Seq {
+        Seq(self.tail.lock().seq)
+    }
+    /// Entries up to here are durable, and all that was written to the medium before they were appended.
+    pub fn flushed_seq(&self) -> Seq {
+        Seq(self.flushed_seq.load(Ordering::Acquire))
+    }
+    /// Recovery will know of entries up to here that they were flushed, so what they superseded may be reused (O1, O2).
+    pub fn sealed_seq(&self) -> Seq {
+        Seq(self.sealed_seq.load(Ordering::Acquire))
+    }
+    /// The tail now. For a checkpoint, call it under the lock that makes state and log agree.
+    pub fn position(&self) -> LogPoint {
+        let tail = self.tail.lock();
+        LogPoint { seq: Seq(tail.seq), pos: tail.pos }
+    }
+    /// Bytes of the ring in use.
+    pub fn log_used(&self) -> u64 {
+        let tail = self.tail.lock();
+        tail.pos - tail.start
+    }
+    /// Bytes of the ring.
+    pub fn log_capacity(&self) -> u64 {
+        self.regions.log.len()
+    }
+    /// Why the volume failed, if it has.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
+    /// Writes the changed superblock to both places in turn, each flushed, so that one rotten copy never costs anything.
+    fn commit(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), VolumeError> {
+        self.check_writable()?;
+        let _turn = self.commits.lock();
+        let mut sb = self.superblock.lock().clone();
+        {
+            let tail = self.tail.lock();
+            sb.prepared = tail.prepared;
+            // Before the start the log may yet be cut below what was flushed once.
+            if matches!(tail.phase, Phase::Started | Phase::Closed) {
+                sb.flushed_seq = self.flushed_seq();
+            }
+        }
+        change(&mut sb);
+        for _ in 0..2 {
+            sb.generation += 1;
+            let at = superblock::place_of(sb.generation);
+            self.disk.write_at(&sb.encode(), at).map_err(|e| self.fail("superblock write", e))?;
+            self.disk.flush().map_err(|e| self.fail("superblock flush", e))?;
+        }
+        // V3: the superblock's flushed_seq is a durable flush mark too.
+        self.sealed_seq.fetch_max(sb.flushed_seq.0, Ordering::AcqRel);
+        *self.superblock.lock() = sb;
+        Ok(())
+    }
+
+    /// V6: remembers the first failure for good.
+    fn fail(&self, what: &str, e: io::Error) -> VolumeError {
+        let why = format!("{what} failed: {e}");
+        VolumeError::Failed(self.failed.get_or_init(|| why).clone())
+    }
+
+    fn check_alive(&self) -> Result<(), VolumeError> {
+        self.failed.get().map_or(Ok(()), |why| Err(VolumeError::Failed(why.clone())))
+    }
+
+    fn check_writable(&self) -> Result<(), VolumeError> {
+        match self.access {
+            Access::ReadOnly => Err(VolumeError::ReadOnly),
+            Access::ReadWrite => self.check_alive(),
+        }
+    }
+
+    fn check_started(&self) -> Result<(), VolumeError> {
+        self.check_writable()?;
+        self.tail.lock().check_started()
+    }
+}
+
+impl Tail {
+    fn check_started(&self) -> Result<(), VolumeError> {
+        match self.phase {
+            Phase::Started => Ok(()),
+            Phase::Closed => Err(VolumeError::WrongOrder("the volume was closed")),
+            _ => Err(VolumeError::WrongOrder("the volume was not started")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The header of a log entry: 64 bytes before the payload, which is padded with zeros to 8 bytes.
+
+use types::{Epoch, Incarnation, Uuid};
+
+use super::bytes::*;
+
+pub const HEADER_BYTES: usize = 64;
+/// Entries begin at multiples of this, so a header's place is found in steps.
+pub const ALIGN_BYTES: usize = 8;
+pub const MAGIC: u32 = u32::from_le_bytes(*b"SLE1");
+
+/// Who wrote an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// The volume's owner.
+    Payload = 1,
+    /// The volume itself, to carry a flush mark.
+    Mark = 2,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub kind: EntryKind,
+    pub tag: u64,
+    pub seq: u64,
+    pub pos: u64,
+    /// The flush mark: what was known to be flushed when this entry was appended.
+    pub flushed_seq: u64,
+    pub epoch: Epoch,
+    pub incarnation: Incarnation,
+    pub payload_len: u32,
+    pub payload_crc: u32,
+}
+
+impl Header {
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut o = [0; HEADER_BYTES];
+        put_u32(&mut o, 0, MAGIC);
+        o[4] = self.kind as u8;
+        put_u64(&mut o, 8, self.tag);
+        put_u64(&mut o, 16, self.seq);
+        put_u64(&mut o, 24, self.pos);
+        put_u64(&mut o, 32, self.flushed_seq);
+        put_u32(&mut o, 40, self.epoch.0);
+        put_u32(&mut o, 44, self.incarnation.0);
+        put_u32(&mut o, 48, self.payload_len);
+        put_u32(&mut o, 52, self.payload_crc);
+        seal(&mut o);
+        o
+    }
+
+    /// `None` if these bytes are no header: wrong length, magic, CRC, kind, reserved bytes, or a flush mark from the future.
+    pub fn decode(b: &[u8]) -> Option<Header> {
+        if b.len() != HEADER_BYTES || u32_at(b, 0) != MAGIC || !is_sealed(b) {
+            return None;
+        }
+        let h = Header {
+            kind: match b[4] {
+                1 => EntryKind::Payload,
+                2 => EntryKind::Mark,
+                _ => return None,
+            },
+            tag: u64_at(b, 8),
+            seq: u64_at(b, 16),
+            pos: u64_at(b, 24),
+            flushed_seq: u64_at(b, 32),
+            epoch: Epoch(u32_at(b, 40)),
+            incarnation: Incarnation(u32_at(b, 44)),
+            payload_len: u32_at(b, 48),
+            payload_crc: u32_at(b, 52),
+        };
+        let reserved_is_zero = b[5..8].iter().chain(&b[56..60]).all(|x| *x == 0);
+        (reserved_is_zero && h.flushed_seq < h.seq).then_some(h)
+    }
+}
+
+/// Bytes that an entry takes in the ring.
+pub fn entry_bytes(payload_len: usize) -> u64 {
+    (HEADER_BYTES + payload_len).next_multiple_of(ALIGN_BYTES) as u64
+}
+
+/// The volume's tag in its entries.
+pub fn tag_of(uuid: &Uuid) -> u64 {
+    u64_at(&uuid.0, 0) ^ u64_at(&uuid.0, 8).rotate_left(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Why a volume refused.
+
+use std::io;
+
+use types::{Code, Fault};
+
+use super::replay::Lost;
+
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// `format` without force found something on the medium.
+    #[error("the medium is not blank ({0}); format with force to overwrite it")]
+    NotBlank(&'static str),
+    /// The wish cannot be fulfilled: sizes, names. Nothing was written.
+    #[error("cannot format so: {0}")]
+    BadFormat(String),
+    #[error("no superblock: neither copy is valid; this is not a Stria volume, or its head was overwritten")]
+    NoSuperblock,
+    /// A newer release wrote it, or it has a feature that this one lacks.
+    #[error("the volume needs a newer release: {0}")]
+    Unsupported(String),
+    /// The checksum holds and the content makes no sense.
+    #[error("superblock is malformed: {0}")]
+    Malformed(&'static str),
+    #[error("the volume was opened read-only")]
+    ReadOnly,
+    /// The caller broke the order of the volume's life.
+    #[error("{0}")]
+    WrongOrder(&'static str),
+    /// Nothing was appended. Make a checkpoint, which trims the log, and try again.
+    #[error("log full: {used} of {capacity} bytes used and {wanted} wanted; a checkpoint makes room")]
+    LogFull { used: u64, capacity: u64, wanted: u64 },
+    /// Nothing was appended.
+    #[error("log entry of {len} bytes exceeds the limit of {max}")]
+    TooLarge { len: usize, max: usize },
+    /// The old checkpoint stays valid.
+    #[error("checkpoint exceeds its slot of {capacity} bytes; format with a larger checkpoint size")]
+    CheckpointFull { capacity: u64 },
+    /// The caller's stream of a checkpoint failed. The old checkpoint stays valid.
+    #[error("the state could not be written out for a checkpoint: {0}")]
+    CheckpointSource(io::Error),
+    /// A flushed log entry is unreadable: durable data is lost.
+    #[error("{0}")]
+    LogDamaged(Lost),
+    /// A write or flush failed: nothing more can be promised. What was unflushed may or may not be there.
+    #[error("the volume has failed and must be opened anew: {0}")]
+    Failed(String),
+    /// A read failed.
+    #[error("{what}: {source}")]
+    Read { what: &'static str, source: io::Error },
+}
+
+impl From<VolumeError> for Fault {
+    fn from(e: VolumeError) -> Fault {
+        let code = match &e {
+            VolumeError::LogFull { .. } => Code::Busy,
+            VolumeError::TooLarge { .. } => Code::TooLong,
+            VolumeError::CheckpointFull { .. } => Code::NoSpace,
+            VolumeError::ReadOnly => Code::ReadOnly,
+            VolumeError::WrongOrder(_) => Code::NotReady,
+            VolumeError::NotBlank(_) => Code::Exists,
+            VolumeError::BadFormat(_) => Code::Invalid,
+            VolumeError::Unsupported(_) => Code::Unsupported,
+            VolumeError::NoSuperblock | VolumeError::Malformed(_) | VolumeError::LogDamaged(_) => {
+                Code::Damaged
+            }
+            VolumeError::CheckpointSource(_) | VolumeError::Failed(_) | VolumeError::Read { .. } => Code::Io,
+        };
+        Fault::new(code, e.to_string())
+    }
+}

@@ -1,0 +1,266 @@
+//! Reading the log back: from the checkpoint to the first entry that does not follow.
+//!
+//! The end of the log is where power loss cut it, unless something proves that an entry there was flushed: then it is
+//! damage, and is said to be (`Lost`), for a cut would silently give up durable data.
+
+use std::fmt;
+use std::ops::Range;
+
+use types::crc::crc32c;
+use types::{Epoch, Incarnation, Seq};
+
+use super::append::PAYLOAD_BYTES_MAX;
+use super::entry::{ALIGN_BYTES, EntryKind, HEADER_BYTES, Header, MAGIC, entry_bytes};
+use super::superblock::Superblock;
+use super::{LogPoint, Phase, Volume, VolumeError};
+
+/// The ring is read in pieces of this many bytes.
+const WINDOW_BYTES: usize = 1 << 20;
+/// How far behind the end proof of damage is looked for: more than is written between an entry and the end of its flush.
+const PROOF_BYTES_MAX: u64 = 64 << 20;
+
+/// An entry of the log as replay shows it.
+#[derive(Debug)]
+pub struct LogEntry<'a> {
+    pub epoch: Epoch,
+    pub seq: Seq,
+    pub incarnation: Incarnation,
+    /// Logical position of the entry's header.
+    pub pos: u64,
+    /// A flush mark in the log covers it: what it names is durable. Data of other entries must be verified (O2).
+    pub flushed: bool,
+    pub payload: &'a [u8],
+}
+
+/// What the owner thinks of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Keep,
+    /// The log ends before this entry.
+    Cut,
+}
+
+/// What replay found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplaySummary {
+    /// Entries that were shown and kept; marks of the volume are not shown.
+    pub kept: u64,
+    /// The log's end after it, behind the last kept entry.
+    pub end: LogPoint,
+    /// Entries up to here are known to have been flushed.
+    pub flushed_seq: Seq,
+    /// The entry at which the owner cut.
+    pub cut: Option<Seq>,
+    /// A flushed entry that cannot be read. `start` refuses while this stands.
+    pub lost: Option<Lost>,
+}
+
+/// Proof of damage: entry `seq` at `pos` is unreadable though everything up to `flushed_seq` was flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    pub seq: Seq,
+    pub pos: u64,
+    pub flushed_seq: Seq,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "log entry {} at position {} is damaged though entries up to {} were flushed; copy from a mirror, or start \
+             accepting the loss of what follows it",
+            self.seq, self.pos, self.flushed_seq
+        )
+    }
+}
+
+impl Volume {
+    /// Shows the entries after the checkpoint in order. May be called again before `start`; the last call counts.
+    pub fn replay(
+        &self,
+        each: &mut dyn FnMut(&LogEntry<'_>) -> Verdict,
+    ) -> Result<ReplaySummary, VolumeError> {
+        if matches!(self.tail.lock().phase, Phase::Started | Phase::Closed) {
+            return Err(VolumeError::WrongOrder("replay comes before start"));
+        }
+        let sb = self.superblock.lock().clone();
+        // 1. Find the end and the last flush mark: an entry is shown with what later ones say of it.
+        let mut flushed = sb.flushed_seq.0;
+        let mut scan = Scan::new(self, &sb);
+        while let Some((header, _)) = scan.next()? {
+            flushed = flushed.max(header.flushed_seq);
+        }
+        let (end, lost) = (scan.point(), scan.find_lost()?);
+        // 2. Show them.
+        let mut summary =
+            ReplaySummary { kept: 0, end: scan.begin_again(), flushed_seq: Seq(0), cut: None, lost };
+        let mut seq_of_payload = sb.log_start.seq.0;
+        while summary.end.seq < end.seq {
+            let at = summary.end.pos;
+            let Some((header, payload)) = scan.next()? else { break };
+            if header.kind == EntryKind::Payload {
+                let (seq, is_flushed) = (Seq(header.seq), header.seq <= flushed);
+                let Header { epoch, incarnation, .. } = header;
+                let entry = LogEntry { epoch, seq, incarnation, pos: at, flushed: is_flushed, payload };
+                if each(&entry) == Verdict::Cut {
+                    summary.cut = Some(seq);
+                    break;
+                }
+                summary.kept += 1;
+                seq_of_payload = header.seq;
+            }
+            summary.end = scan.point();
+        }
+        summary.flushed_seq = Seq(flushed.min(summary.end.seq.0));
+        // 3. The log ends there.
+        let mut tail = self.tail.lock();
+        (tail.pos, tail.seq, tail.seq_of_payload) = (summary.end.pos, summary.end.seq.0, seq_of_payload);
+        tail.phase = Phase::Replayed { cut: summary.cut.is_some(), lost };
+        Ok(summary)
+    }
+}
+
+/// Walks the log from its start.
+struct Scan<'a> {
+    volume: &'a Volume,
+    sb: &'a Superblock,
+    window: Window,
+    pos: u64,
+    seq: u64,
+    incarnation: Incarnation,
+}
+
+impl<'a> Scan<'a> {
+    fn new(volume: &'a Volume, sb: &'a Superblock) -> Scan<'a> {
+        let LogPoint { pos, seq } = sb.log_start;
+        let window = Window { pos: 0, bytes: Vec::new() };
+        Scan { volume, sb, window, pos, seq: seq.0, incarnation: Incarnation(0) }
+    }
+
+    fn point(&self) -> LogPoint {
+        LogPoint { seq: Seq(self.seq), pos: self.pos }
+    }
+
+    fn begin_again(&mut self) -> LogPoint {
+        (self.pos, self.seq) = (self.sb.log_start.pos, self.sb.log_start.seq.0);
+        self.incarnation = Incarnation(0);
+        self.point()
+    }
+
+    /// Ring bytes from the scan's position that can hold live entries.
+    fn room(&self) -> u64 {
+        self.sb.log_start.pos + self.volume.log_capacity() - self.pos
+    }
+
+    /// The next entry, if one follows (V1, V2).
+    fn next(&mut self) -> Result<Option<(Header, &[u8])>, VolumeError> {
+        if self.room() < HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        let limit = self.pos + self.room();
+        let header = Header::decode(self.window.get(self.volume, self.pos, HEADER_BYTES, limit)?);
+        let Some(header) = header.filter(|h| self.follows(h)) else { return Ok(None) };
+        let payload_len = header.payload_len as usize;
+        let bytes = self.window.get(self.volume, self.pos, HEADER_BYTES + payload_len, limit)?;
+        let payload = &bytes[HEADER_BYTES..];
+        if crc32c(payload) != header.payload_crc {
+            return Ok(None);
+        }
+        self.pos += entry_bytes(payload_len);
+        self.seq = header.seq;
+        self.incarnation = header.incarnation;
+        Ok(Some((header, payload)))
+    }
+
+    fn follows(&self, h: &Header) -> bool {
+        let len = h.payload_len as usize;
+        h.tag == self.volume.tag
+            && h.pos == self.pos
+            && h.seq == self.seq + 1
+            && h.incarnation >= self.incarnation
+            && self.may_count(h)
+            && h.incarnation <= self.sb.incarnation
+            && len <= PAYLOAD_BYTES_MAX
+            && entry_bytes(len) <= self.room()
+    }
+
+    /// V2: not from behind a cut tail.
+    fn may_count(&self, h: &Header) -> bool {
+        h.pos < self.sb.cut_pos || h.incarnation >= self.sb.cut_incarnation
+    }
+
+    /// Looks for proof that the entry which should follow the end was flushed.
+    fn find_lost(&mut self) -> Result<Option<Lost>, VolumeError> {
+        let (pos, want) = (self.pos, self.seq + 1);
+        let lost = |flushed_seq| Some(Lost { seq: Seq(want), pos, flushed_seq: Seq(flushed_seq) });
+        if self.sb.flushed_seq.0 >= want {
+            return Ok(lost(self.sb.flushed_seq.0));
+        }
+        // After a clean stop the superblock knows the last entry, so there is nothing to look for.
+        if self.sb.clean {
+            return Ok(None);
+        }
+        // A later entry whose flush mark covers the missing one. Its position may be laps ahead, if the superblock is an
+        // old one because the newer rotted.
+        let limit = pos + self.room();
+        let mut at = pos;
+        while at + HEADER_BYTES as u64 <= limit.min(pos + PROOF_BYTES_MAX) {
+            let bytes = self.window.get(self.volume, at, HEADER_BYTES, limit)?;
+            if bytes[..4] == MAGIC.to_le_bytes()
+                && let Some(h) = Header::decode(bytes)
+                && h.tag == self.volume.tag
+                && h.pos >= at
+                && (h.pos - at).is_multiple_of(self.volume.log_capacity())
+                && h.flushed_seq >= want
+                && self.may_count(&h)
+            {
+                return Ok(lost(h.flushed_seq));
+            }
+            at += ALIGN_BYTES as u64;
+        }
+        Ok(None)
+    }
+}
+
+/// A piece of the ring in memory, by logical position.
+struct Window {
+    pos: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// `len` bytes at `pos`; reads ahead, never past `limit`.
+    fn get(&mut self, volume: &Volume, pos: u64, len: usize, limit: u64) -> Result<&[u8], VolumeError> {
+        let held = self.pos..self.pos + self.bytes.len() as u64;
+        if !contains(&held, pos, len) {
+            let want = len.max(WINDOW_BYTES).min((limit - pos) as usize);
+            self.bytes.resize(want, 0);
+            self.pos = pos;
+            if let Err(source) = read_ring(volume, pos, &mut self.bytes) {
+                self.bytes.clear();
+                return Err(VolumeError::Read { what: "cannot read the log", source });
+            }
+        }
+        let at = (pos - self.pos) as usize;
+        Ok(&self.bytes[at..at + len])
+    }
+}
+
+fn contains(held: &Range<u64>, pos: u64, len: usize) -> bool {
+    pos >= held.start && pos + len as u64 <= held.end
+}
+
+fn read_ring(volume: &Volume, pos: u64, buf: &mut [u8]) -> std::io::Result<()> {
+    let log = volume.regions.log;
+    let at = pos % log.len();
+    let first_len = buf.len().min((log.len() - at) as usize);
+    let (first, second) = buf.split_at_mut(first_len);
+    volume.disk.read_at(first, log.begin + at)?;
+    if !second.is_empty() {
+        volume.disk.read_at(second, log.begin)?;
+    }
+    // The next window is wanted while this one is worked on.
+    let next = (at + buf.len() as u64) % log.len();
+    volume.disk.will_read(log.begin + next, (WINDOW_BYTES as u64).min(log.len() - next));
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! The superblock: 4 KiB at 0 and again at 64 KiB. Format: docs/formats/volume.md.
+//!
+//! A copy counts if magic and CRC hold; of two, the one with the higher generation. A copy that counts and cannot be
+//! understood is refused: the older one beside it would be a lie.
+
+use std::ops::Range;
+
+use types::{Epoch, Incarnation, MirrorId, Seq, TargetId, Uuid};
+
+use super::bytes::*;
+use super::{Kind, Label, LogPoint, VolumeError};
+use crate::Disk;
+
+pub const SUPERBLOCK_BYTES: usize = 4096;
+pub const PLACES: [u64; 2] = [0, 64 * 1024];
+pub const FS_NAME_BYTES: usize = 64;
+/// Where the log ring begins: behind both copies.
+pub const LOG_BEGIN: u64 = 128 * 1024;
+
+const MAGIC: [u8; 8] = *b"STRIAVOL";
+const VERSION: u32 = 1;
+/// Features of this release. An unknown bit: compat is ignored, ro_compat forbids writing, incompat forbids opening.
+const RO_COMPAT: u64 = 0;
+const INCOMPAT: u64 = 0;
+/// First byte behind the fields; from here to the CRC all is zero.
+const FIELDS_END: usize = 328;
+
+/// A range of the medium, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Region {
+    pub begin: u64,
+    pub bytes: u64,
+}
+
+impl Region {
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+    pub fn range(&self) -> Range<u64> {
+        self.begin..self.begin + self.bytes
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Regions {
+    pub log: Region,
+    pub slots: [Region; 2],
+    pub data: Region,
+}
+
+/// The checkpoint that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointRef {
+    pub slot: u8,
+    /// Bytes in the slot, chunk headers included.
+    pub stream_bytes: u64,
+    /// Bytes that the owner wrote.
+    pub payload_bytes: u64,
+    /// The state after this entry.
+    pub seq: Seq,
+    /// Over all chunk headers; see `checkpoint`.
+    pub crc: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    pub compat: u64,
+    pub ro_compat: u64,
+    pub incompat: u64,
+    pub generation: u64,
+    pub label: Label,
+    pub clean: bool,
+    pub incarnation: Incarnation,
+    /// V2: entries at or behind `cut_pos` count only from `cut_incarnation` on.
+    pub cut_pos: u64,
+    pub cut_incarnation: Incarnation,
+    pub regions: Regions,
+    /// Entries after this point are to be replayed.
+    pub log_start: LogPoint,
+    pub flushed_seq: Seq,
+    pub prepared: u64,
+    pub checkpoint: Option<CheckpointRef>,
+    pub medium_bytes: u64,
+}
+
+/// Where the superblock of this generation goes.
+pub fn place_of(generation: u64) -> u64 {
+    PLACES[(generation % 2) as usize]
+}
+
+pub struct Found {
+    pub best: Option<Superblock>,
+    pub copies_good: u8,
+}
+
+/// Reads both copies. `best` is `None` if neither counts.
+pub fn read(disk: &dyn Disk) -> Result<Found, VolumeError> {
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut trouble = None;
+    for place in PLACES {
+        if place + SUPERBLOCK_BYTES as u64 > disk.size() {
+            continue;
+        }
+        let mut block = vec![0; SUPERBLOCK_BYTES];
+        match disk.read_at(&mut block, place) {
+            Ok(()) if counts(&block) => found.push(block),
+            Ok(()) => {}
+            // One unreadable copy is what the other is for.
+            Err(e) => trouble = Some(e),
+        }
+    }
+    let copies_good = found.len() as u8;
+    match found.into_iter().max_by_key(|b| generation_of(b)) {
+        Some(block) => Ok(Found { best: Some(decode(&block)?), copies_good }),
+        None => match trouble {
+            Some(source) => Err(VolumeError::Read { what: "cannot read the superblock", source }),
+            None => Ok(Found { best: None, copies_good }),
+        },
+    }
+}
+
+fn counts(block: &[u8]) -> bool {
+    block[..8] == MAGIC && is_sealed(block)
+}
+fn generation_of(block: &[u8]) -> u64 {
+    u64_at(block, 40)
+}
+
+impl Superblock {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut b = vec![0; SUPERBLOCK_BYTES];
+        let (o, l) = (&mut b[..], &self.label);
+        put(o, 0, &MAGIC);
+        put_u32(o, 8, VERSION);
+        put_u64(o, 16, self.compat);
+        put_u64(o, 24, self.ro_compat);
+        put_u64(o, 32, self.incompat);
+        put_u64(o, 40, self.generation);
+        put(o, 48, &l.fs_uuid.0);
+        put(o, 64, &l.uuid.0);
+        o[80] = l.kind as u8;
+        o[81] = self.clean as u8;
+        o[82] = l.fs_name.len() as u8;
+        put_u32(o, 84, l.target.0);
+        put_u32(o, 88, l.index);
+        put_u32(o, 92, l.mirror.0);
+        put_u32(o, 96, l.epoch.0);
+        put_u32(o, 100, self.incarnation.0);
+        put_u64(o, 104, self.cut_pos);
+        put_u32(o, 112, self.cut_incarnation.0);
+        for (i, r) in self.regions.all().into_iter().enumerate() {
+            put_u64(o, 120 + 16 * i, r.begin);
+            put_u64(o, 128 + 16 * i, r.bytes);
+        }
+        put_u64(o, 184, self.log_start.pos);
+        put_u64(o, 192, self.log_start.seq.0);
+        put_u64(o, 200, self.flushed_seq.0);
+        put_u64(o, 208, self.prepared);
+        if let Some(c) = &self.checkpoint {
+            o[216] = c.slot + 1;
+            put_u64(o, 224, c.stream_bytes);
+            put_u64(o, 232, c.payload_bytes);
+            put_u64(o, 240, c.seq.0);
+            put_u32(o, 248, c.crc);
+        }
+        put(o, 256, l.fs_name.as_bytes());
+        put_u64(o, 320, self.medium_bytes);
+        seal(o);
+        b
+    }
+
+    pub fn check_features(&self, read_only: bool) -> Result<(), VolumeError> {
+        let (incompat, ro_compat) = (self.incompat & !INCOMPAT, self.ro_compat & !RO_COMPAT);
+        if incompat != 0 {
+            return Err(VolumeError::Unsupported(format!("unknown incompatible features {incompat:#x}")));
+        }
+        if ro_compat != 0 && !read_only {
+            let what = format!("unknown features {ro_compat:#x} forbid writing; it can be opened read-only");
+            return Err(VolumeError::Unsupported(what));
+        }
+        Ok(())
+    }
+
+    /// The medium may have grown since it was formatted; if it shrank, something is cut off.
+    pub fn check_fits(&self, medium_bytes: u64) -> Result<(), VolumeError> {
+        if medium_bytes < self.medium_bytes {
+            return Err(VolumeError::Malformed("the medium is smaller than when it was formatted"));
+        }
+        Ok(())
+    }
+}
+
+impl Regions {
+    fn all(&self) -> [Region; 4] {
+        [self.log, self.slots[0], self.slots[1], self.data]
+    }
+
+    /// In order, within the medium, not overlapping, the ring in whole pages.
+    fn are_valid(&self, medium_bytes: u64) -> bool {
+        let mut at = LOG_BEGIN;
+        let in_order = self.all().into_iter().all(|r| {
+            let ok = r.begin >= at && r.begin.checked_add(r.bytes).is_some_and(|end| end <= medium_bytes);
+            at = r.begin.saturating_add(r.bytes);
+            ok
+        });
+        in_order && self.log.bytes >= super::LOG_BYTES_MIN && self.log.bytes.is_multiple_of(4096)
+    }
+}
+
+/// Reads a block whose magic and CRC hold.
+fn decode(b: &[u8]) -> Result<Superblock, VolumeError> {
+    let version = u32_at(b, 8);
+    if version != VERSION {
+        return Err(VolumeError::Unsupported(format!(
+            "superblock version {version}; this release knows {VERSION}"
+        )));
+    }
+    let region = |i: usize| Region { begin: u64_at(b, 120 + 16 * i), bytes: u64_at(b, 128 + 16 * i) };
+    let sb = Superblock {
+        compat: u64_at(b, 16),
+        ro_compat: u64_at(b, 24),
+        incompat: u64_at(b, 32),
+        generation: u64_at(b, 40),
+        label: decode_label(b)?,
+        clean: match b[81] {
+            0 => false,
+            1 => true,
+            _ => return Err(VolumeError::Malformed("clean flag")),
+        },
+        incarnation: Incarnation(u32_at(b, 100)),
+        cut_pos: u64_at(b, 104),
+        cut_incarnation: Incarnation(u32_at(b, 112)),
+        regions: Regions { log: region(0), slots: [region(1), region(2)], data: region(3) },
+        log_start: LogPoint { pos: u64_at(b, 184), seq: Seq(u64_at(b, 192)) },
+        flushed_seq: Seq(u64_at(b, 200)),
+        prepared: u64_at(b, 208),
+        checkpoint: decode_checkpoint(b)?,
+        medium_bytes: u64_at(b, 320),
+    };
+    // A feature that this release does not know may use the reserved bytes; `check_features` speaks of it.
+    let unknown = (sb.incompat & !INCOMPAT) | (sb.ro_compat & !RO_COMPAT) | sb.compat;
+    let reserved = [12..16, 83..84, 116..120, 217..224, 252..256, FIELDS_END..SUPERBLOCK_BYTES - 4];
+    if unknown == 0 && reserved.into_iter().any(|r| b[r].iter().any(|x| *x != 0)) {
+        return Err(VolumeError::Malformed("reserved bytes are not zero"));
+    }
+    if !sb.regions.are_valid(sb.medium_bytes) {
+        return Err(VolumeError::Malformed("region table"));
+    }
+    // Positions and numbers rise by what a device can write; near the end of u64 they are not ours and would overflow.
+    let numbers = [sb.log_start.pos, sb.log_start.seq.0, sb.flushed_seq.0, sb.cut_pos, sb.generation];
+    if numbers.into_iter().any(|n| n > u64::MAX >> 2) || sb.incarnation.0 == u32::MAX {
+        return Err(VolumeError::Malformed("a position or number is out of range"));
+    }
+    if !sb.log_start.pos.is_multiple_of(8) {
+        return Err(VolumeError::Malformed("log start"));
+    }
+    if sb.checkpoint.is_some_and(|c| c.stream_bytes > sb.regions.slots[c.slot as usize].bytes) {
+        return Err(VolumeError::Malformed("checkpoint length"));
+    }
+    Ok(sb)
+}
+
+fn decode_label(b: &[u8]) -> Result<Label, VolumeError> {
+    let name = b.get(256..256 + b[82] as usize).filter(|n| n.len() <= FS_NAME_BYTES);
+    let name =
+        name.and_then(|n| String::from_utf8(n.to_vec()).ok()).ok_or(VolumeError::Malformed("fs name"))?;
+    Ok(Label {
+        kind: match b[80] {
+            1 => Kind::Mdt,
+            2 => Kind::Ost,
+            _ => return Err(VolumeError::Malformed("kind")),
+        },
+        fs_name: name,
+        fs_uuid: Uuid(array_at(b, 48)),
+        uuid: Uuid(array_at(b, 64)),
+        target: TargetId(u32_at(b, 84)),
+        index: u32_at(b, 88),
+        mirror: MirrorId(u32_at(b, 92)),
+        epoch: Epoch(u32_at(b, 96)),
+    })
+}
+
+fn decode_checkpoint(b: &[u8]) -> Result<Option<CheckpointRef>, VolumeError> {
+    let slot = match b[216] {
+        0 => return Ok(None),
+        n @ (1 | 2) => n - 1,
+        _ => return Err(VolumeError::Malformed("checkpoint slot")),
+    };
+    Ok(Some(CheckpointRef {
+        slot,
+        stream_bytes: u64_at(b, 224),
+        payload_bytes: u64_at(b, 232),
+        seq: Seq(u64_at(b, 240)),
+        crc: u32_at(b, 248),
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,488 @@
+//! The kernel's requests, each handed to `client::Fs` on the thread that received it.
+//!
+//! The kernel checks permissions (`default_permissions`) and applies the umask (no `FUSE_DONT_MASK`); the MDT checks again what it
+//! is given a `Cred` for.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use client::{DirItem, Fs, Handle, SetAttr};
+use fuser::*;
+use types::{Attr, Buf, Cred, Fault, Fid};
+
+use crate::cred::cred_of;
+use crate::options::MountOptions;
+use crate::reply::{errno, file_attr, file_type, node_kind, time};
+use crate::session;
+use crate::setid::{SetIdWatch, without_privileges};
+
+/// `O_EXCL`, `O_TRUNC` as the kernel sends them (equal on all of Linux's common processors).
+const O_EXCL: i32 = 0o200;
+const O_TRUNC: i32 = 0o1000;
+/// Entries asked for at once: with attributes about a third of what a 32 KiB listing request holds, so that little is fetched in
+/// vain when the kernel's buffer is full.
+const PLUS_BATCH: usize = 64;
+const PLAIN_BATCH: usize = 256;
+/// An inode number is never used twice, so generations are not needed (I1).
+const GENERATION: Generation = Generation(0);
+
+thread_local! {
+    /// Content on its way to the kernel: grown once per serving thread, not per read.
+    static READ: RefCell<Buf> = RefCell::new(Buf::new());
+}
+
+pub struct Door {
+    fs: Arc<Fs>,
+    options: MountOptions,
+    set_id: SetIdWatch,
+}
+
+fn fid(ino: INodeNo) -> Fid { Fid(ino.0) }
+fn handle(fh: FileHandle) -> Handle { Handle(fh.0) }
+
+impl Door {
+    pub fn new(fs: Arc<Fs>, options: MountOptions) -> Door { Door { fs, options, set_id: SetIdWatch::default() } }
+
+    fn answer_entry(&self, verb: &str, result: Result<Attr, Fault>, reply: ReplyEntry) {
+        match result {
+            Ok(attr) => {
+                self.set_id.on_mode(attr.mode);
+                let (attr_ttl, entry_ttl) = (&self.options.attr_timeout, &self.options.entry_timeout);
+                reply.entry_with_ttls(attr_ttl, entry_ttl, &file_attr(&attr), GENERATION)
+            }
+            Err(fault) => reply.error(errno(verb, &fault)),
+        }
+    }
+
+    /// O_APPEND is not passed on: the kernel holds the inode's lock and a true size (I3), so the offset that it sends is the
+    /// file's end. A handle that ignored offsets would send pages of a shared mapping, for which the kernel picks any writable
+    /// handle, to the wrong place.
+    fn open_flags(&self, flags: i32) -> client::OpenFlags {
+        let access = OpenFlags(flags).acc_mode();
+        client::OpenFlags {
+            read: access != OpenAccMode::O_WRONLY,
+            write: access != OpenAccMode::O_RDONLY,
+            append: false,
+            truncate: flags & O_TRUNC != 0,
+            exclusive: flags & O_EXCL != 0,
+        }
+    }
+
+    /// Takes set-id bits away from a file whose content changes. The change is ours, not the caller's, who need not own the file.
+    fn drop_privileges(&self, fid: Fid) -> Result<Option<Attr>, Fault> {
+        let mode = self.fs.getattr(fid)?.mode;
+        let Some(left) = without_privileges(mode) else { return Ok(None) };
+        self.fs.setattr(fid, &SetAttr { mode: Some(left), ..SetAttr::default() }, &Cred::root()).map(Some)
+    }
+
+    fn write_all(&self, fid: Fid, handle: Handle, offset: u64, data: &[u8], kill: bool) -> Result<(), Fault> {
+        if kill && !self.set_id.is_clear(handle.0) {
+            let epoch = self.set_id.epoch();
+            self.drop_privileges(fid)?;
+            self.set_id.learn_clear(handle.0, epoch);
+        }
+        self.fs.write(handle, offset, data)
+    }
+
+    fn set(&self, request: &Request, fid: Fid, mut set: SetAttr, by_handle: bool, only_now: bool) -> Result<Attr, Fault> {
+        // A change of owner ends privileges, whoever makes it.
+        if set.mode.is_none() && (set.uid.is_some() || set.gid.is_some()) {
+            let attr = self.fs.getattr(fid)?;
+            set.mode = without_privileges(attr.mode).filter(|_| attr.kind == types::Kind::File);
+        }
+        // The kernel has checked the caller. Two things are allowed to more than the owner, which attributes cannot express: to set
+        // the times to now (whoever may write), and to cut through a descriptor that was opened for writing.
+        let cred = if by_handle || only_now { Cred::root() } else { cred_of(request) };
+        let attr = self.fs.setattr(fid, &set, &cred)?;
+        self.set_id.on_mode(attr.mode);
+        if set.size.is_some() && request.uid() != 0 {
+            return Ok(self.drop_privileges(fid)?.unwrap_or(attr));
+        }
+        Ok(attr)
+    }
+
+    /// Lists from `cookie` on until `add` says that the kernel's buffer is full.
+    fn list(&self, dir: Fid, mut cookie: u64, plus: bool, mut add: impl FnMut(&DirItem) -> bool) -> Result<(), Fault> {
+        let batch = if plus { PLUS_BATCH } else { PLAIN_BATCH };
+        let mut any = false;
+        loop {
+            let items = match self.fs.readdir(dir, cookie, batch, plus) {
+                Ok(items) => items,
+                // What is in the buffer already is good; the error meets the next call.
+                Err(_) if any => return Ok(()),
+                Err(fault) => return Err(fault),
+            };
+            let Some(last) = items.last() else { return Ok(()) };
+            cookie = last.cookie;
+            if items.iter().any(&mut add) {
+                return Ok(());
+            }
+            any = true;
+        }
+    }
+
+    /// Asked for with size 0, the kernel wants to know how large a buffer must be.
+    fn answer_xattr(&self, verb: &str, result: Result<Vec<u8>, Fault>, size: u32, reply: ReplyXattr) {
+        match result {
+            Ok(value) if size == 0 => reply.size(value.len() as u32),
+            Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
+            Ok(value) => reply.data(&value),
+            Err(fault) => reply.error(errno(verb, &fault)),
+        }
+    }
+}
+
+fn answer_empty(verb: &str, result: Result<(), Fault>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(fault) => reply.error(errno(verb, &fault)),
+    }
+}
+
+impl Filesystem for Door {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        session::kernel_config(config, &self.options);
+        Ok(())
+    }
+
+    // Names.
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.answer_entry("lookup", self.fs.lookup(fid(parent), name.as_bytes()), reply);
+    }
+
+    fn forget(&self, _: &Request, _ino: INodeNo, _nlookup: u64) {}
+
+    fn create(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
+        let open = self.open_flags(flags);
+        match self.fs.create(fid(parent), name.as_bytes(), mode & 0o7777, open, &cred_of(rq)) {
+            Ok((attr, handle)) => {
+                self.set_id.on_mode(attr.mode);
+                let (ttl, flags) = (self.options.both_timeout(), session::fopen_flags(open.write));
+                reply.created(&ttl, &file_attr(&attr), GENERATION, FileHandle(handle.0), flags)
+            }
+            Err(fault) => reply.error(errno("create", &fault)),
+        }
+    }
+
+    fn mknod(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, rdev: u32, reply: ReplyEntry) {
+        let Some(kind) = node_kind(mode) else { return reply.error(Errno::EINVAL) };
+        let made = self.fs.mknod(fid(parent), name.as_bytes(), kind, mode & 0o7777, rdev, &cred_of(rq));
+        self.answer_entry("mknod", made, reply);
+    }
+
+    fn mkdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+        let made = self.fs.mkdir(fid(parent), name.as_bytes(), mode & 0o7777, &cred_of(rq));
+        self.answer_entry("mkdir", made, reply);
+    }
+
+    fn symlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let made = self.fs.symlink(fid(parent), name.as_bytes(), target.as_os_str().as_bytes(), &cred_of(rq));
+        self.answer_entry("symlink", made, reply);
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.fs.readlink(fid(ino)) {
+            Ok(target) => reply.data(&target),
+            Err(fault) => reply.error(errno("readlink", &fault)),
+        }
+    }
+
+    fn link(&self, rq: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.answer_entry("link", self.fs.link(fid(ino), fid(parent), name.as_bytes(), &cred_of(rq)), reply);
+    }
+
+    fn unlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer_empty("unlink", self.fs.unlink(fid(parent), name.as_bytes(), &cred_of(rq)), reply);
+    }
+
+    fn rmdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer_empty("rmdir", self.fs.rmdir(fid(parent), name.as_bytes(), &cred_of(rq)), reply);
+    }
+
+    fn rename(
+        &self,
+        rq: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (from, to) = (name.as_bytes(), new_name.as_bytes());
+        let done = self.fs.rename(fid(parent), from, fid(new_parent), to, flags.bits(), &cred_of(rq));
+        answer_empty("rename", done, reply);
+    }
+
+    // Attributes.
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.fs.getattr(fid(ino)) {
+            Ok(attr) => reply.attr(&self.options.attr_timeout, &file_attr(&attr)),
+            Err(fault) => reply.error(errno("getattr", &fault)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        rq: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let now = SystemTime::now();
+        let owner_only = mode.is_some() || uid.is_some() || gid.is_some();
+        let is_now = |t: Option<TimeOrNow>| !matches!(t, Some(TimeOrNow::SpecificTime(_)));
+        let times_only = size.is_none() && (atime.is_some() || mtime.is_some());
+        let only_now = !owner_only && times_only && is_now(atime) && is_now(mtime);
+        let by_handle = !owner_only && size.is_some() && fh.is_some();
+        let (atime, mtime) = (atime.map(|t| time(t, now)), mtime.map(|t| time(t, now)));
+        let set = SetAttr { mode: mode.map(|m| m & 0o7777), uid, gid, size, atime, mtime };
+        match self.set(rq, fid(ino), set, by_handle, only_now) {
+            Ok(attr) => reply.attr(&self.options.attr_timeout, &file_attr(&attr)),
+            Err(fault) => reply.error(errno("setattr", &fault)),
+        }
+    }
+
+    fn statfs(&self, _: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        match self.fs.statfs() {
+            Ok(s) => {
+                let unit = s.block_size.max(512);
+                let blocks = |bytes: u64| bytes / unit as u64;
+                let (total, free, available) = (blocks(s.bytes_total), blocks(s.bytes_free), blocks(s.bytes_available));
+                reply.statfs(total, free, available, s.files_total, s.files_free, unit, s.name_max, unit)
+            }
+            Err(fault) => reply.error(errno("statfs", &fault)),
+        }
+    }
+
+    // Content.
+
+    fn open(&self, rq: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let open = self.open_flags(flags.0);
+        let opened = self.fs.open(fid(ino), open).and_then(|(handle, attr)| {
+            // O_TRUNC changes the content: set-id bits go, as by truncate.
+            if open.truncate && rq.uid() != 0 && without_privileges(attr.mode).is_some() {
+                self.drop_privileges(fid(ino))?;
+            }
+            Ok(handle)
+        });
+        match opened {
+            Ok(handle) => reply.opened(FileHandle(handle.0), session::fopen_flags(open.write)),
+            Err(fault) => reply.error(errno("open", &fault)),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        READ.with_borrow_mut(|buf| match self.fs.read(handle(fh), offset, size as usize, buf) {
+            Ok(()) => reply.data(buf),
+            Err(fault) => reply.error(errno("read", &fault)),
+        })
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        match self.write_all(fid(ino), handle(fh), offset, data, kill) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(fault) => reply.error(errno("write", &fault)),
+        }
+    }
+
+    fn flush(&self, _: &Request, _ino: INodeNo, fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        answer_empty("flush", self.fs.flush(handle(fh)), reply);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.set_id.forget(fh.0);
+        self.fs.release(handle(fh));
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _ino: INodeNo, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        answer_empty("fsync", self.fs.fsync(handle(fh), data_only), reply);
+    }
+
+    // Directories. They need no handle: a cookie continues a listing on its own.
+
+    fn readdir(&self, _: &Request, ino: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
+        let add = |item: &DirItem| {
+            reply.add(INodeNo(item.fid.0), item.cookie, file_type(item.kind), OsStr::from_bytes(&item.name))
+        };
+        match self.list(fid(ino), cookie, false, add) {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.error(errno("readdir", &fault)),
+        }
+    }
+
+    fn readdirplus(&self, _: &Request, ino: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectoryPlus) {
+        let ttl = self.options.both_timeout();
+        let add = |item: &DirItem| {
+            let name = OsStr::from_bytes(&item.name);
+            match &item.attr {
+                Some(attr) => {
+                    reply.add(INodeNo(item.fid.0), item.cookie, name, &ttl, &file_attr(attr), GENERATION)
+                }
+                // Inode number 0 says "no attributes here"; the entry's own number and kind still stand in it.
+                None => reply.add(INodeNo(0), item.cookie, name, &ttl, &bare_attr(item), GENERATION),
+            }
+        };
+        match self.list(fid(ino), cookie, true, add) {
+            Ok(()) => reply.ok(),
+            Err(fault) => reply.error(errno("readdirplus", &fault)),
+        }
+    }
+
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _fh: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        answer_empty("fsyncdir", self.fs.fsync_dir(fid(ino)), reply);
+    }
+
+    // Extended attributes.
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.answer_xattr("getxattr", self.fs.getxattr(fid(ino), name.as_bytes()), size, reply);
+    }
+
+    fn setxattr(
+        &self,
+        rq: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let done = self.fs.setxattr(fid(ino), name.as_bytes(), value, flags as u32, &cred_of(rq));
+        answer_empty("setxattr", done, reply);
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let joined = self.fs.listxattr(fid(ino)).map(|names| {
+            names.iter().flat_map(|name| name.iter().copied().chain(std::iter::once(0))).collect()
+        });
+        self.answer_xattr("listxattr", joined, size, reply);
+    }
+
+    fn removexattr(&self, rq: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer_empty("removexattr", self.fs.removexattr(fid(ino), name.as_bytes(), &cred_of(rq)), reply);
+    }
+
+    // Not here yet. ENOSYS makes the kernel stop asking and do it locally or, for fallocate, answer EOPNOTSUPP, so that the C
+    // library falls back.
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        _cmd: u32,
+        _in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _offset: u64,
+        _length: u64,
+        _mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn lseek(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _offset: i64, _whence: i32, reply: ReplyLseek) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _ino_in: INodeNo,
+        _fh_in: FileHandle,
+        _offset_in: u64,
+        _ino_out: INodeNo,
+        _fh_out: FileHandle,
+        _offset_out: u64,
+        _len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+}
+
+/// What a listing entry without attributes shows: its number and kind.
+fn bare_attr(item: &DirItem) -> FileAttr {
+    let epoch = SystemTime::UNIX_EPOCH;
+    FileAttr {
+        ino: INodeNo(item.fid.0),
+        size: 0,
+        blocks: 0,
+        atime: epoch,
+        mtime: epoch,
+        ctime: epoch,
+        crtime: epoch,
+        kind: file_type(item.kind),
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
+    }
+}

@@ -1,0 +1,241 @@
+//! Mounting, unmounting, and clearing what a killed run left mounted.
+//!
+//! Root mounts by the system call itself, with the device fd that the session then serves; nothing needs to be installed. Others go
+//! through `fusermount3`, as fuser does it.
+//! I1. Only the mount that was made here is ever unmounted by it: the mount table's device number must be ours.
+//! I2. Nothing here asks the mounted file system anything, so a mount whose servers are dead can still be taken down.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use fuser::{Filesystem, Session};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::door::Door;
+use crate::options::MountOptions;
+use crate::{mountinfo, session};
+
+/// Mounts stacked on one point by as many killed runs; more than this is not ours to sort out.
+const STALE_MAX: usize = 16;
+
+/// Why a mount or unmount did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The place is missing, no directory, or may not be looked at.
+    #[error("mount point {}: {source}; it must be an existing directory", path.display())]
+    Point { path: PathBuf, source: io::Error },
+    #[error("/dev/fuse: {0}; load the fuse module, and in a container pass the device in")]
+    Device(io::Error),
+    #[error("mounting at {}: {source}; it needs root (CAP_SYS_ADMIN) or fusermount3", path.display())]
+    Refused { path: PathBuf, source: io::Error },
+    /// Open files or working directories keep it.
+    #[error("{} is in use; close what uses it (`fuser -m`), or unmount lazily", path.display())]
+    Busy { path: PathBuf },
+    #[error("unmounting {}: {source}", path.display())]
+    Unmount { path: PathBuf, source: io::Error },
+    /// The serving threads ended with an error; the mount is gone.
+    #[error("serving {}: {source}", path.display())]
+    Served { path: PathBuf, source: io::Error },
+}
+
+/// How a mount is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmount {
+    /// Only if nothing uses it.
+    Clean,
+    /// Out of the name space now; the session ends with the last open file.
+    Lazy,
+    /// Out of the name space now, and whatever waits or comes later gets an error: for servers that are gone.
+    Force,
+}
+
+/// A mounted file system. Dropping it unmounts lazily.
+pub struct Mounted {
+    point: PathBuf,
+    device: String,
+    ended: Arc<AtomicBool>,
+    server: Mutex<Option<JoinHandle<io::Result<()>>>>,
+}
+
+/// Mounts `fs` at `mountpoint`; returns when the kernel may use it.
+pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+    attach(Door::new(fs, options.clone()), mountpoint, options)
+}
+
+/// Mounts any fuser file system the way Stria's own is mounted: the yardsticks use it, so that only the work behind differs.
+pub fn attach<F: Filesystem>(door: F, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+    let point = real_point(mountpoint)?;
+    let session = match rustix::process::geteuid().is_root() {
+        true => session_by_system_call(door, &point, options)?,
+        false => Session::new(door, &point, &session::session_config(options)).map_err(|e| refused(&point, e))?,
+    };
+    let device = match mountinfo::at(&point).map_err(|e| refused(&point, e))? {
+        Some(entry) => entry.device,
+        None => return Err(refused(&point, io::Error::other("it vanished from the mount table at once"))),
+    };
+    raise_read_ahead(&device, options.read_ahead_kib);
+    let ended = Arc::new(AtomicBool::new(false));
+    let mark = ended.clone();
+    let serve = move || {
+        let result = session.run();
+        mark.store(true, Ordering::SeqCst);
+        result
+    };
+    let server = std::thread::Builder::new().name("fuse".into()).spawn(serve).map_err(|e| refused(&point, e))?;
+    Ok(Mounted { point, device, ended, server: Mutex::new(Some(server)) })
+}
+
+fn session_by_system_call<F: Filesystem>(door: F, point: &Path, options: &MountOptions) -> Result<Session<F>, MountError> {
+    let device = File::options().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
+    let config = session::session_config(options);
+    let mut flags = MountFlags::empty();
+    if options.read_only {
+        flags |= MountFlags::RDONLY;
+    }
+    let data = mount_data(device.as_raw_fd(), options);
+    let fs_type = format!("fuse.{}", options.subtype);
+    rustix::mount::mount(options.source.as_str(), point, fs_type.as_str(), flags, data.as_c_str())
+        .map_err(|e| refused(point, e.into()))?;
+    let acl = config.acl;
+    Session::from_fd(door, OwnedFd::from(device), acl, config).map_err(|e| {
+        // The kernel has the mount and nobody serves it: leave none such behind.
+        rustix::mount::unmount(point, UnmountFlags::DETACH).ok();
+        refused(point, e)
+    })
+}
+
+fn mount_data(fd: i32, options: &MountOptions) -> std::ffi::CString {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let mut data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions");
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    std::ffi::CString::new(data).expect("numbers and fixed words have no NUL")
+}
+
+/// The kernel clips what the session negotiated to its default of 128 KiB; the device's own knob may be raised by root. Where that
+/// is not possible the mount is slower in streaming reads, and right.
+fn raise_read_ahead(device: &str, kib: u32) {
+    let knob = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    if let Err(error) = std::fs::write(&knob, kib.to_string()) {
+        tracing::debug!(knob, %error, "read-ahead stays at the kernel's default");
+    }
+}
+
+impl Mounted {
+    pub fn mountpoint(&self) -> &Path { &self.point }
+
+    /// True once the kernel has let go of the mount, whoever unmounted it.
+    pub fn has_ended(&self) -> bool { self.ended.load(Ordering::SeqCst) }
+
+    /// Waits until the mount has ended, whoever unmounts it. A second caller returns at once.
+    pub fn join(&self) -> Result<(), MountError> {
+        // Taken in a statement of its own: the lock is not held while waiting.
+        let server = self.server.lock().take();
+        let Some(server) = server else { return Ok(()) };
+        let result = server.join().unwrap_or_else(|_| Err(io::Error::other("a serving thread panicked")));
+        result.map_err(|source| MountError::Served { path: self.point.clone(), source })
+    }
+
+    /// Takes the mount down. Fine if it is down already.
+    pub fn unmount(&self, how: Unmount) -> Result<(), MountError> {
+        if self.has_ended() {
+            return Ok(());
+        }
+        // I1: another mount at this point is not ours to take.
+        let there = mountinfo::at(&self.point).map_err(|e| self.unmount_error(e))?;
+        if there.is_none_or(|entry| entry.device != self.device) {
+            return Ok(());
+        }
+        match rustix::process::geteuid().is_root() {
+            true => self.unmount_by_system_call(how),
+            false => self.unmount_by_helper(how),
+        }
+    }
+
+    fn unmount_by_system_call(&self, how: Unmount) -> Result<(), MountError> {
+        let flags = match how {
+            Unmount::Clean => UnmountFlags::empty(),
+            Unmount::Lazy => UnmountFlags::DETACH,
+            Unmount::Force => UnmountFlags::DETACH | UnmountFlags::FORCE,
+        };
+        match rustix::mount::unmount(&self.point, flags) {
+            // EINVAL: not a mount point any more; somebody was faster.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(Errno::BUSY) => Err(MountError::Busy { path: self.point.clone() }),
+            Err(e) => Err(self.unmount_error(e.into())),
+        }
+    }
+
+    fn unmount_by_helper(&self, how: Unmount) -> Result<(), MountError> {
+        let mut command = Command::new("fusermount3");
+        command.arg("-u");
+        if how != Unmount::Clean {
+            command.arg("-z");
+        }
+        let output = command.arg("--").arg(&self.point).output().map_err(|e| self.unmount_error(e))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(self.unmount_error(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_string()))),
+        }
+    }
+
+    fn unmount_error(&self, source: io::Error) -> MountError { MountError::Unmount { path: self.point.clone(), source } }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount(Unmount::Lazy) {
+            tracing::warn!(%error, "the mount stays behind");
+        }
+    }
+}
+
+/// Takes away mounts of type `fuse.stria` at `mountpoint` that nobody serves any more (a killed run's). Returns how many there were.
+/// A live mount is left alone.
+pub fn clear_stale(mountpoint: &Path) -> Result<usize, MountError> {
+    let point = real_point(mountpoint)?;
+    for cleared in 0..STALE_MAX {
+        let there = mountinfo::at(&point).map_err(|source| MountError::Unmount { path: point.clone(), source })?;
+        if there.is_none_or(|entry| entry.fs_type != "fuse.stria") {
+            return Ok(cleared);
+        }
+        // statfs is never answered from the kernel's caches, where stat may be for a second after the server's death.
+        match rustix::fs::statfs(&point) {
+            Err(Errno::NOTCONN | Errno::CONNABORTED) => {}
+            _ => return Ok(cleared),
+        }
+        rustix::mount::unmount(&point, UnmountFlags::DETACH)
+            .map_err(|e| MountError::Unmount { path: point.clone(), source: e.into() })?;
+    }
+    Ok(STALE_MAX)
+}
+
+/// The mount point as the mount table writes it. Only the parent is resolved through the file system: a stale mount answers
+/// ENOTCONN to whoever looks at the point itself.
+fn real_point(mountpoint: &Path) -> Result<PathBuf, MountError> {
+    let wrong = |source| MountError::Point { path: mountpoint.to_path_buf(), source };
+    let absolute = std::path::absolute(mountpoint).map_err(wrong)?;
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => {
+            let candidate = parent.canonicalize().map_err(wrong)?.join(name);
+            match candidate.symlink_metadata() {
+                Ok(meta) if meta.is_symlink() => candidate.canonicalize().map_err(wrong),
+                Ok(meta) if !meta.is_dir() => Err(wrong(Errno::NOTDIR.into())),
+                Err(e) if e.raw_os_error() != Some(Errno::NOTCONN.raw_os_error()) => Err(wrong(e)),
+                _ => Ok(candidate),
+            }
+        }
+        _ => absolute.canonicalize().map_err(wrong),
+    }
+}
+
+fn refused(path: &Path, source: io::Error) -> MountError { MountError::Refused { path: path.to_path_buf(), source } }

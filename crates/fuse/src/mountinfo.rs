@@ -1,0 +1,83 @@
+//! The mount table of this process as the kernel shows it. Asking it never asks a file system, so a dead mount cannot hang it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// `major:minor`, as `/sys/class/bdi` names it.
+    pub device: String,
+    pub point: PathBuf,
+    pub fs_type: String,
+    pub source: String,
+}
+
+/// The mount that shows at `point`: the last one listed covers those before it.
+pub fn at(point: &Path) -> io::Result<Option<Entry>> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(table.lines().filter_map(parse).filter(|e| e.point == point).last())
+}
+
+fn parse(line: &str) -> Option<Entry> {
+    let (head, tail) = line.split_once(" - ")?;
+    let mut head = head.split(' ');
+    let device = head.nth(2)?.to_string();
+    let point = PathBuf::from(unescape(head.nth(1)?));
+    let mut tail = tail.split(' ');
+    let fs_type = tail.next()?.to_string();
+    let source = unescape(tail.next()?).to_string_lossy().into_owned();
+    Some(Entry { device, point, fs_type, source })
+}
+
+/// The kernel writes blank, tab, newline and backslash as `\ooo`.
+fn unescape(text: &str) -> OsString {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let octal = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
+        let code = octal.and_then(|d| std::str::from_utf8(d).ok()).and_then(|d| u8::from_str_radix(d, 8).ok());
+        match code {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_with_blanks_in_its_path_is_read() {
+        let line = r"42 27 0:51 / /mnt/a\040b\134c rw,relatime shared:9 - fuse.stria 127.0.0.1:7010@tcp0:/demo rw,user_id=0";
+        let entry = parse(line).unwrap();
+        assert_eq!(entry.device, "0:51");
+        assert_eq!(entry.point, Path::new(r"/mnt/a b\c"));
+        assert_eq!(entry.fs_type, "fuse.stria");
+        assert_eq!(entry.source, "127.0.0.1:7010@tcp0:/demo");
+    }
+
+    #[test]
+    fn lines_that_are_none_are_passed_over() {
+        assert_eq!(parse(""), None);
+        assert_eq!(parse("1 2 3"), None);
+        assert_eq!(unescape(r"end\04"), r"end\04");
+    }
+
+    #[test]
+    fn the_root_of_this_machine_is_mounted() {
+        assert!(at(Path::new("/")).unwrap().is_some());
+        assert_eq!(at(Path::new("/no such mount point")).unwrap(), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! Turning the client's words into the kernel's: attributes, kinds, times, errors.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
+use types::{Attr, Fault, Kind, Time};
+
+/// What `st_blksize` says of a file: the C library's buffered streams write in pieces of this size, and 4 KiB pieces would make a
+/// request each.
+const BLOCK_SIZE_HINT: u32 = 64 * 1024;
+
+pub fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Dir => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Fifo => FileType::NamedPipe,
+        Kind::Socket => FileType::Socket,
+        Kind::Char => FileType::CharDevice,
+        Kind::Block => FileType::BlockDevice,
+    }
+}
+
+/// The kind that `mknod`'s mode names; no type bits mean a regular file. `None`: directories and symlinks are made otherwise.
+pub fn node_kind(mode: u32) -> Option<Kind> {
+    match mode & 0o170000 {
+        0 | 0o100000 => Some(Kind::File),
+        0o010000 => Some(Kind::Fifo),
+        0o140000 => Some(Kind::Socket),
+        0o020000 => Some(Kind::Char),
+        0o060000 => Some(Kind::Block),
+        _ => None,
+    }
+}
+
+pub fn file_attr(attr: &Attr) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(attr.fid.0),
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: attr.atime.into(),
+        mtime: attr.mtime.into(),
+        ctime: attr.ctime.into(),
+        crtime: attr.btime.into(),
+        kind: file_type(attr.kind),
+        perm: (attr.mode & 0o7777) as u16,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        blksize: BLOCK_SIZE_HINT,
+        flags: 0,
+    }
+}
+
+pub fn time(wanted: TimeOrNow, now: SystemTime) -> Time {
+    match wanted {
+        TimeOrNow::Now => now.into(),
+        TimeOrNow::SpecificTime(t) => specific_time(t),
+    }
+}
+
+/// fuser reads `-5 s + 300 ms` as 5.3 s before 1970, where the kernel means 4.7 s. The parts are taken apart as it put them
+/// together.
+fn specific_time(t: SystemTime) -> Time {
+    match t.duration_since(UNIX_EPOCH) {
+        Ok(_) => t.into(),
+        Err(before) => {
+            let before = before.duration();
+            Time::new(-(before.as_secs() as i64), before.subsec_nanos())
+        }
+    }
+}
+
+/// The errno for a fault. EIO is told to the log as well, since the caller sees neither object nor reason.
+pub fn errno(verb: &str, fault: &Fault) -> Errno {
+    let errno = Errno::from_i32(client::errno_of(fault.code));
+    if errno.code() == Errno::EIO.code() {
+        tracing::warn!(verb, %fault, "a caller gets EIO");
+    }
+    errno
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_before_1970_arrive_as_the_kernel_sent_them() {
+        let from_fuser = UNIX_EPOCH - Duration::new(5, 300_000_000);
+        assert_eq!(specific_time(from_fuser), Time::new(-5, 300_000_000));
+        assert_eq!(specific_time(UNIX_EPOCH + Duration::new(5, 3)), Time::new(5, 3));
+        assert_eq!(specific_time(UNIX_EPOCH), Time::new(0, 0));
+    }
+
+    #[test]
+    fn kinds_of_mknod() {
+        assert_eq!(node_kind(0o644), Some(Kind::File));
+        assert_eq!(node_kind(0o100644), Some(Kind::File));
+        assert_eq!(node_kind(0o010600), Some(Kind::Fifo));
+        assert_eq!(node_kind(0o140755), Some(Kind::Socket));
+        assert_eq!(node_kind(0o040755), None);
+        assert_eq!(node_kind(0o120777), None);
+    }
+}

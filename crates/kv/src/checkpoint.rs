@@ -1,0 +1,284 @@
+//! A table as a stream of bytes: what an MDT's checkpoint slot holds. The format is in `docs/formats/mdt.md`.
+//!
+//! Records travel in batches of about 64 KiB, each with a CRC32C, so that a changed byte is found before anything of its
+//! batch is believed; a trailer with the counts tells a whole stream from a cut one.
+//! C1: nothing after the trailer belongs to the stream.  C2: no key stands in a stream twice.
+
+use std::io::{self, Read, Write};
+
+use types::Key;
+use types::crc::crc32c;
+use types::key::KEY_MAX;
+
+use crate::{Batch, Kv, RECORD_OVERHEAD_BYTES, Snapshot, Table, VALUE_MAX, Value};
+
+const MAGIC: [u8; 8] = *b"STRIAKV\0";
+const VERSION: u32 = 1;
+/// A batch is closed once it is this long: large enough for sequential speed, small enough to stay in cache.
+const BATCH_BYTES: usize = 64 * 1024;
+/// Longest batch that a reader accepts: one that was just under the line and took a longest record.
+const BATCH_BYTES_MAX: usize = BATCH_BYTES + RECORD_OVERHEAD_BYTES as usize + KEY_MAX + VALUE_MAX;
+const BATCH_HEAD_BYTES: usize = 12;
+
+/// Why a stream could not be loaded. Nothing of it is used then.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The medium or the stream below failed (also: it ended early).
+    #[error("checkpoint stream: {0}")]
+    Io(#[from] io::Error),
+    /// The bytes are not a checkpoint of this version, or were changed.
+    #[error("checkpoint stream: {0}")]
+    Malformed(&'static str),
+    /// A record of the table failed its own CRC.
+    #[error(transparent)]
+    Damage(#[from] crate::Damage),
+}
+
+/// Writes a stream record by record. Dropped without `finish` it leaves a stream that no reader accepts.
+pub struct Writer<'a> {
+    out: &'a mut dyn Write,
+    batch: Vec<u8>,
+    in_batch: u32,
+    records: u64,
+    bytes: u64,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(out: &'a mut dyn Write) -> io::Result<Writer<'a>> {
+        out.write_all(&MAGIC)?;
+        out.write_all(&VERSION.to_le_bytes())?;
+        out.write_all(&0u32.to_le_bytes())?;
+        Ok(Writer { out, batch: Vec::with_capacity(BATCH_BYTES * 2), in_batch: 0, records: 0, bytes: 0 })
+    }
+
+    /// Adds a record. A value that fails its CRC is not written: a checkpoint must not launder damage.
+    pub fn record(&mut self, key: &Key, value: &Value) -> io::Result<()> {
+        value.verified(key).map_err(|d| io::Error::new(io::ErrorKind::InvalidData, d))?;
+        if value.raw().len() > VALUE_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("value of {key:?} is longer than {VALUE_MAX}"),
+            ));
+        }
+        let before = self.batch.len();
+        put_record(&mut self.batch, key, value);
+        self.in_batch += 1;
+        self.records += 1;
+        self.bytes += (self.batch.len() - before) as u64;
+        if self.batch.len() >= BATCH_BYTES { self.close_batch() } else { Ok(()) }
+    }
+
+    /// Writes what is left and the trailer.
+    pub fn finish(mut self) -> io::Result<()> {
+        if self.in_batch > 0 {
+            self.close_batch()?;
+        }
+        let mut trailer = self.records.to_le_bytes().to_vec();
+        trailer.extend_from_slice(&self.bytes.to_le_bytes());
+        self.batch = trailer;
+        self.close_batch()
+    }
+
+    fn close_batch(&mut self) -> io::Result<()> {
+        let mut head = [0u8; BATCH_HEAD_BYTES];
+        head[..4].copy_from_slice(&self.in_batch.to_le_bytes());
+        head[4..8].copy_from_slice(&(self.batch.len() as u32).to_le_bytes());
+        // The CRC covers count and length too: else a flipped count would only show at the end of the batch.
+        let crc = batch_crc(&head, &self.batch);
+        head[8..].copy_from_slice(&crc.to_le_bytes());
+        self.out.write_all(&head)?;
+        self.out.write_all(&self.batch)?;
+        self.batch.clear();
+        self.in_batch = 0;
+        Ok(())
+    }
+}
+
+fn batch_crc(head: &[u8; BATCH_HEAD_BYTES], body: &[u8]) -> u32 {
+    crc32c(&head[..8]).rotate_left(1) ^ crc32c(body)
+}
+
+fn put_record(out: &mut Vec<u8>, key: &Key, value: &Value) {
+    let (k, v) = (key.as_bytes(), value.raw());
+    out.push(k.len() as u8);
+    out.extend_from_slice(k);
+    out.extend_from_slice(&(v.len() as u32).to_le_bytes());
+    out.extend_from_slice(&value.crc().to_le_bytes());
+    out.extend_from_slice(v);
+}
+
+/// Writes all records of a snapshot.
+pub fn write_checkpoint<S: Snapshot>(snapshot: &S, out: &mut dyn Write) -> io::Result<()> {
+    let mut w = Writer::new(out)?;
+    snapshot.each(&mut |key, value| w.record(key, value))?;
+    w.finish()
+}
+
+/// Loads a table from a whole stream.
+pub fn load_checkpoint(input: &mut dyn Read) -> Result<Table, StreamError> {
+    let table = Table::new();
+    let mut records = 0;
+    read_stream(input, &mut |batch| {
+        records += batch.0.len() as u64;
+        table.apply(batch);
+    })?;
+    // C2: a key that stood twice would have replaced itself.
+    if table.snapshot().size().records != records {
+        return Err(StreamError::Malformed("a key stands twice"));
+    }
+    Ok(table)
+}
+
+/// Reads a stream, batch by batch, each verified with all its values before it is handed out. An error may come after some
+/// batches: what was built from them is then to be thrown away.
+pub fn read_stream(input: &mut dyn Read, take: &mut dyn FnMut(Batch)) -> Result<(), StreamError> {
+    let mut head = [0u8; 16];
+    input.read_exact(&mut head)?;
+    if head[..8] != MAGIC {
+        return Err(StreamError::Malformed("not a table's checkpoint"));
+    }
+    if head[8..12] != VERSION.to_le_bytes() || head[12..] != [0; 4] {
+        return Err(StreamError::Malformed(
+            "a version that this program does not know: use the one that wrote it",
+        ));
+    }
+    let (mut records, mut bytes) = (0u64, 0u64);
+    let mut body = Vec::new();
+    loop {
+        let count = read_batch(input, &mut body)?;
+        let mut rest = Cursor(&body);
+        if count == 0 {
+            let counted = (rest.u64()?, rest.u64()?);
+            return match rest.0.is_empty() && counted == (records, bytes) {
+                true => Ok(()),
+                false => Err(StreamError::Malformed("the trailer's counts")),
+            };
+        }
+        let mut batch = Batch(Vec::with_capacity(count.min(body.len() / RECORD_OVERHEAD_BYTES as usize)));
+        for _ in 0..count {
+            let (key, value) = rest.record()?;
+            value.verified(&key)?;
+            batch.put(key, value);
+        }
+        if !rest.0.is_empty() {
+            return Err(StreamError::Malformed("bytes left over in a batch"));
+        }
+        records += count as u64;
+        bytes += body.len() as u64;
+        take(batch);
+    }
+}
+
+/// Reads one batch into `body`; returns its record count.
+fn read_batch(input: &mut dyn Read, body: &mut Vec<u8>) -> Result<usize, StreamError> {
+    let mut head = [0u8; BATCH_HEAD_BYTES];
+    input.read_exact(&mut head)?;
+    let u32_at = |i: usize| u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
+    let (count, len, crc) = (u32_at(0) as usize, u32_at(4) as usize, u32_at(8));
+    if len > BATCH_BYTES_MAX {
+        return Err(StreamError::Malformed("a batch that is too long"));
+    }
+    body.resize(len, 0);
+    input.read_exact(body)?;
+    if batch_crc(&head, body) != crc {
+        return Err(StreamError::Malformed("a batch failed its checksum"));
+    }
+    Ok(count)
+}
+
+/// Reads values off a slice, never beyond its end.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], StreamError> {
+        let (head, rest) =
+            self.0.split_at_checked(n).ok_or(StreamError::Malformed("a batch that is too short"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+    fn u32(&mut self) -> Result<u32, StreamError> {
+        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("take gave 4 bytes")))
+    }
+    fn u64(&mut self) -> Result<u64, StreamError> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("take gave 8 bytes")))
+    }
+    fn record(&mut self) -> Result<(Key, Value), StreamError> {
+        let key_len = self.take(1)?[0] as usize;
+        let key = Key::new(self.take(key_len)?).ok_or(StreamError::Malformed("a key that is too long"))?;
+        let (len, crc) = (self.u32()? as usize, self.u32()?);
+        Ok((key, Value::stored(self.take(len)?, crc)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let t = Table::new();
+        let mut b = Batch::new();
+        for n in 0..300u32 {
+            b.put(Key::new(&n.to_be_bytes()[..]).unwrap(), Value::new(&vec![n as u8; n as usize * 7 % 5000]));
+        }
+        t.apply(b);
+        t
+    }
+
+    fn stream(t: &Table) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_checkpoint(&t.snapshot(), &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn golden() {
+        let t = Table::new();
+        let mut b = Batch::new();
+        b.put(Key::new(&[2, 7]).unwrap(), Value::new(b"hello"));
+        t.apply(b);
+        let hex: String = stream(&t).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, GOLDEN);
+    }
+    /// One record, key 02 07, value "hello".
+    const GOLDEN: &str = concat!(
+        "53545249414b56000100000000000000",
+        "0100000010000000202554f6",
+        "020207050000004cbb719a68656c6c6f",
+        "0000000010000000ce9992fe",
+        "01000000000000001000000000000000",
+    );
+
+    #[test]
+    fn a_stream_that_was_cut_or_changed_is_refused() {
+        let whole = stream(&table());
+        load_checkpoint(&mut &whole[..]).unwrap();
+        for cut in (0..whole.len()).step_by(whole.len() / 997) {
+            assert!(load_checkpoint(&mut &whole[..cut]).is_err(), "cut at {cut}");
+        }
+        for at in (0..whole.len()).step_by(whole.len() / 997) {
+            let mut bad = whole.clone();
+            bad[at] ^= 1 << (at % 8);
+            assert!(load_checkpoint(&mut &bad[..]).is_err(), "changed at {at}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused() {
+        let mut out = Vec::new();
+        let mut w = Writer::new(&mut out).unwrap();
+        let (key, value) = (Key::new(b"k").unwrap(), Value::new(b"v"));
+        w.record(&key, &value).unwrap();
+        w.record(&key, &value).unwrap();
+        w.finish().unwrap();
+        assert!(matches!(load_checkpoint(&mut &out[..]), Err(StreamError::Malformed("a key stands twice"))));
+    }
+
+    #[test]
+    fn damage_in_memory_is_not_laundered() {
+        let t = Table::new();
+        let mut b = Batch::new();
+        b.put(Key::new(b"k").unwrap(), Value::stored(b"other bytes", 1));
+        t.apply(b);
+        assert!(write_checkpoint(&t.snapshot(), &mut Vec::new()).is_err());
+    }
+}

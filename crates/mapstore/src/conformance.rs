@@ -1,0 +1,80 @@
+//! What every store must do, as one function that each implementation calls with a maker of an empty one.
+
+use types::{Epoch, FsId, MirrorId, NodeId, TargetId, Uuid};
+use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
+
+use crate::{MapStore, StoreError};
+
+/// A small map with one of everything.
+pub fn sample(version: u64) -> ClusterMap {
+    ClusterMap {
+        version,
+        file_systems: vec![FileSystem {
+            id: FsId(1),
+            name: "demo".into(),
+            uuid: Uuid([0xa1; 16]),
+            secret: Uuid([0xb2; 16]),
+            inline_max: 65_536,
+            commit_interval_ms: 1000,
+        }],
+        nodes: vec![Node { id: NodeId(1), name: "one".into(), nids: vec!["10.0.0.1:7011@tcp0".into()] }],
+        targets: vec![Target {
+            id: TargetId(1),
+            fs: FsId(1),
+            is_mdt: true,
+            index: 0,
+            uuid: Uuid([0xc3; 16]),
+            node: NodeId(1),
+            mirror: MirrorId(1),
+            state: 1,
+            bytes_total: 1 << 30,
+        }],
+        mirrors: vec![Mirror {
+            id: MirrorId(1),
+            fs: FsId(1),
+            is_mdt: true,
+            epoch: Epoch(2),
+            members: vec![TargetId(1)],
+            primary: TargetId(1),
+        }],
+    }
+}
+
+/// Runs all of it.
+pub fn check(make: &dyn Fn() -> Box<dyn MapStore>) {
+    starts_empty_and_keeps_what_it_is_given(&*make());
+    refuses_what_does_not_follow(&*make());
+    lets_one_of_many_win(&*make());
+}
+
+fn load(store: &dyn MapStore) -> ClusterMap {
+    store.load().expect("loaded")
+}
+
+fn starts_empty_and_keeps_what_it_is_given(store: &dyn MapStore) {
+    assert_eq!(load(store), ClusterMap::empty());
+    for version in 1..=5 {
+        store.compare_and_swap(version - 1, &sample(version)).expect("stored");
+        assert_eq!(load(store), sample(version));
+    }
+}
+
+fn refuses_what_does_not_follow(store: &dyn MapStore) {
+    store.compare_and_swap(0, &sample(1)).expect("stored");
+    let conflict = store.compare_and_swap(0, &ClusterMap { version: 1, ..ClusterMap::empty() });
+    assert!(matches!(conflict, Err(StoreError::Conflict { expected: 0, found: 1 })), "{conflict:?}");
+    for next in [0, 1, 3] {
+        let wrong = store.compare_and_swap(1, &sample(next));
+        assert!(matches!(wrong, Err(StoreError::Sequence { expected: 1, .. })), "{wrong:?}");
+    }
+    assert_eq!(load(store), sample(1), "refusals change nothing");
+}
+
+fn lets_one_of_many_win(store: &dyn MapStore) {
+    let wins: usize = std::thread::scope(|scope| {
+        let tries: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| store.compare_and_swap(0, &sample(1)).is_ok())).collect();
+        tries.into_iter().map(|t| t.join().expect("no panic") as usize).sum()
+    });
+    assert_eq!(wins, 1);
+}

@@ -1,0 +1,216 @@
+//! The map in a directory: two copies, `map.a` and `map.b`.
+//!
+//! A change goes to one copy by a temporary file, fsync, rename and fsync of the directory; that commits it. Then it goes to
+//! the other copy in the same way. So a crash at any point leaves a whole copy of the old or the new map, and a copy that
+//! rots later has a twin. Opening makes the copies equal again.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use wire::map::ClusterMap;
+
+use crate::form::{decode, encode};
+use crate::{MapStore, StoreError};
+
+/// In this order they are written and read.
+const COPIES: [&str; 2] = ["map.a", "map.b"];
+const TEMPORARY: &str = "map.tmp";
+const LOCK: &str = "lock";
+/// Largest file that is read: twice the largest map that a frame can carry, so that a wrong file does not fill the memory.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// The store in one directory, held by a lock until dropped.
+#[derive(Debug)]
+pub struct FileStore {
+    dir: PathBuf,
+    state: Mutex<State>,
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct State {
+    map: ClusterMap,
+    /// A change failed half way: the files must be read again before anything is said of them.
+    is_doubtful: bool,
+    warning: Option<String>,
+}
+
+/// What one copy's file holds.
+enum Copy {
+    Absent,
+    Good(ClusterMap),
+    Bad(String),
+}
+
+impl FileStore {
+    /// Opens the store in `dir`, or makes it (also the directory). Refused while another process has it open.
+    pub fn open(dir: &Path) -> Result<FileStore, StoreError> {
+        fs::create_dir_all(dir).map_err(|e| io_error("making", dir, e))?;
+        let lock = lock(dir)?;
+        let (map, warning) = recover(dir)?;
+        let state = Mutex::new(State { map, is_doubtful: false, warning });
+        Ok(FileStore { dir: dir.to_path_buf(), state, _lock: lock })
+    }
+
+    /// What opening found wrong and put right, for the log; told once.
+    pub fn take_warning(&self) -> Option<String> {
+        self.lock_state().warning.take()
+    }
+
+    /// Deletes a store's files, and the directory if nothing else is in it. For taking a whole cluster down.
+    pub fn delete(dir: &Path) -> Result<(), StoreError> {
+        if !dir.exists() {
+            return Ok(());
+        }
+        let lock = lock(dir)?;
+        for name in [COPIES[0], COPIES[1], TEMPORARY, LOCK] {
+            let path = dir.join(name);
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(io_error("removing", &path, e)),
+                _ => {}
+            }
+        }
+        drop(lock);
+        match fs::remove_dir(dir) {
+            Err(e) if e.kind() != io::ErrorKind::DirectoryNotEmpty => Err(io_error("removing", dir, e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, State> {
+        // A panic of another thread leaves `is_doubtful` set if it was in the middle of a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, state: &mut State) -> Result<(), StoreError> {
+        if state.is_doubtful {
+            let (map, warning) = recover(&self.dir)?;
+            *state = State { map, is_doubtful: false, warning };
+        }
+        Ok(())
+    }
+}
+
+impl MapStore for FileStore {
+    fn load(&self) -> Result<ClusterMap, StoreError> {
+        let mut state = self.lock_state();
+        self.settle(&mut state)?;
+        Ok(state.map.clone())
+    }
+
+    fn compare_and_swap(&self, expected: u64, next: &ClusterMap) -> Result<(), StoreError> {
+        let mut state = self.lock_state();
+        self.settle(&mut state)?;
+        check_versions(state.map.version, expected, next.version)?;
+        let bytes = encode(next);
+        // The first copy commits. Until the second one is done too, a failure leaves the files in doubt.
+        state.is_doubtful = true;
+        write_copy(&self.dir, COPIES[0], &bytes)?;
+        write_copy(&self.dir, COPIES[1], &bytes)?;
+        state.map = next.clone();
+        state.is_doubtful = false;
+        Ok(())
+    }
+}
+
+/// The rule of compare-and-swap, the same for all stores.
+pub(crate) fn check_versions(found: u64, expected: u64, next: u64) -> Result<(), StoreError> {
+    if found != expected {
+        return Err(StoreError::Conflict { expected, found });
+    }
+    match expected.checked_add(1) == Some(next) {
+        true => Ok(()),
+        false => Err(StoreError::Sequence { expected, next }),
+    }
+}
+
+fn io_error(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
+    StoreError::Io { doing, path: path.to_path_buf(), source }
+}
+
+fn lock(dir: &Path) -> Result<File, StoreError> {
+    let path = dir.join(LOCK);
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(|e| io_error("opening", &path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path }),
+        Err(TryLockError::Error(e)) => Err(io_error("locking", &path, e)),
+    }
+}
+
+/// Reads both copies, takes the newest whole one, and makes the other equal to it. Also says what was wrong.
+fn recover(dir: &Path) -> Result<(ClusterMap, Option<String>), StoreError> {
+    let copies = [read_copy(dir, COPIES[0])?, read_copy(dir, COPIES[1])?];
+    let best = copies.iter().filter_map(|c| if let Copy::Good(map) = c { Some(map) } else { None });
+    let Some(best) = best.max_by_key(|m| m.version).cloned() else {
+        return match copies.iter().all(|c| matches!(c, Copy::Absent)) {
+            true => Ok((ClusterMap::empty(), None)),
+            // I2: a damaged map is not an empty one.
+            false => {
+                Err(StoreError::Damaged { dir: dir.to_path_buf(), why: what_is_wrong(&copies).join("; ") })
+            }
+        };
+    };
+    let bytes = encode(&best);
+    for (name, copy) in COPIES.iter().zip(&copies) {
+        if !matches!(copy, Copy::Good(map) if *map == best) {
+            write_copy(dir, name, &bytes)?;
+        }
+    }
+    let wrong = what_is_wrong(&copies);
+    let warning = (!wrong.is_empty()).then(|| {
+        format!(
+            "{}: {}; put right with version {} of the other copy",
+            dir.display(),
+            wrong.join("; "),
+            best.version
+        )
+    });
+    Ok((best, warning))
+}
+
+/// Only damage is worth a word: an older or absent copy is what a crash between the two leaves.
+fn what_is_wrong(copies: &[Copy; 2]) -> Vec<String> {
+    let bad = COPIES.iter().zip(copies).filter_map(|(name, copy)| match copy {
+        Copy::Bad(why) => Some(format!("{name}: {why}")),
+        _ => None,
+    });
+    bad.collect()
+}
+
+fn read_copy(dir: &Path, name: &str) -> Result<Copy, StoreError> {
+    let path = dir.join(name);
+    match fs::metadata(&path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Copy::Absent),
+        Err(e) => return Err(io_error("reading", &path, e)),
+        Ok(meta) if meta.len() > FILE_BYTES_MAX => {
+            return Ok(Copy::Bad(format!("{} bytes long", meta.len())));
+        }
+        Ok(_) => {}
+    }
+    match fs::read(&path) {
+        Ok(bytes) => Ok(decode(&bytes).map_or_else(|e| Copy::Bad(e.to_string()), Copy::Good)),
+        // A medium that cannot give the bytes back has lost this copy, no more.
+        Err(e) => Ok(Copy::Bad(e.to_string())),
+    }
+}
+
+/// Replaces a copy whole: after a crash the old or the new bytes are there.
+fn write_copy(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    let (temporary, path) = (dir.join(TEMPORARY), dir.join(name));
+    // The map holds the keys of capabilities: nobody else may read it.
+    let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+    let mut file = made.map_err(|e| io_error("writing", &temporary, e))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|e| io_error("writing", &temporary, e))?;
+    drop(file);
+    fs::rename(&temporary, &path).map_err(|e| io_error("renaming a new file to", &path, e))?;
+    // Without this the rename itself may be lost with the power.
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| io_error("flushing", dir, e))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! The byte form of a stored map. The golden bytes are in the tests, the words in `docs/formats/map.md`.
+
+use types::crc::crc32c;
+use wire::map::ClusterMap;
+use wire::{Malformed, Wire};
+
+const MAGIC: [u8; 8] = *b"STRIAMAP";
+/// Version of the file's form; another one is refused, and a later release reads it by a function of its own.
+pub const FORM_VERSION: u16 = 1;
+const HEAD_LEN: usize = 32;
+
+/// The file for `map`.
+pub fn encode(map: &ClusterMap) -> Vec<u8> {
+    let body = map.to_bytes();
+    let mut out = Vec::with_capacity(HEAD_LEN + body.len());
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&FORM_VERSION.to_le_bytes());
+    out.extend_from_slice(&[0; 6]);
+    out.extend_from_slice(&map.version.to_le_bytes());
+    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    out.extend_from_slice(&file_crc(&out, &body).to_le_bytes());
+    out.extend_from_slice(&body);
+    out
+}
+
+/// The map in a file; checks magic, form, reserved bytes, length, CRC and that the versions agree.
+pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
+    let (head, body) = bytes.split_at_checked(HEAD_LEN).ok_or(Malformed("length of a map file"))?;
+    if head[..8] != MAGIC {
+        return Err(Malformed("magic of a map file"));
+    }
+    let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+    if word(28) != file_crc(&head[..28], body) {
+        return Err(Malformed("checksum of a map file"));
+    }
+    if head[8..10] != FORM_VERSION.to_le_bytes() {
+        return Err(Malformed("form of a map file: another release wrote it"));
+    }
+    if head[10..16].iter().any(|b| *b != 0) {
+        return Err(Malformed("reserved bytes of a map file"));
+    }
+    if word(24) as usize != body.len() {
+        return Err(Malformed("length of a map file"));
+    }
+    let map = ClusterMap::from_bytes(body)?;
+    match map.version.to_le_bytes() == head[16..24] {
+        true => Ok(map),
+        false => Err(Malformed("version of a map file")),
+    }
+}
+
+/// CRC32C over the head's first 28 bytes, rotated left by 1, xor the body's.
+fn file_crc(head: &[u8], body: &[u8]) -> u32 {
+    crc32c(head).rotate_left(1) ^ crc32c(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::sample;
+
+    #[test]
+    fn golden_bytes() {
+        let bytes = encode(&sample(7));
+        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, GOLDEN.concat());
+        assert_eq!(decode(&bytes), Ok(sample(7)));
+    }
+
+    /// Made by an independent program from `docs/formats/map.md`.
+    const GOLDEN: &[&str] = &[
+        "53545249414d415001000000000000000700000000000000c0000000f4da95ab07000000000000000100000001000000",
+        "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
+        "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
+        "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
+        "0000000100000001000000010000000102000000010000000100000001000000",
+    ];
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let good = encode(&sample(7));
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&bytes).is_err(), "bit {bit}");
+        }
+        for len in 0..good.len() {
+            assert!(decode(&good[..len]).is_err(), "cut to {len}");
+        }
+        assert!(decode(&[good, vec![0]].concat()).is_err());
+    }
+}

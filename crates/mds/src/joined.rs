@@ -1,0 +1,114 @@
+//! The MDT's place in the cluster: its file system, its secret, the OST mirrors that files may be placed on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use net::Fabric;
+use types::{Code, Fault, FsId, MirrorId, Shard, TargetId, Uuid};
+use wire::map::ClusterMap;
+use wire::mgmt::RegisterReply;
+
+use crate::Core;
+use crate::format::shard_of;
+
+/// What is taken from a cluster map; replaced whole with each newer map.
+pub struct Joined {
+    pub version: u64,
+    pub fs: FsId,
+    pub fs_uuid: Uuid,
+    /// Under which fids are allocated here.
+    pub shard: Shard,
+    /// Key of the capabilities' MACs.
+    pub secret: Uuid,
+    /// Bytes.
+    pub inline_max: u32,
+    pub commit_interval: Duration,
+    /// In id order: what layouts may name.
+    pub ost_mirrors: Vec<MirrorId>,
+    /// The target that orders writes of each OST mirror.
+    pub primaries: HashMap<MirrorId, TargetId>,
+    pub fabric: Arc<Fabric>,
+}
+
+impl Joined {
+    fn new(map: &ClusterMap, fs: FsId, shard: Shard, fabric: Arc<Fabric>) -> Result<Joined, Fault> {
+        let system = map.fs(fs).ok_or_else(|| {
+            Fault::new(Code::NotFound, format!("file system {fs} is not in the cluster map {}", map.version))
+        })?;
+        let mirrors = map.ost_mirrors(fs);
+        Ok(Joined {
+            version: map.version,
+            fs,
+            fs_uuid: system.uuid,
+            shard,
+            secret: system.secret,
+            inline_max: system.inline_max,
+            commit_interval: Duration::from_millis(system.commit_interval_ms.max(1) as u64),
+            ost_mirrors: mirrors.iter().map(|m| m.id).collect(),
+            primaries: mirrors.iter().map(|m| (m.id, m.primary)).collect(),
+            fabric,
+        })
+    }
+}
+
+impl Core {
+    pub fn join(&self, reply: &RegisterReply, fabric: Arc<Fabric>) -> Result<(), Fault> {
+        let me = reply.map.target(reply.target).ok_or_else(|| {
+            Fault::new(
+                Code::NotFound,
+                format!("target {} is not in the map that registered it", reply.target),
+            )
+        })?;
+        let joined = Joined::new(&reply.map, me.fs, shard_of(reply.index)?, fabric)?;
+        self.take_identity(reply, joined.fs_uuid)?;
+        self.writer.lock().ids.set_shard(joined.shard);
+        self.epoch.fetch_max(reply.epoch.0, Ordering::Relaxed);
+        self.joined.store(Some(Arc::new(joined)));
+        Ok(())
+    }
+
+    /// The first registration names the target; every later one must name it the same.
+    fn take_identity(&self, reply: &RegisterReply, fs_uuid: Uuid) -> Result<(), Fault> {
+        let mut label = self.volume.label();
+        let is_new = label.target == TargetId(0);
+        let is_other_fs = label.fs_uuid != Uuid::default() && label.fs_uuid != fs_uuid;
+        if is_other_fs || (!is_new && label.target != reply.target) {
+            return Err(Fault::new(
+                Code::Invalid,
+                format!(
+                    "this device is target {} of file system {}, but was registered as target {} of {fs_uuid}; \
+                     give the device that belongs here, or format it anew",
+                    label.target, label.fs_uuid, reply.target
+                ),
+            ));
+        }
+        let old = label.clone();
+        label.target = reply.target;
+        label.index = reply.index;
+        label.mirror = reply.mirror;
+        label.epoch = reply.epoch;
+        label.fs_uuid = fs_uuid;
+        if label != old {
+            self.volume.set_label(label).map_err(|e| self.volume_fault(e))?;
+        }
+        Ok(())
+    }
+
+    pub fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {
+        let old = self.joined()?;
+        if map.version > old.version {
+            self.joined.store(Some(Arc::new(Joined::new(map, old.fs, old.shard, old.fabric.clone())?)));
+            let mirror = map.mirror(self.volume.label().mirror);
+            self.epoch.fetch_max(mirror.map_or(0, |m| m.epoch.0), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub fn joined(&self) -> Result<Arc<Joined>, Fault> {
+        self.joined.load_full().ok_or_else(|| {
+            Fault::new(Code::NotReady, "this MDT has not registered with the MGS yet; try again")
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! The purge: objects of files that are gone are destroyed, then their records.
+//!
+//! P1 (M6): nothing is destroyed before the entry that made it dead is flushed; else a power loss brings the file back
+//! without its bytes.  P2: a record goes only after the OSTs flushed the destruction; else a power loss brings objects back
+//! that nobody remembers.  Destroying twice is harmless, so a crash anywhere starts over.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use kv::Kv;
+use net::rpc;
+use types::{Buf, Code, Fault, Fid, Layout, ObjectId, TargetId};
+use wire::object::{Capability, Destroy};
+use wire::session::Flush;
+use wire::{Header, Request};
+
+use crate::Core;
+use crate::joined::Joined;
+use crate::overlay::SnapView;
+use crate::recover::no_lease;
+
+/// Files looked at in a round; doubled up to the maximum while some of them cannot be purged, so that an OST that is down
+/// holds up its own files only.
+const FILES_MIN: usize = 256;
+const FILES_MAX: usize = 16 * 1024;
+/// Objects named in one request: 24 KiB of body.
+const OBJECTS_MAX: usize = 1024;
+/// Records forgotten in one entry.
+const FORGET_MAX: usize = 256;
+/// An OST that takes longer is tried again later; a stop waits no longer than this.
+const CALL_MAX: Duration = Duration::from_secs(3);
+/// Longest pause after failures.
+const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+/// The capability is made anew each round.
+const CAPABILITY_SEC: u64 = 3600;
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Purged {
+    pub files: usize,
+    /// Files whose OSTs did not all answer.
+    pub left: usize,
+}
+
+impl Core {
+    /// The purge thread.
+    pub fn purge(&self) {
+        let (mut max, mut pause) = (FILES_MIN, self.commit_interval());
+        while !self.is_stopping() {
+            self.bells.purge.wait(pause);
+            if self.is_stopping() {
+                return;
+            }
+            let round = self.purge_round(max);
+            match round {
+                Ok(Purged { left: 0, files }) => {
+                    // Much to do: go on at once.
+                    pause = if files >= max { Duration::ZERO } else { self.commit_interval() };
+                    max = FILES_MIN;
+                }
+                Ok(Purged { .. }) | Err(_) => {
+                    pause =
+                        (pause * 2).clamp(self.commit_interval(), BACK_OFF_MAX.max(self.commit_interval()));
+                    max = (max * 2).min(FILES_MAX);
+                }
+            }
+            if let Err(fault) = round {
+                tracing::warn!(%fault, "the purge of removed files' objects failed; it will be tried again");
+            }
+        }
+    }
+
+    /// Destroys the objects of up to `max` dead files.
+    pub fn purge_round(&self, max: usize) -> Result<Purged, Fault> {
+        let joined = self.joined()?;
+        let snap = self.kv.snapshot();
+        let view = SnapView::new(&snap);
+        let dead = self.rules.dead_list(&view, max);
+        view.finish()?;
+        if dead.is_empty() {
+            return Ok(Purged::default());
+        }
+        // P1: everything that the snapshot shows is flushed after this.
+        self.flush()?;
+        let failed = self.destroy_all(&joined, &dead);
+        let (done, left): (Vec<_>, Vec<_>) = dead.into_iter().partition(|(fid, layout)| {
+            targets_of(&joined, *fid, layout).all(|(_, target)| target.is_some_and(|t| !failed.contains(&t)))
+        });
+        for some in done.chunks(FORGET_MAX) {
+            self.transact(0, None, &no_lease(), &mut |txn| {
+                some.iter().for_each(|(fid, layout)| self.rules.forget_dead(txn, *fid, layout.generation));
+                Ok(vec![])
+            })?;
+        }
+        Ok(Purged { files: done.len(), left: left.len() })
+    }
+
+    /// Destroys on every target what is dead there, and flushes; returns the targets where that did not work.
+    fn destroy_all(&self, joined: &Joined, dead: &[(Fid, Layout)]) -> BTreeSet<TargetId> {
+        let mut by_target = BTreeMap::<TargetId, Vec<ObjectId>>::new();
+        for (fid, layout) in dead {
+            for (object, target) in targets_of(joined, *fid, layout) {
+                // A mirror that the map does not know has no target: its files stay on the list.
+                if let Some(target) = target {
+                    by_target.entry(target).or_default().push(object);
+                }
+            }
+        }
+        let mut failed = BTreeSet::new();
+        for (target, objects) in by_target {
+            let outcome = match self.is_stopping() {
+                true => Err(Fault::new(Code::NotReady, "stopping")),
+                false => self.destroy(joined, target, &objects),
+            };
+            if let Err(fault) = outcome {
+                tracing::debug!(target_id = target.0, %fault, "objects could not be destroyed yet");
+                failed.insert(target);
+            }
+        }
+        failed
+    }
+
+    fn destroy(&self, joined: &Joined, target: TargetId, objects: &[ObjectId]) -> Result<(), Fault> {
+        let cap = self.admin_capability(joined);
+        for some in objects.chunks(OBJECTS_MAX) {
+            self.ask(joined, target, &Destroy { cap: cap.clone(), objects: some.to_vec() })?;
+        }
+        // P2.
+        self.ask(joined, target, &Flush {})?;
+        Ok(())
+    }
+
+    fn admin_capability(&self, joined: &Joined) -> Capability {
+        object::cap::make_admin(&joined.secret, self.clock.wall().sec.max(0) as u64 + CAPABILITY_SEC)
+    }
+
+    fn ask<R: Request>(&self, joined: &Joined, target: TargetId, req: &R) -> Result<R::Reply, Fault> {
+        let unreachable = |why: String| Fault::new(Code::Timeout, format!("OST target {target}: {why}"));
+        let peer = joined.fabric.peer(target).map_err(|e| unreachable(e.to_string()))?;
+        let head =
+            Header { fs: joined.fs, target, ms_left: CALL_MAX.as_millis() as u32, ..Header::default() };
+        let (_, _, reply) = rpc::call(&*peer, head, req, &[], &mut Buf::new(), Instant::now() + CALL_MAX)
+            .map_err(|e| unreachable(e.to_string()))?;
+        reply
+    }
+}
+
+/// Each object of a file with the target that has it, as the map says.
+fn targets_of<'a>(
+    joined: &'a Joined,
+    fid: Fid,
+    layout: &'a Layout,
+) -> impl Iterator<Item = (ObjectId, Option<TargetId>)> + 'a {
+    let primaries: &HashMap<_, _> = &joined.primaries;
+    layout.objects(fid).map(|(object, mirror, _)| (object, primaries.get(&mirror).copied()))
+}

@@ -1,0 +1,129 @@
+//! From a medium to a serving MDT: checkpoint, replay, start.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use arc_swap::ArcSwapOption;
+use disk::Disk;
+use disk::volume::{Kind, Verdict, Volume};
+use kv::{Kv, Table};
+use parking_lot::Mutex;
+use types::{Code, Fault};
+
+use crate::checkpoint::read_state;
+use crate::execute::Writer;
+use crate::ids::Ids;
+use crate::overlay::SnapView;
+use crate::sessions::Sessions;
+use crate::slots::Slots;
+use crate::stat::Room;
+use crate::workers::{Bells, Workers};
+use crate::{Core, Mdt, Settings, record};
+
+impl Mdt {
+    /// Recovers the MDT on `disk`. It answers `NotReady` to clients until `join`.
+    pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Mdt>, Fault> {
+        // 1. the medium
+        let volume = Volume::open(disk)?;
+        let label = volume.label();
+        if label.kind != Kind::Mdt {
+            return Err(Fault::new(
+                Code::Invalid,
+                format!("this device holds an OST of {}, not an MDT; give it to an oss", label.fs_name),
+            ));
+        }
+        // 2. the state of the checkpoint, and what came after it
+        let (kv, mut slots) = restore(&volume)?;
+        // 3. from here on what was replayed is durable, and the incarnation is new unless the stop was clean
+        let was_clean = volume.was_clean();
+        let incarnation = volume.start()?;
+        // 4. what is derived from the table
+        let snap = kv.snapshot();
+        check_formatted(&settings, &snap)?;
+        let sessions = Sessions::load(&snap, settings.clock.boot_ms())?;
+        slots.keep_only(&sessions.ids());
+        let ids = Ids::load(&snap)?;
+        let core = Arc::new(Core {
+            room: Room::new(volume.checkpoint_capacity()),
+            incarnation,
+            was_clean,
+            epoch: AtomicU32::new(label.epoch.0),
+            kv,
+            writer: Mutex::new(Writer { slots, ids, closed: false }),
+            sessions,
+            ending: Mutex::new(()),
+            checkpointing: Mutex::new(()),
+            reserving: Mutex::new(()),
+            joined: ArcSwapOption::empty(),
+            rules: settings.rules.clone(),
+            clock: settings.clock.clone(),
+            bells: Bells::default(),
+            stopping: AtomicBool::new(false),
+            volume,
+            settings,
+        });
+        // 5. ids: everything reserved before counts as used (O5)
+        core.reserve_ids()?;
+        let workers = Workers::start(&core);
+        tracing::info!(
+            fs = label.fs_name,
+            index = label.index,
+            incarnation = incarnation.0,
+            was_clean,
+            records = snap_records(&core),
+            "MDT recovered"
+        );
+        Ok(Arc::new(Mdt { core, workers }))
+    }
+}
+
+fn snap_records(core: &Core) -> u64 {
+    kv::Snapshot::size(&core.kv.snapshot()).records
+}
+
+/// Table and slots as the checkpoint and the log have them.
+fn restore(volume: &Volume) -> Result<(Table, Slots), Fault> {
+    let (kv, mut slots) = match volume.checkpoint_reader()? {
+        Some(mut reader) => read_state(&mut reader)?,
+        None => (Table::new(), Slots::default()),
+    };
+    let mut unreadable = None;
+    volume.replay(&mut |entry| match record::decode(entry.payload) {
+        Ok(r) => {
+            slots.apply(r.origin, entry.seq, &r.reply.into(), &r.changes);
+            kv.apply(r.changes);
+            Verdict::Keep
+        }
+        Err(why) => {
+            unreadable.get_or_insert(format!("log entry {}: {why}", entry.seq));
+            Verdict::Cut
+        }
+    })?;
+    // The entry's own checksum held, so this is no torn write: a newer program wrote it, or it is damage. To cut it off
+    // would lose what was acknowledged.
+    match unreadable {
+        None => Ok((kv, slots)),
+        Some(why) => {
+            Err(Fault::new(Code::Damaged, format!("{why}; open the MDT with the program that wrote it")))
+        }
+    }
+}
+
+fn check_formatted(settings: &Settings, snap: &kv::TableSnapshot) -> Result<(), Fault> {
+    let view = SnapView::new(snap);
+    let formatted = settings.rules.is_formatted(&view);
+    view.finish()?;
+    match formatted {
+        true => Ok(()),
+        false => Err(Fault::new(
+            Code::Damaged,
+            "the MDT has no root directory: formatting did not end, or its records are lost; format it anew or run fsck",
+        )),
+    }
+}
+
+/// For who draws no lease numbers.
+pub fn no_lease() -> Cell<u32> {
+    Cell::new(0)
+}

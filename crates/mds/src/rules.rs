@@ -1,0 +1,93 @@
+//! The seam to the rules: what the executor asks of them. `MetaRules` are the rules of crate `meta`; tests bring a few lines
+//! of their own, so that the executor is tested for what it promises whatever the rules are.
+
+use meta::{Ctx, Txn, View};
+use types::{Buf, Fault, Fid, Generation, Layout, SessionId, Time};
+
+pub trait Rules: Send + Sync {
+    /// Does the call change things? `None`: no such call.
+    fn is_mutation(&self, call: u16) -> Option<bool>;
+    /// Carries out a mutating call; the reply body without its head.
+    fn mutate(
+        &self,
+        ctx: &Ctx<'_>,
+        txn: &mut dyn Txn,
+        call: u16,
+        body: &[u8],
+        bulk: &[u8],
+    ) -> Result<Vec<u8>, Fault>;
+    /// Answers a reading call; bulk bytes go to `out`.
+    fn read(
+        &self,
+        ctx: &Ctx<'_>,
+        view: &dyn View,
+        call: u16,
+        body: &[u8],
+        out: &mut Buf,
+    ) -> Result<Vec<u8>, Fault>;
+    /// Makes a new name space.
+    fn format(&self, txn: &mut dyn Txn, now: Time);
+    /// Was `format` ever done here?
+    fn is_formatted(&self, view: &dyn View) -> bool;
+    /// Files that were unlinked while `session` had them open.
+    fn orphans_of(&self, view: &dyn View, session: SessionId) -> Vec<Fid>;
+    /// An orphan's end: it is gone, its objects wait for the purge.
+    fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault>;
+    /// Up to `max` files whose objects wait to be destroyed.
+    fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)>;
+    /// The objects are destroyed: the record may go.
+    fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation);
+    /// Inodes in use.
+    fn inodes(&self, view: &dyn View) -> u64;
+}
+
+/// The rules of crate `meta`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MetaRules;
+
+impl Rules for MetaRules {
+    fn is_mutation(&self, call: u16) -> Option<bool> {
+        meta::is_mutation(call)
+    }
+    fn mutate(
+        &self,
+        ctx: &Ctx<'_>,
+        txn: &mut dyn Txn,
+        call: u16,
+        body: &[u8],
+        bulk: &[u8],
+    ) -> Result<Vec<u8>, Fault> {
+        meta::mutate(ctx, txn, call, body, bulk)
+    }
+    fn read(
+        &self,
+        ctx: &Ctx<'_>,
+        view: &dyn View,
+        call: u16,
+        body: &[u8],
+        out: &mut Buf,
+    ) -> Result<Vec<u8>, Fault> {
+        meta::read(ctx, view, call, body, out)
+    }
+    fn format(&self, txn: &mut dyn Txn, now: Time) {
+        meta::format(txn, now)
+    }
+    fn is_formatted(&self, view: &dyn View) -> bool {
+        view.get(&meta::keys::inode(Fid::ROOT)).is_some()
+    }
+    fn orphans_of(&self, view: &dyn View, session: SessionId) -> Vec<Fid> {
+        meta::orphans_of(view, session)
+    }
+    fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
+        meta::reap(txn, fid)
+    }
+    fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
+        meta::dead_list(view, max)
+    }
+    fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation) {
+        meta::forget_dead(txn, fid, generation)
+    }
+    fn inodes(&self, view: &dyn View) -> u64 {
+        meta::totals(view).inodes
+    }
+}

@@ -1,0 +1,204 @@
+//! The door: which request goes where, and what every reply carries.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kv::Kv;
+use meta::Ctx;
+use net::Answer;
+use object::LeaseVersion;
+use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Key, Seq, SessionId};
+use wire::meta::{Truncate, TruncateReply};
+use wire::object::Capability;
+use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
+use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
+
+use crate::Core;
+use crate::execute::Done;
+use crate::joined::Joined;
+use crate::overlay::{Overlay, SnapView};
+use crate::record::Origin;
+use crate::slots::refuse_observer;
+
+/// How long a capability opens objects. Nothing renews one before leases exist, and a job may hold a file open for weeks; what
+/// a client loses meanwhile (truncate, eviction) is fenced by the lease version, not by this.
+const CAPABILITY_SEC: u64 = 90 * 24 * 3600;
+
+impl Core {
+    pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        answer.bulk.clear();
+        let outcome = self.dispatch(head, body, bulk, answer.bulk);
+        let flushed_seq = self.volume.flushed_seq();
+        answer.head.epoch = self.epoch();
+        answer.head.incarnation = self.incarnation;
+        answer.body.clear();
+        match outcome {
+            Ok(Done { reply, seq }) => {
+                ReplyHead::done(seq, flushed_seq).put(&mut answer.body);
+                answer.body.extend_from_slice(&reply);
+            }
+            Err(fault) => {
+                answer.bulk.clear();
+                ReplyHead::refused(&fault, flushed_seq).put(&mut answer.body);
+            }
+        }
+    }
+
+    fn dispatch(&self, head: &Header, body: &[u8], bulk: &[u8], out: &mut Buf) -> Result<Done, Fault> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back"));
+        }
+        match head.call {
+            Attach::CALL => self.on_attach(&parse(body)?).map(plain),
+            KeepAlive::CALL => self.on_keep_alive(&parse(body)?).map(plain),
+            Detach::CALL => self.on_detach(&parse(body)?).map(plain),
+            Flush::CALL => self.on_flush(head),
+            TargetStat::CALL => self.target_stat().map(plain),
+            call => match self.rules.is_mutation(call) {
+                Some(true) => self.on_mutation(head, body, bulk),
+                Some(false) => self.on_read(head, body, out),
+                None => {
+                    Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT")))
+                }
+            },
+        }
+    }
+
+    /// Makes durable what was acknowledged. Of an earlier incarnation's acknowledgements nothing can be said here, so a client
+    /// that has not noticed the restart is told of it.
+    fn on_flush(&self, head: &Header) -> Result<Done, Fault> {
+        self.check_incarnation(head)?;
+        self.sessions.touch(head.session, self.clock.boot_ms());
+        self.flush()?;
+        Ok(plain(Empty {}))
+    }
+
+    /// Runs over the published snapshot; takes no lock.
+    fn on_read(&self, head: &Header, body: &[u8], out: &mut Buf) -> Result<Done, Fault> {
+        let joined = self.joined()?;
+        self.check_incarnation(head)?;
+        if head.session != SessionId(0) {
+            self.check_session(head.session)?;
+        }
+        let snap = self.kv.snapshot();
+        let (view, lease_high) = (SnapView::new(&snap), Cell::new(0));
+        let reply = self.with_ctx(head, &joined, &lease_high, &mut |ctx| {
+            self.rules.read(ctx, &view, head.call, body, out)
+        });
+        // Damage first: what a rule made of a record that was not there is not the truth.
+        view.finish()?;
+        Ok(Done { reply: reply?.into(), seq: Seq(0) })
+    }
+
+    fn on_mutation(&self, head: &Header, body: &[u8], bulk: &[u8]) -> Result<Done, Fault> {
+        let joined = self.joined()?;
+        self.check_incarnation(head)?;
+        if head.session == SessionId(0) {
+            return Err(refuse_observer());
+        }
+        self.check_session(head.session)?;
+        let Header { session, slot, sequence, .. } = *head;
+        // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
+        let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
+        let lease_high = Cell::new(0);
+        let done = self.with_ctx(head, &joined, &lease_high, &mut |ctx| {
+            self.transact(head.call, origin, &lease_high, &mut |txn| {
+                let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
+                if ctx.replay {
+                    check_replayed_fids(txn)?;
+                }
+                Ok(reply)
+            })
+        })?;
+        if head.call == Truncate::CALL && is_pending_truncate(&done.reply) {
+            // The client cuts objects as soon as it has this reply: the intent must outlive any crash by then.
+            self.flush()?;
+        }
+        Ok(done)
+    }
+
+    /// What the rules are told of the request and its surroundings.
+    fn with_ctx<T>(
+        &self,
+        head: &Header,
+        joined: &Joined,
+        lease_high: &Cell<u32>,
+        run: &mut dyn FnMut(&Ctx<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let epoch = self.epoch();
+        let make_cap = |fid: Fid, generation: Generation, rights: u8, counter: u32| -> Capability {
+            let lease = LeaseVersion { epoch: epoch.0.wrapping_add(lease_high.get()), counter };
+            let expiry_sec = self.clock.wall().sec.max(0) as u64 + CAPABILITY_SEC;
+            object::cap::make(&joined.secret, fid, generation, rights, lease, head.session, expiry_sec)
+        };
+        run(&Ctx {
+            session: head.session,
+            replay: head.flags & Flags::REPLAY != 0,
+            inline_max: joined.inline_max,
+            ost_mirrors: &joined.ost_mirrors,
+            shard: joined.shard,
+            epoch,
+            make_cap: &make_cap,
+            mdt_full: self.is_full(),
+        })
+    }
+
+    /// An estimate without the slots: they are a few KiB, and reading them would take the writer's lock.
+    fn is_full(&self) -> bool {
+        self.room.is_full(kv::Snapshot::size(&self.kv.snapshot()).bytes)
+    }
+
+    fn check_session(&self, session: SessionId) -> Result<(), Fault> {
+        match self.sessions.touch(session, self.clock.boot_ms()) {
+            true => Ok(()),
+            false => Err(object::slots::unknown(session)),
+        }
+    }
+
+    /// A client that speaks to an earlier incarnation must first send again what may be lost, in order; anything new of it
+    /// would come before that.
+    fn check_incarnation(&self, head: &Header) -> Result<(), Fault> {
+        let known = head.incarnation;
+        if known == Incarnation(0) || known == self.incarnation || head.flags & Flags::REPLAY != 0 {
+            return Ok(());
+        }
+        Err(Fault::new(
+            Code::Moved,
+            format!(
+                "this MDT restarted: it is {}, the request is for {known}; attach again and replay",
+                self.incarnation
+            ),
+        ))
+    }
+}
+
+/// A replay may ask for the fids that it was given before, and for no others: one that is still to be given out would be given
+/// twice (O5).
+fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
+    let fid_of = |key: &Key| match key.as_bytes() {
+        [meta::keys::INODE, fid @ ..] => fid.try_into().ok().map(|b| Fid(u64::from_be_bytes(b))),
+        _ => None,
+    };
+    match txn.put_keys().filter_map(fid_of).find(|fid| !txn.was_given(*fid)) {
+        None => Ok(()),
+        Some(fid) => Err(Fault::new(
+            Code::BadRequest,
+            format!("a replay asks for fid {fid}, which was never given out"),
+        )),
+    }
+}
+
+fn is_pending_truncate(reply: &[u8]) -> bool {
+    TruncateReply::from_bytes(reply).is_ok_and(|r| r.pending)
+}
+
+fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
+    T::from_bytes(body)
+        .map_err(|Malformed(what)| Fault::new(Code::BadRequest, format!("the request's body: {what}")))
+}
+
+/// A reply to what leaves no entry.
+fn plain<T: Wire>(reply: T) -> Done {
+    Done { reply: Arc::from(reply.to_bytes()), seq: Seq(0) }
+}

@@ -1,0 +1,125 @@
+//! Who is a client: the sessions that requests may name, and when each was last heard of.
+//!
+//! The truth is in the table (records of kind 7, written by attach and by a session's end); this is the form that every
+//! request looks at without a lock. S1: a session listed here has its record in the table.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use kv::{Snapshot, TableSnapshot};
+use types::{Code, Fault, Key, SessionId, Uuid};
+use wire::{Malformed, Reader, Wire};
+
+/// Key kind of sessions' records: `(7, session u64)` → client uuid, name.
+pub const KIND_SESSION: u8 = meta::keys::SESSION;
+/// Longest client name that is kept, in bytes; longer ones are cut. Host, pid and mount point fit.
+pub const NAME_BYTES_MAX: usize = 256;
+
+#[derive(Debug)]
+pub struct Session {
+    pub id: SessionId,
+    /// The client's own id: the same again is the same session.
+    pub client: Uuid,
+    pub name: String,
+    seen_ms: AtomicU64,
+}
+
+impl Session {
+    pub fn new(id: SessionId, client: Uuid, name: &str, now_ms: u64) -> Session {
+        let mut end = name.len().min(NAME_BYTES_MAX);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        Session { id, client, name: name[..end].to_string(), seen_ms: AtomicU64::new(now_ms) }
+    }
+
+    pub fn touch(&self, now_ms: u64) {
+        self.seen_ms.fetch_max(now_ms, Ordering::Relaxed);
+    }
+    /// Milliseconds since the client was last heard of.
+    pub fn silent_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.seen_ms.load(Ordering::Relaxed))
+    }
+
+    pub fn to_record(&self) -> (Key, Vec<u8>) {
+        let mut value = Vec::with_capacity(20 + self.name.len());
+        self.client.put(&mut value);
+        self.name.put(&mut value);
+        (session_key(self.id), value)
+    }
+
+    fn from_record(key: &Key, value: &[u8], now_ms: u64) -> Result<Session, Malformed> {
+        let id = session_of_key(key).ok_or(Malformed("key of a session"))?;
+        let r = &mut Reader::new(value);
+        let (client, name) = (Uuid::get(r)?, String::get(r)?);
+        r.end()?;
+        Ok(Session::new(id, client, &name, now_ms))
+    }
+}
+
+pub fn session_key(id: SessionId) -> Key {
+    let mut bytes = [KIND_SESSION; 9];
+    bytes[1..].copy_from_slice(&id.0.to_be_bytes());
+    Key::new(&bytes).expect("9 bytes fit")
+}
+
+/// The session whose record `key` names, if it is such a key.
+pub fn session_of_key(key: &Key) -> Option<SessionId> {
+    let (kind, id) = key.as_bytes().split_first()?;
+    Some(SessionId(u64::from_be_bytes(id.try_into().ok()?))).filter(|_| *kind == KIND_SESSION)
+}
+
+/// The sessions, as a list that is replaced whole; there are few.
+#[derive(Default)]
+pub struct Sessions(ArcSwap<Vec<Arc<Session>>>);
+
+impl Sessions {
+    /// Those of the table. Each counts as heard of just now: after a restart every client gets its whole time to come back.
+    pub fn load(snap: &TableSnapshot, now_ms: u64) -> Result<Sessions, Fault> {
+        let (from, to) = (Key::new(&[KIND_SESSION]), Key::new(&[KIND_SESSION + 1]));
+        let (from, to) = (from.expect("a byte fits"), to.expect("a byte fits"));
+        let mut list = Vec::new();
+        let mut bad = None;
+        let damage = snap.range(&from, &to, &mut |key, value| {
+            match Session::from_record(key, value, now_ms) {
+                Ok(s) => list.push(Arc::new(s)),
+                Err(why) => bad = Some(format!("session record {key:?} cannot be read: {why}")),
+            }
+            bad.is_none()
+        });
+        if let Some(why) = bad.or(damage.err().map(|d| d.to_string())) {
+            return Err(Fault::new(Code::Damaged, why));
+        }
+        Ok(Sessions(ArcSwap::from_pointee(list)))
+    }
+
+    pub fn ids(&self) -> Vec<SessionId> {
+        self.0.load().iter().map(|s| s.id).collect()
+    }
+    pub fn count(&self) -> usize {
+        self.0.load().len()
+    }
+    pub fn get(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.find(|s| s.id == id)
+    }
+    pub fn find(&self, is_it: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
+        self.0.load().iter().find(|s| is_it(s)).cloned()
+    }
+
+    /// A request of `id` came; false: there is no such session.
+    pub fn touch(&self, id: SessionId, now_ms: u64) -> bool {
+        self.0.load().iter().find(|s| s.id == id).map(|s| s.touch(now_ms)).is_some()
+    }
+
+    pub fn add(&self, session: Arc<Session>) {
+        self.0.rcu(|list| list.iter().chain([&session]).cloned().collect::<Vec<_>>());
+    }
+    pub fn remove(&self, id: SessionId) {
+        self.0.rcu(|list| list.iter().filter(|s| s.id != id).cloned().collect::<Vec<_>>());
+    }
+
+    pub fn list(&self, now_ms: u64) -> Vec<(SessionId, String, u64)> {
+        self.0.load().iter().map(|s| (s.id, s.name.clone(), s.silent_ms(now_ms))).collect()
+    }
+}

@@ -1,0 +1,40 @@
+//! What can be set of an MDT, with defaults that suit a mount.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Clock, MachineClock, MetaRules, Rules};
+
+/// How an MDT behaves. `Default` is what the servers use.
+#[derive(Clone)]
+pub struct Settings {
+    /// Time between flushes of what nobody asked to be flushed. After `join` the cluster map's value counts.
+    pub commit_interval: Duration,
+    /// A session not heard of for this long may be ended when another client wants its place.
+    pub session_ttl: Duration,
+    /// False: no threads; the owner flushes and checkpoints by hand (tests of power loss, which need every step to repeat).
+    pub background: bool,
+    pub rules: Arc<dyn Rules>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Settings {
+    /// The defaults, with these rules.
+    pub fn with_rules(rules: Arc<dyn Rules>) -> Settings {
+        Settings {
+            commit_interval: Duration::from_secs(1),
+            // Long enough for a client that is scheduled badly or restarts its connection (a few seconds), short enough that
+            // the owner of a killed mount does not give up waiting.
+            session_ttl: Duration::from_secs(10),
+            background: true,
+            rules,
+            clock: Arc::new(MachineClock),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings::with_rules(Arc::new(MetaRules))
+    }
+}

@@ -1,0 +1,105 @@
+//! How much room there is, and the numbers for `statfs` and status.
+//!
+//! The table must fit a checkpoint slot, or the log could never be trimmed again. So growth ends below that: what creates is
+//! refused first, and what deletes goes on working to the end.
+
+use kv::{Batch, Kv, Snapshot, TableSnapshot, record_bytes};
+use types::{Code, Fault};
+use wire::session::TargetStatReply;
+
+use crate::Core;
+use crate::overlay::SnapView;
+use crate::slots::Slots;
+
+/// From this share of the room on, rules are told that the MDT is full and refuse what makes files or adds bytes.
+const FULL_PERCENT: u64 = 90;
+/// From this share on, every transaction that makes the table larger is refused. The rest is for what deletes (which adds
+/// records of dead objects before it frees others), for ids, sessions and slots.
+const CLOSED_PERCENT: u64 = 96;
+/// What a file is reckoned to take when free inodes are estimated: entry and inode of a typical name, with an inline page now
+/// and then. Inodes are not pre-allocated, so their free number is an estimate and is said to be one in the documents.
+const FILE_BYTES: u64 = 512;
+
+/// The room for records: what a checkpoint slot holds.
+pub struct Room {
+    capacity_bytes: u64,
+}
+
+impl Room {
+    pub fn new(capacity_bytes: u64) -> Room {
+        Room { capacity_bytes }
+    }
+
+    pub fn used(&self, snap: &TableSnapshot, slots: &Slots) -> u64 {
+        snap.size().bytes + slots.bytes()
+    }
+    /// What users may take.
+    pub fn usable(&self) -> u64 {
+        self.share(FULL_PERCENT)
+    }
+    /// Should rules refuse what adds?
+    pub fn is_full(&self, used: u64) -> bool {
+        used >= self.share(FULL_PERCENT)
+    }
+
+    fn share(&self, percent: u64) -> u64 {
+        self.capacity_bytes / 100 * percent
+    }
+
+    /// May these changes be made?
+    pub fn check(&self, snap: &TableSnapshot, slots: &Slots, changes: &Batch) -> Result<(), Fault> {
+        let put: u64 = changes
+            .0
+            .iter()
+            .map(|c| c.value.as_ref().map_or(0, |v| record_bytes(&c.key, v.raw().len())))
+            .sum();
+        let limit = self.share(CLOSED_PERCENT);
+        if self.used(snap, slots) + put <= limit || put <= replaced(snap, changes) {
+            return Ok(());
+        }
+        Err(Fault::new(
+            Code::NoSpace,
+            format!(
+                "the MDT's records take {} of {} bytes; delete files, or move the MDT to a larger device",
+                self.used(snap, slots),
+                self.capacity_bytes
+            ),
+        ))
+    }
+}
+
+/// Bytes that the changes free. Asked only when room is short.
+fn replaced(snap: &TableSnapshot, changes: &Batch) -> u64 {
+    let old = |key| snap.get(key).ok().flatten().map_or(0, |v| record_bytes(key, v.len()));
+    changes.0.iter().map(|c| old(&c.key)).sum()
+}
+
+impl Core {
+    pub fn target_stat(&self) -> Result<TargetStatReply, Fault> {
+        let label = self.volume.label();
+        let snap = self.kv.snapshot();
+        let used = self.room.used(&snap, &self.writer.lock().slots);
+        let view = SnapView::new(&snap);
+        let inodes = self.rules.inodes(&view);
+        view.finish()?;
+        let total = self.room.usable();
+        let free = total.saturating_sub(used);
+        Ok(TargetStatReply {
+            target: label.target,
+            is_mdt: true,
+            index: label.index,
+            uuid: label.uuid,
+            bytes_total: total,
+            bytes_free: free,
+            bytes_available: free,
+            files_total: inodes + free / FILE_BYTES,
+            files_free: free / FILE_BYTES,
+            sessions: self.sessions.count() as u32,
+            // Damage of an MDT's records is reported to whoever meets it; a list of it comes with the scrub.
+            damage_count: 0,
+            log_bytes_used: self.volume.log_used(),
+            log_bytes_total: self.volume.log_capacity(),
+            last_seq: self.volume.last_seq(),
+        })
+    }
+}

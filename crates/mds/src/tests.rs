@@ -1,0 +1,10 @@
+//! The executor, recovery and sessions, under a rule set of a few lines (`rules`), on media that lose power (`rig`).
+
+mod crash;
+mod exactly_once;
+mod limits;
+mod meta_rules;
+mod purge;
+mod rig;
+mod rules;
+mod sessions;

@@ -1,0 +1,93 @@
+//! Full logs, full tables, damage: refused cleanly, or worked around.
+
+use disk::{FaultyDisk, SimDisk};
+use kv::{Batch, Kv, Value};
+use std::sync::Arc;
+use types::{Code, Fid, Key, SessionId};
+use wire::session::TargetStat;
+
+use super::rig::{Rig, format};
+use super::rules::{self, body};
+
+#[test]
+fn a_full_log_is_checkpointed_and_the_request_goes_on() {
+    let (rig, disk) = Rig::fresh();
+    // 64 KiB of log, no background thread: several laps.
+    for n in 0..3000u32 {
+        rig.make(0, 2 * n + 1, "a").unwrap();
+        rig.mutate(rules::REMOVE, 0, 2 * n + 2, &body(Fid(0), "a")).unwrap();
+        if n % 100 == 0 {
+            let core = &rig.mdt.core;
+            core.purge_round(1000).unwrap();
+        }
+    }
+    rig.make(0, 6001, "z").unwrap();
+    let names = rig.list();
+    drop(rig);
+    let rig = Rig::open(Arc::new(disk.crash(disk::Crash::KeepAll)));
+    assert_eq!(rig.list(), names);
+}
+
+#[test]
+fn a_full_table_refuses_growth_and_lets_deletes_through() {
+    let (rig, disk) = Rig::fresh();
+    let mut made = 0;
+    let fault = loop {
+        match rig.make(0, 0, &format!("file {made:012}")) {
+            Ok(_) => made += 1,
+            Err(fault) => break fault,
+        }
+        assert!(made < 20_000, "256 KiB of checkpoint cannot hold this");
+    };
+    assert_eq!(fault.code, Code::NoSpace);
+    let stat = rig.ask(&TargetStat {}, SessionId(0)).unwrap();
+    assert_eq!((stat.bytes_free, stat.files_free), (0, 0));
+    assert_eq!(stat.files_total, made + 1, "and the root");
+    // The state still fits a checkpoint, and deletes work to the last file.
+    rig.mdt.core.checkpoint_now().unwrap();
+    for n in 0..made {
+        rig.mutate(rules::REMOVE, 0, 0, &body(Fid(0), &format!("file {n:012}"))).unwrap();
+        if n % 200 == 0 {
+            rig.mdt.core.purge_round(1000).unwrap();
+        }
+    }
+    rig.mdt.core.purge_round(10_000).unwrap();
+    rig.make(0, 0, "again").unwrap();
+    rig.mdt.stop(true).unwrap();
+    assert_eq!(Rig::open(disk).list().len(), 1);
+}
+
+#[test]
+fn a_rule_that_draws_too_many_ids_is_refused_whole() {
+    let (rig, _) = Rig::fresh();
+    assert_eq!(rig.mutate(rules::GREEDY, 0, 1, &[]).unwrap_err().code, Code::NotReady);
+    assert!(rig.list().is_empty());
+    rig.make(0, 1, "a").unwrap();
+}
+
+#[test]
+fn a_damaged_record_is_an_error_and_never_an_absence() {
+    let (rig, _) = Rig::fresh();
+    rig.make(0, 1, "a").unwrap();
+    let mut b = Batch::new();
+    b.put(Key::new(&[1, b'a']).unwrap(), Value::stored(&[0; 8], 1));
+    rig.mdt.core.kv.apply(b);
+    let read = rig.send(wire::Header { call: rules::LIST, ..wire::Header::default() }, &[]);
+    assert_eq!(read.unwrap_err().code, Code::Damaged);
+    assert_eq!(rig.make(0, 2, "a").unwrap_err().code, Code::Damaged, "not made a second time");
+    assert!(rig.mdt.core.checkpoint_now().is_err(), "damage is not written out as truth");
+    rig.make(0, 2, "b").unwrap();
+}
+
+#[test]
+fn a_failed_write_fails_the_request_and_everything_after_it() {
+    let disk = Arc::new(FaultyDisk::new(Arc::new(SimDisk::new(1 << 20))));
+    format(disk.clone());
+    let rig = Rig::open(disk.clone());
+    let a = rig.make(0, 1, "a").unwrap();
+    disk.fail(disk::Op::Write, disk::When::Always);
+    assert_eq!(rig.make(0, 2, "b").unwrap_err().code, Code::Io);
+    disk.fail(disk::Op::Write, disk::When::Never);
+    assert_eq!(rig.make(0, 2, "b").unwrap_err().code, Code::Io, "nobody knows what the medium holds now");
+    assert_eq!(rig.list().get("a"), Some(&a), "reading goes on");
+}

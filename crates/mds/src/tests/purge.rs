@@ -1,0 +1,65 @@
+//! Dead objects go, in the right order.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use disk::Crash;
+use disk::SimDisk;
+use types::Fid;
+
+use super::rig::{Rig, format};
+use super::rules::{self, body, layout};
+use crate::purge::Purged;
+
+fn remove(rig: &Rig, name: &str) -> Fid {
+    let fid = rig.make(0, 0, name).unwrap();
+    rig.mutate(rules::REMOVE, 0, 0, &body(Fid(0), name)).unwrap();
+    fid
+}
+
+#[test]
+fn objects_are_destroyed_once_their_removal_is_flushed_and_the_record_goes_last() {
+    let (rig, disk) = Rig::fresh();
+    let fid = remove(&rig, "a");
+    let core = &rig.mdt.core;
+    let removed = core.volume.last_seq();
+    rig.ost.refuse.store(true, Ordering::SeqCst);
+    assert_eq!(core.purge_round(10).unwrap(), Purged { files: 0, left: 1 });
+    assert!(core.volume.flushed_seq() >= removed, "flushed before an OST was asked");
+    rig.ost.refuse.store(false, Ordering::SeqCst);
+    assert_eq!(core.purge_round(10).unwrap(), Purged { files: 1, left: 0 });
+    assert_eq!(*rig.ost.destroyed.lock(), [layout().object(fid, 0, 0)]);
+    assert_eq!(rig.ost.flushes.load(Ordering::SeqCst), 1);
+    assert_eq!(core.purge_round(10).unwrap(), Purged::default());
+    // The forgetting was not flushed: after power loss it is done once more, harmlessly.
+    let rig = Rig::open(Arc::new(disk.crash(Crash::DropAll)));
+    assert_eq!(rig.mdt.core.purge_round(10).unwrap(), Purged { files: 1, left: 0 });
+}
+
+/// The threads: flushes come by themselves, the purge works, and a stop is prompt.
+#[test]
+fn the_background_does_all_that_without_being_asked() {
+    let disk = Arc::new(SimDisk::new(1 << 20));
+    format(disk.clone());
+    let rig = Rig::try_open(disk.clone(), true).unwrap();
+    let fid = remove(&rig, "a");
+    // Enough to fill the log several times: checkpoints must come by themselves too.
+    for n in 0..1500u32 {
+        rig.make(1, n + 1, &format!("n{}", n)).unwrap();
+        rig.mutate(rules::REMOVE, 2, n + 1, &body(Fid(0), &format!("n{n}"))).unwrap();
+    }
+    let core = &rig.mdt.core;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let is_done =
+        || rig.ost.destroyed.lock().len() >= 1501 && core.volume.flushed_seq() == core.volume.last_seq();
+    while !is_done() && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    assert!(is_done() && rig.ost.destroyed.lock().contains(&layout().object(fid, 0, 0)));
+    let started = Instant::now();
+    rig.mdt.stop(true).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(5));
+    let rig = Rig::open(disk);
+    assert!(rig.mdt.was_clean());
+}

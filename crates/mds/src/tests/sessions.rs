@@ -1,0 +1,99 @@
+//! Who may be a client, and what ends with one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use disk::Crash;
+use types::{Code, Fid, SessionId, Uuid};
+use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
+
+use super::rig::{FS_UUID, Rig};
+use super::rules::{self, body};
+
+fn pass(rig: &Rig, ms: u64) {
+    rig.clock.0.fetch_add(ms, Ordering::SeqCst);
+}
+
+#[test]
+fn the_same_client_finds_its_session_also_after_power_loss() {
+    let (rig, disk) = Rig::fresh();
+    assert_eq!(rig.attach(1).unwrap().session, rig.session);
+    let again = Rig::open(Arc::new(disk.crash(Crash::DropAll)));
+    assert_eq!(again.session, rig.session, "an attach is durable before it is answered");
+}
+
+#[test]
+fn a_second_client_is_refused_while_the_first_lives_and_admitted_once_it_is_dead() {
+    let (rig, _) = Rig::fresh();
+    rig.make(0, 1, "open").unwrap();
+    rig.mutate(rules::REMOVE_HELD, 0, 2, &body(Fid(0), "open")).unwrap();
+    pass(&rig, 9_000);
+    let fault = rig.attach(2).unwrap_err();
+    assert_eq!(fault.code, Code::Busy);
+    assert!(fault.detail.contains("client 1") && fault.detail.contains("unmount"), "{fault}");
+    // Any sign of life counts.
+    rig.ask(&KeepAlive { session: rig.session }, SessionId(0)).unwrap();
+    pass(&rig, 9_000);
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::Busy);
+    pass(&rig, 1_000);
+    let second = rig.attach(2).unwrap();
+    assert_ne!(second.session, rig.session);
+    assert!(second.slots.iter().all(|s| *s == 0));
+    assert_eq!(rig.make(0, 3, "late").unwrap_err().code, Code::NoSession);
+    let gone = rig.ask(&KeepAlive { session: rig.session }, SessionId(0));
+    assert_eq!(gone.unwrap_err().code, Code::NoSession);
+    let core = &rig.mdt.core;
+    let snap = kv::Kv::snapshot(&core.kv);
+    let view = crate::overlay::SnapView::new(&snap);
+    assert!(core.rules.orphans_of(&view, rig.session).is_empty());
+    assert_eq!(core.rules.dead_list(&view, 9).len(), 1, "the orphan's objects wait for the purge");
+}
+
+#[test]
+fn a_detach_ends_the_session_for_good() {
+    let (rig, disk) = Rig::fresh();
+    for n in 0..150u32 {
+        rig.make(0, 2 * n + 1, "o").unwrap();
+        rig.mutate(rules::REMOVE_HELD, 0, 2 * n + 2, &body(Fid(0), "o")).unwrap();
+    }
+    rig.ask(&Detach { session: rig.session }, SessionId(0)).unwrap();
+    rig.ask(&Detach { session: rig.session }, SessionId(0)).unwrap();
+    assert_eq!(rig.mdt.core.writer.lock().slots.bytes(), 0);
+    let rig2 = Rig::open(Arc::new(disk.crash(Crash::KeepAll)));
+    assert!(rig2.session > rig.session, "a new one");
+    let snap = kv::Kv::snapshot(&rig2.mdt.core.kv);
+    let dead = rig2.mdt.core.rules.dead_list(&crate::overlay::SnapView::new(&snap), 999);
+    assert_eq!(dead.len(), 150, "more orphans than one entry reaps");
+}
+
+#[test]
+fn a_silent_session_without_a_rival_lives_a_minute() {
+    let (rig, _) = Rig::fresh();
+    pass(&rig, 59_000);
+    rig.mdt.core.reap_sessions();
+    assert_eq!(rig.mdt.sessions().len(), 1);
+    pass(&rig, 1_000);
+    rig.mdt.core.reap_sessions();
+    assert!(rig.mdt.sessions().is_empty());
+    assert_eq!(rig.make(0, 1, "x").unwrap_err().code, Code::NoSession);
+}
+
+#[test]
+fn observers_read_and_flush_and_count_for_nothing() {
+    let (rig, _) = Rig::fresh();
+    rig.make(0, 1, "a").unwrap();
+    let attach = |fs_uuid| Attach {
+        fs_uuid,
+        client: Uuid([8; 16]),
+        session: SessionId(0),
+        name: "fsck".into(),
+        observer: true,
+    };
+    assert_eq!(rig.ask(&attach(FS_UUID), SessionId(0)).unwrap().session, SessionId(0));
+    assert_eq!(rig.ask(&attach(Uuid([1; 16])), SessionId(0)).unwrap_err().code, Code::Invalid);
+    assert_eq!(rig.list().len(), 1);
+    rig.ask(&Flush {}, SessionId(0)).unwrap();
+    let volume = &rig.mdt.core.volume;
+    assert_eq!(volume.flushed_seq(), volume.last_seq());
+    assert_eq!(rig.ask(&TargetStat {}, SessionId(0)).unwrap().sessions, 1);
+}

@@ -1,0 +1,144 @@
+//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), purge.
+//!
+//! T1: a stop ends each within one request to an OST. T2: none of them holds the `Mdt`, so dropping it ends them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use types::Fault;
+
+use crate::Core;
+
+/// Wakes one thread. A ring that comes while it works counts for its next wait.
+#[derive(Default)]
+pub struct Bell {
+    rung: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Bell {
+    pub fn ring(&self) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            *rung = true;
+            self.wake.notify_one();
+        }
+    }
+    /// Until rung, at most so long.
+    pub fn wait(&self, at_most: Duration) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            self.wake.wait_for(&mut rung, at_most);
+        }
+        *rung = false;
+    }
+}
+
+/// One bell per thread.
+#[derive(Default)]
+pub struct Bells {
+    pub flush: Bell,
+    pub checkpoint: Bell,
+    pub purge: Bell,
+}
+
+/// The threads of one MDT.
+#[derive(Default)]
+pub struct Workers(Mutex<Vec<JoinHandle<()>>>);
+
+impl Workers {
+    /// Starts what needs no cluster: flusher and keeper.
+    pub fn start(core: &Arc<Core>) -> Workers {
+        let workers = Workers::default();
+        workers.spawn(core, "mdt-flush", flusher);
+        workers.spawn(core, "mdt-keep", keeper);
+        workers
+    }
+
+    /// Once; the OSTs are known now.
+    pub fn start_purge(&self, core: &Arc<Core>) {
+        if !self.0.lock().iter().any(|t| t.thread().name() == Some("mdt-purge")) {
+            self.spawn(core, "mdt-purge", |core| core.purge());
+        }
+    }
+
+    fn spawn(&self, core: &Arc<Core>, name: &str, run: fn(&Core)) {
+        if !core.settings.background {
+            return;
+        }
+        let core = core.clone();
+        match std::thread::Builder::new().name(name.into()).spawn(move || run(&core)) {
+            Ok(thread) => self.0.lock().push(thread),
+            // Requests still work: who finds the log full checkpoints it, who finds no ids reserves them.
+            Err(error) => tracing::error!(name, %error, "cannot start a thread of the MDT; it will be slow"),
+        }
+    }
+
+    /// Refuses further requests and waits for the threads to end.
+    pub fn stop(&self, core: &Core) {
+        core.stopping.store(true, Ordering::Release);
+        core.bells.flush.ring();
+        core.bells.checkpoint.ring();
+        core.bells.purge.ring();
+        for thread in std::mem::take(&mut *self.0.lock()) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the MDT panicked");
+            }
+        }
+    }
+}
+
+impl Core {
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub fn commit_interval(&self) -> Duration {
+        self.joined.load().as_ref().map_or(self.settings.commit_interval, |j| j.commit_interval)
+    }
+
+    /// One round of the flusher: what was acknowledged becomes durable, and earlier flush marks with it.
+    pub fn flush_round(&self) -> Result<(), Fault> {
+        self.volume.mark().map_err(|e| self.volume_fault(e))?;
+        if self.volume.flushed_seq() < self.volume.last_seq() {
+            self.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn flusher(core: &Core) {
+    while !core.is_stopping() {
+        core.bells.flush.wait(core.commit_interval());
+        let done = core.reserve_ids().and_then(|()| core.flush_round());
+        match done {
+            _ if core.is_stopping() => return,
+            Ok(()) => {}
+            Err(fault) => {
+                tracing::error!(%fault, "the MDT cannot make its log durable");
+                // A failed volume stays failed: ask rarely.
+                core.bells.flush.wait(Duration::from_secs(10));
+            }
+        }
+    }
+}
+
+fn keeper(core: &Core) {
+    while !core.is_stopping() {
+        core.bells.checkpoint.wait(core.commit_interval());
+        if core.is_stopping() {
+            return;
+        }
+        if core.log_is_half_full()
+            && let Err(fault) = core.checkpoint()
+        {
+            tracing::error!(%fault, "the MDT's checkpoint failed; the log goes on until it is full");
+            // The table's state will not be better at once, and each try writes all of it.
+            core.bells.checkpoint.wait(Duration::from_secs(10));
+        }
+        core.reap_sessions();
+    }
+}

@@ -1,0 +1,52 @@
+//! Create: a regular or special file with its first name, or the open of one that is there.
+
+use types::*;
+use wire::meta::{Create, CreateReply};
+
+use crate::inode::load_named;
+use crate::make::{Made, Seed, make};
+use crate::open::open_reply;
+use crate::{Ctx, Txn, access};
+
+pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateReply, Fault> {
+    match req.kind {
+        Kind::Dir | Kind::Symlink => {
+            return Err(Fault::new(Code::Invalid, "directories and symlinks have calls of their own"));
+        }
+        Kind::Char | Kind::Block if req.cred.uid != 0 => {
+            return Err(Fault::new(Code::Perm, "only root makes device files"));
+        }
+        _ => {}
+    }
+    let Create { parent, kind, mode, rdev, now, want, .. } = req;
+    let seed = Seed { kind, mode, rdev, target: Vec::new(), cred: &req.cred, now, want };
+    match make(ctx, txn, parent, &req.name, seed)? {
+        Made::New(mut inode) => {
+            Ok(CreateReply { made: true, open: open_reply(ctx, txn, &mut inode, req.write)? })
+        }
+        Made::Taken { fid, is_ours: true } => {
+            let mut inode = load_named(txn, fid, parent)?;
+            Ok(CreateReply { made: true, open: open_reply(ctx, txn, &mut inode, req.write)? })
+        }
+        Made::Taken { .. } if req.exclusive => Err(Code::Exists.into()),
+        Made::Taken { fid, .. } => open_existing(ctx, txn, &req, fid),
+    }
+}
+
+/// The name was there: what `open` with `O_CREAT` does then.
+fn open_existing(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: &Create, fid: Fid) -> Result<CreateReply, Fault> {
+    let mut inode = load_named(txn, fid, req.parent)?;
+    match inode.attr.kind {
+        Kind::Dir => return Err(Code::IsDir.into()),
+        // To follow it is the caller's work: it looks the name up again.
+        Kind::Symlink => return Err(Code::Exists.into()),
+        _ => {}
+    }
+    if req.write {
+        access::need(&inode, &req.cred, access::WRITE)?;
+    }
+    Ok(CreateReply { made: false, open: open_reply(ctx, txn, &mut inode, req.write)? })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! An inline file outgrows its record (rule O4): `Grow` gives a layout, the client writes all bytes to the objects and flushes them,
+//! then `Switch` changes the layout and drops the inline bytes in one entry.
+
+use types::*;
+use wire::meta::{FileState, Grow, GrowReply, Switch, SwitchReply, WrittenBits};
+use wire::object::{RIGHT_READ, RIGHT_WRITE};
+
+use crate::inode::{load_inode, store_inode};
+use crate::open::capability;
+use crate::records::InodeRecord;
+use crate::{Ctx, Txn, inline, reap, stripe};
+
+pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fault> {
+    let mut inode = load_inode(txn, req.fid)?;
+    if inode.attr.kind != Kind::File {
+        return Err(Code::Invalid.into());
+    }
+    let switched = match inode.layout {
+        Some(_) => true,
+        None => {
+            let layout = give_layout(ctx, txn, &mut inode)?;
+            // An empty file has no bytes to carry over: it switches here and now.
+            let switched = inode.attr.size == 0;
+            match switched {
+                true => inode.layout = Some(layout),
+                false => inode.pending = Some(layout),
+            }
+            switched
+        }
+    };
+    if switched && inode.state == FileState::Settled {
+        inode.state = FileState::Writing(ctx.session);
+    }
+    store_inode(txn, &inode);
+    let Some(layout) = inode.layout.clone().or_else(|| inode.pending.clone()) else {
+        return Err(Code::Invalid.into());
+    };
+    let cap = capability(ctx, txn, inode.fid(), layout.generation, RIGHT_READ | RIGHT_WRITE);
+    Ok(GrowReply { inode: inode.to_wire(), layout, cap, switched })
+}
+
+/// A layout of a new generation; objects of an earlier attempt that never switched go to the purge list.
+fn give_layout(ctx: &Ctx<'_>, txn: &mut dyn Txn, inode: &mut InodeRecord) -> Result<Layout, Fault> {
+    if ctx.mdt_full {
+        return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
+    }
+    if let Some(old) = inode.pending.take() {
+        reap::bury(txn, inode.fid(), &old);
+    }
+    inode.generation = Generation(inode.generation.0 + 1);
+    stripe::make_layout(ctx, inode.fid(), inode.spec.as_ref(), inode.generation)
+}
+
+pub fn switch(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Switch) -> Result<SwitchReply, Fault> {
+    let mut inode = load_inode(txn, req.fid)?;
+    let mut layout = match inode.pending.take() {
+        Some(pending) if pending.generation == req.generation => pending,
+        _ => {
+            return Err(Fault::new(
+                Code::Stale,
+                format!("file {}: no pending layout of generation {}", req.fid, req.generation),
+            ));
+        }
+    };
+    mark_written(&mut layout, &req.written)?;
+    inode.layout = Some(layout);
+    inode.state = FileState::Writing(ctx.session);
+    inline::delete_pages(txn, req.fid, 0);
+    store_inode(txn, &inode);
+    Ok(SwitchReply { inode: inode.to_wire() })
+}
+
+/// Or's reported bits into a layout; bits of stripes that do not exist are refused.
+pub fn mark_written(layout: &mut Layout, written: &[WrittenBits]) -> Result<(), Fault> {
+    for w in written {
+        let Some(component) = layout.components.get_mut(w.component as usize) else {
+            return Err(Fault::new(
+                Code::BadRequest,
+                format!("component {} of {}", w.component, layout.components.len()),
+            ));
+        };
+        let count = component.mirrors.len();
+        for (word, bits) in w.bits.iter().enumerate() {
+            for bit in (0..64).filter(|b| bits >> b & 1 == 1) {
+                let stripe = word * 64 + bit;
+                if stripe >= count {
+                    return Err(Fault::new(Code::BadRequest, format!("stripe {stripe} of {count}")));
+                }
+                component.set_written(stripe as u16);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Inline content: pages of up to 4 KiB in the MDT's records, each with its own CRC.
+//!
+//! A page that is absent, or shorter than what is read of it, reads as zeros. Bytes past the file's size never exist.
+
+use types::crc::{crc32c, fragments, verify_fragments};
+use types::*;
+use wire::meta::{ReadInline, ReadInlineReply, WriteInline, WriteInlineReply};
+
+use crate::inode::{load_inode, store_inode};
+use crate::records::{InlinePage, InodeRecord};
+use crate::stripe::inline_max;
+use crate::{Ctx, Txn, View, keys};
+
+pub fn write_inline(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    req: WriteInline,
+    bulk: &[u8],
+) -> Result<WriteInlineReply, Fault> {
+    // 1. The bytes are those that were sent.
+    if let Err(at) = verify_fragments(req.offset, bulk, &req.crcs) {
+        return Err(Fault::new(
+            Code::BadChecksum,
+            format!("bytes at {} of file {}", req.offset + at as u64, req.fid),
+        ));
+    }
+    // 2. The file can take them.
+    let mut inode = load_inode(txn, req.fid)?;
+    require_inline(&inode)?;
+    let end = req.offset.checked_add(bulk.len() as u64).ok_or(Code::FileTooBig)?;
+    if end > inline_max(ctx, &inode) as u64 {
+        return Err(Code::NeedLayout.into());
+    }
+    if ctx.mdt_full {
+        return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
+    }
+    // 3. Page by page: merge with what is there, verified.
+    for (at, len) in fragments(req.offset, bulk.len()) {
+        write_fragment(txn, &inode, req.offset + at as u64, &bulk[at..at + len])?;
+    }
+    // 4. Size and times, in the same entry.
+    let size = inode.attr.size.max(end);
+    set_size(&mut inode, size);
+    inode.attr.mtime = req.now;
+    inode.attr.ctime = req.now;
+    store_inode(txn, &inode);
+    Ok(WriteInlineReply { attr: inode.attr })
+}
+
+fn write_fragment(txn: &mut dyn Txn, inode: &InodeRecord, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+    let page = (offset / PAGE_SIZE as u64) as u32;
+    let from = (offset % PAGE_SIZE as u64) as usize;
+    let key = keys::inline(inode.fid(), page);
+    let mut merged = match (from, bytes.len()) {
+        (0, PAGE_SIZE) => Vec::new(),
+        _ => load_page(txn, inode.fid(), page)?,
+    };
+    merged.resize(merged.len().max(from + bytes.len()), 0);
+    merged[from..from + bytes.len()].copy_from_slice(bytes);
+    txn.put(key, InlinePage::encode(&merged));
+    Ok(())
+}
+
+pub fn read_inline(
+    _: &Ctx<'_>,
+    view: &dyn View,
+    req: ReadInline,
+    out: &mut Buf,
+) -> Result<ReadInlineReply, Fault> {
+    let inode = load_inode(view, req.fid)?;
+    require_inline(&inode)?;
+    let len = (req.len as u64).min(inode.attr.size.saturating_sub(req.offset)).min(BULK_MAX as u64) as usize;
+    let space = out.space(len);
+    for (at, n) in fragments(req.offset, len) {
+        let offset = req.offset + at as u64;
+        let from = (offset % PAGE_SIZE as u64) as usize;
+        let page = load_page(view, req.fid, (offset / PAGE_SIZE as u64) as u32)?;
+        let have = page.len().saturating_sub(from).min(n);
+        space[at..at + have].copy_from_slice(&page[from.min(page.len())..from.min(page.len()) + have]);
+        space[at + have..at + n].fill(0);
+    }
+    let crcs = fragments(req.offset, len).map(|(at, n)| crc32c(&space[at..at + n])).collect();
+    Ok(ReadInlineReply { crcs, size: inode.attr.size })
+}
+
+fn require_inline(inode: &InodeRecord) -> Result<(), Fault> {
+    match inode.attr.kind {
+        Kind::File if inode.layout.is_none() => Ok(()),
+        Kind::File => Err(Code::NotInline.into()),
+        Kind::Dir => Err(Code::IsDir.into()),
+        _ => Err(Code::Invalid.into()),
+    }
+}
+
+/// The verified bytes of a page; none if it is absent.
+fn load_page(view: &(impl View + ?Sized), fid: Fid, page: u32) -> Result<Vec<u8>, Fault> {
+    let Some(value) = view.get(&keys::inline(fid, page)) else { return Ok(Vec::new()) };
+    match InlinePage::decode(&value) {
+        Ok(bytes) => Ok(bytes.to_vec()),
+        Err(e) => Err(Fault::new(Code::Damaged, format!("inline page {page} of file {fid}: {e}"))),
+    }
+}
+
+/// Cuts inline content to `size` bytes: pages past it go, the last one is trimmed.
+pub fn cut(txn: &mut dyn Txn, fid: Fid, size: u64) -> Result<(), Fault> {
+    let whole = size.div_ceil(PAGE_SIZE as u64) as u32;
+    delete_pages(txn, fid, whole);
+    let rest = (size % PAGE_SIZE as u64) as usize;
+    if rest > 0 {
+        let mut last = load_page(txn, fid, whole - 1)?;
+        if last.len() > rest {
+            last.truncate(rest);
+            txn.put(keys::inline(fid, whole - 1), InlinePage::encode(&last));
+        }
+    }
+    Ok(())
+}
+
+/// Removes pages `first` and later.
+pub fn delete_pages(txn: &mut dyn Txn, fid: Fid, first: u32) {
+    let mut doomed = Vec::new();
+    txn.range(&keys::inline(fid, first), &keys::inline(Fid(fid.0 + 1), 0), &mut |k, _| {
+        doomed.push(*k);
+        true
+    });
+    doomed.iter().for_each(|k| txn.delete(k));
+}
+
+/// Size of an inline file, and the blocks that go with it.
+pub fn set_size(inode: &mut InodeRecord, size: u64) {
+    inode.attr.size = size;
+    inode.attr.blocks = size.div_ceil(512);
+}
+
+/// Bytes that an inline file's pages hold, for fsck.
+pub fn stored_bytes(view: &dyn View, fid: Fid) -> u64 {
+    let mut total = 0;
+    view.range(&keys::inline(fid, 0), &keys::inline(Fid(fid.0 + 1), 0), &mut |_, v| {
+        total += v.len().saturating_sub(5) as u64;
+        true
+    });
+    total
+}

@@ -1,0 +1,45 @@
+//! Link: one more name for a file that is no directory.
+
+use types::*;
+use wire::meta::{Inode, Link};
+
+use crate::inode::{load_dir, load_inode, need_room, store_inode, touch};
+use crate::names::{self, Slot};
+use crate::{Ctx, Txn, access};
+
+/// ext4's limit. Each link costs 17 bytes in the inode record (its parent hint), so it also bounds that.
+pub const LINKS_MAX: u32 = 65_000;
+
+pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault> {
+    names::validate(&req.name)?;
+    let mut inode = load_inode(txn, req.fid)?;
+    let mut dir = load_dir(txn, req.parent)?;
+    access::need_search(&dir, &req.cred)?;
+    let at = match names::find_slot(txn, req.parent, &req.name)? {
+        Slot::Free(at) => at,
+        // A replay whose link survived finds its own work.
+        Slot::Taken(found) if ctx.replay && found.entry.fid == req.fid => return Ok(inode.to_wire()),
+        Slot::Taken(_) => return Err(Code::Exists.into()),
+    };
+    access::need_change(&dir, &req.cred)?;
+    if inode.is_dir() {
+        return Err(Fault::new(Code::Perm, "a directory has one name"));
+    }
+    match inode.attr.nlink {
+        // An orphan stays one: its end is decided already.
+        0 => return Err(Code::NotFound.into()),
+        n if n >= LINKS_MAX => return Err(Code::TooManyLinks.into()),
+        _ => need_room(ctx)?,
+    }
+    inode.attr.nlink += 1;
+    inode.attr.ctime = req.now;
+    inode.parents.push(at);
+    store_inode(txn, &inode);
+    names::put_entry(txn, at, req.fid, inode.attr.kind, &req.name);
+    touch(&mut dir, req.now);
+    store_inode(txn, &dir);
+    Ok(inode.to_wire())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+//! Lookup: a name to its inode. Two gets when the name is there.
+
+use types::*;
+use wire::meta::{Inode, Lookup};
+
+use crate::inode::{load_inode, load_named};
+use crate::{Ctx, View, names};
+
+pub fn lookup(_: &Ctx<'_>, view: &dyn View, req: Lookup) -> Result<Inode, Fault> {
+    names::validate(&req.name)?;
+    match names::find_entry(view, req.parent, &req.name)? {
+        Some(found) => Ok(load_named(view, found.entry.fid, req.parent)?.to_wire()),
+        None => Err(absent(view, req.parent)),
+    }
+}
+
+/// Why there is no such entry: only a directory that exists can say that a name does not.
+fn absent(view: &dyn View, parent: Fid) -> Fault {
+    match load_inode(view, parent) {
+        Ok(dir) if dir.is_dir() => Code::NotFound.into(),
+        Ok(_) => Code::NotDir.into(),
+        Err(fault) => fault,
+    }
+}
+
+#[cfg(test)]
+mod tests;

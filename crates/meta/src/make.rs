@@ -1,0 +1,122 @@
+//! A new inode with its first name: what Create, MakeDir and Symlink have in common.
+
+use types::*;
+
+use crate::inode::{
+    DIR_BLOCKS, DIR_SIZE, GROUP_EXEC, MODE_BITS, SETGID, STICKY, need_room, store_inode, touch,
+};
+use crate::names::{self, Slot};
+use crate::records::{InodeRecord, Parent};
+use crate::{Ctx, Txn, access, keys, stripe, totals};
+
+/// What the new inode is to be.
+pub struct Seed<'a> {
+    pub kind: Kind,
+    pub mode: u32,
+    pub rdev: u32,
+    /// Of a symlink.
+    pub target: Vec<u8>,
+    pub cred: &'a Cred,
+    pub now: Time,
+    /// In a replay: the fid that the first answer gave.
+    pub want: Fid,
+}
+
+/// A name that a maker found to be taken, or the new inode.
+#[expect(clippy::large_enum_variant, reason = "taken apart at once where it is returned; never kept")]
+pub enum Made {
+    New(InodeRecord),
+    /// The name exists. In a replay it may be what this very request made before.
+    Taken {
+        fid: Fid,
+        is_ours: bool,
+    },
+}
+
+/// Makes an inode and its entry in `parent`, unless the name is taken.
+pub fn make(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    parent: Fid,
+    name: &[u8],
+    seed: Seed<'_>,
+) -> Result<Made, Fault> {
+    // 1. The name, and whether it is free. As in Linux, a taken name is told before a missing right to write.
+    names::validate(name)?;
+    let mut dir = crate::inode::load_dir(txn, parent)?;
+    access::need_search(&dir, seed.cred)?;
+    let at = match names::find_slot(txn, parent, name)? {
+        Slot::Free(at) => at,
+        Slot::Taken(found) => {
+            let fid = found.entry.fid;
+            return Ok(Made::Taken { fid, is_ours: ctx.replay && fid == seed.want });
+        }
+    };
+    // 2. Right and room.
+    access::need_change(&dir, seed.cred)?;
+    need_room(ctx)?;
+    // 3. The inode, its entry, its parent, and the count.
+    let inode = inode_from(fid_for(ctx, txn, seed.want), &dir, at, seed);
+    store_inode(txn, &inode);
+    names::put_entry(txn, at, inode.fid(), inode.attr.kind, name);
+    if inode.is_dir() {
+        dir.attr.nlink = dir.attr.nlink.saturating_add(1);
+    }
+    touch(&mut dir, inode.attr.ctime);
+    store_inode(txn, &dir);
+    totals::inode_made(txn);
+    Ok(Made::New(inode))
+}
+
+/// A replay gets the fid that the client knows already, if nobody else has it.
+fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid) -> Fid {
+    let wanted = ctx.replay && want.counter() >= Fid::FIRST && want.allocating_shard() == ctx.shard;
+    match wanted && txn.get(&keys::inode(want)).is_none() {
+        true => want,
+        false => txn.next_fid(),
+    }
+}
+
+fn inode_from(fid: Fid, dir: &InodeRecord, at: Parent, seed: Seed<'_>) -> InodeRecord {
+    let Seed { kind, mode, rdev, target, cred, now, want: _ } = seed;
+    let is_dir = kind == Kind::Dir;
+    let (mode, gid) = inherited(kind, mode, &dir.attr, cred);
+    let size = if is_dir { DIR_SIZE } else { target.len() as u64 };
+    let mut inode = InodeRecord::new(Attr {
+        fid,
+        kind,
+        mode,
+        uid: cred.uid,
+        gid,
+        nlink: if is_dir { 2 } else { 1 },
+        rdev: if matches!(kind, Kind::Char | Kind::Block) { rdev } else { 0 },
+        size,
+        blocks: if is_dir { DIR_BLOCKS } else { 0 },
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+    });
+    inode.parents.push(at);
+    inode.target = target;
+    if matches!(kind, Kind::File | Kind::Dir) {
+        inode.spec = stripe::inherit_spec(dir);
+    }
+    inode
+}
+
+/// Mode and group: a setgid directory hands its group down, and to directories the bit as well.
+fn inherited(kind: Kind, mode: u32, dir: &Attr, cred: &Cred) -> (u32, u32) {
+    let from_dir = dir.mode & SETGID != 0;
+    let gid = if from_dir { dir.gid } else { cred.gid };
+    let mode = match kind {
+        // As Linux's mkdir: setuid and setgid are not asked for, only inherited.
+        Kind::Dir => mode & (0o777 | STICKY) | if from_dir { SETGID } else { 0 },
+        // A program that runs as a group is not handed out by whoever is not in it.
+        _ if from_dir && mode & GROUP_EXEC != 0 && !access::keeps_setgid(cred, gid) => {
+            mode & MODE_BITS & !SETGID
+        }
+        _ => mode & MODE_BITS,
+    };
+    (mode, gid)
+}

@@ -1,0 +1,54 @@
+//! A transaction in memory, for tests: every change is at once the state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use types::{Fid, Key, Shard};
+
+use crate::{Txn, View};
+
+#[derive(Clone, Debug)]
+pub struct MemTxn {
+    pub records: BTreeMap<Key, Arc<[u8]>>,
+    pub fid: u64,
+    pub lease: u32,
+}
+
+impl Default for MemTxn {
+    fn default() -> MemTxn {
+        MemTxn { records: BTreeMap::new(), fid: Fid::FIRST, lease: 0 }
+    }
+}
+
+impl View for MemTxn {
+    fn get(&self, key: &Key) -> Option<Arc<[u8]>> {
+        self.records.get(key).cloned()
+    }
+    fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) {
+        if from >= to {
+            return;
+        }
+        for (k, v) in self.records.range(*from..*to) {
+            if !f(k, v) {
+                break;
+            }
+        }
+    }
+}
+
+impl Txn for MemTxn {
+    fn put(&mut self, key: Key, value: Vec<u8>) {
+        self.records.insert(key, value.into());
+    }
+    fn delete(&mut self, key: &Key) {
+        self.records.remove(key);
+    }
+    fn next_fid(&mut self) -> Fid {
+        self.fid += 1;
+        Fid::new(Shard(0), self.fid - 1)
+    }
+    fn next_lease(&mut self) -> u32 {
+        self.lease += 1;
+        self.lease
+    }
+}

@@ -1,0 +1,21 @@
+//! MakeDir: an empty directory. Its `.` and `..` are no entries; they count in `nlink` (I4).
+
+use types::*;
+use wire::meta::{Inode, MakeDir};
+
+use crate::inode::load_named;
+use crate::make::{Made, Seed, make};
+use crate::{Ctx, Txn};
+
+pub fn mkdir(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: MakeDir) -> Result<Inode, Fault> {
+    let MakeDir { parent, mode, now, want, .. } = req;
+    let seed = Seed { kind: Kind::Dir, mode, rdev: 0, target: Vec::new(), cred: &req.cred, now, want };
+    match make(ctx, txn, parent, &req.name, seed)? {
+        Made::New(inode) => Ok(inode.to_wire()),
+        Made::Taken { fid, is_ours: true } => Ok(load_named(txn, fid, parent)?.to_wire()),
+        Made::Taken { .. } => Err(Code::Exists.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

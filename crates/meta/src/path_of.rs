@@ -1,0 +1,45 @@
+//! The path of a fid, by the parent hints that every inode carries.
+
+use types::*;
+use wire::codec::Bytes;
+use wire::meta::{PathOf, PathOfReply};
+
+use crate::inode::load_inode;
+use crate::records::EntryRecord;
+use crate::{Ctx, View, keys};
+
+/// Deepest path: PATH_MAX allows 2,048 names of one letter; twice that ends any loop that damage could make.
+const DEPTH_MAX: usize = 4096;
+
+pub fn path_of(_: &Ctx<'_>, view: &dyn View, req: PathOf) -> Result<PathOfReply, Fault> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut fid = req.fid;
+    while fid != Fid::ROOT {
+        if names.len() >= DEPTH_MAX {
+            return Err(Fault::new(
+                Code::Loop,
+                format!("file {}: its parents make no path; run stria fsck", req.fid),
+            ));
+        }
+        let inode = load_inode(view, fid)?;
+        let Some(parent) = inode.parents.first() else {
+            return Err(Fault::new(
+                Code::NotFound,
+                format!("file {} has no name any more (unlinked, still open)", req.fid),
+            ));
+        };
+        let entry = view.get(&keys::entry(parent.fid, parent.h64, parent.collision));
+        let Some(entry) = entry.and_then(|v| EntryRecord::decode(&v).ok()) else {
+            return Err(Fault::new(
+                Code::Damaged,
+                format!("file {}: its entry is missing; run stria fsck", req.fid),
+            ));
+        };
+        names.push(entry.name);
+        fid = parent.fid;
+    }
+    names.reverse();
+    let mut path = vec![b'/'];
+    path.extend(names.join(&b'/'));
+    Ok(PathOfReply { path: Bytes(path) })
+}

@@ -1,0 +1,59 @@
+//! ReadDir: a page of entries in cookie order. A cookie is the entry's place in key order, so it outlives restarts and other entries'
+//! coming and going.
+
+use types::*;
+use wire::codec::Bytes;
+use wire::meta::{DirEntry, ReadDir, ReadDirReply};
+
+use crate::inode::load_inode;
+use crate::records::{EntryRecord, InodeRecord, Parent};
+use crate::{Ctx, View, keys, names};
+
+/// Most entries of a page, and the bytes of records after which it ends: what one reply should carry.
+pub const ENTRIES_MAX: usize = 4096;
+pub const BYTES_MAX: usize = 1 << 20;
+/// Bytes of an entry on the wire beside its name.
+const ENTRY_BYTES: usize = 4 + 8 + 1 + 8 + 1;
+
+pub fn readdir(_: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirReply, Fault> {
+    let dir = load_inode(view, req.dir)?;
+    if !dir.is_dir() {
+        return Err(Code::NotDir.into());
+    }
+    let max = (req.max as usize).clamp(1, ENTRIES_MAX);
+    let (mut entries, mut bytes, mut more, mut fault) = (Vec::new(), 0, false, None);
+    view.range(&keys::entry_after(req.dir, req.cookie), &keys::entries_end(req.dir), &mut |key, value| {
+        if entries.len() >= max || bytes >= BYTES_MAX {
+            more = true;
+            return false;
+        }
+        match entry_of(view, key, value, req.plus) {
+            Ok((entry, size)) => {
+                bytes += size;
+                entries.push(entry);
+            }
+            Err(f) => fault = Some(f),
+        }
+        fault.is_none()
+    });
+    match fault {
+        Some(fault) => Err(fault),
+        None => Ok(ReadDirReply { parent: dir.parents.first().map_or(req.dir, |p| p.fid), entries, more }),
+    }
+}
+
+/// An entry for the listing, and the bytes that it takes.
+fn entry_of(view: &dyn View, key: &Key, value: &[u8], plus: bool) -> Result<(DirEntry, usize), Fault> {
+    let (fid, h64, collision) = keys::parse_entry(key).unwrap_or_default();
+    let entry = EntryRecord::decode(value).map_err(|e| names::broken(Parent { fid, h64, collision }, e))?;
+    let mut size = ENTRY_BYTES + entry.name.len();
+    // An entry without a sound inode is listed all the same: fsck's user wants to see its name.
+    let record = plus.then(|| view.get(&keys::inode(entry.fid))).flatten();
+    size += record.as_ref().map_or(0, |r| r.len());
+    let inode = record.and_then(|r| InodeRecord::decode(&r).ok()).map(|i| i.to_wire());
+    let cookie = types::hash::cookie(h64, collision);
+    Ok((DirEntry { name: Bytes(entry.name), fid: entry.fid, kind: entry.kind, cookie, inode }, size))
+}
+
+#[cfg(test)]
+mod tests;

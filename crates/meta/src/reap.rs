@@ -1,0 +1,107 @@
+//! Ends: what becomes of an inode without names, and of objects without a layout.
+//!
+//! An orphan (no name, but held open) keeps its inode and has an orphan record with its holder's session. Objects that no layout
+//! names stand in a dead record (I3) until the purge worker has destroyed them and calls `forget_dead`.
+
+use types::*;
+use wire::Empty;
+use wire::meta::{Release, UnlinkReply};
+
+use crate::inode::{load_inode, store_inode};
+use crate::records::{self, InodeRecord, Parent};
+use crate::{Ctx, Txn, View, inline, keys, totals};
+
+/// An inode lost the name at `from`. The last one (a directory's only one) ends it, unless it is held open.
+pub fn lose_link(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    mut inode: InodeRecord,
+    from: Parent,
+    held: bool,
+    now: Time,
+) -> UnlinkReply {
+    inode.parents.retain(|p| *p != from);
+    inode.attr.nlink = if inode.is_dir() { 0 } else { inode.attr.nlink.saturating_sub(1) };
+    inode.attr.ctime = now;
+    match (inode.attr.nlink, held) {
+        (0, false) => drop_inode(txn, &inode),
+        (0, true) => {
+            txn.put(keys::orphan(inode.fid()), records::encode_orphan(ctx.session));
+            store_inode(txn, &inode);
+        }
+        _ => store_inode(txn, &inode),
+    }
+    UnlinkReply { fid: inode.fid(), nlink: inode.attr.nlink }
+}
+
+/// Removes all records of an inode; its objects go to the purge list.
+pub fn drop_inode(txn: &mut dyn Txn, inode: &InodeRecord) {
+    let fid = inode.fid();
+    txn.delete(&keys::inode(fid));
+    if txn.get(&keys::xattrs(fid)).is_some() {
+        txn.delete(&keys::xattrs(fid));
+    }
+    if inode.is_inline() {
+        inline::delete_pages(txn, fid, 0);
+    }
+    [&inode.layout, &inode.pending].into_iter().flatten().for_each(|layout| bury(txn, fid, layout));
+    totals::inode_dropped(txn);
+}
+
+/// I3: the objects of `layout` are to be destroyed once this entry is flushed.
+pub fn bury(txn: &mut dyn Txn, fid: Fid, layout: &Layout) {
+    txn.put(keys::dead(fid, layout.generation), records::encode_dead(layout));
+}
+
+/// The call `Release`: the holder closed its last descriptor.
+pub fn release(_: &Ctx<'_>, txn: &mut dyn Txn, req: Release) -> Result<Empty, Fault> {
+    reap(txn, req.fid)?;
+    Ok(Empty {})
+}
+
+/// Ends an orphan. A fid that is none is left alone: it has names again, or is gone already.
+pub fn reap(txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
+    if txn.get(&keys::orphan(fid)).is_none() {
+        return Ok(());
+    }
+    txn.delete(&keys::orphan(fid));
+    match load_inode(txn, fid) {
+        Ok(inode) if inode.attr.nlink == 0 => drop_inode(txn, &inode),
+        Ok(_) => {}
+        Err(fault) if fault.code == Code::Stale => {}
+        Err(fault) => return Err(fault),
+    }
+    Ok(())
+}
+
+/// The orphans that a session holds open, for when it ends.
+pub fn orphans_of(view: &dyn View, session: SessionId) -> Vec<Fid> {
+    let mut found = Vec::new();
+    view.range(&keys::kind_start(keys::ORPHAN), &keys::kind_start(keys::ORPHAN + 1), &mut |key, value| {
+        if records::decode_orphan(value) == Ok(session) {
+            found.extend(keys::parse_fid(key));
+        }
+        true
+    });
+    found
+}
+
+/// The first `max` dead layouts in key order. Records that do not decode are left for fsck.
+pub fn dead_list(view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
+    let mut found = Vec::new();
+    view.range(&keys::kind_start(keys::DEAD), &keys::kind_start(keys::DEAD + 1), &mut |key, value| {
+        if found.len() < max {
+            found.extend(keys::parse_fid(key).zip(records::decode_dead(value).ok()));
+        }
+        found.len() < max
+    });
+    found
+}
+
+/// The objects of this generation are destroyed.
+pub fn forget_dead(txn: &mut dyn Txn, fid: Fid, generation: Generation) {
+    txn.delete(&keys::dead(fid, generation));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Values of the MDT's records, to the byte: a version byte, then the fields in order (docs/formats/meta.md).
+//!
+//! A record that does not decode is a broken MDT, not a user's error: `Damaged`, with the key in the detail.
+
+use types::*;
+use wire::codec::{Bytes, Malformed, Reader, Wire};
+use wire::meta::{FileState, Inode, StripeSpec};
+
+/// Version of every record here.
+pub const VERSION: u8 = 1;
+
+/// A name of an inode: where one of its entries lies. Kept per link from the first day, so that a fid has a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parent {
+    pub fid: Fid,
+    pub h64: u64,
+    pub collision: u8,
+}
+
+/// The value of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryRecord {
+    pub fid: Fid,
+    pub kind: Kind,
+    pub name: Vec<u8>,
+}
+
+/// The value of an inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InodeRecord {
+    pub attr: Attr,
+    pub state: FileState,
+    /// Highest generation ever given to a layout of this file.
+    pub generation: Generation,
+    pub parents: Vec<Parent>,
+    /// `None`: inline, or not a regular file.
+    pub layout: Option<Layout>,
+    /// Given by `Grow`, not switched to yet (rule O4).
+    pub pending: Option<Layout>,
+    pub spec: Option<StripeSpec>,
+    /// Target of a symlink.
+    pub target: Vec<u8>,
+    /// Reserved, zero: lease slot, project, flags of later layers.
+    pub reserved: [u32; 4],
+}
+
+impl InodeRecord {
+    pub fn new(attr: Attr) -> InodeRecord {
+        InodeRecord {
+            attr,
+            state: FileState::Settled,
+            generation: Generation(0),
+            parents: Vec::new(),
+            layout: None,
+            pending: None,
+            spec: None,
+            target: Vec::new(),
+            reserved: [0; 4],
+        }
+    }
+    pub fn fid(&self) -> Fid {
+        self.attr.fid
+    }
+    pub fn is_dir(&self) -> bool {
+        self.attr.kind == Kind::Dir
+    }
+    /// A regular file whose content lies in its record.
+    pub fn is_inline(&self) -> bool {
+        self.attr.kind == Kind::File && self.layout.is_none()
+    }
+    /// As a client sees it.
+    pub fn to_wire(&self) -> Inode {
+        Inode { attr: self.attr, layout: self.layout.clone(), state: self.state }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(192);
+        out.push(VERSION);
+        self.attr.put(&mut out);
+        self.state.put(&mut out);
+        self.generation.put(&mut out);
+        (self.parents.len() as u32).put(&mut out);
+        for p in &self.parents {
+            p.fid.put(&mut out);
+            p.h64.put(&mut out);
+            p.collision.put(&mut out);
+        }
+        self.layout.put(&mut out);
+        self.pending.put(&mut out);
+        self.spec.put(&mut out);
+        (self.target.len() as u32).put(&mut out);
+        out.extend_from_slice(&self.target);
+        self.reserved.iter().for_each(|r| r.put(&mut out));
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<InodeRecord, Malformed> {
+        let mut r = versioned(bytes)?;
+        let attr = Wire::get(&mut r)?;
+        let (state, generation) = (Wire::get(&mut r)?, Wire::get(&mut r)?);
+        let count = u32::get(&mut r)? as usize;
+        if count > r.remaining() / 17 {
+            return Err(Malformed("parents"));
+        }
+        let mut parents = Vec::with_capacity(count);
+        for _ in 0..count {
+            parents.push(Parent {
+                fid: Wire::get(&mut r)?,
+                h64: Wire::get(&mut r)?,
+                collision: Wire::get(&mut r)?,
+            });
+        }
+        let record = InodeRecord {
+            attr,
+            state,
+            generation,
+            parents,
+            layout: Wire::get(&mut r)?,
+            pending: Wire::get(&mut r)?,
+            spec: Wire::get(&mut r)?,
+            target: Bytes::get(&mut r)?.0,
+            reserved: [Wire::get(&mut r)?, Wire::get(&mut r)?, Wire::get(&mut r)?, Wire::get(&mut r)?],
+        };
+        r.end()?;
+        Ok(record)
+    }
+}
+
+impl EntryRecord {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(10 + self.name.len());
+        out.push(VERSION);
+        self.fid.put(&mut out);
+        self.kind.put(&mut out);
+        out.extend_from_slice(&self.name);
+        out
+    }
+    pub fn decode(bytes: &[u8]) -> Result<EntryRecord, Malformed> {
+        let mut r = versioned(bytes)?;
+        let (fid, kind) = (Wire::get(&mut r)?, Wire::get(&mut r)?);
+        let name = r.take(r.remaining())?.to_vec();
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(Malformed("entry name"));
+        }
+        Ok(EntryRecord { fid, kind, name })
+    }
+}
+
+/// An inline page: CRC32C, then up to 4 KiB. Bytes of the page past the value's end read as zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlinePage {
+    pub bytes: Vec<u8>,
+}
+
+impl InlinePage {
+    pub fn encode(bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(5 + bytes.len());
+        out.push(VERSION);
+        types::crc::crc32c(bytes).put(&mut out);
+        out.extend_from_slice(bytes);
+        out
+    }
+    /// The page's bytes, verified against their CRC.
+    pub fn decode(value: &[u8]) -> Result<&[u8], Malformed> {
+        let mut r = versioned(value)?;
+        let want = u32::get(&mut r)?;
+        let bytes = r.take(r.remaining())?;
+        if bytes.len() > PAGE_SIZE || types::crc::crc32c(bytes) != want {
+            return Err(Malformed("inline page"));
+        }
+        Ok(bytes)
+    }
+}
+
+/// The value of an orphan: the session that holds it open.
+pub fn encode_orphan(session: SessionId) -> Vec<u8> {
+    let mut out = vec![VERSION];
+    session.put(&mut out);
+    out
+}
+pub fn decode_orphan(bytes: &[u8]) -> Result<SessionId, Malformed> {
+    whole(bytes)
+}
+
+/// The value of a dead record: the layout whose objects are to be destroyed.
+pub fn encode_dead(layout: &Layout) -> Vec<u8> {
+    let mut out = vec![VERSION];
+    layout.put(&mut out);
+    out
+}
+pub fn decode_dead(bytes: &[u8]) -> Result<Layout, Malformed> {
+    whole(bytes)
+}
+
+/// A version byte and one value, to the end.
+fn whole<T: Wire>(bytes: &[u8]) -> Result<T, Malformed> {
+    let mut r = versioned(bytes)?;
+    let value = T::get(&mut r)?;
+    r.end()?;
+    Ok(value)
+}
+
+fn versioned(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
+    let mut r = Reader::new(bytes);
+    match u8::get(&mut r)? {
+        VERSION => Ok(r),
+        _ => Err(Malformed("record version")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

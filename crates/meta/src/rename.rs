@@ -1,0 +1,217 @@
+//! Rename: a name moves, replaces, or changes places with another (`RENAME_EXCHANGE`). Checks come in Linux's order.
+//!
+//! One MDT holds the whole name space, so the walk up from the new parent that forbids loops sees one consistent tree.
+
+use types::*;
+use wire::meta::{RENAME_EXCHANGE, RENAME_NOREPLACE, Rename, RenameReply};
+
+use crate::inode::{load_dir, load_inode, load_named, move_link, need_room, store_inode, touch};
+use crate::names::{self, Found, Slot};
+use crate::records::{InodeRecord, Parent};
+use crate::{Ctx, Txn, View, access, reap};
+
+/// Deepest directory that a walk up believes in; a longer way is a loop that only damage makes.
+const DEPTH_MAX: usize = 1 << 20;
+
+/// The directories of a rename; `to` is absent if it is the same one, so that no record is changed in two copies.
+struct Dirs {
+    from: InodeRecord,
+    to: Option<InodeRecord>,
+}
+
+impl Dirs {
+    fn to(&self) -> &InodeRecord {
+        self.to.as_ref().unwrap_or(&self.from)
+    }
+    fn to_mut(&mut self) -> &mut InodeRecord {
+        self.to.as_mut().unwrap_or(&mut self.from)
+    }
+    fn differ(&self) -> bool {
+        self.to.is_some()
+    }
+    fn store(mut self, txn: &mut dyn Txn, now: Time) {
+        for dir in [Some(&mut self.from), self.to.as_mut()].into_iter().flatten() {
+            touch(dir, now);
+            store_inode(txn, dir);
+        }
+    }
+}
+
+/// A name with its entry and inode.
+struct Named {
+    at: Parent,
+    inode: InodeRecord,
+}
+
+pub fn rename(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Rename) -> Result<RenameReply, Fault> {
+    // 1. The words of the request.
+    names::validate(&req.name)?;
+    names::validate(&req.new_name)?;
+    let exchange = req.flags & RENAME_EXCHANGE != 0;
+    if req.flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE) != 0
+        || req.flags == RENAME_NOREPLACE | RENAME_EXCHANGE
+    {
+        return Err(Fault::new(Code::Invalid, format!("rename flags {:#x}", req.flags)));
+    }
+    // 2. The directories, and what the names are now.
+    let dirs = load_dirs(txn, &req)?;
+    let Found { at, entry } = names::need_entry(txn, req.parent, &req.name)?;
+    let slot = names::find_slot(txn, req.new_parent, &req.new_name)?;
+    match &slot {
+        Slot::Taken(_) if req.flags & RENAME_NOREPLACE != 0 => return Err(Code::Exists.into()),
+        Slot::Free(_) if exchange => return Err(Code::NotFound.into()),
+        // Two names of one inode: POSIX says that both stay.
+        Slot::Taken(found) if found.entry.fid == entry.fid => return Ok(RenameReply { replaced: None }),
+        _ => {}
+    }
+    // 3. Move, or refuse to.
+    let source = Named { at, inode: load_named(txn, entry.fid, req.parent)? };
+    match slot {
+        Slot::Free(at) => move_to(ctx, txn, &req, dirs, source, at),
+        Slot::Taken(found) => {
+            let target = Named { at: found.at, inode: load_named(txn, found.entry.fid, req.new_parent)? };
+            match exchange {
+                true => swap(txn, &req, dirs, source, target),
+                false => replace(ctx, txn, &req, dirs, source, target),
+            }
+        }
+    }
+}
+
+fn load_dirs(view: &dyn View, req: &Rename) -> Result<Dirs, Fault> {
+    let from = load_dir(view, req.parent)?;
+    access::need_search(&from, &req.cred)?;
+    let to = (req.new_parent != req.parent).then(|| load_dir(view, req.new_parent)).transpose()?;
+    if let Some(to) = &to {
+        access::need_search(to, &req.cred)?;
+    }
+    Ok(Dirs { from, to })
+}
+
+/// The new name is free.
+fn move_to(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    req: &Rename,
+    mut dirs: Dirs,
+    source: Named,
+    at: Parent,
+) -> Result<RenameReply, Fault> {
+    refuse_loop(txn, &source.inode, &dirs, req.new_parent)?;
+    access::need_remove(&dirs.from, &source.inode, &req.cred)?;
+    access::need_change(dirs.to(), &req.cred)?;
+    need_adopt(&source.inode, &dirs, &req.cred)?;
+    need_room(ctx)?;
+    if source.inode.is_dir() && dirs.differ() {
+        dirs.from.attr.nlink = dirs.from.attr.nlink.saturating_sub(1);
+        let to = dirs.to_mut();
+        to.attr.nlink = to.attr.nlink.saturating_add(1);
+    }
+    names::remove_entry(txn, source.at);
+    settle_in(txn, source, at, &req.new_name, req.now);
+    dirs.store(txn, req.now);
+    Ok(RenameReply { replaced: None })
+}
+
+/// The new name is taken: its file loses it.
+fn replace(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    req: &Rename,
+    mut dirs: Dirs,
+    source: Named,
+    target: Named,
+) -> Result<RenameReply, Fault> {
+    refuse_loop(txn, &source.inode, &dirs, req.new_parent)?;
+    access::need_remove(&dirs.from, &source.inode, &req.cred)?;
+    access::need_remove(dirs.to(), &target.inode, &req.cred)?;
+    match (source.inode.is_dir(), target.inode.is_dir()) {
+        (true, false) => return Err(Code::NotDir.into()),
+        (false, true) => return Err(Code::IsDir.into()),
+        _ => need_adopt(&source.inode, &dirs, &req.cred)?,
+    }
+    if target.inode.is_dir() && !names::is_empty(txn, target.inode.fid()) {
+        return Err(Code::NotEmpty.into());
+    }
+    if source.inode.is_dir() {
+        // Where it came from there is one directory less; where it went, one came and one goes.
+        dirs.from.attr.nlink = dirs.from.attr.nlink.saturating_sub(1);
+    }
+    let held = req.held.contains(&target.inode.fid());
+    names::remove_entry(txn, source.at);
+    settle_in(txn, source, target.at, &req.new_name, req.now);
+    dirs.store(txn, req.now);
+    let replaced = reap::lose_link(ctx, txn, target.inode, target.at, held, req.now);
+    Ok(RenameReply { replaced: Some(replaced) })
+}
+
+/// Both names stay and change inodes.
+fn swap(
+    txn: &mut dyn Txn,
+    req: &Rename,
+    mut dirs: Dirs,
+    source: Named,
+    target: Named,
+) -> Result<RenameReply, Fault> {
+    refuse_loop(txn, &source.inode, &dirs, req.new_parent)?;
+    refuse_loop(txn, &target.inode, &dirs, req.parent)?;
+    access::need_remove(&dirs.from, &source.inode, &req.cred)?;
+    access::need_remove(dirs.to(), &target.inode, &req.cred)?;
+    need_adopt(&source.inode, &dirs, &req.cred)?;
+    need_adopt(&target.inode, &dirs, &req.cred)?;
+    if dirs.differ() && source.inode.is_dir() != target.inode.is_dir() {
+        let came = if target.inode.is_dir() { 1 } else { -1 };
+        dirs.from.attr.nlink = dirs.from.attr.nlink.saturating_add_signed(came);
+        dirs.to_mut().attr.nlink = dirs.to().attr.nlink.saturating_add_signed(-came);
+    }
+    let (here, there) = (source.at, target.at);
+    settle_in(txn, source, there, &req.new_name, req.now);
+    settle_in(txn, target, here, &req.name, req.now);
+    dirs.store(txn, req.now);
+    Ok(RenameReply { replaced: None })
+}
+
+/// Writes the entry and the parent hint of a name that lies at `at` now.
+fn settle_in(txn: &mut dyn Txn, named: Named, at: Parent, name: &[u8], now: Time) {
+    let Named { at: before, mut inode } = named;
+    move_link(&mut inode, before, at);
+    inode.attr.ctime = now;
+    names::put_entry(txn, at, inode.fid(), inode.attr.kind, name);
+    store_inode(txn, &inode);
+}
+
+/// A directory's `..` changes with its parent: that is a write to it.
+fn need_adopt(moved: &InodeRecord, dirs: &Dirs, cred: &Cred) -> Result<(), Fault> {
+    match moved.is_dir() && dirs.differ() {
+        true => access::need(moved, cred, access::WRITE),
+        false => Ok(()),
+    }
+}
+
+/// Refuses to move a directory to a place below itself.
+fn refuse_loop(view: &dyn View, moved: &InodeRecord, dirs: &Dirs, new_parent: Fid) -> Result<(), Fault> {
+    if !moved.is_dir() || !dirs.differ() {
+        return Ok(());
+    }
+    let mut at = new_parent;
+    for _ in 0..DEPTH_MAX {
+        if at == moved.fid() {
+            return Err(Fault::new(
+                Code::Invalid,
+                format!("directory {} cannot move below itself", moved.fid()),
+            ));
+        }
+        if at == Fid::ROOT {
+            return Ok(());
+        }
+        let Some(up) = load_inode(view, at)?.parents.first().map(|p| p.fid) else { break };
+        at = up;
+    }
+    Err(Fault::new(
+        Code::Damaged,
+        format!("directory {new_parent}: its parents do not lead to the root; run stria fsck"),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

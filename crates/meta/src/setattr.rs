@@ -1,0 +1,91 @@
+//! SetAttr: mode, owner, group and times, by Linux's rules of who may. Sizes are changed by `Truncate`.
+
+use types::*;
+use wire::meta::{Inode, SET_ATIME, SET_GID, SET_MODE, SET_MTIME, SET_UID, SetAttr};
+
+use crate::access::{self, WRITE};
+use crate::inode::{GROUP_EXEC, MODE_BITS, SETGID, SETUID, load_inode, store_inode};
+use crate::records::InodeRecord;
+use crate::{Ctx, Txn};
+
+const KNOWN: u32 = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME;
+
+pub fn setattr(_: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, Fault> {
+    if req.valid & !KNOWN != 0 {
+        return Err(Fault::new(Code::BadRequest, format!("attribute bits {:#x}", req.valid & !KNOWN)));
+    }
+    let mut inode = load_inode(txn, req.fid)?;
+    // 1. May it all be done? All or nothing.
+    need_chown(&inode, &req)?;
+    need_chgrp(&inode, &req)?;
+    if req.valid & SET_MODE != 0 {
+        access::need_owner(&inode, &req.cred)?;
+    }
+    need_utimes(&inode, &req)?;
+    // 2. Mode: by the old owner's bits and the new group.
+    inode.attr.mode = new_mode(&inode, &req);
+    // 3. The rest as asked.
+    let Attr { uid, gid, atime, mtime, ctime, .. } = &mut inode.attr;
+    let fields: [(u32, &mut u32, u32); 2] = [(SET_UID, uid, req.uid), (SET_GID, gid, req.gid)];
+    let times: [(u32, &mut Time, Time); 2] = [(SET_ATIME, atime, req.atime), (SET_MTIME, mtime, req.mtime)];
+    fields.into_iter().filter(|f| req.valid & f.0 != 0).for_each(|(_, field, value)| *field = value);
+    times.into_iter().filter(|f| req.valid & f.0 != 0).for_each(|(_, field, value)| *field = value);
+    *ctime = req.now;
+    store_inode(txn, &inode);
+    Ok(inode.to_wire())
+}
+
+/// Only root gives files away; the owner may name itself.
+fn need_chown(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
+    let stays = req.uid == inode.attr.uid && req.cred.uid == inode.attr.uid;
+    match req.valid & SET_UID == 0 || req.cred.uid == 0 || stays {
+        true => Ok(()),
+        false => Err(Fault::new(Code::Perm, format!("only root may give file {} to another", inode.fid()))),
+    }
+}
+
+/// The owner may choose among the groups it is in.
+fn need_chgrp(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
+    let owner = req.cred.uid == inode.attr.uid;
+    let stays = owner && (req.gid == inode.attr.gid || req.cred.is_in_group(req.gid));
+    match req.valid & SET_GID == 0 || req.cred.uid == 0 || stays {
+        true => Ok(()),
+        false => Err(Fault::new(
+            Code::Perm,
+            format!("uid {} may not give file {} to group {}", req.cred.uid, inode.fid(), req.gid),
+        )),
+    }
+}
+
+/// Owners set any time. Others with write access may set *now*, which the wire does not tell from other times: what the kernel
+/// let through is taken. The error is the one that a refused *now* has if it was that.
+fn need_utimes(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
+    let asks = req.valid & (SET_ATIME | SET_MTIME) != 0;
+    if !asks || access::is_owner(inode, &req.cred) || access::allows(&inode.attr, &req.cred, WRITE) {
+        return Ok(());
+    }
+    let is_now = |bit, time| req.valid & bit == 0 || time == req.now;
+    match is_now(SET_ATIME, req.atime) && is_now(SET_MTIME, req.mtime) {
+        true => access::need(inode, &req.cred, WRITE),
+        false => access::need_owner(inode, &req.cred),
+    }
+}
+
+/// The mode after this request: as asked, or what a change of owner leaves of it.
+fn new_mode(inode: &InodeRecord, req: &SetAttr) -> u32 {
+    let Attr { mode, gid, .. } = inode.attr;
+    if req.valid & SET_MODE != 0 {
+        let gid = if req.valid & SET_GID != 0 { req.gid } else { gid };
+        let drop = if access::keeps_setgid(&req.cred, gid) { 0 } else { SETGID };
+        return req.mode & MODE_BITS & !drop;
+    }
+    if req.valid & (SET_UID | SET_GID) == 0 || inode.is_dir() {
+        return mode;
+    }
+    // A program must not run as its new owner unasked; also root's chown clears the bits.
+    let keeps_setgid = mode & GROUP_EXEC == 0 && access::keeps_setgid(&req.cred, gid);
+    mode & !SETUID & if keeps_setgid { MODE_BITS } else { !SETGID }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use types::*;
+use wire::meta::{Inode, SET_ATIME, SET_GID, SET_MODE, SET_MTIME, SET_UID, SetAttr};
+
+use crate::testing::*;
+
+const THEN: Time = Time { sec: 5, nsec: 6 };
+const NOW: Time = Time { sec: 9000, nsec: 1 };
+
+fn ask(valid: u32) -> SetAttr {
+    SetAttr { fid: ROOT, valid, mode: 0, uid: 0, gid: 0, atime: THEN, mtime: THEN, now: NOW, cred: cred(0) }
+}
+
+/// A file of Alice's, and the request about it.
+fn set(mode: u32, who: u32, change: impl FnOnce(&mut SetAttr)) -> (Result<Inode, Code>, Attr) {
+    let mut w = World::new();
+    let f = w.file(ROOT, "f");
+    w.set_mode(f, mode);
+    w.set_owner(f, ALICE, ALICE);
+    let mut req = ask(0);
+    (req.fid, req.cred) = (f, cred(who));
+    change(&mut req);
+    let reply = w.call(req);
+    (reply, w.attr(f))
+}
+
+/// who | asked | mode after, or the refusal
+#[test]
+fn chmod_is_the_owners() {
+    let table = [
+        (ALICE, 0o600, Ok(0o600)),
+        (0, 0o107777, Ok(0o7777)),
+        (BOB, 0o600, Err(Code::Perm)),
+        (ALICE, 0o2755, Ok(0o2755)),
+    ];
+    for (who, asked, want) in table {
+        let (reply, attr) = set(0o644, who, |r| (r.valid, r.mode) = (SET_MODE, asked));
+        assert_eq!(reply.map(|i| i.attr.mode), want, "{who} {asked:o}");
+        assert_eq!(attr.ctime == NOW, want.is_ok());
+    }
+    // The file's group is not hers: setgid is dropped, not refused.
+    let mut w = World::new();
+    let f = w.file(ROOT, "f");
+    w.set_owner(f, ALICE, 9);
+    for (who, want) in [(ALICE, 0o755), (0, 0o2755)] {
+        let mut req = ask(SET_MODE);
+        (req.fid, req.cred, req.mode) = (f, cred(who), 0o2755);
+        assert_eq!(w.call(req).map(|i| i.attr.mode), Ok(want));
+    }
+}
+
+/// who | what is asked: new uid, new gid | outcome
+#[test]
+fn chown_is_roots_and_chgrp_is_the_owners_among_his_groups() {
+    let table = [
+        (0, Some(BOB), Some(BOB), None),
+        (ALICE, Some(ALICE), None, None),
+        (ALICE, None, Some(CREW), None),
+        (ALICE, Some(ALICE), Some(ALICE), None),
+        (ALICE, Some(BOB), None, Some(Code::Perm)),
+        (ALICE, None, Some(9), Some(Code::Perm)),
+        (BOB, Some(BOB), None, Some(Code::Perm)),
+        (BOB, Some(ALICE), None, Some(Code::Perm)),
+        (BOB, None, Some(BOB), Some(Code::Perm)),
+        (BOB, None, Some(ALICE), Some(Code::Perm)),
+    ];
+    for (who, uid, gid, want) in table {
+        let (reply, attr) = set(0o644, who, |r| {
+            r.valid = uid.map_or(0, |_| SET_UID) | gid.map_or(0, |_| SET_GID);
+            (r.uid, r.gid) = (uid.unwrap_or(77), gid.unwrap_or(77));
+        });
+        assert_eq!(reply.err(), want, "{who} {uid:?} {gid:?}");
+        if want.is_none() {
+            assert_eq!((attr.uid, attr.gid), (uid.unwrap_or(ALICE), gid.unwrap_or(ALICE)));
+        }
+    }
+}
+
+/// mode | who | mode after a chown to what it was
+#[test]
+fn chown_clears_setuid_and_setgid() {
+    let table = [
+        (0o6755, 0, 0o755),
+        (0o6755, ALICE, 0o755),
+        // Without group execute setgid is no program's; those in the group keep it.
+        (0o6744, 0, 0o2744),
+        (0o6744, ALICE, 0o2744),
+        (0o1644, ALICE, 0o1644),
+    ];
+    for (mode, who, want) in table {
+        let (reply, _) = set(mode, who, |r| (r.valid, r.uid) = (SET_UID, ALICE));
+        assert_eq!(reply.map(|i| i.attr.mode), Ok(want), "{mode:o} {who}");
+    }
+    let mut w = World::new();
+    let d = w.mkdir(ROOT, "d", 0o755).expect("mkdir").fid;
+    w.set_mode(d, 0o6755);
+    let mut req = ask(SET_UID);
+    (req.fid, req.uid) = (d, ALICE);
+    assert_eq!(w.call(req).map(|i| i.attr.mode), Ok(0o6755), "directories keep them");
+}
+
+/// mode | who | times asked | outcome
+#[test]
+fn owners_and_writers_set_times() {
+    let table = [
+        (0o644, ALICE, THEN, None),
+        (0o000, ALICE, THEN, None),
+        (0o000, 0, THEN, None),
+        (0o666, BOB, NOW, None),
+        (0o644, BOB, NOW, Some(Code::Access)),
+        (0o644, BOB, THEN, Some(Code::Perm)),
+    ];
+    for (mode, who, time, want) in table {
+        let (reply, attr) =
+            set(mode, who, |r| (r.valid, r.atime, r.mtime) = (SET_ATIME | SET_MTIME, time, time));
+        assert_eq!(reply.err(), want, "{mode:o} {who} {time:?}");
+        assert_eq!(
+            (attr.atime == time, attr.mtime == time, attr.ctime == NOW),
+            (want.is_none(), want.is_none(), want.is_none())
+        );
+    }
+}
+
+#[test]
+fn unknown_bits_and_files_are_refused_and_a_refused_part_refuses_all() {
+    assert_eq!(set(0o644, 0, |r| r.valid = 64).0, Err(Code::BadRequest));
+    assert_eq!(set(0o644, 0, |r| r.fid = Fid(99)).0, Err(Code::Stale));
+    let (reply, attr) = set(0o644, ALICE, |r| (r.valid, r.mode, r.uid) = (SET_MODE | SET_UID, 0o600, BOB));
+    assert_eq!((reply, attr.mode), (Err(Code::Perm), 0o644));
+}

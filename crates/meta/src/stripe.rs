@@ -1,0 +1,151 @@
+//! Striping: what a user asked for (`StripeSpec`), and the layout made from it when bytes need one.
+
+use types::layout::{PROGRESSIVE_COUNTS, PROGRESSIVE_ENDS, STRIPE_SIZE, STRIPE_SIZE_MIN, WIDE_MAX};
+use types::*;
+use wire::Empty;
+use wire::meta::{GetStripe, GetStripeReply, SetStripe, StripeComponent, StripeSpec};
+
+use crate::inode::{load_inode, store_inode};
+use crate::records::InodeRecord;
+use crate::{Ctx, Txn, View};
+
+/// `-c -1` and `-i -1`: all OSTs, any OST.
+pub const ALL: u16 = u16::MAX;
+
+/// Sets or clears the striping of a directory, or of a regular file that has no content yet.
+pub fn set_stripe(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetStripe) -> Result<Empty, Fault> {
+    let mut inode = load_inode(txn, req.fid)?;
+    if req.cred.uid != 0 && req.cred.uid != inode.attr.uid {
+        return Err(Fault::new(Code::Perm, "only the owner or root may set the striping"));
+    }
+    match inode.attr.kind {
+        Kind::Dir => {}
+        Kind::File if inode.layout.is_none() && inode.attr.size == 0 => {}
+        Kind::File => {
+            let why =
+                "the file has content; striping is set on an empty file, or on a directory for new files";
+            return Err(Fault::new(Code::Exists, why));
+        }
+        _ => return Err(Fault::new(Code::Invalid, "only directories and regular files have striping")),
+    }
+    if let Some(spec) = &req.spec {
+        validate(spec, ctx.ost_mirrors.len())?;
+    }
+    inode.spec = req.spec;
+    inode.attr.ctime = req.now;
+    store_inode(txn, &inode);
+    Ok(Empty {})
+}
+
+pub fn get_stripe(ctx: &Ctx<'_>, view: &dyn View, req: GetStripe) -> Result<GetStripeReply, Fault> {
+    let inode = load_inode(view, req.fid)?;
+    Ok(GetStripeReply {
+        inline_max: inline_max(ctx, &inode),
+        spec: inode.spec.clone(),
+        inode: inode.to_wire(),
+    })
+}
+
+/// What a file or directory made in `parent` starts with.
+pub fn inherit_spec(parent: &InodeRecord) -> Option<StripeSpec> {
+    parent.spec.clone()
+}
+
+/// Bytes up to which this file may stay inline.
+pub fn inline_max(ctx: &Ctx<'_>, inode: &InodeRecord) -> u32 {
+    inode.spec.as_ref().and_then(|s| s.inline_max).unwrap_or(ctx.inline_max)
+}
+
+fn validate(spec: &StripeSpec, osts: usize) -> Result<(), Fault> {
+    let refuse = |why: String| Err(Fault::new(Code::Invalid, why));
+    if spec.components.len() > types::layout::COMPONENTS_MAX {
+        return refuse(format!(
+            "{} components; at most {}",
+            spec.components.len(),
+            types::layout::COMPONENTS_MAX
+        ));
+    }
+    if spec.inline_max.is_some_and(|n| n > INLINE_MAX) {
+        return refuse(format!("inline_max above {INLINE_MAX} bytes"));
+    }
+    let mut start = 0;
+    for c in &spec.components {
+        let size = effective_size(c) as u64;
+        if size < STRIPE_SIZE_MIN as u64 || !size.is_power_of_two() {
+            return refuse(format!("stripe size {size}: use a power of two of at least 64K"));
+        }
+        if c.end <= start || (c.end != u64::MAX && c.end % size != 0) {
+            return refuse(format!(
+                "component end {}: ends must rise and be multiples of the stripe size",
+                c.end
+            ));
+        }
+        if c.start != ALL && c.start as usize >= osts {
+            return refuse(format!("OST index {}: there are {osts} OSTs", c.start));
+        }
+        start = c.end;
+    }
+    Ok(())
+}
+
+fn effective_size(c: &StripeComponent) -> u32 {
+    if c.stripe_size == 0 { STRIPE_SIZE } else { c.stripe_size }
+}
+
+/// The layout of a file whose bytes need objects. Deterministic in `(fid, spec, OSTs)`, so that a replay gives the same.
+///
+/// The first stripe lies on OST `fid mod n`: files made one after the other go round all OSTs. Each further component goes on
+/// where the one before ended.
+pub fn make_layout(
+    ctx: &Ctx<'_>,
+    fid: Fid,
+    spec: Option<&StripeSpec>,
+    generation: Generation,
+) -> Result<Layout, Fault> {
+    let osts = ctx.ost_mirrors;
+    if osts.is_empty() {
+        return Err(Fault::new(Code::NoSpace, "no OST has registered yet; start one"));
+    }
+    let default = default_spec();
+    let wanted = match spec {
+        Some(s) if !s.components.is_empty() => &s.components,
+        _ => &default,
+    };
+    let mut at = (fid.counter() % osts.len() as u64) as usize;
+    let mut components = Vec::with_capacity(wanted.len() + 1);
+    for c in wanted {
+        if c.start != ALL && (c.start as usize) < osts.len() {
+            at = c.start as usize;
+        }
+        let count = match c.stripe_count {
+            0 => 1,
+            ALL => osts.len().min(types::layout::STRIPES_MAX),
+            n => (n as usize).min(osts.len()),
+        };
+        let mirrors = (0..count).map(|s| osts[(at + s) % osts.len()]).collect();
+        at += count;
+        components.push(Component {
+            end: c.end,
+            stripe_size: effective_size(c),
+            mirrors,
+            written: Vec::new(),
+        });
+    }
+    if let Some(last) = components.last_mut() {
+        last.end = u64::MAX;
+    }
+    let layout = Layout { generation, components };
+    match layout.is_valid() {
+        true => Ok(layout),
+        false => Err(Fault::new(Code::Invalid, "the striping makes no valid layout")),
+    }
+}
+
+/// One stripe up to 64 MiB, four up to 1 GiB, then all, capped.
+fn default_spec() -> Vec<StripeComponent> {
+    let component = |end, stripe_count| StripeComponent { end, stripe_size: 0, stripe_count, start: ALL };
+    let mut all: Vec<_> =
+        PROGRESSIVE_ENDS.iter().zip(PROGRESSIVE_COUNTS).map(|(end, count)| component(*end, count)).collect();
+    all.push(component(u64::MAX, WIDE_MAX as u16));
+    all
+}

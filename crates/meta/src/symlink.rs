@@ -1,0 +1,30 @@
+//! Symlink: the target is kept in the inode record; it is bytes, and need not exist.
+
+use types::*;
+use wire::meta::{Inode, Symlink};
+
+use crate::inode::load_named;
+use crate::make::{Made, Seed, make};
+use crate::{Ctx, Txn};
+
+pub fn symlink(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Symlink) -> Result<Inode, Fault> {
+    let Symlink { parent, name, target, now, cred, want } = req;
+    match target.len() {
+        // As Linux says of an empty path.
+        0 => return Err(Code::NotFound.into()),
+        n if n > SYMLINK_MAX => return Err(Code::NameTooLong.into()),
+        _ if target.contains(&0) => {
+            return Err(Fault::new(Code::Invalid, "a symlink's target must not hold NUL"));
+        }
+        _ => {}
+    }
+    let seed = Seed { kind: Kind::Symlink, mode: 0o777, rdev: 0, target: target.0, cred: &cred, now, want };
+    match make(ctx, txn, parent, &name, seed)? {
+        Made::New(inode) => Ok(inode.to_wire()),
+        Made::Taken { fid, is_ours: true } => Ok(load_named(txn, fid, parent)?.to_wire()),
+        Made::Taken { .. } => Err(Code::Exists.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

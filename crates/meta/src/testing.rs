@@ -1,0 +1,193 @@
+//! A small world for this crate's tests: records in memory, three users, and short words for requests.
+
+use types::*;
+use wire::codec::Bytes;
+use wire::meta::*;
+use wire::object::{Capability, Mac};
+use wire::{Request, Wire};
+
+use crate::inode::load_inode;
+use crate::mem::MemTxn;
+use crate::names::{self, Slot};
+use crate::records::{InodeRecord, Parent};
+use crate::{Ctx, View, keys};
+
+pub const ROOT: Fid = Fid::ROOT;
+pub const ALICE: u32 = 1000;
+pub const BOB: u32 = 1001;
+/// A group that Alice is in beside her own; Bob is not.
+pub const CREW: u32 = 2000;
+
+/// Root, or a user whose group has her number; Alice is in CREW, too.
+pub fn cred(uid: u32) -> Cred {
+    let groups = if uid == ALICE { vec![CREW] } else { vec![] };
+    Cred { uid, gid: uid, groups }
+}
+
+pub fn bytes(s: &str) -> Bytes {
+    Bytes(s.as_bytes().to_vec())
+}
+
+pub struct World {
+    pub txn: MemTxn,
+    /// The time of the next request; rises by one second with each.
+    pub now: Time,
+    pub replay: bool,
+    pub full: bool,
+    /// Who asks in the helpers below.
+    pub who: u32,
+}
+
+impl World {
+    pub fn new() -> World {
+        let mut txn = MemTxn::default();
+        crate::format(&mut txn, Time::new(1, 0));
+        World { txn, now: Time::new(100, 0), replay: false, full: false, who: 0 }
+    }
+
+    pub fn with_ctx<T>(replay: bool, full: bool, f: impl FnOnce(&Ctx<'_>) -> T) -> T {
+        let make_cap = |fid, generation, rights, lease| Capability {
+            fid,
+            generation,
+            rights,
+            lease_epoch: 1,
+            lease_counter: lease,
+            session: SessionId(7),
+            expiry_sec: 0,
+            mac: Mac::default(),
+        };
+        f(&Ctx {
+            session: SessionId(7),
+            replay,
+            inline_max: INLINE_MAX,
+            ost_mirrors: &[MirrorId(1), MirrorId(2)],
+            shard: Shard(0),
+            epoch: Epoch(1),
+            make_cap: &make_cap,
+            mdt_full: full,
+        })
+    }
+
+    /// A request through the dispatch; a refused one leaves no trace, as the executor has it (I1).
+    pub fn call<R: Request>(&mut self, req: R) -> Result<R::Reply, Code> {
+        let body = req.to_bytes();
+        self.now.sec += 1;
+        let answer = World::with_ctx(self.replay, self.full, |ctx| {
+            if !R::MUTATES {
+                return crate::read(ctx, &self.txn, R::CALL, &body, &mut Buf::new());
+            }
+            let mut overlay = self.txn.clone();
+            let answer = crate::mutate(ctx, &mut overlay, R::CALL, &body, &[]);
+            if answer.is_ok() {
+                self.txn = overlay;
+            }
+            answer
+        });
+        answer.map(|b| R::Reply::from_bytes(&b).expect("the reply decodes")).map_err(|f| f.code)
+    }
+
+    pub fn create_req(&self, parent: Fid, name: &str) -> Create {
+        Create {
+            parent,
+            name: bytes(name),
+            kind: Kind::File,
+            mode: 0o644,
+            rdev: 0,
+            exclusive: true,
+            write: false,
+            now: self.now,
+            cred: cred(self.who),
+            want: Fid(0),
+        }
+    }
+    pub fn create(&mut self, parent: Fid, name: &str) -> Result<Attr, Code> {
+        let req = self.create_req(parent, name);
+        self.call(req).map(|r| r.open.inode.attr)
+    }
+    pub fn file(&mut self, parent: Fid, name: &str) -> Fid {
+        self.create(parent, name).expect("create").fid
+    }
+    pub fn mkdir(&mut self, parent: Fid, name: &str, mode: u32) -> Result<Attr, Code> {
+        let req =
+            MakeDir { parent, name: bytes(name), mode, now: self.now, cred: cred(self.who), want: Fid(0) };
+        self.call(req).map(|i| i.attr)
+    }
+    pub fn dir(&mut self, parent: Fid, name: &str) -> Fid {
+        self.mkdir(parent, name, 0o755).expect("mkdir").fid
+    }
+    pub fn link(&mut self, fid: Fid, parent: Fid, name: &str) -> Result<u32, Code> {
+        let req = Link { fid, parent, name: bytes(name), now: self.now, cred: cred(self.who) };
+        self.call(req).map(|i| i.attr.nlink)
+    }
+    pub fn unlink(&mut self, parent: Fid, name: &str, held: bool) -> Result<UnlinkReply, Code> {
+        let req = Unlink { parent, name: bytes(name), held, now: self.now, cred: cred(self.who) };
+        self.call(req)
+    }
+    pub fn rmdir(&mut self, parent: Fid, name: &str) -> Result<UnlinkReply, Code> {
+        let req = RemoveDir { parent, name: bytes(name), now: self.now, cred: cred(self.who) };
+        self.call(req)
+    }
+    pub fn rename(
+        &mut self,
+        from: (Fid, &str),
+        to: (Fid, &str),
+        flags: u32,
+        held: &[Fid],
+    ) -> Result<RenameReply, Code> {
+        let req = Rename {
+            parent: from.0,
+            name: bytes(from.1),
+            new_parent: to.0,
+            new_name: bytes(to.1),
+            flags,
+            held: held.to_vec(),
+            now: self.now,
+            cred: cred(self.who),
+        };
+        self.call(req)
+    }
+    pub fn lookup(&mut self, parent: Fid, name: &str) -> Result<Fid, Code> {
+        self.call(Lookup { parent, name: bytes(name) }).map(|i| i.attr.fid)
+    }
+    pub fn inode(&self, fid: Fid) -> InodeRecord {
+        load_inode(&self.txn, fid).expect("the inode exists")
+    }
+    pub fn attr(&self, fid: Fid) -> Attr {
+        self.inode(fid).attr
+    }
+    pub fn set_mode(&mut self, fid: Fid, mode: u32) {
+        self.edit(fid, |i| i.attr.mode = mode)
+    }
+    pub fn set_owner(&mut self, fid: Fid, uid: u32, gid: u32) {
+        self.edit(fid, |i| (i.attr.uid, i.attr.gid) = (uid, gid))
+    }
+    /// Changes an inode record behind the rules' back.
+    pub fn edit(&mut self, fid: Fid, change: impl FnOnce(&mut InodeRecord)) {
+        let mut inode = self.inode(fid);
+        change(&mut inode);
+        crate::inode::store_inode(&mut self.txn, &inode);
+    }
+    /// Puts a foreign name into the run of `name`'s hash, as a collision would.
+    pub fn collide(&mut self, parent: Fid, name: &str, collision: u8, other: &str, fid: Fid) {
+        names::put_entry(
+            &mut self.txn,
+            Parent { fid: parent, h64: h64(name.as_bytes()), collision },
+            fid,
+            Kind::File,
+            other.as_bytes(),
+        );
+    }
+    /// The collision number that a name has.
+    pub fn collision_of(&self, parent: Fid, name: &str) -> u8 {
+        match names::find_slot(&self.txn, parent, name.as_bytes()).expect("sound entries") {
+            Slot::Taken(found) => found.at.collision,
+            Slot::Free(at) => panic!("{name} is not in {:?}", at.fid),
+        }
+    }
+    pub fn has(&self, key: Key) -> bool {
+        self.txn.get(&key).is_some()
+    }
+    pub fn is_gone(&self, fid: Fid) -> bool {
+        !self.has(keys::inode(fid))
+    }
+}

@@ -1,0 +1,62 @@
+//! Truncate. Four cases, all in one entry here; only a shrink of objects leaves work for the client.
+
+use types::*;
+use wire::meta::{FileState, Truncate, TruncateReply};
+use wire::object::{RIGHT_READ, RIGHT_WRITE};
+
+use crate::inode::{load_inode, store_inode};
+use crate::open::capability;
+use crate::records::InodeRecord;
+use crate::stripe::inline_max;
+use crate::{Ctx, Txn, inline, reap};
+
+pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<TruncateReply, Fault> {
+    if req.size > FILE_SIZE_MAX {
+        return Err(Code::FileTooBig.into());
+    }
+    let mut inode = load_inode(txn, req.fid)?;
+    match inode.attr.kind {
+        Kind::File => {}
+        Kind::Dir => return Err(Code::IsDir.into()),
+        _ => return Err(Code::Invalid.into()),
+    }
+    let mut pending = false;
+    if req.size == 0 {
+        // Empty: old objects, if any, go to the purge list; the file starts inline again.
+        empty(txn, &mut inode, req.now);
+    } else if inode.layout.is_none() {
+        if req.size > inline_max(ctx, &inode) as u64 {
+            return Err(Code::NeedLayout.into());
+        }
+        if req.size < inode.attr.size {
+            inline::cut(txn, req.fid, req.size)?;
+        }
+        inline::set_size(&mut inode, req.size);
+    } else {
+        // A session may have written past the size that is recorded: then, too, the objects must be cut.
+        let unsettled = inode.state != FileState::Settled;
+        pending = req.size < inode.attr.size || unsettled;
+        if pending {
+            inode.state = FileState::Truncating { session: ctx.session, size: req.size };
+        }
+        inode.attr.size = req.size;
+    }
+    inode.attr.mtime = req.now;
+    inode.attr.ctime = req.now;
+    store_inode(txn, &inode);
+    let generation = inode.layout.as_ref().map(|l| l.generation);
+    let cap = generation.map(|g| capability(ctx, txn, req.fid, g, RIGHT_READ | RIGHT_WRITE));
+    Ok(TruncateReply { inode: inode.to_wire(), cap, pending })
+}
+
+/// Makes a file empty and inline: size 0, no layout, old objects buried.
+pub fn empty(txn: &mut dyn Txn, inode: &mut InodeRecord, now: Time) {
+    inline::delete_pages(txn, inode.fid(), 0);
+    for layout in [inode.layout.take(), inode.pending.take()].into_iter().flatten() {
+        reap::bury(txn, inode.fid(), &layout);
+    }
+    inline::set_size(inode, 0);
+    inode.state = FileState::Settled;
+    inode.attr.mtime = now;
+    inode.attr.ctime = now;
+}

@@ -1,0 +1,258 @@
+//! A target registers: a new one gets its place in the map, a known one is found again.
+
+use types::*;
+use wire::Wire;
+use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
+use wire::mgmt::{Register, RegisterReply};
+
+use crate::name::check_fs_name;
+use crate::{STATE_DOWN, STATE_UP};
+
+/// Default of a new file system: milliseconds between flushes of what nobody fsynced.
+pub const COMMIT_INTERVAL_MS: u32 = 1000;
+/// Largest map in bytes: a reply's body is at most 4 MiB, and head and other fields stand beside the map in it.
+pub const MAP_BYTES_MAX: usize = 3 << 20;
+/// "Any index" in a registration.
+const INDEX_ANY: u32 = u32::MAX;
+/// Highest index: 65,535 means "the MDT chooses" in a stripe specification.
+const INDEX_MAX: u32 = 65_534;
+/// Longest node name in bytes, as POSIX' host names.
+const NODE_NAME_MAX: usize = 255;
+/// NIDs of a node: some rails with two address families each.
+const NIDS_MAX: usize = 16;
+/// Longest NID in bytes, as the fabric's handshake has room for.
+const NID_BYTES_MAX: usize = 192;
+
+/// Randomness for a file system that may be made: its identity and the key of its capabilities.
+#[derive(Clone, Copy, Debug)]
+pub struct Fresh {
+    pub fs_uuid: Uuid,
+    pub secret: Uuid,
+}
+
+/// What `request` does to `map`: the next map, to be stored before the reply is sent, and the reply (with secrets: it goes
+/// to a server).
+///
+/// - The first MDT with a new name makes the file system; an OST of an unknown one is `NotReady`: its MDT comes first.
+/// - A known uuid keeps id, index and mirror; name, kind or id that disagree are `Invalid`, a wanted index `Exists`.
+/// - An index that another target has is `Exists`; so is a second MDT, since the first serves the whole name space.
+pub fn apply_register(
+    map: &ClusterMap,
+    request: &Register,
+    fresh: &Fresh,
+) -> Result<(ClusterMap, RegisterReply), Fault> {
+    check(request)?;
+    let mut next = map.clone();
+    let target = match map.targets.iter().find(|t| t.uuid == request.uuid) {
+        Some(known) => {
+            agree(map, known, request)?;
+            known.id
+        }
+        None => admit(&mut next, request, fresh)?,
+    };
+    let node = place(&mut next, target, request)?;
+
+    let slot = next.targets.iter_mut().find(|t| t.id == target).expect("it was found or added above");
+    slot.node = node;
+    slot.state = STATE_UP;
+    slot.bytes_total = request.bytes_total;
+    let (index, mirror_id) = (slot.index, slot.mirror);
+    let mirror = next.mirrors.iter_mut().find(|m| m.id == mirror_id).ok_or_else(|| {
+        Fault::new(
+            Code::Damaged,
+            format!("target {target} names mirror {mirror_id}, which is not in the cluster map"),
+        )
+    })?;
+    mirror.epoch = Epoch(one_above(mirror.epoch.0, "epoch")?);
+    let epoch = mirror.epoch;
+    next.version += 1;
+
+    let bytes = next.to_bytes().len();
+    if bytes > MAP_BYTES_MAX {
+        let why = format!("the cluster map would be {bytes} bytes; at most {MAP_BYTES_MAX} can be sent");
+        return Err(Fault::new(Code::NoSpace, why));
+    }
+    let reply = RegisterReply { target, index, mirror: mirror_id, epoch, node, map: next.clone() };
+    Ok((next, reply))
+}
+
+/// What can be said of a request without the map.
+fn check(request: &Register) -> Result<(), Fault> {
+    check_fs_name(&request.fs_name)?;
+    let invalid = |why: String| Err(Fault::new(Code::Invalid, why));
+    let name = &request.node_name;
+    if name.is_empty() || name.len() > NODE_NAME_MAX || name.chars().any(char::is_control) {
+        return invalid(format!("the node's name must be 1 to {NODE_NAME_MAX} printable bytes"));
+    }
+    if request.nids.len() > NIDS_MAX {
+        return invalid(format!("the node has {} NIDs; at most {NIDS_MAX} are kept", request.nids.len()));
+    }
+    if let Some(nid) = request.nids.iter().find(|n| n.is_empty() || n.len() > NID_BYTES_MAX) {
+        return invalid(format!("a NID of {} bytes; it must be 1 to {NID_BYTES_MAX}", nid.len()));
+    }
+    if request.uuid == Uuid::default() {
+        return invalid("the target's uuid is zero: format the target first".into());
+    }
+    if request.index > INDEX_MAX && request.index != INDEX_ANY {
+        return invalid(format!("index {}: the highest is {INDEX_MAX}", request.index));
+    }
+    Ok(())
+}
+
+/// I2: a known target comes back as what it was.
+fn agree(map: &ClusterMap, known: &Target, request: &Register) -> Result<(), Fault> {
+    let fs = map.fs(known.fs).map_or("?", |f| f.name.as_str());
+    let name = target_name(fs, known.is_mdt, known.index);
+    let says =
+        |code, what: String| Err(Fault::new(code, format!("target {} is {name}; {what}", request.uuid)));
+    if fs != request.fs_name {
+        return says(
+            Code::Invalid,
+            format!("it cannot join file system {:?}; format it anew for that", request.fs_name),
+        );
+    }
+    if known.is_mdt != request.is_mdt {
+        return says(Code::Invalid, "it cannot change its kind; format it anew for that".into());
+    }
+    if request.target.0 != 0 && request.target != known.id {
+        let why = format!(
+            "the map has it as number {}, its label says {}; check the device",
+            known.id, request.target
+        );
+        return says(Code::Invalid, why);
+    }
+    if request.index != INDEX_ANY && request.index != known.index {
+        return says(Code::Exists, format!("its index cannot become {}; leave the index out", request.index));
+    }
+    Ok(())
+}
+
+/// Adds a target that was never here, its mirror, and its file system if it is the first MDT of one.
+fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<TargetId, Fault> {
+    if request.target.0 != 0 {
+        let why = format!(
+            "target {} ({}) registered elsewhere and is not in this cluster map: start the management service that has \
+             its map, or format it anew",
+            request.target, request.uuid
+        );
+        return Err(Fault::new(Code::NotFound, why));
+    }
+    let fs = match next.fs_named(&request.fs_name) {
+        Some(fs) => fs.id,
+        None if request.is_mdt => make_fs(next, &request.fs_name, fresh)?,
+        None => {
+            let why = format!("file system {:?} is not known: start its MDT first", request.fs_name);
+            return Err(Fault::new(Code::NotReady, why));
+        }
+    };
+    let index = choose_index(next, fs, request)?;
+    let id = TargetId(one_above(next.targets.iter().map(|t| t.id.0).max().unwrap_or(0), "target id")?);
+    let mirror = MirrorId(one_above(next.mirrors.iter().map(|m| m.id.0).max().unwrap_or(0), "mirror id")?);
+    next.mirrors.push(Mirror {
+        id: mirror,
+        fs,
+        is_mdt: request.is_mdt,
+        epoch: Epoch(0),
+        members: vec![id],
+        primary: id,
+    });
+    next.targets.push(Target {
+        id,
+        fs,
+        is_mdt: request.is_mdt,
+        index,
+        uuid: request.uuid,
+        node: NodeId(0),
+        mirror,
+        state: STATE_DOWN,
+        bytes_total: 0,
+    });
+    Ok(id)
+}
+
+fn make_fs(next: &mut ClusterMap, name: &str, fresh: &Fresh) -> Result<FsId, Fault> {
+    let id = FsId(one_above(next.file_systems.iter().map(|f| f.id.0).max().unwrap_or(0), "file system id")?);
+    next.file_systems.push(FileSystem {
+        id,
+        name: name.to_string(),
+        uuid: fresh.fs_uuid,
+        secret: fresh.secret,
+        inline_max: INLINE_MAX,
+        commit_interval_ms: COMMIT_INTERVAL_MS,
+    });
+    Ok(id)
+}
+
+/// The wanted index, or the lowest free one.
+fn choose_index(map: &ClusterMap, fs: FsId, request: &Register) -> Result<u32, Fault> {
+    let kin: Vec<&Target> = map.targets.iter().filter(|t| t.fs == fs && t.is_mdt == request.is_mdt).collect();
+    let holder = |index| kin.iter().find(|t| t.index == index);
+    let exists = |t: &Target, next_step: &str| {
+        let name = target_name(&request.fs_name, t.is_mdt, t.index);
+        Err(Fault::new(Code::Exists, format!("{name} is already there, with uuid {}; {next_step}", t.uuid)))
+    };
+    if request.is_mdt {
+        // A second MDT would be given no shard, so it would only look like a part of the file system.
+        if let Some(first) = kin.first() {
+            return exists(first, "a file system has one MDT for now; choose another file system name");
+        }
+    }
+    match request.index {
+        INDEX_ANY => (0..=INDEX_MAX).find(|i| holder(*i).is_none()).ok_or_else(|| {
+            Fault::new(
+                Code::NoSpace,
+                format!("file system {:?} has all the targets that it may have", request.fs_name),
+            )
+        }),
+        wanted => match holder(wanted) {
+            Some(t) => exists(t, "choose another index or leave it out"),
+            None => Ok(wanted),
+        },
+    }
+}
+
+/// The node that the target is on now; made or changed as needed.
+///
+/// Several servers may run on one host, each with its own NIDs: so a name alone is no node. A server that comes back at
+/// other NIDs keeps its node if nobody else is on it.
+fn place(next: &mut ClusterMap, target: TargetId, request: &Register) -> Result<NodeId, Fault> {
+    // 1. the node with this name and these NIDs.
+    if let Some(n) = next.nodes.iter().find(|n| n.name == request.node_name && n.nids == request.nids) {
+        return Ok(n.id);
+    }
+    // 2. its own node, or one of this name that everybody left.
+    let is_only_its = |id: NodeId| next.targets.iter().all(|t| t.node != id || t.id == target);
+    let own = next.target(target).map(|t| t.node);
+    let free = next
+        .nodes
+        .iter()
+        .filter(|n| is_only_its(n.id) && (own == Some(n.id) || n.name == request.node_name))
+        .map(|n| n.id)
+        .min_by_key(|id| own != Some(*id));
+    if let Some(node) = next.nodes.iter_mut().find(|n| Some(n.id) == free) {
+        node.name = request.node_name.clone();
+        node.nids = request.nids.clone();
+        return Ok(node.id);
+    }
+    // 3. a new one.
+    let highest = next.nodes.iter().map(|n| n.id.0).max().unwrap_or(0);
+    let id = NodeId(highest.checked_add(1).ok_or_else(|| used_up("node id"))?);
+    next.nodes.push(Node { id, name: request.node_name.clone(), nids: request.nids.clone() });
+    Ok(id)
+}
+
+/// I1.
+fn one_above(highest: u32, what: &str) -> Result<u32, Fault> {
+    highest.checked_add(1).ok_or_else(|| used_up(what))
+}
+
+fn used_up(what: &str) -> Fault {
+    Fault::new(Code::NoSpace, format!("every {what} has been used"))
+}
+
+fn target_name(fs: &str, is_mdt: bool, index: u32) -> String {
+    format!("{fs}-{}{index:04x}", if is_mdt { "MDT" } else { "OST" })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Registrations as tables: what stands in the map, who comes, what is answered.
+
+use super::*;
+
+const FRESH: Fresh = Fresh { fs_uuid: Uuid([0xf5; 16]), secret: Uuid([0x5e; 16]) };
+
+fn mdt(fs: &str, uuid: u8) -> Register {
+    Register {
+        fs_name: fs.into(),
+        is_mdt: true,
+        index: INDEX_ANY,
+        uuid: Uuid([uuid; 16]),
+        target: TargetId(0),
+        bytes_total: 1 << 30,
+        node_name: "one".into(),
+        nids: vec!["10.0.0.1:7011@tcp0".into()],
+    }
+}
+
+fn ost(fs: &str, uuid: u8) -> Register {
+    Register { is_mdt: false, ..mdt(fs, uuid) }
+}
+
+fn at(request: Register, name: &str, nid: &str) -> Register {
+    Register { node_name: name.into(), nids: vec![nid.into()], ..request }
+}
+
+/// Applies all; each must succeed.
+fn after(requests: &[Register]) -> ClusterMap {
+    requests.iter().fold(ClusterMap::empty(), |map, r| apply_register(&map, r, &FRESH).expect("accepted").0)
+}
+
+/// MDT (target 1, mirror 1), OSTs 2 and 3 of `demo`.
+fn demo() -> ClusterMap {
+    after(&[mdt("demo", 1), ost("demo", 2), ost("demo", 3)])
+}
+
+#[test]
+fn the_first_mdt_makes_the_file_system() {
+    let (map, reply) = apply_register(&ClusterMap::empty(), &mdt("demo", 1), &FRESH).expect("accepted");
+    let fs = FileSystem {
+        id: FsId(1),
+        name: "demo".into(),
+        uuid: FRESH.fs_uuid,
+        secret: FRESH.secret,
+        inline_max: 65_536,
+        commit_interval_ms: 1000,
+    };
+    let node = Node { id: NodeId(1), name: "one".into(), nids: vec!["10.0.0.1:7011@tcp0".into()] };
+    let target = Target {
+        id: TargetId(1),
+        fs: FsId(1),
+        is_mdt: true,
+        index: 0,
+        uuid: Uuid([1; 16]),
+        node: NodeId(1),
+        mirror: MirrorId(1),
+        state: STATE_UP,
+        bytes_total: 1 << 30,
+    };
+    let mirror = Mirror {
+        id: MirrorId(1),
+        fs: FsId(1),
+        is_mdt: true,
+        epoch: Epoch(1),
+        members: vec![TargetId(1)],
+        primary: TargetId(1),
+    };
+    let want = ClusterMap {
+        version: 1,
+        file_systems: vec![fs],
+        nodes: vec![node],
+        targets: vec![target],
+        mirrors: vec![mirror],
+    };
+    assert_eq!(map, want);
+    let want_reply = RegisterReply {
+        target: TargetId(1),
+        index: 0,
+        mirror: MirrorId(1),
+        epoch: Epoch(1),
+        node: NodeId(1),
+        map: want,
+    };
+    assert_eq!(reply, want_reply);
+}
+
+#[test]
+fn targets_get_the_next_ids_and_the_lowest_free_index() {
+    // name, the request, then: target, index, mirror, epoch, node
+    let table = [
+        ("the next OST", ost("demo", 9), (4, 2, 4, 1, 1)),
+        ("a wanted index", Register { index: 7, ..ost("demo", 9) }, (4, 7, 4, 1, 1)),
+        ("a known MDT", mdt("demo", 1), (1, 0, 1, 2, 1)),
+        ("a known OST", ost("demo", 3), (3, 1, 3, 2, 1)),
+        (
+            "a known OST that tells its id and index",
+            Register { target: TargetId(3), index: 1, ..ost("demo", 3) },
+            (3, 1, 3, 2, 1),
+        ),
+        ("the MDT of another file system", mdt("other", 9), (4, 0, 4, 1, 1)),
+        ("another server on the same host", at(ost("demo", 9), "one", "10.0.0.1:7012@tcp0"), (4, 2, 4, 1, 2)),
+        (
+            "a known OST moves out of a shared node",
+            at(ost("demo", 2), "two", "10.0.0.2:1@tcp0"),
+            (2, 0, 2, 2, 2),
+        ),
+    ];
+    for (name, request, want) in table {
+        let before = demo();
+        let (map, r) = apply_register(&before, &request, &FRESH).expect(name);
+        assert_eq!((r.target.0, r.index, r.mirror.0, r.epoch.0, r.node.0), want, "{name}");
+        assert_eq!(map.version, before.version + 1, "{name}");
+        assert_eq!(r.map, map, "{name}");
+        assert_eq!(map.target(r.target).expect("there").node, r.node, "{name}");
+        // I2: everything of the others stays.
+        for t in before.targets.iter().filter(|t| t.id != r.target) {
+            assert_eq!(map.target(t.id), Some(t), "{name}");
+            assert_eq!(map.mirror(t.mirror), before.mirror(t.mirror), "{name}");
+        }
+    }
+}
+
+#[test]
+fn refusals_say_why_and_what_next() {
+    use Code::*;
+    let table = [
+        ("an OST first", ost("new", 9), NotReady, "start its MDT first"),
+        ("a bad name", mdt("far too long", 9), Invalid, "longer than 8"),
+        ("a second MDT", mdt("demo", 9), Exists, "demo-MDT0000 is already there"),
+        ("a taken index", Register { index: 1, ..ost("demo", 9) }, Exists, "demo-OST0001 is already there"),
+        ("another index", Register { index: 5, ..ost("demo", 3) }, Exists, "cannot become 5"),
+        ("another file system", ost("other", 3), Invalid, "cannot join file system \"other\""),
+        ("another kind", mdt("demo", 3), Invalid, "cannot change its kind"),
+        ("another id", Register { target: TargetId(2), ..ost("demo", 3) }, Invalid, "its label says 2"),
+        (
+            "a stranger with an id",
+            Register { target: TargetId(2), ..ost("demo", 9) },
+            NotFound,
+            "registered elsewhere",
+        ),
+        ("no uuid", ost("demo", 0), Invalid, "uuid is zero"),
+        ("no host name", Register { node_name: String::new(), ..ost("demo", 9) }, Invalid, "node's name"),
+        ("a long NID", at(ost("demo", 9), "x", &"n".repeat(193)), Invalid, "NID of 193 bytes"),
+        ("many NIDs", Register { nids: vec!["n".into(); 17], ..ost("demo", 9) }, Invalid, "17 NIDs"),
+        ("a high index", Register { index: 65_535, ..ost("demo", 9) }, Invalid, "highest is 65534"),
+    ];
+    for (name, request, code, part) in table {
+        let fault = apply_register(&demo(), &request, &FRESH).expect_err(name);
+        assert_eq!(fault.code, code, "{name}: {fault}");
+        assert!(fault.detail.contains(part), "{name}: {fault}");
+    }
+}
+
+#[test]
+fn a_server_that_comes_back_elsewhere_keeps_its_node() {
+    let map = after(&[mdt("demo", 1), at(ost("demo", 2), "two", "10.0.0.2:7012@tcp0")]);
+    let (map, r) =
+        apply_register(&map, &at(ost("demo", 2), "two", "10.0.0.2:9999@tcp0"), &FRESH).expect("accepted");
+    assert_eq!(r.node, NodeId(2));
+    assert_eq!(map.nodes.len(), 2);
+    assert_eq!(map.node(NodeId(2)).expect("there").nids, ["10.0.0.2:9999@tcp0"]);
+}
+
+#[test]
+fn a_server_with_two_targets_at_a_new_port_again_and_again_makes_no_heap_of_nodes() {
+    let mut map = after(&[mdt("demo", 1), ost("demo", 2)]);
+    for port in 1..50 {
+        let nid = format!("10.0.0.1:{port}@tcp0");
+        for request in [at(mdt("demo", 1), "one", &nid), at(ost("demo", 2), "one", &nid)] {
+            map = apply_register(&map, &request, &FRESH).expect("accepted").0;
+        }
+        let on: Vec<NodeId> = map.targets.iter().map(|t| t.node).collect();
+        assert_eq!(on[0], on[1], "both are found again on one node");
+        assert_eq!(map.node(on[0]).expect("there").nids, [nid]);
+    }
+    assert_eq!(map.nodes.len(), 2);
+}
+
+#[test]
+fn ids_are_above_all_that_were_ever_given() {
+    let mut map = demo();
+    map.targets[1].id = TargetId(40);
+    map.mirrors[1].id = MirrorId(50);
+    map.targets[1].mirror = MirrorId(50);
+    let (_, r) = apply_register(&map, &ost("demo", 9), &FRESH).expect("accepted");
+    assert_eq!((r.target, r.mirror), (TargetId(41), MirrorId(51)));
+    map.targets[1].id = TargetId(u32::MAX);
+    let fault = apply_register(&map, &ost("demo", 9), &FRESH).expect_err("used up");
+    assert_eq!(fault.code, Code::NoSpace);
+}
+
+#[test]
+fn a_map_that_no_frame_could_carry_is_refused() {
+    let mut map = demo();
+    map.nodes.push(Node { id: NodeId(2), name: "x".into(), nids: vec!["y".repeat(MAP_BYTES_MAX)] });
+    let fault = apply_register(&map, &ost("demo", 9), &FRESH).expect_err("too large");
+    assert_eq!(fault.code, Code::NoSpace);
+}
+
+#[test]
+fn a_damaged_map_is_not_made_worse() {
+    let mut map = demo();
+    map.mirrors.remove(2);
+    let fault = apply_register(&map, &ost("demo", 3), &FRESH).expect_err("no mirror");
+    assert_eq!(fault.code, Code::Damaged);
+}

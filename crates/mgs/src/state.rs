@@ -1,0 +1,105 @@
+//! The map in memory, its store, and what was heard: event in, next map stored.
+
+use mapstore::{MapStore, StoreError};
+use mgmt::{Fresh, Reports, apply_register, next_states};
+use types::Fault;
+use wire::map::ClusterMap;
+use wire::mgmt::{Heartbeat, Register, RegisterReply};
+
+use crate::{fault, random};
+
+/// Other users of a shared store may win this often in a row before a change is given up.
+const ATTEMPTS_MAX: u32 = 8;
+/// States are looked at this often at most: a map change costs two flushes.
+const REVIEW_MS: u64 = 500;
+
+pub struct State {
+    store: Box<dyn MapStore>,
+    map: ClusterMap,
+    /// A change failed half way: `map` may be behind the store until it was loaded again.
+    is_doubtful: bool,
+    reports: Reports,
+    reviewed_ms: u64,
+}
+
+impl State {
+    pub fn load(store: Box<dyn MapStore>, now_ms: u64) -> Result<State, Fault> {
+        let map = store.load().map_err(fault)?;
+        Ok(State { store, map, is_doubtful: false, reports: Reports::new(now_ms), reviewed_ms: now_ms })
+    }
+
+    pub fn map(&self) -> &ClusterMap {
+        &self.map
+    }
+
+    pub fn register(&mut self, request: &Register, now_ms: u64) -> Result<RegisterReply, Fault> {
+        let fresh = Fresh { fs_uuid: random::uuid()?, secret: random::secret()? };
+        let reply = self.change(|map| apply_register(map, request, &fresh).map(Some))?;
+        let reply = reply.expect("a registration always changes the map");
+        self.reports.on_register(reply.target, now_ms);
+        tracing::info!(
+            target_id = reply.target.0,
+            fs = request.fs_name,
+            index = reply.index,
+            epoch = reply.epoch.0,
+            node = request.node_name,
+            "registered"
+        );
+        Ok(reply)
+    }
+
+    pub fn heartbeat(&mut self, request: &Heartbeat, now_ms: u64) -> Result<(), Fault> {
+        self.reports.on_heartbeat(&self.map, request, now_ms);
+        self.restate(now_ms)
+    }
+
+    /// Looks who has been silent for too long. Also ends the doubt after a failed change.
+    pub fn review(&mut self, now_ms: u64) -> Result<(), Fault> {
+        if self.is_doubtful {
+            self.reload()?;
+        }
+        match now_ms.saturating_sub(self.reviewed_ms) >= REVIEW_MS {
+            true => self.restate(now_ms),
+            false => Ok(()),
+        }
+    }
+
+    fn restate(&mut self, now_ms: u64) -> Result<(), Fault> {
+        self.reviewed_ms = now_ms;
+        // The rule borrows the reports while the map changes.
+        let reports = std::mem::take(&mut self.reports);
+        let done = self.change(|map| Ok(next_states(map, &reports, now_ms).map(|next| (next, ()))));
+        self.reports = reports;
+        done.map(|_| ())
+    }
+
+    /// Applies a rule and stores its map (M1); again on the newer map if somebody else changed it meanwhile.
+    fn change<T>(
+        &mut self,
+        rule: impl Fn(&ClusterMap) -> Result<Option<(ClusterMap, T)>, Fault>,
+    ) -> Result<Option<T>, Fault> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let Some((next, result)) = rule(&self.map)? else { return Ok(None) };
+            match self.store.compare_and_swap(self.map.version, &next) {
+                Ok(()) => {
+                    self.map = next;
+                    return Ok(Some(result));
+                }
+                Err(StoreError::Conflict { .. }) if attempt < ATTEMPTS_MAX => self.reload()?,
+                Err(e) => {
+                    // It may have been stored: nothing is said of the map until it was loaded again.
+                    self.is_doubtful = true;
+                    return Err(fault(e));
+                }
+            }
+        }
+    }
+
+    fn reload(&mut self) -> Result<(), Fault> {
+        self.map = self.store.load().map_err(fault)?;
+        self.is_doubtful = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Stories over the fabric: what servers and clients see.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use mapstore::MemoryStore;
+use net::{Fabric, Hub, Peer, rpc};
+use types::{Buf, Epoch};
+
+use super::*;
+
+fn peer_of(mgs: Arc<Mgs>) -> Arc<dyn Peer> {
+    let hub = Hub::new();
+    hub.add(MGS, mgs);
+    Fabric::new(Some(hub)).peer(MGS).expect("served here")
+}
+
+fn fresh() -> (Arc<Mgs>, Arc<dyn Peer>) {
+    let mgs = Mgs::over(Box::new(MemoryStore::default())).expect("opened");
+    (mgs.clone(), peer_of(mgs))
+}
+
+fn ask<R: Request>(peer: &dyn Peer, request: &R) -> Result<R::Reply, Fault> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    rpc::call(peer, Header::default(), request, &[], &mut Buf::new(), deadline).expect("answered").2
+}
+
+fn target(is_mdt: bool, uuid: u8) -> Register {
+    Register {
+        fs_name: "demo".into(),
+        is_mdt,
+        index: u32::MAX,
+        uuid: Uuid([uuid; 16]),
+        target: TargetId(0),
+        bytes_total: 1 << 30,
+        node_name: "one".into(),
+        nids: vec!["127.0.0.1:7011@tcp0".into()],
+    }
+}
+
+fn get(peer: &dyn Peer, known_version: u64, server: bool) -> Option<ClusterMap> {
+    ask(peer, &GetMap { known_version, server }).expect("answered").map
+}
+
+#[test]
+fn a_cluster_comes_together() {
+    let (_, peer) = fresh();
+    assert_eq!(get(&*peer, 0, false), Some(ClusterMap::empty()), "an empty map is sent too");
+    let refused = ask(&*peer, &target(false, 2)).expect_err("no MDT yet");
+    assert_eq!(refused.code, Code::NotReady);
+    let mdt = ask(&*peer, &target(true, 1)).expect("registered");
+    let ost = ask(&*peer, &target(false, 2)).expect("registered");
+    assert_eq!((mdt.target, ost.target), (TargetId(1), TargetId(2)));
+    assert_eq!(get(&*peer, 0, true), Some(ost.map));
+    let again = ask(&*peer, &target(false, 2)).expect("registered");
+    assert_eq!((again.target, again.epoch), (TargetId(2), Epoch(2)));
+}
+
+#[test]
+fn secrets_are_for_servers() {
+    let (mgs, peer) = fresh();
+    let reply = ask(&*peer, &target(true, 1)).expect("registered");
+    let secret = reply.map.file_systems[0].secret;
+    assert_ne!(secret, Uuid::default());
+    assert_ne!(reply.map.file_systems[0].uuid, Uuid::default());
+    assert_eq!(get(&*peer, 0, true).expect("sent").file_systems[0].secret, secret);
+    assert_eq!(get(&*peer, 0, false).expect("sent").file_systems[0].secret, Uuid::default());
+    assert_eq!(mgs.map().file_systems[0].secret, secret);
+}
+
+#[test]
+fn a_known_map_is_not_sent_again() {
+    let (_, peer) = fresh();
+    let version = ask(&*peer, &target(true, 1)).expect("registered").map.version;
+    assert_eq!(get(&*peer, version, false), None);
+    assert!(get(&*peer, version - 1, false).is_some());
+    assert!(get(&*peer, version + 1, false).is_some(), "a map from the future is replaced");
+}
+
+#[test]
+fn who_leaves_is_down_and_who_beats_is_up() {
+    let (mgs, peer) = fresh();
+    let r = ask(&*peer, &target(true, 1)).expect("registered");
+    let beat = |leaving| {
+        let beat = Heartbeat { node: r.node, targets: vec![r.target], leaving };
+        ask(&*peer, &beat).expect("answered").version
+    };
+    let state = || mgs.map().target(r.target).expect("there").state;
+    assert_eq!(state(), mgmt::STATE_UP);
+    let same = beat(false);
+    assert_eq!(same, r.map.version, "what changes nothing makes no version");
+    assert_eq!(beat(true), same + 1);
+    assert_eq!(state(), mgmt::STATE_DOWN);
+    assert_eq!(beat(false), same + 2);
+    assert_eq!(state(), mgmt::STATE_UP);
+}
+
+#[test]
+fn the_silent_are_found_by_whoever_asks() {
+    let (mgs, peer) = fresh();
+    let r = ask(&*peer, &target(true, 1)).expect("registered");
+    mgs.state.lock().review(mgmt::SILENCE_MS_MAX + 5_000).expect("reviewed");
+    assert_eq!(mgs.map().target(r.target).expect("there").state, mgmt::STATE_DOWN);
+}
+
+#[test]
+fn other_calls_are_answered_honestly() {
+    let (_, peer) = fresh();
+    ask(&*peer, &target(true, 1)).expect("registered");
+    assert_eq!(ask(&*peer, &Flush {}), Ok(Empty {}));
+    let stat = ask(&*peer, &TargetStat {}).expect("answered");
+    assert_eq!((stat.target, stat.files_total, stat.last_seq), (MGS, 1, Seq(1)));
+    let refused = ask(&*peer, &wire::meta::GetAttr { fid: types::Fid::ROOT }).expect_err("no MDT");
+    assert_eq!(refused.code, Code::Unsupported);
+    let mut into = Buf::new();
+    let mut call = rpc::prepare(
+        Header::default(),
+        &GetMap { known_version: 0, server: false },
+        &[],
+        &mut into,
+        Instant::now() + Duration::from_secs(10),
+    );
+    call.body.push(0);
+    let got = rpc::read::<GetMap>(peer.call(&mut call).expect("answered")).expect("readable");
+    assert_eq!(got.2.expect_err("a byte too many").code, Code::BadRequest);
+}
+
+#[test]
+fn the_map_outlives_its_service() {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let dir = std::env::temp_dir().join(format!(
+        "stria-mgs-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    ));
+    let _ = std::fs::remove_dir_all(&dir);
+    let first = Mgs::open(&dir).expect("opened");
+    let refused = Mgs::open(&dir).err().expect("one at a time");
+    assert_eq!(refused.code, Code::Busy);
+    ask(&*peer_of(first.clone()), &target(true, 1)).expect("registered");
+    let map = first.map();
+    drop(first);
+    let second = Mgs::open(&dir).expect("opened");
+    assert_eq!(second.map(), map);
+    let again = ask(&*peer_of(second.clone()), &target(true, 1)).expect("registered");
+    assert_eq!((again.target, again.epoch), (TargetId(1), Epoch(2)));
+    drop(second);
+    Mgs::delete(&dir).expect("deleted");
+    assert!(!dir.exists());
+}
+
+/// Stores the change and says that it failed, or is changed by somebody else, as it is told.
+#[derive(Default)]
+struct Trouble {
+    inner: MemoryStore,
+    fail_after: AtomicBool,
+    rival: AtomicBool,
+}
+
+struct Troubled(Arc<Trouble>);
+
+impl MapStore for Troubled {
+    fn load(&self) -> Result<ClusterMap, StoreError> {
+        self.0.inner.load()
+    }
+    fn compare_and_swap(&self, expected: u64, next: &ClusterMap) -> Result<(), StoreError> {
+        if self.0.rival.swap(false, Ordering::SeqCst) {
+            let mut map = self.0.inner.load()?;
+            map.version += 1;
+            self.0.inner.compare_and_swap(map.version - 1, &map)?;
+        }
+        self.0.inner.compare_and_swap(expected, next)?;
+        match self.0.fail_after.swap(false, Ordering::SeqCst) {
+            true => Err(StoreError::Io {
+                doing: "flushing",
+                path: "map".into(),
+                source: std::io::Error::other("pulled"),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn a_change_in_doubt_is_found_again() {
+    let trouble = Arc::new(Trouble::default());
+    let mgs = Mgs::over(Box::new(Troubled(trouble.clone()))).expect("opened");
+    let peer = peer_of(mgs);
+    trouble.fail_after.store(true, Ordering::SeqCst);
+    let failed = ask(&*peer, &target(true, 1)).expect_err("the store failed");
+    assert_eq!(failed.code, Code::Io);
+    assert_eq!(get(&*peer, 0, true).expect("sent").version, 1, "it had happened");
+    let again = ask(&*peer, &target(true, 1)).expect("registered");
+    assert_eq!((again.target, again.epoch), (TargetId(1), Epoch(2)), "and it is not made twice");
+}
+
+#[test]
+fn a_rival_change_is_built_upon() {
+    let trouble = Arc::new(Trouble::default());
+    let mgs = Mgs::over(Box::new(Troubled(trouble.clone()))).expect("opened");
+    let peer = peer_of(mgs);
+    trouble.rival.store(true, Ordering::SeqCst);
+    let reply = ask(&*peer, &target(true, 1)).expect("registered");
+    assert_eq!(reply.map.version, 2);
+}

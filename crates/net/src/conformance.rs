@@ -1,0 +1,256 @@
+//! What every transport must do, as one function that each implementation calls with a maker of itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use types::{BULK_MAX, Buf, Epoch, FsId, SessionId, TargetId};
+use wire::{Flags, Header};
+
+use crate::{Answer, Call, Fabric, Hub, NetError, Peer, Service};
+
+/// A server and a client that reaches it, freshly made.
+pub struct Rig {
+    pub hub: Arc<Hub>,
+    pub fabric: Arc<Fabric>,
+    /// Gives the client's peer for a target.
+    pub peer: Box<dyn Fn(TargetId) -> Arc<dyn Peer>>,
+    /// Makes the server be gone; for `local`, takes its services away.
+    pub stop: Box<dyn FnOnce()>,
+}
+
+/// Answers with what it was sent: body and bulk reversed, so that an echo by accident is noticed. Call numbers from
+/// `SLOW` on sleep for the milliseconds above it.
+#[derive(Default)]
+pub struct Echo {
+    pub served: AtomicU64,
+}
+
+/// Call number of a request that is answered at once.
+pub const QUICK: u16 = 0x7001;
+/// Call number of a request that is answered after 0 ms; add the milliseconds.
+pub const SLOW: u16 = 0x8000;
+
+impl Service for Echo {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        self.served.fetch_add(1, Ordering::SeqCst);
+        if let Some(ms) = head.call.checked_sub(SLOW) {
+            std::thread::sleep(Duration::from_millis(ms as u64));
+        }
+        assert_eq!(head.body_len as usize, body.len());
+        assert_eq!(head.bulk_len as usize, bulk.len());
+        answer.head.epoch = Epoch(head.epoch.0 + 1);
+        answer.body = body.iter().rev().copied().collect();
+        answer.bulk.space(bulk.len()).copy_from_slice(bulk);
+        answer.bulk.reverse();
+    }
+}
+
+const A: TargetId = TargetId(11);
+const B: TargetId = TargetId(12);
+
+/// Runs all of it. `make` is called once per story.
+pub fn check(make: &dyn Fn() -> Rig) {
+    bodies_and_bulk_of_all_sizes_come_back(&served(make));
+    headers_are_filled(&served(make));
+    many_threads_do_not_mix_answers(&served(make));
+    two_targets_answer_in_either_order(&served(make));
+    one_thread_may_hold_many_requests(&served(make));
+    deadlines_are_kept(&served(make));
+    unknown_targets_are_definite(&served(make));
+    too_large_is_definite(&served(make));
+    a_gone_server_is_definite_at_once(served(make));
+    an_abort_ends_everything(served(make));
+}
+
+fn served(make: &dyn Fn() -> Rig) -> Rig {
+    let rig = make();
+    rig.hub.add(A, Arc::new(Echo::default()));
+    rig.hub.add(B, Arc::new(Echo::default()));
+    rig
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i * 7) as u8 ^ (i >> 8) as u8 ^ seed).collect()
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+fn request<'a>(call: u16, body: &[u8], bulk: &'a [u8], into: &'a mut Buf) -> Call<'a> {
+    let head = Header { call, fs: FsId(3), session: SessionId(9), epoch: Epoch(4), ..Header::default() };
+    Call { head, body: body.to_vec(), bulk, into, deadline: soon() }
+}
+
+/// One echo, checked.
+fn echo(peer: &dyn Peer, body: &[u8], bulk: &[u8]) {
+    let mut into = Buf::new();
+    into.set(b"leftovers of an earlier use");
+    let (head, got) = peer.call(&mut request(QUICK, body, bulk, &mut into)).expect("an answer");
+    assert!(got.iter().eq(body.iter().rev()), "body of {} bytes", body.len());
+    assert!(into.iter().eq(bulk.iter().rev()), "bulk of {} bytes", bulk.len());
+    assert_eq!((head.body_len as usize, head.bulk_len as usize), (body.len(), bulk.len()));
+}
+
+fn bodies_and_bulk_of_all_sizes_come_back(rig: &Rig) {
+    let peer = (rig.peer)(A);
+    for n in [0, 1, 127, 128, 3967, 3968, 3969, 4096, 65_536, 70_001] {
+        for m in [0, 1, 4095, 4096, 65_537, BULK_MAX] {
+            echo(&*peer, &pattern(n, 1), &pattern(m, 2));
+        }
+    }
+    echo(&*peer, &pattern(wire::frame::BODY_MAX, 3), &[]);
+}
+
+fn headers_are_filled(rig: &Rig) {
+    let peer = (rig.peer)(A);
+    let mut into = Buf::new();
+    let mut call = request(QUICK, b"b", b"bulk", &mut into);
+    let (reply, _) = peer.call(&mut call).expect("an answer");
+    let sent = call.head;
+    assert_eq!(sent.target, A);
+    assert!(sent.request != 0);
+    assert!((19_000..=20_000).contains(&sent.ms_left), "{}", sent.ms_left);
+    assert_eq!((sent.body_len, sent.bulk_len), (1, 4));
+    assert_eq!((reply.call, reply.request, reply.target), (QUICK, sent.request, A));
+    assert_eq!((reply.session, reply.fs, reply.epoch), (SessionId(9), FsId(3), Epoch(5)));
+    assert_eq!(reply.flags & (Flags::REPLY | Flags::REFUSED), Flags::REPLY);
+    assert_eq!((reply.source, reply.destination), (sent.destination, sent.source));
+}
+
+fn many_threads_do_not_mix_answers(rig: &Rig) {
+    let peers = [(rig.peer)(A), (rig.peer)(B)];
+    std::thread::scope(|scope| {
+        for t in 0..8u8 {
+            let peers = &peers;
+            scope.spawn(move || {
+                for i in 0..50u8 {
+                    echo(&*peers[(t ^ i) as usize % 2], &[t, i], &pattern(1000 * t as usize + i as usize, t));
+                }
+            });
+        }
+    });
+}
+
+fn two_targets_answer_in_either_order(rig: &Rig) {
+    let (a, b) = ((rig.peer)(A), (rig.peer)(B));
+    let (bulk_a, bulk_b) = (pattern(BULK_MAX, 5), pattern(BULK_MAX, 6));
+    for first_is_first in [true, false] {
+        let (mut into_a, mut into_b) = (Buf::new(), Buf::new());
+        let mut call_a = request(QUICK, b"to a", &bulk_a, &mut into_a);
+        let mut call_b = request(QUICK, b"to b", &bulk_b, &mut into_b);
+        let ticket_a = a.send(&mut call_a).expect("sent");
+        let ticket_b = b.send(&mut call_b).expect("sent");
+        let (got_a, got_b) = if first_is_first {
+            let got_a = a.receive(ticket_a, &mut call_a);
+            (got_a, b.receive(ticket_b, &mut call_b))
+        } else {
+            let got_b = b.receive(ticket_b, &mut call_b);
+            (a.receive(ticket_a, &mut call_a), got_b)
+        };
+        assert_eq!(got_a.expect("an answer").1, b"a ot");
+        assert_eq!(got_b.expect("an answer").1, b"b ot");
+        assert!(into_a.iter().eq(bulk_a.iter().rev()));
+        assert!(into_b.iter().eq(bulk_b.iter().rev()));
+    }
+}
+
+/// More than the connections that are kept: nobody may wait for itself.
+fn one_thread_may_hold_many_requests(rig: &Rig) {
+    let peer = (rig.peer)(A);
+    let begin = Instant::now();
+    let mut bufs: Vec<Buf> = (0..60).map(|_| Buf::new()).collect();
+    let mut held: Vec<_> = bufs
+        .iter_mut()
+        .enumerate()
+        .map(|(i, into)| {
+            let mut call = request(QUICK, &[i as u8, 0], &[], into);
+            (peer.send(&mut call).expect("sent"), call)
+        })
+        .collect();
+    for (i, (ticket, call)) in held.drain(..).enumerate() {
+        let mut call = call;
+        assert_eq!(peer.receive(ticket, &mut call).expect("an answer").1, [0, i as u8]);
+    }
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+fn deadlines_are_kept(rig: &Rig) {
+    let peer = (rig.peer)(A);
+    let mut into = Buf::new();
+    let mut call = request(QUICK, b"", b"", &mut into);
+    call.deadline = Instant::now();
+    assert!(matches!(peer.call(&mut call), Err(NetError::NotSent { .. })), "a passed deadline sends nothing");
+    if peer.is_fate_shared() {
+        return; // The service runs on the caller's thread: there is nobody who could look at the clock.
+    }
+    let begin = Instant::now();
+    let mut call = request(SLOW + 600, b"", b"", &mut into);
+    call.deadline = begin + Duration::from_millis(150);
+    let got = peer.call(&mut call);
+    assert!(matches!(got, Err(NetError::NoAnswer { .. })), "{got:?}");
+    let took = begin.elapsed();
+    assert!((140..500).contains(&took.as_millis()), "{took:?}");
+    // The late answer must not be taken for another's.
+    echo(&*peer, b"next", b"");
+}
+
+fn unknown_targets_are_definite(rig: &Rig) {
+    let peer = (rig.peer)(TargetId(99));
+    let mut into = Buf::new();
+    let got = peer.call(&mut request(QUICK, b"", b"", &mut into));
+    assert!(matches!(got, Err(NetError::NotSent { .. })), "{got:?}");
+    rig.hub.add(TargetId(99), Arc::new(Echo::default()));
+    echo(&*peer, b"served now", b"");
+}
+
+fn too_large_is_definite(rig: &Rig) {
+    let peer = (rig.peer)(A);
+    let (mut into, bulk) = (Buf::new(), vec![0; BULK_MAX + 1]);
+    let got = peer.call(&mut request(QUICK, b"", &bulk, &mut into));
+    assert!(matches!(got, Err(NetError::NotSent { .. })), "{got:?}");
+    echo(&*peer, b"fine", b"");
+}
+
+fn a_gone_server_is_definite_at_once(rig: Rig) {
+    let peer = (rig.peer)(A);
+    echo(&*peer, b"here", b"");
+    (rig.stop)();
+    let begin = Instant::now();
+    let mut into = Buf::new();
+    // A request on a connection that was cut this very moment may be unknown; not one after that.
+    let _ = peer.call(&mut request(QUICK, b"", b"", &mut into));
+    for _ in 0..20 {
+        let got = peer.call(&mut request(QUICK, b"", b"", &mut into));
+        assert!(matches!(got, Err(NetError::NotSent { .. })), "{got:?}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+}
+
+fn an_abort_ends_everything(rig: Rig) {
+    let peer = (rig.peer)(A);
+    let is_local = peer.is_fate_shared();
+    std::thread::scope(|scope| {
+        let waiting = (!is_local).then(|| {
+            let peer = peer.clone();
+            scope.spawn(move || {
+                let mut into = Buf::new();
+                let got = peer.call(&mut request(SLOW + 3000, b"", b"", &mut into));
+                (got, Instant::now())
+            })
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = Instant::now();
+        rig.fabric.abort();
+        if let Some(waiting) = waiting {
+            let (got, at) = waiting.join().expect("no panic");
+            assert!(matches!(got, Err(NetError::NoAnswer { .. })), "{got:?}");
+            assert!(at - begin < Duration::from_millis(1500), "{:?}", at - begin);
+        }
+        let mut into = Buf::new();
+        let got = peer.call(&mut request(QUICK, b"", b"", &mut into));
+        assert!(matches!(got, Err(NetError::NotSent { .. })), "{got:?}");
+        assert!(begin.elapsed() < Duration::from_millis(1500));
+    });
+}

@@ -1,0 +1,88 @@
+//! The peer in this process: a function call, no frame is made.
+//!
+//! It promises what the other transports promise, but for the deadline: a service that hangs hangs its caller, since it
+//! runs on the caller's thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use types::TargetId;
+use wire::Header;
+
+use crate::pool::Live;
+use crate::{Call, Hub, NetError, Peer, Ticket};
+
+pub(crate) struct LocalPeer {
+    pub hub: Arc<Hub>,
+    pub target: TargetId,
+    pub live: Arc<Live>,
+}
+
+/// Request ids: unique in this process, for matching replies and for traces.
+static NEXT_REQUEST: AtomicU64 = AtomicU64::new(1);
+
+pub(crate) const TOO_LARGE: &str = "the request is larger than a frame may be";
+
+pub(crate) fn is_too_large(call: &Call<'_>) -> bool {
+    call.body.len() > wire::frame::BODY_MAX || call.bulk.len() > types::BULK_MAX
+}
+
+/// Sets what the transport owes to a request's header.
+pub(crate) fn stamp(call: &mut Call<'_>, now: Instant) {
+    let head = &mut call.head;
+    if head.request == 0 {
+        head.request = NEXT_REQUEST.fetch_add(1, Ordering::Relaxed);
+    }
+    let left = call.deadline.saturating_duration_since(now);
+    head.ms_left = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+    head.body_len = call.body.len() as u32;
+    head.bulk_len = call.bulk.len() as u32;
+}
+
+impl LocalPeer {
+    fn not_sent(&self, why: &str) -> NetError {
+        NetError::NotSent { peer: format!("target {} in this process", self.target), why: why.into() }
+    }
+}
+
+impl Peer for LocalPeer {
+    fn call(&self, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
+        if self.live.is_aborted() {
+            return Err(self.not_sent("aborted"));
+        }
+        let now = Instant::now();
+        if now >= call.deadline {
+            return Err(self.not_sent("the deadline has passed"));
+        }
+        // The other transports cannot carry more; what works here must work there.
+        if is_too_large(call) {
+            return Err(self.not_sent(TOO_LARGE));
+        }
+        stamp(call, now);
+        call.head.target = self.target;
+        call.head.source = self.hub.node();
+        call.head.destination = call.head.source;
+        self.hub
+            .serve(&call.head, &call.body, call.bulk, call.into)
+            .map_err(|_| self.not_sent("it is not served here (stopped, or not started yet)"))
+    }
+
+    fn send(&self, call: &mut Call<'_>) -> Result<Ticket, NetError> {
+        Ok(Ticket(Box::new(self.call(call)?)))
+    }
+
+    fn receive(&self, ticket: Ticket, _: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
+        match ticket.0.downcast::<(Header, Vec<u8>)>() {
+            Ok(answer) => Ok(*answer),
+            Err(_) => Err(NetError::NoAnswer {
+                peer: format!("target {} in this process", self.target),
+                why: "the ticket is another transport's".into(),
+            }),
+        }
+    }
+
+    fn is_fate_shared(&self) -> bool {
+        true
+    }
+}

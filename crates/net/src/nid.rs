@@ -1,0 +1,123 @@
+//! NIDs: where a node is reached. `address:port@net` (`10.0.0.5:7010@tcp0`) or `unix:/path@local0`.
+//!
+//! The net is a name for people and, later, for routes; without it `tcp0` or `local0` is meant.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// Longest NID in bytes: a unix path (107) or a host name with port, and the net; it must fit the handshake's field.
+pub const NID_MAX: usize = 192;
+
+/// A NID taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nid {
+    pub address: Address,
+    pub net: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `host:port`; the host may be a name, a literal or a bracketed IPv6 literal.
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+/// The text is no NID. Carries the text and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{nid:?} is no address: {why}; write host:port@net (10.0.0.5:7010@tcp0) or unix:/path@local0")]
+pub struct BadNid {
+    pub nid: String,
+    pub why: &'static str,
+}
+
+impl Nid {
+    /// Reads a NID, with or without `@net`.
+    pub fn parse(text: &str) -> Result<Nid, BadNid> {
+        let bad = |why| BadNid { nid: text.to_string(), why };
+        if text.len() > NID_MAX {
+            return Err(bad("it is too long"));
+        }
+        let (address, net) = match text.rsplit_once('@') {
+            Some((_, "")) => return Err(bad("the net's name is empty")),
+            Some((address, net)) => (address, Some(net)),
+            None => (text, None),
+        };
+        if let Some(path) = address.strip_prefix("unix:") {
+            if path.is_empty() {
+                return Err(bad("the path is empty"));
+            }
+            return Ok(Nid { address: Address::Unix(path.into()), net: net.unwrap_or("local0").into() });
+        }
+        let (host, port) = address.rsplit_once(':').ok_or_else(|| bad("the port is missing"))?;
+        if host.is_empty() {
+            return Err(bad("the host is empty"));
+        }
+        if port.parse::<u16>().is_err() {
+            return Err(bad("the port is no number from 0 to 65535"));
+        }
+        Ok(Nid { address: Address::Tcp(address.into()), net: net.unwrap_or("tcp0").into() })
+    }
+}
+
+impl fmt::Display for Nid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            Address::Tcp(address) => write!(f, "{address}@{}", self.net),
+            Address::Unix(path) => write!(f, "unix:{}@{}", path.display(), self.net),
+        }
+    }
+}
+
+impl Address {
+    /// The socket addresses behind it; asks the resolver if the host is a name, for as long as that takes.
+    pub(crate) fn resolve(&self) -> io::Result<Vec<SockAddr>> {
+        match self {
+            Address::Unix(path) => Ok(vec![SockAddr::unix(path)?]),
+            Address::Tcp(text) => match text.parse::<SocketAddr>() {
+                Ok(literal) => Ok(vec![literal.into()]),
+                Err(_) => Ok(text.to_socket_addrs()?.map(SockAddr::from).collect()),
+            },
+        }
+    }
+}
+
+/// A stream socket that fits `to`.
+pub(crate) fn socket_for(to: &SockAddr) -> io::Result<Socket> {
+    let domain = if to.is_unix() { Domain::UNIX } else { to.domain() };
+    Socket::new(domain, Type::STREAM, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nids_are_read_and_written() {
+        let table = [
+            ("127.0.0.1:7010@tcp0", Ok("127.0.0.1:7010@tcp0")),
+            ("127.0.0.1:7010", Ok("127.0.0.1:7010@tcp0")),
+            ("mds1:7010@ib1", Ok("mds1:7010@ib1")),
+            ("[::1]:7010@tcp0", Ok("[::1]:7010@tcp0")),
+            ("unix:/run/stria.sock", Ok("unix:/run/stria.sock@local0")),
+            ("unix:/run/stria.sock@local0", Ok("unix:/run/stria.sock@local0")),
+            ("", Err("the port is missing")),
+            ("host", Err("the port is missing")),
+            (":70", Err("the host is empty")),
+            ("host:70000", Err("the port is no number from 0 to 65535")),
+            ("host:70@", Err("the net's name is empty")),
+            ("unix:@local0", Err("the path is empty")),
+        ];
+        for (text, want) in table {
+            let got = Nid::parse(text);
+            match want {
+                Ok(shown) => assert_eq!(got.expect(text).to_string(), shown),
+                Err(why) => assert_eq!(got.expect_err(text).why, why, "{text}"),
+            }
+        }
+        assert!(Nid::parse(&format!("{}:1", "h".repeat(NID_MAX))).is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! Frames over a stream socket, with deadlines. Client and server ends use the same code.
+//!
+//! Small frames take one system call each way; bulk bytes are received straight into the caller's buffer.
+//! I1: `send` fails only while bytes of the frame were not yet handed to the kernel, so the other end has no whole frame.
+
+use std::io::{self, IoSlice, Read};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::{RecvFlags, SendFlags};
+use socket2::Socket;
+use types::Buf;
+use wire::{HEADER_LEN, Header, Malformed};
+
+use crate::hello::{HELLO_LEN, Hello};
+
+/// Bytes read ahead in one call: header and body of nearly every frame, and little of the bulk that would then be copied.
+const READ_AHEAD: usize = 4096;
+/// Longest sleep in one system call, so that an abort is seen also if it comes between two calls.
+const SLICE: Duration = Duration::from_secs(1);
+/// Kernel buffer asked for on unix sockets, which do not tune themselves: one frame with the largest bulk.
+const UNIX_BUFFER: usize = types::BULK_MAX + 64 * 1024;
+
+/// Why a connection can be used no more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Gone {
+    #[error("the deadline has passed")]
+    Deadline,
+    #[error("the connection was closed by the other end")]
+    Closed,
+    #[error("{0}")]
+    Broken(#[from] io::Error),
+    #[error("{0}")]
+    Malformed(#[from] Malformed),
+}
+
+pub(crate) struct Stream {
+    socket: Arc<Socket>,
+    ahead: Box<[u8; READ_AHEAD]>,
+    /// The bytes of `ahead` that are read and not yet used.
+    begin: usize,
+    end: usize,
+    /// What the socket's time-outs are set to, to save setting them again.
+    read_timeout: Duration,
+    write_timeout: Duration,
+}
+
+impl Stream {
+    pub fn new(socket: Arc<Socket>) -> io::Result<Stream> {
+        if socket.local_addr()?.is_unix() {
+            // The kernel's limits may cut this; smaller is slower, not wrong.
+            let _ = socket.set_send_buffer_size(UNIX_BUFFER);
+            let _ = socket.set_recv_buffer_size(UNIX_BUFFER);
+        } else {
+            // TCP buffers are left alone: setting a size ends the kernel's own tuning, which goes higher than we may ask.
+            socket.set_tcp_nodelay(true)?;
+        }
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(SLICE))?;
+        socket.set_write_timeout(Some(SLICE))?;
+        let ahead = Box::new([0; READ_AHEAD]);
+        Ok(Stream { socket, ahead, begin: 0, end: 0, read_timeout: SLICE, write_timeout: SLICE })
+    }
+
+    /// True if nothing waits to be read and the other end has not closed: what an idle connection must look like.
+    pub fn is_quiet(&self) -> bool {
+        let mut byte = [0u8; 1];
+        let seen = rustix::net::recv(&*self.socket, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        self.begin == self.end && matches!(seen, Err(e) if e == rustix::io::Errno::AGAIN)
+    }
+
+    /// Waits until the first bytes of something have come.
+    pub fn wait(&mut self, deadline: Instant) -> Result<(), Gone> {
+        if self.begin == self.end {
+            let n = receive(&self.socket, &mut self.read_timeout, &mut self.ahead[..], deadline)?;
+            (self.begin, self.end) = (0, n);
+        }
+        Ok(())
+    }
+
+    /// Reads one frame. `body` and `bulk` are overwritten; after an error their content means nothing.
+    pub fn read_frame(
+        &mut self,
+        body: &mut Vec<u8>,
+        bulk: &mut Buf,
+        deadline: Instant,
+    ) -> Result<Header, Gone> {
+        let mut raw = [0u8; HEADER_LEN];
+        self.read_exact(&mut raw, deadline)?;
+        let head = Header::decode(&raw)?;
+        body.clear();
+        body.resize(head.body_len as usize, 0);
+        self.read_exact(body, deadline)?;
+        // Checked before the bulk is read: the length of the bulk is believed only now.
+        Header::verify(&raw, body)?;
+        self.read_exact(bulk.space(head.bulk_len as usize), deadline)?;
+        Ok(head)
+    }
+
+    pub fn read_hello(&mut self, deadline: Instant) -> Result<Hello, Gone> {
+        let mut raw = [0u8; HELLO_LEN];
+        self.read_exact(&mut raw, deadline)?;
+        Ok(Hello::decode(&raw)?)
+    }
+
+    /// Writes one frame; `head.bulk_len` must agree with `bulk`. An error means that the frame did not leave whole (I1).
+    pub fn send(&mut self, head: &Header, body: &[u8], bulk: &[u8], deadline: Instant) -> Result<(), Gone> {
+        assert_eq!(head.bulk_len as usize, bulk.len(), "the header tells the bulk's length");
+        let raw = head.encode(body);
+        self.write_all(&mut [IoSlice::new(&raw), IoSlice::new(body), IoSlice::new(bulk)], deadline)
+    }
+
+    pub fn send_hello(&mut self, hello: &Hello, deadline: Instant) -> Result<(), Gone> {
+        self.write_all(&mut [IoSlice::new(&hello.encode())], deadline)
+    }
+
+    fn read_exact(&mut self, mut into: &mut [u8], deadline: Instant) -> Result<(), Gone> {
+        while !into.is_empty() {
+            let have = self.end - self.begin;
+            if have > 0 {
+                let n = have.min(into.len());
+                into[..n].copy_from_slice(&self.ahead[self.begin..self.begin + n]);
+                self.begin += n;
+                into = &mut into[n..];
+            } else if into.len() < READ_AHEAD {
+                self.wait(deadline)?;
+            } else {
+                let n = receive(&self.socket, &mut self.read_timeout, into, deadline)?;
+                into = &mut into[n..];
+            }
+        }
+        Ok(())
+    }
+
+    fn write_all(&mut self, mut parts: &mut [IoSlice<'_>], deadline: Instant) -> Result<(), Gone> {
+        // Drops empty parts at the front, so that "nothing left" is an empty slice.
+        IoSlice::advance_slices(&mut parts, 0);
+        while !parts.is_empty() {
+            let timeout = slice_before(deadline)?;
+            if timeout != self.write_timeout {
+                self.socket.set_write_timeout(Some(timeout))?;
+                self.write_timeout = timeout;
+            }
+            match self.socket.send_vectored_with_flags(parts, SendFlags::NOSIGNAL.bits() as i32) {
+                Ok(0) => return Err(Gone::Closed),
+                Ok(n) => IoSlice::advance_slices(&mut parts, n),
+                Err(e) => still_waiting(e)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Receives at least one byte. `set` is what the socket's time-out stands at.
+fn receive(
+    mut socket: &Socket,
+    set: &mut Duration,
+    into: &mut [u8],
+    deadline: Instant,
+) -> Result<usize, Gone> {
+    loop {
+        let timeout = slice_before(deadline)?;
+        if timeout != *set {
+            socket.set_read_timeout(Some(timeout))?;
+            *set = timeout;
+        }
+        match socket.read(into) {
+            Ok(0) => return Err(Gone::Closed),
+            Ok(n) => return Ok(n),
+            Err(e) => still_waiting(e)?,
+        }
+    }
+}
+
+/// How long the next system call may sleep.
+fn slice_before(deadline: Instant) -> Result<Duration, Gone> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(Gone::Deadline),
+        // Time-outs of sockets count in clock ticks; a zero would mean "for ever".
+        false => Ok(left.clamp(Duration::from_millis(1), SLICE)),
+    }
+}
+
+/// A time-out or signal is no end; everything else is.
+fn still_waiting(e: io::Error) -> Result<(), Gone> {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    match e.kind() {
+        Interrupted | TimedOut | WouldBlock => Ok(()),
+        _ => Err(Gone::Broken(e)),
+    }
+}

@@ -1,0 +1,412 @@
+//! The conformance suite over each transport, and the stories that only sockets have.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use net::conformance::{Echo, QUICK, Rig, SLOW, check};
+use net::fault::Proxy;
+use net::{Call, Fabric, Hub, NetError, Peer, Server};
+use types::{Buf, NodeId, TargetId};
+use wire::Header;
+use wire::map::{ClusterMap, Mirror, Node, Target};
+
+const T: TargetId = TargetId(11);
+
+fn socket_path(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("stria-net-{}-{name}.sock", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+fn remote_rig(addr: &str) -> Rig {
+    let hub = Hub::new();
+    let server = Server::listen(addr, hub.clone()).expect("it listens");
+    let nid = server.nid();
+    let fabric = Fabric::new(None);
+    let peer = {
+        let fabric = fabric.clone();
+        move |t| fabric.peer_at(&nid, t)
+    };
+    Rig { hub, fabric, peer: Box::new(peer), stop: Box::new(move || server.stop()) }
+}
+
+/// A server with an echo at `T`, its echo, and a fabric that is no part of it.
+fn served() -> (Arc<Echo>, Server, Arc<Fabric>) {
+    let (hub, echo) = (Hub::new(), Arc::new(Echo::default()));
+    hub.add(T, echo.clone());
+    (echo, Server::listen("127.0.0.1:0", hub).expect("it listens"), Fabric::new(None))
+}
+
+fn call(peer: &dyn Peer, call: u16, wait: Duration) -> Result<(Header, Vec<u8>), NetError> {
+    let head = Header { call, ..Header::default() };
+    let mut into = Buf::new();
+    peer.call(&mut Call {
+        head,
+        body: b"abc".to_vec(),
+        bulk: &[],
+        into: &mut into,
+        deadline: Instant::now() + wait,
+    })
+}
+
+fn ask(peer: &dyn Peer) -> Result<(Header, Vec<u8>), NetError> {
+    call(peer, QUICK, Duration::from_secs(10))
+}
+
+#[test]
+fn tcp_conforms() {
+    check(&|| remote_rig("127.0.0.1:0"));
+}
+
+#[test]
+fn unix_conforms() {
+    let path = socket_path("conforms");
+    check(&|| remote_rig(&format!("unix:{}", path.display())));
+    assert!(!path.exists(), "the socket file goes with its server");
+}
+
+#[test]
+fn local_conforms() {
+    check(&|| {
+        let hub = Hub::new();
+        let fabric = Fabric::new(Some(hub.clone()));
+        let peer = {
+            let (fabric, hub) = (fabric.clone(), hub.clone());
+            move |t| {
+                // A peer of the hub must exist before its service does, to see what a call then says.
+                let absent = !hub.serves(t);
+                if absent {
+                    hub.add(t, Arc::new(Echo::default()));
+                }
+                let peer = fabric.peer(t).expect("served here");
+                if absent {
+                    hub.remove(t);
+                }
+                peer
+            }
+        };
+        let stop = {
+            let hub = hub.clone();
+            move || hub.targets().into_iter().for_each(|t| hub.remove(t))
+        };
+        Rig { hub, fabric, peer: Box::new(peer), stop: Box::new(stop) }
+    });
+}
+
+#[test]
+fn local_and_remote_differ_in_fate() {
+    let (_, server, fabric) = served();
+    assert!(!fabric.peer_at(&server.nid(), T).is_fate_shared());
+    let hub = Hub::new();
+    hub.add(T, Arc::new(Echo::default()));
+    assert!(Fabric::new(Some(hub)).peer(T).expect("here").is_fate_shared());
+}
+
+fn map_with(nids: Vec<String>, node: u64) -> ClusterMap {
+    let mut map = ClusterMap::empty();
+    map.nodes.push(Node { id: NodeId(node), name: "oss1".into(), nids });
+    map.mirrors.push(Mirror {
+        id: types::MirrorId(1),
+        fs: types::FsId(1),
+        is_mdt: false,
+        epoch: types::Epoch(1),
+        members: vec![T],
+        primary: T,
+    });
+    map.targets.push(Target {
+        id: T,
+        fs: types::FsId(1),
+        is_mdt: false,
+        index: 0,
+        uuid: types::Uuid([1; 16]),
+        node: NodeId(node),
+        mirror: types::MirrorId(1),
+        state: 1,
+        bytes_total: 0,
+    });
+    map
+}
+
+#[test]
+fn the_map_leads_to_the_server_and_follows_its_moves() {
+    let (_, first, fabric) = served();
+    assert!(matches!(fabric.peer(T), Err(NetError::NotSent { .. })), "no map yet");
+    // The first address is dead; the second is tried after it.
+    fabric.set_map(&map_with(vec!["127.0.0.1:1@tcp0".into(), first.nid()], 5));
+    let peer = fabric.peer(T).expect("in the map");
+    ask(&*peer).expect("an answer");
+    let (echo, second, _) = served();
+    fabric.set_map(&map_with(vec![second.nid()], 5));
+    first.stop();
+    ask(&*peer).expect("the same peer follows its node");
+    assert_eq!(echo.served.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn another_node_at_the_address_is_not_taken_for_the_wanted_one() {
+    let hub = Hub::new();
+    hub.set_node(NodeId(6));
+    let echo = Arc::new(Echo::default());
+    hub.add(T, echo.clone());
+    let server = Server::listen("127.0.0.1:0", hub).expect("it listens");
+    let fabric = Fabric::new(None);
+    fabric.set_map(&map_with(vec![server.nid()], 5));
+    let why = ask(&*fabric.peer(T).expect("in the map")).expect_err("refused").to_string();
+    assert!(why.contains("node n6 answers there, not node n5"), "{why}");
+    assert_eq!(echo.served.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn lost_replies_are_unknown_and_the_next_request_works() {
+    let (echo, server, fabric) = served();
+    let proxy = Proxy::to(&server.nid()).expect("it listens");
+    let peer = fabric.peer_at(&proxy.nid(), T);
+    ask(&*peer).expect("an answer");
+    proxy.lose_replies();
+    let got = ask(&*peer);
+    assert!(matches!(got, Err(NetError::NoAnswer { .. })), "{got:?}");
+    assert_eq!(echo.served.load(Ordering::SeqCst), 2, "it was carried out, once");
+    proxy.heal();
+    ask(&*peer).expect("an answer");
+    assert_eq!(echo.served.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn a_cut_and_healed_network_is_used_again() {
+    let (echo, server, fabric) = served();
+    let proxy = Proxy::to(&server.nid()).expect("it listens");
+    let peer = fabric.peer_at(&proxy.nid(), T);
+    ask(&*peer).expect("an answer");
+    proxy.cut();
+    std::thread::sleep(Duration::from_millis(50));
+    let got = ask(&*peer);
+    assert!(
+        matches!(got, Err(NetError::NotSent { .. })),
+        "a stale connection is noticed before use: {got:?}"
+    );
+    // A storm of requests makes few connects.
+    let before = proxy.connects();
+    let until = Instant::now() + Duration::from_millis(300);
+    let mut refused = 0;
+    while Instant::now() < until {
+        assert!(matches!(ask(&*peer), Err(NetError::NotSent { .. })));
+        refused += 1;
+    }
+    assert!(refused > 1000, "requests in the pause fail at once: {refused}");
+    assert!(proxy.connects() - before < 12, "{}", proxy.connects() - before);
+    proxy.heal();
+    let until = Instant::now() + Duration::from_secs(3);
+    while ask(&*peer).is_err() {
+        assert!(Instant::now() < until, "it comes back after the pause");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(echo.served.load(Ordering::SeqCst), 2, "nothing of the cut time was carried out");
+}
+
+#[test]
+fn a_stalled_network_ends_at_the_deadline_or_by_abort() {
+    let (_, server, fabric) = served();
+    let proxy = Proxy::to(&server.nid()).expect("it listens");
+    let peer = fabric.peer_at(&proxy.nid(), T);
+    ask(&*peer).expect("an answer");
+    proxy.stall();
+    let begin = Instant::now();
+    let got = call(&*peer, QUICK, Duration::from_millis(200));
+    assert!(matches!(got, Err(NetError::NoAnswer { .. })), "{got:?}");
+    assert!(begin.elapsed() < Duration::from_millis(600));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| ask(&*peer));
+        std::thread::sleep(Duration::from_millis(50));
+        let begin = Instant::now();
+        fabric.abort();
+        assert!(waiting.join().expect("no panic").is_err());
+        assert!(begin.elapsed() < Duration::from_millis(1200));
+    });
+    proxy.heal();
+}
+
+#[test]
+fn a_stopping_server_answers_what_it_has_begun() {
+    let (_, server, fabric) = served();
+    let peer = fabric.peer_at(&server.nid(), T);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| call(&*peer, SLOW + 400, Duration::from_secs(10)));
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = Instant::now();
+        server.stop();
+        assert!(begin.elapsed() < Duration::from_secs(2));
+        assert!(waiting.join().expect("no panic").is_ok());
+    });
+    let got = ask(&*peer);
+    assert!(matches!(got, Err(NetError::NotSent { .. })), "{got:?}");
+}
+
+#[test]
+fn a_server_with_a_hanging_service_stops_within_two_seconds() {
+    let (_, server, fabric) = served();
+    let peer = fabric.peer_at(&server.nid(), T);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| call(&*peer, SLOW + 3000, Duration::from_secs(10)));
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = Instant::now();
+        server.stop();
+        assert!(begin.elapsed() < Duration::from_millis(2500), "{:?}", begin.elapsed());
+        let got = waiting.join().expect("no panic");
+        assert!(matches!(got, Err(NetError::NoAnswer { .. })), "{got:?}");
+    });
+}
+
+#[test]
+fn unix_paths_are_taken_over_from_the_dead_only() {
+    let path = socket_path("takeover");
+    let addr = format!("unix:{}", path.display());
+    // A listener that is dropped leaves its file behind.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
+    assert!(path.exists());
+    let first = Server::listen(&addr, Hub::new()).expect("taken over");
+    let refused = Server::listen(&addr, Hub::new()).err().expect("it is in use");
+    assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
+    assert!(refused.to_string().contains("a server answers there already"), "{refused}");
+    first.stop();
+    std::fs::write(&path, "a file of somebody").expect("written");
+    let refused = Server::listen(&addr, Hub::new()).err().expect("it is no socket");
+    assert!(refused.to_string().contains("no socket"), "{refused}");
+    assert_eq!(std::fs::read(&path).expect("still there"), b"a file of somebody");
+    std::fs::remove_file(&path).expect("removed");
+}
+
+/// What a raw client gets back until the server closes.
+fn after_sending(server: &Server, bytes: &[u8]) -> Vec<u8> {
+    let address = server.nid().replace("@tcp0", "");
+    let mut s = TcpStream::connect(address).expect("connected");
+    s.set_read_timeout(Some(Duration::from_secs(3))).expect("set");
+    s.write_all(bytes).expect("written");
+    let mut got = Vec::new();
+    match s.read_to_end(&mut got) {
+        Ok(_) => {}
+        // Closing with unread bytes resets the connection; that is an end too. A time-out is none.
+        Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::ConnectionReset, "the server did not close"),
+    }
+    got
+}
+
+fn greeting() -> Vec<u8> {
+    let hello = net::Hello {
+        status: net::HelloStatus::Welcome,
+        node: NodeId(0),
+        wanted: NodeId(0),
+        nid: "raw".into(),
+    };
+    hello.encode().to_vec()
+}
+
+#[test]
+fn bad_frames_close_the_connection_and_nothing_is_carried_out() {
+    let (echo, server, fabric) = served();
+    let head = Header { call: QUICK, target: T, ..Header::default() };
+    let good = head.encode(b"body");
+    let frame = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = [&good[..], b"body"].concat();
+        change(&mut bytes);
+        [greeting(), bytes].concat()
+    };
+    let table: [(&str, Vec<u8>); 6] = [
+        ("no handshake", vec![b'x'; 256]),
+        ("magic", frame(&|f| f[0] ^= 1)),
+        ("a flipped bit in the header", frame(&|f| f[20] ^= 1)),
+        ("a flipped bit in the body", frame(&|f| f[130] ^= 1)),
+        ("a body length of 4 GiB", frame(&|f| f[84..88].fill(0xff))),
+        ("a reserved byte", frame(&|f| f[100] = 1)),
+    ];
+    for (name, bytes) in table {
+        let got = after_sending(&server, &bytes);
+        assert!(
+            got.is_empty() || got.len() == 256,
+            "{name}: at most the greeting comes back, not {}",
+            got.len()
+        );
+        assert_eq!(echo.served.load(Ordering::SeqCst), 0, "{name}");
+    }
+    ask(&*fabric.peer_at(&server.nid(), T)).expect("others are served");
+}
+
+#[test]
+fn another_version_is_told_so() {
+    let (_, server, _) = served();
+    let mut hello = greeting();
+    hello[4] = 99;
+    let got = after_sending(&server, &hello);
+    assert_eq!(got.len(), 256);
+    assert_eq!(u16::from_le_bytes([got[6], got[7]]), 2, "status: other version");
+}
+
+#[test]
+fn a_server_that_never_greets_costs_no_more_than_the_deadline() {
+    // The kernel accepts on its own; nobody answers the handshake.
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let nid = format!("{}@tcp0", deaf.local_addr().expect("bound"));
+    let fabric = Fabric::new(None);
+    let peer = fabric.peer_at(&nid, T);
+    let begin = Instant::now();
+    let got = call(&*peer, QUICK, Duration::from_millis(200));
+    assert!(matches!(got, Err(NetError::NotSent { .. })), "no request has left: {got:?}");
+    assert!(begin.elapsed() < Duration::from_millis(600));
+    std::thread::sleep(Duration::from_millis(30));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| ask(&*peer));
+        std::thread::sleep(Duration::from_millis(50));
+        let begin = Instant::now();
+        fabric.abort();
+        assert!(matches!(waiting.join().expect("no panic"), Err(NetError::NotSent { .. })));
+        assert!(begin.elapsed() < Duration::from_millis(1200));
+    });
+}
+
+#[test]
+fn a_panicking_service_costs_its_connection_only() {
+    struct Panics;
+    impl net::Service for Panics {
+        fn serve(&self, _: &Header, _: &[u8], _: &[u8], _: &mut net::Answer<'_>) {
+            panic!("a bug in a service, as this test wants it");
+        }
+    }
+    let (hub, echo) = (Hub::new(), Arc::new(Echo::default()));
+    hub.add(T, echo.clone());
+    hub.add(TargetId(12), Arc::new(Panics));
+    let server = Server::listen("127.0.0.1:0", hub).expect("it listens");
+    let fabric = Fabric::new(None);
+    let got = ask(&*fabric.peer_at(&server.nid(), TargetId(12)));
+    assert!(matches!(got, Err(NetError::NoAnswer { .. })), "{got:?}");
+    ask(&*fabric.peer_at(&server.nid(), T)).expect("others are served");
+    let begin = Instant::now();
+    server.stop();
+    assert!(begin.elapsed() < Duration::from_secs(1), "the lost thread is not waited for");
+}
+
+/// Not a benchmark: a call in this process must not have grown a lock convoy, a copy or a box.
+#[test]
+fn a_local_call_is_cheap() {
+    struct Nothing;
+    impl net::Service for Nothing {
+        fn serve(&self, _: &Header, _: &[u8], _: &[u8], _: &mut net::Answer<'_>) {}
+    }
+    let hub = Hub::new();
+    hub.add(T, Arc::new(Nothing));
+    let peer = Fabric::new(Some(hub)).peer(T).expect("here");
+    let mut into = Buf::new();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let n = 100_000;
+    let begin = Instant::now();
+    for _ in 0..n {
+        let mut call =
+            Call { head: Header::default(), body: Vec::new(), bulk: &[], into: &mut into, deadline };
+        peer.call(&mut call).expect("an answer");
+    }
+    let each = begin.elapsed() / n;
+    println!("a local call takes {each:?}");
+    assert!(each < Duration::from_micros(5), "{each:?}");
+}

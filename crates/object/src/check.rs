@@ -1,0 +1,116 @@
+//! Is a request well formed? Ranges, lengths and counts, before anything is locked, allocated or written.
+
+use types::crc::fragment_count;
+use types::{BULK_MAX, Code, FILE_SIZE_MAX, Fault, ObjectId};
+
+/// Most objects in one Destroy or Glimpse: 24 bytes each keep a log entry below 64 KiB; callers with more send several.
+pub const OBJECTS_MAX: usize = 2048;
+/// Most objects in one List reply: 56 bytes each keep it well below the largest body.
+pub const LIST_MAX: u32 = 16_384;
+
+/// A write of `len` bulk bytes with `crcs` fragment CRCs.
+pub fn write(object: &ObjectId, offset: u64, len: usize, crcs: usize) -> Result<(), Fault> {
+    id(object)?;
+    if len == 0 || len > BULK_MAX {
+        return Err(bad(object, format!("a write carries 1 to {BULK_MAX} bytes, not {len}")));
+    }
+    end_of(object, offset, len as u64)?;
+    let want = fragment_count(offset, len);
+    if crcs != want {
+        return Err(bad(
+            object,
+            format!("{len} bytes at {offset} have {want} fragments, the request has {crcs} CRCs"),
+        ));
+    }
+    Ok(())
+}
+
+/// A read of up to `len` bytes.
+pub fn read(object: &ObjectId, offset: u64, len: u32) -> Result<(), Fault> {
+    id(object)?;
+    if len as usize > BULK_MAX {
+        return Err(bad(object, format!("a read carries up to {BULK_MAX} bytes, not {len}")));
+    }
+    // Any offset may be asked for: past the end nothing is there.
+    match offset.checked_add(len as u64) {
+        Some(_) => Ok(()),
+        None => Err(bad(object, format!("offset {offset} and length {len} do not add up"))),
+    }
+}
+
+/// A cut or extension to `len` bytes.
+pub fn truncate(object: &ObjectId, len: u64) -> Result<(), Fault> {
+    id(object)?;
+    end_of(object, 0, len)
+}
+
+/// A list of objects to destroy or to glimpse.
+pub fn objects(objects: &[ObjectId]) -> Result<(), Fault> {
+    if objects.len() > OBJECTS_MAX {
+        let detail = format!("{} objects in one request; send at most {OBJECTS_MAX}", objects.len());
+        return Err(Fault::new(Code::BadRequest, detail));
+    }
+    objects.iter().try_for_each(id)
+}
+
+/// Snapshots do not exist yet: their number is zero.
+fn id(object: &ObjectId) -> Result<(), Fault> {
+    match object.snapshot {
+        0 => Ok(()),
+        n => Err(bad(object, format!("snapshot {n} does not exist"))),
+    }
+}
+
+fn end_of(object: &ObjectId, offset: u64, len: u64) -> Result<(), Fault> {
+    match offset.checked_add(len) {
+        Some(end) if end <= FILE_SIZE_MAX => Ok(()),
+        _ => Err(Fault::new(
+            Code::FileTooBig,
+            format!("object {object}: {len} bytes at {offset} end past the limit of {FILE_SIZE_MAX} bytes"),
+        )),
+    }
+}
+
+fn bad(object: &ObjectId, why: String) -> Fault {
+    Fault::new(Code::BadRequest, format!("object {object}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_bounded() {
+        let o = ObjectId::default();
+        let code = |r: Result<(), Fault>| r.err().map(|f| f.code);
+        //           offset             len           crcs  refusal
+        let table = [
+            (0, 1, 1, None),
+            (4095, 2, 2, None),
+            (0, BULK_MAX, 256, None),
+            (1, BULK_MAX, 257, None),
+            (FILE_SIZE_MAX - 5, 5, 1, None),
+            (0, 0, 0, Some(Code::BadRequest)),
+            (0, BULK_MAX + 1, 257, Some(Code::BadRequest)),
+            (0, 4096, 2, Some(Code::BadRequest)),
+            (FILE_SIZE_MAX - 5, 6, 2, Some(Code::FileTooBig)),
+            (u64::MAX, 2, 2, Some(Code::FileTooBig)),
+        ];
+        for (offset, len, crcs, want) in table {
+            assert_eq!(code(write(&o, offset, len, crcs)), want, "{offset} {len} {crcs}");
+        }
+        assert_eq!(code(write(&ObjectId { snapshot: 1, ..o }, 0, 1, 1)), Some(Code::BadRequest));
+    }
+
+    #[test]
+    fn reads_truncates_and_lists_are_bounded() {
+        let o = ObjectId::default();
+        assert!(read(&o, u64::MAX - 10, 10).is_ok());
+        assert!(read(&o, u64::MAX - 10, 11).is_err());
+        assert!(read(&o, 0, BULK_MAX as u32 + 1).is_err());
+        assert!(truncate(&o, FILE_SIZE_MAX).is_ok());
+        assert_eq!(truncate(&o, FILE_SIZE_MAX + 1).unwrap_err().code, Code::FileTooBig);
+        assert!(objects(&vec![o; OBJECTS_MAX]).is_ok());
+        assert!(objects(&vec![o; OBJECTS_MAX + 1]).is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! Damage: recorded once where it is found, listed and cleared for the operator.
+
+use store::{DamageKind, StoreError};
+use types::{Fault, ObjectId};
+use wire::object::{DamageClear, DamageList, DamageListReply, RIGHT_ADMIN, RIGHT_READ, ReportMissing};
+use wire::{Empty, Wire};
+
+use crate::Core;
+use crate::serve::{Ctx, Served};
+
+impl Core {
+    /// P5: on its way to the caller, damage is recorded.
+    pub fn note_damage(&self, ctx: &Ctx<'_>, e: StoreError) -> Fault {
+        if let StoreError::Damaged { object, offset, kind } = e {
+            self.record_damage(ctx, object, offset, kind);
+        }
+        e.into()
+    }
+
+    pub fn record_damage(&self, ctx: &Ctx<'_>, object: ObjectId, offset: u64, kind: DamageKind) {
+        let target = ctx.joined.target;
+        match self.store.record_damage(store::Damage { object, offset, kind, found_sec: ctx.now_sec }) {
+            Ok(true) => {
+                tracing::error!(%target, %object, offset, ?kind, "damage found; see `stria damage list`")
+            }
+            // Known already: one line per damage is enough.
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(%target, %object, offset, ?kind, %error, "damage found, and not recorded")
+            }
+        }
+    }
+
+    /// A client says that an object is missing which its layout says was written. We look ourselves: a stale layout is no
+    /// damage.
+    pub fn on_report_missing(
+        &self,
+        ctx: &Ctx<'_>,
+        r: ReportMissing,
+        reply: &mut Vec<u8>,
+    ) -> Result<Served, Fault> {
+        self.check_cap(ctx, &r.cap, &r.object, RIGHT_READ)?;
+        if self.store.stat(r.object).is_none() {
+            self.record_damage(ctx, r.object, 0, DamageKind::Missing);
+        }
+        Empty {}.put(reply);
+        Ok(Served::READ)
+    }
+
+    pub fn on_damage_list(&self, ctx: &Ctx<'_>, d: DamageList, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        self.check_cap_right(ctx, &d.cap, RIGHT_ADMIN)?;
+        let on_wire = |d: &store::Damage| wire::object::Damage {
+            object: d.object,
+            offset: d.offset,
+            kind: d.kind as u8,
+            found_sec: d.found_sec,
+        };
+        DamageListReply { damage: self.store.damage().iter().map(on_wire).collect() }.put(reply);
+        Ok(Served::READ)
+    }
+
+    pub fn on_damage_clear(
+        &self,
+        ctx: &Ctx<'_>,
+        d: DamageClear,
+        reply: &mut Vec<u8>,
+    ) -> Result<Served, Fault> {
+        self.check_cap_right(ctx, &d.cap, RIGHT_ADMIN)?;
+        self.store.clear_damage(d.fid)?;
+        Empty {}.put(reply);
+        Ok(Served::READ)
+    }
+}

@@ -1,0 +1,34 @@
+//! What a new OST is to be.
+
+use disk::volume::{Kind, Label};
+use types::{Epoch, MirrorId, TargetId, Uuid};
+
+/// Identity of a new OST. The rest of its label comes with the first `join`.
+#[derive(Clone, Debug)]
+pub struct FormatSpec {
+    pub fs_name: String,
+    pub uuid: Uuid,
+    /// Wanted index, or `u32::MAX` for the next free one.
+    pub index: u32,
+    /// Overwrite a medium that holds something.
+    pub force: bool,
+}
+
+impl FormatSpec {
+    pub fn new(fs_name: &str, uuid: Uuid) -> FormatSpec {
+        FormatSpec { fs_name: fs_name.into(), uuid, index: u32::MAX, force: false }
+    }
+
+    pub(crate) fn label(&self) -> Label {
+        Label {
+            kind: Kind::Ost,
+            fs_name: self.fs_name.clone(),
+            fs_uuid: Uuid::default(),
+            uuid: self.uuid,
+            target: TargetId(0),
+            index: self.index,
+            mirror: MirrorId(0),
+            epoch: Epoch(0),
+        }
+    }
+}

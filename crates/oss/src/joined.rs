@@ -1,0 +1,75 @@
+//! The OST's place in the cluster: its file system, the key of capabilities, its mirror's epoch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use types::{Code, Epoch, Fault, FsId, TargetId, Uuid};
+use wire::mgmt::RegisterReply;
+
+use crate::Core;
+
+/// What registration told us.
+pub struct Joined {
+    pub fs: FsId,
+    pub fs_uuid: Uuid,
+    /// Key of the capabilities' MACs.
+    pub secret: Uuid,
+    pub target: TargetId,
+    pub index: u32,
+    pub epoch: Epoch,
+    pub commit_interval: Duration,
+}
+
+impl Core {
+    pub fn join(&self, reply: &RegisterReply) -> Result<(), Fault> {
+        let missing =
+            |what: String| Fault::new(Code::NotFound, format!("{what} is not in the map that registered us"));
+        let me = reply.map.target(reply.target).ok_or_else(|| missing(format!("target {}", reply.target)))?;
+        let fs = reply.map.fs(me.fs).ok_or_else(|| missing(format!("file system {}", me.fs)))?;
+        let joined = Joined {
+            fs: fs.id,
+            fs_uuid: fs.uuid,
+            secret: fs.secret,
+            target: reply.target,
+            index: reply.index,
+            epoch: reply.epoch,
+            commit_interval: Duration::from_millis(fs.commit_interval_ms.max(1) as u64),
+        };
+        self.take_identity(reply, fs.uuid)?;
+        self.store.set_epoch(reply.epoch);
+        *self.joined.write() = Some(Arc::new(joined));
+        Ok(())
+    }
+
+    /// The first registration names the target; every later one must name it the same.
+    fn take_identity(&self, reply: &RegisterReply, fs_uuid: Uuid) -> Result<(), Fault> {
+        let mut label = self.store.label();
+        let is_new = label.target == TargetId(0);
+        let is_other_fs = label.fs_uuid != Uuid::default() && label.fs_uuid != fs_uuid;
+        if is_other_fs || (!is_new && label.target != reply.target) {
+            let detail = format!(
+                "this device is target {} of file system {}, but was registered as target {} of {fs_uuid}; \
+                 give the device that belongs here, or format it anew",
+                label.target, label.fs_uuid, reply.target
+            );
+            return Err(Fault::new(Code::Invalid, detail));
+        }
+        let old = label.clone();
+        label.target = reply.target;
+        label.index = reply.index;
+        label.mirror = reply.mirror;
+        label.epoch = label.epoch.max(reply.epoch);
+        label.fs_uuid = fs_uuid;
+        if label != old {
+            self.store.set_label(label)?;
+        }
+        Ok(())
+    }
+
+    pub fn joined(&self) -> Result<Arc<Joined>, Fault> {
+        let joined = self.joined.read().clone();
+        joined.ok_or_else(|| {
+            Fault::new(Code::NotReady, "this OST has not registered with the MGS yet; try again")
+        })
+    }
+}

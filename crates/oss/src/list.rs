@@ -1,0 +1,28 @@
+//! List and Verify: what fsck asks.
+
+use object::check::LIST_MAX;
+use types::Fault;
+use wire::Wire;
+use wire::object::{List, ListReply, RIGHT_ADMIN, Verify, VerifyReply};
+
+use crate::Core;
+use crate::glimpse::describe;
+use crate::serve::{Ctx, Served};
+
+impl Core {
+    pub fn on_list(&self, ctx: &Ctx<'_>, l: List, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        self.check_cap_right(ctx, &l.cap, RIGHT_ADMIN)?;
+        let (found, more) = self.store.list(l.after, l.max.clamp(1, LIST_MAX) as usize);
+        let objects = found.into_iter().map(|(id, attrs)| describe(id, Some(attrs))).collect();
+        ListReply { objects, more }.put(reply);
+        Ok(Served::READ)
+    }
+
+    pub fn on_verify(&self, ctx: &Ctx<'_>, v: Verify, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        self.check_cap(ctx, &v.cap, &v.object, RIGHT_ADMIN)?;
+        let bad = self.store.verify(v.object)?;
+        bad.iter().for_each(|(offset, kind)| self.record_damage(ctx, v.object, *offset, *kind));
+        VerifyReply { bad_pages: bad.len() as u64 }.put(reply);
+        Ok(Served::READ)
+    }
+}

@@ -1,0 +1,93 @@
+//! The door: which request goes where, and what every reply carries.
+
+use std::sync::atomic::Ordering;
+
+use net::Answer;
+use types::{Buf, Code, Fault, Seq};
+use wire::object::{
+    DamageClear, DamageList, Destroy, Glimpse, List, Read, ReportMissing, Truncate, Verify, Write,
+};
+use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
+use wire::{Header, Malformed, ReplyHead, Request, Wire};
+
+use crate::Core;
+use crate::joined::Joined;
+
+/// A request on its way: who asks, and what the target knows.
+pub struct Ctx<'a> {
+    pub head: &'a Header,
+    pub joined: &'a Joined,
+    pub now_sec: u64,
+}
+
+/// What was done: the reply's bytes are in the answer already.
+pub struct Served {
+    /// The log entry that holds the change; 0 for reads.
+    pub seq: Seq,
+}
+
+impl Served {
+    pub const READ: Served = Served { seq: Seq(0) };
+}
+
+impl Core {
+    pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        answer.bulk.clear();
+        let mut reply = Vec::new();
+        let outcome = self.dispatch(head, body, bulk, answer.bulk, &mut reply);
+        // P4: flushed_seq is read after the work, so that a Flush shows its own effect.
+        let flushed_seq = self.store.flushed_seq();
+        answer.head.epoch = self.joined.read().as_ref().map_or(Default::default(), |j| j.epoch);
+        answer.head.incarnation = self.incarnation;
+        answer.body.clear();
+        match outcome {
+            Ok(served) => {
+                ReplyHead::done(served.seq, flushed_seq).put(&mut answer.body);
+                answer.body.extend_from_slice(&reply);
+            }
+            Err(fault) => {
+                answer.bulk.clear();
+                ReplyHead::refused(&fault, flushed_seq).put(&mut answer.body);
+            }
+        }
+    }
+
+    fn dispatch(
+        &self,
+        head: &Header,
+        body: &[u8],
+        bulk: &[u8],
+        out: &mut Buf,
+        reply: &mut Vec<u8>,
+    ) -> Result<Served, Fault> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Fault::new(Code::NotReady, "this OST is stopping; try again when it is back"));
+        }
+        let joined = self.joined()?;
+        let ctx = Ctx { head, joined: &joined, now_sec: (self.settings.clock)() };
+        self.check_address(&ctx)?;
+        match head.call {
+            Write::CALL => self.on_write(&ctx, parse(body)?, bulk, reply),
+            Read::CALL => self.on_read(&ctx, parse(body)?, out, reply),
+            Truncate::CALL => self.on_truncate(&ctx, parse(body)?, reply),
+            Destroy::CALL => self.on_destroy(&ctx, parse(body)?, reply),
+            Glimpse::CALL => self.on_glimpse(&ctx, parse(body)?, reply),
+            List::CALL => self.on_list(&ctx, parse(body)?, reply),
+            Verify::CALL => self.on_verify(&ctx, parse(body)?, reply),
+            ReportMissing::CALL => self.on_report_missing(&ctx, parse(body)?, reply),
+            DamageList::CALL => self.on_damage_list(&ctx, parse(body)?, reply),
+            DamageClear::CALL => self.on_damage_clear(&ctx, parse(body)?, reply),
+            Attach::CALL => self.on_attach(&ctx, parse(body)?, reply),
+            KeepAlive::CALL => self.on_keep_alive(parse(body)?, reply),
+            Detach::CALL => self.on_detach(&ctx, parse(body)?, reply),
+            Flush::CALL => self.on_flush(reply),
+            TargetStat::CALL => self.on_target_stat(&ctx, reply),
+            call => Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this OST"))),
+        }
+    }
+}
+
+fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
+    T::from_bytes(body)
+        .map_err(|Malformed(what)| Fault::new(Code::BadRequest, format!("the request's body: {what}")))
+}

@@ -1,0 +1,72 @@
+//! Attach, KeepAlive, Detach, Flush: a client and this target.
+//!
+//! An OST does not end sessions by time: the MDT decides who lives, and capabilities and lease versions keep the dead out.
+
+use object::slots::unknown;
+use types::{Code, Fault, SessionId};
+use wire::session::{Attach, AttachReply, Detach, KeepAlive};
+use wire::{Empty, Wire};
+
+use crate::Core;
+use crate::serve::{Ctx, Served};
+
+/// No time ends a session here.
+const SESSION_TTL_MS: u32 = u32::MAX;
+
+impl Core {
+    pub fn on_attach(&self, ctx: &Ctx<'_>, a: Attach, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        if a.fs_uuid != ctx.joined.fs_uuid {
+            let detail = format!(
+                "this OST serves file system {}, not {}; is the mount's MGS address right?",
+                ctx.joined.fs_uuid, a.fs_uuid
+            );
+            return Err(Fault::new(Code::Invalid, detail));
+        }
+        let slots = match (a.observer, a.session) {
+            (true, _) => vec![],
+            (false, SessionId(0)) => {
+                return Err(Fault::new(Code::BadRequest, "sessions begin at the MDT: attach there first"));
+            }
+            (false, session) => {
+                self.store.begin_session(session)?;
+                let slots = self.store.slots(session).ok_or_else(|| unknown(session))?;
+                slots.iter().map(|s| s.sequence).collect()
+            }
+        };
+        AttachReply {
+            session: if a.observer { SessionId(0) } else { a.session },
+            slots,
+            flushed_seq: self.store.flushed_seq(),
+            last_seq: self.store.last_seq(),
+            session_ttl_ms: SESSION_TTL_MS,
+        }
+        .put(reply);
+        Ok(Served::READ)
+    }
+
+    pub fn on_keep_alive(&self, k: KeepAlive, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        // An observer has no session, and is alive as long as it asks.
+        if k.session != SessionId(0) {
+            self.store.slot(k.session, 0).ok_or_else(|| unknown(k.session))?;
+        }
+        Empty {}.put(reply);
+        Ok(Served::READ)
+    }
+
+    /// A session may end itself; a server (session 0) may end any. One that is gone already is fine: it may come twice.
+    pub fn on_detach(&self, ctx: &Ctx<'_>, d: Detach, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        if ctx.head.session != SessionId(0) && ctx.head.session != d.session {
+            let detail = format!("session {} cannot end session {}", ctx.head.session, d.session);
+            return Err(Fault::new(Code::Access, detail));
+        }
+        self.store.end_session(d.session)?;
+        Empty {}.put(reply);
+        Ok(Served::READ)
+    }
+
+    pub fn on_flush(&self, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        self.store.flush()?;
+        Empty {}.put(reply);
+        Ok(Served::READ)
+    }
+}

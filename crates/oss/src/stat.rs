@@ -1,0 +1,32 @@
+//! TargetStat: this target's numbers, for `statfs`, `df` and `status`.
+
+use types::Fault;
+use wire::Wire;
+use wire::session::TargetStatReply;
+
+use crate::Core;
+use crate::serve::{Ctx, Served};
+
+impl Core {
+    pub fn on_target_stat(&self, ctx: &Ctx<'_>, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        let u = self.store.usage();
+        TargetStatReply {
+            target: ctx.joined.target,
+            is_mdt: false,
+            index: ctx.joined.index,
+            uuid: self.store.label().uuid,
+            bytes_total: u.bytes_total,
+            bytes_free: u.bytes_free,
+            bytes_available: u.bytes_available,
+            files_total: u.objects + u.objects_free,
+            files_free: u.objects_free,
+            sessions: self.store.session_count() as u32,
+            damage_count: self.store.damage().len() as u64,
+            log_bytes_used: u.log_bytes_used,
+            log_bytes_total: u.log_bytes_total,
+            last_seq: self.store.last_seq(),
+        }
+        .put(reply);
+        Ok(Served::READ)
+    }
+}

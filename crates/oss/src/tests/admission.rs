@@ -1,0 +1,142 @@
+//! P1, P3: capabilities, fencing, address, form.
+
+use disk::SplitMix;
+
+use super::*;
+
+#[test]
+fn no_call_is_carried_out_without_a_capability_for_it() {
+    let rig = Rig::new();
+    rig.write(1, 0, b"data").ok();
+    let o = object();
+    // Right rights but a wrong signature; a good signature but too few rights; somebody else's; expired.
+    let forged = |mut c: Capability| {
+        c.mac.0[0] ^= 1;
+        c
+    };
+    let of =
+        |rights, session, expiry| cap::make(&SECRET, o.fid, o.generation, rights, lease(1), session, expiry);
+    let all = RIGHT_READ | RIGHT_WRITE;
+    let bad_for_all = [
+        forged(rw()),
+        forged(admin()),
+        of(0, SESSION, NOW_SEC + 1),
+        of(all, SessionId(1), NOW_SEC + 1),
+        of(all, SESSION, NOW_SEC),
+    ];
+    for cap in bad_for_all {
+        assert_eq!(rig.say(slotted(2), &write_of(cap.clone(), 0, b"x"), b"x").code(), Code::Fenced);
+        assert_eq!(rig.ask(&read_of(cap.clone(), 0, 1)).code(), Code::Fenced);
+        assert_eq!(rig.ask(&Truncate { cap: cap.clone(), object: o, len: 0 }).code(), Code::Fenced);
+        assert_eq!(rig.ask(&Glimpse { cap: cap.clone(), objects: vec![o] }).code(), Code::Fenced);
+        assert_eq!(
+            rig.ask(&ReportMissing { cap: cap.clone(), object: o, mirror: MirrorId(6) }).code(),
+            Code::Fenced
+        );
+    }
+    for cap in [rw(), forged(admin())] {
+        assert_eq!(rig.ask(&Destroy { cap: cap.clone(), objects: vec![o] }).code(), Code::Fenced);
+        assert_eq!(rig.ask(&List { cap: cap.clone(), after: None, max: 1 }).code(), Code::Fenced);
+        assert_eq!(rig.ask(&Verify { cap: cap.clone(), object: o }).code(), Code::Fenced);
+        assert_eq!(rig.ask(&DamageList { cap: cap.clone() }).code(), Code::Fenced);
+        assert_eq!(rig.ask(&DamageClear { cap: cap.clone(), fid: Fid(0) }).code(), Code::Fenced);
+    }
+    assert_eq!(rig.ask(&Truncate { cap: cap_with(RIGHT_READ, 1), object: o, len: 0 }).code(), Code::Fenced);
+    let other = ObjectId { generation: Generation(2), ..o };
+    assert_eq!(rig.ask(&Read { cap: rw(), object: other, offset: 0, len: 1 }).code(), Code::Fenced);
+    assert_eq!(rig.ask(&Glimpse { cap: rw(), objects: vec![o, other] }).code(), Code::Fenced);
+    assert_eq!(rig.read(0, 10), b"data", "none of it did anything");
+    assert_eq!(rig.attach().slots[2], 1);
+}
+
+#[test]
+fn a_glimpse_with_the_next_version_fences_for_good() {
+    let rig = Rig::new();
+    rig.write(1, 0, b"before").ok();
+    let absent = ObjectId { stripe: 1, ..object() };
+    let next = cap_with(RIGHT_READ | RIGHT_WRITE, 2);
+    let seen = rig.ask(&Glimpse { cap: next.clone(), objects: vec![object(), absent] }).ok().objects;
+    assert_eq!((seen[0].exists, seen[0].len, seen[0].used, seen[0].mtime), (true, 6, 4096, Time::new(9, 0)));
+    assert!(!seen[1].exists);
+    for rig in [rig.crashed(Crash::KeepAll), rig] {
+        let late = |object| Write { object, ..write_of(rw(), 0, b"late") };
+        assert_eq!(rig.say(slotted(9), &late(object()), b"late").code(), Code::Fenced);
+        assert_eq!(
+            rig.say(slotted(9), &late(absent), b"late").code(),
+            Code::Fenced,
+            "also where nothing was yet"
+        );
+        assert_eq!(rig.ask(&Truncate { cap: rw(), object: object(), len: 0 }).code(), Code::Fenced);
+        assert_eq!(rig.ask(&read_of(rw(), 0, 9)).code(), Code::Fenced);
+        assert_eq!(rig.ask(&Glimpse { cap: rw(), objects: vec![object()] }).code(), Code::Fenced);
+        assert_eq!(rig.ask(&read_of(next.clone(), 0, 9)).bulk, b"before");
+        rig.say(slotted(9), &write_of(next.clone(), 0, b"after!"), b"after!").ok();
+        rig.ask(&Destroy { cap: admin(), objects: vec![object()] }).ok();
+    }
+}
+
+#[test]
+fn requests_for_another_incarnation_epoch_or_file_system_are_refused() {
+    let rig = Rig::new();
+    let now = rig.ask(&Flush {}).frame;
+    assert_eq!(now.epoch, Epoch(4));
+    assert_ne!(now.incarnation, Incarnation(0));
+    let base = slotted(1);
+    let write = |rig: &Rig, head| rig.say(head, &write_of(rw(), 0, b"x"), b"x").code();
+    assert_eq!(write(&rig, Header { epoch: Epoch(3), ..base }), Code::Moved);
+    assert_eq!(write(&rig, Header { fs: FsId(1), ..base }), Code::Moved);
+    let good = Header { epoch: Epoch(4), fs: FsId(2), incarnation: now.incarnation, ..base };
+    assert_eq!(write(&rig, good), Code::Ok);
+    // O5: after a kill the incarnation is another, and whoever does not know is told, with the new number, on each reply.
+    let again = rig.crashed(Crash::KeepAll);
+    let told = again.say(good, &write_of(rw(), 0, b"x"), b"x");
+    assert_eq!(told.code(), Code::Moved);
+    assert!(told.frame.incarnation > now.incarnation);
+    assert_eq!(
+        again.say(good, &Flush {}, &[]).code(),
+        Code::Moved,
+        "old acknowledgements are not flushed by this"
+    );
+    let attach = Attach {
+        fs_uuid: FS_UUID,
+        client: Uuid([3; 16]),
+        session: SESSION,
+        name: "t".into(),
+        observer: false,
+    };
+    assert_eq!(again.say(good, &attach, &[]).code(), Code::Ok, "the handshake is how one learns it");
+    let other = Attach { fs_uuid: Uuid([5; 16]), ..attach };
+    assert_eq!(again.say(good, &other, &[]).code(), Code::Invalid);
+}
+
+#[test]
+fn malformed_requests_are_refused_and_never_panic() {
+    let rig = Rig::new();
+    rig.write(1, 0, b"data").ok();
+    let oversized = Write { crcs: vec![0; 3], ..write_of(rw(), 0, b"x") };
+    assert_eq!(rig.say(slotted(2), &oversized, b"x").code(), Code::BadRequest);
+    assert_eq!(rig.say(slotted(2), &write_of(rw(), FILE_SIZE_MAX, b"x"), b"x").code(), Code::FileTooBig);
+    assert_eq!(rig.ask(&read_of(rw(), u64::MAX, 2)).code(), Code::BadRequest);
+    let many = vec![object(); object::check::OBJECTS_MAX + 1];
+    assert_eq!(rig.ask(&Glimpse { cap: rw(), objects: many }).code(), Code::BadRequest);
+    let (_, body, _) = rig.say_raw(Header { call: 0x7777, ..slotted(2) }, &[], &[]);
+    assert_eq!(decode_reply::<Empty>(&body).unwrap().1.unwrap_err().code, Code::Unsupported);
+    let mut rng = SplitMix::new(3);
+    let samples =
+        [write_of(rw(), 0, b"x").to_bytes(), Destroy { cap: admin(), objects: vec![object()] }.to_bytes()];
+    let calls = wire::object::CALLS.iter().chain(wire::session::CALLS);
+    for (call, _) in calls {
+        for n in 0..300 {
+            let mut body = samples[n % 2].clone();
+            let at = rng.below(body.len() as u64) as usize;
+            body[at] = rng.next_u64() as u8;
+            body.truncate(rng.below(body.len() as u64 * 2) as usize);
+            let head = Header { call: *call, session: SESSION, ..Header::default() };
+            let (_, reply, _) = rig.say_raw(head, &body, b"x");
+            assert!(wire::ReplyHead::get(&mut wire::Reader::new(&reply)).is_ok());
+        }
+    }
+    // Some of them were well formed by luck; the target lives and serves.
+    rig.write(2, 0, b"again").ok();
+    assert_eq!(rig.read(0, 5), b"again");
+}

@@ -1,0 +1,41 @@
+//! Write: bulk bytes to an object.
+
+use types::Fault;
+use wire::Wire;
+use wire::object::{RIGHT_WRITE, Write, WriteReply};
+
+use crate::Core;
+use crate::admit::{gate_of, lease_of};
+use crate::serve::{Ctx, Served};
+
+impl Core {
+    pub fn on_write(
+        &self,
+        ctx: &Ctx<'_>,
+        w: Write,
+        bulk: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Result<Served, Fault> {
+        // 1. admit: the request's form and the capability.
+        object::check::write(&w.object, w.offset, bulk.len(), w.crcs.len())?;
+        self.check_cap(ctx, &w.cap, &w.object, RIGHT_WRITE)?;
+        // 2. once; 3. store: the lease version is checked again at the moment of the change.
+        let len = || self.store.stat(w.object).map_or(0, |a| a.len);
+        let done = self.once(ctx.head, len, |origin| {
+            let write = store::Write {
+                object: w.object,
+                offset: w.offset,
+                data: bulk,
+                crcs: &w.crcs,
+                mtime: w.mtime,
+                lease: lease_of(&w.cap),
+                gate: &gate_of(&w.cap, &w.object),
+                origin,
+            };
+            self.store.write(&write).map_err(|e| self.note_damage(ctx, e))
+        })?;
+        // 4. reply.
+        WriteReply { len: done.answer }.put(reply);
+        Ok(Served { seq: done.seq })
+    }
+}

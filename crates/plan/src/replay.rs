@@ -1,0 +1,131 @@
+//! What was acknowledged and is not flushed yet: kept until it is, to be sent again if the target loses it.
+//!
+//! P1: replays go in acknowledged order (the target's own log order), so overlapping writes end as they did.
+//! P2: what the recovered target has carried out (its slot table says so) is not sent again.
+//! P3: memory is bounded: past `bytes_max` the holder flushes before it keeps more.
+
+use std::collections::BTreeMap;
+
+use types::Seq;
+
+/// What one kept request costs beside its bytes; keeps the bound honest for small requests.
+const ENTRY_BYTES: usize = 256;
+
+/// A request that a target acknowledged as entry `seq`.
+#[derive(Debug)]
+pub struct Kept<T> {
+    pub seq: Seq,
+    pub slot: u32,
+    pub sequence: u32,
+    /// Body and bulk bytes.
+    pub bytes: usize,
+    pub what: T,
+}
+
+/// The acknowledged requests of one session at one target.
+#[derive(Debug)]
+pub struct Retention<T> {
+    kept: BTreeMap<(Seq, u32), Kept<T>>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl<T> Retention<T> {
+    pub fn new(bytes_max: usize) -> Retention<T> {
+        Retention { kept: BTreeMap::new(), bytes: 0, bytes_max }
+    }
+
+    /// Keeps a request; an older one under the same entry and slot (a repeated answer) is replaced.
+    pub fn keep(&mut self, kept: Kept<T>) {
+        self.bytes += kept.bytes + ENTRY_BYTES;
+        if let Some(old) = self.kept.insert((kept.seq, kept.slot), kept) {
+            self.bytes -= old.bytes + ENTRY_BYTES;
+        }
+    }
+
+    /// Everything up to `flushed` is durable.
+    pub fn release(&mut self, flushed: Seq) {
+        while let Some(first) = self.kept.first_entry().filter(|e| e.key().0 <= flushed) {
+            self.bytes -= first.remove().bytes + ENTRY_BYTES;
+        }
+    }
+
+    /// P3: true if the target is to be flushed before more is sent.
+    pub fn is_over(&self) -> bool {
+        self.bytes > self.bytes_max
+    }
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Takes out what a recovered target has lost, in acknowledged order. `carried_out`: for each slot the highest
+    /// sequence that it has.
+    pub fn take_lost(&mut self, carried_out: &[u32]) -> Vec<Kept<T>> {
+        let is_lost = |k: &Kept<T>| carried_out.get(k.slot as usize).is_none_or(|have| k.sequence > *have);
+        let (lost, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.kept).into_iter().partition(|(_, k)| is_lost(k));
+        self.kept = rest.into_iter().collect();
+        self.bytes -= lost.iter().map(|(_, k)| k.bytes + ENTRY_BYTES).sum::<usize>();
+        lost.into_iter().map(|(_, k)| k).collect()
+    }
+
+    /// Takes out everything, in acknowledged order: the session has ended and nothing of it can be sent again.
+    pub fn take_all(&mut self) -> Vec<Kept<T>> {
+        self.take_lost(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(seq: u64, slot: u32, sequence: u32) -> Kept<u64> {
+        Kept { seq: Seq(seq), slot, sequence, bytes: 1000, what: seq }
+    }
+
+    #[test]
+    fn what_is_lost_comes_back_in_acknowledged_order() {
+        let mut r = Retention::new(1 << 20);
+        // Answers may come in another order than entries were made.
+        for k in [kept(12, 0, 2), kept(10, 1, 1), kept(11, 0, 1), kept(13, 2, 5), kept(9, 3, 1)] {
+            r.keep(k);
+        }
+        r.release(Seq(9));
+        assert_eq!(r.len(), 4);
+        // Slot 0 has carried out sequence 1, slot 1 sequence 1; slot 2 has nothing of ours.
+        let lost: Vec<u64> = r.take_lost(&[1, 1, 4]).into_iter().map(|k| k.what).collect();
+        assert_eq!(lost, [12, 13]);
+        assert_eq!(r.len(), 2);
+        r.release(Seq(11));
+        assert!(r.is_empty());
+        assert_eq!(r.bytes(), 0);
+    }
+
+    #[test]
+    fn a_target_without_our_slots_lost_everything() {
+        let mut r = Retention::new(1 << 20);
+        r.keep(kept(2, 0, 1));
+        r.keep(kept(1, 5, 1));
+        assert_eq!(r.take_lost(&[]).iter().map(|k| k.what).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn memory_is_bounded_by_flushing() {
+        let mut r = Retention::new(3000);
+        r.keep(kept(1, 0, 1));
+        r.keep(kept(2, 1, 1));
+        assert!(!r.is_over());
+        r.keep(kept(2, 1, 1));
+        assert!(!r.is_over(), "a repeated answer is kept once");
+        r.keep(kept(3, 2, 1));
+        assert!(r.is_over());
+        r.release(Seq(1));
+        assert!(!r.is_over());
+    }
+}

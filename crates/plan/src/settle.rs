@@ -1,0 +1,240 @@
+//! What a client knows of a striped file and the MDT does not yet: size, times, written bits, and where the unflushed
+//! bytes lie that prove them.
+//!
+//! S1 (rule O3): what is told was in a `Snapshot` taken before the flush of every mark in it.
+//! S2: what changed after the snapshot stays untold.  S3: a mark goes only when a flush covered it.
+//! S4: a snapshot from before a truncate is void: told late, its size would bring cut bytes back as zeros.
+
+use types::{Incarnation, ObjectId, Seq, TargetId, Time};
+use wire::meta::WrittenBits;
+
+use crate::size::{has_bit, set_bit};
+
+/// The highest log entry of a target that holds bytes of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub target: TargetId,
+    /// Numbers of different incarnations do not compare: a restarted target may use one again.
+    pub incarnation: Incarnation,
+    pub seq: Seq,
+}
+
+impl Mark {
+    /// Do the target's present incarnation and its flushed entries cover this mark?
+    pub fn is_covered(&self, incarnation: Incarnation, flushed: Seq) -> bool {
+        self.incarnation == incarnation && self.seq <= flushed
+    }
+}
+
+/// What was true before a flush, to be told after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub size: u64,
+    pub blocks: u64,
+    pub mtime: Time,
+    pub written: Vec<WrittenBits>,
+    /// To be flushed before any of the above is told.
+    pub marks: Vec<Mark>,
+    change: u64,
+    data_change: u64,
+    cuts: u64,
+}
+
+/// A file's state at this client.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    pub size: u64,
+    /// 512-byte units; an estimate until objects are glimpsed.
+    pub blocks: u64,
+    pub mtime: Time,
+    written: Vec<WrittenBits>,
+    marks: Vec<Mark>,
+    /// Rises with everything that the MDT should know, and with what a reader of the bytes needs of it (size, bits).
+    change: u64,
+    data_change: u64,
+    told: u64,
+    data_told: u64,
+    /// How often the size was set instead of reached.
+    cuts: u64,
+}
+
+impl Progress {
+    /// Begins with what the MDT says.
+    pub fn new(size: u64, blocks: u64, mtime: Time) -> Progress {
+        Progress { size, blocks, mtime, ..Progress::default() }
+    }
+
+    /// An object has acknowledged bytes.
+    pub fn wrote(&mut self, object: ObjectId, known: bool, mark: Mark) {
+        self.change += 1;
+        if !known && !has_bit(&self.written, object.component, object.stripe) {
+            set_bit(&mut self.written, object.component, object.stripe);
+            self.data_change += 1;
+        }
+        match self.marks.iter_mut().find(|m| m.target == mark.target) {
+            Some(m) if m.incarnation == mark.incarnation => m.seq = m.seq.max(mark.seq),
+            Some(m) => *m = mark,
+            None => self.marks.push(mark),
+        }
+    }
+
+    /// The file's bytes up to `end` are acknowledged, at `now`.
+    pub fn reached(&mut self, end: u64, now: Time) {
+        self.change += 1;
+        self.mtime = now;
+        if end > self.size {
+            self.blocks += end.div_ceil(4096).saturating_sub(self.size.div_ceil(4096)) * 8;
+            self.size = end;
+            self.data_change += 1;
+        }
+    }
+
+    /// A user set mtime.
+    pub fn set_mtime(&mut self, mtime: Time) {
+        self.mtime = mtime
+    }
+
+    /// A truncate has set the size; what it says is known to the MDT or is settled by who truncates.
+    pub fn set_size(&mut self, size: u64, blocks: u64, mtime: Time) {
+        (self.size, self.blocks, self.mtime) = (size, blocks, mtime);
+        self.cuts += 1;
+    }
+
+    /// The file has a new generation of objects, with nothing in them: what was unflushed is not wanted any more.
+    pub fn start_anew(&mut self, size: u64, blocks: u64, mtime: Time) {
+        *self = Progress { cuts: self.cuts + 1, ..Progress::new(size, blocks, mtime) }
+    }
+
+    /// True if this client wrote the object and the MDT may not know.
+    pub fn has_written(&self, object: ObjectId) -> bool {
+        has_bit(&self.written, object.component, object.stripe)
+    }
+
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    /// True if the MDT lacks something: of everything, or of what readers of the bytes need.
+    pub fn is_untold(&self) -> bool {
+        self.change != self.told
+    }
+    pub fn is_data_untold(&self) -> bool {
+        self.data_change != self.data_told
+    }
+    /// True if this client ever changed something since it took over from the MDT.
+    pub fn is_changed(&self) -> bool {
+        self.change > 0
+    }
+    /// True if nothing is left to flush or to tell.
+    pub fn is_clean(&self) -> bool {
+        !self.is_untold() && self.marks.is_empty()
+    }
+
+    /// S1: take this first, then flush its marks, then tell it.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            size: self.size,
+            blocks: self.blocks,
+            mtime: self.mtime,
+            written: self.written.clone(),
+            marks: self.marks.clone(),
+            change: self.change,
+            data_change: self.data_change,
+            cuts: self.cuts,
+        }
+    }
+
+    /// True if nothing changed since the snapshot.
+    pub fn is_still(&self, snapshot: &Snapshot) -> bool {
+        self.change == snapshot.change
+    }
+
+    /// S4: true if the size was not set since the snapshot.
+    pub fn is_valid(&self, snapshot: &Snapshot) -> bool {
+        self.cuts == snapshot.cuts
+    }
+
+    /// The snapshot's marks are flushed.
+    pub fn flushed(&mut self, snapshot: &Snapshot) {
+        // S3: a mark that moved on since the snapshot stays.
+        self.marks.retain(|m| !snapshot.marks.contains(m));
+    }
+
+    /// The MDT has taken the snapshot.
+    pub fn was_told(&mut self, snapshot: &Snapshot) {
+        self.told = self.told.max(snapshot.change);
+        self.data_told = self.data_told.max(snapshot.data_change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{Fid, Generation};
+
+    fn object(stripe: u16) -> ObjectId {
+        ObjectId { fid: Fid(9), generation: Generation(1), component: 0, stripe, snapshot: 0 }
+    }
+    fn mark(target: u32, incarnation: u32, seq: u64) -> Mark {
+        Mark { target: TargetId(target), incarnation: Incarnation(incarnation), seq: Seq(seq) }
+    }
+    fn at(sec: i64) -> Time {
+        Time::new(sec, 0)
+    }
+
+    #[test]
+    fn what_changes_after_the_snapshot_stays_untold() {
+        let mut p = Progress::new(0, 0, at(0));
+        p.wrote(object(0), false, mark(1, 1, 10));
+        p.reached(100, at(1));
+        let first = p.snapshot();
+        p.wrote(object(1), false, mark(2, 1, 7));
+        p.wrote(object(0), false, mark(1, 1, 11));
+        p.reached(200, at(2));
+        p.flushed(&first);
+        p.was_told(&first);
+        assert_eq!((first.size, first.mtime, first.marks.as_slice()), (100, at(1), &[mark(1, 1, 10)][..]));
+        assert!(!has_bit(&first.written, 0, 1));
+        assert!(p.is_untold() && p.is_data_untold() && !p.is_still(&first));
+        assert_eq!(p.marks(), [mark(1, 1, 11), mark(2, 1, 7)]);
+        let second = p.snapshot();
+        p.flushed(&second);
+        p.was_told(&second);
+        assert!(p.is_clean() && !p.is_data_untold() && p.is_still(&second));
+    }
+
+    #[test]
+    fn an_overwrite_changes_only_the_time() {
+        let mut p = Progress::new(4096, 8, at(0));
+        p.wrote(object(0), true, mark(1, 1, 3));
+        p.reached(4096, at(9));
+        assert!(p.is_untold() && !p.is_data_untold());
+        assert_eq!((p.size, p.blocks, p.mtime), (4096, 8, at(9)));
+    }
+
+    #[test]
+    fn marks_of_another_incarnation_are_never_covered() {
+        let m = mark(1, 4, 10);
+        for (incarnation, flushed, covered) in [(4, 10, true), (4, 9, false), (5, 10, false), (5, 999, false)]
+        {
+            assert_eq!(m.is_covered(Incarnation(incarnation), Seq(flushed)), covered);
+        }
+        let mut p = Progress::default();
+        p.wrote(object(0), false, mark(1, 1, 50));
+        p.wrote(object(0), false, mark(1, 2, 3));
+        assert_eq!(p.marks(), [mark(1, 2, 3)]);
+    }
+
+    #[test]
+    fn new_objects_forget_what_the_old_ones_owed() {
+        let mut p = Progress::default();
+        p.wrote(object(0), false, mark(1, 1, 50));
+        p.reached(1 << 20, at(1));
+        let before = p.snapshot();
+        p.start_anew(0, 0, at(2));
+        assert!(!p.is_valid(&before) && p.is_valid(&p.snapshot()));
+        p.set_size(0, 0, at(2));
+        assert!(!p.is_valid(&before));
+        assert!(p.is_clean() && p.size == 0 && !p.has_written(object(0)));
+    }
+}

@@ -1,0 +1,126 @@
+//! `ObjectStore` as the engine carries it out: each method's work is in the file of its verb.
+
+use std::sync::atomic::Ordering;
+
+use disk::volume::Label;
+use types::{Buf, Epoch, Fid, Incarnation, ObjectId, PAGE_SIZE, Seq, SessionId};
+
+use crate::checkpoint::OBJECT_BYTES_MAX;
+use crate::engine::Engine;
+use crate::error::{DamageKind, StoreError};
+use crate::space::reserve_pages;
+use crate::{Attrs, Damage, Done, ObjectStore, Origin, Read, Slot, Truncate, Usage, Write};
+
+impl ObjectStore for Engine {
+    fn write(&self, write: &Write<'_>) -> Result<Done, StoreError> {
+        self.write_object(write)
+    }
+    fn read(&self, read: &Read<'_>, into: &mut Buf, crcs: &mut Vec<u32>) -> Result<bool, StoreError> {
+        self.read_object(read, into, crcs)
+    }
+    fn truncate(&self, truncate: &Truncate<'_>) -> Result<Done, StoreError> {
+        self.truncate_object(truncate)
+    }
+    fn destroy(&self, objects: &[ObjectId], origin: Option<Origin>) -> Result<Done, StoreError> {
+        self.destroy_objects(objects, origin)
+    }
+    fn fence(&self, object: ObjectId, lease: u64) -> Result<(), StoreError> {
+        self.fence_object(object, lease)
+    }
+    fn stat(&self, object: ObjectId) -> Option<Attrs> {
+        Some(self.index.attrs(&object)).filter(|a| a.exists)
+    }
+    fn lease(&self, object: ObjectId) -> u64 {
+        self.index.attrs(&object).lease
+    }
+    fn list(&self, after: Option<ObjectId>, max: usize) -> (Vec<(ObjectId, Attrs)>, bool) {
+        self.list_objects(after, max)
+    }
+    fn verify(&self, object: ObjectId) -> Result<Vec<(u64, DamageKind)>, StoreError> {
+        self.verify_object(object)
+    }
+
+    fn flush(&self) -> Result<Seq, StoreError> {
+        let flushed = self.vol.flush()?;
+        self.reclaim_now();
+        Ok(flushed)
+    }
+    fn mark(&self) -> Result<(), StoreError> {
+        self.mark_flushed()
+    }
+    fn is_dirty(&self) -> bool {
+        self.vol.last_seq() > self.vol.flushed_seq() || self.space.lock().waiting_pages() > 0
+    }
+    fn is_checkpoint_due(&self) -> bool {
+        self.vol.log_used() > self.vol.log_capacity() / 2
+    }
+    fn checkpoint(&self) -> Result<(), StoreError> {
+        self.make_checkpoint()
+    }
+    fn close(&self) -> Result<(), StoreError> {
+        // An empty log has nothing that the last checkpoint lacks.
+        if self.vol.log_used() > 0 {
+            self.make_checkpoint()?;
+        }
+        Ok(self.vol.close_clean()?)
+    }
+
+    fn begin_session(&self, session: SessionId) -> Result<(), StoreError> {
+        self.begin(session)
+    }
+    fn end_session(&self, session: SessionId) -> Result<(), StoreError> {
+        self.end(session)
+    }
+    fn session_count(&self) -> usize {
+        self.sessions.lock().len()
+    }
+    fn slots(&self, session: SessionId) -> Option<Vec<Slot>> {
+        self.slots_of(session)
+    }
+    fn slot(&self, session: SessionId, slot: u32) -> Option<Slot> {
+        self.slot_of(session, slot)
+    }
+
+    fn record_damage(&self, damage: Damage) -> Result<bool, StoreError> {
+        self.keep_damage(damage)
+    }
+    fn damage(&self) -> Vec<Damage> {
+        self.damage_list()
+    }
+    fn clear_damage(&self, fid: Fid) -> Result<(), StoreError> {
+        self.forget_damage(fid)
+    }
+
+    fn label(&self) -> Label {
+        self.vol.label()
+    }
+    fn set_label(&self, label: Label) -> Result<(), StoreError> {
+        Ok(self.vol.set_label(label)?)
+    }
+    fn usage(&self) -> Usage {
+        let space = self.space.lock();
+        let page = PAGE_SIZE as u64;
+        let free = space.free_pages() + space.waiting_pages();
+        Usage {
+            bytes_total: space.total_pages() * page,
+            bytes_free: free * page,
+            bytes_available: free.saturating_sub(reserve_pages(space.total_pages())) * page,
+            objects: self.index.objects(),
+            objects_free: self.index_bytes_max.saturating_sub(self.index.bytes()) / OBJECT_BYTES_MAX,
+            log_bytes_used: self.vol.log_used(),
+            log_bytes_total: self.vol.log_capacity(),
+        }
+    }
+    fn last_seq(&self) -> Seq {
+        self.vol.last_seq()
+    }
+    fn flushed_seq(&self) -> Seq {
+        self.vol.flushed_seq()
+    }
+    fn incarnation(&self) -> Incarnation {
+        self.vol.incarnation()
+    }
+    fn set_epoch(&self, epoch: Epoch) {
+        self.epoch.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,59 @@
+//! Damage records: what is known to be lost, kept over restarts until an operator clears it.
+
+use types::{Fid, ObjectId};
+
+use crate::Damage;
+use crate::engine::Engine;
+use crate::error::StoreError;
+use crate::record::Record;
+
+/// Most records kept: 41 bytes each, and an operator who has this many does not need more to know what to do.
+pub const DAMAGE_MAX: usize = 4096;
+
+impl Engine {
+    /// Keeps a record; false if it is known already or the list is full.
+    pub(crate) fn keep_damage(&self, damage: Damage) -> Result<bool, StoreError> {
+        {
+            let known = self.damage.lock();
+            if known.len() >= DAMAGE_MAX || known.contains_key(&(damage.object, damage.offset, damage.kind)) {
+                return Ok(false);
+            }
+        }
+        self.commit::<StoreError>(None, &Record::Damage(damage), || Ok(0))?;
+        Ok(true)
+    }
+
+    pub(crate) fn forget_damage(&self, fid: Fid) -> Result<(), StoreError> {
+        self.commit::<StoreError>(None, &Record::DamageClear { fid }, || Ok(0))?;
+        Ok(())
+    }
+
+    pub(crate) fn damage_list(&self) -> Vec<Damage> {
+        let known = self.damage.lock();
+        known
+            .iter()
+            .map(|((object, offset, kind), found_sec)| Damage {
+                object: *object,
+                offset: *offset,
+                kind: *kind,
+                found_sec: *found_sec,
+            })
+            .collect()
+    }
+
+    pub(crate) fn apply_damage(&self, d: &Damage) {
+        let mut known = self.damage.lock();
+        // Two who found the same at once both got past the check; the first one's time stays.
+        if known.len() < DAMAGE_MAX {
+            known.entry((d.object, d.offset, d.kind)).or_insert(d.found_sec);
+        }
+    }
+
+    pub(crate) fn apply_damage_clear(&self, fid: Fid) {
+        let mut known = self.damage.lock();
+        match fid {
+            Fid(0) => known.clear(),
+            _ => known.retain(|(object, _, _): &(ObjectId, _, _), _| object.fid != fid),
+        }
+    }
+}

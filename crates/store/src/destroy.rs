@@ -1,0 +1,32 @@
+//! Removing objects, and fencing: the two changes that need no data space.
+
+use types::{ObjectId, Seq};
+
+use crate::checkpoint::OBJECT_BYTES_MAX;
+use crate::engine::Engine;
+use crate::error::StoreError;
+use crate::record::Record;
+use crate::{Done, Origin};
+
+impl Engine {
+    pub(crate) fn destroy_objects(
+        &self,
+        ids: &[ObjectId],
+        origin: Option<Origin>,
+    ) -> Result<Done, StoreError> {
+        let objects: Vec<ObjectId> = ids.iter().filter(|id| self.index.get(id).is_some()).copied().collect();
+        if objects.is_empty() && origin.is_none() {
+            return Ok(Done { seq: Seq(0), answer: 0 });
+        }
+        self.commit(origin, &Record::Destroy { objects }, || Ok(0))
+    }
+
+    pub(crate) fn fence_object(&self, object: ObjectId, lease: u64) -> Result<(), StoreError> {
+        if self.index.attrs(&object).lease >= lease {
+            return Ok(());
+        }
+        self.check_index_room(OBJECT_BYTES_MAX)?;
+        self.commit::<StoreError>(None, &Record::Fence { object, lease }, || Ok(0))?;
+        Ok(())
+    }
+}

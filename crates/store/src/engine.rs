@@ -1,0 +1,195 @@
+//! The engine: its parts, and the one place where log order becomes apply order.
+//!
+//! Locks, in the order in which they may be taken: merge → sealing → checkpointing → tail → (shard → object) → space,
+//! sessions, damage. No lock but merge is held during data I/O; the tail lock covers the append of one entry and its
+//! application.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use disk::volume::{Volume, VolumeError};
+use parking_lot::Mutex;
+use types::{Epoch, ObjectId, Seq, SessionId};
+
+use crate::alloc::Run;
+use crate::error::{DamageKind, StoreError};
+use crate::extent::Extent;
+use crate::index::{Index, State, spread};
+use crate::record::{self, Record, TruncateRecord, WriteRecord};
+use crate::slots::Session;
+use crate::space::Space;
+use crate::{Attrs, Done, Gate, Origin};
+
+/// Locks that partial-page writers of an object share: enough that two objects seldom meet.
+const MERGE_LOCKS: usize = 1024;
+/// Checkpoints that one request makes for log room before it gives up: each frees the whole log, so a second is needed only
+/// if others fill it in between.
+const LOG_ROUNDS_MAX: usize = 8;
+
+/// Objects on one volume. Made by `Engine::format` and `Engine::open`.
+pub struct Engine {
+    pub(crate) vol: Volume,
+    /// Medium offset of the first data page, bytes.
+    pub(crate) data_begin: u64,
+    /// Bytes that the index may take in a checkpoint.
+    pub(crate) index_bytes_max: u64,
+    pub(crate) index: Index,
+    pub(crate) space: Mutex<Space>,
+    /// Rises whenever superseded space becomes free again: equal numbers prove that nothing seen in between was reused.
+    pub(crate) reused: AtomicU64,
+    pub(crate) tail: Mutex<Tail>,
+    pub(crate) sessions: Mutex<HashMap<SessionId, Box<Session>>>,
+    pub(crate) damage: Mutex<BTreeMap<(ObjectId, u64, DamageKind), u64>>,
+    pub(crate) sealing: Mutex<()>,
+    pub(crate) checkpointing: Mutex<()>,
+    /// Checkpoints made since the start.
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) merging: Vec<Mutex<()>>,
+    pub(crate) epoch: AtomicU32,
+}
+
+/// Working memory of the tail's holder, used again for each entry.
+#[derive(Default)]
+pub struct Tail {
+    bytes: Vec<u8>,
+    freed: Vec<Run>,
+}
+
+/// Why a prepared change was not made.
+pub(crate) enum Stop {
+    /// What it was based on has changed meanwhile: prepare it anew.
+    Again,
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(e: StoreError) -> Stop {
+        Stop::Failed(e)
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(vol: Volume, space: Space, index_bytes_max: u64) -> Engine {
+        Engine {
+            data_begin: vol.data_region().start,
+            epoch: AtomicU32::new(vol.label().epoch.0),
+            vol,
+            index_bytes_max,
+            index: Index::new(),
+            space: Mutex::new(space),
+            reused: AtomicU64::new(0),
+            tail: Mutex::default(),
+            sessions: Mutex::default(),
+            damage: Mutex::default(),
+            sealing: Mutex::default(),
+            checkpointing: Mutex::default(),
+            checkpoints: AtomicU64::new(0),
+            merging: (0..MERGE_LOCKS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// The volume below, for its label.
+    pub fn volume(&self) -> &Volume {
+        &self.vol
+    }
+
+    pub(crate) fn merge_lock(&self, object: &ObjectId) -> &Mutex<()> {
+        &self.merging[spread(object) % MERGE_LOCKS]
+    }
+
+    /// S3: logs a record and applies it, under the tail lock. `admit` is asked under the same lock, just before, and gives the
+    /// answer that is logged with the change; no other change can come in between.
+    pub(crate) fn commit<E: From<StoreError>>(
+        &self,
+        origin: Option<Origin>,
+        record: &Record,
+        mut admit: impl FnMut() -> Result<u64, E>,
+    ) -> Result<Done, E> {
+        for _ in 0..LOG_ROUNDS_MAX {
+            {
+                let mut tail = self.tail.lock();
+                let answer = admit()?;
+                tail.bytes.clear();
+                record::encode(origin, answer, record, &mut tail.bytes);
+                let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
+                match self.vol.append(epoch, &tail.bytes) {
+                    Ok(seq) => {
+                        self.apply(seq, origin, answer, record, &mut tail.freed);
+                        return Ok(Done { seq, answer });
+                    }
+                    Err(VolumeError::LogFull { .. }) => {}
+                    Err(e) => return Err(StoreError::from(e).into()),
+                }
+            }
+            // S5: the log has room again after a checkpoint, whatever the medium's data space is like.
+            self.make_log_room()?;
+        }
+        Err(StoreError::NoSpace("the log stays full").into())
+    }
+
+    /// Changes the state in memory as the record says. The same for a live change and for a replayed entry.
+    pub(crate) fn apply(
+        &self,
+        seq: Seq,
+        origin: Option<Origin>,
+        answer: u64,
+        record: &Record,
+        freed: &mut Vec<Run>,
+    ) {
+        match record {
+            Record::Write(w) => self.index.change(&w.object, |state| apply_write(state, w, freed)),
+            Record::Truncate(t) => self.index.change(&t.object, |state| apply_truncate(state, t, freed)),
+            Record::Destroy { objects } => {
+                for id in objects {
+                    if let Some(state) = self.index.remove(id) {
+                        freed.extend(state.extents.iter().map(|(_, e)| e.run));
+                    }
+                }
+            }
+            Record::Fence { object, lease } => {
+                self.index.change(object, |state| state.lease = state.lease.max(*lease))
+            }
+            Record::Nothing => {}
+            Record::Damage(d) => self.apply_damage(d),
+            Record::DamageClear { fid } => self.apply_damage_clear(*fid),
+            Record::SessionBegin { session } => self.apply_session_begin(*session, seq),
+            Record::SessionEnd { session } => self.apply_session_end(*session),
+        }
+        if let Some(origin) = origin {
+            self.apply_slot(origin, seq, answer);
+        }
+        if !freed.is_empty() {
+            self.space.lock().supersede(seq, freed);
+        }
+    }
+
+    /// Asks the caller's gate about the object as it is now.
+    pub(crate) fn pass_gate(&self, object: &ObjectId, gate: Gate<'_>) -> Result<Attrs, StoreError> {
+        let attrs = self.index.attrs(object);
+        gate(&attrs).map_err(StoreError::Refused)?;
+        Ok(attrs)
+    }
+}
+
+fn apply_write(state: &mut State, w: &WriteRecord, freed: &mut Vec<Run>) {
+    let mut skip = 0;
+    for p in &w.placed {
+        state.extents.put(p.page, Extent::new(p.run, &w.crcs, skip), freed);
+        skip += p.run.pages;
+    }
+    state.exists = true;
+    state.len = state.len.max(w.end);
+    state.mtime = state.mtime.max(w.mtime);
+    state.lease = state.lease.max(w.lease);
+}
+
+fn apply_truncate(state: &mut State, t: &TruncateRecord, freed: &mut Vec<Run>) {
+    let page = types::PAGE_SIZE as u64;
+    state.extents.cut(t.len.div_ceil(page) as u32, u32::MAX, freed);
+    if let Some((start, crc)) = t.tail {
+        state.extents.put((t.len / page) as u32, Extent::one(start, crc), freed);
+    }
+    state.exists = true;
+    state.len = t.len;
+    state.lease = state.lease.max(t.lease);
+}

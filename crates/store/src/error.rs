@@ -1,0 +1,63 @@
+//! Why the store refused or failed. Every variant but `Volume(Failed)` is definite: the change was not made.
+
+use types::{Code, Fault, ObjectId};
+
+/// How bytes are damaged. The numbers are on wire and disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum DamageKind {
+    /// The bytes are other than those written.
+    Checksum = 1,
+    /// The object should exist and does not.
+    Missing = 2,
+    /// The medium reported an error.
+    Medium = 3,
+}
+
+impl DamageKind {
+    pub fn from_u8(n: u8) -> Option<DamageKind> {
+        use DamageKind::*;
+        [Checksum, Missing, Medium].into_iter().find(|k| *k as u8 == n)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The bytes arrived other than they were sent. Send again.
+    #[error("object {object}: bytes at {offset} arrived with a wrong checksum; send them again")]
+    BadChecksum { object: ObjectId, offset: u64 },
+    /// A page of the object cannot be given back as it was written; the caller records it.
+    #[error("object {object}: page at {offset} is damaged ({kind:?}); see `stria damage`")]
+    Damaged { object: ObjectId, offset: u64, kind: DamageKind },
+    /// Nothing was written.
+    #[error("no space: {0}; delete files or add a target")]
+    NoSpace(&'static str),
+    /// The caller's gate refused.
+    #[error("{0}")]
+    Refused(Fault),
+    #[error("too many {what} (limit {max})")]
+    TooMany { what: &'static str, max: usize },
+    /// What the volume holds does not make sense although its checksums are right: a bug or a foreign volume.
+    #[error("corrupt index: {0}; run fsck")]
+    Corrupt(String),
+    /// The medium failed while data was written.
+    #[error("object {object}: writing at medium offset {at}: {source}")]
+    Medium { object: ObjectId, at: u64, source: std::io::Error },
+    #[error(transparent)]
+    Volume(#[from] disk::volume::VolumeError),
+}
+
+impl From<StoreError> for Fault {
+    fn from(e: StoreError) -> Fault {
+        let code = match e {
+            StoreError::Refused(fault) => return fault,
+            StoreError::Volume(e) => return e.into(),
+            StoreError::BadChecksum { .. } => Code::BadChecksum,
+            StoreError::Damaged { .. } => Code::Damaged,
+            StoreError::NoSpace(_) => Code::NoSpace,
+            StoreError::TooMany { .. } => Code::Busy,
+            StoreError::Corrupt(_) | StoreError::Medium { .. } => Code::Io,
+        };
+        Fault::new(code, e.to_string())
+    }
+}

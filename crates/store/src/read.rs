@@ -1,0 +1,220 @@
+//! Reading: extents under a short read lock, bytes outside it, every page verified.
+//!
+//! A slow reader may find its pages superseded and their space reused; then the CRCs do not agree, and it reads once more with
+//! the object's lock held, under which nothing of it can be superseded. What fails then is damage.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use types::crc::{ZERO_PAGE, crc32c};
+use types::{Buf, ObjectId, PAGE_SIZE};
+
+use crate::Read;
+use crate::engine::Engine;
+use crate::error::{DamageKind, StoreError};
+use crate::extent::{Extent, Site};
+use crate::index::State;
+
+/// Reads of at least this many bytes are announced to the medium as a whole, so that their parts come in at once and not one
+/// after the other; below it the announcement costs more than it saves.
+const ANNOUNCE_BYTES_MIN: usize = 128 << 10;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// A byte range of an object, cut at its end, and where its pages lie.
+struct View {
+    offset: u64,
+    end: u64,
+    pieces: Vec<(u32, Extent)>,
+}
+
+/// The first page that could not be given back.
+struct Bad {
+    page: u32,
+    kind: DamageKind,
+}
+
+impl Engine {
+    pub(crate) fn read_object(
+        &self,
+        r: &Read<'_>,
+        into: &mut Buf,
+        crcs: &mut Vec<u32>,
+    ) -> Result<bool, StoreError> {
+        into.clear();
+        crcs.clear();
+        let Some(object) = self.index.get(&r.object) else {
+            (r.gate)(&Default::default()).map_err(StoreError::Refused)?;
+            return Ok(false);
+        };
+        // 1. Look up, then read without any lock.
+        let view = view_of(&object.read(), r)?;
+        let Some(view) = view else { return Ok(false) };
+        if self.fill(&view, into, crcs).is_ok() {
+            return Ok(true);
+        }
+        // 2. The extents may have been superseded and reused under us: again, with the object held still.
+        let state = object.read();
+        let Some(view) = view_of(&state, r)? else {
+            into.clear();
+            return Ok(false);
+        };
+        self.fill(&view, into, crcs).map(|()| true).map_err(|bad| {
+            into.clear();
+            StoreError::Damaged { object: r.object, offset: bad.page as u64 * PAGE, kind: bad.kind }
+        })
+    }
+
+    /// Reads and verifies one whole page; `None`, and zeros, if it is a hole.
+    pub(crate) fn read_page(
+        &self,
+        id: ObjectId,
+        page: u32,
+        bytes: &mut [u8; PAGE_SIZE],
+    ) -> Result<Option<Site>, StoreError> {
+        let Some(object) = self.index.get(&id) else { return Ok(None) };
+        let site = object.read().extents.site(page);
+        let Some(site) = site else { return Ok(None) };
+        if self.read_site(site, bytes).is_ok() {
+            return Ok(Some(site));
+        }
+        let state = object.read();
+        let Some(site) = state.extents.site(page) else {
+            bytes.fill(0);
+            return Ok(None);
+        };
+        match self.read_site(site, bytes) {
+            Ok(()) => Ok(Some(site)),
+            Err(kind) => Err(StoreError::Damaged { object: id, offset: page as u64 * PAGE, kind }),
+        }
+    }
+
+    pub(crate) fn read_site(&self, site: Site, bytes: &mut [u8; PAGE_SIZE]) -> Result<(), DamageKind> {
+        self.vol.disk().read_at(bytes, self.at(site.page)).map_err(|_| DamageKind::Medium)?;
+        if crc32c(bytes) == site.crc { Ok(()) } else { Err(DamageKind::Checksum) }
+    }
+
+    pub(crate) fn reuse_count(&self) -> u64 {
+        self.reused.load(Ordering::Acquire)
+    }
+
+    /// Fills `into` with the view's bytes and `crcs` with their fragments' CRCs.
+    fn fill(&self, view: &View, into: &mut Buf, crcs: &mut Vec<u32>) -> Result<(), Bad> {
+        crcs.clear();
+        let out = into.space((view.end - view.offset) as usize);
+        if out.is_empty() {
+            return Ok(());
+        }
+        if out.len() >= ANNOUNCE_BYTES_MIN {
+            self.for_each_run(view, |start, _, pages| {
+                self.vol.disk().will_read(self.at(start), pages as u64 * PAGE);
+                Ok(())
+            })?;
+        }
+        self.for_each_run(view, |start, page, pages| self.read_run(view, out, start, page, pages))?;
+        self.check_pages(view, out, crcs)
+    }
+
+    /// Calls with `(place on the medium, object page, pages)` for whole stretches that are neighbours in both.
+    fn for_each_run(
+        &self,
+        view: &View,
+        mut each: impl FnMut(u64, u32, u32) -> Result<(), Bad>,
+    ) -> Result<(), Bad> {
+        let mut pieces = view.pieces.iter();
+        let Some((page, e)) = pieces.next() else { return Ok(()) };
+        let (mut start, mut page, mut pages) = (e.run.start, *page, e.run.pages);
+        for (next, e) in pieces {
+            if *next == page + pages && e.run.start == start + pages as u64 {
+                pages += e.run.pages;
+                continue;
+            }
+            each(start, page, pages)?;
+            (start, page, pages) = (e.run.start, *next, e.run.pages);
+        }
+        each(start, page, pages)
+    }
+
+    /// Reads the pages of a stretch that the view covers whole, straight into the caller's buffer.
+    fn read_run(&self, view: &View, out: &mut [u8], start: u64, page: u32, pages: u32) -> Result<(), Bad> {
+        let first = page.max(view.offset.div_ceil(PAGE) as u32);
+        let limit = (page + pages).min((view.end / PAGE) as u32);
+        if first >= limit {
+            return Ok(());
+        }
+        let at = (first as u64 * PAGE - view.offset) as usize;
+        let buf = &mut out[at..at + (limit - first) as usize * PAGE_SIZE];
+        let place = start + (first - page) as u64;
+        if self.vol.disk().read_at(buf, self.at(place)).is_ok() {
+            return Ok(());
+        }
+        // Name the page that fails, not the stretch: the damage list should be no longer than the damage.
+        for (i, page_buf) in buf.chunks_exact_mut(PAGE_SIZE).enumerate() {
+            if self.vol.disk().read_at(page_buf, self.at(place + i as u64)).is_err() {
+                return Err(Bad { page: first + i as u32, kind: DamageKind::Medium });
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies every page in order, fills holes and partial pages, and collects the CRCs of fragments.
+    fn check_pages(&self, view: &View, out: &mut [u8], crcs: &mut Vec<u32>) -> Result<(), Bad> {
+        let mut pieces = view.pieces.iter().peekable();
+        let first = (view.offset / PAGE) as u32;
+        let limit = view.end.div_ceil(PAGE) as u32;
+        let mut page = first;
+        while page < limit {
+            match pieces.next_if(|(at, _)| *at == page) {
+                Some((at, e)) => {
+                    for (i, want) in e.crcs().iter().enumerate() {
+                        let site = Site { page: e.run.start + i as u64, crc: *want };
+                        crcs.push(self.check_page(view, out, at + i as u32, site)?);
+                    }
+                    page = at + e.run.pages;
+                }
+                None => {
+                    let fragment = &mut out[fragment_of(view, page)];
+                    fragment.fill(0);
+                    crcs.push(if fragment.len() == PAGE_SIZE { ZERO_PAGE } else { crc32c(fragment) });
+                    page += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The CRC of the fragment that the view has of a page, after the page was verified as a whole.
+    fn check_page(&self, view: &View, out: &mut [u8], page: u32, site: Site) -> Result<u32, Bad> {
+        let range = fragment_of(view, page);
+        if range.len() == PAGE_SIZE {
+            let crc = crc32c(&out[range]);
+            return if crc == site.crc { Ok(crc) } else { Err(Bad { page, kind: DamageKind::Checksum }) };
+        }
+        // The CRC covers the whole page, so the rest of it is needed too.
+        let mut whole = [0; PAGE_SIZE];
+        self.read_site(site, &mut whole).map_err(|kind| Bad { page, kind })?;
+        let skip = ((view.offset + range.start as u64) % PAGE) as usize;
+        let fragment = &whole[skip..skip + range.len()];
+        out[range].copy_from_slice(fragment);
+        Ok(crc32c(fragment))
+    }
+}
+
+/// The part of the view's buffer that lies in a page.
+fn fragment_of(view: &View, page: u32) -> std::ops::Range<usize> {
+    let begin = (page as u64 * PAGE).max(view.offset);
+    let end = ((page as u64 + 1) * PAGE).min(view.end);
+    (begin - view.offset) as usize..(end - view.offset) as usize
+}
+
+fn view_of(state: &Arc<State>, r: &Read<'_>) -> Result<Option<View>, StoreError> {
+    (r.gate)(&state.attrs()).map_err(StoreError::Refused)?;
+    if !state.exists {
+        return Ok(None);
+    }
+    let end = r.offset.saturating_add(r.len as u64).min(state.len);
+    let offset = r.offset.min(end);
+    let (first, limit) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
+    let pieces = if offset < end { state.extents.range(first, limit).collect() } else { vec![] };
+    Ok(Some(View { offset, end, pieces }))
+}

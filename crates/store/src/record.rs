@@ -1,0 +1,228 @@
+//! Log records of an OST: what one entry says, as bytes. See docs/formats/ost.md, "Log records".
+//!
+//! A record is a 28-byte head (version, kind, whose request it was, its answer) and a body by kind. Decoding checks everything
+//! that can be checked without the medium and never panics.
+
+use std::sync::Arc;
+
+use types::{Fid, ObjectId, SessionId, Time};
+use wire::{Malformed, Reader, Wire};
+
+use crate::alloc::Run;
+use crate::error::DamageKind;
+use crate::{Damage, Origin};
+
+/// Version of the record format; another one is refused.
+pub const VERSION: u8 = 1;
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    Write(WriteRecord),
+    Truncate(TruncateRecord),
+    Destroy {
+        objects: Vec<ObjectId>,
+    },
+    /// The object has seen this lease version.
+    Fence {
+        object: ObjectId,
+        lease: u64,
+    },
+    Damage(Damage),
+    /// Damage of this file (all: fid 0) is forgotten.
+    DamageClear {
+        fid: Fid,
+    },
+    SessionBegin {
+        session: SessionId,
+    },
+    SessionEnd {
+        session: SessionId,
+    },
+    /// Nothing had to be changed; the entry keeps the slot.
+    Nothing,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct WriteRecord {
+    pub object: ObjectId,
+    /// The object is at least this long afterwards, bytes.
+    pub end: u64,
+    pub mtime: Time,
+    pub lease: u64,
+    /// Where the pages went, in page order.
+    pub placed: Vec<Placed>,
+    /// One per page, in the order of `placed`.
+    pub crcs: Arc<[u32]>,
+}
+
+/// Pages of an object, from `page` on, that lie in `run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    pub page: u32,
+    pub run: Run,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TruncateRecord {
+    pub object: ObjectId,
+    /// Bytes.
+    pub len: u64,
+    pub lease: u64,
+    /// The last page if it was cut: its new place and CRC.
+    pub tail: Option<(u64, u32)>,
+}
+
+impl Record {
+    fn kind(&self) -> u8 {
+        match self {
+            Record::Write(_) => 1,
+            Record::Truncate(_) => 2,
+            Record::Destroy { .. } => 3,
+            Record::Fence { .. } => 4,
+            Record::Damage(_) => 5,
+            Record::DamageClear { .. } => 6,
+            Record::SessionBegin { .. } => 7,
+            Record::SessionEnd { .. } => 8,
+            Record::Nothing => 9,
+        }
+    }
+}
+
+/// Appends the record's bytes to `out`.
+pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Vec<u8>) {
+    let origin = origin.unwrap_or(Origin { session: SessionId(0), slot: 0, sequence: 0 });
+    out.extend_from_slice(&[VERSION, record.kind(), 0, 0]);
+    origin.session.put(out);
+    origin.slot.put(out);
+    origin.sequence.put(out);
+    answer.put(out);
+    match record {
+        Record::Write(w) => {
+            w.object.put(out);
+            w.end.put(out);
+            w.mtime.put(out);
+            w.lease.put(out);
+            (w.placed.len() as u32).put(out);
+            for p in &w.placed {
+                p.page.put(out);
+                p.run.start.put(out);
+                p.run.pages.put(out);
+            }
+            w.crcs.iter().for_each(|crc| crc.put(out));
+        }
+        Record::Truncate(t) => {
+            t.object.put(out);
+            t.len.put(out);
+            t.lease.put(out);
+            let (start, crc) = t.tail.unwrap_or((0, 0));
+            t.tail.is_some().put(out);
+            start.put(out);
+            crc.put(out);
+        }
+        Record::Destroy { objects } => objects.put(out),
+        Record::Fence { object, lease } => {
+            object.put(out);
+            lease.put(out);
+        }
+        Record::Damage(d) => put_damage(d, out),
+        Record::DamageClear { fid } => fid.put(out),
+        Record::SessionBegin { session } | Record::SessionEnd { session } => session.put(out),
+        Record::Nothing => {}
+    }
+}
+
+/// A record with whose request it was and its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    pub origin: Option<Origin>,
+    pub answer: u64,
+    pub record: Record,
+}
+
+pub fn decode(bytes: &[u8]) -> Result<Decoded, Malformed> {
+    let mut r = Reader::new(bytes);
+    let head = r.take(4)?;
+    if head[0] != VERSION {
+        return Err(Malformed("log record version"));
+    }
+    if head[2..] != [0, 0] {
+        return Err(Malformed("reserved bytes of a log record"));
+    }
+    let kind = head[1];
+    let origin =
+        Origin { session: Wire::get(&mut r)?, slot: Wire::get(&mut r)?, sequence: Wire::get(&mut r)? };
+    let answer = Wire::get(&mut r)?;
+    let record = match kind {
+        1 => Record::Write(get_write(&mut r)?),
+        2 => Record::Truncate(get_truncate(&mut r)?),
+        3 => Record::Destroy { objects: Wire::get(&mut r)? },
+        4 => Record::Fence { object: Wire::get(&mut r)?, lease: Wire::get(&mut r)? },
+        5 => Record::Damage(get_damage(&mut r)?),
+        6 => Record::DamageClear { fid: Wire::get(&mut r)? },
+        7 => Record::SessionBegin { session: Wire::get(&mut r)? },
+        8 => Record::SessionEnd { session: Wire::get(&mut r)? },
+        9 => Record::Nothing,
+        _ => return Err(Malformed("log record kind")),
+    };
+    r.end()?;
+    Ok(Decoded { origin: (origin.sequence > 0).then_some(origin), answer, record })
+}
+
+fn get_write(r: &mut Reader<'_>) -> Result<WriteRecord, Malformed> {
+    let (object, end, mtime, lease): (_, u64, _, _) =
+        (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    if end > types::FILE_SIZE_MAX {
+        return Err(Malformed("object length"));
+    }
+    let count = u32::get(r)? as usize;
+    // Each placed run takes 16 bytes: a count above what is left is a lie.
+    if count == 0 || count > r.remaining() / 16 {
+        return Err(Malformed("run count"));
+    }
+    let mut placed: Vec<Placed> = Vec::with_capacity(count);
+    let mut pages = 0usize;
+    for _ in 0..count {
+        let p = Placed { page: Wire::get(r)?, run: Run { start: Wire::get(r)?, pages: Wire::get(r)? } };
+        let follows = placed.last().is_none_or(|last| last.page + last.run.pages == p.page);
+        let is_bounded = p.page.checked_add(p.run.pages).is_some() && p.run.start < 1 << 48;
+        if p.run.pages == 0 || !follows || !is_bounded {
+            return Err(Malformed("run"));
+        }
+        pages += p.run.pages as usize;
+        placed.push(p);
+    }
+    if r.remaining() != pages * 4 {
+        return Err(Malformed("page CRCs"));
+    }
+    let crcs = (0..pages).map(|_| u32::get(r)).collect::<Result<Vec<u32>, _>>()?;
+    Ok(WriteRecord { object, end, mtime, lease, placed, crcs: crcs.into() })
+}
+
+fn get_truncate(r: &mut Reader<'_>) -> Result<TruncateRecord, Malformed> {
+    let (object, len, lease) = (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    let (has_tail, start, crc): (bool, u64, u32) = (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    if len > types::FILE_SIZE_MAX || start >= 1 << 48 || (!has_tail && (start, crc) != (0, 0)) {
+        return Err(Malformed("truncation"));
+    }
+    Ok(TruncateRecord { object, len, lease, tail: has_tail.then_some((start, crc)) })
+}
+
+pub fn put_damage(d: &Damage, out: &mut Vec<u8>) {
+    d.object.put(out);
+    d.offset.put(out);
+    (d.kind as u8).put(out);
+    d.found_sec.put(out);
+}
+
+pub fn get_damage(r: &mut Reader<'_>) -> Result<Damage, Malformed> {
+    Ok(Damage {
+        object: Wire::get(r)?,
+        offset: Wire::get(r)?,
+        kind: DamageKind::from_u8(Wire::get(r)?).ok_or(Malformed("damage kind"))?,
+        found_sec: Wire::get(r)?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

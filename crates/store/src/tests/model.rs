@@ -1,0 +1,168 @@
+//! Random operations against byte arrays, with crashes: what is found after one is exactly the state after some operation, no
+//! earlier than the last flush, and after a mere kill the last one.
+
+use std::collections::BTreeMap;
+
+use disk::SplitMix;
+
+use super::*;
+
+const OBJECTS: u64 = 6;
+const OFFSET_MAX: u64 = 300_000;
+const WRITE_MAX: u64 = 90_000;
+
+type Content = BTreeMap<ObjectId, Arc<Vec<u8>>>;
+
+struct Model {
+    rig: Rig,
+    rng: SplitMix,
+    /// State after each operation since the last flush, by the operation's sequence.
+    after: Vec<(u32, Content)>,
+    sequence: u32,
+}
+
+impl Model {
+    fn new(seed: u64) -> Model {
+        let rig = Rig::new();
+        rig.store.begin_session(SESSION).unwrap();
+        rig.store.flush().unwrap();
+        Model { rig, rng: SplitMix::new(seed), after: vec![(0, Content::new())], sequence: 0 }
+    }
+
+    fn now(&self) -> &Content {
+        &self.after.last().unwrap().1
+    }
+
+    fn next_origin(&mut self) -> Option<Origin> {
+        self.sequence += 1;
+        Some(Origin { session: SESSION, slot: 0, sequence: self.sequence })
+    }
+
+    fn step(&mut self) {
+        let object = id(self.rng.below(OBJECTS));
+        match self.rng.below(100) {
+            0..55 => self.write(object),
+            55..67 => self.truncate(object),
+            67..71 => self.destroy(object),
+            71..88 => self.read(object),
+            88..92 => self.flush(),
+            92..95 => self.rig.store.mark().unwrap(),
+            95..97 => self.rig.seal(),
+            _ => self.rig.store.checkpoint().unwrap(),
+        }
+    }
+
+    fn write(&mut self, object: ObjectId) {
+        // Half of the writes are aligned, so that whole and partial pages both come often.
+        let mask = if self.rng.below(2) == 0 { !4095 } else { !0 };
+        let offset = self.rng.below(OFFSET_MAX) & mask;
+        let most = if self.rng.below(3) == 0 { WRITE_MAX } else { 9000 };
+        let len = (1 + self.rng.below(most)) as usize;
+        let origin = self.next_origin();
+        let data = pattern(self.rng.next_u64(), len);
+        match self.rig.write_as(object, offset, &data, origin) {
+            Err(StoreError::NoSpace(_)) => {}
+            done => {
+                let mut now = self.now().clone();
+                let bytes = Arc::make_mut(now.entry(object).or_default());
+                let end = offset as usize + len;
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[offset as usize..end].copy_from_slice(&data);
+                assert_eq!(done.unwrap().answer, bytes.len() as u64);
+                self.after.push((self.sequence, now));
+            }
+        }
+    }
+
+    fn truncate(&mut self, object: ObjectId) {
+        let len = self.rng.below(OFFSET_MAX);
+        let origin = self.next_origin();
+        self.rig.store.truncate(&Truncate { object, len, lease: 0, gate: &anyone, origin }).unwrap();
+        let mut now = self.now().clone();
+        if let Some(bytes) = now.get_mut(&object) {
+            Arc::make_mut(bytes).resize(len as usize, 0);
+        }
+        self.after.push((self.sequence, now));
+    }
+
+    fn destroy(&mut self, object: ObjectId) {
+        let origin = self.next_origin();
+        self.rig.store.destroy(&[object], origin).unwrap();
+        let mut now = self.now().clone();
+        now.remove(&object);
+        self.after.push((self.sequence, now));
+    }
+
+    fn read(&mut self, object: ObjectId) {
+        let (offset, len) = (self.rng.below(OFFSET_MAX), self.rng.below(200_000));
+        let got = self.rig.read(object, offset, len as u32).unwrap();
+        let want = self.now().get(&object).map(|b| {
+            let from = (offset as usize).min(b.len());
+            b[from..(from + len as usize).min(b.len())].to_vec()
+        });
+        assert!(got == want, "read {object} at {offset}, {len} bytes");
+    }
+
+    fn flush(&mut self) {
+        self.rig.store.flush().unwrap();
+        self.after.drain(..self.after.len() - 1);
+    }
+
+    fn crash(&mut self) {
+        let seed = self.rng.next_u64();
+        let crash = match self.rng.below(6) {
+            0 => Crash::KeepAll,
+            1 => Crash::DropAll,
+            2 => Crash::Writes(seed),
+            3 => Crash::Torn(seed),
+            _ => Crash::Sectors(seed),
+        };
+        self.rig = self.rig.crashed(crash);
+        let slot = self.rig.store.slot(SESSION, 0).expect("the session was flushed");
+        let found = self.after.iter().rposition(|(sequence, _)| *sequence <= slot.sequence);
+        let found =
+            found.unwrap_or_else(|| panic!("{crash:?}: flushed operations are gone, at {}", slot.sequence));
+        if crash == Crash::KeepAll {
+            assert_eq!(found, self.after.len() - 1, "a kill loses nothing acknowledged");
+        }
+        let (_, want) = &self.after[found];
+        let (list, more) = self.rig.store.list(None, 100);
+        assert!(!more);
+        assert_eq!(
+            list.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+            want.keys().copied().collect::<Vec<_>>()
+        );
+        for (object, bytes) in want {
+            assert!(self.rig.content(*object).as_ref() == Some(&**bytes), "{crash:?}: {object} is another");
+        }
+        // Opening flushed what it kept.
+        self.after = vec![(slot.sequence, want.clone())];
+    }
+
+    /// Everything removed and sealed is free again: nothing leaks and nothing is free twice.
+    fn end(self) {
+        let all: Vec<ObjectId> = (0..OBJECTS).map(id).collect();
+        self.rig.store.destroy(&all, None).unwrap();
+        self.rig.seal();
+        self.rig.store.reclaim_now();
+        let space = self.rig.store.space.lock();
+        assert_eq!((space.free_pages(), space.waiting_pages()), (space.total_pages(), 0));
+        assert_eq!((self.rig.store.index.bytes(), self.rig.store.index.objects()), (0, 0));
+    }
+}
+
+#[test]
+fn random_operations_and_crashes_agree_with_byte_arrays() {
+    for seed in 0..24 {
+        // The seed is in the panic's line when a run fails.
+        let run = std::panic::catch_unwind(|| {
+            let mut m = Model::new(seed);
+            for _ in 0..4 {
+                (0..30 + seed * 2).for_each(|_| m.step());
+                m.crash();
+            }
+            m.end();
+        });
+        assert!(run.is_ok(), "seed {seed}");
+    }
+}

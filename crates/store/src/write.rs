@@ -1,0 +1,212 @@
+//! Writing: copy on write, data first, then the entry.
+
+use std::sync::Arc;
+
+use types::crc::{crc32c, verify_fragments};
+use types::{ObjectId, PAGE_SIZE};
+
+use crate::alloc::Run;
+use crate::checkpoint::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX};
+use crate::engine::{Engine, Stop};
+use crate::error::StoreError;
+use crate::extent::Site;
+use crate::record::{Placed, Record, WriteRecord};
+use crate::space::{Purpose, Taken};
+use crate::{Done, Write};
+
+/// Tries of a partial-page write whose page changes under it. Each new try means that somebody else got on, and partial
+/// writers of one object take turns, so this many only meet a flood of whole-page writes to the very same page.
+pub(crate) const MERGE_TRIES_MAX: usize = 1000;
+
+/// Which pages a byte range covers, and which of them only in part.
+struct Span {
+    first: u32,
+    pages: u32,
+    is_head_partial: bool,
+    /// The last page is partial and is not the first.
+    is_tail_partial: bool,
+    /// Where the range begins in the first page.
+    skip: usize,
+}
+
+impl Span {
+    fn of(offset: u64, len: usize) -> Span {
+        let page = PAGE_SIZE as u64;
+        let end = offset + len as u64;
+        let first = (offset / page) as u32;
+        let pages = (end.div_ceil(page) - offset / page) as u32;
+        let ends_inside = !end.is_multiple_of(page);
+        let is_head_partial = !offset.is_multiple_of(page) || (pages == 1 && ends_inside);
+        Span {
+            first,
+            pages,
+            is_head_partial,
+            is_tail_partial: pages > 1 && ends_inside,
+            skip: (offset % page) as usize,
+        }
+    }
+    /// The buffer range of page number `i` of the span.
+    fn bytes(&self, i: u32, len: usize) -> std::ops::Range<usize> {
+        let at = |i: u32| (i as usize * PAGE_SIZE).saturating_sub(self.skip).min(len);
+        at(i)..at(i + 1)
+    }
+}
+
+/// A partial page, made whole from what was there and what is new.
+pub(crate) struct Merged {
+    pub page: u32,
+    /// What it was merged with, and the reuse count when that was read.
+    before: Option<Site>,
+    reused: u64,
+    pub bytes: [u8; PAGE_SIZE],
+    pub crc: u32,
+}
+
+impl Engine {
+    pub(crate) fn write_object(&self, w: &Write<'_>) -> Result<Done, StoreError> {
+        // 1. S2: what arrived is what was sent.
+        verify_fragments(w.offset, w.data, w.crcs)
+            .map_err(|at| StoreError::BadChecksum { object: w.object, offset: w.offset + at as u64 })?;
+        // 2. Refuse early; the same gate is asked again under the tail lock.
+        self.pass_gate(&w.object, w.gate)?;
+        let span = Span::of(w.offset, w.data.len());
+        self.check_index_room(OBJECT_BYTES_MAX + span.pages as u64 * (EXTENT_BYTES_MAX + 4))?;
+        // 3. Partial-page writers of one object take turns, so that they do not chase each other.
+        let is_partial = span.is_head_partial || span.is_tail_partial;
+        let _turn = is_partial.then(|| self.merge_lock(&w.object).lock());
+        for _ in 0..MERGE_TRIES_MAX {
+            match self.try_write(w, &span) {
+                Err(Stop::Again) => continue,
+                Err(Stop::Failed(e)) => return Err(e),
+                Ok(done) => return Ok(done),
+            }
+        }
+        Err(StoreError::TooMany { what: "writers of one page at once", max: MERGE_TRIES_MAX })
+    }
+
+    fn try_write(&self, w: &Write<'_>, span: &Span) -> Result<Done, Stop> {
+        // 1. Merge partial pages with what is there.
+        let merge = |i: u32, skip: usize| {
+            self.merge(w.object, span.first + i, skip, &w.data[span.bytes(i, w.data.len())])
+        };
+        let head = span.is_head_partial.then(|| merge(0, span.skip)).transpose()?;
+        let tail = span.is_tail_partial.then(|| merge(span.pages - 1, 0)).transpose()?;
+        // 2. Data to new places. No lock is held.
+        let taken = self.take(span.pages, Purpose::Write)?;
+        self.write_data(w, span, &taken, head.as_ref(), tail.as_ref())?;
+        // 3. The entry, and the index, in one step; unless a merged page changed meanwhile, or the gate closed.
+        let record = Record::Write(describe(w, span, &taken.runs, head.as_ref(), tail.as_ref()));
+        let end = w.offset + w.data.len() as u64;
+        let done = self.commit(w.origin, &record, || {
+            let attrs = self.pass_gate(&w.object, w.gate)?;
+            self.check_unchanged(&w.object, head.iter().chain(&tail))?;
+            Ok::<u64, Stop>(attrs.len.max(end))
+        })?;
+        taken.keep();
+        Ok(done)
+    }
+
+    fn write_data(
+        &self,
+        w: &Write<'_>,
+        span: &Span,
+        taken: &Taken<'_>,
+        head: Option<&Merged>,
+        tail: Option<&Merged>,
+    ) -> Result<(), StoreError> {
+        let mut i = 0;
+        for run in &taken.runs {
+            let (mut from, mut to) = (i, i + run.pages);
+            if let (Some(m), 0) = (head, from) {
+                self.write_pages(w.object, run.start, &m.bytes)?;
+                from += 1;
+            }
+            if let Some(m) = tail.filter(|_| to == span.pages && to > from) {
+                self.write_pages(w.object, run.end() - 1, &m.bytes)?;
+                to -= 1;
+            }
+            if from < to {
+                let begin = span.bytes(from, w.data.len()).start;
+                let bytes = &w.data[begin..begin + (to - from) as usize * PAGE_SIZE];
+                self.write_pages(w.object, run.start + (from - i) as u64, bytes)?;
+            }
+            i += run.pages;
+        }
+        Ok(())
+    }
+
+    /// Makes page `page` of the object whole: its old bytes, verified, with `fragment` (verified on arrival) at `skip`.
+    fn merge(&self, object: ObjectId, page: u32, skip: usize, fragment: &[u8]) -> Result<Merged, StoreError> {
+        let mut m = self.old_page(object, page)?;
+        m.bytes[skip..skip + fragment.len()].copy_from_slice(fragment);
+        m.crc = crc32c(&m.bytes);
+        Ok(m)
+    }
+
+    /// A page as it is, verified; zeros if it is a hole.
+    pub(crate) fn old_page(&self, object: ObjectId, page: u32) -> Result<Merged, StoreError> {
+        // The reuse count comes before the look-up: equal counts later prove that the site was not reused in between.
+        let reused = self.reuse_count();
+        let mut bytes = [0; PAGE_SIZE];
+        let before = self.read_page(object, page, &mut bytes)?;
+        Ok(Merged { page, before, reused, bytes, crc: before.map_or(types::crc::ZERO_PAGE, |s| s.crc) })
+    }
+
+    /// Under the tail lock: is every merged page still what it was merged with?
+    pub(crate) fn check_unchanged<'a>(
+        &self,
+        object: &ObjectId,
+        merged: impl Iterator<Item = &'a Merged>,
+    ) -> Result<(), Stop> {
+        for m in merged {
+            let now = self.index.get(object).and_then(|o| o.read().extents.site(m.page));
+            // The same site may hold other bytes if its space went round once; equal CRCs are no proof.
+            let is_same = now == m.before && (now.is_none() || self.reuse_count() == m.reused);
+            if !is_same {
+                return Err(Stop::Again);
+            }
+        }
+        Ok(())
+    }
+
+    /// S5: the index must fit its checkpoint slot, or the log could never be trimmed again.
+    pub(crate) fn check_index_room(&self, wanted_bytes: u64) -> Result<(), StoreError> {
+        let sessions = self.sessions.lock().len() as u64 * crate::checkpoint::SESSION_BYTES_MAX;
+        match self.index.bytes() + sessions + wanted_bytes <= self.index_bytes_max {
+            true => Ok(()),
+            false => Err(StoreError::NoSpace("the index of objects is full")),
+        }
+    }
+}
+
+fn describe(
+    w: &Write<'_>,
+    span: &Span,
+    runs: &[Run],
+    head: Option<&Merged>,
+    tail: Option<&Merged>,
+) -> WriteRecord {
+    let mut page = span.first;
+    let place = |run: &Run| {
+        let placed = Placed { page, run: *run };
+        page += run.pages;
+        placed
+    };
+    let placed = runs.iter().map(place).collect();
+    // Fragments are pages, but for the partial ones, whose CRC was computed when they were merged.
+    let last = w.crcs.len() - 1;
+    let crc_of = |(i, crc): (usize, &u32)| match (head, tail) {
+        (Some(m), _) if i == 0 => m.crc,
+        (_, Some(m)) if i == last => m.crc,
+        _ => *crc,
+    };
+    let crcs: Arc<[u32]> = w.crcs.iter().enumerate().map(crc_of).collect();
+    WriteRecord {
+        object: w.object,
+        end: w.offset + w.data.len() as u64,
+        mtime: w.mtime,
+        lease: w.lease,
+        placed,
+        crcs,
+    }
+}

@@ -1,0 +1,320 @@
+//! A cluster of real `stria` processes in a directory of its own, with a mount: what the mounted suites run on.
+//!
+//! Two wirings, one interface: everything in one process (`stria up`), or one process per role over TCP on loopback.
+//! I1: only processes that were started here are ever signalled, by their pid.  I2: dropping a cluster ends its processes,
+//! unmounts and removes its directory, whatever state it is in.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, Signal, kill_process};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wiring {
+    /// All roles and the mount in one process.
+    Local,
+    /// A process per role, frames over TCP on loopback.
+    Tcp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The one process of `Wiring::Local`.
+    All,
+    Mgs,
+    Mds,
+    /// Each serves two OSTs.
+    Oss(usize),
+    Mount,
+}
+
+/// What to build.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub wiring: Wiring,
+    pub osts: usize,
+    /// As for `--ost-size`.
+    pub ost_size: String,
+}
+
+impl Shape {
+    pub fn small(wiring: Wiring) -> Shape { Shape { wiring, osts: 4, ost_size: "2G".into() } }
+}
+
+pub struct Cluster {
+    pub dir: PathBuf,
+    pub mount: PathBuf,
+    bin: PathBuf,
+    shape: Shape,
+    ports: Vec<u16>,
+    running: Vec<(Role, Child)>,
+    keep: bool,
+}
+
+/// How long a role may take to be ready; recovery of a small cluster takes well under a second.
+const READY: Duration = Duration::from_secs(30);
+
+impl Cluster {
+    /// Makes a new cluster below `parent` and waits until it is mounted.
+    pub fn start(bin: &Path, parent: &Path, shape: Shape) -> Result<Cluster> {
+        let dir = fresh_dir(parent)?;
+        let mount = dir.join("mnt");
+        fs::create_dir_all(&mount)?;
+        let ports = free_ports(2 + shape.osts.div_ceil(2))?;
+        let mut cluster =
+            Cluster { dir, mount, bin: bin.to_owned(), shape, ports, running: Vec::new(), keep: false };
+        cluster.write_configs()?;
+        cluster.start_all()?;
+        Ok(cluster)
+    }
+
+    /// Every role of this wiring, in start order.
+    pub fn roles(&self) -> Vec<Role> {
+        match self.shape.wiring {
+            Wiring::Local => vec![Role::All],
+            Wiring::Tcp => {
+                let oss = (0..self.shape.osts.div_ceil(2)).map(Role::Oss);
+                [Role::Mgs, Role::Mds].into_iter().chain(oss).chain([Role::Mount]).collect()
+            }
+        }
+    }
+
+    pub fn wiring(&self) -> Wiring { self.shape.wiring }
+    pub fn bin(&self) -> &Path { &self.bin }
+    /// The directory that `stria --dir` takes (`Local` only).
+    pub fn state_dir(&self) -> PathBuf { self.dir.join("d") }
+
+    pub fn start_all(&mut self) -> Result<()> {
+        for role in self.roles() {
+            self.start_role(role)?;
+        }
+        self.wait_mounted()
+    }
+
+    /// Starts one role; the caller waits for what it needs.
+    pub fn start_role(&mut self, role: Role) -> Result<()> {
+        if self.running.iter().any(|(r, _)| *r == role) {
+            bail!("{role:?} runs already");
+        }
+        let log = File::options().create(true).append(true).open(self.log_path(role))?;
+        let mut command = Command::new(&self.bin);
+        command.args(self.arguments(role)).stdin(Stdio::null());
+        command.stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().with_context(|| format!("start {}", self.bin.display()))?;
+        self.running.push((role, child));
+        Ok(())
+    }
+
+    fn arguments(&self, role: Role) -> Vec<String> {
+        let conf = |name: String| vec!["--config".into(), self.dir.join(name).display().to_string()];
+        let mut args: Vec<String> = Vec::new();
+        match role {
+            Role::All => {
+                args.extend(["up", "--foreground", "--dir"].map(String::from));
+                args.push(self.state_dir().display().to_string());
+                args.extend(["--mount".into(), self.mount.display().to_string()]);
+                if !self.state_dir().exists() {
+                    args.extend(["--osts".into(), self.shape.osts.to_string()]);
+                    args.extend(["--ost-size".into(), self.shape.ost_size.clone()]);
+                }
+            }
+            Role::Mgs => (args.push("mgs".into()), args.extend(conf("mgs.toml".into()))).1,
+            Role::Mds => (args.push("mds".into()), args.extend(conf("mds.toml".into()))).1,
+            Role::Oss(n) => (args.push("oss".into()), args.extend(conf(format!("oss{n}.toml")))).1,
+            Role::Mount => (args.push("mount".into()), args.extend(conf("mount.toml".into()))).1,
+        }
+        args
+    }
+
+    fn write_configs(&self) -> Result<()> {
+        let d = self.dir.display();
+        let mgs = format!("127.0.0.1:{}@tcp0", self.ports[0]);
+        let write = |name: &str, text: String| fs::write(self.dir.join(name), text);
+        write("mgs.toml", format!("listen = \"127.0.0.1:{}\"\ndir = \"{d}/mgs\"\n", self.ports[0]))?;
+        write(
+            "mds.toml",
+            format!(
+                "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevice = \"{d}/mdt0.img\"\nsize = \"4G\"\nlisten = \"127.0.0.1:{}\"\n",
+                self.ports[1]
+            ),
+        )?;
+        for n in 0..self.shape.osts.div_ceil(2) {
+            let devices: Vec<String> = (2 * n..(2 * n + 2).min(self.shape.osts))
+                .map(|i| format!("\"{d}/ost{i}.img\""))
+                .collect();
+            write(
+                &format!("oss{n}.toml"),
+                format!(
+                    "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevices = [{}]\nsize = \"{}\"\nlisten = \"127.0.0.1:{}\"\n",
+                    devices.join(", "),
+                    self.shape.ost_size,
+                    self.ports[2 + n]
+                ),
+            )?;
+        }
+        let m = self.mount.display();
+        write("mount.toml", format!("mgs = [\"{mgs}\"]\nfsname = \"stria\"\nmountpoint = \"{m}\"\n"))?;
+        Ok(())
+    }
+
+    fn log_path(&self, role: Role) -> PathBuf {
+        self.dir.join(match role {
+            Role::All => "all.log".to_owned(),
+            Role::Mgs => "mgs.log".to_owned(),
+            Role::Mds => "mds.log".to_owned(),
+            Role::Oss(n) => format!("oss{n}.log"),
+            Role::Mount => "mount.log".to_owned(),
+        })
+    }
+
+    /// Waits until the mount answers.
+    pub fn wait_mounted(&mut self) -> Result<()> {
+        let until = Instant::now() + READY;
+        loop {
+            if is_mounted(&self.mount) && fs::metadata(&self.mount).is_ok() {
+                return Ok(());
+            }
+            for (role, child) in &mut self.running {
+                if let Some(status) = child.try_wait()? {
+                    let log = fs::read_to_string(self.dir.join("all.log")).unwrap_or_default();
+                    bail!("{role:?} ended at start: {status}\n{log}");
+                }
+            }
+            if Instant::now() > until {
+                bail!("not mounted within {READY:?}: see the logs in {}", self.dir.display());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// `kill -9`, and waits until the process is gone.
+    pub fn kill(&mut self, role: Role) -> Result<()> {
+        let at = self.running.iter().position(|(r, _)| *r == role).with_context(|| format!("{role:?} does not run"))?;
+        let (_, mut child) = self.running.remove(at);
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// Stops a role as an operator does (SIGTERM); fails if it takes longer than `within`.
+    pub fn terminate(&mut self, role: Role, within: Duration) -> Result<()> {
+        let at = self.running.iter().position(|(r, _)| *r == role).with_context(|| format!("{role:?} does not run"))?;
+        let (_, mut child) = self.running.remove(at);
+        signal(&child, Signal::TERM)?;
+        let until = Instant::now() + within;
+        while child.try_wait()?.is_none() {
+            if Instant::now() > until {
+                child.kill()?;
+                child.wait()?;
+                bail!("{role:?} did not end within {within:?} of SIGTERM");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// SIGSTOP: the process hangs but its connections stay.
+    pub fn freeze(&self, role: Role) -> Result<()> { self.signal_role(role, Signal::STOP) }
+    pub fn thaw(&self, role: Role) -> Result<()> { self.signal_role(role, Signal::CONT) }
+
+    fn signal_role(&self, role: Role, what: Signal) -> Result<()> {
+        let (_, child) =
+            self.running.iter().find(|(r, _)| *r == role).with_context(|| format!("{role:?} does not run"))?;
+        signal(child, what)
+    }
+
+    pub fn pid(&self, role: Role) -> Option<u32> {
+        self.running.iter().find(|(r, _)| *r == role).map(|(_, c)| c.id())
+    }
+
+    /// Stops everything cleanly, the mount first, then starts it again.
+    pub fn restart(&mut self) -> Result<()> {
+        self.stop()?;
+        self.start_all()
+    }
+
+    pub fn stop(&mut self) -> Result<()> {
+        for role in self.roles().into_iter().rev() {
+            if self.pid(role).is_some() {
+                self.terminate(role, Duration::from_secs(20))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `kill -9` of every process at once, the dead mount cleared, everything started again.
+    pub fn kill_all_and_start(&mut self) -> Result<()> {
+        for (_, child) in &mut self.running {
+            child.kill()?;
+        }
+        for (_, mut child) in self.running.drain(..) {
+            child.wait()?;
+        }
+        self.start_all()
+    }
+
+    /// Leaves the directory behind for a look.
+    pub fn keep(&mut self) { self.keep = true; }
+
+    /// Runs `stria` with arguments; gives exit code and both outputs.
+    pub fn stria(&self, args: &[&str]) -> Result<(i32, String)> {
+        let out = Command::new(&self.bin).args(args).stdin(Stdio::null()).output()?;
+        let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        Ok((out.status.code().unwrap_or(-1), text))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.running {
+            let _ = signal(child, Signal::CONT);
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        while is_mounted(&self.mount) {
+            if unmount(&self.mount, UnmountFlags::DETACH).is_err() {
+                break;
+            }
+        }
+        if !self.keep && !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+fn signal(child: &Child, what: Signal) -> Result<()> {
+    let pid = Pid::from_raw(child.id() as i32).context("pid")?;
+    Ok(kill_process(pid, what)?)
+}
+
+/// Looks in the mount table only: asking the path itself could hang on a dead server.
+pub fn is_mounted(path: &Path) -> bool {
+    let wanted = path.to_string_lossy();
+    fs::read_to_string("/proc/self/mountinfo")
+        .map(|t| t.lines().any(|l| l.split(' ').nth(4) == Some(&*wanted)))
+        .unwrap_or(false)
+}
+
+fn fresh_dir(parent: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(parent)?;
+    for n in 0..10_000 {
+        let dir = parent.join(format!("c{}-{n}", std::process::id()));
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            Err(e) => return Err(e).with_context(|| dir.display().to_string()),
+        }
+    }
+    bail!("no free name below {}", parent.display())
+}
+
+/// Ports that were free a moment ago on loopback.
+fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    held.iter().map(|l| Ok(l.local_addr()?.port())).collect()
+}

@@ -1,0 +1,318 @@
+//! A cluster in this process, on media that lose power: MGS, one MDT, some OSTs and one client, to be told about in a test.
+//!
+//! Two wirings: `Local`, where client and servers share a fate and a fabric of calls, and `Tcp`, where each server is
+//! reached through a proxy that can be cut, so that the client outlives them.
+//! I1: a server that is killed or loses power has ended every request before its medium is looked at: what it answered is
+//! what the medium was told.  I2: nothing here sleeps to let things happen; what is waited for is polled, with a deadline.
+//! I3: with `background` off, servers do only what they are asked to, so that a seed tells the same story again.
+
+mod clock;
+mod files;
+mod probe;
+mod seat;
+mod tape;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client::{Fs, Handle};
+use disk::{Crash, SimDisk};
+use net::{Fabric, Hub};
+use parking_lot::Mutex;
+use types::{Fault, FsId};
+use wire::map::ClusterMap;
+
+use crate::cluster::Wiring;
+use clock::StoryClock;
+use seat::Seat;
+use tape::Tape;
+
+pub use files::{bytes_of, page_of};
+pub use tape::{Film, Player};
+
+/// Name of the file system of every story.
+pub const FS_NAME: &str = "story";
+/// What is waited for has long happened by then, or never will.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// A client that was not heard of for so long makes way; the clock of the story jumps over it.
+const SESSION_TTL: Duration = Duration::from_secs(10);
+
+/// Who a story tells something of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    Mdt,
+    Ost(usize),
+}
+
+/// What a story begins with.
+#[derive(Clone, Debug)]
+pub struct StoryShape {
+    pub wiring: Wiring,
+    pub osts: usize,
+    /// Bytes of each OST's medium; about 5.5 MiB of it are log and checkpoints.
+    pub ost_bytes: u64,
+    /// The servers' own flushers, checkpointers and the purge. Off: a story that repeats to the event.
+    pub background: bool,
+    /// Of the servers' flushers and of the client's settling.
+    pub server_interval: Duration,
+    pub client_interval: Duration,
+    pub retain_bytes_max: usize,
+    pub op_timeout: Duration,
+}
+
+/// Long enough to never come in a story.
+pub const NEVER: Duration = Duration::from_secs(36_000);
+
+impl StoryShape {
+    /// Nothing happens that is not told.
+    pub fn quiet(wiring: Wiring) -> StoryShape {
+        StoryShape {
+            wiring,
+            osts: 2,
+            ost_bytes: 12 << 20,
+            background: false,
+            server_interval: NEVER,
+            client_interval: NEVER,
+            retain_bytes_max: 64 << 20,
+            op_timeout: Duration::from_secs(15),
+        }
+    }
+    /// Flushes, settles and purges come as in service, but soon.
+    pub fn lively(wiring: Wiring) -> StoryShape {
+        let soon = Duration::from_millis(10);
+        StoryShape { background: true, server_interval: soon, client_interval: soon, ..StoryShape::quiet(wiring) }
+    }
+    pub fn osts(self, osts: usize) -> StoryShape {
+        StoryShape { osts, ..self }
+    }
+}
+
+pub struct Story {
+    pub shape: StoryShape,
+    mgs: Arc<mgs::Mgs>,
+    clock: Arc<StoryClock>,
+    tape: Arc<Tape>,
+    /// The MDT's, then the OSTs'.
+    seats: Vec<Seat>,
+    hub: Arc<Hub>,
+    fs: Option<Arc<Fs>>,
+    handles: Mutex<HashMap<String, Handle>>,
+}
+
+impl Story {
+    /// A new file system, mounted.
+    pub fn begin(shape: StoryShape) -> Story {
+        let mgs = mgs::Mgs::over(Box::<mapstore::MemoryStore>::default()).expect("an empty map can be read");
+        let media = seat::blank_media(&shape);
+        Story::over(shape, mgs, media)
+    }
+
+    /// The file system on media that another story left.
+    fn over(shape: StoryShape, mgs: Arc<mgs::Mgs>, media: Vec<Arc<SimDisk>>) -> Story {
+        let hub = Hub::new();
+        hub.add(mgs::MGS, mgs.clone());
+        let tape = Arc::new(Tape::default());
+        let seats = media.into_iter().enumerate().map(|(n, disk)| Seat::new(n, disk, &shape, &hub)).collect();
+        let clock = Arc::new(StoryClock::default());
+        let mut story =
+            Story { shape, mgs, clock, tape, seats, hub, fs: None, handles: Mutex::default() };
+        for n in 0..story.seats.len() {
+            story.start_seat(n);
+        }
+        story.tell_map();
+        story.remount();
+        story
+    }
+
+    /// The same file system after all power was lost: on these media, with other processes.
+    pub fn again_on(&self, shape: StoryShape, media: Vec<SimDisk>) -> Story {
+        Story::over(shape, self.mgs.clone(), media.into_iter().map(Arc::new).collect())
+    }
+
+    pub fn fs(&self) -> &Arc<Fs> {
+        self.fs.as_ref().expect("a story has a client from its beginning to its end")
+    }
+
+    pub fn map(&self) -> ClusterMap {
+        self.mgs.map()
+    }
+    fn fs_id(&self) -> FsId {
+        self.map().fs_named(FS_NAME).expect("the MDT has made it").id
+    }
+
+    // ---- servers ----
+
+    /// The process dies; its medium keeps every byte that it wrote.
+    pub fn kill(&mut self, who: Who) {
+        self.end(who, Crash::KeepAll);
+    }
+
+    /// The server loses power: writes that were not flushed are dropped, reordered or torn, as the seed says.
+    pub fn power_cut(&mut self, who: Who, seed: u64) {
+        self.end(who, crash_of(seed));
+    }
+
+    /// All servers lose power at once; the client, if it lives elsewhere, does not.
+    pub fn power_cut_all(&mut self, seed: u64) {
+        for n in 0..self.seats.len() {
+            self.seats[n].end();
+        }
+        for (n, seat) in self.seats.iter_mut().enumerate() {
+            seat.crash(crash_of(seed.wrapping_mul(31).wrapping_add(n as u64)));
+        }
+    }
+
+    fn end(&mut self, who: Who, crash: Crash) {
+        let seat = &mut self.seats[number(who)];
+        seat.end();
+        seat.crash(crash);
+    }
+
+    /// Starts a server that was killed or lost power.
+    pub fn start(&mut self, who: Who) {
+        self.start_seat(number(who));
+        self.tell_map();
+    }
+
+    pub fn start_all(&mut self) {
+        for n in 0..self.seats.len() {
+            if !self.seats[n].is_running() {
+                self.start_seat(n);
+            }
+        }
+        self.tell_map();
+    }
+
+    fn start_seat(&mut self, n: usize) {
+        let (mgs, clock, tape) = (self.mgs.clone(), self.clock.clone(), self.tape.clone());
+        self.seats[n].start(&self.shape, &mgs, clock, tape);
+    }
+
+    /// Those that joined first do not know those that came later.
+    fn tell_map(&self) {
+        let map = self.map();
+        self.seats.iter().for_each(|s| s.set_map(&map));
+    }
+
+    /// All power is lost, the client's too; everything is started and mounted again.
+    pub fn power_cut_and_remount(&mut self, seed: u64) {
+        self.unmount_dead();
+        self.power_cut_all(seed);
+        self.start_all();
+        self.remount();
+    }
+
+    /// Every process is killed, the client too; everything is started and mounted again.
+    pub fn kill_all_and_remount(&mut self) {
+        self.unmount_dead();
+        for n in 0..self.seats.len() {
+            self.seats[n].end();
+            self.seats[n].crash(Crash::KeepAll);
+        }
+        self.start_all();
+        self.remount();
+    }
+
+    // ---- links ----
+
+    pub fn cut(&self, who: Who) {
+        self.seats[number(who)].proxy().cut();
+    }
+    pub fn lose_replies(&self, who: Who) {
+        self.seats[number(who)].proxy().lose_replies();
+    }
+    pub fn heal(&self, who: Who) {
+        self.seats[number(who)].proxy().heal();
+    }
+
+    // ---- the client ----
+
+    /// The client dies without a word.
+    pub fn unmount_dead(&mut self) {
+        self.handles.lock().clear();
+        if let Some(fs) = self.fs.take() {
+            fs.abort();
+        }
+    }
+
+    /// Another client takes the place of the one before, which is dead and was silent for long.
+    pub fn remount(&mut self) {
+        self.unmount_dead();
+        self.clock.advance(SESSION_TTL + Duration::from_secs(1));
+        self.fs = Some(self.connect().expect("a client is let in when the one before is dead"));
+    }
+
+    fn connect(&self) -> Result<Arc<Fs>, Fault> {
+        let local = (self.shape.wiring == Wiring::Local).then(|| self.hub.clone());
+        let settings = client::Settings {
+            op_timeout: self.shape.op_timeout,
+            commit_interval: self.shape.client_interval,
+            retain_bytes_max: self.shape.retain_bytes_max,
+            name: "story".into(),
+            observer: false,
+        };
+        Fs::connect(Fabric::new(local), self.map(), self.fs_id(), settings)
+    }
+
+    /// Ends the client in good order.
+    pub fn unmount(&mut self) -> Result<(), Fault> {
+        self.handles.lock().clear();
+        match self.fs.take() {
+            Some(fs) => fs.shutdown(),
+            None => Ok(()),
+        }
+    }
+
+    // ---- the film ----
+
+    /// Begins to record every event of every medium.
+    pub fn record(&self) {
+        self.tape.record(self.seats.iter().map(|s| s.image()).collect());
+    }
+    /// Events so far: a point of time to which a power cut can be moved.
+    pub fn events(&self) -> usize {
+        self.tape.events()
+    }
+    pub fn take_film(&self) -> Film {
+        self.tape.take().expect("`record` came before")
+    }
+}
+
+impl Drop for Story {
+    fn drop(&mut self) {
+        self.unmount_dead();
+        self.seats.iter_mut().for_each(Seat::end);
+    }
+}
+
+fn number(who: Who) -> usize {
+    match who {
+        Who::Mdt => 0,
+        Who::Ost(n) => n + 1,
+    }
+}
+
+/// The kinds of power loss in turn.
+pub fn crash_of(seed: u64) -> Crash {
+    match seed % 4 {
+        0 => Crash::DropAll,
+        1 => Crash::Writes(seed),
+        2 => Crash::Sectors(seed),
+        _ => Crash::Torn(seed),
+    }
+}
+
+/// Polls until `what` holds; panics with its name after `PATIENCE`.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Counts of the long form when `STRIA_LONG` is set.
+pub fn count(short: u64, long: u64) -> u64 {
+    if std::env::var_os("STRIA_LONG").is_some() { long } else { short }
+}

@@ -1,0 +1,28 @@
+//! The MDT's clock in a story: the machine's, plus what the story says has passed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mds::{Clock, MachineClock};
+use types::Time;
+
+#[derive(Default)]
+pub(crate) struct StoryClock {
+    ahead_ms: AtomicU64,
+}
+
+impl StoryClock {
+    pub fn advance(&self, by: Duration) {
+        self.ahead_ms.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for StoryClock {
+    fn boot_ms(&self) -> u64 {
+        MachineClock.boot_ms() + self.ahead_ms.load(Ordering::SeqCst)
+    }
+    /// As the OSTs have it: capabilities made with it must be good there.
+    fn wall(&self) -> Time {
+        MachineClock.wall()
+    }
+}

@@ -1,0 +1,165 @@
+//! `cargo xtask`: what a developer does with this repository beside building it.
+
+mod bars;
+mod long;
+mod suite;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand, ValueEnum};
+use testkit::{Cluster, Shape, Wiring};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Checks, clusters, suites and bars of this repository")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Format, clippy, tidy and `cargo test`: what must hold before a change is sent.
+    Ci,
+    /// Layer edges, purity, unsafe, sizes, SEMANTICS ids.
+    Tidy,
+    /// Suites on mounted file systems of real processes (release build).
+    Suite {
+        #[arg(long, value_enum, default_value = "short")]
+        scale: ScaleName,
+        /// Default: all in one process first, then over TCP.
+        #[arg(long, value_enum)]
+        wiring: Option<WiringName>,
+        /// Only tests whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Where clusters live while tested; default: a directory below the system's temporary one.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+        #[arg(long)]
+        list: bool,
+    },
+    /// A cluster of separate processes over TCP on loopback, until Enter is pressed.
+    Cluster {
+        #[arg(long, default_value_t = 4)]
+        osts: usize,
+        #[arg(long, default_value = "2G")]
+        ost_size: String,
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// Stria against a pass-through file system on one loop device; prints a line per bar. Needs root and about 14 GB of disk.
+    Bars {
+        #[arg(value_enum)]
+        set: BarSet,
+        /// Where the disk image lives; kept for the next run.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+        /// Size of the disk image.
+        #[arg(long, default_value_t = 12)]
+        gib: u64,
+        #[arg(long, default_value_t = 15)]
+        pairs: usize,
+    },
+    /// Holds free memory; started by `bars`.
+    #[command(hide = true)]
+    HoldMemory,
+    /// Full counts of every suite, on both wirings; writes its output to docs/proof/.
+    Long {
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ScaleName {
+    Short,
+    Long,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum BarSet {
+    Road,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WiringName {
+    Local,
+    Tcp,
+}
+
+fn main() -> Result<()> {
+    match Args::parse().task {
+        Task::Ci => ci(),
+        Task::Tidy => tidy::run(),
+        Task::Suite { list: true, .. } => {
+            suite::all().iter().for_each(|(_, (name, _))| println!("{name}"));
+            Ok(())
+        }
+        Task::Suite { scale, wiring, only, seed, dir, .. } => {
+            let scale = match scale {
+                ScaleName::Short => suite::Scale::SHORT,
+                ScaleName::Long => suite::Scale::LONG,
+            };
+            let wirings = match wiring {
+                Some(WiringName::Local) => vec![Wiring::Local],
+                Some(WiringName::Tcp) => vec![Wiring::Tcp],
+                None => vec![Wiring::Local, Wiring::Tcp],
+            };
+            suite::run(&binary()?, &work_dir(dir), scale, &wirings, only.as_deref(), seed)
+        }
+        Task::Cluster { osts, ost_size, dir } => cluster(Shape { wiring: Wiring::Tcp, osts, ost_size }, &work_dir(dir)),
+        Task::HoldMemory => bars::warm::hold(),
+        Task::Bars { set: BarSet::Road, dir, gib, pairs } => {
+            cargo(&["build", "--release", "--quiet", "--package", "stria", "--package", "stria-yardstick"])?;
+            let bin = binary()?;
+            let base = dir.unwrap_or_else(|| std::env::temp_dir().join("stria-bars"));
+            bars::road(&bars::Settings { yardsticks: bars::yardstick_dir(&bin)?, bin, base, gib, pairs_max: pairs })
+        }
+        Task::Long { seed } => long::run(&binary()?, &work_dir(None), seed),
+    }
+}
+
+fn ci() -> Result<()> {
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    tidy::run()?;
+    cargo(&["test", "--quiet", "--workspace"])
+}
+
+pub fn cargo(args: &[&str]) -> Result<()> {
+    println!("+ cargo {}", args.join(" "));
+    if !Command::new("cargo").args(args).status()?.success() {
+        bail!("cargo {} failed", args.join(" "));
+    }
+    Ok(())
+}
+
+/// The release binary: `STRIA_BIN`, or the one that `cargo build --release` made.
+pub fn binary() -> Result<PathBuf> {
+    let path = match std::env::var_os("STRIA_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+            Path::new(&target).join("release/stria")
+        }
+    };
+    path.canonicalize().with_context(|| format!("{}: run cargo build --release first", path.display()))
+}
+
+fn work_dir(dir: Option<PathBuf>) -> PathBuf { dir.unwrap_or_else(|| std::env::temp_dir().join("stria-suites")) }
+
+fn cluster(shape: Shape, parent: &Path) -> Result<()> {
+    let cluster = Cluster::start(&binary()?, parent, shape)?;
+    println!("mounted at {}; configs and logs in {}", cluster.mount.display(), cluster.dir.display());
+    for role in cluster.roles() {
+        println!("  {role:?}: pid {}", cluster.pid(role).unwrap_or_default());
+    }
+    println!("press Enter to stop and remove it");
+    std::io::stdin().read_line(&mut String::new())?;
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! `kill -9` under load: nothing that a call acknowledged may be lost, whoever is killed.
+//!
+//! Workers each own a directory and a model of it. A system call that fails leaves its file *unsure*: old or new content
+//! (per page for writes) is then right, anything else is not.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use testkit::{Role, Rng, Wiring};
+
+use super::sys::*;
+use super::{Bench, Needs, Test};
+
+pub const TESTS: &[(Needs, Test)] = &[
+    (Needs::OwnBoth, ("crash::kill_any_process_loses_nothing_acknowledged", kill_any)),
+    (Needs::OwnBoth, ("crash::orphans_of_a_killed_mount_are_freed", orphans_are_freed)),
+];
+
+const WORKERS: usize = 3;
+const FILES_PER_WORKER: u64 = 12;
+
+/// What a file must hold: one certain content, or one of two.
+#[derive(Clone)]
+struct Expected {
+    /// `None` = the name does not exist.
+    now: Option<Vec<u8>>,
+    /// The outcome of a call that failed: it may have happened.
+    or: Option<Option<Vec<u8>>>,
+}
+
+struct Worker {
+    dir: PathBuf,
+    rng: Rng,
+    files: BTreeMap<String, Expected>,
+}
+
+/// [S-kill] A `kill -9` of any process, or of all, loses nothing that a call acknowledged.
+fn kill_any(b: &mut Bench) -> Result<()> {
+    let root = b.dir("kills")?;
+    let mut workers = Vec::new();
+    for w in 0..WORKERS {
+        let dir = root.join(w.to_string());
+        fs::create_dir(&dir)?;
+        workers.push(Worker { dir, rng: Rng::new(b.seed * 1000 + w as u64), files: BTreeMap::new() });
+    }
+    let mut rng = b.rng();
+    let kills = if b.cluster.wiring() == Wiring::Tcp && !b.scale.both_wirings { b.scale.kills / 2 } else { b.scale.kills };
+    for round in 0..kills {
+        let roles = b.cluster.roles();
+        let victim = *rng.pick(&roles);
+        let all = roles.len() > 1 && rng.chance(20);
+        let context = || format!("round {round}, killed {}", if all { "all".into() } else { format!("{victim:?}") });
+        workers = storm(b, workers, victim, all, Duration::from_millis(30 + rng.below(250))).with_context(context)?;
+        for w in &mut workers {
+            w.verify().with_context(context)?;
+        }
+    }
+    for w in &workers {
+        fs::remove_dir_all(&w.dir)?;
+    }
+    Ok(())
+}
+
+/// Runs the workers for a while, kills in the midst of it, brings back what was killed, and waits for the workers.
+fn storm(b: &mut Bench, workers: Vec<Worker>, victim: Role, all: bool, lead: Duration) -> Result<Vec<Worker>> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let running: Vec<_> = workers
+            .into_iter()
+            .map(|mut w| {
+                let stop = &stop;
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) && w.step() {}
+                    w
+                })
+            })
+            .collect();
+        thread::sleep(lead);
+        let mount_dies = all || matches!(victim, Role::All | Role::Mount);
+        let outcome = if all {
+            b.cluster.kill_all_and_start()
+        } else {
+            b.cluster.kill(victim).and_then(|()| b.cluster.start_role(victim)).and_then(|()| b.cluster.wait_mounted())
+        };
+        if !mount_dies && outcome.is_ok() {
+            // Servers only: the workers must get on without an error once it is back.
+            thread::sleep(Duration::from_millis(300));
+        }
+        stop.store(true, Ordering::Relaxed);
+        let workers: Vec<Worker> = running
+            .into_iter()
+            .map(|t| t.join().map_err(|_| anyhow::anyhow!("worker panicked")))
+            .collect::<Result<_>>()?;
+        outcome?;
+        let unsure = workers.iter().flat_map(|w| w.files.values()).any(|e| e.or.is_some());
+        if unsure && !mount_dies {
+            bail!("a call failed though only {victim:?} was restarted");
+        }
+        Ok(workers)
+    })
+}
+
+impl Worker {
+    /// One system call (with open and close around it). False if it failed: the mount is gone.
+    fn step(&mut self) -> bool {
+        let name = format!("f{}", self.rng.below(FILES_PER_WORKER));
+        let path = self.dir.join(&name);
+        let old = self.files.get(&name).and_then(|e| e.now.clone());
+        let (new, outcome) = match (old.clone(), self.rng.below(10)) {
+            (None, _) => (Some(Vec::new()), File::create_new(&path).map(drop)),
+            (Some(mut bytes), 0..6) => {
+                let big = self.rng.chance(15);
+                let at = self.rng.below(if big { 400_000 } else { bytes.len() as u64 + 5_000 }) as usize;
+                let mut data = vec![0u8; 1 + self.rng.below(if big { 120_000 } else { 6_000 }) as usize];
+                self.rng.fill(&mut data);
+                bytes.resize(bytes.len().max(at + data.len()), 0);
+                bytes[at..at + data.len()].copy_from_slice(&data);
+                (Some(bytes), write_once(&path, &data, at as u64))
+            }
+            (Some(mut bytes), 6) => {
+                let len = self.rng.below(bytes.len() as u64 + 3_000);
+                bytes.resize(len as usize, 0);
+                (Some(bytes), OpenOptions::new().write(true).open(&path).and_then(|f| f.set_len(len)))
+            }
+            (Some(_), 7) => (None, fs::remove_file(&path)),
+            (Some(bytes), 8) => return self.rename(name, bytes),
+            (Some(bytes), _) => {
+                let synced = File::open(&path).and_then(|f| f.sync_all());
+                (Some(bytes), synced)
+            }
+        };
+        self.record(name, old, new, outcome.is_ok())
+    }
+
+    fn record(&mut self, name: String, old: Option<Vec<u8>>, new: Option<Vec<u8>>, done: bool) -> bool {
+        let expected = match done {
+            true => Expected { now: new, or: None },
+            false => Expected { now: old, or: Some(new) },
+        };
+        self.files.insert(name, expected);
+        done
+    }
+
+    fn rename(&mut self, name: String, bytes: Vec<u8>) -> bool {
+        let target = format!("f{}", self.rng.below(FILES_PER_WORKER));
+        if target == name {
+            return true;
+        }
+        let old_target = self.files.get(&target).and_then(|e| e.now.clone());
+        let done = fs::rename(self.dir.join(&name), self.dir.join(&target)).is_ok();
+        self.record(name, Some(bytes.clone()), None, done);
+        self.record(target, old_target, Some(bytes), done);
+        done
+    }
+
+    /// Compares the directory with the model; what was unsure becomes certain.
+    fn verify(&mut self) -> Result<()> {
+        for entry in fs::read_dir(&self.dir)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if !self.files.contains_key(&name) {
+                bail!("{name} was never made");
+            }
+        }
+        for (name, expected) in &mut self.files {
+            let path = self.dir.join(name);
+            let got = match fs::read(&path) {
+                Ok(bytes) => Some(bytes),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                Err(e) => return Err(e).with_context(|| path.display().to_string()),
+            };
+            expected.check(&got).with_context(|| path.display().to_string())?;
+            *expected = Expected { now: got, or: None };
+        }
+        self.files.retain(|_, e| e.now.is_some());
+        Ok(())
+    }
+}
+
+impl Expected {
+    fn check(&self, got: &Option<Vec<u8>>) -> Result<()> {
+        if *got == self.now {
+            return Ok(());
+        }
+        let Some(or) = &self.or else {
+            return match (got, &self.now) {
+                (Some(got), Some(want)) => ensure_same(got, want, "acknowledged content"),
+                (None, _) => bail!("acknowledged, but the name is gone"),
+                (_, None) => bail!("removed, but the name is back"),
+            };
+        };
+        match (got, &self.now, or) {
+            _ if got == or => Ok(()),
+            // A write that was not acknowledged may have reached some pages.
+            (Some(got), Some(old), Some(new)) => each_page_old_or_new(got, old, new),
+            _ => bail!("neither what was before the failed call nor what it would have made"),
+        }
+    }
+}
+
+fn each_page_old_or_new(got: &[u8], old: &[u8], new: &[u8]) -> Result<()> {
+    if got.len() < old.len().min(new.len()) || got.len() > old.len().max(new.len()) {
+        bail!("{} bytes, expected between {} and {}", got.len(), old.len(), new.len());
+    }
+    for (n, page) in got.chunks(4096).enumerate() {
+        let at = |bytes: &[u8]| -> Vec<u8> {
+            (0..page.len()).map(|i| bytes.get(n * 4096 + i).copied().unwrap_or(0)).collect()
+        };
+        if page != at(old) && page != at(new) {
+            bail!("page {n} is neither old nor new");
+        }
+    }
+    Ok(())
+}
+
+fn write_once(path: &Path, data: &[u8], at: u64) -> io::Result<()> {
+    OpenOptions::new().write(true).open(path)?.write_all_at(data, at)
+}
+
+/// The second half of [S-unlinked-open]: the space of an unlinked open file is freed also when its client dies.
+fn orphans_are_freed(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("orphans")?;
+    let path = dir.join("f");
+    let file = File::create(&path)?;
+    file.write_all_at(&vec![1; 32 << 20], 0)?;
+    file.sync_all()?;
+    let taken = rustix::fs::statvfs(&b.cluster.mount)?;
+    fs::remove_file(&path)?;
+    b.cluster.kill_all_and_start()?;
+    drop(file);
+    super::semantics::wait_until("the orphan's space is freed", || {
+        let now = rustix::fs::statvfs(&b.cluster.mount)?;
+        Ok(now.f_bfree.saturating_sub(taken.f_bfree) * now.f_frsize >= 30 << 20)
+    })
+}

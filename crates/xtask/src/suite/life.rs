@@ -1,0 +1,170 @@
+//! Life and death of clusters: up, down, stale leftovers, dead servers, forced unmounts, fsck.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use testkit::cluster::is_mounted;
+use testkit::{Cluster, Role, Wiring};
+
+use super::sys::*;
+use super::{Bench, Needs, Test};
+
+pub const TESTS: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Local), ("life::up_detaches_down_ends_up_finds_again", up_down_up)),
+    (Needs::Only(Wiring::Local), ("life::two_clusters_and_a_refused_second_up", two_clusters)),
+    (Needs::Only(Wiring::Local), ("life::leftovers_of_a_kill_are_cleared", leftovers)),
+    (Needs::OwnBoth, ("life::fsck_is_clean_after_work", fsck_clean)),
+    (Needs::Only(Wiring::Tcp), ("life::umount_with_frozen_servers", frozen_servers)),
+    (Needs::Only(Wiring::Tcp), ("life::second_mount_is_refused", second_mount)),
+];
+
+fn text(path: &Path) -> String { path.display().to_string() }
+
+fn up_down_up(b: &mut Bench) -> Result<()> {
+    let (dir, mnt) = (b.cluster.dir.join("life"), b.cluster.dir.join("life-mnt"));
+    fs::create_dir_all(&mnt)?;
+    let (code, out) = b.cluster.stria(&["up", "--dir", &text(&dir), "--osts", "3", "--ost-size", "1G", "--mount", &text(&mnt)])?;
+    ensure_eq(code, 0, &out)?;
+    if !out.contains(&text(&mnt)) || !out.contains("3 OST") {
+        bail!("up does not say what it made and where: {out}");
+    }
+    let mut data = vec![0u8; 2_000_000];
+    b.rng().fill(&mut data);
+    fs::write(mnt.join("kept"), &data)?;
+    let status = b.cluster.stria(&["status", "--dir", &text(&dir)])?;
+    if status.0 != 0 || !status.1.contains("OST0002") {
+        bail!("status: {}", status.1);
+    }
+    // Busy: a clear refusal that leaves all as it was.
+    let held = File::open(mnt.join("kept"))?;
+    let (code, out) = b.cluster.stria(&["down", "--dir", &text(&dir)])?;
+    if code == 0 || !out.contains("busy") || !is_mounted(&mnt) {
+        bail!("down of a busy mount: exit {code}: {out}");
+    }
+    drop(held);
+    let (code, out) = b.cluster.stria(&["down", "--dir", &text(&dir)])?;
+    ensure_eq(code, 0, &out)?;
+    if is_mounted(&mnt) {
+        bail!("still mounted after down");
+    }
+    let (code, out) = b.cluster.stria(&["up", "--dir", &text(&dir), "--mount", &text(&mnt)])?;
+    ensure_eq(code, 0, &out)?;
+    ensure_same(&fs::read(mnt.join("kept"))?, &data, "after down and up")?;
+    let (code, out) = b.cluster.stria(&["down", "--dir", &text(&dir), "--purge"])?;
+    ensure_eq(code, 0, &out)?;
+    if dir.exists() && fs::read_dir(&dir)?.next().is_some() {
+        bail!("--purge left files in {}", dir.display());
+    }
+    Ok(())
+}
+
+fn two_clusters(b: &mut Bench) -> Result<()> {
+    let second = Cluster::start(b.cluster.bin(), &b.cluster.dir.join("more"), testkit::Shape::small(Wiring::Local))?;
+    fs::write(second.mount.join("f"), "second")?;
+    fs::write(b.cluster.mount.join("f"), "first")?;
+    ensure_eq(fs::read_to_string(second.mount.join("f"))?, "second".into(), "the second cluster's file")?;
+    let dir = text(&b.cluster.state_dir());
+    let (code, out) = b.cluster.stria(&["up", "--dir", &dir, "--foreground"])?;
+    let pid = b.cluster.pid(Role::All).map(|p| p.to_string()).unwrap_or_default();
+    if code == 0 || !out.contains(&pid) {
+        bail!("a second up on a live directory: exit {code}, must name pid {pid}: {out}");
+    }
+    let (code, out) = b.cluster.stria(&["up", "--dir", "/etc", "--foreground"])?;
+    if code == 0 || !out.contains("/etc") {
+        bail!("up in a foreign directory: exit {code}: {out}");
+    }
+    Ok(())
+}
+
+fn leftovers(b: &mut Bench) -> Result<()> {
+    fs::write(b.cluster.mount.join("f"), "kept")?;
+    b.cluster.kill(Role::All)?;
+    if !is_mounted(&b.cluster.mount) {
+        bail!("expected the dead mount to be there: this test would show nothing");
+    }
+    b.cluster.start_all()?;
+    ensure_eq(fs::read_to_string(b.cluster.mount.join("f"))?, "kept".into(), "after kill -9 and up")
+}
+
+fn fsck_clean(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("fsck")?;
+    let mut rng = b.rng();
+    for n in 0..200 {
+        let mut data = vec![0u8; rng.below(if n % 10 == 0 { 2 << 20 } else { 9_000 }) as usize];
+        rng.fill(&mut data);
+        fs::write(dir.join(format!("f{n}")), &data)?;
+    }
+    fs::hard_link(dir.join("f0"), dir.join("link"))?;
+    for n in (0..200).step_by(3) {
+        fs::remove_file(dir.join(format!("f{n}")))?;
+    }
+    let open = File::create(dir.join("open"))?;
+    open.write_all_at(&vec![1; 300_000], 0)?;
+    fs::remove_file(dir.join("open"))?;
+    if b.cluster.wiring() == Wiring::Local {
+        let state = text(&b.cluster.state_dir());
+        let (code, out) = b.cluster.stria(&["fsck", "--dir", &state])?;
+        ensure_eq(code, 0, &format!("fsck while running: {out}"))?;
+        drop(open);
+        b.cluster.stop()?;
+        let (code, out) = b.cluster.stria(&["fsck", "--dir", &state])?;
+        ensure_eq(code, 0, &format!("fsck while stopped: {out}"))?;
+    }
+    let (code, out) = b.cluster.stria(&["fsck", "--dir", "/nonexistent"])?;
+    ensure_eq(code, 2, &format!("fsck that cannot look: {out}"))
+}
+
+/// [S-deadline] With dead servers `umount -f` returns within 5 s and SIGTERM ends the mount within seconds.
+fn frozen_servers(b: &mut Bench) -> Result<()> {
+    fs::write(b.cluster.mount.join("f"), "x")?;
+    let servers = [Role::Mgs, Role::Mds, Role::Oss(0), Role::Oss(1)];
+    for role in servers {
+        b.cluster.freeze(role)?;
+    }
+    // Somebody hangs in the mount meanwhile.
+    let mut stuck = Command::new("stat").arg(b.cluster.mount.join("no-such-name")).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    let status = Command::new("umount").arg("-f").arg(&b.cluster.mount).stderr(Stdio::null()).status()?;
+    let took = began.elapsed();
+    if took > Duration::from_secs(5) {
+        bail!("umount -f took {took:?} ({status})");
+    }
+    b.cluster.terminate(Role::Mount, Duration::from_secs(8))?;
+    stuck.wait()?;
+    for role in servers {
+        b.cluster.thaw(role)?;
+    }
+    b.cluster.start_role(Role::Mount)?;
+    b.cluster.wait_mounted()?;
+    for role in servers {
+        b.cluster.freeze(role)?;
+    }
+    let mut stuck = Command::new("stat").arg(b.cluster.mount.join("no-such-name")).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    std::thread::sleep(Duration::from_millis(200));
+    b.cluster.terminate(Role::Mount, Duration::from_secs(8))?;
+    stuck.wait()?;
+    for role in servers {
+        b.cluster.thaw(role)?;
+    }
+    Ok(())
+}
+
+/// [S-one-session] A second mount is refused with the name of the first, not served wrongly.
+fn second_mount(b: &mut Bench) -> Result<()> {
+    let mnt = b.cluster.dir.join("second");
+    fs::create_dir(&mnt)?;
+    let config = fs::read_to_string(b.cluster.dir.join("mount.toml"))?;
+    let config = config.replace(&text(&b.cluster.mount), &text(&mnt));
+    fs::write(b.cluster.dir.join("second.toml"), config)?;
+    let (code, out) = b.cluster.stria(&["mount", "--config", &text(&b.cluster.dir.join("second.toml"))])?;
+    if code == 0 || is_mounted(&mnt) || !out.contains("session") {
+        bail!("a second mount: exit {code}: {out}");
+    }
+    fs::write(b.cluster.mount.join("f"), "the first works on")?;
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Suites that run on a mounted file system of real processes. Each test gets its own directory on the mount.
+//!
+//! A test is a function `fn(&mut Bench) -> Result<()>`; a failure prints the line that repeats it. Tests that kill or fill
+//! get a cluster of their own, the others share one per wiring.
+
+mod content;
+mod crash;
+mod damage;
+mod life;
+mod names;
+mod programs;
+mod semantics;
+pub mod sys;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use testkit::{Cluster, Rng, Shape, Wiring};
+
+/// How much of a suite to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    pub kills: u64,
+    pub operations: u64,
+    pub seeds: u64,
+    pub tree_files: usize,
+    pub both_wirings: bool,
+}
+
+impl Scale {
+    /// `make test`.
+    pub const SHORT: Scale =
+        Scale { kills: 20, operations: 100_000, seeds: 1, tree_files: 5_000, both_wirings: false };
+    /// `cargo xtask long`.
+    pub const LONG: Scale =
+        Scale { kills: 200, operations: 1_000_000, seeds: 4, tree_files: 50_000, both_wirings: true };
+}
+
+/// What a test works with.
+pub struct Bench {
+    pub cluster: Cluster,
+    pub seed: u64,
+    pub scale: Scale,
+}
+
+impl Bench {
+    pub fn rng(&self) -> Rng { Rng::new(self.seed) }
+    /// A new empty directory on the mount.
+    pub fn dir(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.cluster.mount.join(name);
+        std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+        Ok(dir)
+    }
+}
+
+pub type Test = (&'static str, fn(&mut Bench) -> Result<()>);
+
+/// Where a test may run and whether it needs a cluster of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Shares a cluster with other tests; runs on every wiring asked for.
+    Shared,
+    /// Kills, fills or damages: its own cluster; runs on every wiring asked for.
+    Own,
+    /// Its own cluster; also in the short run on both wirings.
+    OwnBoth,
+    /// Makes sense on one wiring only.
+    Only(Wiring),
+}
+
+/// Every test, in the order in which they run.
+pub fn all() -> Vec<(Needs, Test)> {
+    let mut tests = Vec::new();
+    tests.extend(semantics::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(names::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(content::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(programs::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend_from_slice(damage::TESTS);
+    tests.extend_from_slice(crash::TESTS);
+    tests.extend_from_slice(life::TESTS);
+    tests
+}
+
+/// Runs what matches. `Ok` only if every test passed; prints a line per test and one of counts.
+pub fn run(bin: &Path, parent: &Path, scale: Scale, wirings: &[Wiring], only: Option<&str>, seed: u64) -> Result<()> {
+    let (mut passed, mut failed) = (0, Vec::new());
+    for wiring in wirings {
+        let mut shared: Option<Bench> = None;
+        for (needs, (name, test)) in all() {
+            let wanted = only.is_none_or(|o| name.contains(o));
+            if !wanted || matches!(needs, Needs::Only(w) if w != *wiring) {
+                continue;
+            }
+            // The short run does the whole list in one process and a subset over TCP.
+            let second = *wiring != wirings[0];
+            if second && !scale.both_wirings && needs == Needs::Own && only.is_none() {
+                continue;
+            }
+            let began = Instant::now();
+            let outcome = run_one(bin, parent, scale, *wiring, seed, needs, test, &mut shared);
+            let took = began.elapsed().as_secs_f64();
+            match outcome {
+                Ok(()) => {
+                    passed += 1;
+                    println!("ok     {wiring:?} {name} ({took:.1} s)");
+                }
+                Err(e) => {
+                    println!("FAILED {wiring:?} {name} ({took:.1} s): {e:#}");
+                    println!("       again: cargo xtask suite --wiring {} --only {name} --seed {seed}", label(*wiring));
+                    failed.push(format!("{wiring:?} {name}"));
+                    shared = None;
+                }
+            }
+        }
+    }
+    println!("{passed} passed, {} failed", failed.len());
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    if passed == 0 {
+        bail!("no test matches");
+    }
+    Ok(())
+}
+
+fn label(wiring: Wiring) -> &'static str {
+    match wiring {
+        Wiring::Local => "local",
+        Wiring::Tcp => "tcp",
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one call site; a struct would only name the same eight things")]
+fn run_one(
+    bin: &Path, parent: &Path, scale: Scale, wiring: Wiring, seed: u64, needs: Needs, test: fn(&mut Bench) -> Result<()>,
+    shared: &mut Option<Bench>,
+) -> Result<()> {
+    let fresh = || -> Result<Bench> {
+        Ok(Bench { cluster: Cluster::start(bin, parent, Shape::small(wiring))?, seed, scale })
+    };
+    if needs != Needs::Shared {
+        return test(&mut fresh()?);
+    }
+    if shared.is_none() {
+        *shared = Some(fresh()?);
+    }
+    match shared {
+        Some(bench) => test(bench),
+        None => bail!("no cluster"),
+    }
+}

@@ -1,0 +1,486 @@
+//! The paragraphs of docs/SEMANTICS.md that can be seen through one mount, one test each.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+use testkit::Rng;
+
+use super::sys::*;
+use super::{Bench, Test};
+
+pub const TESTS: &[Test] = &[
+    ("semantics::read_your_writes", read_your_writes),
+    ("semantics::append", append),
+    ("semantics::truncate", truncate),
+    ("semantics::sparse", sparse),
+    ("semantics::growth", growth),
+    ("semantics::striping", striping),
+    ("semantics::names", names),
+    ("semantics::rename", rename),
+    ("semantics::hard_links", hard_links),
+    ("semantics::unlinked_open", unlinked_open),
+    ("semantics::big_directory", big_directory),
+    ("semantics::permissions", permissions),
+    ("semantics::sticky", sticky),
+    ("semantics::setgid_directory", setgid_directory),
+    ("semantics::times", times),
+    ("semantics::xattrs", xattrs),
+    ("semantics::statfs", statfs),
+];
+
+fn open_rw(path: &Path) -> Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).context(path.display().to_string())
+}
+
+/// [S-read-your-writes] A read returns the last completed write, byte for byte, through any descriptor of the mount.
+fn read_your_writes(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("read_your_writes")?;
+    let path = dir.join("f");
+    let (one, two) = (open_rw(&path)?, open_rw(&path)?);
+    let mut rng = b.rng();
+    let mut want: Vec<u8> = Vec::new();
+    for n in 0..400 {
+        // Offsets around pages, around inline_max and well into objects.
+        let at = rng.below(if n < 200 { 80_000 } else { 3 << 20 }) as usize;
+        let mut data = vec![0u8; 1 + rng.below(20_000) as usize];
+        rng.fill(&mut data);
+        if want.len() < at + data.len() {
+            want.resize(at + data.len(), 0);
+        }
+        want[at..at + data.len()].copy_from_slice(&data);
+        one.write_all_at(&data, at as u64)?;
+        let mut got = vec![0u8; data.len()];
+        two.read_exact_at(&mut got, at as u64)?;
+        ensure_same(&got, &data, "just written")?;
+    }
+    ensure_same(&fs::read(&path)?, &want, "the whole file")?;
+    ensure_eq(two.read_at(&mut [0; 10], want.len() as u64)?, 0, "read at the end")?;
+    Ok(())
+}
+
+/// [S-append] Writes through `O_APPEND` descriptors never overwrite each other.
+fn append(b: &mut Bench) -> Result<()> {
+    let path = b.dir("append")?.join("log");
+    let writers: Vec<_> = (0..4u8)
+        .map(|w| {
+            let path = path.clone();
+            thread::spawn(move || -> Result<()> {
+                let mut f = OpenOptions::new().append(true).create(true).open(path)?;
+                for n in 0..500u32 {
+                    let record = [&[w][..], &n.to_le_bytes(), &[w; 95]].concat();
+                    f.write_all(&record)?;
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    for w in writers {
+        w.join().map_err(|_| anyhow::anyhow!("writer panicked"))??;
+    }
+    let bytes = fs::read(&path)?;
+    ensure_eq(bytes.len(), 4 * 500 * 100, "size")?;
+    let mut next = [0u32; 4];
+    for record in bytes.chunks(100) {
+        let w = record[0] as usize;
+        let n = u32::from_le_bytes(record[1..5].try_into()?);
+        if record[5..].iter().any(|x| *x as usize != w) {
+            bail!("a record of writer {w} is mixed");
+        }
+        ensure_eq(n, next[w], "order of one writer's records")?;
+        next[w] += 1;
+    }
+    Ok(())
+}
+
+/// [S-truncate] `truncate` cuts or extends to exactly the given size.
+fn truncate(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("truncate")?;
+    for (n, size) in [5_000usize, 60_000, 300_000, 5 << 20].into_iter().enumerate() {
+        let f = open_rw(&dir.join(format!("f{n}")))?;
+        let mut want = vec![0u8; size];
+        Rng::new(n as u64).fill(&mut want);
+        f.write_all_at(&want, 0)?;
+        for cut in [size - 1, size / 2 + 3, size / 3, 4096, 100, 1, 0] {
+            f.set_len(cut as u64)?;
+            want.truncate(cut);
+            ensure_eq(f.metadata()?.len(), cut as u64, "size after cut")?;
+            let longer = cut + 70_000;
+            f.set_len(longer as u64)?;
+            want.resize(longer, 0);
+            let mut got = Vec::new();
+            (&f).seek(SeekFrom::Start(0))?;
+            (&f).read_to_end(&mut got)?;
+            ensure_same(&got, &want, &format!("{size} bytes cut to {cut}, then longer"))?;
+        }
+    }
+    Ok(())
+}
+
+/// [S-sparse] Files may be sparse and reach 16 TiB less 4 KiB; a larger size is `EFBIG`.
+fn sparse(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("sparse")?;
+    let f = open_rw(&dir.join("f"))?;
+    let top = (16u64 << 40) - 4096;
+    f.write_all_at(b"end", top - 3)?;
+    f.write_all_at(b"middle", 5 << 40)?;
+    ensure_eq(f.metadata()?.len(), top, "size")?;
+    let mut got = [9u8; 9];
+    f.read_exact_at(&mut got, (5 << 40) - 3)?;
+    ensure_same(&got, b"\0\0\0middle", "hole and bytes")?;
+    f.read_exact_at(&mut got[..3], top - 3)?;
+    ensure_same(&got[..3], b"end", "the last bytes")?;
+    expect_errno(f.write_at(b"x", top), Errno::FBIG, "write past the limit")?;
+    expect_errno(f.set_len(top + 1), Errno::FBIG, "truncate past the limit")?;
+    f.sync_all()?;
+    if f.metadata()?.blocks() * 512 > 1 << 20 {
+        bail!("a sparse file of 9 bytes takes {} blocks", f.metadata()?.blocks());
+    }
+    Ok(())
+}
+
+/// [S-growth] A file starts inline and moves to objects when it outgrows `inline_max`; nobody sees anything but its bytes.
+fn growth(b: &mut Bench) -> Result<()> {
+    let path = b.dir("growth")?.join("f");
+    let total = 400_000usize;
+    let byte = |i: usize| (i % 251) as u8;
+    let writer = {
+        let path = path.clone();
+        thread::spawn(move || -> Result<()> {
+            let mut f = File::create(path)?;
+            for at in (0..total).step_by(1000) {
+                f.write_all(&(at..at + 1000).map(byte).collect::<Vec<_>>())?;
+            }
+            Ok(())
+        })
+    };
+    while !writer.is_finished() {
+        let Ok(seen) = fs::read(&path) else { continue };
+        if let Some(bad) = seen.iter().enumerate().position(|(i, x)| *x != byte(i)) {
+            bail!("a reader saw a foreign byte at {bad} of {}", seen.len());
+        }
+    }
+    writer.join().map_err(|_| anyhow::anyhow!("writer panicked"))??;
+    ensure_same(&fs::read(&path)?, &(0..total).map(byte).collect::<Vec<_>>(), "the grown file")
+}
+
+/// [S-striping] One stripe up to 64 MiB, four up to 1 GiB, then all; `setstripe` is inherited.
+fn striping(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("striping")?;
+    let path = dir.join("plain");
+    let f = open_rw(&path)?;
+    f.write_all_at(&[1; 200_000], 0)?;
+    let shown = b.cluster.stria(&["getstripe", &path.display().to_string()])?;
+    if shown.0 != 0 || !shown.1.contains("stripe_count") {
+        bail!("getstripe: {}", shown.1);
+    }
+    let wide = dir.join("wide");
+    fs::create_dir(&wide)?;
+    let set = b.cluster.stria(&["setstripe", "-c", "4", "-S", "256K", &wide.display().to_string()])?;
+    ensure_eq(set.0, 0, &set.1)?;
+    let sub = wide.join("sub");
+    fs::create_dir(&sub)?;
+    let file = sub.join("f");
+    let mut data = vec![0u8; 3_000_000];
+    b.rng().fill(&mut data);
+    fs::write(&file, &data)?;
+    let count = b.cluster.stria(&["getstripe", "-c", &file.display().to_string()])?;
+    ensure_eq(count.1.trim(), "4", "inherited stripe count")?;
+    let size = b.cluster.stria(&["getstripe", "-S", &file.display().to_string()])?;
+    ensure_eq(size.1.trim(), "262144", "inherited stripe size")?;
+    ensure_same(&fs::read(&file)?, &data, "content over four stripes")?;
+    let full = b.cluster.stria(&["setstripe", "-c", "1", &file.display().to_string()])?;
+    if full.0 == 0 {
+        bail!("setstripe on a file with content succeeded");
+    }
+    Ok(())
+}
+
+/// [S-names] Names are 1 to 255 bytes of anything but `/` and NUL.
+fn names(b: &mut Bench) -> Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = b.dir("names")?;
+    let longest = "n".repeat(255);
+    File::create(dir.join(&longest))?;
+    expect_errno(File::create(dir.join("n".repeat(256))), Errno::NAMETOOLONG, "256 bytes")?;
+    let odd: Vec<u8> = (1..=254u8).filter(|c| *c != b'/').collect();
+    File::create(dir.join(std::ffi::OsStr::from_bytes(&odd)))?;
+    let mut seen: Vec<Vec<u8>> = fs::read_dir(&dir)?.map(|e| Ok(e?.file_name().as_bytes().to_vec())).collect::<Result<_>>()?;
+    seen.sort();
+    ensure_eq(seen, vec![odd, longest.into_bytes()], "names listed")?;
+    let target = "t/".repeat(2047) + "x";
+    symlink(&target, dir.join("link"))?;
+    ensure_eq(fs::read_link(dir.join("link"))?.as_os_str().len(), 4095, "symlink target")?;
+    Ok(())
+}
+
+/// [S-rename] `rename` replaces in one step; loops and non-empty directories are refused.
+fn rename(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("rename")?;
+    fs::create_dir_all(dir.join("a/b/c"))?;
+    expect_errno(fs::rename(dir.join("a"), dir.join("a/b/c/d")), Errno::INVAL, "a directory below itself")?;
+    fs::create_dir(dir.join("e"))?;
+    expect_errno(fs::rename(dir.join("e"), dir.join("a")), Errno::NOTEMPTY, "over a non-empty directory")?;
+    fs::write(dir.join("f"), "f")?;
+    expect_errno(fs::rename(dir.join("f"), dir.join("e")), Errno::ISDIR, "a file over a directory")?;
+    expect_errno(fs::rename(dir.join("e"), dir.join("f")), Errno::NOTDIR, "a directory over a file")?;
+    fs::rename(dir.join("a"), dir.join("e"))?;
+    // One step: whoever opens the name while it is replaced over and over finds a whole file.
+    let (name, stop) = (dir.join("name"), dir.join("stop"));
+    fs::write(&name, vec![b'0'; 1000])?;
+    let writer = {
+        let (dir, name, stop) = (dir.clone(), name.clone(), stop.clone());
+        thread::spawn(move || -> Result<()> {
+            for n in 0..500u32 {
+                let temp = dir.join("temp");
+                fs::write(&temp, vec![b'0' + (n % 10) as u8; 1000])?;
+                fs::rename(&temp, &name)?;
+            }
+            Ok(fs::write(stop, "")?)
+        })
+    };
+    while !stop.exists() {
+        let bytes = fs::read(&name).context("the name was missing")?;
+        if bytes.len() != 1000 || bytes.iter().any(|x| *x != bytes[0]) {
+            bail!("neither the old nor the new file: {} bytes", bytes.len());
+        }
+        if writer.is_finished() && !stop.exists() {
+            break;
+        }
+    }
+    writer.join().map_err(|_| anyhow::anyhow!("writer panicked"))?
+}
+
+/// [S-hard-links] Hard links share one inode; its content goes with the last name and descriptor.
+fn hard_links(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("hard_links")?;
+    let (one, two) = (dir.join("one"), dir.join("two"));
+    fs::write(&one, "shared")?;
+    fs::hard_link(&one, &two)?;
+    let (m1, m2) = (fs::metadata(&one)?, fs::metadata(&two)?);
+    ensure_eq((m1.ino(), m1.nlink()), (m2.ino(), 2), "inode and links")?;
+    OpenOptions::new().append(true).open(&two)?.write_all(b" bytes")?;
+    ensure_eq(fs::read_to_string(&one)?, "shared bytes".into(), "written through the other name")?;
+    fs::remove_file(&one)?;
+    ensure_eq(fs::metadata(&two)?.nlink(), 1, "links left")?;
+    ensure_eq(fs::read_to_string(&two)?, "shared bytes".into(), "after one name went")?;
+    expect_errno(fs::hard_link(&dir, dir.join("d")), Errno::PERM, "link to a directory")
+}
+
+/// [S-unlinked-open] A file that is unlinked or replaced while open lives until it is closed.
+fn unlinked_open(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("unlinked_open")?;
+    for size in [100usize, 500_000] {
+        let path = dir.join("f");
+        let f = open_rw(&path)?;
+        f.write_all_at(&vec![7; size], 0)?;
+        fs::remove_file(&path)?;
+        f.write_all_at(&vec![8; size], size as u64)?;
+        let mut got = vec![0; 2 * size];
+        f.read_exact_at(&mut got, 0)?;
+        ensure_same(&got, &[vec![7; size], vec![8; size]].concat(), "unlinked while open")?;
+        ensure_eq(f.metadata()?.nlink(), 0, "links")?;
+        fs::write(&path, "old")?;
+        let old = File::open(&path)?;
+        fs::write(dir.join("new"), "new")?;
+        fs::rename(dir.join("new"), &path)?;
+        let mut text = String::new();
+        (&old).read_to_string(&mut text)?;
+        ensure_eq(text, "old".into(), "replaced while open")?;
+        ensure_eq(fs::read_to_string(&path)?, "new".into(), "the name")?;
+        f.sync_all()?;
+    }
+    Ok(())
+}
+
+/// [S-big-directory] A directory of 100,000 entries lists each entry exactly once, also while it changes.
+fn big_directory(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("big_directory")?;
+    const COUNT: usize = 100_000;
+    for n in 0..COUNT {
+        File::create(dir.join(format!("stays.{n}")))?;
+    }
+    let changer = {
+        let dir = dir.clone();
+        thread::spawn(move || -> Result<()> {
+            for n in 0..2_000 {
+                let path = dir.join(format!("comes.{n}"));
+                File::create(&path)?;
+                fs::remove_file(&path)?;
+            }
+            Ok(())
+        })
+    };
+    let mut seen = vec![0u8; COUNT];
+    for entry in fs::read_dir(&dir)? {
+        let name = entry?.file_name();
+        if let Some(n) = name.to_str().and_then(|s| s.strip_prefix("stays.")) {
+            seen[n.parse::<usize>()?] += 1;
+        }
+    }
+    changer.join().map_err(|_| anyhow::anyhow!("changer panicked"))??;
+    if let Some(n) = seen.iter().position(|c| *c != 1) {
+        bail!("entry {n} was listed {} times", seen[n]);
+    }
+    Ok(fs::remove_dir_all(&dir)?)
+}
+
+/// [S-permissions] Permission bits, owner, group and supplementary groups decide; new files get `mode & ~umask`.
+fn permissions(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("permissions")?;
+    fs::set_permissions(&dir, Permissions::from_mode(0o777))?;
+    let path = dir.join("f");
+    fs::write(&path, "x")?;
+    std::os::unix::fs::chown(&path, Some(1000), Some(2000))?;
+    for (mode, uid, groups, script, want) in [
+        (0o600, 1000, "", "cat f", 0),
+        (0o600, 1001, "", "cat f", 1),
+        (0o640, 1001, "", "cat f", 1),
+        (0o640, 1001, "2000", "cat f", 0),
+        (0o640, 1001, "2000", "echo y >> f", 2),
+        (0o604, 1001, "", "cat f", 0),
+        (0o604, 1001, "2000", "cat f", 1),
+        (0o666, 1001, "", "chmod 777 f", 1),
+        (0o666, 1001, "", "chown 1001 f", 1),
+    ] {
+        fs::set_permissions(&path, Permissions::from_mode(mode))?;
+        let got = as_user(uid, groups, &dir, &format!("{script} > /dev/null"))?;
+        if (got == 0) != (want == 0) {
+            bail!("mode {mode:o}, uid {uid}, groups [{groups}], {script}: exit {got}");
+        }
+    }
+    ensure_eq(as_user(1000, "", &dir, "umask 027; echo > g; mkdir d")?, 0, "create as a user")?;
+    let (g, d) = (fs::metadata(dir.join("g"))?, fs::metadata(dir.join("d"))?);
+    ensure_eq((g.mode() & 0o7777, g.uid(), g.gid()), (0o640, 1000, 1000), "file under umask 027")?;
+    ensure_eq(d.mode() & 0o7777, 0o750, "directory under umask 027")?;
+    let odd = OpenOptions::new().write(true).create_new(true).mode(0o000).open(dir.join("h"))?;
+    (&odd).write_all(b"the creator may write whatever the mode")?;
+    Ok(())
+}
+
+/// [S-sticky] In a sticky directory only the owner of the file or directory, or root, may unlink or rename.
+fn sticky(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("sticky")?;
+    fs::set_permissions(&dir, Permissions::from_mode(0o1777))?;
+    ensure_eq(as_user(1000, "", &dir, "echo > mine")?, 0, "create")?;
+    if as_user(1001, "", &dir, "rm -f mine")? == 0 || as_user(1001, "", &dir, "mv mine yours")? == 0 {
+        bail!("a stranger removed or renamed a file of a sticky directory");
+    }
+    ensure_eq(as_user(1000, "", &dir, "mv mine other && rm other")?, 0, "the owner")
+}
+
+/// [S-setgid-directory] What is made in a setgid directory gets the directory's group.
+fn setgid_directory(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("setgid_directory")?;
+    std::os::unix::fs::chown(&dir, None, Some(2000))?;
+    fs::set_permissions(&dir, Permissions::from_mode(0o2777))?;
+    ensure_eq(as_user(1000, "", &dir, "echo > f; mkdir d; ln -s x l")?, 0, "create")?;
+    let (f, d) = (fs::metadata(dir.join("f"))?, fs::metadata(dir.join("d"))?);
+    ensure_eq((f.gid(), d.gid(), d.mode() & 0o2000), (2000, 2000, 0o2000), "group of file and directory, setgid of directory")?;
+    ensure_eq(fs::symlink_metadata(dir.join("l"))?.gid(), 2000, "group of a symlink")
+}
+
+/// [S-times] Times are kept to the nanosecond; changes change what POSIX says.
+fn times(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("times")?;
+    let path = dir.join("f");
+    let f = open_rw(&path)?;
+    let stamps = Timestamps {
+        last_access: Timespec { tv_sec: 1_000_000_000, tv_nsec: 123_456_789 },
+        last_modification: Timespec { tv_sec: -5, tv_nsec: 987_654_321 },
+    };
+    rustix::fs::futimens(&f, &stamps)?;
+    let m = f.metadata()?;
+    ensure_eq((m.atime(), m.atime_nsec(), m.mtime(), m.mtime_nsec()), (1_000_000_000, 123_456_789, -5, 987_654_321), "utimensat")?;
+    let (d0, before) = (fs::metadata(&dir)?, m);
+    f.write_all_at(b"x", 0)?;
+    let after = f.metadata()?;
+    if after.mtime() < before.ctime() - 1 || (after.ctime(), after.ctime_nsec()) < (before.ctime(), before.ctime_nsec()) {
+        bail!("a write left mtime {} and ctime {}", after.mtime(), after.ctime());
+    }
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    let chmod = f.metadata()?;
+    if (chmod.ctime(), chmod.ctime_nsec()) <= (after.ctime(), after.ctime_nsec()) || chmod.mtime_nsec() != after.mtime_nsec() {
+        bail!("chmod must change ctime and leave mtime");
+    }
+    fs::write(dir.join("g"), "")?;
+    let d1 = fs::metadata(&dir)?;
+    if (d1.mtime(), d1.mtime_nsec()) <= (d0.mtime(), d0.mtime_nsec()) || (d1.ctime(), d1.ctime_nsec()) <= (d0.ctime(), d0.ctime_nsec()) {
+        bail!("a new name must change the directory's mtime and ctime");
+    }
+    Ok(())
+}
+
+/// [S-xattrs] `user.*` attributes are kept, listed and removed.
+fn xattrs(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("xattrs")?;
+    let path = dir.join("f");
+    fs::write(&path, "")?;
+    for p in [&path, &dir] {
+        set_xattr(p, "user.one", b"1", XattrFlags::empty())?;
+        set_xattr(p, "user.big", &[5; 30_000], XattrFlags::CREATE)?;
+        expect_errno(set_xattr(p, "user.one", b"2", XattrFlags::CREATE), Errno::EXIST, "XATTR_CREATE")?;
+        expect_errno(set_xattr(p, "user.two", b"2", XattrFlags::REPLACE), Errno::NODATA, "XATTR_REPLACE")?;
+        ensure_eq(get_xattr(p, "user.big")?, vec![5; 30_000], "value")?;
+        let mut names = list_xattrs(p)?;
+        names.retain(|n| n.starts_with("user."));
+        names.sort();
+        ensure_eq(names, vec!["user.big".into(), "user.one".into()], "names")?;
+        rustix::fs::removexattr(p.as_path(), "user.one")?;
+        expect_errno(get_xattr(p, "user.one"), Errno::NODATA, "removed")?;
+        if set_xattr(p, "user.toobig", &[0; 65_000], XattrFlags::empty()).is_ok() {
+            bail!("more than 64 KiB of attributes were accepted");
+        }
+    }
+    Ok(())
+}
+
+/// [S-statfs] `statfs` gives the sum; `stria df` shows each target; removing a file gives its space back.
+fn statfs(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("statfs")?;
+    let before = rustix::fs::statvfs(&b.cluster.mount)?;
+    let path = dir.join("f");
+    let mut f = File::create(&path)?;
+    for _ in 0..64 {
+        f.write_all(&vec![3; 1 << 20])?;
+    }
+    f.sync_all()?;
+    drop(f);
+    wait_until("space of 64 MiB is taken", || {
+        let now = rustix::fs::statvfs(&b.cluster.mount)?;
+        Ok((before.f_bfree - now.f_bfree) * now.f_frsize >= 60 << 20)
+    })?;
+    fs::remove_file(&path)?;
+    wait_until("space is given back", || {
+        let now = rustix::fs::statvfs(&b.cluster.mount)?;
+        Ok(before.f_bfree.saturating_sub(now.f_bfree) * now.f_frsize < 8 << 20)
+    })?;
+    let (code, text) = b.cluster.stria(&["df", &b.cluster.mount.display().to_string()])?;
+    let lines = ["MDT0000_UUID", "OST0003_UUID", "filesystem_summary"];
+    if code != 0 || lines.iter().any(|l| !text.contains(l)) {
+        bail!("stria df: {text}");
+    }
+    let kind = Command::new("df").args(["-T", &b.cluster.mount.display().to_string()]).output()?;
+    if !String::from_utf8_lossy(&kind.stdout).contains("fuse.stria") {
+        bail!("df -T: {}", String::from_utf8_lossy(&kind.stdout));
+    }
+    Ok(())
+}
+
+/// Polls for what happens in the background; bounded.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    while !done()? {
+        if std::time::Instant::now() > until {
+            bail!("not within 15 s: {what}");
+        }
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+    Ok(())
+}
