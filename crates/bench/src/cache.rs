@@ -28,7 +28,9 @@ impl CacheState {
 }
 
 /// Writes back what earlier phases left dirty, so that the next one does not pay for it.
-pub fn settle() { rustix::fs::sync(); }
+pub fn settle() {
+    rustix::fs::sync();
+}
 
 /// Makes the machine forget `files` as well as we may.
 pub fn cool<'a>(files: impl IntoIterator<Item = &'a Path>) -> CacheState {

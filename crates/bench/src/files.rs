@@ -10,7 +10,7 @@ use rustix::fs::{Advice, OFlags};
 use crate::cache::{self, CacheState};
 use crate::pattern::{Mark, PAGE_BYTES, Pattern, next};
 use crate::workers::{self, Clock, Done};
-use crate::workspace::Params;
+use crate::workspace::{Measured, Params};
 
 /// Random writes are read back afterwards, at most so many per worker: enough to find what does not keep writes.
 const READ_BACK_MAX: u64 = 256;
@@ -35,14 +35,22 @@ pub struct Stream {
 }
 
 impl Stream {
-    fn path(&self, worker: usize) -> &Path { &self.paths[if self.layout == Layout::Own { worker } else { 0 }] }
-    fn mark(&self, worker: usize) -> Mark { mark(self.layout, worker, self.version) }
-
-    pub fn remove(self) -> Result<()> {
-        self.paths.iter().try_for_each(|p| std::fs::remove_file(p).with_context(|| format!("removing {}", p.display())))
+    fn path(&self, worker: usize) -> &Path {
+        &self.paths[if self.layout == Layout::Own { worker } else { 0 }]
+    }
+    fn mark(&self, worker: usize) -> Mark {
+        mark(self.layout, worker, self.version)
     }
 
-    fn cool(&self) -> CacheState { cache::cool(self.paths.iter().map(PathBuf::as_path)) }
+    pub fn remove(self) -> Result<()> {
+        self.paths
+            .iter()
+            .try_for_each(|p| std::fs::remove_file(p).with_context(|| format!("removing {}", p.display())))
+    }
+
+    fn cool(&self) -> CacheState {
+        cache::cool(self.paths.iter().map(PathBuf::as_path))
+    }
 }
 
 fn mark(layout: Layout, worker: usize, version: u64) -> Mark {
@@ -70,17 +78,31 @@ impl Aligned {
         let begin = bytes.as_ptr().align_offset(PAGE_BYTES);
         Aligned { bytes, begin, len }
     }
-    pub fn get(&mut self) -> &mut [u8] { &mut self.bytes[self.begin..self.begin + self.len] }
+    pub fn get(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.begin..self.begin + self.len]
+    }
 }
 
 fn open(path: &Path, write: bool, params: &Params) -> Result<File> {
     let flags = if params.direct { OFlags::DIRECT.bits() as i32 } else { 0 };
-    let opened = OpenOptions::new().read(true).write(write).create(write).truncate(false).custom_flags(flags).open(path);
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(write)
+        .create(write)
+        .truncate(false)
+        .custom_flags(flags)
+        .open(path);
     opened.with_context(|| format!("opening {}", path.display()))
 }
 
 /// Writes fresh files, front to back. The flush counts.
-pub fn write(root: &Path, layout: Layout, params: &Params, pattern: &Pattern, version: u64) -> Result<(Stream, Done, f64)> {
+pub fn write(
+    root: &Path,
+    layout: Layout,
+    params: &Params,
+    pattern: &Pattern,
+    version: u64,
+) -> Result<(Stream, Done, f64)> {
     let count = if layout == Layout::Own { params.workers } else { 1 };
     let stem = if layout == Layout::Own { "own" } else { "shared" };
     let paths: Vec<PathBuf> = (0..count).map(|i| root.join(format!("{stem}.{version}.{i}"))).collect();
@@ -96,7 +118,13 @@ pub fn write(root: &Path, layout: Layout, params: &Params, pattern: &Pattern, ve
     Ok((stream, done, seconds))
 }
 
-fn write_worker(stream: &Stream, worker: usize, clock: Clock, params: &Params, pattern: &Pattern) -> Result<Done> {
+fn write_worker(
+    stream: &Stream,
+    worker: usize,
+    clock: Clock,
+    params: &Params,
+    pattern: &Pattern,
+) -> Result<Done> {
     let file = open(stream.path(worker), true, params)?;
     let mut buffer = Aligned::new(params.transfer_bytes);
     // Only stamps differ from transfer to transfer: making content must not be what is measured.
@@ -116,7 +144,7 @@ fn write_worker(stream: &Stream, worker: usize, clock: Clock, params: &Params, p
 }
 
 /// Reads front to back what another worker wrote, cold.
-pub fn read(stream: &Stream, params: &Params, pattern: &Pattern) -> Result<(Done, f64, CacheState)> {
+pub fn read(stream: &Stream, params: &Params, pattern: &Pattern) -> Result<Measured> {
     let cache = stream.cool();
     let (done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
         let whose = (worker + 1) % params.workers;
@@ -182,16 +210,22 @@ fn pages_of(stream: &Stream, worker: usize, params: &Params) -> u64 {
 }
 
 /// Reads single pages at random places, cold; without read-ahead, which would read what nobody asked for.
-pub fn read_random(stream: &Stream, params: &Params, pattern: &Pattern) -> Result<(Done, f64, CacheState)> {
+pub fn read_random(stream: &Stream, params: &Params, pattern: &Pattern) -> Result<Measured> {
     random_reads(stream, params, pattern, params.workers, params.random_ops)
 }
 
 /// The same by one worker: nothing else is under way, so each read's time is the latency.
-pub fn read_one_at_a_time(stream: &Stream, params: &Params, pattern: &Pattern) -> Result<(Done, f64, CacheState)> {
+pub fn read_one_at_a_time(stream: &Stream, params: &Params, pattern: &Pattern) -> Result<Measured> {
     random_reads(stream, params, pattern, 1, params.random_ops.min(LATENCY_OPS_MAX))
 }
 
-fn random_reads(stream: &Stream, params: &Params, pattern: &Pattern, workers: usize, ops: u64) -> Result<(Done, f64, CacheState)> {
+fn random_reads(
+    stream: &Stream,
+    params: &Params,
+    pattern: &Pattern,
+    workers: usize,
+    ops: u64,
+) -> Result<Measured> {
     let cache = stream.cool();
     let (done, seconds) = workers::run(workers, params.phase_limit, |worker, clock| {
         let file = open(stream.path(worker), false, params)?;
@@ -214,7 +248,7 @@ fn random_reads(stream: &Stream, params: &Params, pattern: &Pattern, workers: us
 }
 
 /// Overwrites single pages at random places with a new version; the flush counts. A sample is read back, cold, afterwards.
-pub fn write_random(stream: &Stream, params: &Params, pattern: &Pattern) -> Result<(Done, f64, CacheState)> {
+pub fn write_random(stream: &Stream, params: &Params, pattern: &Pattern) -> Result<Measured> {
     cache::settle();
     let shuffle = |worker| Shuffle::new(pages_of(stream, worker, params), params.seed ^ (worker as u64 + 77));
     // Not a version that any set of files has.

@@ -90,5 +90,7 @@ impl Kind {
         }
     }
 
-    pub fn better(self) -> Better { if self == Kind::ReadLatency { Better::Lower } else { Better::Higher } }
+    pub fn better(self) -> Better {
+        if self == Kind::ReadLatency { Better::Lower } else { Better::Higher }
+    }
 }

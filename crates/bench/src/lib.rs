@@ -39,7 +39,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    fn default() -> Options { Options { params: Params::default(), repeats: 3, budget_seconds: 60, progress: true } }
+    fn default() -> Options {
+        Options { params: Params::default(), repeats: 3, budget_seconds: 60, progress: true }
+    }
 }
 
 impl Options {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::{self, CacheState};
 use crate::pattern::{Mark, Pattern};
 use crate::workers::{self, Done};
-use crate::workspace::Params;
+use crate::workspace::{Measured, Params};
 
 /// Files that were made: those of each worker, in its directory.
 pub struct Names {
@@ -22,7 +22,9 @@ pub struct Names {
 impl Names {
     /// Removes all, unmeasured.
     pub fn clear(self) -> Result<()> {
-        self.dirs.iter().try_for_each(|dir| fs::remove_dir_all(dir).with_context(|| format!("removing {}", dir.display())))
+        self.dirs.iter().try_for_each(|dir| {
+            fs::remove_dir_all(dir).with_context(|| format!("removing {}", dir.display()))
+        })
     }
 
     /// A file's number over all workers, as its content says it.
@@ -30,7 +32,9 @@ impl Names {
         Mark { file: (worker as u64) << 32 | index as u64, version: self.version }
     }
 
-    fn cool(&self) -> CacheState { cache::cool(self.files.iter().flatten().map(PathBuf::as_path)) }
+    fn cool(&self) -> CacheState {
+        cache::cool(self.files.iter().flatten().map(PathBuf::as_path))
+    }
 }
 
 pub fn create(
@@ -41,7 +45,8 @@ pub fn create(
     version: u64,
 ) -> Result<(Names, Done, f64)> {
     let dirs: Vec<PathBuf> = (0..params.workers).map(|w| root.join(format!("names.{version}.{w}"))).collect();
-    let files = dirs.iter().map(|dir| (0..params.files_per_worker).map(|i| dir.join(format!("file.{i}"))).collect());
+    let files =
+        dirs.iter().map(|dir| (0..params.files_per_worker).map(|i| dir.join(format!("file.{i}"))).collect());
     let mut names = Names { files: files.collect(), dirs, file_bytes, version };
     for dir in &names.dirs {
         fs::create_dir(dir).with_context(|| format!("making {}", dir.display()))?;
@@ -76,7 +81,7 @@ pub fn create(
 }
 
 /// Stats what another worker made, cold.
-pub fn stat(names: &Names, params: &Params, _: &Pattern) -> Result<(Done, f64, CacheState)> {
+pub fn stat(names: &Names, params: &Params, _: &Pattern) -> Result<Measured> {
     let cache = names.cool();
     let (done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
         let mut done = Done::default();
@@ -85,7 +90,12 @@ pub fn stat(names: &Names, params: &Params, _: &Pattern) -> Result<(Done, f64, C
                 break;
             }
             let len = fs::symlink_metadata(path)?.len();
-            ensure!(len == names.file_bytes as u64, "{} has {len} bytes, not {}", path.display(), names.file_bytes);
+            ensure!(
+                len == names.file_bytes as u64,
+                "{} has {len} bytes, not {}",
+                path.display(),
+                names.file_bytes
+            );
             done.count(0);
             done.checked += 1;
         }
@@ -95,7 +105,7 @@ pub fn stat(names: &Names, params: &Params, _: &Pattern) -> Result<(Done, f64, C
 }
 
 /// Opens, reads and closes what another worker made, cold. Every file's content is checked.
-pub fn read(names: &Names, params: &Params, pattern: &Pattern) -> Result<(Done, f64, CacheState)> {
+pub fn read(names: &Names, params: &Params, pattern: &Pattern) -> Result<Measured> {
     let cache = names.cool();
     let (done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
         let whose = (worker + 1) % params.workers;

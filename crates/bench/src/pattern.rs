@@ -60,7 +60,8 @@ impl Pattern {
             let at = offset + (i * PAGE_BYTES) as u64;
             let whole = (i as u64 + turn).is_multiple_of(WHOLE_EVERY) || buffer.len() == PAGE_BYTES;
             let body = STAMP_BYTES..if whole { PAGE_BYTES } else { STAMP_BYTES };
-            let good = page[..STAMP_BYTES] == stamp_of(mark, at) && page[body.clone()] == self.base_at(at, PAGE_BYTES)[body];
+            let good = page[..STAMP_BYTES] == stamp_of(mark, at)
+                && page[body.clone()] == self.base_at(at, PAGE_BYTES)[body];
             if !good {
                 bail!("content is wrong: file {} at byte {at} holds {}", mark.file, describe(page, mark, at));
             }
@@ -82,8 +83,12 @@ fn describe(page: &[u8], mark: Mark, at: u64) -> String {
     let word = |i: usize| u64::from_le_bytes(page[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
     match (word(0), word(1), word(2)) {
         _ if page.iter().all(|b| *b == 0) => "zeros".into(),
-        (file, offset, version) if (file, offset, version) == (mark.file, at, mark.version) => "a damaged page".into(),
-        (file, offset, version) if file == mark.file && offset == at => format!("version {version} of the page"),
+        (file, offset, version) if (file, offset, version) == (mark.file, at, mark.version) => {
+            "a damaged page".into()
+        }
+        (file, offset, version) if file == mark.file && offset == at => {
+            format!("version {version} of the page")
+        }
         (file, offset, _) => format!("a page that says file {file}, byte {offset}"),
     }
 }
@@ -109,7 +114,9 @@ mod tests {
         let mut buffer = vec![0; 4 * PAGE_BYTES];
         pattern.fill(mark, offset, &mut buffer);
         assert_eq!(pattern.check(mark, offset, &buffer, 0).unwrap(), 4);
-        assert!(pattern.check(mark, 0, &buffer, 0).unwrap_err().to_string().contains("says file 3, byte 32768"));
+        assert!(
+            pattern.check(mark, 0, &buffer, 0).unwrap_err().to_string().contains("says file 3, byte 32768")
+        );
         assert!(pattern.check(Mark { version: 2, ..mark }, offset, &buffer, 0).is_err());
         assert!(pattern.check(Mark { file: 4, ..mark }, offset, &buffer, 0).is_err());
         assert!(pattern.check(mark, offset, &[0; PAGE_BYTES], 0).unwrap_err().to_string().contains("zeros"));

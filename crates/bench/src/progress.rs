@@ -21,7 +21,11 @@ impl Progress {
         self.bar.set_message(format!("{}, {repeat} of {repeats}", kind.title()));
     }
 
-    pub fn step(&self) { self.bar.inc(1); }
+    pub fn step(&self) {
+        self.bar.inc(1);
+    }
 
-    pub fn end(&self) { self.bar.finish_and_clear(); }
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
 }

@@ -29,14 +29,25 @@ pub struct Sample {
 
 impl Sample {
     pub(crate) fn new(kind: Kind, done: &Done, seconds: f64, cache: CacheState) -> Sample {
-        let percentile = |q: f64| (!done.latency.is_empty()).then(|| done.latency.value_at_quantile(q) as f64 / 1e3);
+        let percentile =
+            |q: f64| (!done.latency.is_empty()).then(|| done.latency.value_at_quantile(q) as f64 / 1e3);
         let (p50_us, p99_us) = (percentile(0.5), percentile(0.99));
         let value = match kind.unit() {
             "MiB/s" => done.bytes as f64 / f64::from(1 << 20) / seconds,
             "us" => p50_us.unwrap_or(f64::NAN),
             _ => done.ops as f64 / seconds,
         };
-        Sample { kind, value, seconds, ops: done.ops, bytes: done.bytes, checked: done.checked, p50_us, p99_us, cache }
+        Sample {
+            kind,
+            value,
+            seconds,
+            ops: done.ops,
+            bytes: done.bytes,
+            checked: done.checked,
+            p50_us,
+            p99_us,
+            cache,
+        }
     }
 }
 
@@ -60,9 +71,20 @@ impl Row {
         let mut values: Vec<f64> = samples.iter().map(|s| s.value).collect();
         values.sort_by(f64::total_cmp);
         let median = median(&values);
-        let (min, max) = (values.first().copied().unwrap_or(f64::NAN), values.last().copied().unwrap_or(f64::NAN));
+        let (min, max) =
+            (values.first().copied().unwrap_or(f64::NAN), values.last().copied().unwrap_or(f64::NAN));
         let spread_percent = (max - min) / median * 100.0;
-        Row { kind, title: kind.title(), unit: kind.unit(), better: kind.better(), median, min, max, spread_percent, samples }
+        Row {
+            kind,
+            title: kind.title(),
+            unit: kind.unit(),
+            better: kind.better(),
+            median,
+            min,
+            max,
+            spread_percent,
+            samples,
+        }
     }
 }
 
@@ -95,7 +117,11 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(dir: &Path, params: &Params, rows: impl Iterator<Item = (Kind, Vec<Sample>)>) -> Report {
+    pub(crate) fn new(
+        dir: &Path,
+        params: &Params,
+        rows: impl Iterator<Item = (Kind, Vec<Sample>)>,
+    ) -> Report {
         let rows: Vec<Row> = rows.map(|(kind, samples)| Row::new(kind, samples)).collect();
         let caches = rows.iter().flat_map(|row| &row.samples).map(|s| s.cache);
         // The weakest measure that was taken is the one to be named.
@@ -166,7 +192,9 @@ impl Report {
         out
     }
 
-    pub fn json(&self) -> String { serde_json::to_string_pretty(self).expect("numbers, strings and lists") }
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers, strings and lists")
+    }
 }
 
 /// Three significant digits below 100, whole numbers with separators above.
@@ -178,7 +206,8 @@ fn number(value: f64) -> String {
         _ => {
             let digits = format!("{value:.0}");
             let first = digits.len() % 3;
-            let groups = digits.as_bytes()[first..].chunks(3).map(|c| String::from_utf8_lossy(c).into_owned());
+            let groups =
+                digits.as_bytes()[first..].chunks(3).map(|c| String::from_utf8_lossy(c).into_owned());
             let head = (first > 0).then(|| digits[..first].to_string());
             head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
         }
@@ -201,7 +230,14 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        let table = [(0.5, "0.50"), (12.34, "12.3"), (123.4, "123"), (1234.0, "1,234"), (1234567.0, "1,234,567"), (f64::NAN, "-")];
+        let table = [
+            (0.5, "0.50"),
+            (12.34, "12.3"),
+            (123.4, "123"),
+            (1234.0, "1,234"),
+            (1234567.0, "1,234,567"),
+            (f64::NAN, "-"),
+        ];
         for (value, text) in table {
             assert_eq!(number(value), text);
         }

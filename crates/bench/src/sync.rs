@@ -10,7 +10,7 @@ use crate::cache::{self, CacheState};
 use crate::files::Aligned;
 use crate::pattern::{Mark, PAGE_BYTES, Pattern, next};
 use crate::workers::{self, Done};
-use crate::workspace::Params;
+use crate::workspace::{Measured, Params};
 
 /// A database's log or a small table: more would only measure the first write of the file.
 pub const FILE_BYTES: u64 = 64 << 20;
@@ -18,9 +18,10 @@ pub const FILE_BYTES: u64 = 64 << 20;
 /// So many of the writes are read back, cold, afterwards.
 const READ_BACK_MAX: u64 = 256;
 
-pub fn measure(root: &Path, params: &Params, pattern: &Pattern, version: u64) -> Result<(Done, f64, CacheState)> {
+pub fn measure(root: &Path, params: &Params, pattern: &Pattern, version: u64) -> Result<Measured> {
     let path = root.join("fsync");
-    let file_bytes = FILE_BYTES.min(params.total_bytes) / params.transfer_bytes as u64 * params.transfer_bytes as u64;
+    let file_bytes =
+        FILE_BYTES.min(params.total_bytes) / params.transfer_bytes as u64 * params.transfer_bytes as u64;
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
     let file = file.with_context(|| format!("opening {}", path.display()))?;
     let mark = Mark { file: 0, version };

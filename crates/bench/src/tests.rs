@@ -18,7 +18,9 @@ impl TempDir {
 }
 
 impl Drop for TempDir {
-    fn drop(&mut self) { std::fs::remove_dir_all(&self.0).ok(); }
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
 }
 
 fn tiny() -> Params {

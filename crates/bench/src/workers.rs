@@ -21,7 +21,8 @@ pub struct Done {
 
 impl Default for Done {
     fn default() -> Done {
-        let latency = Histogram::new_with_max(LATENCY_MAX_NS, 2).expect("two digits up to a minute are allowed");
+        let latency =
+            Histogram::new_with_max(LATENCY_MAX_NS, 2).expect("two digits up to a minute are allowed");
         Done { ops: 0, bytes: 0, checked: 0, latency }
     }
 }
@@ -57,11 +58,17 @@ pub struct Clock {
 }
 
 impl Clock {
-    pub fn is_over(&self) -> bool { Instant::now() >= self.limit }
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.limit
+    }
 }
 
 /// Runs `work` on `count` threads at once; returns what they did and the time they took in seconds.
-pub fn run(count: usize, limit: Duration, work: impl Fn(usize, Clock) -> Result<Done> + Sync) -> Result<(Done, f64)> {
+pub fn run(
+    count: usize,
+    limit: Duration,
+    work: impl Fn(usize, Clock) -> Result<Done> + Sync,
+) -> Result<(Done, f64)> {
     let barrier = Barrier::new(count);
     let worker = |index: usize| {
         barrier.wait();
@@ -101,7 +108,14 @@ mod tests {
         let (done, seconds) = run(3, Duration::from_secs(1), work).unwrap();
         assert_eq!((done.ops, done.bytes, done.latency.len()), (6, 60, 6));
         assert!(seconds > 0.0);
-        assert!(run(2, Duration::from_secs(1), |i, _| if i == 1 { Err(anyhow!("no")) } else { Ok(Done::default()) }).is_err());
+        assert!(
+            run(2, Duration::from_secs(1), |i, _| if i == 1 {
+                Err(anyhow!("no"))
+            } else {
+                Ok(Done::default())
+            })
+            .is_err()
+        );
         assert!(run(0, Duration::from_secs(1), |_, _| Ok(Done::default())).is_err());
     }
 

@@ -19,6 +19,9 @@ use crate::report::Sample;
 use crate::workers::Done;
 use crate::{files, names, sync};
 
+/// What was done, in how many seconds, over which caches.
+pub type Measured = (Done, f64, CacheState);
+
 /// How much is moved, by how many.
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -61,14 +64,22 @@ impl Params {
         ensure!(self.workers > 0, "at least 1 worker is needed");
         ensure!(self.files_per_worker > 0, "at least 1 file per worker is needed");
         let page = PAGE_BYTES;
-        ensure!(self.transfer_bytes > 0 && self.transfer_bytes.is_multiple_of(page), "the transfer size must be a multiple of {page}");
+        ensure!(
+            self.transfer_bytes > 0 && self.transfer_bytes.is_multiple_of(page),
+            "the transfer size must be a multiple of {page}"
+        );
         let least = (self.workers * self.transfer_bytes) as u64;
-        ensure!(self.total_bytes >= least, "the total must be at least workers x transfer size, {least} bytes");
+        ensure!(
+            self.total_bytes >= least,
+            "the total must be at least workers x transfer size, {least} bytes"
+        );
         Ok(())
     }
 
     /// Whole transfers per worker.
-    pub fn transfers_per_worker(&self) -> u64 { self.total_bytes / self.workers as u64 / self.transfer_bytes as u64 }
+    pub fn transfers_per_worker(&self) -> u64 {
+        self.total_bytes / self.workers as u64 / self.transfer_bytes as u64
+    }
 }
 
 /// Distinguishes workspaces of one process.
@@ -106,15 +117,18 @@ impl Workspace {
     }
 
     /// Where the files are: tests spoil them there.
-    pub fn root(&self) -> &Path { &self.root }
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
 
     /// Measures one row.
     pub fn run(&mut self, kind: Kind) -> Result<Sample> {
-        let (done, seconds, cache) = self.measure(kind).with_context(|| format!("{} in {}", kind.title(), self.root.display()))?;
+        let (done, seconds, cache) =
+            self.measure(kind).with_context(|| format!("{} in {}", kind.title(), self.root.display()))?;
         Ok(Sample::new(kind, &done, seconds, cache))
     }
 
-    fn measure(&mut self, kind: Kind) -> Result<(Done, f64, CacheState)> {
+    fn measure(&mut self, kind: Kind) -> Result<Measured> {
         match kind {
             Kind::NnWrite => self.write_stream(Layout::Own),
             Kind::SharedWrite => self.write_stream(Layout::Shared),
@@ -150,10 +164,11 @@ impl Workspace {
         }
     }
 
-    fn write_stream(&mut self, layout: Layout) -> Result<(Done, f64, CacheState)> {
+    fn write_stream(&mut self, layout: Layout) -> Result<Measured> {
         self.remove_stream(layout)?;
         self.version += 1;
-        let (stream, done, seconds) = files::write(&self.root, layout, &self.params, &self.pattern, self.version)?;
+        let (stream, done, seconds) =
+            files::write(&self.root, layout, &self.params, &self.pattern, self.version)?;
         *self.stream(layout) = Some(stream);
         Ok((done, seconds, CacheState::Fresh))
     }
@@ -161,8 +176,8 @@ impl Workspace {
     fn with_stream(
         &mut self,
         layout: Layout,
-        phase: fn(&Stream, &Params, &Pattern) -> Result<(Done, f64, CacheState)>,
-    ) -> Result<(Done, f64, CacheState)> {
+        phase: fn(&Stream, &Params, &Pattern) -> Result<Measured>,
+    ) -> Result<Measured> {
         if self.stream(layout).is_none() {
             self.write_stream(layout)?;
         }
@@ -184,12 +199,13 @@ impl Workspace {
         if file_bytes == 0 { &mut self.empty } else { &mut self.small }
     }
 
-    fn create_names(&mut self, file_bytes: usize) -> Result<(Done, f64, CacheState)> {
+    fn create_names(&mut self, file_bytes: usize) -> Result<Measured> {
         if let Some(old) = self.names(file_bytes).take() {
             old.clear()?;
         }
         self.version += 1;
-        let (names, done, seconds) = names::create(&self.root, file_bytes, &self.params, &self.pattern, self.version)?;
+        let (names, done, seconds) =
+            names::create(&self.root, file_bytes, &self.params, &self.pattern, self.version)?;
         *self.names(file_bytes) = Some(names);
         Ok((done, seconds, CacheState::Fresh))
     }
@@ -197,8 +213,8 @@ impl Workspace {
     fn with_names(
         &mut self,
         file_bytes: usize,
-        phase: fn(&Names, &Params, &Pattern) -> Result<(Done, f64, CacheState)>,
-    ) -> Result<(Done, f64, CacheState)> {
+        phase: fn(&Names, &Params, &Pattern) -> Result<Measured>,
+    ) -> Result<Measured> {
         if self.names(file_bytes).is_none() {
             self.create_names(file_bytes)?;
         }
@@ -206,7 +222,7 @@ impl Workspace {
         phase(names.as_ref().expect("they were made above"), &self.params, &self.pattern)
     }
 
-    fn remove_names(&mut self, file_bytes: usize) -> Result<(Done, f64, CacheState)> {
+    fn remove_names(&mut self, file_bytes: usize) -> Result<Measured> {
         if self.names(file_bytes).is_none() {
             self.create_names(file_bytes)?;
         }
@@ -218,7 +234,8 @@ impl Workspace {
     /// Removes everything and says if that failed, which dropping cannot.
     pub fn close(mut self) -> Result<()> {
         let root = std::mem::take(&mut self.root);
-        fs::remove_dir_all(&root).with_context(|| format!("cannot remove {}; remove it by hand", root.display()))
+        fs::remove_dir_all(&root)
+            .with_context(|| format!("cannot remove {}; remove it by hand", root.display()))
     }
 }
 
@@ -235,7 +252,9 @@ impl Drop for Workspace {
 fn check_space(dir: &Path, params: &Params) -> Result<()> {
     let stat = rustix::fs::statvfs(dir).with_context(|| format!("cannot look at {}", dir.display()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    let small = (params.workers as u64).saturating_mul(params.files_per_worker as u64).saturating_mul(PAGE_BYTES as u64);
+    let small = (params.workers as u64)
+        .saturating_mul(params.files_per_worker as u64)
+        .saturating_mul(PAGE_BYTES as u64);
     let bytes = params.total_bytes.saturating_mul(2).saturating_add(small).saturating_add(sync::FILE_BYTES);
     let need = bytes.saturating_add(bytes / 4);
     let mib = |bytes: u64| bytes >> 20;

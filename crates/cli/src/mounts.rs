@@ -130,12 +130,13 @@ impl std::fmt::Display for User {
 pub const USERS_MAX: usize = 20;
 
 /// Who uses the mount at `point`, as far as this user may see: working directories, roots, programs, open files, mappings.
-/// The process `except` (the one that serves the mount) does not count.
+/// The process `except` (the one that serves the mount) does not count, nor does this one: it may have inherited a file and will be
+/// gone with its answer.
 pub fn users(point: &Path, except: u32) -> Vec<User> {
-    let mut found = Vec::new();
+    let (mut found, own) = (Vec::new(), std::process::id());
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let pid = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok());
-        let Some(pid) = pid.filter(|pid| *pid != except) else { continue };
+        let Some(pid) = pid.filter(|pid| ![except, own].contains(pid)) else { continue };
         if let Some((how, path)) = use_by(&entry.path(), point) {
             let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default().trim().to_owned();
             found.push(User { pid, command, how, path });

@@ -52,7 +52,7 @@ pub struct Holder {
 pub enum Use {
     /// `stria up`: serves it.
     Up,
-    /// `stria fsck`, `stria damage`: looks at a stopped one.
+    /// `stria fsck`: looks at a stopped one.
     Check,
     /// `stria down --purge`: deletes it.
     Purge,

@@ -12,7 +12,7 @@ pub mod register;
 pub mod role;
 pub mod servers;
 
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// This host's name, for people who read the cluster map.
@@ -35,10 +35,7 @@ pub fn bounded<T: Send + 'static>(
         tracing::warn!("no thread for '{name}': {e}");
         return None;
     }
-    match receiver.recv_timeout(limit) {
-        Ok(done) => Some(done),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-    }
+    receiver.recv_timeout(limit).ok()
 }
 
 #[cfg(test)]

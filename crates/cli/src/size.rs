@@ -56,7 +56,7 @@ fn fraction_of(digits: &str, shift: u32) -> Option<u64> {
 impl fmt::Display for Size {
     /// The shortest exact form: `8G`, `1536M`, `4097`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fit = SUFFIXES.iter().rev().find(|(_, shift)| self.0 != 0 && self.0 % (1 << shift) == 0);
+        let fit = SUFFIXES.iter().rev().find(|(_, shift)| self.0 != 0 && self.0.is_multiple_of(1 << shift));
         match fit {
             Some((letter, shift)) => write!(f, "{}{letter}", self.0 >> shift),
             None => write!(f, "{}", self.0),

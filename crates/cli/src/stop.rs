@@ -1,8 +1,8 @@
 //! How a serving process is asked to stop, and how sure it is that it will.
 //!
-//! SIGTERM and SIGHUP ask politely: a mount that is in use stays, and so does the process. A second one soon after, or SIGINT
-//! (Ctrl-C), forces: the mount is taken away from its users. A signal during a forced stop ends the process on the spot,
-//! which loses nothing acknowledged: servers are crash-safe.
+//! SIGHUP (what `stria down` sends) asks politely: a mount that is in use stays, and so does the process. A second one soon after,
+//! SIGTERM or SIGINT (Ctrl-C) force: the mount is taken away from its users. A signal during a stop that cannot be refused any more
+//! ends the process on the spot, which loses nothing acknowledged: servers are crash-safe.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -13,9 +13,10 @@ use signal_hook::iterator::Signals;
 
 /// A second polite signal within this time means it.
 const SECOND_SIGNAL_WITHIN: Duration = Duration::from_secs(10);
-/// A forced stop takes at most this long; then the process ends anyway. Clean stops of healthy targets take well under a second,
-/// a disk's slow flush a few.
-pub const FORCED_STOP_MAX: Duration = Duration::from_secs(10);
+/// A forced stop of a mount takes at most this long; then the process ends anyway. Its own steps are bounded by less.
+pub const FORCED_MOUNT_STOP_MAX: Duration = Duration::from_secs(8);
+/// As above where servers are in the process: a checkpoint on a slow disk takes seconds, and saves the next start a recovery.
+pub const FORCED_STOP_MAX: Duration = Duration::from_secs(15);
 
 /// Why the main thread wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +33,8 @@ pub enum Manner {
     Forced,
 }
 
-/// Set when a forced stop began.
-static FORCED: AtomicBool = AtomicBool::new(false);
+/// Set when a stop began that is not refused any more.
+static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Begins to listen for signals. To be called before anything is mounted, so that no signal finds the default handler.
 pub fn listen() -> anyhow::Result<(Sender<Event>, Receiver<Event>)> {
@@ -43,10 +44,8 @@ pub fn listen() -> anyhow::Result<(Sender<Event>, Receiver<Event>)> {
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut before = None;
         for signal in signals.forever() {
-            if FORCED.load(Ordering::Relaxed) {
-                tracing::error!(
-                    "stopped on the spot by a signal during a forced stop; recovery will do the rest"
-                );
+            if ENDING.load(Ordering::Relaxed) {
+                tracing::error!("ended on the spot by a signal during the stop; recovery will do the rest");
                 std::process::exit(1);
             }
             let manner = manner_of(signal, before, Instant::now());
@@ -61,16 +60,21 @@ pub fn listen() -> anyhow::Result<(Sender<Event>, Receiver<Event>)> {
 
 fn manner_of(signal: i32, before: Option<Instant>, now: Instant) -> Manner {
     let is_second = before.is_some_and(|t| now.saturating_duration_since(t) < SECOND_SIGNAL_WITHIN);
-    if signal == SIGINT || is_second { Manner::Forced } else { Manner::Polite }
+    if signal != SIGHUP || is_second { Manner::Forced } else { Manner::Polite }
 }
 
-/// Bounds a forced stop: when it takes too long, the process ends without.
-pub fn begin_forced() {
-    FORCED.store(true, Ordering::Relaxed);
-    let watch = std::thread::Builder::new().name("stop-watch".into()).spawn(|| {
-        std::thread::sleep(FORCED_STOP_MAX);
+/// From here on the process ends, however long that takes; a further signal ends it on the spot.
+pub fn begin() {
+    ENDING.store(true, Ordering::Relaxed);
+}
+
+/// As `begin`; when it takes longer than `limit`, the process ends without.
+pub fn begin_forced(limit: Duration) {
+    begin();
+    let watch = std::thread::Builder::new().name("stop-watch".into()).spawn(move || {
+        std::thread::sleep(limit);
         tracing::error!(
-            "a forced stop took longer than {FORCED_STOP_MAX:?}: ending without it; recovery will do the rest"
+            "a forced stop took longer than {limit:?}: ending without it; recovery will do the rest"
         );
         std::process::exit(1);
     });
@@ -87,10 +91,10 @@ mod tests {
     fn a_second_signal_soon_after_forces_and_a_late_one_asks_again() {
         let now = Instant::now();
         let ago = |sec| now.checked_sub(Duration::from_secs(sec));
-        assert_eq!(manner_of(SIGTERM, None, now), Manner::Polite);
         assert_eq!(manner_of(SIGHUP, None, now), Manner::Polite);
+        assert_eq!(manner_of(SIGTERM, None, now), Manner::Forced);
         assert_eq!(manner_of(SIGINT, None, now), Manner::Forced);
-        assert_eq!(manner_of(SIGTERM, ago(3), now), Manner::Forced);
-        assert_eq!(manner_of(SIGTERM, ago(30), now), Manner::Polite);
+        assert_eq!(manner_of(SIGHUP, ago(3), now), Manner::Forced);
+        assert_eq!(manner_of(SIGHUP, ago(30), now), Manner::Polite);
     }
 }

@@ -10,7 +10,7 @@ use wire::meta::{Create, CreateReply, Inode, Link, MakeDir, ReadLink, Symlink};
 
 use crate::Fs;
 use crate::api::{Handle, OpenFlags};
-use crate::files::{File, For, overlay};
+use crate::files::{File, For};
 use crate::request::Answer;
 
 impl Fs {
@@ -75,11 +75,8 @@ impl Fs {
         attr: Result<Attr, Fault>,
         deadline: Instant,
     ) -> Result<(Handle, Attr), Fault> {
-        match attr {
-            Ok(attr) => {
-                let attr = overlay(&file, attr);
-                Ok((self.files.add_handle(file, flags), attr))
-            }
+        match attr.and_then(|attr| file.overlay(attr, deadline)) {
+            Ok(attr) => Ok((self.files.add_handle(file, flags), attr)),
             Err(fault) => {
                 self.unpin(&file, if flags.write { For::Writing } else { For::Reading }, deadline);
                 Err(fault)

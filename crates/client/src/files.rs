@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use plan::settle::{Mark, Progress};
@@ -30,7 +31,7 @@ pub(crate) struct File {
 /// Where the content is.
 #[derive(Default)]
 pub(crate) struct Body {
-    /// False until the first `Open` has answered.
+    /// False until the first `Open` has answered, and what a dead session left over is recovered.
     pub is_loaded: bool,
     /// `None`: inline.
     pub layout: Option<Layout>,
@@ -223,29 +224,26 @@ impl File {
         self.meta.lock().cap = None;
     }
 
-    /// True once an open has answered. While layout or bytes are being changed it has.
+    /// True once an open has answered and nothing changes layout or size right now.
     pub fn is_loaded(&self) -> bool {
-        self.body.try_read().is_none_or(|b| b.is_loaded)
+        self.body.try_read().is_some_and(|b| b.is_loaded)
     }
-}
 
-/// What a client knows better than the MDT while it has untold changes.
-pub(crate) fn overlay(file: &File, mut attr: Attr) -> Attr {
-    let Some(body) = file.body.try_read() else {
-        // A truncate or growth is under way; before or after it are both right answers, and the MDT gives one.
-        return attr;
-    };
-    if !body.is_loaded || body.layout.is_none() {
-        return attr;
+    /// What the client knows better than the MDT while it has untold changes.
+    pub fn overlay(&self, mut attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
+        let body = self.share_body(deadline)?;
+        if !body.is_loaded || body.layout.is_none() {
+            return Ok(attr);
+        }
+        let meta = self.meta.lock();
+        attr.size = meta.progress.size;
+        attr.blocks = meta.progress.blocks;
+        if meta.progress.is_changed() {
+            attr.mtime = meta.progress.mtime;
+            attr.ctime = attr.ctime.max(meta.progress.mtime);
+        }
+        Ok(attr)
     }
-    let meta = file.meta.lock();
-    attr.size = meta.progress.size;
-    attr.blocks = meta.progress.blocks;
-    if meta.progress.is_changed() {
-        attr.mtime = meta.progress.mtime;
-        attr.ctime = attr.ctime.max(meta.progress.mtime);
-    }
-    attr
 }
 
 #[cfg(test)]
@@ -257,7 +255,7 @@ mod tests {
         let files = Files::new();
         let file = files.pin(Fid(5), For::Writing);
         assert!(files.is_held(Fid(5)) && !files.is_empty());
-        file.meta.lock().progress.reached(10, types::Time::new(1, 0));
+        file.meta.lock().progress.reached(0, 10, types::Time::new(1, 0));
         assert!(!files.unpin(&file, For::Writing));
         assert!(files.get(Fid(5)).is_some() && !files.is_held(Fid(5)), "closed but not settled");
         let queue = files.take_queue();

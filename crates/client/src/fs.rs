@@ -15,6 +15,7 @@ use wire::session::Detach;
 use crate::api::{Handle, Settings, StatFs};
 use crate::cluster::Cluster;
 use crate::files::{Body, File, Files, For, Opened};
+use crate::gone::Gone;
 use crate::link::{Identity, Link};
 use crate::losses::Losses;
 use crate::names::NameLocks;
@@ -65,6 +66,7 @@ impl Fs {
             retain_bytes_max: settings.retain_bytes_max,
             session: AtomicU64::new(0),
             losses: Losses::default(),
+            gone: Gone::default(),
             aborted: AtomicBool::new(false),
             sleepers: (Mutex::new(()), Condvar::new()),
         });
@@ -228,11 +230,12 @@ impl Fs {
 
     /// Unties a descriptor's or a call's pin; the last one of an orphan lets the file go.
     pub(crate) fn unpin(&self, file: &Arc<File>, why: For, deadline: Instant) {
-        if self.files.unpin(file, why)
-            && let Err(fault) = self.ask_until(file.fid, &Release { fid: file.fid }, deadline)
-        {
-            // It goes with the session then.
-            tracing::warn!("releasing the unlinked file {}: {fault}", file.fid);
+        if self.files.unpin(file, why) {
+            self.id.gone.add(file.fid, None);
+            if let Err(fault) = self.ask_until(file.fid, &Release { fid: file.fid }, deadline) {
+                // It goes with the session then.
+                tracing::warn!("releasing the unlinked file {}: {fault}", file.fid);
+            }
         }
         if file.meta.lock().pins == 0 {
             self.id.losses.forget(file.fid);

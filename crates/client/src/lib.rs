@@ -41,6 +41,7 @@ mod files;
 mod fs;
 pub mod fsck;
 mod fsync;
+mod gone;
 mod grow;
 mod link;
 mod lookup;

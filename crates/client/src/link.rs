@@ -16,6 +16,7 @@ use types::{Buf, Code, Fault, Fid, FsId, Incarnation, Seq, SessionId, TargetId, 
 use wire::session::{Attach, AttachReply, Flush, KeepAlive};
 use wire::{Flags, Header, Reader, ReplyHead, Wire};
 
+use crate::gone::Gone;
 use crate::losses::Losses;
 use crate::request::{Answer, Patience, Pending, Sent};
 use crate::slots::{Sendable, Slots};
@@ -31,6 +32,7 @@ pub(crate) struct Identity {
     /// The session that the MDT gave; 0 before, and for observers.
     pub session: AtomicU64,
     pub losses: Losses,
+    pub gone: Gone,
     pub aborted: AtomicBool,
     /// Those who wait between two tries wait here, so that `abort` ends the wait.
     pub sleepers: (Mutex<()>, Condvar),
@@ -180,14 +182,21 @@ impl Link {
         attached.cuts.iter().any(|(ended, have)| *ended >= mark.incarnation && mark.seq > *have)
     }
 
-    /// Takes note of what a reply's heads say.
-    pub fn note(&self, reply: &ReplyHead) {
+    /// Takes note of what a reply's heads say. A target that restarted may use the numbers of entries that it lost again, so
+    /// what another incarnation than the attached one says is not about our entries.
+    pub fn note(&self, head: &Header, reply: &ReplyHead) {
+        if head.incarnation.0 != self.incarnation.load(Ordering::Acquire) {
+            return;
+        }
         if reply.seq.0 > 0 {
             self.acknowledged.fetch_max(reply.seq.0, Ordering::AcqRel);
         }
         let before = self.flushed.fetch_max(reply.flushed_seq.0, Ordering::AcqRel);
         if reply.flushed_seq.0 > before && self.keeps() {
-            self.retained.lock().kept.release(reply.flushed_seq);
+            let mut retained = self.retained.lock();
+            if retained.incarnation == head.incarnation {
+                retained.kept.release(reply.flushed_seq);
+            }
         }
     }
 
@@ -305,24 +314,17 @@ impl Link {
             let mut call = net::Call { head, body, bulk: &request.bulk, into: &mut into, deadline };
             let fault = match peer.call(&mut call) {
                 Ok((_, body)) => match ReplyHead::get(&mut Reader::new(&body)) {
-                    Ok(reply) => {
-                        self.note(&reply);
-                        match Code::from_u16(reply.code) {
-                            Code::Ok => return Ok(Some(reply.seq)),
-                            Code::NotReady => self.timeout(&reply.detail),
-                            Code::Moved | Code::NoSession => {
-                                return Err(Fault::new(Code::Moved, reply.detail));
-                            }
-                            code => {
-                                tracing::warn!(
-                                    "{} refused a replay: {code:?} {}",
-                                    self.describe(),
-                                    reply.detail
-                                );
-                                return Ok(None);
-                            }
+                    Ok(reply) => match Code::from_u16(reply.code) {
+                        Code::Ok => return Ok(Some(reply.seq)),
+                        Code::NotReady => self.timeout(&reply.detail),
+                        Code::Moved | Code::NoSession => {
+                            return Err(Fault::new(Code::Moved, reply.detail));
                         }
-                    }
+                        code => {
+                            tracing::warn!("{} refused a replay: {code:?} {}", self.describe(), reply.detail);
+                            return Ok(None);
+                        }
+                    },
                     Err(why) => self.timeout(&format!("the answer to a replay: {why}")),
                 },
                 Err(e) => self.timeout(&e.to_string()),
@@ -411,11 +413,12 @@ impl Link {
         incarnation: Incarnation,
         deadline: Instant,
     ) -> Result<(), Attempt> {
-        let mut lost = self.retained.lock().kept.take_lost(&reply.slots).into_iter();
+        let mut lost = self.retained.lock().kept.take_lost(&reply.slots);
+        self.id.gone.sift(&mut lost, |kept| &kept.what);
+        let mut lost = lost.into_iter();
         if lost.len() > 0 {
             tracing::warn!("{} restarted; sending {} requests again", self.describe(), lost.len());
         }
-        eprintln!("REPLAY {} last_seq {} slots {:?} flushed {} lost {:?}", self.describe(), reply.last_seq, &reply.slots[..4.min(reply.slots.len())], self.flushed(), lost.as_slice().iter().map(|k| (k.seq, k.slot, k.sequence, k.what.head.call)).collect::<Vec<_>>());
         let mut sent: Vec<(Option<Seq>, Kept<Sendable>)> = Vec::with_capacity(lost.len());
         while let Some(kept) = lost.next() {
             match self.resend(&kept.what, incarnation, deadline) {

@@ -7,7 +7,7 @@ use wire::codec::Bytes;
 use wire::meta::{FileState, GetAttr, Inode, Lookup};
 
 use crate::Fs;
-use crate::files::{File, overlay};
+use crate::files::File;
 
 impl Fs {
     /// The attributes of the file called `name` in `parent`.
@@ -29,8 +29,8 @@ impl Fs {
             return Ok(inode.attr);
         }
         match file.or_else(|| self.files.get(inode.attr.fid)) {
-            Some(file) if file.is_loaded() => return Ok(overlay(&file, inode.attr)),
-            // Not in the table, or only on its way into it.
+            Some(file) if file.is_loaded() => return file.overlay(inode.attr, self.deadline()),
+            // Not in the table, or only on its way into it, or just being changed: `recover` waits for that.
             _ => {}
         }
         match inode.state {

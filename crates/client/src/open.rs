@@ -93,6 +93,9 @@ impl Fs {
         let req = Open { fid: file.fid, write, truncate: true, now: self.now() };
         let answer = self.ask_until(file.fid, &req, deadline).inspect_err(|_| file.distrust())?;
         let OpenReply { inode, cap } = answer.reply;
+        if let Some(old) = &body.layout {
+            self.id.gone.add(file.fid, Some(old.generation));
+        }
         body.is_loaded = true;
         body.layout = inode.layout;
         let mut meta = file.meta.lock();
@@ -141,7 +144,7 @@ impl Fs {
         };
         if !is_same {
             let mut body = file.own_body(deadline)?;
-            (body.is_loaded, body.layout) = (true, inode.layout);
+            (body.is_loaded, body.layout) = (found == Found::Settled, inode.layout);
             file.meta.lock().progress.start_anew(attr.size, attr.blocks, attr.mtime);
         }
         let mut meta = file.meta.lock();

@@ -11,7 +11,7 @@ use types::{Attr, Fault, Fid};
 use wire::meta::{FileState, Settle};
 
 use crate::Fs;
-use crate::files::{File, For, overlay};
+use crate::files::{File, For};
 use crate::truncate::mark_written;
 
 impl Fs {
@@ -35,7 +35,7 @@ impl Fs {
             let answer = self.ask_open(file, true, deadline)?;
             let attr = answer.reply.inode.attr;
             self.take_open(file, answer.reply, answer.mark, deadline)?;
-            return Ok(overlay(file, attr));
+            return file.overlay(attr, deadline);
         }
         self.recover_open(file, deadline)
     }
@@ -47,7 +47,11 @@ impl Fs {
         let (inode, cap) = (answer.reply.inode.clone(), answer.reply.cap.clone());
         self.take_open(file, answer.reply, answer.mark, deadline)?;
         let mut body = file.own_body(deadline)?;
-        let (Some(layout), Some(cap)) = (&mut body.layout, cap) else { return Ok(inode.attr) };
+        let (Some(layout), Some(cap)) = (&mut body.layout, cap) else {
+            // Inline: the MDT knows it all.
+            body.is_loaded = true;
+            return Ok(inode.attr);
+        };
         tracing::info!("file {} was left {:?}; asking its objects", file.fid, inode.state);
 
         // 2. What do the objects prove? A shrink is finished first.
@@ -82,6 +86,7 @@ impl Fs {
         let req = Settle { fid: file.fid, generation, size, blocks, mtime, written: written.clone(), done };
         let answer = self.ask_until(file.fid, &req, deadline)?;
         written.iter().for_each(|w| mark_written(layout, w));
+        body.is_loaded = true;
         let attr = answer.reply.attr;
         let mut meta = file.meta.lock();
         meta.progress.start_anew(attr.size, attr.blocks, attr.mtime);

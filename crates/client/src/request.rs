@@ -221,7 +221,7 @@ impl<'a, R: Sent> Pending<'a, R> {
             )
         })?;
         self.is_unknown = false;
-        self.link.note(&reply_head);
+        self.link.note(&head, &reply_head);
         let reply = match reply {
             Ok(reply) => reply,
             Err(fault) => return Ok(Read::Refused(fault)),

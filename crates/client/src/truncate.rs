@@ -31,7 +31,9 @@ impl Fs {
 
     /// A file that is not open here is opened: a dead session's leftovers are found that way.
     pub(crate) fn open_if_new(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
-        match file.share_body(deadline)?.is_loaded {
+        // Let go before the open, which may take it alone.
+        let is_loaded = file.share_body(deadline)?.is_loaded;
+        match is_loaded {
             true => Ok(()),
             false => self.open_again(file, deadline).map(|_| ()),
         }
@@ -86,6 +88,9 @@ impl Fs {
             let is_new =
                 body.layout.as_ref().map(|l| l.generation) != inode.layout.as_ref().map(|l| l.generation);
             if is_new {
+                if let Some(old) = &body.layout {
+                    self.id.gone.add(file.fid, Some(old.generation));
+                }
                 body.layout = inode.layout;
                 meta.progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
             } else {

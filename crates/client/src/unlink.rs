@@ -79,6 +79,9 @@ impl Fs {
         if gone.nlink > 0 {
             return;
         }
+        if !held {
+            self.id.gone.add(gone.fid, None);
+        }
         if let Some(file) = self.files.get(gone.fid) {
             let mut meta = file.meta.lock();
             match held {

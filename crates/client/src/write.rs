@@ -194,7 +194,8 @@ impl Fs {
                 Ok(answer) => {
                     meta.progress.wrote(piece.object, piece.written, answer.mark);
                     if failed.is_none() {
-                        meta.progress.reached(piece.file_offset + piece.len as u64, now);
+                        let begin = piece.file_offset;
+                        meta.progress.reached(begin, begin + piece.len as u64, now);
                     }
                 }
                 Err(fault) => {

@@ -1,5 +1,7 @@
 //! Stories of one client and a cluster: what programs see, also when servers and power fail.
 
+#![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
+
 mod common;
 
 use std::sync::Arc;
@@ -227,7 +229,7 @@ fn holes_read_as_zeros_and_sizes_are_exact() {
 #[test]
 fn what_was_fsynced_survives_the_loss_of_all_power() {
     both(|wiring| {
-        let mut cluster = Cluster::new(wiring, 3);
+        let mut cluster = Cluster::quiet(wiring, 3);
         let fs = cluster.mount_lazy();
         let (small, big) = (pattern(1, 3000), pattern(2, 2 * MIB + 5));
         let (_, hs) = make(&fs, "small");
@@ -254,7 +256,7 @@ fn what_was_fsynced_survives_the_loss_of_all_power() {
 
 #[test]
 fn the_background_settles_what_nobody_fsyncs() {
-    let mut cluster = Cluster::new(Wiring::Local, 2);
+    let mut cluster = Cluster::quiet(Wiring::Local, 2);
     let fs = cluster.mount();
     let (fid, h) = make(&fs, "f");
     let data = pattern(9, 300_000);
@@ -278,7 +280,7 @@ fn the_background_settles_what_nobody_fsyncs() {
 
 #[test]
 fn a_restarted_target_is_sent_again_what_it_lost() {
-    let mut cluster = Cluster::new(Wiring::Tcp, 3);
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 3);
     let fs = cluster.mount_lazy();
     let (fid, h) = make(&fs, "f");
     let mut data = pattern(4, 3 * MIB);
@@ -319,7 +321,7 @@ fn a_restarted_target_is_sent_again_what_it_lost() {
 #[test]
 fn acknowledged_bytes_that_are_lost_for_good_are_an_error_and_never_silence() {
     // Nothing is kept for targets in this process: if one restarts alone, its unflushed bytes are gone.
-    let mut cluster = Cluster::new(Wiring::Local, 1);
+    let mut cluster = Cluster::quiet(Wiring::Local, 1);
     let fs = cluster.mount_lazy();
     let (_, h) = make(&fs, "f");
     fs.write(h, 0, &pattern(4, MIB)).expect("write");
@@ -499,4 +501,107 @@ fn many_threads_share_a_file_and_a_directory() {
         check_clean(&fs);
         fs.shutdown().expect("shutdown");
     });
+}
+
+/// Writers go on while every server is killed again and again with nothing unflushed left: no acknowledged byte is missing.
+#[test]
+fn writers_do_not_notice_servers_that_restart() {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 2);
+    // Room for a few requests only: past it a writer flushes.
+    let fs = cluster.mount_with(Settings { retain_bytes_max: MIB, ..cluster.settings() });
+    let writers: Vec<_> = (0..3u64)
+        .map(|t| {
+            let fs: Arc<Fs> = fs.clone();
+            std::thread::spawn(move || {
+                let (fid, mut h) = make(&fs, &format!("w{t}"));
+                let mut model: Vec<u8> = Vec::new();
+                let mut rng = disk::SplitMix::new(t + 77);
+                for step in 0..150 {
+                    let (at, len) = (rng.below(400_000) as usize, 1 + rng.below(40_000) as usize);
+                    let data = pattern(t * 1000 + step, len);
+                    fs.write(h, at as u64, &data).expect("write");
+                    model.resize(model.len().max(at + len), 0);
+                    model[at..at + len].copy_from_slice(&data);
+                    match step % 50 {
+                        17 => fs.fsync(h, false).expect("fsync"),
+                        33 => {
+                            let size = rng.below(300_000);
+                            let set = SetAttr { size: Some(size), ..SetAttr::default() };
+                            fs.setattr(fid, &set, &root()).expect("truncate");
+                            model.resize(size as usize, 0);
+                        }
+                        40 => {
+                            fs.release(h);
+                            h = fs.open(fid, OpenFlags::read_write()).expect("open").0;
+                        }
+                        _ => {}
+                    }
+                    assert!(
+                        read(&fs, h, 0, model.len() + 1).expect("read") == model,
+                        "writer {t} step {step}"
+                    );
+                }
+                fs.fsync(h, false).expect("fsync");
+                fs.release(h);
+                (fid, model)
+            })
+        })
+        .collect();
+    let mut round = 0;
+    while writers.iter().any(|w| !w.is_finished()) {
+        std::thread::sleep(Duration::from_millis(30));
+        match round % 3 {
+            2 => cluster.crash_mdt(Crash::DropAll),
+            n => cluster.crash_ost(n, Crash::DropAll),
+        }
+        round += 1;
+    }
+    let models: Vec<_> = writers.into_iter().map(|w| w.join().expect("no panic")).collect();
+    assert!(round > 3, "servers were killed {round} times");
+    fs.abort();
+    cluster.lose_power();
+    std::thread::sleep(cluster.session_ttl + Duration::from_millis(100));
+    let fs = cluster.mount();
+    for (fid, model) in models {
+        assert_eq!(fs.getattr(fid).expect("getattr").size, model.len() as u64);
+        let (h, _) = fs.open(fid, OpenFlags::read_only()).expect("open");
+        assert!(read(&fs, h, 0, model.len()).expect("read") == model);
+        fs.release(h);
+    }
+}
+
+#[test]
+fn a_shrink_that_was_interrupted_is_finished_before_anything_else() {
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 0);
+    let settings = Settings { op_timeout: Duration::from_millis(600), ..cluster.settings() };
+    let fs = cluster.mount_with(settings);
+    let (fid, h) = make(&fs, "f");
+    let data = pattern(1, 100_000);
+    fs.write(h, 0, &data).expect("write");
+    fs.fsync(h, false).expect("fsync");
+    let set = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+    // The same client goes on.
+    let image = cluster.stop_ost(0, Crash::KeepAll);
+    assert_eq!(fs.setattr(fid, &set(5000), &root()).unwrap_err().code, Code::Timeout);
+    cluster.restart_ost(0, image);
+    assert_eq!(read(&fs, h, 0, 200_000).expect("read"), data[..5000]);
+    fs.setattr(fid, &set(20_000), &root()).expect("extend");
+    let got = read(&fs, h, 0, 200_000).expect("read");
+    assert!(got[..5000] == data[..5000] && got[5000..] == [0; 15_000], "no old bytes come back");
+    // The client dies in the middle, and another finds it.
+    fs.fsync(h, false).expect("fsync");
+    let image = cluster.stop_ost(0, Crash::KeepAll);
+    assert_eq!(fs.setattr(fid, &set(3000), &root()).unwrap_err().code, Code::Timeout);
+    fs.abort();
+    cluster.restart_ost(0, image);
+    std::thread::sleep(cluster.session_ttl + Duration::from_millis(200));
+    let fs = cluster.mount();
+    assert_eq!(fs.lookup(Fid::ROOT, b"f").expect("lookup").size, 3000);
+    let (h, _) = fs.open(fid, OpenFlags::read_write()).expect("open");
+    assert_eq!(read(&fs, h, 0, 200_000).expect("read"), data[..3000]);
+    fs.setattr(fid, &set(10_000), &root()).expect("extend");
+    assert!(read(&fs, h, 0, 200_000).expect("read")[3000..] == [0; 7000]);
+    fs.release(h);
+    fs.shutdown().expect("shutdown");
+    check_clean(&cluster.mount());
 }

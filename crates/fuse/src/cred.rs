@@ -29,7 +29,10 @@ mod tests {
 
     #[test]
     fn groups_are_read_from_a_status_file() {
-        assert_eq!(parse_groups("Name:\tx\nGid:\t5\t5\t5\t5\nGroups:\t4 24 1000 \nNStgid:\t1\n"), vec![4, 24, 1000]);
+        assert_eq!(
+            parse_groups("Name:\tx\nGid:\t5\t5\t5\t5\nGroups:\t4 24 1000 \nNStgid:\t1\n"),
+            vec![4, 24, 1000]
+        );
         assert_eq!(parse_groups("Groups:\t \n"), Vec::<u32>::new());
         assert_eq!(parse_groups(""), Vec::<u32>::new());
     }

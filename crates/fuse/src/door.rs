@@ -42,11 +42,17 @@ pub struct Door {
     set_id: SetIdWatch,
 }
 
-fn fid(ino: INodeNo) -> Fid { Fid(ino.0) }
-fn handle(fh: FileHandle) -> Handle { Handle(fh.0) }
+fn fid(ino: INodeNo) -> Fid {
+    Fid(ino.0)
+}
+fn handle(fh: FileHandle) -> Handle {
+    Handle(fh.0)
+}
 
 impl Door {
-    pub fn new(fs: Arc<Fs>, options: MountOptions) -> Door { Door { fs, options, set_id: SetIdWatch::default() } }
+    pub fn new(fs: Arc<Fs>, options: MountOptions) -> Door {
+        Door { fs, options, set_id: SetIdWatch::default() }
+    }
 
     fn answer_entry(&self, verb: &str, result: Result<Attr, Fault>, reply: ReplyEntry) {
         match result {
@@ -89,17 +95,11 @@ impl Door {
         self.fs.write(handle, offset, data)
     }
 
-    fn set(&self, request: &Request, fid: Fid, mut set: SetAttr, by_handle: bool, only_now: bool) -> Result<Attr, Fault> {
-        // A change of owner ends privileges, whoever makes it.
-        if set.mode.is_none() && (set.uid.is_some() || set.gid.is_some()) {
-            let attr = self.fs.getattr(fid)?;
-            set.mode = without_privileges(attr.mode).filter(|_| attr.kind == types::Kind::File);
-        }
-        // The kernel has checked the caller. Two things are allowed to more than the owner, which attributes cannot express: to set
-        // the times to now (whoever may write), and to cut through a descriptor that was opened for writing.
-        let cred = if by_handle || only_now { Cred::root() } else { cred_of(request) };
-        let attr = self.fs.setattr(fid, &set, &cred)?;
+    fn set(&self, request: &Request, fid: Fid, set: &SetAttr, is_granted: bool) -> Result<Attr, Fault> {
+        let cred = if is_granted { Cred::root() } else { cred_of(request) };
+        let attr = self.fs.setattr(fid, set, &cred)?;
         self.set_id.on_mode(attr.mode);
+        // A change of owner drops set-id bits at the MDT; a change of size is ours to watch.
         if set.size.is_some() && request.uid() != 0 {
             return Ok(self.drop_privileges(fid)?.unwrap_or(attr));
         }
@@ -107,7 +107,13 @@ impl Door {
     }
 
     /// Lists from `cookie` on until `add` says that the kernel's buffer is full.
-    fn list(&self, dir: Fid, mut cookie: u64, plus: bool, mut add: impl FnMut(&DirItem) -> bool) -> Result<(), Fault> {
+    fn list(
+        &self,
+        dir: Fid,
+        mut cookie: u64,
+        plus: bool,
+        mut add: impl FnMut(&DirItem) -> bool,
+    ) -> Result<(), Fault> {
         let batch = if plus { PLUS_BATCH } else { PLAIN_BATCH };
         let mut any = false;
         loop {
@@ -158,7 +164,16 @@ impl Filesystem for Door {
 
     fn forget(&self, _: &Request, _ino: INodeNo, _nlookup: u64) {}
 
-    fn create(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
+    fn create(
+        &self,
+        rq: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
         let open = self.open_flags(flags);
         match self.fs.create(fid(parent), name.as_bytes(), mode & 0o7777, open, &cred_of(rq)) {
             Ok((attr, handle)) => {
@@ -170,7 +185,16 @@ impl Filesystem for Door {
         }
     }
 
-    fn mknod(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, rdev: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        rq: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
         let Some(kind) = node_kind(mode) else { return reply.error(Errno::EINVAL) };
         let made = self.fs.mknod(fid(parent), name.as_bytes(), kind, mode & 0o7777, rdev, &cred_of(rq));
         self.answer_entry("mknod", made, reply);
@@ -248,14 +272,15 @@ impl Filesystem for Door {
         reply: ReplyAttr,
     ) {
         let now = SystemTime::now();
-        let owner_only = mode.is_some() || uid.is_some() || gid.is_some();
         let is_now = |t: Option<TimeOrNow>| !matches!(t, Some(TimeOrNow::SpecificTime(_)));
-        let times_only = size.is_none() && (atime.is_some() || mtime.is_some());
-        let only_now = !owner_only && times_only && is_now(atime) && is_now(mtime);
-        let by_handle = !owner_only && size.is_some() && fh.is_some();
+        let owners_only =
+            mode.is_some() || uid.is_some() || gid.is_some() || !is_now(atime) || !is_now(mtime);
+        // The kernel has checked the caller. Two things are allowed to more than the owner, which attributes cannot express: to set
+        // the times to now (whoever may write), and to cut through a descriptor that was opened for writing.
+        let is_granted = !owners_only && (size.is_none() || fh.is_some());
         let (atime, mtime) = (atime.map(|t| time(t, now)), mtime.map(|t| time(t, now)));
         let set = SetAttr { mode: mode.map(|m| m & 0o7777), uid, gid, size, atime, mtime };
-        match self.set(rq, fid(ino), set, by_handle, only_now) {
+        match self.set(rq, fid(ino), &set, is_granted) {
             Ok(attr) => reply.attr(&self.options.attr_timeout, &file_attr(&attr)),
             Err(fault) => reply.error(errno("setattr", &fault)),
         }
@@ -266,7 +291,8 @@ impl Filesystem for Door {
             Ok(s) => {
                 let unit = s.block_size.max(512);
                 let blocks = |bytes: u64| bytes / unit as u64;
-                let (total, free, available) = (blocks(s.bytes_total), blocks(s.bytes_free), blocks(s.bytes_available));
+                let (total, free, available) =
+                    (blocks(s.bytes_total), blocks(s.bytes_free), blocks(s.bytes_available));
                 reply.statfs(total, free, available, s.files_total, s.files_free, unit, s.name_max, unit)
             }
             Err(fault) => reply.error(errno("statfs", &fault)),
@@ -361,7 +387,14 @@ impl Filesystem for Door {
         }
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let ttl = self.options.both_timeout();
         let add = |item: &DirItem| {
             let name = OsStr::from_bytes(&item.name);
@@ -444,7 +477,15 @@ impl Filesystem for Door {
         reply.error(Errno::ENOSYS);
     }
 
-    fn lseek(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _offset: i64, _whence: i32, reply: ReplyLseek) {
+    fn lseek(
+        &self,
+        _: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _offset: i64,
+        _whence: i32,
+        reply: ReplyLseek,
+    ) {
         reply.error(Errno::ENOSYS);
     }
 

@@ -10,6 +10,8 @@
 
 mod cred;
 mod door;
+mod gate;
+mod gated;
 mod mount;
 mod mountinfo;
 mod options;

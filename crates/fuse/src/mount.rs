@@ -7,24 +7,32 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use fuser::{Filesystem, Session};
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::door::Door;
+use crate::gate::Gate;
+use crate::gated::Gated;
 use crate::options::MountOptions;
 use crate::{mountinfo, session};
 
 /// Mounts stacked on one point by as many killed runs; more than this is not ours to sort out.
 const STALE_MAX: usize = 16;
+/// How often it is looked whether serving threads hang (see `gate`), while requests come and while none do; the latter is also how
+/// long parked threads may take to notice that the mount is gone.
+const TICK_BUSY: Duration = Duration::from_millis(5);
+const TICK_IDLE: Duration = Duration::from_millis(50);
 
 /// Why a mount or unmount did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -71,29 +79,79 @@ pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> 
 }
 
 /// Mounts any fuser file system the way Stria's own is mounted: the yardsticks use it, so that only the work behind differs.
-pub fn attach<F: Filesystem>(door: F, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+pub fn attach<F: Filesystem>(
+    door: F,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<Mounted, MountError> {
     let point = real_point(mountpoint)?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let gate = Arc::new(Gate::new(options.threads.max(1), processors));
+    let door = Gated { inner: door, gate: gate.clone() };
     let session = match rustix::process::geteuid().is_root() {
         true => session_by_system_call(door, &point, options)?,
-        false => Session::new(door, &point, &session::session_config(options)).map_err(|e| refused(&point, e))?,
+        false => {
+            Session::new(door, &point, &session::session_config(options)).map_err(|e| refused(&point, e))?
+        }
     };
-    let device = match mountinfo::at(&point).map_err(|e| refused(&point, e))? {
-        Some(entry) => entry.device,
-        None => return Err(refused(&point, io::Error::other("it vanished from the mount table at once"))),
-    };
-    raise_read_ahead(&device, options.read_ahead_kib);
+    let started = start(session, gate, &point, options.read_ahead_kib);
+    if started.is_err() {
+        // The kernel has the mount and nobody serves it: leave none such behind.
+        rustix::mount::unmount(&point, UnmountFlags::DETACH).ok();
+    }
+    started.map_err(|e| refused(&point, e))
+}
+
+fn start<F: Filesystem>(
+    session: Session<F>,
+    gate: Arc<Gate>,
+    point: &Path,
+    read_ahead_kib: u32,
+) -> io::Result<Mounted> {
+    let entry =
+        mountinfo::at(point)?.ok_or_else(|| io::Error::other("it vanished from the mount table at once"))?;
+    raise_read_ahead(&entry.device, read_ahead_kib);
     let ended = Arc::new(AtomicBool::new(false));
+    let channel = session.as_fd().try_clone_to_owned()?;
+    let mark = ended.clone();
+    std::thread::Builder::new().name("fuse-watch".into()).spawn(move || watch(&channel, &gate, &mark))?;
     let mark = ended.clone();
     let serve = move || {
         let result = session.run();
         mark.store(true, Ordering::SeqCst);
         result
     };
-    let server = std::thread::Builder::new().name("fuse".into()).spawn(serve).map_err(|e| refused(&point, e))?;
-    Ok(Mounted { point, device, ended, server: Mutex::new(Some(server)) })
+    let server = std::thread::Builder::new().name("fuse".into()).spawn(serve)?;
+    Ok(Mounted { point: point.to_path_buf(), device: entry.device, ended, server: Mutex::new(Some(server)) })
 }
 
-fn session_by_system_call<F: Filesystem>(door: F, point: &Path, options: &MountOptions) -> Result<Session<F>, MountError> {
+/// Looks after the serving threads: lets parked ones out if the others hang, and all of them when the kernel has closed the channel.
+/// It does not wait in `poll`: every request would wake it.
+fn watch(channel: &OwnedFd, gate: &Gate, ended: &AtomicBool) {
+    let mut served = 0;
+    let mut pause = TICK_IDLE;
+    while !ended.load(Ordering::SeqCst) && !is_closed(channel) {
+        std::thread::sleep(pause);
+        let before = served;
+        served = gate.tick(before);
+        pause = if served == before { TICK_IDLE.min(pause * 2) } else { TICK_BUSY };
+    }
+    // The kernel has let go, though serving threads may still hang in requests to servers that are gone.
+    ended.store(true, Ordering::SeqCst);
+    gate.close();
+}
+
+fn is_closed(channel: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(channel, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
+}
+
+fn session_by_system_call<F: Filesystem>(
+    door: F,
+    point: &Path,
+    options: &MountOptions,
+) -> Result<Session<F>, MountError> {
     let device = File::options().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
     let config = session::session_config(options);
     let mut flags = MountFlags::empty();
@@ -131,10 +189,14 @@ fn raise_read_ahead(device: &str, kib: u32) {
 }
 
 impl Mounted {
-    pub fn mountpoint(&self) -> &Path { &self.point }
+    pub fn mountpoint(&self) -> &Path {
+        &self.point
+    }
 
     /// True once the kernel has let go of the mount, whoever unmounted it.
-    pub fn has_ended(&self) -> bool { self.ended.load(Ordering::SeqCst) }
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
 
     /// Waits until the mount has ended, whoever unmounts it. A second caller returns at once.
     pub fn join(&self) -> Result<(), MountError> {
@@ -184,11 +246,14 @@ impl Mounted {
         let output = command.arg("--").arg(&self.point).output().map_err(|e| self.unmount_error(e))?;
         match output.status.success() {
             true => Ok(()),
-            false => Err(self.unmount_error(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_string()))),
+            false => Err(self
+                .unmount_error(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_string()))),
         }
     }
 
-    fn unmount_error(&self, source: io::Error) -> MountError { MountError::Unmount { path: self.point.clone(), source } }
+    fn unmount_error(&self, source: io::Error) -> MountError {
+        MountError::Unmount { path: self.point.clone(), source }
+    }
 }
 
 impl Drop for Mounted {
@@ -204,7 +269,8 @@ impl Drop for Mounted {
 pub fn clear_stale(mountpoint: &Path) -> Result<usize, MountError> {
     let point = real_point(mountpoint)?;
     for cleared in 0..STALE_MAX {
-        let there = mountinfo::at(&point).map_err(|source| MountError::Unmount { path: point.clone(), source })?;
+        let there =
+            mountinfo::at(&point).map_err(|source| MountError::Unmount { path: point.clone(), source })?;
         if there.is_none_or(|entry| entry.fs_type != "fuse.stria") {
             return Ok(cleared);
         }
@@ -238,4 +304,6 @@ fn real_point(mountpoint: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-fn refused(path: &Path, source: io::Error) -> MountError { MountError::Refused { path: path.to_path_buf(), source } }
+fn refused(path: &Path, source: io::Error) -> MountError {
+    MountError::Refused { path: path.to_path_buf(), source }
+}

@@ -18,7 +18,7 @@ pub struct Entry {
 /// The mount that shows at `point`: the last one listed covers those before it.
 pub fn at(point: &Path) -> io::Result<Option<Entry>> {
     let table = std::fs::read_to_string("/proc/self/mountinfo")?;
-    Ok(table.lines().filter_map(parse).filter(|e| e.point == point).last())
+    Ok(table.lines().filter_map(parse).rfind(|e| e.point == point))
 }
 
 fn parse(line: &str) -> Option<Entry> {
@@ -39,7 +39,8 @@ fn unescape(text: &str) -> OsString {
     let mut at = 0;
     while at < bytes.len() {
         let octal = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
-        let code = octal.and_then(|d| std::str::from_utf8(d).ok()).and_then(|d| u8::from_str_radix(d, 8).ok());
+        let code =
+            octal.and_then(|d| std::str::from_utf8(d).ok()).and_then(|d| u8::from_str_radix(d, 8).ok());
         match code {
             Some(byte) => {
                 out.push(byte);

@@ -50,5 +50,7 @@ impl MountOptions {
     }
 
     /// For replies that carry one time-out for the name and the attributes.
-    pub fn both_timeout(&self) -> Duration { self.attr_timeout.min(self.entry_timeout) }
+    pub fn both_timeout(&self) -> Duration {
+        self.attr_timeout.min(self.entry_timeout)
+    }
 }

@@ -33,12 +33,18 @@ pub struct SetIdWatch {
 
 impl SetIdWatch {
     /// To be read before the mode is asked for, and given to `learn_clear`.
-    pub fn epoch(&self) -> u64 { self.epoch.load(Ordering::SeqCst) }
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
 
-    pub fn is_clear(&self, handle: u64) -> bool { self.clear.read().get(&handle) == Some(&self.epoch()) }
+    pub fn is_clear(&self, handle: u64) -> bool {
+        self.clear.read().get(&handle) == Some(&self.epoch())
+    }
 
     /// I1: `epoch` was read before the mode was.
-    pub fn learn_clear(&self, handle: u64, epoch: u64) { self.clear.write().insert(handle, epoch); }
+    pub fn learn_clear(&self, handle: u64, epoch: u64) {
+        self.clear.write().insert(handle, epoch);
+    }
 
     /// Some file may have such bits now.
     pub fn on_mode(&self, mode: u32) {

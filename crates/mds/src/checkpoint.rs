@@ -10,10 +10,10 @@ use crate::Core;
 use crate::slots::{KIND_SLOT, Slots};
 
 impl Core {
-    /// A checkpoint, unless the log has room again by the time it is our turn. For who found the log full or half full.
-    pub fn checkpoint(&self) -> Result<(), Fault> {
+    /// For who found the log full with `used` bytes in it: a checkpoint, unless another one has trimmed it meanwhile.
+    pub fn checkpoint_below(&self, used: u64) -> Result<(), Fault> {
         let _one = self.checkpointing.lock();
-        if self.log_is_half_full() { self.write_checkpoint() } else { Ok(()) }
+        if self.volume.log_used() < used { Ok(()) } else { self.write_checkpoint() }
     }
 
     /// A checkpoint, whatever the log holds.

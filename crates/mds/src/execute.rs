@@ -45,7 +45,10 @@ const ATTEMPTS_MAX: u32 = 8;
 /// Why a request must start over.
 enum Stop {
     Refused(Fault),
-    LogFull,
+    /// Bytes that the log held then.
+    LogFull {
+        used: u64,
+    },
     NoIds,
 }
 
@@ -72,7 +75,7 @@ impl Core {
             match self.attempt(call, origin, lease_high, rule) {
                 Ok(done) => return Ok(done),
                 Err(Stop::Refused(fault)) => return Err(fault),
-                Err(Stop::LogFull) => self.checkpoint()?,
+                Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
                 Err(Stop::NoIds) => self.reserve_ids()?,
             }
         }
@@ -128,7 +131,7 @@ impl Core {
         let payload = record::encode(call, origin, reply, &changes);
         let seq = match self.volume.append(self.epoch(), &payload) {
             Ok(seq) => seq,
-            Err(VolumeError::LogFull { .. }) => return Err(Stop::LogFull),
+            Err(VolumeError::LogFull { used, .. }) => return Err(Stop::LogFull { used }),
             Err(e) => return Err(self.volume_fault(e).into()),
         };
         writer.slots.apply(origin, seq, reply, &changes);
@@ -146,7 +149,7 @@ impl Core {
     pub fn reserve_ids(&self) -> Result<(), Fault> {
         let _one = self.reserving.lock();
         for _ in 0..ATTEMPTS_MAX {
-            let promise = {
+            let reserved = {
                 let mut writer = self.writer.lock();
                 writer.check_open()?;
                 if !writer.ids.are_low() && writer.ids.are_enough() {
@@ -154,18 +157,20 @@ impl Core {
                 }
                 let (changes, promise) = writer.ids.promise()?;
                 match self.commit(&mut writer, 0, None, &Arc::from([]), changes) {
-                    Ok(_) => Some(promise),
+                    Ok(_) => Ok(promise),
                     Err(Stop::Refused(fault)) => return Err(fault),
-                    Err(Stop::LogFull | Stop::NoIds) => None,
+                    Err(Stop::LogFull { used }) => Err(used),
+                    // Reserving draws no ids.
+                    Err(Stop::NoIds) => Err(u64::MAX),
                 }
             };
-            match promise {
-                Some(promise) => {
+            match reserved {
+                Ok(promise) => {
                     self.flush()?;
                     self.writer.lock().ids.keep(promise);
                     return Ok(());
                 }
-                None => self.checkpoint()?,
+                Err(used) => self.checkpoint_below(used)?,
             }
         }
         Err(Fault::new(Code::NotReady, "the MDT's log is full; try again"))

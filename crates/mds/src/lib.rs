@@ -9,6 +9,7 @@
 //! M4: a request that was carried out is never carried out again: its reply is in the entry that changed things.
 //! M5: ids (fid, lease, session) come from blocks whose limit was flushed before the first was used (rule O5).
 //! M6: objects are destroyed only after the entry that made them dead is flushed.
+//! M7: a reply that lets a client write to objects anew is sent only after its entry is flushed.
 //!
 //! Use: `Mdt::format` once, `Mdt::open`, then `join` with what the MGS answered; put it into a `net::Hub`.
 

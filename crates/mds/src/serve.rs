@@ -9,7 +9,7 @@ use meta::Ctx;
 use net::Answer;
 use object::LeaseVersion;
 use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Key, Seq, SessionId};
-use wire::meta::{Truncate, TruncateReply};
+use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Truncate, TruncateReply};
 use wire::object::Capability;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
@@ -101,18 +101,19 @@ impl Core {
         let Header { session, slot, sequence, .. } = *head;
         // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
-        let lease_high = Cell::new(0);
+        // True for a repeat, which runs no rule: the first may not have come to its flush.
+        let (lease_high, puts_inode) = (Cell::new(0), Cell::new(true));
         let done = self.with_ctx(head, &joined, &lease_high, &mut |ctx| {
             self.transact(head.call, origin, &lease_high, &mut |txn| {
                 let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
                 if ctx.replay {
                     check_replayed_fids(txn)?;
                 }
+                puts_inode.set(txn.put_keys().any(|key| key.as_bytes()[0] == meta::keys::INODE));
                 Ok(reply)
             })
         })?;
-        if head.call == Truncate::CALL && is_pending_truncate(&done.reply) {
-            // The client cuts objects as soon as it has this reply: the intent must outlive any crash by then.
+        if lets_objects_change(head.call, &done.reply, puts_inode.get()) {
             self.flush()?;
         }
         Ok(done)
@@ -189,8 +190,22 @@ fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
     }
 }
 
-fn is_pending_truncate(reply: &[u8]) -> bool {
-    TruncateReply::from_bytes(reply).is_ok_and(|r| r.pending)
+/// M7: does the client change objects on the strength of this reply? Were the entry lost in a power loss and the bytes not,
+/// there would be objects that nobody names, and bytes past a settled size, which come back when the file grows again.
+fn lets_objects_change(call: u16, reply: &[u8], puts_inode: bool) -> bool {
+    let is_writing = |open: OpenReply| {
+        puts_inode && open.inode.layout.is_some() && matches!(open.inode.state, FileState::Writing(_))
+    };
+    match call {
+        // The intent of a shrink.
+        Truncate::CALL => TruncateReply::from_bytes(reply).is_ok_and(|r| r.pending),
+        // A new generation of objects.
+        Grow::CALL => true,
+        // A settled file with objects becomes one that is being written.
+        Open::CALL => OpenReply::from_bytes(reply).is_ok_and(is_writing),
+        Create::CALL => CreateReply::from_bytes(reply).is_ok_and(|r| is_writing(r.open)),
+        _ => false,
+    }
 }
 
 fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {

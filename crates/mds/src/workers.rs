@@ -133,7 +133,7 @@ fn keeper(core: &Core) {
             return;
         }
         if core.log_is_half_full()
-            && let Err(fault) = core.checkpoint()
+            && let Err(fault) = core.checkpoint_now()
         {
             tracing::error!(%fault, "the MDT's checkpoint failed; the log goes on until it is full");
             // The table's state will not be better at once, and each try writes all of it.

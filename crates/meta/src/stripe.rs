@@ -104,7 +104,8 @@ pub fn make_layout(
 ) -> Result<Layout, Fault> {
     let osts = ctx.ost_mirrors;
     if osts.is_empty() {
-        return Err(Fault::new(Code::NoSpace, "no OST has registered yet; start one"));
+        // Not `NoSpace`: the client waits for what is about to come up.
+        return Err(Fault::new(Code::NotReady, "no OST has registered yet; start one"));
     }
     let default = default_spec();
     let wanted = match spec {

@@ -25,6 +25,8 @@ pub struct Fabric {
 
 #[derive(Default)]
 struct Routes {
+    /// Of the map that they were taken from.
+    version: u64,
     /// The node of each target, and its peer once asked for.
     targets: HashMap<TargetId, (NodeId, Option<Arc<dyn Peer>>)>,
     nodes: HashMap<NodeId, Arc<Pool>>,
@@ -50,9 +52,14 @@ impl Fabric {
         self.node.store(node.0, Ordering::Relaxed);
     }
 
-    /// Takes over who serves what. Connections to nodes that stay are kept.
+    /// Takes over who serves what. Connections to nodes that stay are kept. A map older than the one before is passed over: its
+    /// addresses may be those of servers that started anew elsewhere.
     pub fn set_map(&self, map: &ClusterMap) {
         let mut routes = self.routes.write();
+        if map.version < routes.version {
+            return;
+        }
+        routes.version = map.version;
         let mut targets = HashMap::with_capacity(map.targets.len());
         for t in &map.targets {
             let known = routes.targets.remove(&t.id).filter(|(node, _)| *node == t.node);

@@ -78,12 +78,14 @@ impl Progress {
         }
     }
 
-    /// The file's bytes up to `end` are acknowledged, at `now`.
-    pub fn reached(&mut self, end: u64, now: Time) {
+    /// The file's bytes from `begin` to `end` are acknowledged, at `now`. Blocks are estimated: pages past the size are new,
+    /// pages below it count as there already; the closing settle counts them.
+    pub fn reached(&mut self, begin: u64, end: u64, now: Time) {
         self.change += 1;
         self.mtime = now;
         if end > self.size {
-            self.blocks += end.div_ceil(4096).saturating_sub(self.size.div_ceil(4096)) * 8;
+            let first_new = self.size.div_ceil(4096).max(begin / 4096);
+            self.blocks += end.div_ceil(4096).saturating_sub(first_new) * 8;
             self.size = end;
             self.data_change += 1;
         }
@@ -186,11 +188,11 @@ mod tests {
     fn what_changes_after_the_snapshot_stays_untold() {
         let mut p = Progress::new(0, 0, at(0));
         p.wrote(object(0), false, mark(1, 1, 10));
-        p.reached(100, at(1));
+        p.reached(0, 100, at(1));
         let first = p.snapshot();
         p.wrote(object(1), false, mark(2, 1, 7));
         p.wrote(object(0), false, mark(1, 1, 11));
-        p.reached(200, at(2));
+        p.reached(0, 200, at(2));
         p.flushed(&first);
         p.was_told(&first);
         assert_eq!((first.size, first.mtime, first.marks.as_slice()), (100, at(1), &[mark(1, 1, 10)][..]));
@@ -207,7 +209,7 @@ mod tests {
     fn an_overwrite_changes_only_the_time() {
         let mut p = Progress::new(4096, 8, at(0));
         p.wrote(object(0), true, mark(1, 1, 3));
-        p.reached(4096, at(9));
+        p.reached(0, 4096, at(9));
         assert!(p.is_untold() && !p.is_data_untold());
         assert_eq!((p.size, p.blocks, p.mtime), (4096, 8, at(9)));
     }
@@ -229,7 +231,7 @@ mod tests {
     fn new_objects_forget_what_the_old_ones_owed() {
         let mut p = Progress::default();
         p.wrote(object(0), false, mark(1, 1, 50));
-        p.reached(1 << 20, at(1));
+        p.reached(0, 1 << 20, at(1));
         let before = p.snapshot();
         p.start_anew(0, 0, at(2));
         assert!(!p.is_valid(&before) && p.is_valid(&p.snapshot()));

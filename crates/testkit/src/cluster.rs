@@ -43,7 +43,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn small(wiring: Wiring) -> Shape { Shape { wiring, osts: 4, ost_size: "2G".into() } }
+    pub fn small(wiring: Wiring) -> Shape {
+        Shape { wiring, osts: 4, ost_size: "2G".into() }
+    }
 }
 
 pub struct Cluster {
@@ -84,10 +86,16 @@ impl Cluster {
         }
     }
 
-    pub fn wiring(&self) -> Wiring { self.shape.wiring }
-    pub fn bin(&self) -> &Path { &self.bin }
+    pub fn wiring(&self) -> Wiring {
+        self.shape.wiring
+    }
+    pub fn bin(&self) -> &Path {
+        &self.bin
+    }
     /// The directory that `stria --dir` takes (`Local` only).
-    pub fn state_dir(&self) -> PathBuf { self.dir.join("d") }
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.join("d")
+    }
 
     pub fn start_all(&mut self) -> Result<()> {
         for role in self.roles() {
@@ -144,9 +152,8 @@ impl Cluster {
             ),
         )?;
         for n in 0..self.shape.osts.div_ceil(2) {
-            let devices: Vec<String> = (2 * n..(2 * n + 2).min(self.shape.osts))
-                .map(|i| format!("\"{d}/ost{i}.img\""))
-                .collect();
+            let devices: Vec<String> =
+                (2 * n..(2 * n + 2).min(self.shape.osts)).map(|i| format!("\"{d}/ost{i}.img\"")).collect();
             write(
                 &format!("oss{n}.toml"),
                 format!(
@@ -176,7 +183,8 @@ impl Cluster {
     pub fn wait_mounted(&mut self) -> Result<()> {
         let until = Instant::now() + READY;
         loop {
-            if is_mounted(&self.mount) && fs::metadata(&self.mount).is_ok() {
+            // Not `stat`: the kernel may answer that from its cache although the server is dead.
+            if is_mounted(&self.mount) && rustix::fs::statvfs(&self.mount).is_ok() {
                 return Ok(());
             }
             for (role, child) in &mut self.running {
@@ -194,7 +202,11 @@ impl Cluster {
 
     /// `kill -9`, and waits until the process is gone.
     pub fn kill(&mut self, role: Role) -> Result<()> {
-        let at = self.running.iter().position(|(r, _)| *r == role).with_context(|| format!("{role:?} does not run"))?;
+        let at = self
+            .running
+            .iter()
+            .position(|(r, _)| *r == role)
+            .with_context(|| format!("{role:?} does not run"))?;
         let (_, mut child) = self.running.remove(at);
         child.kill()?;
         child.wait()?;
@@ -203,7 +215,11 @@ impl Cluster {
 
     /// Stops a role as an operator does (SIGTERM); fails if it takes longer than `within`.
     pub fn terminate(&mut self, role: Role, within: Duration) -> Result<()> {
-        let at = self.running.iter().position(|(r, _)| *r == role).with_context(|| format!("{role:?} does not run"))?;
+        let at = self
+            .running
+            .iter()
+            .position(|(r, _)| *r == role)
+            .with_context(|| format!("{role:?} does not run"))?;
         let (_, mut child) = self.running.remove(at);
         signal(&child, Signal::TERM)?;
         let until = Instant::now() + within;
@@ -219,12 +235,19 @@ impl Cluster {
     }
 
     /// SIGSTOP: the process hangs but its connections stay.
-    pub fn freeze(&self, role: Role) -> Result<()> { self.signal_role(role, Signal::STOP) }
-    pub fn thaw(&self, role: Role) -> Result<()> { self.signal_role(role, Signal::CONT) }
+    pub fn freeze(&self, role: Role) -> Result<()> {
+        self.signal_role(role, Signal::STOP)
+    }
+    pub fn thaw(&self, role: Role) -> Result<()> {
+        self.signal_role(role, Signal::CONT)
+    }
 
     fn signal_role(&self, role: Role, what: Signal) -> Result<()> {
-        let (_, child) =
-            self.running.iter().find(|(r, _)| *r == role).with_context(|| format!("{role:?} does not run"))?;
+        let (_, child) = self
+            .running
+            .iter()
+            .find(|(r, _)| *r == role)
+            .with_context(|| format!("{role:?} does not run"))?;
         signal(child, what)
     }
 
@@ -259,12 +282,15 @@ impl Cluster {
     }
 
     /// Leaves the directory behind for a look.
-    pub fn keep(&mut self) { self.keep = true; }
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
 
     /// Runs `stria` with arguments; gives exit code and both outputs.
     pub fn stria(&self, args: &[&str]) -> Result<(i32, String)> {
         let out = Command::new(&self.bin).args(args).stdin(Stdio::null()).output()?;
-        let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         Ok((out.status.code().unwrap_or(-1), text))
     }
 }
@@ -315,6 +341,7 @@ fn fresh_dir(parent: &Path) -> Result<PathBuf> {
 
 /// Ports that were free a moment ago on loopback.
 fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    let held: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
     held.iter().map(|l| Ok(l.local_addr()?.port())).collect()
 }

@@ -4,7 +4,9 @@
 pub struct Rng(u64);
 
 impl Rng {
-    pub fn new(seed: u64) -> Rng { Rng(seed) }
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -13,9 +15,15 @@ impl Rng {
         z ^ (z >> 31)
     }
     /// Uniform in `0..limit` (bias below 2^-32 for the limits used here).
-    pub fn below(&mut self, limit: u64) -> u64 { if limit == 0 { 0 } else { self.next() % limit } }
-    pub fn chance(&mut self, percent: u64) -> bool { self.below(100) < percent }
-    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T { &items[self.below(items.len() as u64) as usize] }
+    pub fn below(&mut self, limit: u64) -> u64 {
+        if limit == 0 { 0 } else { self.next() % limit }
+    }
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len() as u64) as usize]
+    }
     pub fn fill(&mut self, buf: &mut [u8]) {
         for chunk in buf.chunks_mut(8) {
             chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);

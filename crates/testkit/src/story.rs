@@ -7,6 +7,7 @@
 //! I3: with `background` off, servers do only what they are asked to, so that a seed tells the same story again.
 
 mod clock;
+mod falsify;
 mod files;
 mod probe;
 mod seat;
@@ -20,7 +21,7 @@ use client::{Fs, Handle};
 use disk::{Crash, SimDisk};
 use net::{Fabric, Hub};
 use parking_lot::Mutex;
-use types::{Fault, FsId};
+use types::{Code, Fault, FsId};
 use wire::map::ClusterMap;
 
 use crate::cluster::Wiring;
@@ -81,7 +82,12 @@ impl StoryShape {
     /// Flushes, settles and purges come as in service, but soon.
     pub fn lively(wiring: Wiring) -> StoryShape {
         let soon = Duration::from_millis(10);
-        StoryShape { background: true, server_interval: soon, client_interval: soon, ..StoryShape::quiet(wiring) }
+        StoryShape {
+            background: true,
+            server_interval: soon,
+            client_interval: soon,
+            ..StoryShape::quiet(wiring)
+        }
     }
     pub fn osts(self, osts: usize) -> StoryShape {
         StoryShape { osts, ..self }
@@ -115,8 +121,7 @@ impl Story {
         let tape = Arc::new(Tape::default());
         let seats = media.into_iter().enumerate().map(|(n, disk)| Seat::new(n, disk, &shape, &hub)).collect();
         let clock = Arc::new(StoryClock::default());
-        let mut story =
-            Story { shape, mgs, clock, tape, seats, hub, fs: None, handles: Mutex::default() };
+        let mut story = Story { shape, mgs, clock, tape, seats, hub, fs: None, handles: Mutex::default() };
         for n in 0..story.seats.len() {
             story.start_seat(n);
         }
@@ -239,8 +244,25 @@ impl Story {
     /// Another client takes the place of the one before, which is dead and was silent for long.
     pub fn remount(&mut self) {
         self.unmount_dead();
+        // A request that the dead client had under way may still be carried out, and counts as a sign of life.
+        let until = Instant::now() + PATIENCE;
+        let fs = loop {
+            self.clock.advance(SESSION_TTL + Duration::from_secs(1));
+            match self.connect() {
+                Ok(fs) => break fs,
+                Err(fault) if fault.code == Code::Busy && Instant::now() < until => {}
+                Err(fault) => panic!("a client is let in when the one before is dead: {fault}"),
+            }
+        };
+        self.fs = Some(fs);
+    }
+
+    /// Another client takes the place of the one before, which was silent for long but lives: it is handed out.
+    pub fn take_over(&mut self) -> Arc<Fs> {
+        self.handles.lock().clear();
         self.clock.advance(SESSION_TTL + Duration::from_secs(1));
-        self.fs = Some(self.connect().expect("a client is let in when the one before is dead"));
+        let new = self.connect().expect("a client is let in when the one before is silent");
+        self.fs.replace(new).expect("a story has a client")
     }
 
     fn connect(&self) -> Result<Arc<Fs>, Fault> {

@@ -32,7 +32,9 @@ impl Inodes {
         Ok(Inodes { root: Arc::new(root), root_stat, shards: std::array::from_fn(|_| Mutex::default()) })
     }
 
-    fn shard(&self, ino: u64) -> &Mutex<HashMap<u64, Inode>> { &self.shards[ino as usize % SHARDS] }
+    fn shard(&self, ino: u64) -> &Mutex<HashMap<u64, Inode>> {
+        &self.shards[ino as usize % SHARDS]
+    }
 
     pub fn get(&self, ino: u64) -> Result<Arc<OwnedFd>> {
         if ino == ROOT {
@@ -42,7 +44,9 @@ impl Inodes {
     }
 
     /// The number that the kernel shall use for what `stat` describes.
-    pub fn number(&self, stat: &Stat) -> u64 { if stat.st_ino == self.root_stat.st_ino { ROOT } else { stat.st_ino } }
+    pub fn number(&self, stat: &Stat) -> u64 {
+        if stat.st_ino == self.root_stat.st_ino { ROOT } else { stat.st_ino }
+    }
 
     /// Counts one lookup. Another file system mounted below is refused: its numbers could be taken twice.
     pub fn remember(&self, fd: OwnedFd, stat: &Stat) -> Result<u64> {

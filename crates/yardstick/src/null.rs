@@ -19,7 +19,9 @@ pub struct Null {
 }
 
 impl Null {
-    pub fn new(options: MountOptions) -> Null { Null { tree: Tree::new(), options } }
+    pub fn new(options: MountOptions) -> Null {
+        Null { tree: Tree::new(), options }
+    }
 
     fn find(&self, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let dir = self.tree.get(parent)?;
@@ -28,7 +30,14 @@ impl Null {
         Ok(self.tree.show(&*self.tree.get(ino)?))
     }
 
-    fn add(&self, rq: &Request, parent: u64, name: &OsStr, attr: FileAttr, target: &[u8]) -> Result<FileAttr, Errno> {
+    fn add(
+        &self,
+        rq: &Request,
+        parent: u64,
+        name: &OsStr,
+        attr: FileAttr,
+        target: &[u8],
+    ) -> Result<FileAttr, Errno> {
         let dir = self.tree.get(parent)?;
         let mut names = dir.names.lock();
         if names.get(name.as_bytes()).is_some() {
@@ -65,12 +74,20 @@ impl Null {
     }
 
     /// The kernel holds its own lock over renames, so two tables are never taken in two orders at once.
-    fn rename(&self, parent: u64, name: &OsStr, new_parent: u64, new_name: &OsStr, flags: RenameFlags) -> Result<(), Errno> {
+    fn rename(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        new_parent: u64,
+        new_name: &OsStr,
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
         let (from, to) = (self.tree.get(parent)?, self.tree.get(new_parent)?);
         if flags.contains(RenameFlags::RENAME_EXCHANGE) {
             return Err(Errno::EINVAL);
         }
-        if flags.contains(RenameFlags::RENAME_NOREPLACE) && to.names.lock().get(new_name.as_bytes()).is_some() {
+        if flags.contains(RenameFlags::RENAME_NOREPLACE) && to.names.lock().get(new_name.as_bytes()).is_some()
+        {
             return Err(Errno::EEXIST);
         }
         let moved = from.names.lock().remove(name.as_bytes()).ok_or(Errno::ENOENT)?;
@@ -86,9 +103,12 @@ impl Null {
 
     fn answer_entry(&self, result: Result<FileAttr, Errno>, reply: ReplyEntry) {
         match result {
-            Ok(attr) => {
-                reply.entry_with_ttls(&self.options.attr_timeout, &self.options.entry_timeout, &attr, Generation(0))
-            }
+            Ok(attr) => reply.entry_with_ttls(
+                &self.options.attr_timeout,
+                &self.options.entry_timeout,
+                &attr,
+                Generation(0),
+            ),
             Err(e) => reply.error(e),
         }
     }
@@ -109,7 +129,9 @@ fn list(dir: u64, names: &Names, cookie: u64, mut add: impl FnMut(u64, u64, &[u8
     }
 }
 
-fn attr_of_mode(mode: u32, kind: FileType) -> FileAttr { FileAttr { perm: (mode & 0o7777) as u16, ..blank(0, kind) } }
+fn attr_of_mode(mode: u32, kind: FileType) -> FileAttr {
+    FileAttr { perm: (mode & 0o7777) as u16, ..blank(0, kind) }
+}
 
 fn kind_of_mode(mode: u32) -> FileType {
     match mode & 0o170000 {
@@ -138,7 +160,9 @@ impl Filesystem for Null {
         self.answer_entry(self.find(parent.0, name), reply);
     }
 
-    fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) { self.tree.forget(ino.0, lookups); }
+    fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
+        self.tree.forget(ino.0, lookups);
+    }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         match self.tree.get(ino.0) {
@@ -192,7 +216,16 @@ impl Filesystem for Null {
         }
     }
 
-    fn mknod(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, rdev: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        rq: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
         let attr = FileAttr { rdev, ..attr_of_mode(mode, kind_of_mode(mode)) };
         self.answer_entry(self.add(rq, parent.0, name, attr, b""), reply);
     }
@@ -233,7 +266,16 @@ impl Filesystem for Null {
         answer_empty(self.rename(parent.0, name, new_parent.0, new_name, flags), reply);
     }
 
-    fn create(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
+    fn create(
+        &self,
+        rq: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
         let writable = OpenFlags(flags).acc_mode() != OpenAccMode::O_RDONLY;
         match self.add(rq, parent.0, name, attr_of_mode(mode, FileType::RegularFile), b"") {
             Ok(attr) => {
@@ -296,11 +338,17 @@ impl Filesystem for Null {
         }
     }
 
-    fn flush(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) { reply.ok(); }
+    fn flush(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
 
-    fn fsync(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _data_only: bool, reply: ReplyEmpty) { reply.ok(); }
+    fn fsync(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
 
-    fn fsyncdir(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _data_only: bool, reply: ReplyEmpty) { reply.ok(); }
+    fn fsyncdir(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
 
     fn readdir(&self, _: &Request, ino: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
         match self.tree.get(ino.0) {
@@ -318,7 +366,14 @@ impl Filesystem for Null {
         }
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let ttl = self.options.both_timeout();
         let dir = match self.tree.get(ino.0) {
             Ok(dir) => dir,
@@ -351,5 +406,7 @@ impl Filesystem for Null {
         reply.error(Errno::ENOSYS);
     }
 
-    fn listxattr(&self, _: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) { reply.error(Errno::ENOSYS); }
+    fn listxattr(&self, _: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) {
+        reply.error(Errno::ENOSYS);
+    }
 }

@@ -32,8 +32,12 @@ pub struct Names {
 }
 
 impl Names {
-    pub fn get(&self, name: &[u8]) -> Option<u64> { self.by_name.get(name).map(|(ino, _)| *ino) }
-    pub fn is_empty(&self) -> bool { self.by_name.is_empty() }
+    pub fn get(&self, name: &[u8]) -> Option<u64> {
+        self.by_name.get(name).map(|(ino, _)| *ino)
+    }
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
     pub fn after(&self, cookie: u64) -> impl Iterator<Item = (u64, &[u8], u64)> {
         self.by_cookie.range(cookie + 1..).map(|(cookie, (name, ino))| (*cookie, &**name, *ino))
     }
@@ -84,16 +88,21 @@ impl Tree {
         tree
     }
 
-    fn shard(&self, ino: u64) -> &RwLock<HashMap<u64, Arc<Node>>> { &self.shards[ino as usize % SHARDS] }
+    fn shard(&self, ino: u64) -> &RwLock<HashMap<u64, Arc<Node>>> {
+        &self.shards[ino as usize % SHARDS]
+    }
 
-    pub fn get(&self, ino: u64) -> Result<Arc<Node>, Errno> { self.shard(ino).read().get(&ino).cloned().ok_or(Errno::ENOENT) }
+    pub fn get(&self, ino: u64) -> Result<Arc<Node>, Errno> {
+        self.shard(ino).read().get(&ino).cloned().ok_or(Errno::ENOENT)
+    }
 
     /// A node with a number of its own and the present time.
     pub fn make(&self, attr: FileAttr, target: Vec<u8>) -> Arc<Node> {
         let ino = self.next.fetch_add(1, Ordering::Relaxed);
         let now = SystemTime::now();
         let attr = FileAttr { ino: INodeNo(ino), atime: now, mtime: now, ctime: now, crtime: now, ..attr };
-        let node = Node { attr: Mutex::new(attr), target, names: Mutex::default(), lookups: AtomicU64::new(0) };
+        let node =
+            Node { attr: Mutex::new(attr), target, names: Mutex::default(), lookups: AtomicU64::new(0) };
         let node = Arc::new(node);
         self.shard(ino).write().insert(ino, node.clone());
         node

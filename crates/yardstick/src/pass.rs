@@ -72,7 +72,8 @@ impl Pass {
 
     fn look_up(&self, parent: u64, name: &OsStr) -> Result<FileAttr> {
         let parent = self.inodes.get(parent)?;
-        let fd = fs::openat(&*parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let fd =
+            fs::openat(&*parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fs::fstat(&fd)?;
         let ino = self.inodes.remember(fd, &stat)?;
         Ok(attr_of(&stat, ino))
@@ -87,11 +88,18 @@ impl Pass {
         self.look_up(parent, name)
     }
 
-    fn stat(&self, ino: u64) -> Result<FileAttr> { Ok(attr_of(&fs::fstat(&*self.inodes.get(ino)?)?, ino)) }
+    fn stat(&self, ino: u64) -> Result<FileAttr> {
+        Ok(attr_of(&fs::fstat(&*self.inodes.get(ino)?)?, ino))
+    }
 
     fn reopen(&self, ino: u64, flags: OFlags) -> Result<OwnedFd> {
         let fd = self.inodes.get(ino)?;
-        fs::openat(&self.proc_fds, proc_name(&fd), (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC, Mode::empty())
+        fs::openat(
+            &self.proc_fds,
+            proc_name(&fd),
+            (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
     }
 
     fn keep(&self, fd: OwnedFd, flags: OFlags) -> FileHandle {
@@ -105,7 +113,9 @@ impl Pass {
         self.opens[handle.0 as usize % SHARDS].read().get(&handle.0).cloned().ok_or(rustix::io::Errno::BADF)
     }
 
-    fn close(&self, handle: FileHandle) { self.opens[handle.0 as usize % SHARDS].write().remove(&handle.0); }
+    fn close(&self, handle: FileHandle) {
+        self.opens[handle.0 as usize % SHARDS].write().remove(&handle.0);
+    }
 
     fn set(&self, ino: u64, set: &Set, handle: Option<FileHandle>) -> Result<FileAttr> {
         let fd = self.inodes.get(ino)?;
@@ -124,14 +134,20 @@ impl Pass {
             }
         }
         if set.atime.is_some() || set.mtime.is_some() {
-            let times = Timestamps { last_access: timespec(set.atime), last_modification: timespec(set.mtime) };
+            let times =
+                Timestamps { last_access: timespec(set.atime), last_modification: timespec(set.mtime) };
             fs::utimensat(&self.proc_fds, &name, &times, AtFlags::empty())?;
         }
         self.stat(ino)
     }
 
     /// Calls `add` with each entry from `cookie` on, until it says that the kernel's buffer is full.
-    fn list(&self, handle: FileHandle, cookie: u64, mut add: impl FnMut(&fs::RawDirEntry<'_>) -> bool) -> Result<()> {
+    fn list(
+        &self,
+        handle: FileHandle,
+        cookie: u64,
+        mut add: impl FnMut(&fs::RawDirEntry<'_>) -> bool,
+    ) -> Result<()> {
         let open = self.opened(handle)?;
         let _alone = open.listing.lock();
         fs::seek(&open.fd, SeekFrom::Start(cookie))?;
@@ -151,7 +167,13 @@ impl Pass {
         Ok((fd, path))
     }
 
-    fn answer_xattr(&self, size: u32, reply: ReplyXattr, get: impl FnOnce(&str, &mut [u8]) -> Result<usize>, ino: INodeNo) {
+    fn answer_xattr(
+        &self,
+        size: u32,
+        reply: ReplyXattr,
+        get: impl FnOnce(&str, &mut [u8]) -> Result<usize>,
+        ino: INodeNo,
+    ) {
         if !self.with_xattrs {
             return reply.error(Errno::ENOSYS);
         }
@@ -166,9 +188,12 @@ impl Pass {
 
     fn answer_entry(&self, result: Result<FileAttr>, reply: ReplyEntry) {
         match result {
-            Ok(attr) => {
-                reply.entry_with_ttls(&self.options.attr_timeout, &self.options.entry_timeout, &attr, Generation(0))
-            }
+            Ok(attr) => reply.entry_with_ttls(
+                &self.options.attr_timeout,
+                &self.options.entry_timeout,
+                &attr,
+                Generation(0),
+            ),
             Err(e) => reply.error(errno(e)),
         }
     }
@@ -183,7 +208,9 @@ struct Set {
     mtime: Option<TimeOrNow>,
 }
 
-fn errno(e: rustix::io::Errno) -> Errno { Errno::from_i32(e.raw_os_error()) }
+fn errno(e: rustix::io::Errno) -> Errno {
+    Errno::from_i32(e.raw_os_error())
+}
 
 fn proc_name(fd: &OwnedFd) -> String {
     use std::os::fd::AsRawFd;
@@ -196,7 +223,9 @@ fn flags_below(flags: i32) -> OFlags {
     above - (OFlags::CREATE | OFlags::EXCL | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NOCTTY)
 }
 
-fn is_writable(flags: i32) -> bool { OpenFlags(flags).acc_mode() != OpenAccMode::O_RDONLY }
+fn is_writable(flags: i32) -> bool {
+    OpenFlags(flags).acc_mode() != OpenAccMode::O_RDONLY
+}
 
 fn system_time(sec: i64, nsec: u64) -> SystemTime {
     match sec >= 0 {
@@ -285,7 +314,9 @@ impl Filesystem for Pass {
         self.answer_entry(self.look_up(parent.0, name), reply);
     }
 
-    fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) { self.inodes.forget(ino.0, lookups); }
+    fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
+        self.inodes.forget(ino.0, lookups);
+    }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         match self.stat(ino.0) {
@@ -325,9 +356,19 @@ impl Filesystem for Pass {
         }
     }
 
-    fn mknod(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, rdev: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        rq: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
         let (kind, bits) = (fs::FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & 0o7777));
-        let made = self.inodes.get(parent.0).and_then(|dir| fs::mknodat(&*dir, name, kind, bits, rdev.into()));
+        let made =
+            self.inodes.get(parent.0).and_then(|dir| fs::mknodat(&*dir, name, kind, bits, rdev.into()));
         self.answer_entry(made.and_then(|()| self.made(rq, parent.0, name)), reply);
     }
 
@@ -378,8 +419,18 @@ impl Filesystem for Pass {
         answer_empty(rename(), reply);
     }
 
-    fn create(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, flags: i32, reply: ReplyCreate) {
-        let below = OFlags::from_bits_retain(flags as u32) & (OFlags::EXCL | OFlags::TRUNC) | flags_below(flags);
+    fn create(
+        &self,
+        rq: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let below =
+            OFlags::from_bits_retain(flags as u32) & (OFlags::EXCL | OFlags::TRUNC) | flags_below(flags);
         let create = || {
             let dir = self.inodes.get(parent.0)?;
             let all = below | OFlags::CREATE | OFlags::CLOEXEC;
@@ -414,7 +465,10 @@ impl Filesystem for Pass {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let read = |buffer: &mut [u8]| match self.opened(fh).and_then(|f| rustix::io::pread(&f.fd, &mut *buffer, offset)) {
+        let read = |buffer: &mut [u8]| match self
+            .opened(fh)
+            .and_then(|f| rustix::io::pread(&f.fd, &mut *buffer, offset))
+        {
             Ok(len) => reply.data(&buffer[..len]),
             Err(e) => reply.error(errno(e)),
         };
@@ -446,7 +500,9 @@ impl Filesystem for Pass {
         }
     }
 
-    fn flush(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) { reply.ok(); }
+    fn flush(&self, _: &Request, _ino: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
 
     fn release(
         &self,
@@ -489,7 +545,14 @@ impl Filesystem for Pass {
         }
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, fh: FileHandle, cookie: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let ttl = self.options.both_timeout();
         let listed = self.list(fh, cookie, |entry| {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());

@@ -78,7 +78,7 @@ impl Down {
             refuse_if_used(mount, holder.pid)?;
         }
         let _ = fs::remove_file(run.busy());
-        let signal = if self.force { Signal::INT } else { Signal::TERM };
+        let signal = if self.force { Signal::INT } else { Signal::HUP };
         rustix::process::pidfd_send_signal(&process, signal)?;
         self.wait(run, holder, &process)?;
         println!("{}: stopped (pid {})", dir.display(), holder.pid);

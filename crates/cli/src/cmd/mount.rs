@@ -20,7 +20,7 @@ Example: stria mount 10.0.0.5@tcp:/stria /mnt/stria -o ro
 Example: stria mount --config mount.toml
 Options (-o): ro, rw, allow_other, no_allow_other, op_timeout=SECONDS; taken without effect: defaults, _netdev, flock,
 localflock, noflock (locks are per node), user_xattr, lazystatfs, retry=N and what mount(8) itself uses.
-Unmount with umount, or by SIGTERM to the process; SIGINT (Ctrl-C) unmounts even if it is in use.")]
+Unmount with umount, or by SIGHUP to the process; SIGTERM and SIGINT (Ctrl-C) unmount even if it is in use.")]
 pub struct Mount {
     /// NID[,NID...]:/fsname of the management service.
     #[arg(requires = "point", required_unless_present_any = ["config", "print_config"], conflicts_with = "config")]

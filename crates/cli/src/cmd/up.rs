@@ -20,7 +20,7 @@ use crate::exit::{Exit, Failure};
 use crate::options::Options;
 use crate::reach::{Reach, Source};
 use crate::rundir::{Lock, RunDir, Use};
-use crate::serve::mounted::{Client, SETTLE_FORCED_MAX, SETTLE_LOCAL_MAX, Wish, prepare_point};
+use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX, Wish, prepare_point};
 use crate::serve::register::wait_for;
 use crate::serve::servers::Servers;
 use crate::serve::{device, local, role};
@@ -229,7 +229,7 @@ impl Up {
         ready();
         let (client, manner) = serve_until_stopped(client, events, &run, lock);
         if let Some(client) = client {
-            client.finish(if manner == Manner::Forced { SETTLE_FORCED_MAX } else { SETTLE_LOCAL_MAX });
+            client.finish(if manner == Manner::Forced { SETTLE_MAX } else { SETTLE_LOCAL_MAX });
         }
         socket.stop();
         Ok(())
@@ -357,7 +357,7 @@ fn serve_until_stopped(
             Event::Stop(manner) => {
                 tracing::info!(?manner, "stopping");
                 if manner == Manner::Forced {
-                    stop::begin_forced();
+                    stop::begin_forced(stop::FORCED_STOP_MAX);
                 }
                 match client.as_ref().map(|c| (c.unmount(manner), c.point())) {
                     None | Some((Ok(()), _)) => return (client, manner),

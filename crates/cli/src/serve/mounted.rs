@@ -26,7 +26,9 @@ pub const SETTLE_MAX: Duration = Duration::from_secs(5);
 /// As above when the servers are in this process: only the disk can be slow, and stopping them flushes all the same.
 pub const SETTLE_LOCAL_MAX: Duration = Duration::from_secs(15);
 /// As above in a forced stop.
-pub const SETTLE_FORCED_MAX: Duration = Duration::from_secs(2);
+pub const SETTLE_FORCED_MAX: Duration = Duration::from_secs(3);
+/// Time between two looks whether the mount has ended.
+const ENDED_LOOK_EACH: Duration = Duration::from_millis(100);
 /// After giving up, what was waiting is given this long to notice.
 const ABORT_MAX: Duration = Duration::from_secs(1);
 
@@ -71,13 +73,7 @@ impl Client {
                 return Err(Failure::failed("mount", e, "fix that and try again").into());
             }
         };
-        let watched = mounted.clone();
-        std::thread::Builder::new().name("mount-watch".into()).spawn(move || {
-            if let Err(e) = watched.join() {
-                tracing::error!("the mount ended with an error: {e}");
-            }
-            let _ = events.send(Event::Unmounted);
-        })?;
+        watch(&mounted, events)?;
         Ok(Client { fs, fabric: wish.fabric, mounted })
     }
 
@@ -100,6 +96,26 @@ impl Client {
     pub fn finish(self, limit: Duration) {
         settle(&self.fs, &self.fabric, limit)
     }
+}
+
+/// Tells when the kernel has let go of the mount. Its serving threads may go on for as long as dead servers keep them waiting, so
+/// they are joined elsewhere, for what they have to say.
+fn watch(mounted: &Arc<Mounted>, events: Sender<Event>) -> std::io::Result<()> {
+    let joined = mounted.clone();
+    std::thread::Builder::new().name("mount-join".into()).spawn(move || {
+        if let Err(e) = joined.join() {
+            tracing::error!("the mount ended with an error: {e}");
+        }
+    })?;
+    let watched = mounted.clone();
+    std::thread::Builder::new().name("mount-watch".into()).spawn(move || {
+        while !watched.has_ended() {
+            std::thread::sleep(ENDED_LOOK_EACH);
+        }
+        // Nobody may wait any more.
+        let _ = events.send(Event::Unmounted);
+    })?;
+    Ok(())
 }
 
 /// I1.

@@ -79,7 +79,8 @@ pub fn wait_for<T>(
         };
         let is_busy = err.downcast_ref::<Fault>().is_some_and(|f| f.code == Code::Busy);
         if is_final(&err) || is_busy && begin.elapsed() > BUSY_MAX {
-            return Err(err.context(what.to_owned()));
+            // A refusal of our own says already what it is about.
+            return Err(if err.is::<Failure>() { err } else { err.context(what.to_owned()) });
         }
         if begin.elapsed() > WAIT_MAX {
             let next = "check that it runs and that its address is right";

@@ -1,11 +1,13 @@
 //! One role per process: `stria mgs|mds|oss|mount`, over TCP.
 
 use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use net::{Fabric, Server};
+use wire::map::ClusterMap;
 use wire::mgmt::GetMap;
 
 use crate::config;
@@ -19,6 +21,11 @@ use crate::serve::servers::{Node, Role, Servers};
 use crate::serve::{device, host_name};
 use crate::size::Size;
 use crate::stop::{self, Event, Manner};
+
+/// Time between two looks for a signal while connecting.
+const SIGNAL_LOOK_EACH: Duration = Duration::from_millis(50);
+/// How long a connect that was aborted may take to end.
+const ABORTED_CONNECT_MAX: Duration = Duration::from_secs(2);
 
 pub fn mgs(config: config::Mgs) -> anyhow::Result<Exit> {
     crate::logs::start_for_servers();
@@ -134,19 +141,14 @@ fn reachable(nid: &str, mgs_nids: &[String]) -> anyhow::Result<String> {
     Ok(format!("{}@{net}", std::net::SocketAddr::new(local.ip(), bound.port())))
 }
 
-/// Servers have nothing that can be busy: any signal stops them, a forced one within a bounded time.
+/// Servers have nothing that can be busy: any signal stops them cleanly, and a second one on the spot.
 fn serve_until_stopped(events: &Receiver<Event>) {
-    loop {
-        match events.recv() {
-            Ok(Event::Stop(manner)) => {
-                tracing::info!(?manner, "stopping");
-                if manner == Manner::Forced {
-                    stop::begin_forced();
-                }
-                return;
-            }
-            Ok(Event::Unmounted) => {}
-            Err(_) => return,
+    // The channel cannot close: the thread that listens for signals lives as long as the process.
+    while let Ok(event) = events.recv() {
+        if let Event::Stop(_) = event {
+            tracing::info!("stopping");
+            stop::begin();
+            return;
         }
     }
 }
@@ -160,17 +162,66 @@ pub struct MountWish {
 
 pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
     let (sender, events) = stop::listen()?;
-    let fabric = Fabric::new(None);
-    let mgs = MgsPeers::at(fabric.clone(), wish.source.nids.clone());
     prepare_point(&wish.point)?;
+    let (client, mut heart) = connect_unless_stopped(wish, sender, &events)?;
+    on_ready();
+    let manner = serve_mount(&client, &events);
+    heart.stop();
+    client.finish(if manner == Manner::Forced { SETTLE_FORCED_MAX } else { SETTLE_MAX });
+    Ok(Exit::Done)
+}
+
+/// Connecting may wait for servers for minutes, so it has a thread of its own while this one listens for signals.
+fn connect_unless_stopped(
+    wish: MountWish,
+    sender: Sender<Event>,
+    events: &Receiver<Event>,
+) -> anyhow::Result<(Client, Heart)> {
+    let fabric = Fabric::new(None);
+    let (connecting, what) = (fabric.clone(), format!("mount {}", wish.source));
+    let (done, result) = mpsc::channel();
+    std::thread::Builder::new().name("connect".into()).spawn(move || {
+        let client = connect(&wish, connecting, sender);
+        // Nobody waits after a signal; a mount that was just made is taken away by being dropped.
+        let _ = done.send(client);
+    })?;
+    loop {
+        match result.recv_timeout(SIGNAL_LOOK_EACH) {
+            Ok(client) => return client,
+            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("{what}: the connecting thread panicked"),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Ok(Event::Stop(_)) = events.try_recv() {
+            fabric.abort();
+            if let Ok(Ok((client, _))) = result.recv_timeout(ABORTED_CONNECT_MAX) {
+                client.unmount(Manner::Forced)?;
+            }
+            return Err(Failure::failed(what, "asked to stop before it was mounted", "start it again").into());
+        }
+    }
+}
+
+fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyhow::Result<(Client, Heart)> {
     // 1. A map with the file system, its MDT and at least one OST.
     let what = format!("mount {}", wish.source);
-    let map = wait_for(&what, Some(&events), || usable_map(&mgs, &wish.source.fsname))?;
+    let mgs = MgsPeers::at(fabric.clone(), wish.source.nids.clone());
+    let map = wait_for(&what, None, || usable_map(&mgs, &wish.source.fsname))?;
     fabric.set_map(&map);
     let fs =
         map.fs_named(&wish.source.fsname).map(|f| f.id).context("the file system is in the usable map")?;
-    // 2. Connect and mount; targets may still be starting.
-    let client = wait_for(&what, Some(&events), || {
+    // 2. From here on newer maps are followed: a server that starts meanwhile has another address than in ours.
+    let mounted: Arc<OnceLock<Arc<client::Fs>>> = Arc::default();
+    let (following, known_version) = (mounted.clone(), map.version);
+    let to_follow = fabric.clone();
+    let on_map = Box::new(move |map: &ClusterMap| {
+        to_follow.set_map(map);
+        following.get().into_iter().for_each(|fs| fs.set_map(map.clone()));
+    });
+    let heart = Heart::start(Beat { mgs: mgs.clone(), node: None, targets: vec![], known_version, on_map })?;
+    // 3. Connect and mount; targets may still be starting.
+    let client = wait_for(&what, None, || {
+        // Asked for anew each time: connecting with an old map would bring back old addresses.
+        let map = usable_map(&mgs, &wish.source.fsname)?;
         let how = Wish {
             fabric: fabric.clone(),
             map: &map,
@@ -182,27 +233,18 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
         };
         Client::start(how, sender.clone())
     })?;
-    let (watching, known_version) = (client.fs().clone(), map.version);
-    let on_map = {
-        let fabric = fabric.clone();
-        move |map: &wire::map::ClusterMap| {
-            fabric.set_map(map);
-            watching.set_map(map.clone());
-        }
-    };
-    let mut heart =
-        Heart::start(Beat { mgs, node: None, targets: vec![], known_version, on_map: Box::new(on_map) })?;
+    // Maps are told to it from here on; one that came between its start and now is asked for.
+    if mounted.set(client.fs().clone()).is_ok()
+        && let Ok(newest) = usable_map(&mgs, &wish.source.fsname)
+    {
+        client.fs().set_map(newest);
+    }
     tracing::info!(mount = %wish.point.display(), source = %wish.source, "mounted");
-    on_ready();
-    // 3. Until a signal, or until somebody unmounts.
-    let manner = serve_mount(&client, &events);
-    heart.stop();
-    client.finish(if manner == Manner::Forced { SETTLE_FORCED_MAX } else { SETTLE_MAX });
-    Ok(Exit::Done)
+    Ok((client, heart))
 }
 
 /// The newest map, once it can be mounted from.
-fn usable_map(mgs: &MgsPeers, fsname: &str) -> anyhow::Result<wire::map::ClusterMap> {
+fn usable_map(mgs: &MgsPeers, fsname: &str) -> anyhow::Result<ClusterMap> {
     let map = mgs.ask(&GetMap { known_version: 0, server: false })?.map.context("the answer has no map")?;
     let fs = map.fs_named(fsname).with_context(|| format!("there is no file system '{fsname}' yet"))?.id;
     let has = |is_mdt: bool| map.targets.iter().any(|t| t.fs == fs && t.is_mdt == is_mdt);
@@ -218,7 +260,7 @@ fn serve_mount(client: &Client, events: &Receiver<Event>) -> Manner {
             Event::Unmounted => return Manner::Polite,
             Event::Stop(manner) => {
                 if manner == Manner::Forced {
-                    stop::begin_forced();
+                    stop::begin_forced(stop::FORCED_MOUNT_STOP_MAX);
                 }
                 match client.unmount(manner) {
                     Ok(()) => return manner,

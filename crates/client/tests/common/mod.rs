@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Fs, Settings};
-use disk::{Crash, SimDisk};
 use disk::volume::{Kind, Label};
+use disk::{Crash, SimDisk};
 use net::{Fabric, Hub, Server};
 use types::{Buf, Epoch, Fault, FsId, MirrorId, NodeId, TargetId, Time, Uuid};
 use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
@@ -16,10 +16,11 @@ use wire::mgmt::RegisterReply;
 pub const SECRET: Uuid = Uuid([0x5a; 16]);
 const FS_UUID: Uuid = Uuid([0xf5; 16]);
 const MDT: TargetId = TargetId(1);
-const MDT_BYTES: u64 = 24 << 20;
-const OST_BYTES: u64 = 64 << 20;
+const MDT_BYTES: u64 = 16 << 20;
+const OST_BYTES: u64 = 32 << 20;
+const COMMIT_MS: u32 = 100;
 /// The servers' own flushes are far off, so that a test decides what is durable.
-const COMMIT_MS: u32 = 600_000;
+const QUIET_COMMIT_MS: u32 = 600_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wiring {
@@ -35,7 +36,6 @@ pub struct Cluster {
     mdt: Option<(Arc<mds::Mdt>, Arc<SimDisk>)>,
     osts: Vec<Option<(Arc<oss::Ost>, Arc<SimDisk>)>>,
     pub session_ttl: Duration,
-    pub inline_max: u32,
 }
 
 pub fn ost_target(n: usize) -> TargetId {
@@ -44,13 +44,22 @@ pub fn ost_target(n: usize) -> TargetId {
 
 impl Cluster {
     pub fn new(wiring: Wiring, osts: usize) -> Cluster {
-        Cluster::with_inline_max(wiring, osts, 65536)
+        Cluster::build(wiring, osts, 65536, COMMIT_MS)
+    }
+
+    /// Nothing is flushed unless a client asks.
+    pub fn quiet(wiring: Wiring, osts: usize) -> Cluster {
+        Cluster::build(wiring, osts, 65536, QUIET_COMMIT_MS)
     }
 
     pub fn with_inline_max(wiring: Wiring, osts: usize, inline_max: u32) -> Cluster {
+        Cluster::build(wiring, osts, inline_max, COMMIT_MS)
+    }
+
+    fn build(wiring: Wiring, osts: usize, inline_max: u32, commit_ms: u32) -> Cluster {
         let hub = Hub::new();
         let server = Server::listen("127.0.0.1:0", hub.clone()).expect("a port of our own");
-        let map = map(osts, &server.nid(), inline_max);
+        let map = map(osts, &server.nid(), inline_max, commit_ms);
         let mut cluster = Cluster {
             hub,
             server,
@@ -59,7 +68,6 @@ impl Cluster {
             mdt: None,
             osts: Vec::new(),
             session_ttl: Duration::from_millis(300),
-            inline_max,
         };
         let disk = Arc::new(SimDisk::new(MDT_BYTES));
         let label = Label {
@@ -72,7 +80,7 @@ impl Cluster {
             mirror: MirrorId(0),
             epoch: Epoch(0),
         };
-        let spec = mds::FormatSpec { label, log_bytes: 4 << 20, checkpoint_bytes: 8 << 20 };
+        let spec = mds::FormatSpec { label, log_bytes: 4 << 20, checkpoint_bytes: 4 << 20 };
         mds::Mdt::format(disk.clone(), &spec, false, &mds::MetaRules, Time::new(1, 0)).expect("format");
         cluster.start_mdt(disk);
         for n in 0..osts {
@@ -181,7 +189,7 @@ impl Cluster {
     }
 }
 
-fn map(osts: usize, nid: &str, inline_max: u32) -> ClusterMap {
+fn map(osts: usize, nid: &str, inline_max: u32, commit_ms: u32) -> ClusterMap {
     let target = |id: TargetId, is_mdt: bool, index: u32| Target {
         id,
         fs: FsId(1),
@@ -213,7 +221,7 @@ fn map(osts: usize, nid: &str, inline_max: u32) -> ClusterMap {
         uuid: FS_UUID,
         secret: SECRET,
         inline_max,
-        commit_interval_ms: COMMIT_MS,
+        commit_interval_ms: commit_ms,
     };
     let node = Node { id: NodeId(1), name: "n".into(), nids: vec![nid.to_string()] };
     ClusterMap { version: 1, file_systems: vec![fs], nodes: vec![node], targets, mirrors }

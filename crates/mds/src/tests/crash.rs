@@ -65,7 +65,7 @@ impl Story {
             }
         }
         match self.random.below(40) {
-            0 => drop(rig.mdt.core.checkpoint_now().unwrap()),
+            0 => rig.mdt.core.checkpoint_now().unwrap(),
             1..4 => rig.mdt.core.flush_round().unwrap(),
             _ => {}
         }

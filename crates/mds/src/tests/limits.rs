@@ -58,6 +58,36 @@ fn a_full_table_refuses_growth_and_lets_deletes_through() {
 }
 
 #[test]
+fn rules_that_do_not_care_cannot_outgrow_the_checkpoint() {
+    let (rig, disk) = Rig::fresh();
+    rig.make(0, 0, "a").unwrap();
+    let body_bytes = vec![7; 40_000];
+    let fault = loop {
+        if let Err(fault) = rig.mutate(rules::FAT, 0, 0, &body_bytes) {
+            break fault;
+        }
+    };
+    assert_eq!(fault.code, Code::NoSpace);
+    rig.mdt.core.checkpoint_now().unwrap();
+    rig.mutate(rules::REMOVE, 0, 0, &body(Fid(0), "a")).unwrap();
+    rig.mdt.stop(true).unwrap();
+    assert!(Rig::open(disk).list().is_empty());
+}
+
+#[test]
+fn an_entry_of_most_of_the_log_finds_room() {
+    let (rig, _) = Rig::fresh();
+    for n in 0..20 {
+        rig.mutate(rules::FAT, 0, 0, &vec![7; 400 * n]).unwrap();
+    }
+    // The log is not half full, and has no room for this.
+    rig.mdt.core.checkpoint_now().unwrap();
+    (0..30).for_each(|_| drop(rig.mutate(rules::FAT, 0, 0, &[7; 700]).unwrap()));
+    assert!(!rig.mdt.core.log_is_half_full());
+    rig.mutate(rules::FAT, 0, 0, &vec![7; 60_000]).unwrap();
+}
+
+#[test]
 fn a_rule_that_draws_too_many_ids_is_refused_whole() {
     let (rig, _) = Rig::fresh();
     assert_eq!(rig.mutate(rules::GREEDY, 0, 1, &[]).unwrap_err().code, Code::NotReady);

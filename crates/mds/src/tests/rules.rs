@@ -21,6 +21,9 @@ pub const GREEDY: u16 = 0x7006;
 /// Makes a capability with a new lease number.
 pub const LEASE: u16 = 0x7007;
 
+/// Adds the bytes of its body and does not care whether the MDT is full.
+pub const FAT: u16 = 0x7008;
+
 pub struct FlatRules;
 
 fn key(kind: u8, rest: &[u8]) -> Key {
@@ -102,7 +105,7 @@ fn truncate(body: &[u8]) -> Vec<u8> {
 impl Rules for FlatRules {
     fn is_mutation(&self, call: u16) -> Option<bool> {
         match call {
-            MAKE | REMOVE | REMOVE_HELD | NOTHING | GREEDY | LEASE | Truncate::CALL => Some(true),
+            MAKE | REMOVE | REMOVE_HELD | NOTHING | GREEDY | LEASE | FAT | Truncate::CALL => Some(true),
             LIST => Some(false),
             _ => None,
         }
@@ -123,6 +126,11 @@ impl Rules for FlatRules {
             GREEDY => {
                 (0..200_000).for_each(|_| _ = txn.next_fid());
                 txn.put(key(1, b"greedy"), vec![]);
+                Ok(vec![])
+            }
+            FAT => {
+                let fid = txn.next_fid();
+                txn.put(fid_key(3, fid), body.to_vec());
                 Ok(vec![])
             }
             LEASE => {

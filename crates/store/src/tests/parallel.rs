@@ -146,3 +146,92 @@ fn writers_and_checkpoints_do_not_disturb_each_other() {
         assert_eq!(bytes[149 % 9 * 5000..][..5000], last);
     }
 }
+
+/// Runs something in the middle of the next data write of one page.
+struct InterruptedDisk {
+    below: MemDisk,
+    data_begin: AtomicUsize,
+    interruption: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Disk for InterruptedDisk {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let is_data = offset >= self.data_begin.load(Ordering::Relaxed) as u64 && buf.len() == 4096;
+        let run = if is_data { self.interruption.lock().take() } else { None };
+        if let Some(run) = run {
+            run();
+        }
+        self.below.write_at(buf, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.discard(offset, len)
+    }
+}
+
+/// A store whose next page write is interrupted by what `interrupt` is given.
+fn interruptible() -> (Arc<Engine>, Arc<InterruptedDisk>) {
+    let below = MemDisk::new(MEDIUM_BYTES);
+    let disk = Arc::new(InterruptedDisk {
+        below,
+        data_begin: AtomicUsize::new(usize::MAX),
+        interruption: Mutex::new(None),
+    });
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Arc::new(Engine::open(disk.clone()).unwrap());
+    disk.data_begin.store(store.at(0) as usize, Ordering::Relaxed);
+    (store, disk)
+}
+
+fn interrupt(disk: &InterruptedDisk, store: &Arc<Engine>, run: impl FnOnce(&Engine) + Send + 'static) {
+    let store = store.clone();
+    *disk.interruption.lock() = Some(Box::new(move || run(&store)));
+}
+
+#[test]
+fn a_merge_whose_page_was_overwritten_meanwhile_is_made_anew() {
+    let (store, disk) = interruptible();
+    write(&store, id(1), 0, &[b'a'; 4096], None).unwrap();
+    interrupt(&disk, &store, |store| {
+        write(store, id(1), 0, &[b'b'; 4096], None).unwrap();
+    });
+    write(&store, id(1), 10, b"part", None).unwrap();
+    let mut want = vec![b'b'; 4096];
+    want[10..14].copy_from_slice(b"part");
+    assert!(read(&store, id(1), 0, 4096).unwrap() == Some(want), "no byte of the whole-page write is lost");
+}
+
+#[test]
+fn a_merge_whose_object_was_destroyed_meanwhile_has_nothing_of_it() {
+    let (store, disk) = interruptible();
+    write(&store, id(1), 0, &[b'a'; 4096], None).unwrap();
+    interrupt(&disk, &store, |store| {
+        store.destroy(&[id(1)], None).unwrap();
+    });
+    write(&store, id(1), 2, b"new", None).unwrap();
+    assert_eq!(read(&store, id(1), 0, 4096).unwrap().unwrap(), b"\0\0new");
+}
+
+#[test]
+fn a_truncation_whose_page_was_overwritten_meanwhile_cuts_the_new_one() {
+    let (store, disk) = interruptible();
+    write(&store, id(1), 0, &[b'a'; 8192], None).unwrap();
+    interrupt(&disk, &store, |store| {
+        write(store, id(1), 4096, &[b'b'; 4096], None).unwrap();
+    });
+    store.truncate(&Truncate { object: id(1), len: 4100, lease: 0, gate: &anyone, origin: None }).unwrap();
+    write(&store, id(1), 6000, b"end", None).unwrap();
+    let mut want = vec![0; 2000];
+    want[..96].fill(b'a');
+    want[96..100].fill(b'b');
+    let got = read(&store, id(1), 4000, 2000).unwrap().unwrap();
+    assert!(got == want, "old bytes do not come back and none behind the cut either");
+}

@@ -177,6 +177,37 @@ fn the_gate_sees_the_object_as_it_is_and_a_refusal_leaves_nothing() {
 }
 
 #[test]
+fn the_gate_is_asked_again_at_the_moment_of_the_change() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let rig = Rig::new();
+    rig.write(id(1), 0, &[1; 5000]).unwrap();
+    let (usage, seq) = (rig.store.usage(), rig.store.last_seq());
+    // Open while the request is prepared, closed when it would change things: a fence came in between.
+    let asked = AtomicU32::new(0);
+    let gate = |_: &Attrs| match asked.fetch_add(1, Ordering::Relaxed) {
+        0 => Ok(()),
+        _ => Err(Fault::from(Code::Fenced)),
+    };
+    let crcs = fragment_crcs(0, &[2; 10]);
+    let w = Write {
+        object: id(1),
+        offset: 0,
+        data: &[2; 10],
+        crcs: &crcs,
+        mtime: Time::default(),
+        lease: 0,
+        gate: &gate,
+        origin: None,
+    };
+    assert!(matches!(rig.store.write(&w), Err(StoreError::Refused(_))));
+    asked.store(0, Ordering::Relaxed);
+    let t = Truncate { object: id(1), len: 100, lease: 0, gate: &gate, origin: None };
+    assert!(matches!(rig.store.truncate(&t), Err(StoreError::Refused(_))));
+    assert_eq!((rig.store.usage(), rig.store.last_seq()), (usage, seq), "the space that was taken went back");
+    assert_eq!(rig.content(id(1)).unwrap(), [1; 5000]);
+}
+
+#[test]
 fn holes_cuts_and_extensions_read_as_zeros() {
     let rig = Rig::new();
     rig.write(id(1), 20_000, &[9; 100]).unwrap();

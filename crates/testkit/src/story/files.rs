@@ -36,6 +36,14 @@ impl Story {
         Ok(fid)
     }
 
+    /// As open(2) with O_CREAT and without O_EXCL.
+    pub fn create_or_open(&self, name: &str) -> Result<Fid, Fault> {
+        let flags = OpenFlags::read_write();
+        let (attr, handle) = self.fs().create(Fid::ROOT, name.as_bytes(), 0o644, flags, &Cred::root())?;
+        self.keep_handle(name, handle);
+        Ok(attr.fid)
+    }
+
     /// Opens a file for reading and writing.
     pub fn open(&self, name: &str) -> Result<Fid, Fault> {
         let fid = self.lookup(name)?.fid;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use client::fsck::{self, Report};
+use disk::Disk;
 use net::{Fabric, rpc};
 use object::LeaseVersion;
 use types::{Buf, Fault, Fid, Layout, MirrorId, ObjectId, SessionId, Uuid};
@@ -75,7 +76,8 @@ impl Story {
 
     /// Removes an object behind the MDT's back.
     pub fn destroy_object(&self, who: Who, object: ObjectId) {
-        self.ask(who, &Destroy { cap: self.admin(), objects: vec![object] }).expect("an OST obeys its servers");
+        self.ask(who, &Destroy { cap: self.admin(), objects: vec![object] })
+            .expect("an OST obeys its servers");
     }
 
     /// Shuts out every client that has the file open, as an eviction does: the object has seen a later lease.
@@ -90,6 +92,18 @@ impl Story {
 
     pub fn damage(&self, who: Who) -> Vec<Damage> {
         self.ask(who, &DamageList { cap: self.admin() }).expect("an OST lists its damage").damage
+    }
+
+    /// Flips a bit of the first place on an OST's medium that holds `needle`.
+    pub fn flip_bit_of(&self, needle: &[u8]) -> Who {
+        for n in 0..self.shape.osts {
+            let seat = &self.seats[number(Who::Ost(n))];
+            if let Some(at) = seat.image().windows(needle.len()).position(|w| w == needle) {
+                seat.disk.write_at(&[needle[0] ^ 4], at as u64).expect("within the medium");
+                return Who::Ost(n);
+            }
+        }
+        panic!("no OST holds these bytes");
     }
 
     pub fn stat(&self, who: Who) -> TargetStatReply {
@@ -120,6 +134,13 @@ impl Story {
     /// Fsck as the tool runs it.
     pub fn fsck(&self) -> Report {
         fsck::check_with_pause(self.fs(), &self.secret(), FSCK_PAUSE).expect("fsck can look")
+    }
+
+    /// As `check_clean` for a quiet story, where nobody destroys what is dead.
+    pub fn check_clean_but_for_purge(&self) {
+        let mut findings = self.fsck().findings;
+        findings.retain(|f| f.kind != fsck::Problem::SlowPurge);
+        assert!(findings.is_empty(), "fsck finds {findings:#?}");
     }
 
     /// Fsck finds nothing. What is merely under way (a purge) is waited for.

@@ -73,10 +73,15 @@ impl Seat {
         self.running.as_ref().map(|(_, r)| r)
     }
 
-    pub fn start(&mut self, shape: &StoryShape, mgs: &Arc<mgs::Mgs>, clock: Arc<StoryClock>, tape: Arc<Tape>) {
+    pub fn start(
+        &mut self,
+        shape: &StoryShape,
+        mgs: &Arc<mgs::Mgs>,
+        clock: Arc<StoryClock>,
+        tape: Arc<Tape>,
+    ) {
         assert!(self.running.is_none(), "server {} runs already", self.number);
-        let disk: Arc<dyn Disk> =
-            Arc::new(TapedDisk { below: self.disk.clone(), medium: self.number, tape });
+        let disk: Arc<dyn Disk> = Arc::new(TapedDisk { below: self.disk.clone(), medium: self.number, tape });
         // 1. Open and recover.
         let (running, label) = match self.number {
             0 => {

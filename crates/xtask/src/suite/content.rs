@@ -41,9 +41,10 @@ fn random_operations(b: &mut Bench) -> Result<()> {
         let which = rng.below(files.len() as u64) as usize;
         step(&mut rng, &mut files[which]).with_context(|| format!("operation {n} of seed {}", b.seed))?;
     }
+    let files: Vec<(PathBuf, Vec<u8>)> = files.into_iter().map(|m| (m.path, m.bytes)).collect();
     b.cluster.restart()?;
-    for m in &files {
-        ensure_same(&fs::read(&m.path)?, &m.bytes, &format!("{} after a restart", m.path.display()))?;
+    for (path, bytes) in &files {
+        ensure_same(&fs::read(path)?, bytes, &format!("{} after a restart", path.display()))?;
     }
     Ok(())
 }

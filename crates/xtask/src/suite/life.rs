@@ -29,7 +29,7 @@ fn up_down_up(b: &mut Bench) -> Result<()> {
     fs::create_dir_all(&mnt)?;
     let (code, out) = b.cluster.stria(&["up", "--dir", &text(&dir), "--osts", "3", "--ost-size", "1G", "--mount", &text(&mnt)])?;
     ensure_eq(code, 0, &out)?;
-    if !out.contains(&text(&mnt)) || !out.contains("3 OST") {
+    if !out.contains(&text(&mnt)) || !out.contains("OST0002") {
         bail!("up does not say what it made and where: {out}");
     }
     let mut data = vec![0u8; 2_000_000];
@@ -42,7 +42,7 @@ fn up_down_up(b: &mut Bench) -> Result<()> {
     // Busy: a clear refusal that leaves all as it was.
     let held = File::open(mnt.join("kept"))?;
     let (code, out) = b.cluster.stria(&["down", "--dir", &text(&dir)])?;
-    if code == 0 || !out.contains("busy") || !is_mounted(&mnt) {
+    if code == 0 || !out.contains("in use") || !is_mounted(&mnt) {
         bail!("down of a busy mount: exit {code}: {out}");
     }
     drop(held);
@@ -162,7 +162,7 @@ fn second_mount(b: &mut Bench) -> Result<()> {
     let config = config.replace(&text(&b.cluster.mount), &text(&mnt));
     fs::write(b.cluster.dir.join("second.toml"), config)?;
     let (code, out) = b.cluster.stria(&["mount", "--config", &text(&b.cluster.dir.join("second.toml"))])?;
-    if code == 0 || is_mounted(&mnt) || !out.contains("session") {
+    if code == 0 || is_mounted(&mnt) || !out.contains("is mounted by") {
         bail!("a second mount: exit {code}: {out}");
     }
     fs::write(b.cluster.mount.join("f"), "the first works on")?;

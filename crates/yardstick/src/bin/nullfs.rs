@@ -16,12 +16,15 @@ struct Args {
     /// Serving threads
     #[arg(long, default_value_t = fuse::THREADS)]
     threads: usize,
+    /// The mount's type is shown as `fuse.<SUBTYPE>`
+    #[arg(long, default_value = "nullfs")]
+    subtype: String,
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
     let mut options = MountOptions::new("null");
-    options.subtype = "nullfs".into();
+    options.subtype = args.subtype;
     options.threads = args.threads;
     yardstick::run(Null::new(options.clone()), &args.mountpoint, &options)
 }

@@ -28,7 +28,8 @@ fn main() -> Result<()> {
     let args = Args::parse();
     // A descriptor is held per inode that the kernel knows.
     let most = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).context("cannot raise the limit of open files")?;
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })
+        .context("cannot raise the limit of open files")?;
     let mut options = MountOptions::new(args.source.display().to_string());
     options.subtype = "passfs".into();
     options.threads = args.threads;

@@ -1,0 +1,177 @@
+//! The story of a cluster without a mount: made, looked at, killed, found again, stopped, purged. Real processes, real files.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const STRIA: &str = env!("CARGO_BIN_EXE_stria");
+
+/// A directory with a cluster in it. Dropped, its process is killed and its files are deleted, whatever the test left.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("stria-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the temporary directory can be written");
+        Place(path.join("d"))
+    }
+
+    fn stria(&self, words: &str) -> Output {
+        let mut words = words.split_whitespace();
+        let verb = words.next().expect("a command line begins with a verb");
+        let mut command = Command::new(STRIA);
+        command.arg(verb);
+        if verb == "damage" {
+            command.args(words.by_ref().take(1));
+        }
+        command.arg("--dir").arg(&self.0).args(words).output().expect("the binary runs")
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let out = self.stria("status -j");
+        serde_json::from_slice(&out.stdout)
+            .unwrap_or_else(|e| panic!("status -j is no JSON ({e}): {}", text(&out)))
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.status()["pid"].as_u64().map(|pid| pid as u32)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let holder = std::fs::read(self.0.join("run/holder.json")).ok();
+        let json: Option<serde_json::Value> = holder.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let pid = json.and_then(|j| j["pid"].as_u64());
+        if let Some(pid) = pid.and_then(|pid| Pid::from_raw(pid as i32)) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        if let Some(parent) = self.0.parent() {
+            let _ = std::fs::remove_dir_all(parent);
+        }
+    }
+}
+
+fn text(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+#[track_caller]
+fn ends_with(out: &Output, code: i32, word: &str) {
+    assert_eq!(out.status.code(), Some(code), "{}", text(out));
+    assert!(text(out).contains(word), "no '{word}' in: {}", text(out));
+}
+
+fn wait_until_gone(pid: u32) {
+    let begin = Instant::now();
+    while Path::new(&format!("/proc/{pid}/fd/0")).exists() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "pid {pid} does not die");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_cluster_is_made_killed_found_again_stopped_and_purged() {
+    let place = Place::new("story");
+    ends_with(&place.stria("status"), 2, "no Stria cluster");
+
+    // 1. Made, in the background, and told.
+    let up = "up --osts 2 --ost-size 256M --mdt-size 256M --fsname story";
+    ends_with(&place.stria(up), 0, "made file system 'story'");
+    let status = place.status();
+    assert_eq!(status["state"], "up");
+    let names: Vec<&str> =
+        status["targets"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["story-MDT0000", "story-OST0000", "story-OST0001"]);
+    assert!(status["targets"].as_array().unwrap().iter().all(|t| t["state"] == "up"), "{status:#}");
+    let pid = place.pid().expect("it runs");
+
+    // 2. Only once, and only as it is.
+    ends_with(&place.stria("up"), 1, &format!("served by pid {pid}"));
+    ends_with(&place.stria("up --osts 3"), 2, "leave the option out");
+    ends_with(&place.stria("fsck"), 0, "clean");
+    ends_with(&place.stria("damage list"), 0, "no damage known");
+
+    // 3. Killed: looked at without a change, then found again.
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+    wait_until_gone(pid);
+    let status = place.status();
+    assert_eq!(
+        (status["state"].as_str(), status["targets"][1]["clean"].as_bool()),
+        (Some("stopped"), Some(false))
+    );
+    let incarnation = status["targets"][1]["incarnation"].as_u64().unwrap();
+    ends_with(&place.stria("fsck"), 0, "clean");
+    assert_eq!(
+        place.status()["targets"][1]["incarnation"].as_u64(),
+        Some(incarnation),
+        "fsck wrote to a stopped OST"
+    );
+    ends_with(&place.stria("up"), 0, "started file system 'story'");
+    assert_eq!(place.status()["targets"][1]["incarnation"].as_u64(), Some(incarnation + 1));
+
+    // 4. Stopped; a second stop finds nothing to do.
+    ends_with(&place.stria("down"), 0, "stopped");
+    assert_eq!(place.status()["targets"][0]["clean"].as_bool(), Some(true));
+    ends_with(&place.stria("down"), 0, "not running");
+    ends_with(&place.stria("damage list"), 2, "does not answer");
+
+    // 5. Purged: what is not ours stays.
+    let foreign = place.0.join("thesis.tex");
+    std::fs::write(&foreign, "mine").unwrap();
+    ends_with(&place.stria("down --purge"), 0, "stays");
+    let left: Vec<_> = std::fs::read_dir(&place.0).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["thesis.tex"]);
+    ends_with(&place.stria("up"), 2, "thesis.tex");
+    std::fs::remove_file(foreign).unwrap();
+    ends_with(&place.stria("down --purge"), 0, "purged");
+    assert!(!place.0.exists());
+}
+
+#[test]
+fn two_clusters_live_side_by_side_and_a_start_that_was_cut_short_begins_anew() {
+    let (first, second) = (Place::new("side-a"), Place::new("side-b"));
+    let up = "up --osts 1 --ost-size 256M --mdt-size 256M";
+    ends_with(&first.stria(up), 0, "made");
+
+    // The second's first start is cut short before it was ready: what its description promises is made anew, differently.
+    std::fs::create_dir_all(&second.0).unwrap();
+    let unready = "format = 1\nready = false\nfsname = \"x\"\nmdts = 1\nosts = 3\nmdt_size = \"1G\"\nost_size = \"1G\"\n";
+    std::fs::write(second.0.join("cluster.toml"), unready).unwrap();
+    std::fs::write(second.0.join("ost0002.img"), [7; 100]).unwrap();
+    assert!(second.status()["state"].as_str().unwrap().starts_with("incomplete"));
+    ends_with(&second.stria("fsck"), 2, "never completed");
+    ends_with(&second.stria(up), 0, "made file system 'stria'");
+    assert!(!second.0.join("ost0002.img").exists());
+
+    assert_ne!(first.pid(), second.pid());
+    ends_with(&first.stria("down"), 0, "stopped");
+    assert_eq!(second.status()["state"], "up");
+    ends_with(&second.stria("down --force"), 0, "stopped");
+    assert_eq!(
+        second.status()["targets"][1]["clean"].as_bool(),
+        Some(true),
+        "a forced stop of healthy servers is clean"
+    );
+}
+
+#[test]
+fn roles_print_a_configuration_that_they_take_and_refuse_a_misspelt_one() {
+    for role in ["mgs", "mds", "oss", "mount"] {
+        let out = Command::new(STRIA).args([role, "--print-config"]).output().unwrap();
+        assert!(out.status.success(), "{}", text(&out));
+        let place = Place::new(&format!("config-{role}"));
+        let file = place.0.with_extension("toml");
+        std::fs::write(&file, &out.stdout).unwrap();
+        let again =
+            Command::new(STRIA).args([role, "--print-config", "--config"]).arg(&file).output().unwrap();
+        assert_eq!(again.stdout, out.stdout);
+        std::fs::write(&file, [&out.stdout[..], b"mispelt = 1\n"].concat()).unwrap();
+        let refused = Command::new(STRIA).args([role, "--config"]).arg(&file).output().unwrap();
+        ends_with(&refused, 2, "mispelt");
+    }
+}

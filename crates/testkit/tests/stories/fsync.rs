@@ -1,0 +1,104 @@
+use testkit::story::{Story, StoryShape, bytes_of, count};
+use testkit::{Rng, Who, Wiring};
+
+/// Offsets and bytes.
+type Writes = Vec<(u64, Vec<u8>)>;
+
+/// Files of each form: (name, striping, the writes).
+fn forms(seed: u64) -> Vec<(&'static str, &'static str, Writes)> {
+    let mut rng = Rng::new(seed);
+    let mut piece = |most: u64| {
+        let len = 1 + rng.below(most) as usize;
+        bytes_of(rng.next(), len)
+    };
+    vec![
+        ("empty", "", vec![]),
+        ("inline", "", vec![(0, piece(9000)), (5000, piece(9000))]),
+        // Begins inline, moves to objects when it outgrows them.
+        ("grown", "", vec![(0, piece(40_000)), (60_000, piece(90_000))]),
+        ("striped", "-c 2 -S 64k --inline 0", vec![(0, piece(400_000)), (100_000, piece(200_000))]),
+        // Its first objects are never written.
+        ("sparse", "-c 2 -S 64k --inline 0", vec![(300_000, piece(70_000))]),
+    ]
+}
+
+fn content(writes: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let size = writes.iter().map(|(at, d)| *at as usize + d.len()).max().unwrap_or(0);
+    let mut out = vec![0; size];
+    writes.iter().for_each(|(at, d)| out[*at as usize..][..d.len()].copy_from_slice(d));
+    out
+}
+
+/// [S-fsync] After `fsync` returns, the data, the size and the file's entry survive the loss of all power.
+#[test]
+fn after_fsync_everything_survives_the_loss_of_all_power() {
+    for seed in 0..count(12, 400) {
+        let mut story = Story::begin(StoryShape::quiet(Wiring::Local));
+        for (name, striping, writes) in forms(seed) {
+            match striping {
+                "" => story.create(name).unwrap(),
+                _ => story.create_striped(name, striping).unwrap(),
+            };
+            writes.iter().for_each(|(at, data)| story.write(name, *at, data).unwrap());
+            story.fsync(name).unwrap();
+        }
+        // Twice: what the first recovery did must survive too.
+        for round in 0..2 {
+            story.power_cut_and_remount(seed * 2 + round);
+            for (name, _, writes) in forms(seed) {
+                let attr = story.lookup(name).unwrap_or_else(|e| panic!("seed {seed}: {name}: {e}"));
+                assert_eq!(attr.size, content(&writes).len() as u64, "seed {seed}: size of {name}");
+                let read = story.read(name).unwrap_or_else(|e| panic!("seed {seed}: {name}: {e}"));
+                assert!(read == content(&writes), "seed {seed}: {name} has other bytes");
+            }
+        }
+    }
+}
+
+/// [S-fsync] After `fsync` returns, the data survives: also when only one server loses power while the others stay.
+#[test]
+fn what_was_fsynced_survives_the_power_loss_of_each_single_server() {
+    for who in [Who::Mdt, Who::Ost(0), Who::Ost(1)] {
+        for seed in 0..4 {
+            let mut story = Story::begin(StoryShape::quiet(Wiring::Tcp));
+            for (name, striping, writes) in forms(seed) {
+                match striping {
+                    "" => story.create(name).unwrap(),
+                    _ => story.create_striped(name, striping).unwrap(),
+                };
+                writes.iter().for_each(|(at, data)| story.write(name, *at, data).unwrap());
+                story.fsync(name).unwrap();
+            }
+            story.power_cut(who, seed);
+            story.start(who);
+            for (name, _, writes) in forms(seed) {
+                assert!(story.read(name).unwrap() == content(&writes), "{who:?} seed {seed}: {name}");
+                story.fsync(name).unwrap();
+            }
+        }
+    }
+}
+
+/// [S-fsync] What is fsynced survives although the same file is written to afterwards, and the flushers run meanwhile.
+#[test]
+fn a_lively_cluster_keeps_what_was_fsynced() {
+    for seed in 0..count(4, 100) {
+        let mut story = Story::begin(StoryShape::lively(Wiring::Local));
+        let old = bytes_of(seed, 300_000);
+        story.create_striped("f", "-c 2 -S 64k --inline 0").unwrap();
+        story.write("f", 0, &old).unwrap();
+        story.fsync("f").unwrap();
+        let new = bytes_of(seed + 1000, 300_000);
+        for at in (0..new.len()).step_by(50_000) {
+            story.write("f", at as u64, &new[at..at + 50_000]).unwrap();
+        }
+        story.power_cut_and_remount(seed);
+        let found = story.read("f").unwrap();
+        assert_eq!(found.len(), old.len());
+        // 50,000 is no multiple of a page: a page of two writes may hold the first only.
+        for at in 0..found.len() {
+            assert!(found[at] == old[at] || found[at] == new[at], "seed {seed}: byte {at} is foreign");
+        }
+        story.check_clean();
+    }
+}

@@ -1,0 +1,93 @@
+use testkit::story::{Story, StoryShape, bytes_of, wait_until};
+use testkit::{Who, Wiring};
+use types::Code;
+
+const PIECE: usize = 256 * 1024;
+const STRIPED: &str = "-c 2 -S 64k --inline 0";
+
+/// Writes files of a piece each until the OSTs are full; returns those that were written whole.
+fn fill(story: &Story, prefix: &str) -> Vec<String> {
+    let mut whole = vec![];
+    for n in 0.. {
+        let name = format!("{prefix}{n}");
+        story.create_striped(&name, STRIPED).unwrap();
+        match story.write(&name, 0, &content(&name)) {
+            Ok(()) => whole.push(name),
+            Err(fault) => {
+                assert_eq!(fault.code, Code::NoSpace, "{fault}");
+                assert_eq!(client::errno_of(fault.code), 28, "ENOSPC");
+                return whole;
+            }
+        }
+    }
+    unreachable!("media are finite")
+}
+
+fn content(name: &str) -> Vec<u8> {
+    bytes_of(name.bytes().fold(7, |h, b| h * 131 + b as u64), PIECE)
+}
+
+/// [S-no-space] A full OST refuses a write with `ENOSPC` before anything of it is acknowledged; files can still be removed, and
+/// their space is usable again.
+#[test]
+fn a_full_file_system_says_so_harms_nothing_and_takes_again_what_is_freed() {
+    let shape = StoryShape { ost_bytes: 9 << 20, ..StoryShape::lively(Wiring::Local) };
+    let mut story = Story::begin(shape);
+    let first = fill(&story, "a");
+    assert!(first.len() >= 4, "only {} files fit", first.len());
+    for name in &first {
+        story.fsync(name).unwrap_or_else(|e| panic!("fsync of {name} on a full OST: {e}"));
+        story.close(name).unwrap();
+    }
+    // 1. What was acknowledged is whole, also after the loss of all power.
+    story.power_cut_and_remount(1);
+    for name in &first {
+        assert!(story.read(name).unwrap() == content(name), "{name}");
+    }
+    // 2. Overwriting within a full OST is refused or done, never half.
+    story.open(&first[0]).unwrap();
+    if let Err(fault) = story.write(&first[0], 0, &content(&first[0])) {
+        assert_eq!(fault.code, Code::NoSpace);
+    }
+    assert!(story.read(&first[0]).unwrap() == content(&first[0]));
+    // 3. Removing works, and gives space back.
+    for name in story.list().unwrap() {
+        story.unlink(&name).unwrap();
+    }
+    story.unmount().unwrap();
+    story.remount();
+    wait_until("the objects are destroyed", || story.objects().is_empty());
+    // 4. Space is free again once what freed it is sealed.
+    let mut again = 0;
+    wait_until("the space is usable again", || {
+        again += 1;
+        let prefix = format!("b{again}-");
+        let whole = fill(&story, &prefix).len();
+        if whole < first.len() {
+            story.list().unwrap().iter().for_each(|n| story.unlink(n).unwrap());
+            story.unmount().unwrap();
+            story.remount();
+            wait_until("the objects are destroyed", || story.objects().is_empty());
+        }
+        whole >= first.len()
+    });
+}
+
+/// [S-no-space] A full OST can be emptied, although nothing runs there but what is asked: truncation and removal need no space
+/// that writes may take.
+#[test]
+fn truncation_works_on_a_full_ost_and_survives_power_loss() {
+    let shape = StoryShape { ost_bytes: 9 << 20, ..StoryShape::quiet(Wiring::Local) };
+    let mut story = Story::begin(shape);
+    let names = fill(&story, "a");
+    for name in &names {
+        story.truncate(name, 1000).unwrap_or_else(|e| panic!("truncate of {name} on a full OST: {e}"));
+        story.fsync(name).unwrap();
+    }
+    story.power_cut_and_remount(2);
+    for name in &names {
+        assert!(story.read(name).unwrap() == content(name)[..1000], "{name}");
+    }
+    let free = |n| story.stat(Who::Ost(n)).bytes_available;
+    assert!(free(0) + free(1) > (names.len() * PIECE / 2) as u64, "what was cut off is free");
+}

@@ -1,0 +1,135 @@
+use testkit::story::{Film, Story, StoryShape, bytes_of};
+use testkit::{Who, Wiring};
+use types::Fid;
+use wire::meta::FileState;
+
+use crate::model::Past;
+
+const STRIPED: &str = "-c 2 -S 64k --inline 0";
+
+/// What was done to one file, with the film of it.
+struct Scene {
+    story: Story,
+    film: Film,
+    fid: Fid,
+    past: Past,
+}
+
+/// Plays `act` on a file that begins with `content`, fsynced.
+fn scene(striping: &str, content: &[u8], act: impl FnOnce(&Story, &mut Past)) -> Scene {
+    let story = Story::begin(StoryShape::quiet(Wiring::Local));
+    let fid = match striping {
+        "" => story.create("f").unwrap(),
+        _ => story.create_striped("f", striping).unwrap(),
+    };
+    let mut past = Past::born(0);
+    story.write("f", 0, content).unwrap();
+    past.write(0, 0, content);
+    story.fsync("f").unwrap();
+    past.fsynced(0);
+    story.record();
+    act(&story, &mut past);
+    Scene { film: story.take_film(), story, fid, past }
+}
+
+impl Scene {
+    /// Cuts the power before every event, in every way, and a kill too; `look` sees the cluster before any client asks.
+    fn at_every_event(&self, seeds: u64, look: impl Fn(&Story, &str)) {
+        let mut player = self.film.player();
+        for k in 0..=self.film.len() {
+            player.play_to(k);
+            let cuts = (0..seeds).map(|s| (format!("cut {s}"), player.cut(s + k as u64)));
+            let kill = std::iter::once(("kill".to_string(), player.kill()));
+            for (n, (how, media)) in cuts.chain(kill).enumerate() {
+                let when = format!("{how} before event {k} of {}", self.film.len());
+                let story = self.story.again_on(StoryShape::quiet(Wiring::Local), media);
+                look(&story, &when);
+                let found = story.read("f").unwrap_or_else(|e| panic!("{when}: {e}"));
+                self.past.judge(k, Some(&found)).unwrap_or_else(|why| panic!("{when}: {why}"));
+                assert!(story.read("f").unwrap() == found, "{when}: a second look shows something else");
+                if n == 0 && k % 4 == 0 {
+                    story.open("f").unwrap();
+                    story.write("f", 0, b"it goes on").unwrap();
+                    story.close("f").unwrap();
+                    story.check_clean_but_for_purge();
+                }
+            }
+        }
+    }
+}
+
+/// The MDT's word: nothing that it says was written may be missing.
+fn check_word_of_the_mdt(story: &Story, fid: Fid, when: &str) {
+    let inode = story.inode(fid).unwrap();
+    let Some(layout) = &inode.layout else { return };
+    let stats: Vec<_> = story.objects().into_iter().map(|(_, s)| s).filter(|s| s.object.fid == fid).collect();
+    for (object, _, is_written) in layout.objects(fid) {
+        let is_there = stats.iter().any(|s| s.object == object);
+        assert!(!is_written || is_there, "{when}: object {object} is said to be written, and is not there");
+    }
+    if !matches!(inode.state, FileState::Truncating { .. }) {
+        let proven = stats.iter().filter(|s| s.object.generation == layout.generation);
+        let proven = proven.map(|s| layout.size_from(s.object.component, s.object.stripe, s.len)).max();
+        let size = inode.attr.size;
+        assert!(size <= proven.unwrap_or(0), "{when}: {size} bytes are named, the objects prove {proven:?}");
+    }
+}
+
+/// O3: the MDT names no size and no written object before the bytes are flushed: with power cut at every event of a file's
+/// growth by writes, settles and fsyncs.
+#[test]
+fn o3_size_is_never_named_before_its_bytes_are_flushed() {
+    let scene = scene(STRIPED, &bytes_of(1, 50_000), |story, past| {
+        for n in 0..4u64 {
+            let (offset, data) = (past.size(), bytes_of(n + 10, 60_000));
+            past.write(story.events(), offset, &data);
+            story.write("f", offset, &data).unwrap();
+            match n {
+                // The MDT is flushed on its own: it must not have heard of the bytes.
+                0 | 2 => story.flush(Who::Mdt),
+                _ => {
+                    story.fsync("f").unwrap();
+                    past.fsynced(story.events());
+                }
+            }
+        }
+        story.close("f").unwrap();
+    });
+    scene.at_every_event(2, |story, when| check_word_of_the_mdt(story, scene.fid, when));
+}
+
+/// O4: a file that moves from its record to objects has all its bytes at every moment: with power cut at every event of it.
+#[test]
+fn o4_growth_survives_power_loss_at_every_step() {
+    // Bytes of the record that the write leaves alone, and of the write.
+    for (kept, offset, len) in [(40_000, 60_000, 30_000), (65_000, 64_000, 200_000), (5_000, 300_000, 1_000)]
+    {
+        let scene = scene("", &bytes_of(1, kept), |story, past| {
+            let data = bytes_of(2, len);
+            past.write(story.events(), offset, &data);
+            story.write("f", offset, &data).unwrap();
+            story.fsync("f").unwrap();
+            past.fsynced(story.events());
+        });
+        assert!(scene.story.layout(scene.fid).is_some(), "it has moved");
+        scene.at_every_event(2, |story, when| check_word_of_the_mdt(story, scene.fid, when));
+    }
+}
+
+/// [S-truncate] [S-power-loss] A striped file that is shrunk, extended or emptied: with power cut at every event it is as
+/// before or as after, and what was cut off never comes back.
+#[test]
+fn truncates_of_striped_files_survive_power_loss_at_every_step() {
+    for sizes in [vec![100_000], vec![0], vec![400_000], vec![70_000, 200_000], vec![1, 0, 131_072]] {
+        let scene = scene(STRIPED, &bytes_of(1, 300_000), |story, past| {
+            for size in &sizes {
+                past.truncate(story.events(), *size);
+                story.truncate("f", *size).unwrap();
+                story.fsync("f").unwrap();
+                past.fsynced(story.events());
+            }
+        });
+        assert!(scene.story.read("f").unwrap() == scene.past.now());
+        scene.at_every_event(1, |_, _| {});
+    }
+}
