@@ -40,8 +40,10 @@ pub struct InodeRecord {
     pub spec: Option<StripeSpec>,
     /// Target of a symlink.
     pub target: Vec<u8>,
-    /// Reserved, zero: lease slot, project, flags of later layers.
-    pub reserved: [u32; 4],
+    /// When somebody last set mtime by hand (zero: never): bytes that were written before then do not change it any more.
+    pub mtime_set_at: Time,
+    /// Reserved, zero: flags of later layers.
+    pub reserved: u32,
 }
 
 impl InodeRecord {
@@ -55,7 +57,8 @@ impl InodeRecord {
             pending: None,
             spec: None,
             target: Vec::new(),
-            reserved: [0; 4],
+            mtime_set_at: Time::default(),
+            reserved: 0,
         }
     }
     pub fn fid(&self) -> Fid {
@@ -90,7 +93,8 @@ impl InodeRecord {
         self.spec.put(&mut out);
         (self.target.len() as u32).put(&mut out);
         out.extend_from_slice(&self.target);
-        self.reserved.iter().for_each(|r| r.put(&mut out));
+        self.mtime_set_at.put(&mut out);
+        self.reserved.put(&mut out);
         out
     }
 
@@ -119,7 +123,8 @@ impl InodeRecord {
             pending: Wire::get(&mut r)?,
             spec: Wire::get(&mut r)?,
             target: Bytes::get(&mut r)?.0,
-            reserved: [Wire::get(&mut r)?, Wire::get(&mut r)?, Wire::get(&mut r)?, Wire::get(&mut r)?],
+            mtime_set_at: Wire::get(&mut r)?,
+            reserved: Wire::get(&mut r)?,
         };
         r.end()?;
         Ok(record)

@@ -31,6 +31,9 @@ pub fn setattr(_: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, Fa
     fields.into_iter().filter(|f| req.valid & f.0 != 0).for_each(|(_, field, value)| *field = value);
     times.into_iter().filter(|f| req.valid & f.0 != 0).for_each(|(_, field, value)| *field = value);
     *ctime = req.now;
+    if req.valid & SET_MTIME != 0 {
+        inode.mtime_set_at = req.now;
+    }
     store_inode(txn, &inode);
     Ok(inode.to_wire())
 }

@@ -25,7 +25,7 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
         _ => inode.attr.size.max(req.size),
     };
     // 2. Times and blocks.
-    if req.mtime > inode.attr.mtime {
+    if req.mtime > inode.attr.mtime && req.mtime > inode.mtime_set_at {
         inode.attr.mtime = req.mtime;
         inode.attr.ctime = inode.attr.ctime.max(req.mtime);
     }
