@@ -22,12 +22,19 @@ struct Table {
     /// The primary of each OST mirror.
     by_mirror: HashMap<MirrorId, Arc<Link>>,
     mdt: Option<Arc<Link>>,
+    /// Every target lives and dies with this process.
+    is_fate_shared: bool,
 }
 
 impl Cluster {
     pub fn new(fabric: Arc<Fabric>, id: Arc<Identity>, map: ClusterMap) -> Cluster {
-        let none =
-            Table { map: ClusterMap::empty(), links: HashMap::new(), by_mirror: HashMap::new(), mdt: None };
+        let none = Table {
+            map: ClusterMap::empty(),
+            links: HashMap::new(),
+            by_mirror: HashMap::new(),
+            mdt: None,
+            is_fate_shared: false,
+        };
         let cluster = Cluster { fabric, id, table: RwLock::new(none) };
         cluster.set_map(map);
         cluster
@@ -52,7 +59,14 @@ impl Cluster {
         let mdt = map.mdt_of(fs, Fid::ROOT).map(|m| m.primary);
         table.mdt = mdt.map(|target| link_to(&mut table.links, target, true));
         table.by_mirror = by_mirror;
+        let is_here = |target: &TargetId| self.fabric.peer(*target).is_ok_and(|p| p.is_fate_shared());
+        table.is_fate_shared = table.links.keys().all(is_here);
         table.map = map;
+    }
+
+    /// Nothing that a target acknowledged can be lost while this process lives.
+    pub fn is_fate_shared(&self) -> bool {
+        self.table.read().is_fate_shared
     }
 
     /// The MDT that serves `fid`. There is one for all now.

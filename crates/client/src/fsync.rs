@@ -11,9 +11,17 @@ impl Fs {
         self.check_poison(&self.opened(handle)?.file)
     }
 
-    /// Returns when the file's bytes, size and entry are durable. `data_only`: what a reader of the bytes does not need
-    /// (mtime of an overwrite) may wait.
-    pub fn fsync(&self, handle: Handle, data_only: bool) -> Result<(), Fault> {
+    /// True if `flush` has nothing to find out: all targets are in this process, so no restart of one can lose what it
+    /// acknowledged. (Errors of the medium show at fsync, as on a local file system.)
+    pub fn is_fate_shared(&self) -> bool {
+        self.cluster.is_fate_shared()
+    }
+
+    /// Returns when the file's bytes, size, times and entry are durable. (`data_only` would allow less; nothing is saved by it.)
+    ///
+    /// The mtime of an overwrite is durable with its bytes: objects keep it, and the MDT's flushed `Writing` state makes who
+    /// finds the file after a power loss ask them. So one device flush is enough where neither size nor written bits changed.
+    pub fn fsync(&self, handle: Handle, _data_only: bool) -> Result<(), Fault> {
         let opened = self.opened(handle)?;
         let (file, deadline) = (&opened.file, self.deadline());
         self.check_poison(file)?;
@@ -24,9 +32,7 @@ impl Fs {
         let order = file.lock_order(deadline)?;
         let (snapshot, is_untold) = {
             let meta = file.meta.lock();
-            let is_untold =
-                if data_only { meta.progress.is_data_untold() } else { meta.progress.is_untold() };
-            (meta.progress.snapshot(), is_untold)
+            (meta.progress.snapshot(), meta.progress.is_data_untold())
         };
         self.flush_marks(file, &snapshot.marks, deadline)?;
         // 2. Size, times, written bits.

@@ -178,7 +178,10 @@ impl Filesystem for Door {
         match self.fs.create(fid(parent), name.as_bytes(), mode & 0o7777, open, &cred_of(rq)) {
             Ok((attr, handle)) => {
                 self.set_id.on_mode(attr.mode);
-                let (ttl, flags) = (self.options.both_timeout(), session::fopen_flags(open.write));
+                let (ttl, flags) = (
+                    self.options.both_timeout(),
+                    session::fopen_flags(open.write && !self.fs.is_fate_shared()),
+                );
                 reply.created(&ttl, &file_attr(&attr), GENERATION, FileHandle(handle.0), flags)
             }
             Err(fault) => reply.error(errno("create", &fault)),
@@ -311,7 +314,8 @@ impl Filesystem for Door {
             Ok(handle)
         });
         match opened {
-            Ok(handle) => reply.opened(FileHandle(handle.0), session::fopen_flags(open.write)),
+            Ok(handle) => reply
+                .opened(FileHandle(handle.0), session::fopen_flags(open.write && !self.fs.is_fate_shared())),
             Err(fault) => reply.error(errno("open", &fault)),
         }
     }

@@ -56,10 +56,10 @@ pub fn session_config(options: &MountOptions) -> Config {
     config
 }
 
-/// What the kernel may do with an open file: keep its pages (I3), and close it without asking if it was not open for writing,
-/// since then no error can be waiting for the closer.
-pub fn fopen_flags(writable: bool) -> FopenFlags {
-    match writable {
+/// What the kernel may do with an open file: keep its pages (I3), and close it without asking if no error can be waiting for the
+/// closer (`close_asks` false): it was not open for writing, or nothing that was acknowledged can be lost.
+pub fn fopen_flags(close_asks: bool) -> FopenFlags {
+    match close_asks {
         true => FopenFlags::FOPEN_KEEP_CACHE,
         false => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
     }
