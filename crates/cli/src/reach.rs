@@ -49,11 +49,8 @@ impl Reach {
     fn by_nid(nid: &str, fsname: &str) -> anyhow::Result<Reach> {
         let fabric = Fabric::new(None);
         let mgs = fabric.peer_at(nid, MGS);
-        let mut map = get_map(&*mgs, true).with_context(|| format!("ask the management service at {nid}"))?;
-        // Targets without an address live in the process that answered.
-        for node in map.nodes.iter_mut().filter(|n| n.nids.is_empty()) {
-            node.nids.push(nid.to_owned());
-        }
+        let map = get_map(&*mgs, true).with_context(|| format!("ask the management service at {nid}"))?;
+        let map = with_nid(map, nid);
         fabric.set_map(&map);
         Reach::in_map(fabric, map, fsname)
     }
@@ -140,6 +137,14 @@ fn ask_with_head<R: Request>(
 pub fn get_map(mgs: &dyn Peer, server: bool) -> anyhow::Result<ClusterMap> {
     let reply = ask(mgs, FsId(0), MGS, &GetMap { known_version: 0, server })?;
     reply.map.ok_or_else(|| anyhow!("the management service sent no map"))
+}
+
+/// Targets without an address live in the process that answered at `nid`: they are reached there.
+pub fn with_nid(mut map: ClusterMap, nid: &str) -> ClusterMap {
+    for node in map.nodes.iter_mut().filter(|n| n.nids.is_empty()) {
+        node.nids.push(nid.to_owned());
+    }
+    map
 }
 
 /// `NID[,NID…]:/fsname`, as mounts name their source.

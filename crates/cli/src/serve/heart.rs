@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use types::{NodeId, TargetId};
 use wire::map::ClusterMap;
-use wire::mgmt::{GetMap, Heartbeat};
+use wire::mgmt::Heartbeat;
 
 use crate::serve::bounded;
 use crate::serve::register::MgsPeers;
@@ -91,8 +91,8 @@ impl Beat {
                 return Ok(());
             }
         }
-        let request = GetMap { known_version: self.known_version, server: self.node.is_some() };
-        if let Some(map) = self.mgs.ask(&request)?.map.filter(|m| m.version != self.known_version) {
+        let map = self.mgs.map(self.known_version, self.node.is_some())?;
+        if let Some(map) = map.filter(|m| m.version != self.known_version) {
             tracing::debug!(version = map.version, "new cluster map");
             self.known_version = map.version;
             (self.on_map)(&map);

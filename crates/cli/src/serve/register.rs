@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use net::{Fabric, Peer};
+use net::Fabric;
 use types::{Code, Fault, FsId, Uuid};
 use wire::Request;
-use wire::mgmt::{Register, RegisterReply};
+use wire::map::ClusterMap;
+use wire::mgmt::{GetMap, Register, RegisterReply};
 
 use crate::exit::Failure;
 use crate::reach::{self, MGS};
@@ -38,21 +39,31 @@ impl MgsPeers {
         MgsPeers { fabric, nids }
     }
 
-    fn peers(&self) -> anyhow::Result<Vec<Arc<dyn Peer>>> {
-        if self.nids.is_empty() {
-            return Ok(vec![self.fabric.peer(MGS)?]);
-        }
-        Ok(self.nids.iter().map(|nid| self.fabric.peer_at(nid, MGS)).collect())
-    }
-
     /// Asks the first that answers.
     pub fn ask<R: Request>(&self, request: &R) -> anyhow::Result<R::Reply> {
+        Ok(self.ask_who(request)?.0)
+    }
+
+    /// A map other than `known_version`. Targets without an address live in the process that answered.
+    pub fn map(&self, known_version: u64, server: bool) -> anyhow::Result<Option<ClusterMap>> {
+        let (reply, nid) = self.ask_who(&GetMap { known_version, server })?;
+        Ok(reply.map.map(|map| match nid {
+            Some(nid) => reach::with_nid(map, &nid),
+            None => map,
+        }))
+    }
+
+    /// The answer, and the NID that it came from.
+    fn ask_who<R: Request>(&self, request: &R) -> anyhow::Result<(R::Reply, Option<String>)> {
+        if self.nids.is_empty() {
+            return Ok((reach::ask(&*self.fabric.peer(MGS)?, FsId(0), MGS, request)?, None));
+        }
         let mut last = anyhow::anyhow!("no NID of the management service is given");
-        for peer in self.peers()? {
-            match reach::ask(&*peer, FsId(0), MGS, request) {
-                Ok(reply) => return Ok(reply),
+        for nid in &self.nids {
+            match reach::ask(&*self.fabric.peer_at(nid, MGS), FsId(0), MGS, request) {
+                Ok(reply) => return Ok((reply, Some(nid.clone()))),
                 // A refusal is an answer; another NID of the same service would say the same.
-                Err(e) if e.downcast_ref::<Fault>().is_some() => return Err(e),
+                Err(e) if e.is::<Fault>() => return Err(e),
                 Err(e) => last = e,
             }
         }

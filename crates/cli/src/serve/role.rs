@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context;
 use net::{Fabric, Server};
 use wire::map::ClusterMap;
-use wire::mgmt::GetMap;
 
 use crate::config;
 use crate::exit::{Exit, Failure};
@@ -245,7 +244,7 @@ fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyh
 
 /// The newest map, once it can be mounted from.
 fn usable_map(mgs: &MgsPeers, fsname: &str) -> anyhow::Result<ClusterMap> {
-    let map = mgs.ask(&GetMap { known_version: 0, server: false })?.map.context("the answer has no map")?;
+    let map = mgs.map(0, false)?.context("the answer has no map")?;
     let fs = map.fs_named(fsname).with_context(|| format!("there is no file system '{fsname}' yet"))?.id;
     let has = |is_mdt: bool| map.targets.iter().any(|t| t.fs == fs && t.is_mdt == is_mdt);
     anyhow::ensure!(has(true), "file system '{fsname}' has no MDT yet");
