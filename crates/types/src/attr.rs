@@ -55,6 +55,10 @@ pub struct Cred {
 impl Cred {
     /// NGROUPS_MAX of Linux is 65,536; a request that lists more than this many is refused rather than cut.
     pub const GROUPS_MAX: usize = 1024;
-    pub fn root() -> Cred { Cred::default() }
-    pub fn is_in_group(&self, gid: u32) -> bool { self.gid == gid || self.groups.contains(&gid) }
+    pub fn root() -> Cred {
+        Cred::default()
+    }
+    pub fn is_in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
 }

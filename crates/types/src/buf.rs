@@ -8,7 +8,9 @@ pub struct Buf {
 }
 
 impl Buf {
-    pub fn new() -> Buf { Buf::default() }
+    pub fn new() -> Buf {
+        Buf::default()
+    }
     /// Makes the buffer `len` bytes long and hands them out to be overwritten. Old content may show in them.
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         if self.data.len() < len {
@@ -17,20 +19,30 @@ impl Buf {
         self.len = len;
         &mut self.data[..len]
     }
-    pub fn clear(&mut self) { self.len = 0; }
-    pub fn truncate(&mut self, len: usize) { self.len = self.len.min(len); }
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
     /// Grows by `extra` zero bytes.
     pub fn extend_zero(&mut self, extra: usize) {
         let old = self.len;
         self.space(old + extra)[old..].fill(0);
     }
-    pub fn set(&mut self, bytes: &[u8]) { self.space(bytes.len()).copy_from_slice(bytes); }
+    pub fn set(&mut self, bytes: &[u8]) {
+        self.space(bytes.len()).copy_from_slice(bytes);
+    }
 }
 
 impl std::ops::Deref for Buf {
     type Target = [u8];
-    fn deref(&self) -> &[u8] { &self.data[..self.len] }
+    fn deref(&self) -> &[u8] {
+        &self.data[..self.len]
+    }
 }
 impl std::ops::DerefMut for Buf {
-    fn deref_mut(&mut self) -> &mut [u8] { &mut self.data[..self.len] }
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.data[..self.len]
+    }
 }

@@ -6,7 +6,9 @@
 use crate::PAGE_SIZE;
 
 /// CRC32C of `data`.
-pub fn crc32c(data: &[u8]) -> u32 { crc_fast::crc32_iscsi(data) }
+pub fn crc32c(data: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(data)
+}
 
 /// CRC32C of a page of zeros: what a hole reads as.
 pub const ZERO_PAGE: u32 = 0x98f9_4189;

@@ -83,10 +83,14 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub fn new(code: Code, detail: impl Into<String>) -> Fault { Fault { code, detail: detail.into() } }
+    pub fn new(code: Code, detail: impl Into<String>) -> Fault {
+        Fault { code, detail: detail.into() }
+    }
 }
 impl From<Code> for Fault {
-    fn from(code: Code) -> Fault { Fault { code, detail: String::new() } }
+    fn from(code: Code) -> Fault {
+        Fault { code, detail: String::new() }
+    }
 }
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -30,7 +30,9 @@ pub fn h64(name: &[u8]) -> u64 {
 }
 
 /// The cookie of the entry `(h64, collision)`: the key's order is the cookie's order.
-pub fn cookie(h: u64, collision: u8) -> u64 { h | collision as u64 }
+pub fn cookie(h: u64, collision: u8) -> u64 {
+    h | collision as u64
+}
 
 #[cfg(test)]
 mod tests {

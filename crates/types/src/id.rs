@@ -51,8 +51,12 @@ impl Fid {
         Fid((shard.0 as u64) << 48 | counter)
     }
     /// The shard that allocated this fid. It says nothing about where the inode is now.
-    pub fn allocating_shard(self) -> Shard { Shard((self.0 >> 48) as u16) }
-    pub fn counter(self) -> u64 { self.0 & ((1 << 48) - 1) }
+    pub fn allocating_shard(self) -> Shard {
+        Shard((self.0 >> 48) as u16)
+    }
+    pub fn counter(self) -> u64 {
+        self.0 & ((1 << 48) - 1)
+    }
 }
 
 /// The bytes of one stripe of one file. 24 bytes on wire and disk; `snapshot` is reserved and zero.
@@ -71,7 +75,9 @@ impl fmt::Debug for ObjectId {
     }
 }
 impl fmt::Display for ObjectId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { fmt::Debug::fmt(self, f) }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// A file system's, target's or client's universally unique id; printed in the usual 8-4-4-4-12 form.
@@ -90,5 +96,7 @@ impl fmt::Debug for Uuid {
     }
 }
 impl fmt::Display for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { fmt::Debug::fmt(self, f) }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }

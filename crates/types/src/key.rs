@@ -20,14 +20,20 @@ impl Key {
         k.len = bytes.len() as u8;
         Some(k)
     }
-    pub fn as_bytes(&self) -> &[u8] { &self.bytes[..self.len as usize] }
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
 }
 
 impl Ord for Key {
-    fn cmp(&self, other: &Key) -> std::cmp::Ordering { (self.bytes, self.len).cmp(&(other.bytes, other.len)) }
+    fn cmp(&self, other: &Key) -> std::cmp::Ordering {
+        (self.bytes, self.len).cmp(&(other.bytes, other.len))
+    }
 }
 impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Key) -> Option<std::cmp::Ordering> { Some(self.cmp(other)) }
+    fn partial_cmp(&self, other: &Key) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
 }
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

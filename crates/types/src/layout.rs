@@ -103,7 +103,8 @@ impl Layout {
             let Some(comp) = self.components.get(c) else { break };
             let unit = comp.stripe_size as u64;
             let within = at - self.start_of(c);
-            let (row, stripe) = (within / unit / comp.mirrors.len() as u64, within / unit % comp.mirrors.len() as u64);
+            let (row, stripe) =
+                (within / unit / comp.mirrors.len() as u64, within / unit % comp.mirrors.len() as u64);
             let piece = Piece {
                 object: self.object(fid, c as u16, stripe as u16),
                 mirror: comp.mirrors[stripe as usize],
@@ -115,7 +116,8 @@ impl Layout {
             at += piece.len as u64;
             match out.last_mut() {
                 Some(last)
-                    if last.object == piece.object && last.object_offset + last.len as u64 == piece.object_offset =>
+                    if last.object == piece.object
+                        && last.object_offset + last.len as u64 == piece.object_offset =>
                 {
                     last.len += piece.len
                 }
@@ -150,7 +152,11 @@ impl Layout {
         let Some(comp) = self.components.get(component as usize).filter(|_| len > 0) else { return 0 };
         let (unit, width) = (comp.stripe_size as u64, comp.mirrors.len() as u64);
         let last = len - 1;
-        let at = (last / unit).saturating_mul(width).saturating_add(stripe as u64).saturating_mul(unit).saturating_add(last % unit);
+        let at = (last / unit)
+            .saturating_mul(width)
+            .saturating_add(stripe as u64)
+            .saturating_mul(unit)
+            .saturating_add(last % unit);
         self.start_of(component as usize).saturating_add(at).saturating_add(1).min(comp.end)
     }
 }
@@ -166,7 +172,10 @@ mod tests {
             mirrors: (0..n).map(MirrorId).collect(),
             written: vec![],
         };
-        Layout { generation: Generation(3), components: vec![comp(256 << 10, 1), comp(2 << 20, 4), comp(u64::MAX, 7)] }
+        Layout {
+            generation: Generation(3),
+            components: vec![comp(256 << 10, 1), comp(2 << 20, 4), comp(u64::MAX, 7)],
+        }
     }
 
     #[test]
@@ -174,7 +183,9 @@ mod tests {
         let l = layout();
         assert!(l.is_valid());
         let mut at = 0;
-        for (i, len) in [1usize, 4095, 65536, 70_000, 300_000, 1 << 20, 12_345, 9 << 20].into_iter().enumerate() {
+        for (i, len) in
+            [1usize, 4095, 65536, 70_000, 300_000, 1 << 20, 12_345, 9 << 20].into_iter().enumerate()
+        {
             let pieces = l.split(Fid(9), at, len);
             let mut pos = at;
             for p in &pieces {
@@ -183,7 +194,9 @@ mod tests {
                 // The last byte of the piece proves exactly its own file offset.
                 let proven = l.size_from(p.object.component, p.object.stripe, p.object_offset + p.len as u64);
                 assert_eq!(proven, pos);
-                assert!(l.object_len(p.object.component, p.object.stripe, pos) >= p.object_offset + p.len as u64);
+                assert!(
+                    l.object_len(p.object.component, p.object.stripe, pos) >= p.object_offset + p.len as u64
+                );
             }
             assert_eq!(pos, at + len as u64);
             at = pos;

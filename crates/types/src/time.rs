@@ -10,7 +10,9 @@ pub struct Time {
 }
 
 impl Time {
-    pub fn new(sec: i64, nsec: u32) -> Time { Time { sec, nsec: nsec.min(999_999_999) } }
+    pub fn new(sec: i64, nsec: u32) -> Time {
+        Time { sec, nsec: nsec.min(999_999_999) }
+    }
 }
 
 impl From<SystemTime> for Time {

@@ -14,13 +14,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> { Reader { rest: bytes } }
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], Malformed> {
         let (head, rest) = self.rest.split_at_checked(n).ok_or(Malformed("length"))?;
         self.rest = rest;
         Ok(head)
     }
-    pub fn remaining(&self) -> usize { self.rest.len() }
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
     /// Fails if bytes are left over.
     pub fn end(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed("trailing bytes")) }
@@ -70,7 +74,9 @@ macro_rules! newtypes {
 newtypes!(Fid, TargetId, MirrorId, NodeId, SessionId, FsId, Epoch, Seq, Incarnation, Generation, Shard);
 
 impl Wire for bool {
-    fn put(&self, out: &mut Vec<u8>) { out.push(*self as u8); }
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
     fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
         match u8::get(r)? {
             0 => Ok(false),
@@ -82,7 +88,9 @@ impl Wire for bool {
 
 impl Wire for () {
     fn put(&self, _: &mut Vec<u8>) {}
-    fn get(_: &mut Reader<'_>) -> Result<Self, Malformed> { Ok(()) }
+    fn get(_: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(())
+    }
 }
 
 /// A byte string: u32 length, bytes.
@@ -90,14 +98,20 @@ impl Wire for () {
 pub struct Bytes(pub Vec<u8>);
 
 impl std::fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { write!(f, "{:?}", String::from_utf8_lossy(&self.0)) }
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(&self.0))
+    }
 }
 impl std::ops::Deref for Bytes {
     type Target = [u8];
-    fn deref(&self) -> &[u8] { &self.0 }
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
 }
 impl From<&[u8]> for Bytes {
-    fn from(b: &[u8]) -> Bytes { Bytes(b.to_vec()) }
+    fn from(b: &[u8]) -> Bytes {
+        Bytes(b.to_vec())
+    }
 }
 impl Wire for Bytes {
     fn put(&self, out: &mut Vec<u8>) {
@@ -155,7 +169,9 @@ impl<T: Wire> Wire for Option<T> {
 }
 
 impl Wire for Uuid {
-    fn put(&self, out: &mut Vec<u8>) { out.extend_from_slice(&self.0); }
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
     fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Uuid(r.take(16)?.try_into().expect("take gave 16 bytes")))
     }
@@ -176,8 +192,12 @@ impl Wire for Time {
 }
 
 impl Wire for Kind {
-    fn put(&self, out: &mut Vec<u8>) { out.push(*self as u8); }
-    fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> { Kind::from_u8(u8::get(r)?).ok_or(Malformed("kind")) }
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Kind::from_u8(u8::get(r)?).ok_or(Malformed("kind"))
+    }
 }
 
 impl Wire for ObjectId {
@@ -227,7 +247,12 @@ impl Wire for Component {
         self.written.put(out);
     }
     fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Component { end: Wire::get(r)?, stripe_size: Wire::get(r)?, mirrors: Wire::get(r)?, written: Wire::get(r)? })
+        Ok(Component {
+            end: Wire::get(r)?,
+            stripe_size: Wire::get(r)?,
+            mirrors: Wire::get(r)?,
+            written: Wire::get(r)?,
+        })
     }
 }
 
@@ -275,8 +300,12 @@ macro_rules! calls {
 }
 pub(crate) use calls;
 macro_rules! mutates {
-    (read) => { false };
-    (mutate) => { true };
+    (read) => {
+        false
+    };
+    (mutate) => {
+        true
+    };
 }
 pub(crate) use mutates;
 
@@ -291,10 +320,12 @@ bodies! {
 impl Wire for Attr {
     fn put(&self, out: &mut Vec<u8>) {
         let Attr { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime } = *self;
-        AttrBody { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime }.put(out);
+        AttrBody { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime }
+            .put(out);
     }
     fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let AttrBody { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime } = Wire::get(r)?;
+        let AttrBody { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime } =
+            Wire::get(r)?;
         Ok(Attr { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime })
     }
 }

@@ -51,11 +51,21 @@ impl ClusterMap {
     pub fn empty() -> ClusterMap {
         ClusterMap { version: 0, file_systems: vec![], nodes: vec![], targets: vec![], mirrors: vec![] }
     }
-    pub fn fs(&self, id: FsId) -> Option<&FileSystem> { self.file_systems.iter().find(|f| f.id == id) }
-    pub fn fs_named(&self, name: &str) -> Option<&FileSystem> { self.file_systems.iter().find(|f| f.name == name) }
-    pub fn target(&self, id: TargetId) -> Option<&Target> { self.targets.iter().find(|t| t.id == id) }
-    pub fn node(&self, id: NodeId) -> Option<&Node> { self.nodes.iter().find(|n| n.id == id) }
-    pub fn mirror(&self, id: MirrorId) -> Option<&Mirror> { self.mirrors.iter().find(|m| m.id == id) }
+    pub fn fs(&self, id: FsId) -> Option<&FileSystem> {
+        self.file_systems.iter().find(|f| f.id == id)
+    }
+    pub fn fs_named(&self, name: &str) -> Option<&FileSystem> {
+        self.file_systems.iter().find(|f| f.name == name)
+    }
+    pub fn target(&self, id: TargetId) -> Option<&Target> {
+        self.targets.iter().find(|t| t.id == id)
+    }
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.iter().find(|n| n.id == id)
+    }
+    pub fn mirror(&self, id: MirrorId) -> Option<&Mirror> {
+        self.mirrors.iter().find(|m| m.id == id)
+    }
     /// The mirror that serves `fid`'s metadata now. All shards live on the file system's first MDT until there are several.
     pub fn mdt_of(&self, fs: FsId, _fid: Fid) -> Option<&Mirror> {
         self.mirrors.iter().filter(|m| m.fs == fs && m.is_mdt).min_by_key(|m| m.id)

@@ -135,11 +135,27 @@ pub enum FileState {
 /// One finding of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanRecord {
-    Entry { parent: Fid, name: Bytes, fid: Fid, kind: Kind },
-    Inode { inode: Inode, inline_bytes: u64, parents: Vec<Fid>, pending: Option<Layout> },
-    Orphan { fid: Fid, session: SessionId },
+    Entry {
+        parent: Fid,
+        name: Bytes,
+        fid: Fid,
+        kind: Kind,
+    },
+    Inode {
+        inode: Inode,
+        inline_bytes: u64,
+        parents: Vec<Fid>,
+        pending: Option<Layout>,
+    },
+    Orphan {
+        fid: Fid,
+        session: SessionId,
+    },
     /// Objects that wait to be destroyed.
-    Dead { fid: Fid, layout: Layout },
+    Dead {
+        fid: Fid,
+        layout: Layout,
+    },
 }
 
 impl crate::codec::Wire for FileState {
@@ -200,7 +216,12 @@ impl crate::codec::Wire for ScanRecord {
     fn get(r: &mut crate::Reader<'_>) -> Result<Self, crate::Malformed> {
         use crate::codec::Wire;
         Ok(match u8::get(r)? {
-            1 => ScanRecord::Entry { parent: Wire::get(r)?, name: Wire::get(r)?, fid: Wire::get(r)?, kind: Wire::get(r)? },
+            1 => ScanRecord::Entry {
+                parent: Wire::get(r)?,
+                name: Wire::get(r)?,
+                fid: Wire::get(r)?,
+                kind: Wire::get(r)?,
+            },
             2 => ScanRecord::Inode {
                 inode: Wire::get(r)?,
                 inline_bytes: Wire::get(r)?,

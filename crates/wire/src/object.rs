@@ -5,8 +5,8 @@
 
 use types::*;
 
-use crate::codec::{Malformed, Reader, Wire, bodies, calls};
 use crate::Empty;
+use crate::codec::{Malformed, Reader, Wire, bodies, calls};
 
 /// Rights in a capability.
 pub const RIGHT_READ: u8 = 1;
@@ -92,7 +92,9 @@ bodies! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mac(pub [u8; 16]);
 impl Wire for Mac {
-    fn put(&self, out: &mut Vec<u8>) { out.extend_from_slice(&self.0); }
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
     fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Mac(r.take(16)?.try_into().expect("take gave 16 bytes")))
     }

@@ -14,9 +14,17 @@ pub fn run(bin: &Path, parent: &Path, seed: u64) -> Result<()> {
     let mut out = header()?;
     let mut failed = false;
     let unit = ["test", "--workspace", "--quiet", "--release"];
-    failed |= !step(&mut out, Command::new("cargo").args(unit).env("STRIA_LONG", "1"), "cargo test (STRIA_LONG=1)")?;
+    failed |= !step(
+        &mut out,
+        Command::new("cargo").args(unit).env("STRIA_LONG", "1"),
+        "cargo test (STRIA_LONG=1)",
+    )?;
     let suite = ["suite", "--scale", "long", "--seed", &seed, "--dir", &dir];
-    failed |= !step(&mut out, Command::new(&me).args(suite).env("STRIA_BIN", bin), "cargo xtask suite --scale long")?;
+    failed |= !step(
+        &mut out,
+        Command::new(&me).args(suite).env("STRIA_BIN", bin),
+        "cargo xtask suite --scale long",
+    )?;
     fs::create_dir_all("docs/proof")?;
     fs::write("docs/proof/long.txt", &out)?;
     println!("written: docs/proof/long.txt");
@@ -43,7 +51,8 @@ fn header() -> Result<String> {
 fn step(out: &mut String, command: &mut Command, title: &str) -> Result<bool> {
     println!("+ {title}");
     let result = command.stdin(Stdio::null()).output()?;
-    let text = format!("{}{}", String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
     print!("{text}");
     out.push_str(&format!("\n== {title}: {}\n", if result.status.success() { "passed" } else { "FAILED" }));
     let telling = ["test result:", "ok     ", "FAILED", "passed,", "panicked", "again:"];

@@ -112,13 +112,21 @@ fn main() -> Result<()> {
             };
             suite::run(&binary()?, &work_dir(dir), scale, &wirings, only.as_deref(), seed)
         }
-        Task::Cluster { osts, ost_size, dir } => cluster(Shape { wiring: Wiring::Tcp, osts, ost_size }, &work_dir(dir)),
+        Task::Cluster { osts, ost_size, dir } => {
+            cluster(Shape { wiring: Wiring::Tcp, osts, ost_size }, &work_dir(dir))
+        }
         Task::HoldMemory => bars::warm::hold(),
         Task::Bars { set: BarSet::Road, dir, gib, pairs } => {
             cargo(&["build", "--release", "--quiet", "--package", "stria", "--package", "stria-yardstick"])?;
             let bin = binary()?;
             let base = dir.unwrap_or_else(|| std::env::temp_dir().join("stria-bars"));
-            bars::road(&bars::Settings { yardsticks: bars::yardstick_dir(&bin)?, bin, base, gib, pairs_max: pairs })
+            bars::road(&bars::Settings {
+                yardsticks: bars::yardstick_dir(&bin)?,
+                bin,
+                base,
+                gib,
+                pairs_max: pairs,
+            })
         }
         Task::Long { seed } => long::run(&binary()?, &work_dir(None), seed),
     }
@@ -151,7 +159,9 @@ pub fn binary() -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("{}: run cargo build --release first", path.display()))
 }
 
-fn work_dir(dir: Option<PathBuf>) -> PathBuf { dir.unwrap_or_else(|| std::env::temp_dir().join("stria-suites")) }
+fn work_dir(dir: Option<PathBuf>) -> PathBuf {
+    dir.unwrap_or_else(|| std::env::temp_dir().join("stria-suites"))
+}
 
 fn cluster(shape: Shape, parent: &Path) -> Result<()> {
     let cluster = Cluster::start(&binary()?, parent, shape)?;

@@ -36,8 +36,10 @@ pub fn run() -> Result<()> {
     if !findings.is_empty() {
         bail!("{} findings", findings.len());
     }
-    println!("tidy: layers, purity, unsafe, sizes and semantics hold; {crates} crates in the default build (at most {})",
-        layers.default_graph_crates_max);
+    println!(
+        "tidy: layers, purity, unsafe, sizes and semantics hold; {crates} crates in the default build (at most {})",
+        layers.default_graph_crates_max
+    );
     Ok(())
 }
 
@@ -107,9 +109,12 @@ fn check_edges(layers: &Layers, findings: &mut Vec<String>) -> Result<()> {
             }
             let to = short(name);
             let Some(to_layer) = layers.layer_of.get(to) else { continue };
-            let allowed = layers.imports[layer].contains(to_layer) || layers.edges.contains(&format!("{from} {to}"));
+            let allowed =
+                layers.imports[layer].contains(to_layer) || layers.edges.contains(&format!("{from} {to}"));
             if !allowed {
-                findings.push(format!("{from} ({layer}) imports {to} ({to_layer}); layers.toml does not allow it"));
+                findings.push(format!(
+                    "{from} ({layer}) imports {to} ({to_layer}); layers.toml does not allow it"
+                ));
             }
         }
     }
@@ -117,10 +122,19 @@ fn check_edges(layers: &Layers, findings: &mut Vec<String>) -> Result<()> {
 }
 
 /// Words that a pure crate has no business with, outside its tests.
-const IMPURE: &[&str] =
-    &["std::fs", "std::net", "std::thread", "Instant::now", "SystemTime::now", "std::process", "rand::", "tokio"];
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::thread",
+    "Instant::now",
+    "SystemTime::now",
+    "std::process",
+    "rand::",
+    "tokio",
+];
 /// What must stand in no file. Written in two parts so that this file does not find itself.
-const UNWANTED: &[(&str, &str)] = &[("/wo", "rk/"), ("/ro", "ot/"), ("todo", "!("), ("unimple", "mented!("), ("dbg", "!(")];
+const UNWANTED: &[(&str, &str)] =
+    &[("/wo", "rk/"), ("/ro", "ot/"), ("todo", "!("), ("unimple", "mented!("), ("dbg", "!(")];
 
 fn check_sources(layers: &Layers, findings: &mut Vec<String>) -> Result<()> {
     for path in tracked_files()? {
@@ -138,9 +152,14 @@ fn check_sources(layers: &Layers, findings: &mut Vec<String>) -> Result<()> {
         if lines > layers.file_lines_max {
             findings.push(format!("{shown}: {lines} lines, at most {}", layers.file_lines_max));
         }
-        let krate = path.components().nth(1).map(|c| c.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
+        let krate = path
+            .components()
+            .nth(1)
+            .map(|c| c.as_os_str().to_string_lossy().into_owned())
+            .unwrap_or_default();
         let in_src = path.components().nth(2).is_some_and(|c| c.as_os_str() == "src");
-        let product = if is_test_file(&path) { "" } else { text.split("#[cfg(test)]").next().unwrap_or_default() };
+        let product =
+            if is_test_file(&path) { "" } else { text.split("#[cfg(test)]").next().unwrap_or_default() };
         if in_src && layers.pure_crates.contains(&krate) {
             for word in IMPURE.iter().filter(|w| code_contains(product, w)) {
                 findings.push(format!("{shown}: a pure crate uses {word}"));
@@ -165,13 +184,14 @@ fn code_contains(text: &str, word: &str) -> bool {
 }
 
 fn tracked_files() -> Result<Vec<PathBuf>> {
-    let out = Command::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]).output()?;
+    let out =
+        Command::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]).output()?;
     let list = String::from_utf8(out.stdout)?;
     // The lock file is the registry's text, not ours.
     Ok(list.lines().filter(|l| !l.ends_with("Cargo.lock")).map(PathBuf::from).collect())
 }
 
-/// Every paragraph of SEMANTICS has an id `[S-...]`, and some test quotes `S-...`; no test quotes an id that is not there.
+/// Every paragraph of SEMANTICS has an id in brackets, and some test quotes it; no test quotes an id that is not there.
 fn check_semantics(findings: &mut Vec<String>) -> Result<()> {
     let text = fs::read_to_string("docs/SEMANTICS.md").context("docs/SEMANTICS.md")?;
     let promised = ids(&text);
@@ -185,18 +205,22 @@ fn check_semantics(findings: &mut Vec<String>) -> Result<()> {
         }
     }
     findings.extend(promised.difference(&quoted).map(|id| format!("docs/SEMANTICS.md: no test quotes {id}")));
-    findings.extend(quoted.difference(&promised).map(|id| format!("a test quotes {id}, which docs/SEMANTICS.md has not")));
+    findings.extend(
+        quoted.difference(&promised).map(|id| format!("a test quotes {id}, which docs/SEMANTICS.md has not")),
+    );
     Ok(())
 }
 
-/// Ids of the form `[S-word-word]`.
+/// Ids such as `S-word-word`, in brackets.
 fn ids(text: &str) -> BTreeSet<String> {
     let mut out = BTreeSet::new();
     for (at, _) in text.match_indices("[S-") {
         let rest = &text[at + 1..];
         if let Some(end) = rest.find(']') {
             let id = &rest[..end];
-            if id.len() > 2 && id[2..].chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+            if id.len() > 2
+                && id[2..].chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+            {
                 out.insert(id.to_owned());
             }
         }
@@ -206,13 +230,27 @@ fn ids(text: &str) -> BTreeSet<String> {
 
 fn check_default_graph(layers: &Layers, findings: &mut Vec<String>) -> Result<usize> {
     let out = Command::new("cargo")
-        .args(["tree", "--package", "stria", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"])
+        .args([
+            "tree",
+            "--package",
+            "stria",
+            "--edges",
+            "normal,build",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+        ])
         .output()?;
     let text = String::from_utf8(out.stdout)?;
     let crates: BTreeSet<&str> =
         text.lines().filter(|l| !l.is_empty()).map(|l| l.trim_end_matches(" (*)")).collect();
     if crates.len() > layers.default_graph_crates_max {
-        findings.push(format!("{} crates in the default build, at most {}", crates.len(), layers.default_graph_crates_max));
+        findings.push(format!(
+            "{} crates in the default build, at most {}",
+            crates.len(),
+            layers.default_graph_crates_max
+        ));
     }
     Ok(crates.len())
 }

@@ -1,5 +1,7 @@
 //! The yardsticks and the mounting itself, on real mounts. They need root and /dev/fuse; elsewhere they say so and pass.
 
+#![allow(clippy::unwrap_used, reason = "a test: a failure of its own preparation is a failure of the test")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

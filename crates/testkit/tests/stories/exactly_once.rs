@@ -104,11 +104,11 @@ fn appends_whose_answers_are_lost_are_in_the_file_once() {
             story.fs().write(handle, 0, b"begin").unwrap();
             let mut want = b"begin".to_vec();
             for _ in 0..8 {
-                let data = bytes_of(rng.next(), 1 + rng.below(5_000) as usize);
+                let data = bytes_of(rng.next_u64(), 1 + rng.below(5_000) as usize);
                 let then = match rng.below(3) {
                     0 => Then::Heals,
                     1 => Then::Killed,
-                    _ => Then::LostPower(rng.next()),
+                    _ => Then::LostPower(rng.next_u64()),
                 };
                 let done = with_lost_reply(&mut story, who, then, |fs| fs.write(handle, 0, &data));
                 done.unwrap_or_else(|e| panic!("seed {seed}: {name} {then:?}: {e}"));

@@ -9,7 +9,7 @@ fn forms(seed: u64) -> Vec<(&'static str, &'static str, Writes)> {
     let mut rng = Rng::new(seed);
     let mut piece = |most: u64| {
         let len = 1 + rng.below(most) as usize;
-        bytes_of(rng.next(), len)
+        bytes_of(rng.next_u64(), len)
     };
     vec![
         ("empty", "", vec![]),

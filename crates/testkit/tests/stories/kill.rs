@@ -14,7 +14,7 @@ fn kills_of_any_process_lose_nothing_acknowledged() {
                 0 => story.create(&name).unwrap(),
                 _ => story.create_striped(&name, "-c 2 -S 64k --inline 0").unwrap(),
             };
-            let content = bytes_of(rng.next(), 1 + rng.below(100_000) as usize);
+            let content = bytes_of(rng.next_u64(), 1 + rng.below(100_000) as usize);
             story.write(&name, 0, &content).unwrap();
             files.push((name, content));
             match rng.below(8) {

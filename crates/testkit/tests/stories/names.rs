@@ -32,7 +32,7 @@ fn work(seed: u64, steps: u64) -> Work {
             }
             // Inline content is metadata: it keeps the order too.
             (4..6, Some(name)) => {
-                let data = bytes_of(rng.next(), 1 + rng.below(300) as usize);
+                let data = bytes_of(rng.next_u64(), 1 + rng.below(300) as usize);
                 if story.open(&name).is_err() {
                     continue;
                 }
@@ -101,7 +101,7 @@ fn after_power_loss_the_name_space_is_as_it_was_after_one_of_the_operations() {
         let mut player = work.film.player();
         for (n, k) in points.into_iter().enumerate() {
             player.play_to(k);
-            let cut = rng.next();
+            let cut = rng.next_u64();
             let story = work.story.again_on(StoryShape::quiet(Wiring::Local), player.cut(cut));
             let least = work.durable.iter().filter(|(at, _)| *at <= k).map(|(_, op)| *op).max().unwrap_or(0);
             let found = seen(&story);

@@ -50,7 +50,7 @@ fn work(seed: u64, steps: u64) -> Work {
             // Whole pages.
             6..12 => {
                 let page = rng.below(if name == "a" { 16 } else { SIZE_MAX / 4096 - 8 });
-                let data = bytes_of(rng.next(), 4096 * (1 + rng.below(8)) as usize);
+                let data = bytes_of(rng.next_u64(), 4096 * (1 + rng.below(8)) as usize);
                 past.write(at, page * 4096, &data);
                 story.write(name, page * 4096, &data).unwrap();
             }
@@ -59,7 +59,7 @@ fn work(seed: u64, steps: u64) -> Work {
                 let offset =
                     rng.below(if name == "a" { 30_000 } else { past.size().min(SIZE_MAX - 50_000) + 1 });
                 let len = 1 + rng.below(20_000) as usize;
-                let data = bytes_of(rng.next(), len);
+                let data = bytes_of(rng.next_u64(), len);
                 past.write(at, offset, &data);
                 story.write(name, offset, &data).unwrap();
             }
@@ -85,7 +85,7 @@ fn after_power_loss_each_page_is_old_or_new_and_the_durable_size_stands() {
         let mut player = work.film.player();
         for (n, k) in points.into_iter().enumerate() {
             player.play_to(k);
-            let cut = rng.next();
+            let cut = rng.next_u64();
             let story = work.story.again_on(StoryShape::quiet(Wiring::Local), player.cut(cut));
             judge(&story, &work, k, &format!("seed {seed}, cut {cut} at event {k}"));
             if n % 5 == 0 {

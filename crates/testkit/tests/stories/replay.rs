@@ -17,7 +17,7 @@ fn what_an_ost_lost_is_sent_again_and_nothing_is_missing() {
         for _ in 0..3 {
             for _ in 0..6 {
                 let at = rng.below(400_000) as usize;
-                let data = bytes_of(rng.next(), 1 + rng.below(100_000) as usize);
+                let data = bytes_of(rng.next_u64(), 1 + rng.below(100_000) as usize);
                 story.write("f", at as u64, &data).unwrap();
                 want[at..at + data.len()].copy_from_slice(&data);
             }
@@ -25,7 +25,7 @@ fn what_an_ost_lost_is_sent_again_and_nothing_is_missing() {
                 story.flush(Who::Ost(0));
             }
             let who = Who::Ost(rng.below(2) as usize);
-            story.power_cut(who, rng.next());
+            story.power_cut(who, rng.next_u64());
             story.start(who);
         }
         let size = story.lookup("f").unwrap().size as usize;
@@ -51,7 +51,7 @@ fn what_the_mdt_lost_is_sent_again_and_fids_stay() {
                 let name = format!("r{round}n{n}");
                 let fid = story.create(&name).unwrap();
                 assert!(files.iter().all(|(_, f, _)| *f != fid), "seed {seed}: fid {fid} twice");
-                let content = bytes_of(rng.next(), 1 + rng.below(9_000) as usize);
+                let content = bytes_of(rng.next_u64(), 1 + rng.below(9_000) as usize);
                 story.write(&name, 0, &content).unwrap();
                 files.push((name, fid, content));
                 match rng.below(4) {
@@ -72,7 +72,7 @@ fn what_the_mdt_lost_is_sent_again_and_fids_stay() {
             if rng.chance(30) {
                 story.flush(Who::Mdt);
             }
-            story.power_cut(Who::Mdt, rng.next());
+            story.power_cut(Who::Mdt, rng.next_u64());
             story.start(Who::Mdt);
         }
         check_files(&story, &files, seed);
@@ -109,7 +109,7 @@ fn a_client_that_writes_all_the_time_survives_its_servers_restarts() {
                 let (mut want, mut rng) = (vec![0; 300_000], Rng::new(seed));
                 while !stop.load(Ordering::Relaxed) {
                     let at = rng.below(250_000) as usize;
-                    let data = bytes_of(rng.next(), 1 + rng.below(50_000) as usize);
+                    let data = bytes_of(rng.next_u64(), 1 + rng.below(50_000) as usize);
                     fs.write(handle, at as u64, &data).unwrap();
                     want[at..at + data.len()].copy_from_slice(&data);
                 }
@@ -120,7 +120,7 @@ fn a_client_that_writes_all_the_time_survives_its_servers_restarts() {
                 let who = *rng.pick(&[Who::Mdt, Who::Ost(0), Who::Ost(1)]);
                 match rng.chance(30) {
                     true => story.kill(who),
-                    false => story.power_cut(who, rng.next()),
+                    false => story.power_cut(who, rng.next_u64()),
                 }
                 story.start(who);
                 std::thread::sleep(std::time::Duration::from_millis(20));

@@ -31,7 +31,9 @@ struct Bar {
     peer: Option<f64>,
 }
 
-const fn bar(kind: Kind, bar: f64, peer: Option<f64>) -> Bar { Bar { kind, bar, peer } }
+const fn bar(kind: Kind, bar: f64, peer: Option<f64>) -> Bar {
+    Bar { kind, bar, peer }
+}
 
 /// The bars; a latency counts as its inverse, so that higher is better everywhere (1.5 × slower = 0.667).
 /// Peers: the best of GlusterFS, SeaweedFS, JuiceFS, MooseFS and CephFS ÷ ext4 on such a machine.
@@ -107,7 +109,9 @@ pub fn road(settings: &Settings) -> Result<()> {
     println!("\n{table}");
     std::fs::write(settings.base.join("bars-road.md"), &table)?;
     if !sound {
-        bail!("void: a yardstick is below {YARDSTICK_SHARE} of its known ratio to ext4; the machine is too noisy or the yardstick is not honest");
+        bail!(
+            "void: a yardstick is below {YARDSTICK_SHARE} of its known ratio to ext4; the machine is too noisy or the yardstick is not honest"
+        );
     }
     Ok(())
 }
@@ -116,7 +120,9 @@ fn decided(ratios: &BTreeMap<usize, Vec<f64>>) -> bool {
     ratios.iter().all(|(row, r)| verdict(estimate(r), ROAD[*row].bar) != Verdict::Unsure)
 }
 
-fn last(values: &Values, side: &Side, row: usize) -> Option<f64> { values.get(&(side.name, row))?.last().copied() }
+fn last(values: &Values, side: &Side, row: usize) -> Option<f64> {
+    values.get(&(side.name, row))?.last().copied()
+}
 
 fn measure(side: &Side, warm: &Warm, values: &mut Values) -> Result<()> {
     let params = Params {
@@ -155,11 +161,16 @@ fn median(values: &Values, side: &str, row: usize) -> f64 {
 fn report(values: &Values, ratios: &BTreeMap<usize, Vec<f64>>, sides: &[Side]) -> (String, bool) {
     let mut out = String::new();
     let pairs = ratios.values().map(Vec::len).max().unwrap_or(0);
-    let _ = writeln!(out, "{pairs} pairs; ratios of Stria to {}; medians with 95 % interval\n", sides[1].name);
-    let _ = writeln!(out, "| row | Stria | pass-through | ratio | 95 % interval | bar | verdict | ÷ null | ÷ ext4 | best peer ÷ ext4 |");
+    let _ =
+        writeln!(out, "{pairs} pairs; ratios of Stria to {}; medians with 95 % interval\n", sides[1].name);
+    let _ = writeln!(
+        out,
+        "| row | Stria | pass-through | ratio | 95 % interval | bar | verdict | ÷ null | ÷ ext4 | best peer ÷ ext4 |"
+    );
     let _ = writeln!(out, "|---|---:|---:|---:|---|---:|---|---:|---:|---:|");
     for (row, b) in ROAD.iter().enumerate() {
-        let Estimate { median: ratio, low, high } = estimate(ratios.get(&row).map(Vec::as_slice).unwrap_or(&[]));
+        let Estimate { median: ratio, low, high } =
+            estimate(ratios.get(&row).map(Vec::as_slice).unwrap_or(&[]));
         let word = match verdict(Estimate { median: ratio, low, high }, b.bar) {
             Verdict::Met => "MET",
             Verdict::Missed => "MISSED",
@@ -172,8 +183,13 @@ fn report(values: &Values, ratios: &BTreeMap<usize, Vec<f64>>, sides: &[Side]) -
         let _ = writeln!(
             out,
             "| {} | {:.0} {u} | {:.0} {u} | {ratio:.2} | {low:.2}–{high:.2} | {:.2} | {word} | {:.2} | {:.2} | {peer} |",
-            b.kind.title(), shown(stria), shown(pass), b.bar, stria / median(values, "null", row),
-            stria / median(values, "ext4", row), u = b.kind.unit()
+            b.kind.title(),
+            shown(stria),
+            shown(pass),
+            b.bar,
+            stria / median(values, "null", row),
+            stria / median(values, "ext4", row),
+            u = b.kind.unit()
         );
     }
     let mut sound = true;

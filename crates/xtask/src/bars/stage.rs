@@ -42,12 +42,18 @@ impl Stage {
         if fs::metadata(&image).map(|m| m.len()).unwrap_or(0) < gib << 30 {
             println!("writing a {gib} GiB image: {text}");
             let count = format!("count={}", gib * 64);
-            run("dd", &["if=/dev/zero", &format!("of={text}"), "bs=16M", &count, "oflag=direct", "status=none"])?;
+            run(
+                "dd",
+                &["if=/dev/zero", &format!("of={text}"), "bs=16M", &count, "oflag=direct", "status=none"],
+            )?;
         }
         let device = run("losetup", &["--direct-io=on", "--show", "-f", &text])?;
         let ext4 = base.join("ext4");
         let stage = Stage { base: base.to_owned(), device, ext4, yardsticks: Vec::new(), stria: None };
-        run("mkfs.ext4", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &stage.device])?;
+        run(
+            "mkfs.ext4",
+            &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &stage.device],
+        )?;
         fs::create_dir_all(&stage.ext4)?;
         run("mount", &[&stage.device, &stage.ext4.display().to_string()])?;
         Ok(stage)
@@ -83,7 +89,8 @@ impl Stage {
         if let Some(source) = source {
             command.arg(source);
         }
-        let child = command.arg(&mnt).stdin(Stdio::null()).spawn().with_context(|| program.display().to_string())?;
+        let child =
+            command.arg(&mnt).stdin(Stdio::null()).spawn().with_context(|| program.display().to_string())?;
         self.yardsticks.push((child, mnt.clone()));
         let until = Instant::now() + Duration::from_secs(10);
         while !is_mounted(&mnt) {

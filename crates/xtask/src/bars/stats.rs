@@ -39,7 +39,7 @@ fn low_rank(n: usize) -> usize {
     for k in 0..n {
         below += term;
         if below > 0.025 {
-            return k;
+            return k.saturating_sub(1);
         }
         term *= (n - k) as f64 / (k + 1) as f64;
     }

@@ -29,7 +29,8 @@ impl Warm {
             }
             fs::write(format!("/proc/sys/vm/{name}"), value.to_string())?;
         }
-        let child = Command::new(std::env::current_exe()?).arg("hold-memory").stdin(Stdio::piped()).spawn()?;
+        let child =
+            Command::new(std::env::current_exe()?).arg("hold-memory").stdin(Stdio::piped()).spawn()?;
         for _ in 0..600 {
             if free_bytes()? < HIGH + PIECE as u64 {
                 break;

@@ -22,7 +22,13 @@ struct Modelled {
 }
 
 fn open(path: &PathBuf) -> Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).context(path.display().to_string())
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .context(path.display().to_string())
 }
 
 fn random_operations(b: &mut Bench) -> Result<()> {
@@ -31,7 +37,9 @@ fn random_operations(b: &mut Bench) -> Result<()> {
     fs::create_dir(dir.join("striped"))?;
     b.cluster.stria(&["setstripe", "-c", "3", "-S", "64K", &dir.join("striped").display().to_string()])?;
     let mut files = Vec::new();
-    for (name, size_max) in [("inline", 30_000), ("border", 90_000), ("striped/f", 2 << 20), ("plain", 6 << 20)] {
+    for (name, size_max) in
+        [("inline", 30_000), ("border", 90_000), ("striped/f", 2 << 20), ("plain", 6 << 20)]
+    {
         let path = dir.join(name);
         files.push(Modelled { file: open(&path)?, path, bytes: Vec::new(), size_max });
     }

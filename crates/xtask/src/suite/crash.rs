@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use testkit::{Role, Rng, Wiring};
+use testkit::{Rng, Role, Wiring};
 
 use super::sys::*;
 use super::{Bench, Needs, Test};
@@ -51,13 +51,19 @@ fn kill_any(b: &mut Bench) -> Result<()> {
         workers.push(Worker { dir, rng: Rng::new(b.seed * 1000 + w as u64), files: BTreeMap::new() });
     }
     let mut rng = b.rng();
-    let kills = if b.cluster.wiring() == Wiring::Tcp && !b.scale.both_wirings { b.scale.kills / 2 } else { b.scale.kills };
+    let kills = if b.cluster.wiring() == Wiring::Tcp && !b.scale.both_wirings {
+        b.scale.kills / 2
+    } else {
+        b.scale.kills
+    };
     for round in 0..kills {
         let roles = b.cluster.roles();
         let victim = *rng.pick(&roles);
         let all = roles.len() > 1 && rng.chance(20);
-        let context = || format!("round {round}, killed {}", if all { "all".into() } else { format!("{victim:?}") });
-        workers = storm(b, workers, victim, all, Duration::from_millis(30 + rng.below(250))).with_context(context)?;
+        let context =
+            || format!("round {round}, killed {}", if all { "all".into() } else { format!("{victim:?}") });
+        workers = storm(b, workers, victim, all, Duration::from_millis(30 + rng.below(250)))
+            .with_context(context)?;
         for w in &mut workers {
             w.verify().with_context(context)?;
         }
@@ -69,7 +75,13 @@ fn kill_any(b: &mut Bench) -> Result<()> {
 }
 
 /// Runs the workers for a while, kills in the midst of it, brings back what was killed, and waits for the workers.
-fn storm(b: &mut Bench, workers: Vec<Worker>, victim: Role, all: bool, lead: Duration) -> Result<Vec<Worker>> {
+fn storm(
+    b: &mut Bench,
+    workers: Vec<Worker>,
+    victim: Role,
+    all: bool,
+    lead: Duration,
+) -> Result<Vec<Worker>> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let running: Vec<_> = workers
@@ -87,7 +99,10 @@ fn storm(b: &mut Bench, workers: Vec<Worker>, victim: Role, all: bool, lead: Dur
         let outcome = if all {
             b.cluster.kill_all_and_start()
         } else {
-            b.cluster.kill(victim).and_then(|()| b.cluster.start_role(victim)).and_then(|()| b.cluster.wait_mounted())
+            b.cluster
+                .kill(victim)
+                .and_then(|()| b.cluster.start_role(victim))
+                .and_then(|()| b.cluster.wait_mounted())
         };
         if !mount_dies && outcome.is_ok() {
             // Servers only: the workers must get on without an error once it is back.

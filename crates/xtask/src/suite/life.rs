@@ -22,12 +22,24 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("life::second_mount_is_refused", second_mount)),
 ];
 
-fn text(path: &Path) -> String { path.display().to_string() }
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
 
 fn up_down_up(b: &mut Bench) -> Result<()> {
     let (dir, mnt) = (b.cluster.dir.join("life"), b.cluster.dir.join("life-mnt"));
     fs::create_dir_all(&mnt)?;
-    let (code, out) = b.cluster.stria(&["up", "--dir", &text(&dir), "--osts", "3", "--ost-size", "1G", "--mount", &text(&mnt)])?;
+    let (code, out) = b.cluster.stria(&[
+        "up",
+        "--dir",
+        &text(&dir),
+        "--osts",
+        "3",
+        "--ost-size",
+        "1G",
+        "--mount",
+        &text(&mnt),
+    ])?;
     ensure_eq(code, 0, &out)?;
     if !out.contains(&text(&mnt)) || !out.contains("OST0002") {
         bail!("up does not say what it made and where: {out}");
@@ -63,7 +75,8 @@ fn up_down_up(b: &mut Bench) -> Result<()> {
 }
 
 fn two_clusters(b: &mut Bench) -> Result<()> {
-    let second = Cluster::start(b.cluster.bin(), &b.cluster.dir.join("more"), testkit::Shape::small(Wiring::Local))?;
+    let second =
+        Cluster::start(b.cluster.bin(), &b.cluster.dir.join("more"), testkit::Shape::small(Wiring::Local))?;
     fs::write(second.mount.join("f"), "second")?;
     fs::write(b.cluster.mount.join("f"), "first")?;
     ensure_eq(fs::read_to_string(second.mount.join("f"))?, "second".into(), "the second cluster's file")?;
@@ -126,7 +139,11 @@ fn frozen_servers(b: &mut Bench) -> Result<()> {
         b.cluster.freeze(role)?;
     }
     // Somebody hangs in the mount meanwhile.
-    let mut stuck = Command::new("stat").arg(b.cluster.mount.join("no-such-name")).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut stuck = Command::new("stat")
+        .arg(b.cluster.mount.join("no-such-name"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
     std::thread::sleep(Duration::from_millis(200));
     let began = Instant::now();
     let status = Command::new("umount").arg("-f").arg(&b.cluster.mount).stderr(Stdio::null()).status()?;
@@ -144,7 +161,11 @@ fn frozen_servers(b: &mut Bench) -> Result<()> {
     for role in servers {
         b.cluster.freeze(role)?;
     }
-    let mut stuck = Command::new("stat").arg(b.cluster.mount.join("no-such-name")).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut stuck = Command::new("stat")
+        .arg(b.cluster.mount.join("no-such-name"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
     std::thread::sleep(Duration::from_millis(200));
     b.cluster.terminate(Role::Mount, Duration::from_secs(8))?;
     stuck.wait()?;

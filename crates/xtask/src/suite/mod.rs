@@ -45,7 +45,9 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn rng(&self) -> Rng { Rng::new(self.seed) }
+    pub fn rng(&self) -> Rng {
+        Rng::new(self.seed)
+    }
     /// A new empty directory on the mount.
     pub fn dir(&self, name: &str) -> Result<PathBuf> {
         let dir = self.cluster.mount.join(name);
@@ -83,7 +85,14 @@ pub fn all() -> Vec<(Needs, Test)> {
 }
 
 /// Runs what matches. `Ok` only if every test passed; prints a line per test and one of counts.
-pub fn run(bin: &Path, parent: &Path, scale: Scale, wirings: &[Wiring], only: Option<&str>, seed: u64) -> Result<()> {
+pub fn run(
+    bin: &Path,
+    parent: &Path,
+    scale: Scale,
+    wirings: &[Wiring],
+    only: Option<&str>,
+    seed: u64,
+) -> Result<()> {
     let (mut passed, mut failed) = (0, Vec::new());
     for wiring in wirings {
         let mut shared: Option<Bench> = None;
@@ -107,7 +116,10 @@ pub fn run(bin: &Path, parent: &Path, scale: Scale, wirings: &[Wiring], only: Op
                 }
                 Err(e) => {
                     println!("FAILED {wiring:?} {name} ({took:.1} s): {e:#}");
-                    println!("       again: cargo xtask suite --wiring {} --only {name} --seed {seed}", label(*wiring));
+                    println!(
+                        "       again: cargo xtask suite --wiring {} --only {name} --seed {seed}",
+                        label(*wiring)
+                    );
                     failed.push(format!("{wiring:?} {name}"));
                     shared = None;
                 }
@@ -133,7 +145,13 @@ fn label(wiring: Wiring) -> &'static str {
 
 #[allow(clippy::too_many_arguments, reason = "one call site; a struct would only name the same eight things")]
 fn run_one(
-    bin: &Path, parent: &Path, scale: Scale, wiring: Wiring, seed: u64, needs: Needs, test: fn(&mut Bench) -> Result<()>,
+    bin: &Path,
+    parent: &Path,
+    scale: Scale,
+    wiring: Wiring,
+    seed: u64,
+    needs: Needs,
+    test: fn(&mut Bench) -> Result<()>,
     shared: &mut Option<Bench>,
 ) -> Result<()> {
     let fresh = || -> Result<Bench> {

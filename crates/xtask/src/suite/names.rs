@@ -114,8 +114,9 @@ fn shown(m: &fs::Metadata) -> String {
 }
 
 fn list(dir: &Path) -> io::Result<Vec<String>> {
-    let mut names: Vec<String> =
-        fs::read_dir(dir)?.map(|e| Ok(e?.file_name().to_string_lossy().into_owned())).collect::<io::Result<_>>()?;
+    let mut names: Vec<String> = fs::read_dir(dir)?
+        .map(|e| Ok(e?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<_>>()?;
     names.sort();
     Ok(names)
 }

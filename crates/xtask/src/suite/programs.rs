@@ -47,7 +47,9 @@ pub fn source_tree(parent: &Path, files: usize, seed: u64) -> Result<PathBuf> {
     Ok(root)
 }
 
-fn tree(b: &Bench) -> Result<PathBuf> { source_tree(&b.cluster.dir.join("source"), b.scale.tree_files, b.seed) }
+fn tree(b: &Bench) -> Result<PathBuf> {
+    source_tree(&b.cluster.dir.join("source"), b.scale.tree_files, b.seed)
+}
 
 fn copy_a_tree(b: &mut Bench) -> Result<()> {
     let source = tree(b)?;
@@ -74,7 +76,11 @@ fn tar(b: &mut Bench) -> Result<()> {
     fs::create_dir(dir.join("x"))?;
     run("tar", &["-xf", "../t.tar"], &dir.join("x"))?;
     run("tar", &["-df", "../t.tar"], &dir.join("x"))?;
-    ensure_eq(tree_digest(&dir.join("x"))? == tree_digest(&source)?, true, "the tree from the archive equals the source")?;
+    ensure_eq(
+        tree_digest(&dir.join("x"))? == tree_digest(&source)?,
+        true,
+        "the tree from the archive equals the source",
+    )?;
     Ok(fs::remove_dir_all(dir)?)
 }
 
@@ -100,13 +106,24 @@ fn git(b: &mut Bench) -> Result<()> {
 
 fn fio_verify(b: &mut Bench) -> Result<()> {
     let dir = b.dir("fio")?;
-    for (name, rw, bs) in [("seq", "write", "1m"), ("random", "randwrite", "4k"), ("odd", "randwrite", "1k-70k")] {
+    for (name, rw, bs) in
+        [("seq", "write", "1m"), ("random", "randwrite", "4k"), ("odd", "randwrite", "1k-70k")]
+    {
         run(
             "fio",
             &[
-                &format!("--name={name}"), "--size=48m", &format!("--rw={rw}"), &format!("--bs={bs}"), "--numjobs=2",
-                "--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--ioengine=psync", "--fallocate=none",
-                "--randrepeat=1", "--group_reporting",
+                &format!("--name={name}"),
+                "--size=48m",
+                &format!("--rw={rw}"),
+                &format!("--bs={bs}"),
+                "--numjobs=2",
+                "--verify=crc32c",
+                "--verify_fatal=1",
+                "--do_verify=1",
+                "--ioengine=psync",
+                "--fallocate=none",
+                "--randrepeat=1",
+                "--group_reporting",
             ],
             &dir,
         )?;
@@ -130,7 +147,11 @@ fn fsx(b: &mut Bench) -> Result<()> {
         for seed in 0..b.scale.seeds {
             let ops = (b.scale.operations / 10).to_string();
             let seed = (b.seed + seed).to_string();
-            run(&program, &["-N", &ops, "-S", &seed, "-f", &config.display().to_string(), &format!("file{n}")], &dir)?;
+            run(
+                &program,
+                &["-N", &ops, "-S", &seed, "-f", &config.display().to_string(), &format!("file{n}")],
+                &dir,
+            )?;
         }
     }
     Ok(fs::remove_dir_all(dir)?)

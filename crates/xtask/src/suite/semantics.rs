@@ -36,7 +36,13 @@ pub const TESTS: &[Test] = &[
 ];
 
 fn open_rw(path: &Path) -> Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).context(path.display().to_string())
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .context(path.display().to_string())
 }
 
 /// [S-read-your-writes] A read returns the last completed write, byte for byte, through any descriptor of the mount.
@@ -210,7 +216,8 @@ fn names(b: &mut Bench) -> Result<()> {
     expect_errno(File::create(dir.join("n".repeat(256))), Errno::NAMETOOLONG, "256 bytes")?;
     let odd: Vec<u8> = (1..=254u8).filter(|c| *c != b'/').collect();
     File::create(dir.join(std::ffi::OsStr::from_bytes(&odd)))?;
-    let mut seen: Vec<Vec<u8>> = fs::read_dir(&dir)?.map(|e| Ok(e?.file_name().as_bytes().to_vec())).collect::<Result<_>>()?;
+    let mut seen: Vec<Vec<u8>> =
+        fs::read_dir(&dir)?.map(|e| Ok(e?.file_name().as_bytes().to_vec())).collect::<Result<_>>()?;
     seen.sort();
     ensure_eq(seen, vec![odd, longest.into_bytes()], "names listed")?;
     let target = "t/".repeat(2047) + "x";
@@ -381,7 +388,11 @@ fn setgid_directory(b: &mut Bench) -> Result<()> {
     fs::set_permissions(&dir, Permissions::from_mode(0o2777))?;
     ensure_eq(as_user(1000, "", &dir, "echo > f; mkdir d; ln -s x l")?, 0, "create")?;
     let (f, d) = (fs::metadata(dir.join("f"))?, fs::metadata(dir.join("d"))?);
-    ensure_eq((f.gid(), d.gid(), d.mode() & 0o2000), (2000, 2000, 0o2000), "group of file and directory, setgid of directory")?;
+    ensure_eq(
+        (f.gid(), d.gid(), d.mode() & 0o2000),
+        (2000, 2000, 0o2000),
+        "group of file and directory, setgid of directory",
+    )?;
     ensure_eq(fs::symlink_metadata(dir.join("l"))?.gid(), 2000, "group of a symlink")
 }
 
@@ -396,21 +407,31 @@ fn times(b: &mut Bench) -> Result<()> {
     };
     rustix::fs::futimens(&f, &stamps)?;
     let m = f.metadata()?;
-    ensure_eq((m.atime(), m.atime_nsec(), m.mtime(), m.mtime_nsec()), (1_000_000_000, 123_456_789, -5, 987_654_321), "utimensat")?;
+    ensure_eq(
+        (m.atime(), m.atime_nsec(), m.mtime(), m.mtime_nsec()),
+        (1_000_000_000, 123_456_789, -5, 987_654_321),
+        "utimensat",
+    )?;
     let (d0, before) = (fs::metadata(&dir)?, m);
     f.write_all_at(b"x", 0)?;
     let after = f.metadata()?;
-    if after.mtime() < before.ctime() - 1 || (after.ctime(), after.ctime_nsec()) < (before.ctime(), before.ctime_nsec()) {
+    if after.mtime() < before.ctime() - 1
+        || (after.ctime(), after.ctime_nsec()) < (before.ctime(), before.ctime_nsec())
+    {
         bail!("a write left mtime {} and ctime {}", after.mtime(), after.ctime());
     }
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     let chmod = f.metadata()?;
-    if (chmod.ctime(), chmod.ctime_nsec()) <= (after.ctime(), after.ctime_nsec()) || chmod.mtime_nsec() != after.mtime_nsec() {
+    if (chmod.ctime(), chmod.ctime_nsec()) <= (after.ctime(), after.ctime_nsec())
+        || chmod.mtime_nsec() != after.mtime_nsec()
+    {
         bail!("chmod must change ctime and leave mtime");
     }
     fs::write(dir.join("g"), "")?;
     let d1 = fs::metadata(&dir)?;
-    if (d1.mtime(), d1.mtime_nsec()) <= (d0.mtime(), d0.mtime_nsec()) || (d1.ctime(), d1.ctime_nsec()) <= (d0.ctime(), d0.ctime_nsec()) {
+    if (d1.mtime(), d1.mtime_nsec()) <= (d0.mtime(), d0.mtime_nsec())
+        || (d1.ctime(), d1.ctime_nsec()) <= (d0.ctime(), d0.ctime_nsec())
+    {
         bail!("a new name must change the directory's mtime and ctime");
     }
     Ok(())

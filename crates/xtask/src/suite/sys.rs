@@ -44,7 +44,12 @@ pub fn run(program: &str, args: &[&str], cwd: &Path) -> Result<String> {
     let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     if !out.status.success() {
         let tail: Vec<&str> = text.lines().rev().take(15).collect();
-        bail!("{program} {}: {}\n{}", args.join(" "), out.status, tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
+        bail!(
+            "{program} {}: {}\n{}",
+            args.join(" "),
+            out.status,
+            tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+        );
     }
     Ok(text)
 }
@@ -77,9 +82,12 @@ pub fn get_xattr(path: &Path, name: &str) -> io::Result<Vec<u8>> {
 pub fn list_xattrs(path: &Path) -> io::Result<Vec<String>> {
     let mut buf = vec![0u8; 70_000];
     let n = rustix::fs::listxattr(path, &mut buf[..])?;
-    Ok(buf[..n].split(|b| *b == 0).filter(|s| !s.is_empty()).map(|s| String::from_utf8_lossy(s).into_owned()).collect())
+    Ok(buf[..n]
+        .split(|b| *b == 0)
+        .filter(|s| !s.is_empty())
+        .map(|s| String::from_utf8_lossy(s).into_owned())
+        .collect())
 }
-
 
 /// Checksum of a whole tree: names, kinds, modes, sizes, content, symlink targets, in name order.
 pub fn tree_digest(root: &Path) -> Result<Vec<(String, u64)>> {
