@@ -1,5 +1,7 @@
+use client::SetAttr;
 use testkit::story::{Story, StoryShape, bytes_of, count};
 use testkit::{Rng, Who, Wiring};
+use types::{Cred, Time};
 
 /// Offsets and bytes.
 type Writes = Vec<(u64, Vec<u8>)>;
@@ -100,5 +102,37 @@ fn a_lively_cluster_keeps_what_was_fsynced() {
             assert!(found[at] == old[at] || found[at] == new[at], "seed {seed}: byte {at} is foreign");
         }
         story.check_clean();
+    }
+}
+
+/// [S-fsync] The time of an overwrite is durable with its bytes, although only the OSTs were flushed for it; a time that was set
+/// by hand stays, although the objects keep the times of the writes before it.
+#[test]
+fn the_time_of_an_overwrite_and_a_time_set_by_hand_survive_the_loss_of_all_power() {
+    for seed in 0..count(12, 200) {
+        let mut story = Story::begin(StoryShape::quiet(Wiring::Local));
+        for name in ["overwritten", "set"] {
+            story.create_striped(name, "-c 2 -S 64k --inline 0").unwrap();
+            story.write(name, 0, &bytes_of(seed, 200_000)).unwrap();
+            story.fsync(name).unwrap();
+        }
+        let first = story.lookup("overwritten").unwrap().mtime;
+        for name in ["overwritten", "set"] {
+            story.write(name, 70_000, &bytes_of(seed + 1, 5_000)).unwrap();
+        }
+        let second = story.lookup("overwritten").unwrap().mtime;
+        assert!(second > first, "an overwrite changes mtime at once");
+        let by_hand = Time { sec: 1_000_000_000, nsec: 123_456_789 };
+        let fid = story.lookup("set").unwrap().fid;
+        let set = SetAttr { mtime: Some(by_hand), ..SetAttr::default() };
+        story.fs().setattr(fid, &set, &Cred::root()).unwrap();
+        for name in ["overwritten", "set"] {
+            story.fsync(name).unwrap();
+        }
+        for round in 0..2 {
+            story.power_cut_and_remount(seed * 2 + round);
+            assert_eq!(story.lookup("overwritten").unwrap().mtime, second, "seed {seed}, round {round}");
+            assert_eq!(story.lookup("set").unwrap().mtime, by_hand, "seed {seed}, round {round}");
+        }
     }
 }
