@@ -80,7 +80,7 @@ impl Fs {
             FileState::Truncating { size, .. } => size,
             _ => inode.attr.size.max(proven.size),
         };
-        let mtime = proven.mtime.map_or(inode.attr.mtime, |t| t.max(inode.attr.mtime));
+        let mtime = proven.mtime.unwrap_or_default();
         let done = file.meta.lock().writers == 0;
         let (generation, blocks, written) = (layout.generation, proven.blocks, proven.written);
         let req = Settle { fid: file.fid, generation, size, blocks, mtime, written: written.clone(), done };

@@ -308,8 +308,10 @@ impl Filesystem for Door {
         let open = self.open_flags(flags.0);
         let opened = self.fs.open(fid(ino), open).and_then(|(handle, attr)| {
             // O_TRUNC changes the content: set-id bits go, as by truncate.
-            if open.truncate && rq.uid() != 0 && without_privileges(attr.mode).is_some() {
-                self.drop_privileges(fid(ino))?;
+            let drops = open.truncate && rq.uid() != 0 && without_privileges(attr.mode).is_some();
+            if drops && let Err(fault) = self.drop_privileges(fid(ino)) {
+                self.fs.release(handle);
+                return Err(fault);
             }
             Ok(handle)
         });

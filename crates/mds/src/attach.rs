@@ -113,7 +113,14 @@ impl Core {
     }
 
     /// A session that is gone already is fine: the request may come twice.
-    pub fn on_detach(&self, req: &Detach) -> Result<Empty, Fault> {
+    pub fn on_detach(&self, asking: SessionId, req: &Detach) -> Result<Empty, Fault> {
+        // Who has no session may end a dead one's: `up` after a kill.
+        if asking != SessionId(0) && asking != req.session {
+            return Err(Fault::new(
+                Code::Access,
+                format!("session {asking} cannot end session {}", req.session),
+            ));
+        }
         let _one = self.ending.lock();
         if self.sessions.get(req.session).is_some() {
             self.end_session(req.session)?;

@@ -52,7 +52,7 @@ impl Core {
         match head.call {
             Attach::CALL => self.on_attach(&parse(body)?).map(plain),
             KeepAlive::CALL => self.on_keep_alive(&parse(body)?).map(plain),
-            Detach::CALL => self.on_detach(&parse(body)?).map(plain),
+            Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),
             Flush::CALL => self.on_flush(head),
             TargetStat::CALL => self.target_stat().map(plain),
             call => match self.rules.is_mutation(call) {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use disk::volume::VolumeError;
 use parking_lot::{Condvar, Mutex};
 use types::Fault;
 
@@ -102,7 +103,11 @@ impl Core {
 
     /// One round of the flusher: what was acknowledged becomes durable, and earlier flush marks with it.
     pub fn flush_round(&self) -> Result<(), Fault> {
-        self.volume.mark().map_err(|e| self.volume_fault(e))?;
+        match self.volume.mark() {
+            // A full log has no room for the mark either; the checkpoint that makes room is a better one.
+            Err(VolumeError::LogFull { used, .. }) => self.checkpoint_below(used)?,
+            other => other.map(|_| ()).map_err(|e| self.volume_fault(e))?,
+        }
         if self.volume.flushed_seq() < self.volume.last_seq() {
             self.flush()?;
         }

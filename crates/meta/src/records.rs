@@ -127,6 +127,9 @@ impl InodeRecord {
             reserved: Wire::get(&mut r)?,
         };
         r.end()?;
+        if record.reserved != 0 {
+            return Err(Malformed("a reserved word"));
+        }
         Ok(record)
     }
 }

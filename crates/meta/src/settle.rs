@@ -5,6 +5,7 @@ use wire::meta::{FileState, Settle, SettleReply};
 
 use crate::grow::mark_written;
 use crate::inode::{load_inode, store_inode};
+use crate::records::InodeRecord;
 use crate::{Ctx, Txn};
 
 pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleReply, Fault> {
@@ -25,8 +26,8 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
         _ => inode.attr.size.max(req.size),
     };
     // 2. Times and blocks.
-    if req.mtime > inode.attr.mtime && req.mtime > inode.mtime_set_at {
-        inode.attr.mtime = req.mtime;
+    if is_newer_write(&inode, req.mtime) {
+        (inode.attr.mtime, inode.mtime_set_at) = (req.mtime, Time::default());
         inode.attr.ctime = inode.attr.ctime.max(req.mtime);
     }
     inode.attr.blocks = req.blocks;
@@ -35,3 +36,16 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     store_inode(txn, &inode);
     Ok(SettleReply { attr: inode.attr })
 }
+
+/// Does mtime become `told`, the time of some write? Among writes the latest counts, whatever order they are told in. A time that
+/// was set by hand gives way to writes after that moment, be it earlier or later than theirs, and to none before.
+fn is_newer_write(inode: &InodeRecord, told: Time) -> bool {
+    match inode.mtime_set_at == Time::default() {
+        true => told > inode.attr.mtime,
+        // The client may tell the time that was set, which is no write's.
+        false => told > inode.mtime_set_at && told != inode.attr.mtime,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,9 @@ fn a_detach_ends_the_session_for_good() {
         rig.make(0, 2 * n + 1, "o").unwrap();
         rig.mutate(rules::REMOVE_HELD, 0, 2 * n + 2, &body(Fid(0), "o")).unwrap();
     }
+    let other = SessionId(rig.session.0 + 7);
+    let refused = rig.ask(&Detach { session: rig.session }, other).unwrap_err();
+    assert_eq!(refused.code, Code::Access, "a session ends itself, not others");
     rig.ask(&Detach { session: rig.session }, SessionId(0)).unwrap();
     rig.ask(&Detach { session: rig.session }, SessionId(0)).unwrap();
     assert_eq!(rig.mdt.core.writer.lock().slots.bytes(), 0);

@@ -1,0 +1,58 @@
+use types::*;
+use wire::meta::{Grow, SET_MTIME, SetAttr, Settle};
+
+use crate::testing::*;
+
+const HAND: u64 = 1000;
+
+fn at(sec: u64) -> Time {
+    Time::new(sec as i64, 0)
+}
+
+/// What happens to a striped file's mtime: set by hand at second `HAND`, or told by a settle.
+enum Event {
+    SetByHand { to: u64 },
+    Told { write: u64 },
+}
+use Event::{SetByHand, Told};
+
+/// events | mtime after them
+#[test]
+fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
+    let table: &[(&[Event], u64)] = &[
+        (&[Told { write: 900 }, Told { write: 950 }], 950),
+        (&[Told { write: 950 }, Told { write: 900 }], 950),
+        // Into the past: writes before that moment stay overruled, those after it count.
+        (&[Told { write: 900 }, SetByHand { to: 5 }, Told { write: 990 }], 5),
+        (&[SetByHand { to: 5 }, Told { write: 1001 }], 1001),
+        // Into the future: the same.
+        (&[SetByHand { to: 9000 }, Told { write: 990 }], 9000),
+        (&[SetByHand { to: 9000 }, Told { write: 1001 }], 1001),
+        // The client tells the time that was set, then a write.
+        (&[SetByHand { to: 9000 }, Told { write: 9000 }, Told { write: 1001 }], 1001),
+        // Once a write counts, only later ones do.
+        (&[SetByHand { to: 9000 }, Told { write: 1005 }, Told { write: 1001 }, Told { write: 0 }], 1005),
+    ];
+    for (n, (events, want)) in table.iter().enumerate() {
+        let mut w = World::new();
+        let fid = w.file(ROOT, "f");
+        let generation = w.call(Grow { fid, now: at(100) }).expect("grow").layout.generation;
+        w.edit(fid, |i| i.attr.mtime = at(1));
+        for event in *events {
+            match *event {
+                SetByHand { to } => {
+                    let (mtime, atime, now) = (at(to), at(0), at(HAND));
+                    let (valid, cred) = (SET_MTIME, cred(0));
+                    w.call(SetAttr { fid, valid, mode: 0, uid: 0, gid: 0, atime, mtime, now, cred })
+                        .expect("setattr");
+                }
+                Told { write } => {
+                    let (mtime, written) = (at(write), vec![]);
+                    w.call(Settle { fid, generation, size: 0, blocks: 0, mtime, written, done: false })
+                        .expect("settle");
+                }
+            }
+        }
+        assert_eq!(w.attr(fid).mtime, at(*want), "row {n}");
+    }
+}
