@@ -1,14 +1,14 @@
 //! The files that this client has open or still has to settle, and their descriptors.
 //!
 //! C4: `pin` puts a file into the table before its `Open` is sent, so that an `Unlink` that runs at the same time finds it.
-//! C1: locks are taken in the order name lock, shard, `order`, `body`, `meta`; see each.
+//! C1: locks are taken in the order name lock, `quiet`, shard, `order`, `body`, `meta`; see each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use plan::settle::{Mark, Progress};
 use types::{Attr, Fault, Fid, Layout, SessionId};
 use wire::object::Capability;
@@ -95,8 +95,23 @@ pub(crate) struct Files {
     next_handle: AtomicU64,
     /// Files in the table; 0 saves an unlink the question whether the file is open.
     count: AtomicUsize,
+    /// Those who found the table empty and rely on it: pins wait for them.
+    quiet: RwLock<()>,
+    quiet_count: AtomicUsize,
     /// What the settle thread looks at next.
     queue: Mutex<Vec<Arc<File>>>,
+}
+
+/// As long as it lives, no `pin` returns.
+pub(crate) struct Quiet<'a> {
+    files: &'a Files,
+    _guard: RwLockReadGuard<'a, ()>,
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        self.files.quiet_count.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Whether a pin is for writing: writers keep the MDT's mark.
@@ -113,6 +128,8 @@ impl Files {
             handles: (0..SHARDS).map(|_| RwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
             count: AtomicUsize::new(0),
+            quiet: RwLock::new(()),
+            quiet_count: AtomicUsize::new(0),
             queue: Mutex::default(),
         }
     }
@@ -121,9 +138,6 @@ impl Files {
         &self.shards[fid.0 as usize % SHARDS]
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
-    }
     pub fn get(&self, fid: Fid) -> Option<Arc<File>> {
         self.shard(fid).read().get(&fid).cloned()
     }
@@ -140,7 +154,7 @@ impl Files {
     pub fn pin(&self, fid: Fid, why: For) -> Arc<File> {
         let mut shard = self.shard(fid).write();
         let make = || {
-            self.count.fetch_add(1, Ordering::AcqRel);
+            self.count.fetch_add(1, Ordering::SeqCst);
             Arc::new(File { fid, order: Mutex::new(()), body: RwLock::default(), meta: Mutex::default() })
         };
         let file = shard.entry(fid).or_insert_with(make).clone();
@@ -148,7 +162,23 @@ impl Files {
         meta.pins += 1;
         meta.writers += (why == For::Writing) as u32;
         drop(meta);
+        drop(shard);
+        // Either we see who relies on the empty table, or it sees our file (both counts are SeqCst).
+        if self.quiet_count.load(Ordering::SeqCst) > 0 {
+            drop(self.quiet.write());
+        }
         file
+    }
+
+    /// If no file is in the table: none will be open before what this returns is dropped.
+    pub fn quiet(&self) -> Option<Quiet<'_>> {
+        if self.count.load(Ordering::SeqCst) > 0 {
+            return None;
+        }
+        let guard = self.quiet.read();
+        self.quiet_count.fetch_add(1, Ordering::SeqCst);
+        let quiet = Quiet { files: self, _guard: guard };
+        (self.count.load(Ordering::SeqCst) == 0).then_some(quiet)
     }
 
     /// Unties a pin. True: it was the last of an orphan, which is to be released.
@@ -197,7 +227,7 @@ impl Files {
         // Looked at again under the shard's lock, where pins are made.
         if file.meta.lock().is_idle() && shard.get(&file.fid).is_some_and(|f| Arc::ptr_eq(f, file)) {
             shard.remove(&file.fid);
-            self.count.fetch_sub(1, Ordering::AcqRel);
+            self.count.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
@@ -240,7 +270,7 @@ impl File {
         attr.blocks = meta.progress.blocks;
         if meta.progress.is_changed() {
             attr.mtime = meta.progress.mtime;
-            attr.ctime = attr.ctime.max(meta.progress.mtime);
+            attr.ctime = attr.ctime.max(meta.progress.written_at);
         }
         Ok(attr)
     }
@@ -254,7 +284,7 @@ mod tests {
     fn a_file_stays_while_it_is_pinned_or_owes_something() {
         let files = Files::new();
         let file = files.pin(Fid(5), For::Writing);
-        assert!(files.is_held(Fid(5)) && !files.is_empty());
+        assert!(files.is_held(Fid(5)) && files.quiet().is_none());
         file.meta.lock().progress.reached(0, 10, types::Time::new(1, 0));
         assert!(!files.unpin(&file, For::Writing));
         assert!(files.get(Fid(5)).is_some() && !files.is_held(Fid(5)), "closed but not settled");
@@ -263,7 +293,7 @@ mod tests {
         let snapshot = file.meta.lock().progress.snapshot();
         file.meta.lock().progress.was_told(&snapshot);
         files.dequeued(&queue[0]);
-        assert!(files.is_empty() && files.get(Fid(5)).is_none());
+        assert!(files.quiet().is_some() && files.get(Fid(5)).is_none());
     }
 
     #[test]
@@ -273,7 +303,7 @@ mod tests {
         a.meta.lock().is_orphan = true;
         assert!(!files.unpin(&a, For::Reading));
         assert!(files.unpin(&b, For::Reading));
-        assert!(files.is_empty());
+        assert!(files.quiet().is_some());
     }
 
     #[test]

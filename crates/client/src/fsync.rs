@@ -48,10 +48,17 @@ impl Fs {
         drop(order);
         // 3. The MDT's entries that concern it: its making, its inline content, what step 2 told.
         let mark = file.meta.lock().mdt_mark;
-        let Some(mark) = mark else { return self.check_poison(file) };
-        self.flush_marks(file, &[mark], deadline)?;
+        if let Some(mark) = mark {
+            self.flush_marks(file, &[mark], deadline)?;
+        }
+        // What was told of it by name, or before it was opened here, stands under no mark of the file.
+        let mdt = self.mdt(file.fid)?;
+        if !mdt.is_all_flushed() {
+            mdt.flush(deadline)?;
+        }
+        self.check_poison(file)?;
         let mut meta = file.meta.lock();
-        if meta.mdt_mark == Some(mark) {
+        if meta.mdt_mark == mark {
             meta.mdt_mark = None;
         }
         Ok(())

@@ -5,7 +5,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use parking_lot::Mutex;
-use types::{Fid, Generation};
+use types::{Attr, Fid, Generation};
 use wire::object::{Truncate, Write};
 use wire::{Request, Wire};
 
@@ -14,11 +14,15 @@ use crate::slots::Sendable;
 /// Requests are kept for a commit interval or two; this many removals in that time is a very busy client. Past it the oldest
 /// is forgotten, which at worst leaves an object for fsck to find.
 const GONE_MAX: usize = 65_536;
+/// Removed inodes of which `stat` still knows. Who asks has it open, and asks soon; the oldest is forgotten and `ESTALE`.
+const REMEMBERED_MAX: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Gone {
     /// A file with all its objects, or those of one generation.
     list: Mutex<VecDeque<(Fid, Option<Generation>)>>,
+    /// What `stat` last told of inodes without a name: a directory that is somebody's working directory, a path descriptor.
+    last_seen: Mutex<VecDeque<Attr>>,
 }
 
 impl Gone {
@@ -28,6 +32,20 @@ impl Gone {
             list.pop_front();
         }
         list.push_back((fid, generation));
+    }
+
+    /// The MDT has no record of this inode any more, but the kernel may.
+    pub fn remember(&self, attr: Attr) {
+        let mut seen = self.last_seen.lock();
+        if seen.len() == REMEMBERED_MAX {
+            seen.pop_front();
+        }
+        seen.push_back(attr);
+    }
+
+    /// What is remembered of an inode that is gone; nlink is 0.
+    pub fn attr_of(&self, fid: Fid) -> Option<Attr> {
+        self.last_seen.lock().iter().rev().find(|a| a.fid == fid).copied()
     }
 
     /// Drops from `requests` those that touch dead objects.

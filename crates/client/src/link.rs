@@ -292,6 +292,7 @@ impl Link {
         if seq.0 > 0 && self.keeps() && seq > self.flushed() {
             let (slot, sequence) = (what.head.slot, what.head.sequence);
             let bytes = what.body.len() + what.bulk.len();
+            self.acknowledged.fetch_max(seq.0, Ordering::AcqRel);
             self.retained.lock().kept.keep(Kept { seq, slot, sequence, bytes, what });
         }
     }
@@ -413,7 +414,12 @@ impl Link {
         incarnation: Incarnation,
         deadline: Instant,
     ) -> Result<(), Attempt> {
-        let mut lost = self.retained.lock().kept.take_lost(&reply.slots);
+        let mut lost = {
+            let mut retained = self.retained.lock();
+            // An answer of the old incarnation that is read only now is to be asked for again, not kept.
+            retained.incarnation = incarnation;
+            retained.kept.take_lost(&reply.slots)
+        };
         self.id.gone.sift(&mut lost, |kept| &kept.what);
         let mut lost = lost.into_iter();
         if lost.len() > 0 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use types::{Attr, Fault, Fid, Kind};
+use types::{Attr, Code, Fault, Fid, Kind};
 use wire::codec::Bytes;
 use wire::meta::{FileState, GetAttr, Inode, Lookup};
 
@@ -19,8 +19,12 @@ impl Fs {
     pub fn getattr(&self, fid: Fid) -> Result<Attr, Fault> {
         // Taken before the question: the file may be settled and leave the table between the MDT's answer and our look.
         let file = self.files.get(fid);
-        let inode = self.ask(fid, &GetAttr { fid })?;
-        self.attr_of(&inode, file)
+        match self.ask(fid, &GetAttr { fid }) {
+            Ok(inode) => self.attr_of(&inode, file),
+            // Removed here a moment ago, and somebody still has it open.
+            Err(fault) if fault.code == Code::Stale => self.id.gone.attr_of(fid).ok_or(fault),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// What to show for an inode as the MDT sent it. A file that a dead session left unsettled is recovered first.

@@ -10,7 +10,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use types::Fid;
 use wire::Header;
-use wire::session::SLOTS;
+use wire::session::{SLOTS, comes_after, next_sequence};
 
 /// A request with everything that sending it again takes.
 #[derive(Debug)]
@@ -70,14 +70,16 @@ impl Slots {
     fn take_free<'a>(&'a self, state: &mut State) -> Option<Taken<'a>> {
         let slot = state.free.pop()?;
         let last = &mut state.sequences[slot as usize];
-        *last += 1;
+        *last = next_sequence(*last);
         Some(Taken { slots: self, slot, sequence: *last, is_stuck: false })
     }
 
     /// The target knows these sequences of this session; never go below them.
     pub fn raise(&self, carried_out: &[u32]) {
         for (mine, theirs) in self.state.lock().sequences.iter_mut().zip(carried_out) {
-            *mine = (*mine).max(*theirs);
+            if *theirs != 0 && comes_after(*theirs, *mine) {
+                *mine = *theirs;
+            }
         }
     }
 

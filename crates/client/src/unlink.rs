@@ -5,9 +5,9 @@
 
 use std::time::Instant;
 
-use types::{Code, Cred, Fault, Fid};
+use types::{Attr, Code, Cred, Fault, Fid};
 use wire::codec::Bytes;
-use wire::meta::{Lookup, RemoveDir, Rename, Unlink, UnlinkReply};
+use wire::meta::{Lookup, Release, RemoveDir, Rename, Unlink, UnlinkReply};
 
 use crate::Fs;
 
@@ -16,7 +16,8 @@ impl Fs {
         self.refuse_observer()?;
         let deadline = self.deadline();
         let _name_lock = self.names.lock(parent, name, deadline)?;
-        let victim = self.victim(parent, name, deadline)?;
+        let quiet = self.files.quiet();
+        let victim = self.victim(quiet.is_some(), parent, name, deadline)?;
         let _fid_lock = match victim {
             Some(fid) => Some(self.names.lock_fid(fid, deadline)?),
             None => None,
@@ -24,14 +25,16 @@ impl Fs {
         let held = victim.is_some_and(|fid| self.files.is_held(fid));
         let req = Unlink { parent, name: Bytes::from(name), held, now: self.now(), cred: cred.clone() };
         let gone = self.ask_until(parent, &req, deadline)?.reply;
-        self.note_unlinked(&gone, held);
+        self.note_unlinked(&gone, held, deadline);
         Ok(())
     }
 
     pub fn rmdir(&self, parent: Fid, name: &[u8], cred: &Cred) -> Result<(), Fault> {
         self.refuse_observer()?;
         let req = RemoveDir { parent, name: Bytes::from(name), now: self.now(), cred: cred.clone() };
-        self.ask(parent, &req).map(|_| ())
+        let gone = self.ask(parent, &req)?;
+        self.id.gone.remember(gone.attr);
+        Ok(())
     }
 
     /// `flags` as renameat2(2): NOREPLACE and EXCHANGE.
@@ -47,7 +50,8 @@ impl Fs {
         self.refuse_observer()?;
         let deadline = self.deadline();
         let _name_locks = self.names.lock_two((parent, name), (new_parent, new_name), deadline)?;
-        let victim = self.victim(new_parent, new_name, deadline)?;
+        let quiet = self.files.quiet();
+        let victim = self.victim(quiet.is_some(), new_parent, new_name, deadline)?;
         let _fid_lock = match victim {
             Some(fid) => Some(self.names.lock_fid(fid, deadline)?),
             None => None,
@@ -57,14 +61,20 @@ impl Fs {
         let is_held = !held.is_empty();
         let req = Rename { parent, name, new_parent, new_name, flags, held, now, cred: cred.clone() };
         if let Some(gone) = self.ask_until(parent, &req, deadline)?.reply.replaced {
-            self.note_unlinked(&gone, is_held);
+            self.note_unlinked(&gone, is_held, deadline);
         }
         Ok(())
     }
 
-    /// The file that a name stands for, if it matters: with nothing open here nothing can be held.
-    fn victim(&self, parent: Fid, name: &[u8], deadline: Instant) -> Result<Option<Fid>, Fault> {
-        if self.files.is_empty() {
+    /// The file that a name stands for, if it matters: with nothing open here (`is_quiet`) nothing can be held.
+    fn victim(
+        &self,
+        is_quiet: bool,
+        parent: Fid,
+        name: &[u8],
+        deadline: Instant,
+    ) -> Result<Option<Fid>, Fault> {
+        if is_quiet {
             return Ok(None);
         }
         match self.ask_until(parent, &Lookup { parent, name: Bytes::from(name) }, deadline) {
@@ -75,19 +85,29 @@ impl Fs {
         }
     }
 
-    fn note_unlinked(&self, gone: &UnlinkReply, held: bool) {
-        if gone.nlink > 0 {
+    fn note_unlinked(&self, gone: &UnlinkReply, held: bool, deadline: Instant) {
+        let Attr { fid, nlink, .. } = gone.attr;
+        if nlink > 0 {
             return;
         }
         if !held {
-            self.id.gone.add(gone.fid, None);
+            self.id.gone.add(fid, None);
+            self.id.gone.remember(gone.attr);
         }
-        if let Some(file) = self.files.get(gone.fid) {
+        let is_open = self.files.get(fid).is_some_and(|file| {
             let mut meta = file.meta.lock();
-            match held {
+            match held && meta.pins > 0 {
                 true => meta.is_orphan = true,
                 // Closed, and now gone: what was still to be told of it is told to nobody.
                 false => meta.is_gone = true,
+            }
+            meta.pins > 0
+        });
+        if held && !is_open {
+            // The last descriptor was closed while the MDT was asked: nobody else will let it go.
+            self.id.gone.add(fid, None);
+            if let Err(fault) = self.ask_until(fid, &Release { fid }, deadline) {
+                tracing::warn!("file {fid}, unlinked and closed, stays until this session ends: {fault}");
             }
         }
     }

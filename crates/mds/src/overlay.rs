@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kv::{Batch, Change, Damage, Snapshot, TableSnapshot, Value};
+use kv::{Batch, Change, Damage, Snapshot, TableSnapshot, VALUE_MAX, Value};
 use meta::{Txn, View};
 use types::{Code, Fault, Fid, Key, SessionId};
 
@@ -96,6 +96,15 @@ impl<'a> Overlay<'a> {
     /// The changes in key order, if nothing went wrong.
     pub fn finish(self) -> Result<Batch, Fault> {
         self.base.finish()?;
+        // What a checkpoint or the next start would refuse must not get into the log.
+        let too_long =
+            self.changes.iter().find(|(_, v)| v.as_ref().is_some_and(|v| v.raw().len() > VALUE_MAX));
+        if let Some((key, _)) = too_long {
+            return Err(Fault::new(
+                Code::NoSpace,
+                format!("record {key:?} would be longer than {VALUE_MAX} bytes"),
+            ));
+        }
         Ok(Batch(self.changes.into_iter().map(|(key, value)| Change { key, value }).collect()))
     }
 

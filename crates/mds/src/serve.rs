@@ -161,7 +161,7 @@ impl Core {
     /// would come before that.
     fn check_incarnation(&self, head: &Header) -> Result<(), Fault> {
         let known = head.incarnation;
-        if known == Incarnation(0) || known == self.incarnation || head.flags & Flags::REPLAY != 0 {
+        if known == Incarnation(0) || known == self.incarnation {
             return Ok(());
         }
         Err(Fault::new(

@@ -66,11 +66,22 @@ pub fn touch(dir: &mut InodeRecord, now: Time) {
     dir.attr.ctime = now;
 }
 
-/// The link at `from` of an inode lies at `to` now. A link that is not there (damage) is added, never lost.
+/// Parent hints that an inode keeps at most. A hint has 17 bytes, and each change of an inode writes its whole record: with a hint
+/// for each of 65,000 links that would be a megabyte. Links beyond it count and have no hint.
+pub const HINTS_MAX: usize = 256;
+
+/// An inode has one more link, at `at`.
+pub fn add_hint(inode: &mut InodeRecord, at: Parent) {
+    if inode.parents.len() < HINTS_MAX {
+        inode.parents.push(at);
+    }
+}
+
+/// The link at `from` of an inode lies at `to` now. One without a hint gets one if there is room.
 pub fn move_link(inode: &mut InodeRecord, from: Parent, to: Parent) {
     match inode.parents.iter_mut().find(|p| **p == from) {
         Some(link) => *link = to,
-        None => inode.parents.push(to),
+        None => add_hint(inode, to),
     }
 }
 

@@ -3,11 +3,11 @@
 use types::*;
 use wire::meta::{Inode, Link};
 
-use crate::inode::{load_dir, load_inode, need_room, store_inode, touch};
+use crate::inode::{add_hint, load_dir, load_inode, need_room, store_inode, touch};
 use crate::names::{self, Slot};
 use crate::{Ctx, Txn, access};
 
-/// ext4's limit. Each link costs 17 bytes in the inode record (its parent hint), so it also bounds that.
+/// ext4's limit.
 pub const LINKS_MAX: u32 = 65_000;
 
 pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault> {
@@ -33,7 +33,7 @@ pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault>
     }
     inode.attr.nlink += 1;
     inode.attr.ctime = req.now;
-    inode.parents.push(at);
+    add_hint(&mut inode, at);
     store_inode(txn, &inode);
     names::put_entry(txn, at, req.fid, inode.attr.kind, &req.name);
     touch(&mut dir, req.now);

@@ -4,7 +4,7 @@ use types::*;
 use wire::codec::Bytes;
 use wire::meta::{PathOf, PathOfReply};
 
-use crate::inode::load_inode;
+use crate::inode::{HINTS_MAX, load_inode};
 use crate::records::EntryRecord;
 use crate::{Ctx, View, keys};
 
@@ -23,6 +23,13 @@ pub fn path_of(_: &Ctx<'_>, view: &dyn View, req: PathOf) -> Result<PathOfReply,
         }
         let inode = load_inode(view, fid)?;
         let Some(parent) = inode.parents.first() else {
+            if inode.attr.nlink > 0 {
+                let detail = format!(
+                    "file {} has {} names, and the {HINTS_MAX} that are remembered with it are gone; find -inum finds the others",
+                    req.fid, inode.attr.nlink
+                );
+                return Err(Fault::new(Code::NotFound, detail));
+            }
             return Err(Fault::new(
                 Code::NotFound,
                 format!("file {} has no name any more (unlinked, still open)", req.fid),

@@ -31,7 +31,7 @@ pub fn lose_link(
         }
         _ => store_inode(txn, &inode),
     }
-    UnlinkReply { fid: inode.fid(), nlink: inode.attr.nlink }
+    UnlinkReply { attr: inode.attr }
 }
 
 /// Removes all records of an inode; its objects go to the purge list.

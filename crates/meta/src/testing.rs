@@ -119,13 +119,13 @@ impl World {
         let req = Link { fid, parent, name: bytes(name), now: self.now, cred: cred(self.who) };
         self.call(req).map(|i| i.attr.nlink)
     }
-    pub fn unlink(&mut self, parent: Fid, name: &str, held: bool) -> Result<UnlinkReply, Code> {
+    pub fn unlink(&mut self, parent: Fid, name: &str, held: bool) -> Result<(Fid, u32), Code> {
         let req = Unlink { parent, name: bytes(name), held, now: self.now, cred: cred(self.who) };
-        self.call(req)
+        self.call(req).map(|gone| (gone.attr.fid, gone.attr.nlink))
     }
-    pub fn rmdir(&mut self, parent: Fid, name: &str) -> Result<UnlinkReply, Code> {
+    pub fn rmdir(&mut self, parent: Fid, name: &str) -> Result<(Fid, u32), Code> {
         let req = RemoveDir { parent, name: bytes(name), now: self.now, cred: cred(self.who) };
-        self.call(req)
+        self.call(req).map(|gone| (gone.attr.fid, gone.attr.nlink))
     }
     pub fn rename(
         &mut self,

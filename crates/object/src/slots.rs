@@ -5,10 +5,8 @@
 //! I1: a sequence recorded in a slot is never carried out there again.  I2: a session has `SLOTS` slots of one small record
 //! each; how many sessions there may be is the target's bound.  I3: a failed request is not recorded: it did not happen, so it may be tried again.
 
-use std::cmp::Ordering;
-
 use types::{Code, Fault, Seq, SessionId};
-use wire::session::SLOTS;
+use wire::session::{SLOTS, comes_after};
 
 /// What was done last in a slot; sequence 0: nothing yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -34,10 +32,10 @@ pub enum Admission {
 /// Decides on a request with `sequence` in a slot whose last record is `last`. A gap is no error: what failed was not
 /// recorded (I3).
 pub fn admit(last: Done, sequence: u32) -> Admission {
-    match sequence.cmp(&last.sequence) {
-        Ordering::Greater => Admission::New,
-        Ordering::Equal => Admission::Repeat(last),
-        Ordering::Less => Admission::Old,
+    match sequence {
+        n if n == last.sequence => Admission::Repeat(last),
+        n if comes_after(n, last.sequence) => Admission::New,
+        _ => Admission::Old,
     }
 }
 
@@ -73,7 +71,9 @@ mod tests {
             (done(1), 3, Admission::New),
             (done(3), 2, Admission::Old),
             (done(3), 3, Admission::Repeat(done(3))),
-            (done(u32::MAX), 1, Admission::Old),
+            // They go round.
+            (done(u32::MAX), 1, Admission::New),
+            (done(1), u32::MAX, Admission::Old),
         ];
         for (last, asked, want) in table {
             assert_eq!(admit(last, asked), want, "{last:?} {asked}");

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use types::Seq;
+use wire::session::comes_after;
 
 /// What one kept request costs beside its bytes; keeps the bound honest for small requests.
 const ENTRY_BYTES: usize = 256;
@@ -67,7 +68,8 @@ impl<T> Retention<T> {
     /// Takes out what a recovered target has lost, in acknowledged order. `carried_out`: for each slot the highest
     /// sequence that it has.
     pub fn take_lost(&mut self, carried_out: &[u32]) -> Vec<Kept<T>> {
-        let is_lost = |k: &Kept<T>| carried_out.get(k.slot as usize).is_none_or(|have| k.sequence > *have);
+        let is_lost =
+            |k: &Kept<T>| carried_out.get(k.slot as usize).is_none_or(|have| comes_after(k.sequence, *have));
         let (lost, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.kept).into_iter().partition(|(_, k)| is_lost(k));
         self.kept = rest.into_iter().collect();

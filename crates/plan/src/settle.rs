@@ -47,6 +47,8 @@ pub struct Progress {
     /// 512-byte units; an estimate until objects are glimpsed.
     pub blocks: u64,
     pub mtime: Time,
+    /// When bytes were last written; unlike `mtime` never set by hand.
+    pub written_at: Time,
     written: Vec<WrittenBits>,
     marks: Vec<Mark>,
     /// Rises with everything that the MDT should know, and with what a reader of the bytes needs of it (size, bits).
@@ -83,6 +85,7 @@ impl Progress {
     pub fn reached(&mut self, begin: u64, end: u64, now: Time) {
         self.change += 1;
         self.mtime = now;
+        self.written_at = now;
         if end > self.size {
             let first_new = self.size.div_ceil(4096).max(begin / 4096);
             self.blocks += end.div_ceil(4096).saturating_sub(first_new) * 8;

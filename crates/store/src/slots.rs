@@ -1,7 +1,7 @@
 //! What was done last in each slot of each session: recorded in the entry that did it, so that both live or die together.
 
 use types::{Seq, SessionId};
-use wire::session::SLOTS;
+use wire::session::{SLOTS, comes_after};
 
 use crate::engine::Engine;
 use crate::{Origin, Slot};
@@ -29,7 +29,7 @@ impl Engine {
     pub(crate) fn apply_slot(&self, origin: Origin, seq: Seq, answer: u64) {
         let mut sessions = self.sessions.lock();
         let slot = sessions.get_mut(&origin.session).and_then(|s| s.slots.get_mut(origin.slot as usize));
-        if let Some(slot) = slot.filter(|s| origin.sequence > s.sequence) {
+        if let Some(slot) = slot.filter(|s| comes_after(origin.sequence, s.sequence)) {
             *slot = Slot { sequence: origin.sequence, seq, answer };
         }
     }

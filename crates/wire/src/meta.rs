@@ -43,8 +43,8 @@ bodies! {
     Link { fid: Fid, parent: Fid, name: Bytes, now: Time, cred: Cred }
     /// Removes a name. With `held` (the client has the file open) the last link leaves an orphan that `Release` ends.
     Unlink { parent: Fid, name: Bytes, held: bool, now: Time, cred: Cred }
-    /// What was unlinked or replaced: its fid and links left.
-    UnlinkReply { fid: Fid, nlink: u32 }
+    /// What lost its name, with the links left; who still has it open can be told of it when it is gone (`nlink` 0).
+    UnlinkReply { attr: Attr }
     RemoveDir { parent: Fid, name: Bytes, now: Time, cred: Cred }
     /// `held`: the fids among the possible victims that the client holds open; the replaced one, if listed, becomes an orphan.
     Rename { parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, held: Vec<Fid>, now: Time, cred: Cred }

@@ -8,6 +8,17 @@ use crate::codec::{bodies, calls};
 /// Request lanes per session and target.
 pub const SLOTS: u32 = 64;
 
+/// Does `sequence` come after `last` in a slot? Sequences go round and leave out 0, which stands for *nothing yet* (serial number
+/// arithmetic of RFC 1982): a busy slot uses up 2^32 of them within days.
+pub fn comes_after(sequence: u32, last: u32) -> bool {
+    last == 0 || (sequence != 0 && sequence.wrapping_sub(last) as i32 > 0)
+}
+
+/// The sequence that follows `last` in a slot.
+pub fn next_sequence(last: u32) -> u32 {
+    last.checked_add(1).unwrap_or(1)
+}
+
 bodies! {
     /// Registers a client with an MDT or OST. The same client uuid again (after a reconnect) finds its session.
     Attach {
@@ -65,4 +76,29 @@ calls! {
     0x0103 Detach => Empty, read;
     0x0104 Flush => Empty, read;
     0x0105 TargetStat => TargetStatReply, read;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_go_round_and_leave_out_0() {
+        // sequence, last, after?
+        let table = [
+            (1, 0, true),
+            (u32::MAX, 0, true),
+            (1, 1, false),
+            (2, 1, true),
+            (1, 2, false),
+            (1, u32::MAX, true),
+            (u32::MAX, 1, false),
+            (5, u32::MAX - 5, true),
+            (0, 7, false),
+        ];
+        for (sequence, last, want) in table {
+            assert_eq!(comes_after(sequence, last), want, "{sequence} after {last}");
+        }
+        assert_eq!((next_sequence(0), next_sequence(8), next_sequence(u32::MAX)), (1, 9, 1));
+    }
 }

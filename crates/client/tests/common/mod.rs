@@ -15,7 +15,7 @@ use wire::mgmt::RegisterReply;
 
 pub const SECRET: Uuid = Uuid([0x5a; 16]);
 const FS_UUID: Uuid = Uuid([0xf5; 16]);
-const MDT: TargetId = TargetId(1);
+pub const MDT: TargetId = TargetId(1);
 const MDT_BYTES: u64 = 16 << 20;
 const OST_BYTES: u64 = 32 << 20;
 const COMMIT_MS: u32 = 100;
@@ -32,9 +32,9 @@ pub struct Cluster {
     pub hub: Arc<Hub>,
     server: Server,
     wiring: Wiring,
-    map: ClusterMap,
-    mdt: Option<(Arc<mds::Mdt>, Arc<SimDisk>)>,
-    osts: Vec<Option<(Arc<oss::Ost>, Arc<SimDisk>)>>,
+    pub map: ClusterMap,
+    pub mdt: Option<(Arc<mds::Mdt>, Arc<SimDisk>)>,
+    pub osts: Vec<Option<(Arc<oss::Ost>, Arc<SimDisk>)>>,
     pub session_ttl: Duration,
 }
 
@@ -109,7 +109,7 @@ impl Cluster {
         self.osts[n] = Some((ost, disk));
     }
 
-    fn register(&self, target: TargetId) -> RegisterReply {
+    pub fn register(&self, target: TargetId) -> RegisterReply {
         let t = self.map.target(target).expect("in the map");
         let (index, mirror) = (t.index, t.mirror);
         RegisterReply { target, index, mirror, epoch: Epoch(1), node: NodeId(1), map: self.map.clone() }

@@ -121,3 +121,24 @@ fn a_failed_write_fails_the_request_and_everything_after_it() {
     assert_eq!(rig.make(0, 2, "b").unwrap_err().code, Code::Io, "nobody knows what the medium holds now");
     assert_eq!(rig.list().get("a"), Some(&a), "reading goes on");
 }
+
+/// A record that neither a checkpoint nor the next start would take must not get into the log.
+#[test]
+fn a_record_longer_than_a_value_may_be_is_refused() {
+    let (rig, disk) = Rig::fresh();
+    rig.make(0, 0, "a").unwrap();
+    let names = rig.list();
+    let key = meta::keys::xattrs(Fid(99));
+    let fault = rig
+        .mdt
+        .core
+        .transact(0, None, &crate::recover::no_lease(), &mut |txn| {
+            meta::Txn::put(txn, key, vec![7; kv::VALUE_MAX + 1]);
+            Ok(vec![])
+        })
+        .unwrap_err();
+    assert_eq!(fault.code, Code::NoSpace);
+    rig.mdt.core.checkpoint_now().unwrap();
+    let again = Rig::open(Arc::new(disk.crash(disk::Crash::KeepAll)));
+    assert_eq!(again.list(), names);
+}

@@ -68,7 +68,7 @@ fn a_file_lives_dies_and_is_remembered() {
     // Unlinked while open, and the client goes: an orphan that the session's end reaps.
     let name = Bytes::from(&b"a"[..]);
     let unlink = Unlink { parent: Fid::ROOT, name, held: true, now: Time::new(12, 0), cred: Cred::root() };
-    assert_eq!(rig2.ask(&unlink, rig2.session).unwrap().nlink, 0);
+    assert_eq!(rig2.ask(&unlink, rig2.session).unwrap().attr.nlink, 0);
     assert_eq!(lookup(&rig2, "a").unwrap_err().code, Code::NotFound);
     rig2.ask(&GetAttr { fid }, SessionId(0)).unwrap();
     rig2.ask(&wire::session::Detach { session: rig2.session }, SessionId(0)).unwrap();

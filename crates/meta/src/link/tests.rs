@@ -1,6 +1,8 @@
 use types::*;
+use wire::meta::PathOf;
 
 use super::LINKS_MAX;
+use crate::inode::HINTS_MAX;
 use crate::testing::*;
 
 #[test]
@@ -32,6 +34,36 @@ fn links_share_an_inode_and_are_limited() {
     assert_eq!(w.link(f, ROOT, "y"), Err(Code::TooManyLinks));
     w.full = true;
     assert_eq!(w.link(f, ROOT, "f"), Err(Code::Exists));
+}
+
+#[test]
+fn links_beyond_the_hints_count_and_the_record_stays_small() {
+    let mut w = World::new();
+    let (f, d) = (w.file(ROOT, "f"), w.dir(ROOT, "d"));
+    let many = HINTS_MAX as u32 + 100;
+    for n in 0..many {
+        assert_eq!(w.link(f, d, &format!("l{n}")), Ok(n + 2));
+    }
+    assert_eq!(w.inode(f).parents.len(), HINTS_MAX);
+    assert!(w.inode(f).encode().len() < 8192);
+    // Those with hints go first; what is left has a name but no hint.
+    w.unlink(ROOT, "f", false).expect("unlink");
+    for n in 0..many {
+        assert!(w.lookup(d, &format!("l{n}")) == Ok(f));
+        assert_eq!(w.unlink(d, &format!("l{n}"), false), Ok((f, many - n - 1)));
+        match w.call(PathOf { fid: f }) {
+            Ok(reply) => assert_eq!(reply.path, bytes(&format!("/d/l{}", n + 1)), "the next one"),
+            Err(code) => assert_eq!(code, if n + 1 == many { Code::Stale } else { Code::NotFound }),
+        }
+        // A link that is renamed is remembered again.
+        if n + 2 == many {
+            let (from, to) = (format!("l{}", n + 1), "last");
+            w.rename((d, &from), (ROOT, to), 0, &[]).expect("rename");
+            assert_eq!(w.call(PathOf { fid: f }).map(|r| r.path), Ok(bytes("/last")));
+            w.rename((ROOT, to), (d, &from), 0, &[]).expect("rename");
+        }
+    }
+    assert!(w.is_gone(f));
 }
 
 #[test]

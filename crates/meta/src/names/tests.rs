@@ -80,7 +80,7 @@ fn operations_work_on_colliding_names() {
     w.collide(ROOT, "b", 0, "foreign2", Fid(99));
     w.rename((ROOT, "a"), (ROOT, "b"), 0, &[]).expect("rename");
     assert_eq!(w.inode(a).parents, [Parent { fid: ROOT, h64: h64(b"b"), collision: 1 }]);
-    assert_eq!(w.unlink(ROOT, "b", false).map(|r| r.fid), Ok(a));
+    assert_eq!(w.unlink(ROOT, "b", false).map(|r| r.0), Ok(a));
     assert_eq!(w.lookup(ROOT, "b"), Err(Code::NotFound));
     assert!(w.is_gone(a));
 }

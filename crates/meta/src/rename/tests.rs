@@ -1,5 +1,5 @@
 use types::*;
-use wire::meta::{RENAME_EXCHANGE, RENAME_NOREPLACE, RenameReply, UnlinkReply};
+use wire::meta::{RENAME_EXCHANGE, RENAME_NOREPLACE, RenameReply};
 
 use crate::testing::*;
 use crate::{keys, names};
@@ -73,13 +73,15 @@ fn a_file_moves_and_replaces() {
     assert_eq!((w.attr(f).ctime, w.attr(a).nlink, w.attr(b).nlink), (now, 3, 4));
     // Over a file with two names: it loses one.
     w.link(g, a, "g2").expect("link");
-    let replaced = w.rename((b, "new"), (b, "g"), 0, &[g]).expect("rename").replaced;
-    assert_eq!(replaced, Some(UnlinkReply { fid: g, nlink: 1 }));
+    let replaced =
+        w.rename((b, "new"), (b, "g"), 0, &[g]).expect("rename").replaced.map(|r| (r.attr.fid, r.attr.nlink));
+    assert_eq!(replaced, Some((g, 1)));
     assert_eq!((w.lookup(b, "g"), w.lookup(a, "g2")), (Ok(f), Ok(g)));
     assert!(!w.has(keys::orphan(g)));
     // Over its last name: it is gone.
-    let replaced = w.rename((b, "g"), (a, "g2"), 0, &[]).expect("rename").replaced;
-    assert_eq!(replaced, Some(UnlinkReply { fid: g, nlink: 0 }));
+    let replaced =
+        w.rename((b, "g"), (a, "g2"), 0, &[]).expect("rename").replaced.map(|r| (r.attr.fid, r.attr.nlink));
+    assert_eq!(replaced, Some((g, 0)));
     assert!(w.is_gone(g) && !w.has(keys::orphan(g)));
     assert_eq!(w.inode(f).parents.len(), 1);
 }
@@ -113,8 +115,12 @@ fn directories_move_and_replace_empty_ones() {
     assert_eq!((w.attr(b).nlink, w.attr(ad).nlink, w.attr(bd).nlink), (3, 3, 2));
     assert_eq!(w.inode(bd).parents[0].fid, ad);
     assert_eq!(w.rename((ROOT, "a"), (bd, "a"), 0, &[]), Err(Code::Invalid), "now bd lies below a");
-    let replaced = w.rename((ad, "bd"), (b, "empty"), 0, &[]).expect("rename").replaced;
-    assert_eq!(replaced, Some(UnlinkReply { fid: empty, nlink: 0 }));
+    let replaced = w
+        .rename((ad, "bd"), (b, "empty"), 0, &[])
+        .expect("rename")
+        .replaced
+        .map(|r| (r.attr.fid, r.attr.nlink));
+    assert_eq!(replaced, Some((empty, 0)));
     assert!(w.is_gone(empty));
     assert_eq!((w.attr(b).nlink, w.attr(ad).nlink), (3, 2));
     // In one directory, over an empty one.

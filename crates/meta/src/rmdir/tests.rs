@@ -1,5 +1,4 @@
 use types::*;
-use wire::meta::UnlinkReply;
 
 use crate::testing::*;
 
@@ -25,7 +24,7 @@ fn only_empty_directories_go() {
     w.who = 0;
     w.unlink(d, "f", false).expect("unlink");
     let now = w.now;
-    assert_eq!(w.rmdir(ROOT, "d"), Ok(UnlinkReply { fid: d, nlink: 0 }));
+    assert_eq!(w.rmdir(ROOT, "d"), Ok((d, 0)));
     assert!(w.is_gone(d));
     assert_eq!((w.attr(ROOT).nlink, w.attr(ROOT).mtime), (2, now));
     assert_eq!(w.create(d, "f"), Err(Code::Stale), "nothing is made in what is gone");

@@ -1,5 +1,4 @@
 use types::*;
-use wire::meta::UnlinkReply;
 
 use crate::testing::*;
 use crate::{keys, totals};
@@ -10,10 +9,10 @@ fn the_last_name_takes_the_inode_along() {
     let f = w.file(ROOT, "f");
     w.link(f, ROOT, "g").expect("link");
     let now = w.now;
-    assert_eq!(w.unlink(ROOT, "f", false), Ok(UnlinkReply { fid: f, nlink: 1 }));
+    assert_eq!(w.unlink(ROOT, "f", false), Ok((f, 1)));
     assert_eq!((w.attr(f).ctime, w.attr(ROOT).mtime, w.attr(ROOT).ctime), (now, now, now));
     assert_eq!(w.inode(f).parents.len(), 1);
-    assert_eq!(w.unlink(ROOT, "g", false), Ok(UnlinkReply { fid: f, nlink: 0 }));
+    assert_eq!(w.unlink(ROOT, "g", false), Ok((f, 0)));
     assert!(w.is_gone(f));
     assert_eq!(totals(&w.txn).inodes, 1);
     assert_eq!(w.txn.records.len(), 2, "root and totals are left");

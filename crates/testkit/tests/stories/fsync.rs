@@ -136,3 +136,33 @@ fn the_time_of_an_overwrite_and_a_time_set_by_hand_survive_the_loss_of_all_power
         }
     }
 }
+
+/// [S-fsync] What was done to a file before it was opened, or by its name, is as durable after fsync as what was done through the
+/// descriptor: content of a file that was closed and opened again, an xattr, a mode, a new name.
+#[test]
+fn fsync_covers_what_was_done_by_name_and_before_the_open() {
+    for wiring in [Wiring::Local, Wiring::Tcp] {
+        for (name, size) in [("small", 100), ("large", 200_000)] {
+            let mut story = Story::begin(StoryShape::quiet(wiring));
+            let content = bytes_of(3, size);
+            story.create(name).unwrap();
+            story.write(name, 0, &content).unwrap();
+            story.close(name).unwrap();
+            let fid = story.open(name).unwrap();
+            story.fsync(name).unwrap();
+            story.power_cut_and_remount(size as u64);
+            assert!(story.read(name).unwrap() == content, "{wiring:?} {name}: closed, opened, fsynced");
+
+            story.open(name).unwrap();
+            story.fs().setxattr(fid, b"user.a", b"v", 0, &Cred::root()).unwrap();
+            let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+            story.fs().setattr(fid, &set, &Cred::root()).unwrap();
+            story.rename(name, "renamed").unwrap();
+            story.fsync(name).unwrap();
+            story.power_cut_and_remount(size as u64 + 1);
+            assert_eq!(story.lookup("renamed").unwrap().mode, 0o600, "{wiring:?} {name}");
+            assert_eq!(story.fs().getxattr(fid, b"user.a").unwrap(), b"v");
+            assert!(!story.exists(name), "the new name only");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What meets in the middle: something else happens while the MDT has a request of this client.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+
+use client::{Fs, Handle, OpenFlags};
+use common::{Cluster, MDT, Wiring, pattern, read};
+use disk::Crash;
+use net::{Answer, Fabric, Service};
+use parking_lot::{Mutex, RwLock};
+use types::{Code, Cred, Fid};
+use wire::{Flags, Header, Request};
+
+/// What happens around the service of one request: the second argument serves it.
+type Hook = dyn Fn(&Header, &mut dyn FnMut()) + Send + Sync;
+
+/// A service with somebody before it who sees each request.
+struct Tap {
+    inner: RwLock<Arc<dyn Service>>,
+    hook: Mutex<Option<Arc<Hook>>>,
+}
+
+impl Tap {
+    fn over(inner: Arc<dyn Service>) -> Arc<Tap> {
+        Arc::new(Tap { inner: RwLock::new(inner), hook: Mutex::new(None) })
+    }
+    fn set(&self, hook: impl Fn(&Header, &mut dyn FnMut()) + Send + Sync + 'static) {
+        *self.hook.lock() = Some(Arc::new(hook));
+    }
+    fn clear(&self) {
+        *self.hook.lock() = None;
+    }
+}
+
+impl Service for Tap {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        let hook = self.hook.lock().clone();
+        let mut serve = || {
+            let inner = self.inner.read().clone();
+            inner.serve(head, body, bulk, answer);
+        };
+        match hook {
+            Some(hook) => hook(head, &mut serve),
+            None => serve(),
+        }
+    }
+}
+
+fn tap_mdt(cluster: &Cluster) -> Arc<Tap> {
+    let tap = Tap::over(cluster.mdt.as_ref().unwrap().0.clone());
+    cluster.hub.add(MDT, tap.clone());
+    tap
+}
+
+fn root() -> Cred {
+    Cred::root()
+}
+
+fn make(fs: &Fs, name: &str) -> (Fid, Handle) {
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, handle) = fs.create(Fid::ROOT, name.as_bytes(), 0o644, flags, &root()).unwrap();
+    (attr.fid, handle)
+}
+
+/// The MDT itself has no record of the file any more. (`getattr` would tell what the client remembers of it.)
+fn is_gone(fs: &Fs, fid: Fid) -> bool {
+    matches!(fs.open(fid, OpenFlags::read_only()), Err(fault) if fault.code == Code::Stale)
+}
+
+/// [S-unlinked-open] A file that is closed while its unlink is under way goes, and does not wait for the end of the mount.
+#[test]
+fn the_last_close_may_come_while_the_unlink_is_under_way() {
+    for size in [100, 200_000] {
+        let cluster = Cluster::new(Wiring::Tcp, 1);
+        let fs = cluster.mount();
+        let tap = tap_mdt(&cluster);
+        let (fid, handle) = make(&fs, "tmp");
+        fs.write(handle, 0, &pattern(1, size)).unwrap();
+        let (closer, is_closed) = (fs.clone(), AtomicBool::new(false));
+        tap.set(move |head, serve| {
+            serve();
+            if head.call == wire::meta::Unlink::CALL && !is_closed.swap(true, Ordering::SeqCst) {
+                // As the kernel's RELEASE of an earlier close, which nobody waits for.
+                closer.release(handle);
+            }
+        });
+        fs.unlink(Fid::ROOT, b"tmp", &root()).unwrap();
+        tap.clear();
+        assert!(is_gone(&fs, fid), "{size} bytes");
+    }
+}
+
+/// The same without help from a tap.
+#[test]
+fn closes_and_unlinks_at_once_leave_nothing() {
+    for wiring in [Wiring::Local, Wiring::Tcp] {
+        let cluster = Cluster::new(wiring, 1);
+        let fs = cluster.mount();
+        for n in 0..1000 {
+            let (fid, handle) = make(&fs, "t");
+            fs.write(handle, 0, b"x").unwrap();
+            let both = Barrier::new(2);
+            std::thread::scope(|s| {
+                s.spawn(|| {
+                    both.wait();
+                    fs.release(handle);
+                });
+                both.wait();
+                fs.unlink(Fid::ROOT, b"t", &root()).unwrap();
+            });
+            assert!(is_gone(&fs, fid), "{wiring:?}, round {n}");
+        }
+    }
+}
+
+/// [S-unlinked-open] An open that succeeds holds the file, also if its unlink is under way at that moment: the open waits for it
+/// and then finds no file, or comes before it and keeps the file.
+#[test]
+fn an_open_during_the_unlink_of_the_only_file_gets_all_or_nothing() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let fs = cluster.mount();
+    let (fid, handle) = make(&fs, "f");
+    fs.write(handle, 0, b"hello").unwrap();
+    fs.release(handle);
+    let tap = tap_mdt(&cluster);
+    let opening = Arc::new(Mutex::new(None));
+    let (opener, place) = (fs.clone(), opening.clone());
+    tap.set(move |head, serve| {
+        if head.call == wire::meta::Unlink::CALL {
+            let opener = opener.clone();
+            let thread = std::thread::spawn(move || {
+                let (handle, _) = opener.open(fid, OpenFlags::read_write())?;
+                read(&opener, handle, 0, 10)
+            });
+            *place.lock() = Some(thread);
+            // Time for an open that would not wait.
+            std::thread::yield_now();
+        }
+        serve()
+    });
+    fs.unlink(Fid::ROOT, b"f", &root()).unwrap();
+    tap.clear();
+    let got = opening.lock().take().unwrap().join().unwrap();
+    match got {
+        Ok(bytes) => assert_eq!(bytes, b"hello"),
+        Err(fault) => assert_eq!(fault.code, Code::Stale),
+    }
+}
+
+/// A directory that was removed while it is somebody's working directory: `stat` still answers, with no links.
+#[test]
+fn a_removed_directory_can_still_be_looked_at() {
+    let cluster = Cluster::new(Wiring::Local, 1);
+    let fs = cluster.mount();
+    let dir = fs.mkdir(Fid::ROOT, b"d", 0o751, &root()).unwrap();
+    fs.rmdir(Fid::ROOT, b"d", &root()).unwrap();
+    let attr = fs.getattr(dir.fid).unwrap();
+    assert_eq!((attr.nlink, attr.mode, attr.kind), (0, 0o751, types::Kind::Dir));
+    assert_eq!(fs.lookup(dir.fid, b"..x").unwrap_err().code, Code::Stale);
+}
+
+/// [S-replay] The MDT loses power again while what it lost the first time is being sent again: all of it arrives in the end.
+#[test]
+fn a_second_power_loss_during_a_replay_loses_nothing() {
+    const DIRS: u32 = 6;
+    for second_at in 0..DIRS {
+        let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+        let fs = cluster.mount_lazy();
+        let name = |n: u32| format!("d{n}").into_bytes();
+        for n in 0..DIRS {
+            fs.mkdir(Fid::ROOT, &name(n), 0o755, &root()).unwrap();
+        }
+        cluster.crash_mdt(Crash::DropAll);
+        let (mdt, disk) = cluster.mdt.take().unwrap();
+        let tap = Tap::over(mdt);
+        let (register, map, hub) = (cluster.register(MDT), cluster.map.clone(), cluster.hub.clone());
+        let (ttl, replays, me) = (cluster.session_ttl, AtomicU32::new(0), Arc::downgrade(&tap));
+        tap.set(move |head, serve| {
+            if head.flags & Flags::REPLAY != 0 && replays.fetch_add(1, Ordering::SeqCst) == second_at {
+                let image = Arc::new(disk.crash(Crash::DropAll));
+                let settings = mds::Settings { session_ttl: ttl, ..mds::Settings::default() };
+                let again = mds::Mdt::open(image, settings).unwrap();
+                let fabric = Fabric::new(Some(hub.clone()));
+                fabric.set_map(&map);
+                again.join(&register, fabric).unwrap();
+                *me.upgrade().unwrap().inner.write() = again;
+            }
+            serve()
+        });
+        cluster.hub.add(MDT, tap.clone());
+        for n in 0..DIRS {
+            assert!(
+                fs.lookup(Fid::ROOT, &name(n)).is_ok(),
+                "directory {n}, second power loss at {second_at}"
+            );
+        }
+        fs.fsync_dir(Fid::ROOT).unwrap();
+    }
+}
