@@ -10,6 +10,7 @@ pub fn check(disk: &dyn Disk) {
     written_bytes_come_back(disk);
     ranges_are_checked(disk);
     discard_leaves_neighbours_alone(disk);
+    a_reservation_changes_no_byte(disk);
     many_threads_write_at_once(disk);
     assert_eq!(disk.size(), size, "the size never changes");
 }
@@ -63,6 +64,14 @@ fn discard_leaves_neighbours_alone(disk: &dyn Disk) {
     assert!(read(disk, 96 * 1024, 32 * 1024).iter().all(|b| *b == 5));
     write(disk, 80 * 1024, &[6; 4096]);
     assert_eq!(read(disk, 80 * 1024, 4096), [6; 4096], "discarded bytes can be written again");
+}
+
+fn a_reservation_changes_no_byte(disk: &dyn Disk) {
+    write(disk, 128 * 1024, &[9; 5000]);
+    let before = read(disk, 120 * 1024, 32 * 1024);
+    disk.reserve(121 * 1024, 30 * 1024).expect("there is room");
+    disk.reserve(0, 0).expect("nothing is always there");
+    assert_eq!(read(disk, 120 * 1024, 32 * 1024), before);
 }
 
 fn many_threads_write_at_once(disk: &dyn Disk) {

@@ -1,5 +1,6 @@
-//! A medium that fails on demand: errors of reads, writes and flushes, and flipped bits.
+//! A medium that fails on demand: errors of reads, writes and flushes, flipped bits, and a sparse file whose host is full.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -32,11 +33,44 @@ pub enum When {
 pub struct FaultyDisk {
     below: Arc<dyn Disk>,
     plan: Mutex<[When; 4]>,
+    host: Mutex<Host>,
 }
+
+/// The file system that this medium pretends to be a sparse file of.
+#[derive(Default)]
+struct Host {
+    is_full: bool,
+    /// Blocks that were written or reserved through this disk, and not discarded since.
+    backed: BTreeSet<u64>,
+}
+
+impl Host {
+    fn back(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        let blocks = offset / HOST_BLOCK_BYTES..(offset + len).div_ceil(HOST_BLOCK_BYTES);
+        if self.is_full && blocks.clone().any(|b| !self.backed.contains(&b)) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.backed.extend(blocks);
+        Ok(())
+    }
+}
+
+/// As most file systems give out space.
+const HOST_BLOCK_BYTES: u64 = 4096;
 
 impl FaultyDisk {
     pub fn new(below: Arc<dyn Disk>) -> FaultyDisk {
-        FaultyDisk { below, plan: Mutex::new([When::Never; 4]) }
+        FaultyDisk { below, plan: Mutex::new([When::Never; 4]), host: Mutex::default() }
+    }
+
+    /// From now on the host has no block left: only what was written or reserved through this disk before can be written.
+    pub fn fill_host(&self) {
+        self.host.lock().is_full = true;
+    }
+
+    /// The host has room again.
+    pub fn empty_host(&self) {
+        self.host.lock().is_full = false;
     }
 
     /// Sets which calls of `op` fail from now on.
@@ -79,6 +113,7 @@ impl Disk for FaultyDisk {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         end_within(self.size(), offset, buf.len() as u64)?;
         self.pass(Op::Write)?;
+        self.host.lock().back(offset, buf.len() as u64)?;
         self.below.write_at(buf, offset)
     }
 
@@ -89,7 +124,16 @@ impl Disk for FaultyDisk {
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.pass(Op::Discard)?;
-        self.below.discard(offset, len)
+        self.below.discard(offset, len)?;
+        let whole = offset.div_ceil(HOST_BLOCK_BYTES)..(offset + len) / HOST_BLOCK_BYTES;
+        self.host.lock().backed.retain(|b| !whole.contains(b));
+        Ok(())
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        end_within(self.size(), offset, len)?;
+        self.host.lock().back(offset, len)?;
+        self.below.reserve(offset, len)
     }
 
     fn will_read(&self, offset: u64, len: u64) {
@@ -125,6 +169,21 @@ mod tests {
         assert!(d.read_at(&mut [0], 0).is_ok());
         d.fail(Op::Discard, When::Once);
         assert!(d.discard(0, 1).is_err());
+    }
+
+    #[test]
+    fn a_full_host_has_room_for_what_it_has_already() {
+        let d = disk();
+        d.write_at(&[1; 4096], 4096).unwrap();
+        d.reserve(16384, 8192).unwrap();
+        d.fill_host();
+        assert_eq!([4096, 16384, 20480].map(|at| d.write_at(&[2; 4096], at).is_ok()), [true; 3]);
+        let full = |r: io::Result<()>| r.is_err_and(|e| crate::is_full(&e));
+        assert!(full(d.write_at(&[2], 0)) && full(d.write_at(&[2; 2], 8191)) && full(d.reserve(0, 1)));
+        d.discard(4096, 4096).unwrap();
+        assert!(full(d.write_at(&[2], 4096)));
+        d.empty_host();
+        d.write_at(&[2], 4096).unwrap();
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! F1: no two processes write one medium: an exclusive `flock` is held while it is open (shared when read-only).
 //! F2: the size is read once at open and never changes; a write cannot make the file grow.
-//! F3: an acknowledged write is in the page cache, so it outlives the process and not the power.
+//! F3: space of a sparse file is taken when it is first written, or ahead of that by `reserve`; on copy-on-write file systems
+//!     (btrfs, ZFS) also a reserved range may meet a full host.
+//! F4: an acknowledged write is in the page cache, so it outlives the process and not the power.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -134,6 +136,24 @@ impl Disk for FileDisk {
             // The bytes may read as anything, so a file system that cannot punch holes has done enough by doing nothing.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
             Err(e) => Err(self.at(e.into(), "discard", offset, len as usize)),
+        }
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check_write(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        loop {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
+                Err(rustix::io::Errno::INTR) => {}
+                // File systems without it, and block devices, whose space is their own.
+                Ok(())
+                | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV | rustix::io::Errno::NOSYS) => {
+                    return Ok(());
+                }
+                Err(e) => return Err(self.at(e.into(), "reservation", offset, len as usize)),
+            }
         }
     }
 

@@ -37,8 +37,19 @@ pub trait Disk: Send + Sync {
     fn flush(&self) -> io::Result<()>;
     /// Says that the bytes will not be read again before they are written; they may read as anything.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Takes real space for a range whose bytes stay as they are, so that writing it cannot fail for want of room. Does nothing
+    /// where all space is real, or where the system below cannot do it; `is_full` holds of the error if there is no room.
+    fn reserve(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// Hints that a range will be read soon.
     fn will_read(&self, _offset: u64, _len: u64) {}
+}
+
+/// True if a write failed because what the medium stands on (the file system that holds a sparse file, a quota) is full:
+/// nothing is broken, and the same write may succeed later.
+pub fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The end of `len` bytes at `offset` if they lie within `size`; the one range check of all implementations.

@@ -11,7 +11,8 @@
 //!     flushed_seq that is itself durable, in a flushed entry or in the superblock.
 //! V4: the ring never overwrites an entry at or after the log start that either superblock copy names.
 //! V5: a checkpoint slot is written only while both superblock copies name the other one.
-//! V6: after one failed write or flush the volume refuses everything that would promise something.
+//! V6: after one failed write or flush the volume refuses everything that would promise something. (Not after a failed write to
+//!     the checkpoint slot that nothing names yet: that checkpoint is given up, and the one before it stands.)
 //! V7: the tail lock is never held during a device flush.
 
 mod append;

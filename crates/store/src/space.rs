@@ -161,7 +161,11 @@ impl Engine {
 
     pub(crate) fn write_pages(&self, object: ObjectId, page: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let at = self.at(page);
-        self.vol.disk().write_at(bytes, at).map_err(|source| StoreError::Medium { object, at, source })
+        self.vol.disk().write_at(bytes, at).map_err(|source| match disk::is_full(&source) {
+            // A sparse medium may promise more than its host has: the pages go back, and the store goes on.
+            true => StoreError::NoSpace("the file system that holds this target is full"),
+            false => StoreError::Medium { object, at, source },
+        })
     }
 
     /// Medium offset of a page of the data region.

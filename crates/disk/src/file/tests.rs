@@ -61,6 +61,60 @@ fn a_new_file_is_sparse_and_a_discard_gives_space_back() {
 }
 
 #[test]
+fn a_reservation_takes_space_at_once() {
+    let dir = Dir::new();
+    let disk = FileDisk::create(dir.file(), 64 << 20).unwrap();
+    disk.reserve(1 << 20, 8 << 20).unwrap();
+    let taken = std::fs::metadata(dir.file()).unwrap().blocks() * 512;
+    // A file system that cannot reserve takes nothing; none takes more.
+    assert!(taken == 0 || (8 << 20..10 << 20).contains(&taken), "{taken}");
+    assert_eq!(std::fs::metadata(dir.file()).unwrap().len(), 64 << 20);
+    assert!(disk.reserve(64 << 20, 1).is_err());
+}
+
+/// Needs root; says so and passes without.
+#[test]
+fn a_full_file_system_below_refuses_what_was_not_reserved() {
+    let dir = Dir::new();
+    let point = dir.0.join("small");
+    std::fs::create_dir(&point).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4M", "stria-test"])
+        .arg(&point)
+        .output();
+    if !mounted.as_ref().is_ok_and(|o| o.status.success()) {
+        eprintln!("skipped: a tmpfs cannot be mounted here: {mounted:?}");
+        return;
+    }
+    struct Unmount(PathBuf);
+    impl Drop for Unmount {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("umount").arg(&self.0).output();
+        }
+    }
+    let _unmount = Unmount(point.clone());
+    let full = |r: io::Result<()>| r.is_err_and(|e| crate::is_full(&e));
+
+    let disk = FileDisk::create(point.join("disk"), 64 << 20).unwrap();
+    disk.reserve(0, 1 << 20).unwrap();
+    // 1. A reservation that does not fit says so, with the path.
+    let refused = disk.reserve(1 << 20, 32 << 20).unwrap_err();
+    assert!(crate::is_full(&refused) && refused.to_string().contains("small/disk"), "{refused}");
+    // 2. Fill the rest; then what is reserved and what was written can be written still.
+    let mut at = 2 << 20;
+    while disk.write_at(&[1; 64 << 10], at).is_ok() {
+        at += 64 << 10;
+    }
+    assert!(full(disk.write_at(&[1; 64 << 10], 60 << 20)));
+    disk.write_at(&[2; 1 << 20], 0).unwrap();
+    disk.write_at(&[2; 64 << 10], 2 << 20).unwrap();
+    disk.flush().unwrap();
+    // 3. What is given back can be taken elsewhere.
+    disk.discard(2 << 20, 64 << 10).unwrap();
+    disk.write_at(&[3; 64 << 10], 60 << 20).unwrap();
+}
+
+#[test]
 fn a_second_opener_is_refused_and_readers_share() {
     let dir = Dir::new();
     let disk = FileDisk::create(dir.file(), 4096).unwrap();

@@ -22,6 +22,9 @@ pub enum VolumeError {
     /// The checksum holds and the content makes no sense.
     #[error("superblock is malformed: {0}")]
     Malformed(&'static str),
+    /// The file system below has not the space that must be there before anything is promised. Nothing can be formatted so.
+    #[error("no room for the log and the checkpoints, which take {wanted} bytes at once: {source}")]
+    NoRoom { wanted: u64, source: io::Error },
     #[error("the volume was opened read-only")]
     ReadOnly,
     /// The caller broke the order of the volume's life.
@@ -36,6 +39,9 @@ pub enum VolumeError {
     /// The old checkpoint stays valid.
     #[error("checkpoint exceeds its slot of {capacity} bytes; format with a larger checkpoint size")]
     CheckpointFull { capacity: u64 },
+    /// The old checkpoint and the whole log stay valid; try again later.
+    #[error("the checkpoint could not be written, the one before it stands: {0}")]
+    CheckpointWrite(io::Error),
     /// The caller's stream of a checkpoint failed. The old checkpoint stays valid.
     #[error("the state could not be written out for a checkpoint: {0}")]
     CheckpointSource(io::Error),
@@ -55,7 +61,8 @@ impl From<VolumeError> for Fault {
         let code = match &e {
             VolumeError::LogFull { .. } => Code::Busy,
             VolumeError::TooLarge { .. } => Code::TooLong,
-            VolumeError::CheckpointFull { .. } => Code::NoSpace,
+            VolumeError::CheckpointFull { .. } | VolumeError::NoRoom { .. } => Code::NoSpace,
+            VolumeError::CheckpointWrite(e) if crate::is_full(e) => Code::NoSpace,
             VolumeError::ReadOnly => Code::ReadOnly,
             VolumeError::WrongOrder(_) => Code::NotReady,
             VolumeError::NotBlank(_) => Code::Exists,
@@ -64,7 +71,10 @@ impl From<VolumeError> for Fault {
             VolumeError::NoSuperblock | VolumeError::Malformed(_) | VolumeError::LogDamaged(_) => {
                 Code::Damaged
             }
-            VolumeError::CheckpointSource(_) | VolumeError::Failed(_) | VolumeError::Read { .. } => Code::Io,
+            VolumeError::CheckpointWrite(_)
+            | VolumeError::CheckpointSource(_)
+            | VolumeError::Failed(_)
+            | VolumeError::Read { .. } => Code::Io,
         };
         Fault::new(code, e.to_string())
     }

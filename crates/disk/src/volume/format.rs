@@ -11,6 +11,9 @@ const PAGE_BYTES: u64 = 4096;
 const DATA_ALIGN_BYTES: u64 = 1 << 20;
 /// How much of the head must be zero for a medium to count as blank: partition tables and file systems all show there.
 const BLANK_BYTES: u64 = 1 << 20;
+/// Of each checkpoint slot at most this share of the medium is reserved when it is formatted: twice the slot of an OST, and
+/// 128 MiB of an MDT of 8 GiB, which a quarter of a million files fill.
+const SLOT_SHARE: u64 = 64;
 
 impl Volume {
     /// Makes a fresh, cleanly stopped volume. Without `force` a medium that holds anything in its first MiB is refused;
@@ -35,7 +38,9 @@ impl Volume {
             disk.flush().map_err(failed)?;
             disk.discard(LOG_BEGIN, disk.size() - LOG_BEGIN).map_err(failed)?;
         }
-        // 3. The new ones. Under the same uuid, old log entries are told apart by the incarnation.
+        // 3. The space that no promise can be kept without, while failing is still free.
+        reserve(disk, &regions)?;
+        // 4. The new ones. Under the same uuid, old log entries are told apart by the incarnation.
         let incarnation = Incarnation(old.map_or(1, |o| o.incarnation.0.saturating_add(1)));
         let mut sb = Superblock {
             compat: 0,
@@ -85,6 +90,25 @@ fn divide(medium_bytes: u64, format: &Format) -> Result<Regions, VolumeError> {
     let end = medium_bytes / PAGE_BYTES * PAGE_BYTES;
     let begin = at.next_multiple_of(DATA_ALIGN_BYTES).min(end);
     Ok(Regions { log, slots, data: Region { begin, bytes: end - begin } })
+}
+
+/// Superblocks and log wholly, so that an append never meets a full host below a sparse file; of the checkpoint slots a share
+/// of the medium: OSTs have smaller ones, and those of an MDT are nearly all of its medium, which would not be sparse any more.
+/// A checkpoint that outgrows that and meets a full host is given up, and the log goes on until it is full.
+fn reserve(disk: &dyn Disk, regions: &Regions) -> Result<(), VolumeError> {
+    let slot_bytes_max = (disk.size() / SLOT_SHARE).next_multiple_of(PAGE_BYTES);
+    let mut wanted = vec![Region { begin: 0, bytes: regions.log.begin + regions.log.bytes }];
+    wanted.extend(regions.slots.map(|s| Region { begin: s.begin, bytes: s.bytes.min(slot_bytes_max) }));
+    for region in &wanted {
+        if let Err(e) = disk.reserve(region.begin, region.bytes) {
+            let wanted = wanted.iter().map(Region::len).sum();
+            return Err(match crate::is_full(&e) {
+                true => VolumeError::NoRoom { wanted, source: e },
+                false => VolumeError::Failed(format!("formatting failed: {e}")),
+            });
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn check_label(label: &Label) -> Result<(), VolumeError> {

@@ -7,6 +7,7 @@ use crate::{FaultyDisk, MemDisk, Op, SimDisk, When};
 
 mod crash;
 mod damage;
+mod full;
 mod group;
 mod model;
 

@@ -1,5 +1,7 @@
 //! S5: a full medium.
 
+use disk::FaultyDisk;
+
 use super::*;
 
 #[test]
@@ -42,6 +44,42 @@ fn a_full_medium_refuses_cleanly_and_lives_on() {
     let empty = again.store.usage();
     assert_eq!((empty.bytes_free, empty.objects), (empty.bytes_total, 0));
     again.write(id(1), 0, &chunk).unwrap();
+}
+
+#[test]
+fn a_full_host_below_a_sparse_medium_is_no_space_and_nothing_worse() {
+    let disk = Arc::new(FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES))));
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Engine::open(disk.clone()).unwrap();
+    let old = pattern(1, 64 << 10);
+    write(&store, id(1), 0, &old, None).unwrap();
+    disk.fill_host();
+    // 1. A write that needs a fresh block is refused whole, its pages go back, and nothing failed for good.
+    let free = store.usage().bytes_free;
+    for offset in [0, 5000] {
+        let refused = write(&store, id(1), offset, &pattern(2, 8192), None).unwrap_err();
+        assert_eq!(Fault::from(refused).code, Code::NoSpace);
+    }
+    assert_eq!((store.usage().bytes_free, store.volume().failure()), (free, None));
+    assert_eq!(read(&store, id(1), 0, 64 << 10).unwrap().unwrap(), old);
+    // 2. Whatever needs no fresh block works, for more than the log holds: lease versions, removal, flushes, checkpoints.
+    for n in 0..20_000 {
+        store.fence(id(1), n + 1).unwrap();
+    }
+    store.seal().unwrap();
+    store.checkpoint().unwrap();
+    store.destroy(&[id(1)], None).unwrap();
+    store.seal().unwrap();
+    // 3. What was freed is used again: its blocks are there.
+    write(&store, id(2), 0, &old, None).unwrap();
+    // 4. And with room all is as ever.
+    disk.empty_host();
+    write(&store, id(3), 0, &old, None).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let again = Engine::open(disk).unwrap();
+    assert_eq!(read(&again, id(2), 0, 64 << 10).unwrap().unwrap(), old);
+    assert_eq!(read(&again, id(3), 0, 64 << 10).unwrap().unwrap(), old);
 }
 
 #[test]
