@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use disk::volume::Label;
 use types::{Buf, Epoch, Fid, Incarnation, ObjectId, PAGE_SIZE, Seq, SessionId};
 
-use crate::checkpoint::OBJECT_BYTES_MAX;
 use crate::engine::Engine;
 use crate::error::{DamageKind, StoreError};
 use crate::space::reserve_pages;
@@ -98,6 +97,7 @@ impl ObjectStore for Engine {
         Ok(self.vol.set_label(label)?)
     }
     fn usage(&self) -> Usage {
+        let objects_free = self.objects_free();
         let space = self.space.lock();
         let page = PAGE_SIZE as u64;
         let free = space.free_pages() + space.waiting_pages();
@@ -106,7 +106,7 @@ impl ObjectStore for Engine {
             bytes_free: free * page,
             bytes_available: free.saturating_sub(reserve_pages(space.total_pages())) * page,
             objects: self.index.objects(),
-            objects_free: self.index_bytes_max.saturating_sub(self.index.bytes()) / OBJECT_BYTES_MAX,
+            objects_free,
             log_bytes_used: self.vol.log_used(),
             log_bytes_total: self.vol.log_capacity(),
         }

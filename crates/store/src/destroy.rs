@@ -6,6 +6,7 @@ use crate::checkpoint::OBJECT_BYTES_MAX;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::record::Record;
+use crate::room::Wish;
 use crate::{Done, Origin};
 
 impl Engine {
@@ -25,7 +26,10 @@ impl Engine {
         if self.index.attrs(&object).lease >= lease {
             return Ok(());
         }
-        self.check_index_room(OBJECT_BYTES_MAX)?;
+        // An object that is in the index has its room.
+        if self.index.get(&object).is_none() {
+            self.check_index_room(OBJECT_BYTES_MAX, Wish::Fence)?;
+        }
         self.commit::<StoreError>(None, &Record::Fence { object, lease }, || Ok(0))?;
         Ok(())
     }

@@ -28,6 +28,7 @@ mod list;
 mod read;
 mod record;
 mod recover;
+mod room;
 mod sessions;
 mod slots;
 mod space;
@@ -82,8 +83,8 @@ pub trait ObjectStore: Send + Sync {
     /// Checkpoint, flush and the mark of a clean stop. Nothing can be changed afterwards.
     fn close(&self) -> Result<(), StoreError>;
 
-    /// Makes a session known (again is fine): it then has slots. Past `SESSIONS_MAX` the one that did nothing for longest is
-    /// forgotten: a dead client nobody detached.
+    /// Makes a session known (again is fine): it then has slots. If there is no room (`SESSIONS_MAX`,
+    /// or a full index) the one that did nothing for longest is forgotten: a dead client that nobody detached.
     fn begin_session(&self, session: SessionId) -> Result<(), StoreError>;
     fn end_session(&self, session: SessionId) -> Result<(), StoreError>;
     fn session_count(&self) -> usize;

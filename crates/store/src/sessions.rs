@@ -12,23 +12,25 @@ pub const SESSIONS_MAX: usize = 16_384;
 
 impl Engine {
     pub(crate) fn begin(&self, session: SessionId) -> Result<(), StoreError> {
-        let idlest = {
-            let sessions = self.sessions.lock();
-            if sessions.contains_key(&session) {
-                return Ok(());
-            }
-            let is_full = sessions.len() >= SESSIONS_MAX;
-            is_full
-                .then(|| sessions.iter().min_by_key(|(id, s)| (s.last_seq(), **id)).map(|(id, _)| *id))
-                .flatten()
-        };
+        if self.sessions.lock().contains_key(&session) {
+            return Ok(());
+        }
         // A client that died without a word leaves its session behind; a living one that is hit attaches again.
-        if let Some(idlest) = idlest {
+        // One for one, so that what the index takes does not grow (R1).
+        if let Some(idlest) = self.in_the_way_of(session) {
             self.end(idlest)?;
         }
-        self.check_index_room(crate::checkpoint::SESSION_BYTES_MAX)?;
         self.commit::<StoreError>(None, &Record::SessionBegin { session }, || Ok(0))?;
         Ok(())
+    }
+
+    /// The session that did nothing for longest, if there is no room for another one.
+    fn in_the_way_of(&self, session: SessionId) -> Option<SessionId> {
+        let sessions = self.sessions.lock();
+        if sessions.contains_key(&session) || self.has_session_room(sessions.len()) {
+            return None;
+        }
+        sessions.iter().min_by_key(|(id, s)| (s.last_seq(), **id)).map(|(id, _)| *id)
     }
 
     pub(crate) fn end(&self, session: SessionId) -> Result<(), StoreError> {

@@ -11,6 +11,7 @@ use crate::engine::{Engine, Stop};
 use crate::error::StoreError;
 use crate::extent::Site;
 use crate::record::{Placed, Record, WriteRecord};
+use crate::room::Wish;
 use crate::space::{Purpose, Taken};
 use crate::{Done, Write};
 
@@ -70,7 +71,7 @@ impl Engine {
         // 2. Refuse early; the same gate is asked again under the tail lock.
         self.pass_gate(&w.object, w.gate)?;
         let span = Span::of(w.offset, w.data.len());
-        self.check_index_room(OBJECT_BYTES_MAX + span.pages as u64 * (EXTENT_BYTES_MAX + 4))?;
+        self.check_index_room(OBJECT_BYTES_MAX + span.pages as u64 * (EXTENT_BYTES_MAX + 4), Wish::Write)?;
         // 3. Partial-page writers of one object take turns, so that they do not chase each other.
         let is_partial = span.is_head_partial || span.is_tail_partial;
         let _turn = is_partial.then(|| self.merge_lock(&w.object).lock());
@@ -167,15 +168,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// S5: the index must fit its checkpoint slot, or the log could never be trimmed again.
-    pub(crate) fn check_index_room(&self, wanted_bytes: u64) -> Result<(), StoreError> {
-        let sessions = self.sessions.lock().len() as u64 * crate::checkpoint::SESSION_BYTES_MAX;
-        match self.index.bytes() + sessions + wanted_bytes <= self.index_bytes_max {
-            true => Ok(()),
-            false => Err(StoreError::NoSpace("the index of objects is full")),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use disk::FaultyDisk;
 
 use super::*;
+use crate::room::SESSIONS_KEPT;
 
 #[test]
 fn a_full_medium_refuses_cleanly_and_lives_on() {
@@ -85,11 +86,8 @@ fn a_full_host_below_a_sparse_medium_is_no_space_and_nothing_worse() {
 #[test]
 fn a_full_index_refuses_writes_and_the_log_can_still_be_trimmed() {
     let rig = Rig::new();
-    let mut n = 0;
-    // Single bytes in single pages: the index fills, or the medium, whichever comes first; then fences alone.
-    while rig.write(id(n), 0, b"x").is_ok() {
-        n += 1;
-    }
+    let n = fill_index(&rig);
+    // What recovery needs goes on for a while, until that is full too.
     let mut m = 1 << 20;
     let refused = loop {
         match rig.store.fence(id(m), 1) {
@@ -98,12 +96,70 @@ fn a_full_index_refuses_writes_and_the_log_can_still_be_trimmed() {
         }
     };
     assert!(matches!(refused, StoreError::NoSpace("the index of objects is full")), "{refused}");
-    assert_eq!(rig.store.usage().objects_free, 0);
     rig.store.checkpoint().unwrap();
     let again = rig.crashed(Crash::DropAll);
     assert_eq!(again.store.usage().objects, n);
     assert_eq!(again.store.lease(id(m - 1)), 1);
     assert!(again.write(id(m), 0, b"x").is_err());
+    // An object that the index has needs no room to be fenced.
+    again.store.fence(id(5), 9).unwrap();
     again.store.destroy(&[id(0), id(1 << 20)], None).unwrap();
     again.store.fence(id(m), 1).unwrap();
+}
+
+/// Single bytes in single pages, and no page left over for more: the index is full before the data. How many objects there are.
+fn fill_index(rig: &Rig) -> u64 {
+    let mut n = 0;
+    loop {
+        match rig.write(id(n), 0, b"x") {
+            Ok(_) => n += 1,
+            Err(StoreError::NoSpace("the medium is full")) => break,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    // The medium was full first: lease versions of what does not exist take the rest.
+    let mut m = 1 << 30;
+    while rig.store.usage().objects_free > 0 {
+        rig.store.fence(id(m), 1).unwrap();
+        m += 1;
+    }
+    n
+}
+
+#[test]
+fn a_full_index_takes_sessions_and_fences_what_a_dead_client_left() {
+    let rig = Rig::new();
+    let written = fill_index(&rig);
+    // 1. Recovery of a file whose layout names objects that were never written.
+    for n in 0..1000 {
+        rig.store.fence(id((1 << 20) + n), 1).unwrap();
+    }
+    // 2. Attaching, again and again; nobody detaches.
+    let session = |n: usize| SessionId(1000 + n as u64);
+    for n in 0..2 * SESSIONS_KEPT {
+        rig.store.begin_session(session(n)).unwrap();
+        assert!(rig.store.slots(session(n)).is_some());
+        rig.store.begin_session(session(0)).unwrap();
+        let origin = Origin { session: session(0), slot: 0, sequence: n as u32 + 1 };
+        rig.store.destroy(&[], Some(origin)).unwrap();
+    }
+    assert_eq!(rig.store.session_count(), SESSIONS_KEPT);
+    assert_eq!(
+        rig.store.slot(session(0), 0).unwrap().sequence,
+        2 * SESSIONS_KEPT as u32,
+        "it was never idle"
+    );
+    assert!(rig.store.slots(session(1)).is_none(), "the idlest went");
+    // 3. Even with the last fence gone.
+    let mut m = 1 << 21;
+    while rig.store.fence(id(m), 1).is_ok() {
+        m += 1;
+    }
+    rig.store.begin_session(SessionId(5)).unwrap();
+    // 4. All of it fits the checkpoint, and removing works.
+    rig.store.checkpoint().unwrap();
+    let again = rig.crashed(Crash::DropAll);
+    assert_eq!(again.store.session_count(), SESSIONS_KEPT);
+    again.store.destroy(&(0..written).map(id).collect::<Vec<_>>(), None).unwrap();
+    again.write(id(m), 0, b"x").unwrap();
 }
