@@ -49,6 +49,7 @@ mod losses;
 mod names;
 mod objects;
 mod open;
+mod owed;
 mod read;
 mod readdir;
 mod recover;

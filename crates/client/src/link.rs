@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use net::{Fabric, Peer, rpc};
 use parking_lot::{Condvar, Mutex, RwLock};
-use plan::replay::{Kept, Retention};
+use plan::replay::Kept;
 use plan::retry::backoff;
 use plan::settle::Mark;
 use types::{Buf, Code, Fault, Fid, FsId, Incarnation, Seq, SessionId, TargetId, Uuid};
@@ -18,6 +18,7 @@ use wire::{Flags, Header, Reader, ReplyHead, Wire};
 
 use crate::gone::Gone;
 use crate::losses::Losses;
+use crate::owed::Owed;
 use crate::request::{Answer, Patience, Pending, Sent};
 use crate::slots::{Sendable, Slots};
 
@@ -59,7 +60,7 @@ pub(crate) struct Link {
 }
 
 pub(crate) struct Retained {
-    pub kept: Retention<Sendable>,
+    pub kept: Owed,
     /// The incarnation that `kept` was compared with last; 0 = none yet.
     pub incarnation: Incarnation,
 }
@@ -73,7 +74,7 @@ struct Attached {
 
 impl Link {
     pub fn new(target: TargetId, is_mdt: bool, fabric: Arc<Fabric>, id: Arc<Identity>) -> Link {
-        let kept = Retention::new(id.retain_bytes_max);
+        let kept = Owed::new(id.retain_bytes_max);
         Link {
             target,
             is_mdt,
@@ -289,6 +290,7 @@ impl Link {
     }
 
     fn keep_again(&self, seq: Seq, what: Sendable) {
+        self.acknowledged.fetch_max(seq.0, Ordering::AcqRel);
         if seq.0 > 0 && self.keeps() && seq > self.flushed() {
             let (slot, sequence) = (what.head.slot, what.head.sequence);
             let bytes = what.body.len() + what.bulk.len();
@@ -366,6 +368,9 @@ impl Link {
         // 2. What of ours did it lose? Nothing can be replayed into a session that began anew.
         self.is_fate_shared.store(peer.is_fate_shared(), Ordering::Relaxed);
         self.slots.raise(&reply.slots);
+        if attached.last.is_some_and(|(ended, _)| ended != incarnation) {
+            self.begin_anew(&reply);
+        }
         match attached.last {
             Some((_, session)) if session != fresh => self.lose_session(session),
             Some((ended, _)) if ended != incarnation => {
@@ -387,6 +392,24 @@ impl Link {
         self.attached_session.store(fresh.0, Ordering::Release);
         self.incarnation.store(incarnation.0, Ordering::Release);
         Ok(())
+    }
+
+    /// What was heard of the incarnation that ended does not count any more: its successor goes on from what it has, and may have
+    /// less than was said to be flushed. A number too high left here would pass its new entries off as flushed.
+    fn begin_anew(&self, reply: &AttachReply) {
+        let flushed = self.flushed.swap(reply.flushed_seq.0, Ordering::AcqRel);
+        self.acknowledged.store(reply.last_seq.0, Ordering::Release);
+        if reply.last_seq.0 >= flushed {
+            return;
+        }
+        let (who, have) = (self.describe(), reply.last_seq);
+        let why = format!(
+            "{who} came back with entries up to {have}; it had said that those up to {flushed} were flushed"
+        );
+        tracing::error!("{why}: is its medium sound?");
+        for fid in self.retained.lock().kept.take_released_above(have) {
+            self.id.losses.add(fid, &why);
+        }
     }
 
     fn say_attach(&self, peer: &dyn Peer, deadline: Instant) -> Result<(Incarnation, AttachReply), Attempt> {

@@ -113,6 +113,43 @@ fn attributes_and_xattrs() {
 }
 
 #[test]
+fn a_target_that_lost_what_it_said_was_flushed_is_found_out() {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+    let fs = cluster.mount_lazy();
+    let (data, more) = (pattern(1, 200_000), pattern(2, 200_000));
+    let (_, safe) = make(&fs, "safe");
+    fs.write(safe, 0, &data).unwrap();
+    fs.fsync(safe, false).unwrap();
+    // 1. The medium as it is now is what a lying disk goes back to, whatever it says of flushes from here on.
+    let liar = Arc::new(cluster.ost_disk(0).crash(Crash::KeepAll));
+    let (_, lost) = make(&fs, "lost");
+    for n in 0..20 {
+        fs.write(lost, n * 200_000, &data).unwrap();
+    }
+    fs.fsync(lost, false).unwrap();
+    cluster.stop_ost(0, Crash::KeepAll);
+    cluster.restart_ost(0, liar);
+    // 2. The client hears of it with its next request: the file that lost bytes says so, the others go on.
+    fs.write(safe, 0, &more).unwrap();
+    assert_eq!(fs.fsync(lost, false).unwrap_err().code, Code::Io);
+    assert_eq!(fs.flush(lost).unwrap_err().code, Code::Io);
+    // 3. What is written from now on is flushed when fsync says so, though its entries have numbers that were flushed once.
+    fs.fsync(safe, false).unwrap();
+    let (_, new) = make(&fs, "new");
+    fs.write(new, 0, &more).unwrap();
+    fs.fsync(new, false).unwrap();
+    fs.abort();
+    cluster.lose_power();
+    std::thread::sleep(cluster.session_ttl);
+    let fs = cluster.mount();
+    for name in [&b"safe"[..], b"new"] {
+        let fid = fs.lookup(Fid::ROOT, name).unwrap().fid;
+        let (h, _) = fs.open(fid, OpenFlags::read_only()).unwrap();
+        assert!(read(&fs, h, 0, 200_000).unwrap() == more);
+    }
+}
+
+#[test]
 fn striping_is_set_and_shown() {
     let cluster = Cluster::new(Wiring::Local, 3);
     let fs = cluster.mount();
