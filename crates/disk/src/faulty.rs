@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -34,6 +35,7 @@ pub struct FaultyDisk {
     below: Arc<dyn Disk>,
     plan: Mutex<[When; 4]>,
     host: Mutex<Host>,
+    unreadable: Mutex<Vec<Range<u64>>>,
 }
 
 /// The file system that this medium pretends to be a sparse file of.
@@ -60,7 +62,12 @@ const HOST_BLOCK_BYTES: u64 = 4096;
 
 impl FaultyDisk {
     pub fn new(below: Arc<dyn Disk>) -> FaultyDisk {
-        FaultyDisk { below, plan: Mutex::new([When::Never; 4]), host: Mutex::default() }
+        FaultyDisk {
+            below,
+            plan: Mutex::new([When::Never; 4]),
+            host: Mutex::default(),
+            unreadable: Mutex::default(),
+        }
     }
 
     /// From now on the host has no block left: only what was written or reserved through this disk before can be written.
@@ -76,6 +83,11 @@ impl FaultyDisk {
     /// Sets which calls of `op` fail from now on.
     pub fn fail(&self, op: Op, when: When) {
         self.plan.lock()[op as usize] = when;
+    }
+
+    /// From now on reads that touch these bytes fail.
+    pub fn make_unreadable(&self, bytes: Range<u64>) {
+        self.unreadable.lock().push(bytes);
     }
 
     /// Flips one bit (0 to 7) of the byte at `offset`, on the medium and for good.
@@ -107,6 +119,10 @@ impl Disk for FaultyDisk {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.pass(Op::Read)?;
+        let end = end_within(self.size(), offset, buf.len() as u64)?;
+        if self.unreadable.lock().iter().any(|bad| bad.start < end && offset < bad.end) {
+            return Err(io::Error::other("injected: these bytes cannot be read"));
+        }
         self.below.read_at(buf, offset)
     }
 

@@ -1,7 +1,7 @@
 //! Damage: recorded once where it is found, listed and cleared for the operator.
 
 use store::{DamageKind, StoreError};
-use types::{Fault, ObjectId};
+use types::{Fault, ObjectId, TargetId};
 use wire::object::{DamageClear, DamageList, DamageListReply, RIGHT_ADMIN, RIGHT_READ, ReportMissing};
 use wire::{Empty, Wire};
 
@@ -18,8 +18,12 @@ impl Core {
     }
 
     pub fn record_damage(&self, ctx: &Ctx<'_>, object: ObjectId, offset: u64, kind: DamageKind) {
-        let target = ctx.joined.target;
-        match self.store.record_damage(store::Damage { object, offset, kind, found_sec: ctx.now_sec }) {
+        self.keep_damage(ctx.joined.target, store::Damage { object, offset, kind, found_sec: ctx.now_sec });
+    }
+
+    pub fn keep_damage(&self, target: TargetId, damage: store::Damage) {
+        let store::Damage { object, offset, kind, .. } = damage;
+        match self.store.record_damage(damage) {
             Ok(true) => {
                 tracing::error!(%target, %object, offset, ?kind, "damage found; see `stria damage list`")
             }

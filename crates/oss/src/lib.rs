@@ -37,7 +37,7 @@ use disk::Disk;
 use disk::volume::Label;
 use net::{Answer, Service};
 use parking_lot::{Mutex, RwLock};
-use store::{Engine, ObjectStore};
+use store::{DamageKind, Engine, ObjectStore};
 use types::{Fault, Incarnation};
 use wire::Header;
 use wire::mgmt::RegisterReply;
@@ -77,8 +77,15 @@ impl Ost {
 
     /// Opens and recovers; requests are refused with `NotReady` until `join`.
     pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Ost>, Fault> {
-        let store: Arc<dyn ObjectStore> = Arc::new(Engine::open(disk)?);
-        Ok(Ost::with_store(store, settings))
+        let store = Engine::open(disk)?;
+        let unreadable = store.take_unreadable();
+        let ost = Ost::with_store(Arc::new(store), settings);
+        let (target, found_sec) = (ost.label().target, (ost.core.settings.clock)());
+        for (object, offset) in unreadable {
+            let kind = DamageKind::Medium;
+            ost.core.keep_damage(target, store::Damage { object, offset, kind, found_sec });
+        }
+        Ok(ost)
     }
 
     /// Serves any store.

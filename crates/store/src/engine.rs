@@ -13,7 +13,7 @@ use types::{Epoch, ObjectId, Seq, SessionId};
 
 use crate::alloc::Run;
 use crate::error::{DamageKind, StoreError};
-use crate::extent::Extent;
+use crate::extent::{Extent, Site};
 use crate::index::{Index, State, spread};
 use crate::record::{self, Record, TruncateRecord, WriteRecord};
 use crate::slots::Session;
@@ -46,6 +46,8 @@ pub struct Engine {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) merging: Vec<Mutex<()>>,
     pub(crate) epoch: AtomicU32,
+    /// Pages that recovery could not read.
+    pub(crate) unreadable: Mutex<Vec<(ObjectId, u32, Site)>>,
 }
 
 /// Working memory of the tail's holder, used again for each entry.
@@ -84,6 +86,7 @@ impl Engine {
             sealing: Mutex::default(),
             checkpointing: Mutex::default(),
             checkpoints: AtomicU64::new(0),
+            unreadable: Mutex::default(),
             merging: (0..MERGE_LOCKS).map(|_| Mutex::default()).collect(),
         }
     }

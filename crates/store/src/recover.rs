@@ -4,16 +4,25 @@ use std::sync::Arc;
 
 use disk::Disk;
 use disk::volume::{Kind, LogEntry, Verdict, Volume};
-use types::PAGE_SIZE;
 use types::crc::crc32c;
+use types::{ObjectId, PAGE_SIZE};
 
 use crate::alloc::{Buddy, Run};
 use crate::checkpoint::{index_bytes_max, read_snapshot};
 use crate::engine::Engine;
-use crate::error::StoreError;
+use crate::error::{DamageKind, StoreError};
 use crate::extent::Site;
-use crate::record::{self, Record};
+use crate::record::{self, Placed, Record, TruncateRecord};
 use crate::space::Space;
+
+/// What recovery finds of an entry's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Data {
+    /// Each page has its bytes, or cannot be read.
+    ThereOrDamaged,
+    /// Some page has other bytes.
+    Torn,
+}
 
 impl Engine {
     /// Opens and recovers. Everything acknowledged before a mere kill is there; after power loss everything flushed is.
@@ -70,31 +79,66 @@ impl Engine {
         check_places(&decoded.record, pages)
             .map_err(|what| StoreError::Corrupt(format!("log entry {}: {what}", entry.seq)))?;
         // O2: nobody has said that this entry's data reached the medium.
-        if !entry.flushed && !self.is_data_there(&decoded.record) {
+        if !entry.flushed && self.look_at_data(&decoded.record) == Data::Torn {
             return Ok(Verdict::Cut);
         }
         self.apply(entry.seq, decoded.origin, decoded.answer, &decoded.record, freed);
         Ok(Verdict::Keep)
     }
 
-    /// True if every page that the record names has the bytes that it says.
-    fn is_data_there(&self, record: &Record) -> bool {
-        let mut page = [0; PAGE_SIZE];
+    /// O2. A page with other bytes was torn by the power loss. One that the medium cannot give back is no proof of that: were the
+    /// log cut there, entries behind it might go that were flushed. It is damage of that page.
+    fn look_at_data(&self, record: &Record) -> Data {
         match record {
             Record::Write(w) => {
-                let mut crcs = w.crcs.iter();
-                let mut buf = vec![0; 0];
-                w.placed.iter().all(|p| {
-                    buf.resize(p.run.pages as usize * PAGE_SIZE, 0);
-                    self.vol.disk().read_at(&mut buf, self.at(p.run.start)).is_ok()
-                        && buf.chunks_exact(PAGE_SIZE).all(|bytes| Some(&crc32c(bytes)) == crcs.next())
-                })
+                let mut crcs = &w.crcs[..];
+                for p in &w.placed {
+                    let (of_run, rest) = crcs.split_at(p.run.pages as usize);
+                    if self.look_at_run(w.object, p, of_run) == Data::Torn {
+                        return Data::Torn;
+                    }
+                    crcs = rest;
+                }
+                Data::ThereOrDamaged
             }
-            Record::Truncate(t) => {
-                t.tail.is_none_or(|(start, crc)| self.read_site(Site { page: start, crc }, &mut page).is_ok())
+            Record::Truncate(TruncateRecord { object, len, tail: Some((start, crc)), .. }) => {
+                let page = (len / PAGE_SIZE as u64) as u32;
+                let placed = Placed { page, run: Run { start: *start, pages: 1 } };
+                self.look_at_run(*object, &placed, &[*crc])
             }
-            _ => true,
+            _ => Data::ThereOrDamaged,
         }
+    }
+
+    fn look_at_run(&self, object: ObjectId, placed: &Placed, crcs: &[u32]) -> Data {
+        let Placed { page, run } = *placed;
+        let mut buf = vec![0; run.pages as usize * PAGE_SIZE];
+        if self.vol.disk().read_at(&mut buf, self.at(run.start)).is_ok() {
+            let is_there = buf.chunks_exact(PAGE_SIZE).zip(crcs).all(|(bytes, crc)| crc32c(bytes) == *crc);
+            return if is_there { Data::ThereOrDamaged } else { Data::Torn };
+        }
+        // Which of them is it?
+        let mut bytes = [0; PAGE_SIZE];
+        for (i, crc) in crcs.iter().enumerate() {
+            let site = Site { page: run.start + i as u64, crc: *crc };
+            match self.read_site(site, &mut bytes) {
+                Ok(()) => {}
+                Err(DamageKind::Medium) => self.unreadable.lock().push((object, page + i as u32, site)),
+                Err(_) => return Data::Torn,
+            }
+        }
+        Data::ThereOrDamaged
+    }
+
+    /// Pages that recovery could not read and kept, as object and offset: who opened the store records them as damage, since
+    /// he has a clock. Told once.
+    pub fn take_unreadable(&self) -> Vec<(ObjectId, u64)> {
+        let found = std::mem::take(&mut *self.unreadable.lock());
+        let is_named = |object: &ObjectId, page: u32, site: Site| {
+            self.index.get(object).is_some_and(|o| o.read().extents.site(page) == Some(site))
+        };
+        let named = found.into_iter().filter(|(object, page, site)| is_named(object, *page, *site));
+        named.map(|(object, page, _)| (object, page as u64 * PAGE_SIZE as u64)).collect()
     }
 
     /// Everything that no extent names. Extents that overlap or lie outside are refused.

@@ -45,6 +45,23 @@ fn damage_is_an_error_and_a_record_that_lasts_until_cleared() {
 }
 
 #[test]
+fn a_page_that_recovery_cannot_read_is_on_the_list() {
+    let rig = Rig::new();
+    let mut data = vec![b'.'; 9000];
+    data[5000..5020].copy_from_slice(b"a needle in a hay...");
+    rig.write(1, 0, &data).ok();
+    let mut image = vec![0; rig.disk.size() as usize];
+    rig.disk.read_at(&mut image, 0).unwrap();
+    let at = (0..image.len()).find(|i| image[*i..].starts_with(b"a needle in a hay...")).unwrap() as u64;
+    let disk = Arc::new(disk::FaultyDisk::new(Arc::new(SimDisk::from_bytes(image))));
+    disk.make_unreadable(at..at + 1);
+    let ost = Ost::open(disk, settings()).unwrap();
+    let want =
+        store::Damage { object: object(), offset: 4096, kind: store::DamageKind::Medium, found_sec: NOW_SEC };
+    assert_eq!(ost.core.store.damage(), [want]);
+}
+
+#[test]
 fn a_verify_finds_damage_that_nobody_read() {
     let rig = Rig::new();
     rig.write(1, 0, b"found by the scrub and by nobody else").ok();

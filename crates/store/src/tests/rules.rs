@@ -1,5 +1,7 @@
 //! The order rules by name, damage, checksums, gates.
 
+use disk::FaultyDisk;
+
 use super::*;
 
 #[test]
@@ -56,6 +58,35 @@ fn o2_data_of_flushed_entries_is_not_cut_but_damage() {
     let again = rig.crashed(Crash::KeepAll);
     assert!(matches!(again.read(id(1), 0, 8192), Err(StoreError::Damaged { offset: 4096, .. })));
     assert_eq!(again.content(id(2)).unwrap(), pattern(2, 100));
+}
+
+#[test]
+fn o2_an_unreadable_page_is_damage_and_does_not_cut_what_may_be_flushed() {
+    let disk = Arc::new(FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES))));
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Engine::open(disk.clone()).unwrap();
+    let place = |n, page| {
+        let site = store.index.get(&id(n)).unwrap().read().extents.site(page).unwrap();
+        store.at(site.page)
+    };
+    write(&store, id(1), 0, &pattern(1, 4 * 4096), None).unwrap();
+    write(&store, id(2), 0, &pattern(2, 4096), None).unwrap();
+    write(&store, id(3), 0, &pattern(3, 5000), None).unwrap();
+    store.truncate(&Truncate { object: id(3), len: 100, lease: 0, gate: &anyone, origin: None }).unwrap();
+    let lost = [place(1, 2), place(2, 0), place(3, 0)];
+    // This one is superseded and nobody's loss.
+    write(&store, id(2), 0, &pattern(4, 4096), None).unwrap();
+    // Flushed as a client asks for it: the log does not say so yet.
+    store.flush().unwrap();
+    drop(store);
+    lost.into_iter().for_each(|at| disk.make_unreadable(at..at + 1));
+    let again = Engine::open(disk.clone()).unwrap();
+    assert_eq!(again.take_unreadable(), [(id(1), 8192), (id(3), 0)]);
+    assert_eq!(again.take_unreadable(), []);
+    assert_eq!(read(&again, id(2), 0, 4096).unwrap().unwrap(), pattern(4, 4096));
+    assert_eq!(read(&again, id(1), 0, 8192).unwrap().unwrap(), pattern(1, 4 * 4096)[..8192]);
+    let failed = read(&again, id(1), 0, 16384).unwrap_err();
+    assert!(matches!(failed, StoreError::Damaged { offset: 8192, kind: DamageKind::Medium, .. }), "{failed}");
 }
 
 #[test]
