@@ -1,6 +1,8 @@
 //! Damage: recorded once where it is found, listed and cleared for the operator.
 
-use store::{DamageKind, StoreError};
+use std::sync::atomic::Ordering;
+
+use store::{DamageKind, Recorded, StoreError};
 use types::{Fault, ObjectId, TargetId};
 use wire::object::{DamageClear, DamageList, DamageListReply, RIGHT_ADMIN, RIGHT_READ, ReportMissing};
 use wire::{Empty, Wire};
@@ -24,11 +26,21 @@ impl Core {
     pub fn keep_damage(&self, target: TargetId, damage: store::Damage) {
         let store::Damage { object, offset, kind, .. } = damage;
         match self.store.record_damage(damage) {
-            Ok(true) => {
+            Ok(Recorded::New) => {
                 tracing::error!(%target, %object, offset, ?kind, "damage found; see `stria damage list`")
             }
             // Known already: one line per damage is enough.
-            Ok(false) => {}
+            Ok(Recorded::Known) => {}
+            // It may be met at every read: said once, and summed up when there is room again.
+            Ok(Recorded::Full) => {
+                if self.unlisted_damage.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tracing::error!(
+                        %target, %object, offset, ?kind, listed = store::DAMAGE_MAX,
+                        "damage found, and the list of it is full: from here on it is neither listed nor logged; save what \
+                         can be read, then use `stria damage clear`"
+                    );
+                }
+            }
             Err(error) => {
                 tracing::error!(%target, %object, offset, ?kind, %error, "damage found, and not recorded")
             }
@@ -71,6 +83,11 @@ impl Core {
     ) -> Result<Served, Fault> {
         self.check_cap_right(ctx, &d.cap, RIGHT_ADMIN)?;
         self.store.clear_damage(d.fid)?;
+        let times = self.unlisted_damage.swap(0, Ordering::Relaxed);
+        if times > 0 {
+            let target = ctx.joined.target;
+            tracing::warn!(%target, times, "damage was met that the full list had no room for; it is listed from now on");
+        }
         Empty {}.put(reply);
         Ok(Served::READ)
     }

@@ -5,7 +5,7 @@
 //! P2: a slotted request is carried out once: its record is in the log entry of its change; a repeat is answered from it.
 //! P3: a request for another incarnation is refused (`Moved`) before anything is done, so nothing new passes a replay.
 //! P4: every reply carries epoch, incarnation and flushed_seq.
-//! P5: damage that is found is recorded, once, and logged as an error with object and offset.
+//! P5: damage that is found is recorded, once, and logged as an error with object and offset; once only, if the list is full.
 //!
 //! Use: `Ost::format` once, `Ost::open`, then `join` with what the MGS answered; put it into a `net::Hub`.
 
@@ -31,7 +31,7 @@ mod write;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use disk::Disk;
 use disk::volume::Label;
@@ -67,6 +67,8 @@ pub(crate) struct Core {
     settings: Settings,
     bell: workers::Bell,
     stopping: AtomicBool,
+    /// How often damage was met that the list had no room for, since it was cleared.
+    unlisted_damage: AtomicU64,
 }
 
 impl Ost {
@@ -98,6 +100,7 @@ impl Ost {
             settings,
             bell: Default::default(),
             stopping: AtomicBool::new(false),
+            unlisted_damage: AtomicU64::new(0),
         });
         Arc::new(Ost { workers: Workers::start(&core), core })
     }

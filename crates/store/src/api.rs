@@ -8,7 +8,7 @@ use types::{Buf, Epoch, Fid, Incarnation, ObjectId, PAGE_SIZE, Seq, SessionId};
 use crate::engine::Engine;
 use crate::error::{DamageKind, StoreError};
 use crate::space::reserve_pages;
-use crate::{Attrs, Damage, Done, ObjectStore, Origin, Read, Slot, Truncate, Usage, Write};
+use crate::{Attrs, Damage, Done, ObjectStore, Origin, Read, Recorded, Slot, Truncate, Usage, Write};
 
 impl ObjectStore for Engine {
     fn write(&self, write: &Write<'_>) -> Result<Done, StoreError> {
@@ -80,7 +80,7 @@ impl ObjectStore for Engine {
         self.slot_of(session, slot)
     }
 
-    fn record_damage(&self, damage: Damage) -> Result<bool, StoreError> {
+    fn record_damage(&self, damage: Damage) -> Result<Recorded, StoreError> {
         self.keep_damage(damage)
     }
     fn damage(&self) -> Vec<Damage> {

@@ -10,17 +10,29 @@ use crate::record::Record;
 /// Most records kept: 41 bytes each, and an operator who has this many does not need more to know what to do.
 pub const DAMAGE_MAX: usize = 4096;
 
+/// What became of a damage record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is on the list now.
+    New,
+    Known,
+    /// It is not on the list: that has `DAMAGE_MAX` records.
+    Full,
+}
+
 impl Engine {
-    /// Keeps a record; false if it is known already or the list is full.
-    pub(crate) fn keep_damage(&self, damage: Damage) -> Result<bool, StoreError> {
+    pub(crate) fn keep_damage(&self, damage: Damage) -> Result<Recorded, StoreError> {
         {
             let known = self.damage.lock();
-            if known.len() >= DAMAGE_MAX || known.contains_key(&(damage.object, damage.offset, damage.kind)) {
-                return Ok(false);
+            if known.contains_key(&(damage.object, damage.offset, damage.kind)) {
+                return Ok(Recorded::Known);
+            }
+            if known.len() >= DAMAGE_MAX {
+                return Ok(Recorded::Full);
             }
         }
         self.commit::<StoreError>(None, &Record::Damage(damage), || Ok(0))?;
-        Ok(true)
+        Ok(Recorded::New)
     }
 
     pub(crate) fn forget_damage(&self, fid: Fid) -> Result<(), StoreError> {

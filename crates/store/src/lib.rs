@@ -38,7 +38,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use damage::DAMAGE_MAX;
+pub use damage::{DAMAGE_MAX, Recorded};
 pub use engine::Engine;
 pub use error::{DamageKind, StoreError};
 pub use format::{Geometry, geometry};
@@ -93,8 +93,8 @@ pub trait ObjectStore: Send + Sync {
     /// What was done last in one slot; `None`: no such session or slot.
     fn slot(&self, session: SessionId, slot: u32) -> Option<Slot>;
 
-    /// Keeps a piece of damage; true if it was not known. At most `DAMAGE_MAX` are kept.
-    fn record_damage(&self, damage: Damage) -> Result<bool, StoreError>;
+    /// Keeps a piece of damage. At most `DAMAGE_MAX` are kept.
+    fn record_damage(&self, damage: Damage) -> Result<Recorded, StoreError>;
     /// Known damage in object order.
     fn damage(&self) -> Vec<Damage>;
     /// Forgets the damage of a file (all for fid 0).

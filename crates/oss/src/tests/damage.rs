@@ -107,3 +107,22 @@ fn listing_truncating_and_destroying() {
     let gone = rig.ask(&read_of(rw(), 0, 10));
     assert_eq!((gone.reply.unwrap().exists, gone.bulk.len()), (false, 0));
 }
+
+#[test]
+fn damage_past_a_full_list_is_counted_until_it_is_cleared() {
+    let rig = Rig::new();
+    for n in 0..store::DAMAGE_MAX as u64 {
+        let object = ObjectId { fid: Fid(1000 + n), ..object() };
+        let kind = store::DamageKind::Checksum;
+        rig.ost.core.store.record_damage(store::Damage { object, offset: 0, kind, found_sec: 1 }).unwrap();
+    }
+    let unlisted = || rig.ost.core.unlisted_damage.load(std::sync::atomic::Ordering::Relaxed);
+    let report = ReportMissing { cap: rw(), object: object(), mirror: MirrorId(6) };
+    rig.ask(&report).ok();
+    rig.ask(&report).ok();
+    assert_eq!((rig.ask(&TargetStat {}).ok().damage_count, unlisted()), (store::DAMAGE_MAX as u64, 2));
+    rig.ask(&DamageClear { cap: admin(), fid: Fid(1000) }).ok();
+    assert_eq!(unlisted(), 0);
+    rig.ask(&report).ok();
+    assert_eq!((rig.ask(&TargetStat {}).ok().damage_count, unlisted()), (store::DAMAGE_MAX as u64, 0));
+}

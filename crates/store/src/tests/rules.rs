@@ -131,17 +131,30 @@ fn a_flipped_bit_in_any_data_page_is_damage_and_never_other_bytes() {
 fn damage_records_persist_once_and_can_be_cleared() {
     let rig = Rig::new();
     let damage = |n, offset| Damage { object: id(n), offset, kind: DamageKind::Missing, found_sec: 5 };
-    assert!(rig.store.record_damage(damage(1, 0)).unwrap());
-    assert!(!rig.store.record_damage(damage(1, 0)).unwrap(), "known already");
+    assert_eq!(rig.store.record_damage(damage(1, 0)).unwrap(), Recorded::New);
+    assert_eq!(rig.store.record_damage(damage(1, 0)).unwrap(), Recorded::Known);
     rig.store.checkpoint().unwrap();
-    assert!(rig.store.record_damage(damage(1, 4096)).unwrap());
-    assert!(rig.store.record_damage(damage(2, 0)).unwrap());
+    rig.store.record_damage(damage(1, 4096)).unwrap();
+    rig.store.record_damage(damage(2, 0)).unwrap();
     let rig = rig.crashed(Crash::KeepAll);
     assert_eq!(rig.store.damage(), [damage(1, 0), damage(1, 4096), damage(2, 0)]);
     rig.store.clear_damage(id(1).fid).unwrap();
     assert_eq!(rig.store.damage(), [damage(2, 0)]);
     rig.store.clear_damage(Fid(0)).unwrap();
     assert_eq!(rig.crashed(Crash::KeepAll).store.damage(), []);
+}
+
+#[test]
+fn a_full_damage_list_says_so() {
+    let rig = Rig::new();
+    let damage = |n| Damage { object: id(n), offset: 0, kind: DamageKind::Missing, found_sec: 5 };
+    for n in 0..DAMAGE_MAX as u64 {
+        assert_eq!(rig.store.record_damage(damage(n)).unwrap(), Recorded::New);
+    }
+    let seq = rig.store.last_seq();
+    assert_eq!(rig.store.record_damage(damage(1 << 20)).unwrap(), Recorded::Full);
+    assert_eq!(rig.store.record_damage(damage(7)).unwrap(), Recorded::Known, "that one is on it");
+    assert_eq!((rig.store.damage().len(), rig.store.last_seq()), (DAMAGE_MAX, seq));
 }
 
 #[test]
