@@ -99,7 +99,7 @@ impl Drop for Taken<'_> {
 impl Engine {
     /// Takes `pages` pages. What waits to be sealed is space too: it is sealed before `NoSpace` is said.
     pub(crate) fn take(&self, pages: u32, purpose: Purpose) -> Result<Taken<'_>, StoreError> {
-        for _ in 0..SEAL_ROUNDS_MAX {
+        for round in 0..=SEAL_ROUNDS_MAX {
             let waiting = {
                 let mut space = self.space.lock();
                 self.reclaim(&mut space);
@@ -109,7 +109,8 @@ impl Engine {
                 }
                 space.waiting_pages
             };
-            if waiting == 0 {
+            // The last look is for what the last sealing freed.
+            if waiting == 0 || round == SEAL_ROUNDS_MAX {
                 break;
             }
             self.seal()?;

@@ -235,3 +235,59 @@ fn a_truncation_whose_page_was_overwritten_meanwhile_cuts_the_new_one() {
     let got = read(&store, id(1), 4000, 2000).unwrap().unwrap();
     assert!(got == want, "old bytes do not come back and none behind the cut either");
 }
+
+/// Runs something in the middle of every second flush: the last one of a sealing.
+struct FlushDisk {
+    below: MemDisk,
+    flushes: AtomicUsize,
+    each: Mutex<Option<Box<dyn FnMut() + Send>>>,
+}
+
+impl Disk for FlushDisk {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.below.write_at(buf, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        if let Some(each) = &mut *self.each.lock()
+            && self.flushes.fetch_add(1, Ordering::Relaxed) % 2 == 1
+        {
+            each();
+        }
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.discard(offset, len)
+    }
+}
+
+#[test]
+fn what_the_last_sealing_frees_is_taken_too() {
+    let below = MemDisk::new(MEDIUM_BYTES);
+    let disk = Arc::new(FlushDisk { below, flushes: AtomicUsize::new(0), each: Mutex::default() });
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Arc::new(Engine::open(disk.clone()).unwrap());
+    // 1. Full but for the reserve, and nothing waits to be sealed. One page is given up.
+    let mut n = 0;
+    while write(&store, id(n), 0, &[1; 4096], None).is_ok() {
+        n += 1;
+    }
+    assert!(store.usage().bytes_available == 0 && n > 10);
+    store.destroy(&[id(0)], None).unwrap();
+    // 2. While it is sealed another is given up, and so on: three in all, each too late for the sealing under way.
+    let (others, mut next) = (store.clone(), 1);
+    *disk.each.lock() = Some(Box::new(move || {
+        if next < 3 {
+            others.destroy(&[id(next)], None).unwrap();
+            next += 1;
+        }
+    }));
+    write(&store, id(n), 0, &[2; 3 * 4096], None).expect("the third sealing frees the third page");
+    // The disk and what it runs hold each other.
+    *disk.each.lock() = None;
+}
