@@ -14,6 +14,7 @@
 //! - C3 A slot is used for its next request only when the outcome of the one before is known.
 //! - C4 A file is in the table before its `Open` is sent, and stays until it is closed and settled.
 //! - C5 Nothing is sent to a restarted target before what it lost was sent again.
+//! - C6 Who has requests under way waits for nothing that others may hold.
 //!
 //! ```text
 //! Fs::connect(fabric, map, fs_id, settings) -> Result<Arc<Fs>, Fault>

@@ -250,6 +250,18 @@ impl Link {
         }
     }
 
+    /// Would `ready` answer without a wait?
+    pub fn is_ready(&self) -> bool {
+        let session = self.attached_session.load(Ordering::Acquire);
+        self.is_attached() && session == self.session().0 && self.peer.read().is_some()
+    }
+
+    /// Would `make_room` do nothing?
+    pub fn has_room(&self) -> bool {
+        let is_over = self.keeps() && self.retained.lock().kept.is_over();
+        !is_over && !self.slots.has_stuck()
+    }
+
     /// P3: memory for replay is bounded; past the bound the caller flushes first. Also settles what is stuck (C3).
     pub fn make_room(&self, deadline: Instant) -> Result<(), Fault> {
         if self.slots.has_stuck() {
@@ -269,24 +281,33 @@ impl Link {
     }
 
     fn resend_stuck(&self, stuck: Sendable, deadline: Instant) -> Result<(), Fault> {
-        let sent =
-            self.ready(deadline).and_then(|(_, incarnation)| self.resend(&stuck, incarnation, deadline));
-        match sent {
-            Ok(answered) => {
-                self.slots.unstick(stuck.head.slot);
-                if let Some(seq) = answered {
-                    self.keep_again(seq, stuck);
+        let mut tries = 0;
+        let fault = loop {
+            tries += 1;
+            let (_, incarnation) = match self.ready(deadline) {
+                Ok(ready) => ready,
+                Err(fault) => break fault,
+            };
+            match self.resend(&stuck, incarnation, deadline) {
+                Ok(answered) => {
+                    self.slots.unstick(stuck.head.slot);
+                    if let Some(seq) = answered {
+                        self.keep_again(seq, stuck);
+                    }
+                    return Ok(());
                 }
-                Ok(())
-            }
-            Err(fault) => {
-                if fault.code == Code::Moved {
-                    self.detached(Incarnation(self.incarnation.load(Ordering::Acquire)));
+                // It restarted since: attach, then the same again.
+                Err(fault) if fault.code == Code::Moved => {
+                    self.detached(incarnation);
+                    if !self.wait(backoff(tries), deadline) {
+                        break fault;
+                    }
                 }
-                self.slots.put_stuck_back(stuck);
-                Err(self.timeout(&fault.detail))
+                Err(fault) => break fault,
             }
-        }
+        };
+        self.slots.put_stuck_back(stuck);
+        Err(self.timeout(&fault.detail))
     }
 
     fn keep_again(&self, seq: Seq, what: Sendable) {

@@ -70,26 +70,24 @@ impl Fs {
         for window in asked.chunks(IN_FLIGHT_MAX) {
             let mut bufs: Vec<Buf> = window.iter().map(|_| Buf::new()).collect();
             let mut pending = Vec::with_capacity(window.len());
+            // 1. Send all that can go at once.
+            let (mut is_any_slot_held, mut is_any_under_way) = (false, false);
             for ((link, req), into) in window.iter().zip(&mut bufs) {
-                let patience = if pending.is_empty() { Patience::Wait } else { Patience::None };
-                match Pending::new(link, fid, req, &[], into, deadline, patience) {
-                    Ok(Some(mut p)) => {
-                        p.send();
-                        pending.push(Ok(p));
-                    }
-                    // No slot is free just now: this one is sent when the others are through.
-                    Ok(None) => pending.push(Err((link, req))),
-                    Err(fault) => {
-                        failed.get_or_insert(fault);
-                    }
+                let mut made =
+                    Pending::new(link, fid, req, &[], into, deadline, Patience::of(is_any_slot_held));
+                if let Ok(Some(p)) = &mut made {
+                    is_any_slot_held = true;
+                    is_any_under_way |= p.send(Patience::of(is_any_under_way));
                 }
+                pending.push(made);
             }
-            for p in pending {
-                let answer = match p {
-                    Ok(p) => p.run(),
-                    Err((link, req)) => link.ask(fid, req, deadline),
-                };
-                match answer {
+            // 2. Receive all; then what could not be sent or must be tried again (C6).
+            pending.iter_mut().filter_map(|made| made.as_mut().ok()?.as_mut()).for_each(Pending::land);
+            let first: Vec<_> =
+                pending.into_iter().map(|made| made.and_then(|p| p.map(Pending::run).transpose())).collect();
+            // 3. Last those that found no slot or no room: now that none is held here, they may wait.
+            for (answer, (link, req)) in first.into_iter().zip(window) {
+                match answer.and_then(|a| a.map_or_else(|| link.ask(fid, req, deadline), Ok)) {
                     Ok(answer) => answers.push(answer),
                     Err(fault) => {
                         failed.get_or_insert(fault);

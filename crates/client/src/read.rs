@@ -202,16 +202,19 @@ impl Fs {
         for piece in window {
             links.push(self.ost(piece.mirror, deadline)?);
         }
-        // 1. Send all.
+        // 1. Send all that can go at once.
         let mut pending = Vec::with_capacity(window.len());
+        let mut is_any_under_way = false;
         for ((piece, link), buf) in window.iter().zip(&links).zip(bufs.iter_mut()) {
             buf.clear();
             let made = Pending::new(link, file.fid, &request(piece), &[], buf, deadline, Patience::Wait)?;
             let mut p = made.expect("a read needs no slot");
-            p.send();
+            is_any_under_way |= p.send(Patience::of(is_any_under_way));
             pending.push(p);
         }
-        // 2. Receive all, also after a failure, so that no connection is left with an answer owed.
+        // 2. Receive all, also after a failure, so that no connection is left with an answer owed; then those that could not
+        //    be sent, and what must be tried again (C6).
+        pending.iter_mut().for_each(Pending::land);
         let answers: Vec<_> = pending.into_iter().map(|p| p.run()).collect();
         // 3. Judge; what changed on the way is asked for again, alone.
         for ((piece, answer), buf) in window.iter().zip(answers).zip(bufs) {
@@ -231,7 +234,8 @@ impl Fs {
         deadline: Instant,
     ) -> Result<(), Fault> {
         *tries += 1;
-        if *tries > RESUMES_MAX || Instant::now() >= deadline {
+        let is_over = *tries > RESUMES_MAX || Instant::now() >= deadline;
+        if is_over && !matches!(stopped, Stopped::Failed(_)) {
             let detail = format!("file {}: {tries} tries, and its layout or lease keeps changing", file.fid);
             return Err(Fault::new(Code::Fenced, detail));
         }

@@ -1,6 +1,9 @@
 //! One request to one target, from its first try to its answer: the same slot and sequence through every try.
 //!
-//! `Pending::run` sends and waits. To keep several targets busy from one thread, `send` several and then `run` each.
+//! `Pending::run` sends and waits. To keep several targets busy from one thread, `send` several, `land` all, then `run` each.
+//!
+//! C6: who has requests under way waits for nothing that others may hold (a slot, a connection, an attach), since they may wait
+//! for what it holds. What cannot go at once goes after all answers are in.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -99,22 +102,29 @@ pub(crate) struct Pending<'a, R: Sent> {
     call: Call<'a>,
     /// A first try that is under way.
     under_way: Option<(Arc<dyn Peer>, Ticket)>,
+    /// How it ended, if `land` has seen that.
+    landed: Option<Result<(Header, Vec<u8>), NetError>>,
     tries: u32,
     /// The last try may have been carried out.
     is_unknown: bool,
     of: PhantomData<R>,
 }
 
-/// May a new request wait for a slot?
+/// May a request wait for what others hold?
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     Wait,
-    /// It holds slots already: two such that wait for each other's would wait for ever.
+    /// C6: its thread has requests under way.
     None,
+}
+impl Patience {
+    pub fn of(is_any_under_way: bool) -> Patience {
+        if is_any_under_way { Patience::None } else { Patience::Wait }
+    }
 }
 
 impl<'a, R: Sent> Pending<'a, R> {
-    /// Takes a slot if the request changes something. `Ok(None)`: no slot is free and `patience` is `None`.
+    /// Takes a slot if the request changes something. `Ok(None)`: that cannot be at once, and `patience` is `None`.
     pub fn new(
         link: &'a Link,
         fid: Fid,
@@ -130,6 +140,8 @@ impl<'a, R: Sent> Pending<'a, R> {
                 link.make_room(deadline)?;
                 Some(link.slots.take(deadline).ok_or_else(|| link.timeout("no request slot came free"))?)
             }
+            // Making room waits. Going on without it would pass a given-up request (C3) and the bound for replay (P3).
+            (true, Patience::None) if !link.has_room() => return Ok(None),
             (true, Patience::None) => match link.slots.try_take() {
                 None => return Ok(None),
                 slot => slot,
@@ -144,23 +156,36 @@ impl<'a, R: Sent> Pending<'a, R> {
             slot,
             call,
             under_way: None,
+            landed: None,
             tries: 0,
             is_unknown: false,
             of: PhantomData,
         }))
     }
 
-    /// Starts the first try; how it fares shows in `run`.
-    pub fn send(&mut self) {
-        let Ok(peer) = self.aim() else { return };
-        // A failure to send is found again, and dealt with, by `run`.
-        if let Ok(ticket) = peer.send(&mut self.call) {
-            self.under_way = Some((peer, ticket));
+    /// Starts the first try, if that is possible with `patience`; how it fares shows in `run`. True: it is under way.
+    pub fn send(&mut self, patience: Patience) -> bool {
+        // A failure is found again, and dealt with, by `run`.
+        let sent = match patience {
+            Patience::Wait => self.aim().ok().and_then(|p| Some((p.send(&mut self.call).ok()?, p))),
+            Patience::None if !self.link.is_ready() => None,
+            Patience::None => self.aim().ok().and_then(|p| Some((p.send_more(&mut self.call).ok()?, p))),
+        };
+        self.under_way = sent.map(|(ticket, peer)| (peer, ticket));
+        self.under_way.is_some()
+    }
+
+    /// Waits for the answer to what `send` began, and for nothing else: afterwards no connection is held. What came of it is
+    /// dealt with by `run`.
+    pub fn land(&mut self) {
+        if let Some((peer, ticket)) = self.under_way.take() {
+            self.landed = Some(peer.receive(ticket, &mut self.call));
         }
     }
 
     /// Sends until there is an answer or the deadline has passed.
     pub fn run(mut self) -> Result<Answer<R::Reply>, Fault> {
+        let mut reattached = 0;
         loop {
             self.tries += 1;
             let (ended, fault) = match self.attempt() {
@@ -181,8 +206,9 @@ impl<'a, R: Sent> Pending<'a, R> {
                 Next::Again { after } if self.link.wait(after, self.call.deadline) => {}
                 Next::Reattach if self.link.wait(std::time::Duration::ZERO, self.call.deadline) => {
                     self.link.detached(self.call.head.incarnation);
+                    reattached += 1;
                     // A target that refuses again and again although it was just attached is not asked in a spin.
-                    if self.tries > 3 && !self.link.wait(plan::retry::backoff(self.tries), self.call.deadline)
+                    if reattached > 3 && !self.link.wait(plan::retry::backoff(reattached), self.call.deadline)
                     {
                         return Err(self.give_up(fault));
                     }
@@ -198,8 +224,9 @@ impl<'a, R: Sent> Pending<'a, R> {
 
     /// One try, or the end of the one that `send` began.
     fn attempt(&mut self) -> Result<(Header, Vec<u8>), Miss> {
-        if let Some((peer, ticket)) = self.under_way.take() {
-            return peer.receive(ticket, &mut self.call).map_err(Miss::Net);
+        self.land();
+        if let Some(ended) = self.landed.take() {
+            return ended.map_err(Miss::Net);
         }
         let peer = self.aim().map_err(Miss::Link)?;
         peer.call(&mut self.call).map_err(Miss::Net)

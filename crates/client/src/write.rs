@@ -150,18 +150,21 @@ impl Fs {
         deadline: Instant,
     ) -> Vec<Result<Answer<WriteReply>, Fault>> {
         let mut bufs: Vec<Buf> = window.iter().map(|_| Buf::new()).collect();
-        // 1. Send all that a slot is free for.
+        // 1. Send all that can go at once.
         let mut pending = Vec::with_capacity(window.len());
+        let (mut is_any_slot_held, mut is_any_under_way) = (false, false);
         for ((piece, link), into) in window.iter().zip(links).zip(&mut bufs) {
             let req = request(cap, piece, bytes(piece), now);
-            let patience = if pending.is_empty() { Patience::Wait } else { Patience::None };
+            let patience = Patience::of(is_any_slot_held);
             let mut made = Pending::new(link, file.fid, &req, bytes(piece), into, deadline, patience);
             if let Ok(Some(p)) = &mut made {
-                p.send();
+                is_any_slot_held = true;
+                is_any_under_way |= p.send(Patience::of(is_any_under_way));
             }
             pending.push((made, req));
         }
-        // 2. Receive all; then those that found no slot.
+        // 2. Receive all; then what could not be sent or must be tried again (C6); last those that found no slot or no room.
+        pending.iter_mut().filter_map(|(made, _)| made.as_mut().ok()?.as_mut()).for_each(Pending::land);
         let answers =
             pending.into_iter().zip(window).zip(links).map(|(((made, req), piece), link)| match made {
                 Ok(Some(p)) => (Some(p.run()), req, piece, link),

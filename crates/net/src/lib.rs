@@ -72,8 +72,15 @@ pub enum NetError {
 /// A client end: one target on one node.
 ///
 /// `send` then `receive` with the same call; between them others may be sent, so that one thread keeps many targets busy.
+/// Who holds tickets sends with `send_more`: it does not wait for what others hold, who may in turn wait for what the caller
+/// holds. Let everything be received before anything is sent with `send` or `call` again.
 pub trait Peer: Send + Sync {
     fn send(&self, call: &mut Call<'_>) -> Result<Ticket, NetError>;
+    /// As `send`, but `NotSent` within milliseconds where all connections are lent.
+    fn send_more(&self, call: &mut Call<'_>) -> Result<Ticket, NetError> {
+        self.send(call)
+    }
+    /// An answer that has come is taken also if the deadline has passed meanwhile.
     fn receive(&self, ticket: Ticket, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError>;
     fn call(&self, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
         let ticket = self.send(call)?;

@@ -4,6 +4,8 @@
 //! I2: after a failed connect there is a pause that doubles with each failure; requests in it fail at once, so that a dead
 //! server costs neither a storm of connects nor its clients' time.
 //! I3: at most `OPEN_MAX` connections are lent, and at most `KEPT_MAX` wait idle.
+//! I4: who holds connections never waits for another one to come back (`Wait::Never`), so whoever waits for one waits for
+//! threads that do not wait in turn.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,12 +21,14 @@ use crate::hello::{Hello, Status};
 use crate::nid::{Nid, socket_for};
 use crate::stream::Stream;
 
-/// Connections that may wait idle: FUSE's default number of threads, each with one request under way.
-const KEPT_MAX: usize = 32;
-/// Connections that may be lent: a thread that sends to many targets of a node holds one for each until it receives, so
-/// threads that wait for each other's would stand still at a tight bound.
+/// Connections that are opened without waiting: FUSE's default number of threads, each with two requests under way.
+const EASY_MAX: usize = 32;
+/// Connections that may wait idle. A burst of wide requests lends more than `EASY_MAX`, and comes again: opening them anew each
+/// time costs a round trip and a thread at the server per request. Eight such clients fit into one server's 1024.
+const KEPT_MAX: usize = 128;
+/// Connections that may be lent: a thread that sends to many targets of a node holds one for each until it receives.
 const OPEN_MAX: usize = 256;
-/// How long a request waits for a connection to come back before it opens one more than `KEPT_MAX`.
+/// How long a request waits for a connection to come back before it opens one more than `EASY_MAX`.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// A connect that takes longer than this is to a host that is down; a lost SYN is sent again after 1 s and 3 s.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -109,6 +113,15 @@ struct Trouble {
     retry_at: Instant,
     /// Somebody is trying again right now.
     trying: bool,
+}
+
+/// For what a request may wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Until others put connections back, or the deadline.
+    ForOthers,
+    /// I4: the caller holds connections. One that is idle, or one that is made.
+    Never,
 }
 
 /// A connection of one's own until it is put back.
@@ -201,8 +214,8 @@ impl Pool {
     }
 
     /// Lends a connection; makes one if none is idle. An error means that nothing was sent.
-    pub fn lend(self: &Arc<Pool>, deadline: Instant) -> Result<Lease, String> {
-        match self.take_place(deadline)? {
+    pub fn lend(self: &Arc<Pool>, deadline: Instant, wait: Wait) -> Result<Lease, String> {
+        match self.take_place(deadline, wait)? {
             Some(connection) => Ok(Lease { pool: self.clone(), connection: Some(connection), is_new: false }),
             None => {
                 // From here the lease's drop frees the place, also if the connect fails.
@@ -214,7 +227,7 @@ impl Pool {
     }
 
     /// Takes a place among the open connections: with an idle one, or `None` for one that is to be made.
-    fn take_place(&self, deadline: Instant) -> Result<Option<Connection>, String> {
+    fn take_place(&self, deadline: Instant, wait: Wait) -> Result<Option<Connection>, String> {
         let begin = Instant::now();
         let mut state = self.state.lock();
         loop {
@@ -237,7 +250,10 @@ impl Pool {
                 }
             }
             let patience = begin + PATIENCE;
-            if state.lent < KEPT_MAX || (state.lent < OPEN_MAX && now >= patience) {
+            if wait == Wait::Never && state.lent >= OPEN_MAX {
+                return Err(format!("all {OPEN_MAX} connections are busy"));
+            }
+            if state.lent < EASY_MAX || (state.lent < OPEN_MAX && now >= patience) {
                 self.may_connect(&mut state, now)?;
                 state.lent += 1;
                 return Ok(None);

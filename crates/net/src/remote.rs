@@ -7,7 +7,7 @@ use types::TargetId;
 use wire::{Flags, Header};
 
 use crate::local::{TOO_LARGE, is_too_large, stamp};
-use crate::pool::{Lease, Pool};
+use crate::pool::{Lease, Pool, Wait};
 use crate::{Call, NetError, Peer, Ticket};
 
 pub(crate) struct RemotePeer {
@@ -32,12 +32,12 @@ impl RemotePeer {
         NetError::NoAnswer { peer: self.name(), why: why.into() }
     }
 
-    fn start(&self, call: &mut Call<'_>) -> Result<Outstanding, NetError> {
+    fn start(&self, call: &mut Call<'_>, wait: Wait) -> Result<Outstanding, NetError> {
         if is_too_large(call) {
             return Err(self.not_sent(TOO_LARGE));
         }
         loop {
-            let mut lease = self.pool.lend(call.deadline).map_err(|why| self.not_sent(why))?;
+            let mut lease = self.pool.lend(call.deadline, wait).map_err(|why| self.not_sent(why))?;
             stamp(call, Instant::now());
             call.head.target = self.target;
             call.head.source = self.pool.own_node();
@@ -83,7 +83,11 @@ impl RemotePeer {
 
 impl Peer for RemotePeer {
     fn send(&self, call: &mut Call<'_>) -> Result<Ticket, NetError> {
-        Ok(Ticket(Box::new(self.start(call)?)))
+        Ok(Ticket(Box::new(self.start(call, Wait::ForOthers)?)))
+    }
+
+    fn send_more(&self, call: &mut Call<'_>) -> Result<Ticket, NetError> {
+        Ok(Ticket(Box::new(self.start(call, Wait::Never)?)))
     }
 
     fn receive(&self, ticket: Ticket, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
@@ -94,7 +98,7 @@ impl Peer for RemotePeer {
     }
 
     fn call(&self, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
-        let out = self.start(call)?;
+        let out = self.start(call, Wait::ForOthers)?;
         self.finish(out, call)
     }
 

@@ -151,7 +151,8 @@ impl Stream {
     }
 }
 
-/// Receives at least one byte. `set` is what the socket's time-out stands at.
+/// Receives at least one byte. `set` is what the socket's time-out stands at. Bytes that are there are taken also after the
+/// deadline: the answer to a request that was long in coming to be looked at is no less an answer.
 fn receive(
     mut socket: &Socket,
     set: &mut Duration,
@@ -159,7 +160,7 @@ fn receive(
     deadline: Instant,
 ) -> Result<usize, Gone> {
     loop {
-        let timeout = slice_before(deadline)?;
+        let Ok(timeout) = slice_before(deadline) else { return receive_present(socket, into) };
         if timeout != *set {
             socket.set_read_timeout(Some(timeout))?;
             *set = timeout;
@@ -169,6 +170,14 @@ fn receive(
             Ok(n) => return Ok(n),
             Err(e) => still_waiting(e)?,
         }
+    }
+}
+
+fn receive_present(socket: &Socket, into: &mut [u8]) -> Result<usize, Gone> {
+    match rustix::net::recv(socket, into, RecvFlags::DONTWAIT) {
+        Ok((0, _)) => Err(Gone::Closed),
+        Ok((n, _)) => Ok(n),
+        Err(e) => still_waiting(e.into()).and(Err(Gone::Deadline)),
     }
 }
 

@@ -229,6 +229,44 @@ fn a_stalled_network_ends_at_the_deadline_or_by_abort() {
     proxy.heal();
 }
 
+/// A request under way, kept with what it borrows.
+fn calls(into: &mut [Buf], wait: Duration) -> Vec<Call<'_>> {
+    let head = Header { call: QUICK, ..Header::default() };
+    let deadline = Instant::now() + wait;
+    into.iter_mut().map(|into| Call { head, body: b"abc".to_vec(), bulk: &[], into, deadline }).collect()
+}
+
+#[test]
+fn who_holds_connections_is_not_kept_waiting_for_those_that_others_hold() {
+    let (_, server, fabric) = served();
+    let peer = fabric.peer_at(&server.nid(), T);
+    let mut bufs: Vec<_> = (0..300).map(|_| Buf::new()).collect();
+    let mut calls = calls(&mut bufs, Duration::from_secs(20));
+    let begin = Instant::now();
+    let sent: Vec<_> = calls.iter_mut().map(|c| (peer.send_more(c), c)).collect();
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    assert_eq!(sent.iter().filter(|(ticket, _)| ticket.is_ok()).count(), 256, "as many as may be lent");
+    for (ticket, call) in sent {
+        match ticket {
+            Ok(ticket) => drop(peer.receive(ticket, call).expect("an answer")),
+            Err(e) => assert!(matches!(e, NetError::NotSent { .. }), "{e}"),
+        }
+    }
+    ask(&*peer).expect("all are free again");
+}
+
+#[test]
+fn an_answer_that_has_come_is_taken_also_after_the_deadline() {
+    let (_, server, fabric) = served();
+    let peer = fabric.peer_at(&server.nid(), T);
+    ask(&*peer).expect("an answer");
+    let mut bufs = [Buf::new()];
+    let mut calls = calls(&mut bufs, Duration::from_millis(100));
+    let ticket = peer.send(&mut calls[0]).expect("sent");
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(peer.receive(ticket, &mut calls[0]).expect("it has long come").1, b"cba");
+}
+
 #[test]
 fn a_stopping_server_answers_what_it_has_begun() {
     let (_, server, fabric) = served();

@@ -17,3 +17,4 @@ mod nothing_comes_back;
 mod power_loss;
 mod replay;
 mod steps;
+mod windows;
