@@ -122,7 +122,7 @@ fn absent_key(comment: &str, name: &str, example: &str) -> String {
 }
 
 fn size_key(size: Option<Size>) -> String {
-    let comment = "Size of a device that does not exist yet: it is made as a sparse file of this many bytes.";
+    let comment = "Size of a device that does not exist yet: with --format it is made as a sparse file of this many bytes.";
     match size {
         Some(size) => key(comment, "size", toml_of(&size)),
         None => absent_key(comment, "size", "\"8G\""),
@@ -201,8 +201,7 @@ impl Config for Mds {
     }
     fn print(&self) -> String {
         let head = "# stria mds --config FILE: a metadata server with one MDT.\n\n";
-        let comment =
-            "Block device or file of the MDT. A blank one is formatted; foreign content is refused.";
+        let comment = "Block device or file of the MDT. A blank one is formatted with --format; foreign content is refused.";
         let device = key(comment, "device", toml_of(&self.device));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
         [head, &*mgs, &name, &device, &size_key(self.size), &listen_key(&self.listen), &nids_key(&self.nids)]
@@ -227,8 +226,7 @@ impl Config for Oss {
     }
     fn print(&self) -> String {
         let head = "# stria oss --config FILE: an object storage server, one OST per device.\n\n";
-        let comment =
-            "Block devices or files, one OST each. Blank ones are formatted; foreign content is refused.";
+        let comment = "Block devices or files, one OST each. Blank ones are formatted with --format; foreign content is refused.";
         let devices = key(comment, "devices", toml_of(&self.devices));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
         [head, &*mgs, &name, &devices, &size_key(self.size), &listen_key(&self.listen), &nids_key(&self.nids)]

@@ -175,3 +175,38 @@ fn roles_print_a_configuration_that_they_take_and_refuse_a_misspelt_one() {
         ends_with(&refused, 2, "mispelt");
     }
 }
+
+/// A disk that is not mounted after a reboot must not become a new, empty target on the disk below its mount point.
+#[test]
+fn what_is_missing_or_blank_is_never_made_unasked() {
+    let place = Place::new("missing");
+    ends_with(&place.stria("up --osts 1 --ost-size 256M --mdt-size 256M"), 0, "made");
+    ends_with(&place.stria("down"), 0, "stopped");
+    let (image, map) = (place.0.join("ost0000.img"), place.0.join("mgs"));
+    let aside = place.0.with_extension("aside");
+    std::fs::rename(&image, &aside).unwrap();
+    ends_with(&place.stria("up"), 1, "missing");
+    std::fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+    ends_with(&place.stria("up"), 2, "it is blank");
+    std::fs::rename(&aside, &image).unwrap();
+    std::fs::rename(&map, &aside).unwrap();
+    ends_with(&place.stria("up"), 1, "missing");
+    assert!(!map.exists());
+    std::fs::rename(&aside, &map).unwrap();
+    ends_with(&place.stria("up"), 0, "started");
+
+    let dir = place.0.parent().unwrap();
+    let target = |role: &str, key: &str| {
+        let path = dir.join(role).display().to_string();
+        let value = if role == "oss" { format!("[\"{path}\"]") } else { format!("\"{path}\"") };
+        let mgs = if role == "mgs" { "" } else { "mgs = [\"127.0.0.1:9\"]\nsize = \"256M\"\n" };
+        let file = dir.join(format!("{role}.toml"));
+        std::fs::write(&file, format!("{mgs}listen = \"127.0.0.1:0\"\n{key} = {value}\n")).unwrap();
+        let out = Command::new(STRIA).args([role, "--config"]).arg(&file).output().unwrap();
+        ends_with(&out, 2, "start once with --format");
+        assert!(!Path::new(&path).exists(), "{role} made something");
+    };
+    for (role, key) in [("mgs", "dir"), ("mds", "device"), ("oss", "devices")] {
+        target(role, key);
+    }
+}

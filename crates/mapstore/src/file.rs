@@ -55,6 +55,11 @@ impl FileStore {
         Ok(FileStore { dir: dir.to_path_buf(), state, _lock: lock })
     }
 
+    /// Was a store ever opened in `dir`? Looks without making anything.
+    pub fn is_in(dir: &Path) -> bool {
+        [COPIES[0], COPIES[1], LOCK].iter().any(|name| dir.join(name).exists())
+    }
+
     /// What opening found wrong and put right, for the log; told once.
     pub fn take_warning(&self) -> Option<String> {
         self.lock_state().warning.take()

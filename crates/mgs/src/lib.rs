@@ -44,6 +44,11 @@ impl Mgs {
         Mgs::over(Box::new(store))
     }
 
+    /// Is there a map in the directory `path`? An empty one too, if it was opened before.
+    pub fn is_in(path: &Path) -> bool {
+        FileStore::is_in(path)
+    }
+
     /// Runs over any store.
     pub fn over(store: Box<dyn MapStore>) -> Result<Arc<Mgs>, Fault> {
         let state = State::load(store, 0)?;

@@ -109,9 +109,9 @@ impl Cluster {
         if self.running.iter().any(|(r, _)| *r == role) {
             bail!("{role:?} runs already");
         }
-        let log = File::options().create(true).append(true).open(self.log_path(role))?;
         let mut command = Command::new(&self.bin);
         command.args(self.arguments(role)).stdin(Stdio::null());
+        let log = File::options().create(true).append(true).open(self.log_path(role))?;
         command.stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("start {}", self.bin.display()))?;
         self.running.push((role, child));
@@ -135,6 +135,11 @@ impl Cluster {
             Role::Mds => (args.push("mds".into()), args.extend(conf("mds.toml".into()))).1,
             Role::Oss(n) => (args.push("oss".into()), args.extend(conf(format!("oss{n}.toml")))).1,
             Role::Mount => (args.push("mount".into()), args.extend(conf("mount.toml".into()))).1,
+        }
+        // As an operator does: the first time only, so that a lost medium is never taken for a new one.
+        let is_server = matches!(role, Role::Mgs | Role::Mds | Role::Oss(_));
+        if is_server && !self.log_path(role).exists() {
+            args.push("--format".into());
         }
         args
     }

@@ -13,6 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::logs;
 use crate::reach::{self, Reach};
 use crate::rundir::{RunDir, State, Use};
+use crate::serve::device::Blank;
 use crate::serve::local;
 
 /// Check a file system, running or stopped: lost and leaked objects, link counts, sizes. Nothing is repaired or written.
@@ -95,7 +96,8 @@ impl Fsck {
 fn check_stopped(cluster: &Cluster, dir: &Path, run: &RunDir) -> anyhow::Result<Shown> {
     anyhow::ensure!(cluster.ready, "{} was never completed; `stria up` starts it over", dir.display());
     let _lock = run.take(Use::Check, None)?;
-    let servers = local::start(cluster, dir, local::scratch_mgs(dir)?, local::Media::Scratch, None)?;
+    let servers =
+        local::start(cluster, dir, local::scratch_mgs(dir)?, local::Media::Scratch, Blank::Refuse, None)?;
     let shown = check(&Reach::in_process(servers.fabric.clone(), &cluster.fsname)?, "stopped");
     // Nothing of it is kept, so how they end does not matter.
     let _ = servers.stop();

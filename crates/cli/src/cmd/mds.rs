@@ -5,19 +5,26 @@ use clap::Args;
 use crate::cmd::ConfigArgs;
 use crate::exit::Exit;
 use crate::serve;
+use crate::serve::device::Blank;
 
-/// Run a metadata server with one MDT; a blank device is formatted, foreign content is refused.
+/// Run a metadata server with one MDT; its device is formatted only with --format, foreign content is refused.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: stria mds --print-config > mds.toml; stria mds --config mds.toml")]
+#[command(
+    after_help = "Example: stria mds --print-config > mds.toml; stria mds --config mds.toml --format   (the first time)"
+)]
 pub struct Mds {
     #[command(flatten)]
     config: ConfigArgs,
+    /// Make and format the target if its device is missing (then `size` is needed) or blank: once, for a new target.
+    /// Without, such a device is an error.
+    #[arg(long)]
+    format: bool,
 }
 
 impl Mds {
     pub fn run(self) -> anyhow::Result<Exit> {
         match self.config.load()? {
-            Some(config) => serve::role::mds(config),
+            Some(config) => serve::role::mds(config, Blank::of(self.format)),
             None => Ok(Exit::Done),
         }
     }

@@ -20,6 +20,7 @@ use crate::exit::{Exit, Failure};
 use crate::options::Options;
 use crate::reach::{Reach, Source};
 use crate::rundir::{Lock, RunDir, Use};
+use crate::serve::device::Blank;
 use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX, Wish, prepare_point};
 use crate::serve::register::wait_for;
 use crate::serve::servers::Servers;
@@ -133,11 +134,18 @@ impl Up {
         match Cluster::find(&self.dir)? {
             Found::Cluster(cluster) if cluster.ready => {
                 self.check_agrees(&cluster)?;
-                let missing = cluster.missing(&self.dir);
+                let mut missing = cluster.missing(&self.dir);
+                let map = Cluster::mgs_dir(&self.dir);
+                missing.extend(Some(map).filter(|map| !mgs::Mgs::is_in(map)));
                 match missing.first() {
                     Some(image) => {
                         let next = "put it back; a blank one in its place would be silent loss of data";
-                        Err(Failure::failed(image.display(), "this target's medium is missing", next).into())
+                        Err(Failure::failed(
+                            image.display(),
+                            "the medium of a target, or the cluster map, is missing",
+                            next,
+                        )
+                        .into())
                     }
                     None => Ok(cluster),
                 }
@@ -195,7 +203,8 @@ impl Up {
         }
         // 3. Serve.
         let mgs = mgs::Mgs::open(&Cluster::mgs_dir(&self.dir)).context("open the cluster map")?;
-        let servers = local::start(&cluster, &self.dir, mgs, local::Media::Real, Some(&events))?;
+        let servers =
+            local::start(&cluster, &self.dir, mgs, local::Media::Real, Blank::Refuse, Some(&events))?;
         let ready = || {
             self.tell(herald, &cluster, &run, is_new, begin);
             herald.ready();

@@ -1,6 +1,8 @@
-//! The media of targets: opened, made where a size was given, formatted only when blank.
+//! The media of targets: opened; made and formatted only where that was asked for, and only when blank.
 //!
 //! I1: a medium with any content that is not a volume of the wanted kind and file system is refused and not touched.
+//! I2: without `Blank::Format` nothing is made: a disk that is not mounted after a reboot must not become a new, empty target
+//! on the disk below its mount point.
 
 use std::io;
 use std::path::Path;
@@ -21,11 +23,36 @@ pub enum Content {
     Volume,
 }
 
-/// Opens a device or file; one that does not exist is made with `size`.
-pub fn open(path: &Path, size: Option<Size>) -> anyhow::Result<Arc<dyn Disk>> {
+/// What becomes of a medium that is blank or not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blank {
+    /// It becomes a new target.
+    Format,
+    /// It is an error: somebody misses a target.
+    Refuse,
+}
+impl Blank {
+    /// As the option `--format` says.
+    pub fn of(format: bool) -> Blank {
+        if format { Blank::Format } else { Blank::Refuse }
+    }
+}
+
+/// What to do about a medium that is not what is expected; the same words for all roles.
+pub const NOT_THERE: &str = "if it should hold a target, mount its disk or correct the path; to make a new one, start once with --format";
+
+/// As `NOT_THERE`, of the directory of the cluster map.
+pub const NOT_THERE_MAP: &str =
+    "if it should be, mount its disk or correct `dir`; to begin with an empty map, start once with --format";
+
+/// Opens a device or file; one that does not exist is made with `size` if new targets may be made.
+pub fn open(path: &Path, size: Option<Size>, blank: Blank) -> anyhow::Result<Arc<dyn Disk>> {
     let shown = path.display();
     let disk = match (FileDisk::open(path), size) {
         (Ok(disk), _) => disk,
+        (Err(e), _) if e.kind() == io::ErrorKind::NotFound && blank == Blank::Refuse => {
+            return Err(Failure::unusable(shown, "it does not exist", NOT_THERE).into());
+        }
         (Err(e), Some(size)) if e.kind() == io::ErrorKind::NotFound => make(path, size)?,
         (Err(e), None) if e.kind() == io::ErrorKind::NotFound => {
             return Err(Failure::unusable(
@@ -58,8 +85,17 @@ pub fn check_size(size: Size) -> Result<(), String> {
     }
 }
 
-/// Looks without writing. Foreign content is an error that names the device.
-pub fn look(path: &Path, disk: &Arc<dyn Disk>) -> anyhow::Result<Content> {
+/// Looks without writing. Foreign content is an error that names the device, and so is none where that is refused.
+pub fn look_for_target(path: &Path, disk: &Arc<dyn Disk>, blank: Blank) -> anyhow::Result<Content> {
+    match look(path, disk)? {
+        Content::Blank if blank == Blank::Refuse => {
+            Err(Failure::unusable(path.display(), "it is blank", NOT_THERE).into())
+        }
+        content => Ok(content),
+    }
+}
+
+fn look(path: &Path, disk: &Arc<dyn Disk>) -> anyhow::Result<Content> {
     match Volume::open_read_only(disk.clone()) {
         Ok(_) => Ok(Content::Volume),
         Err(VolumeError::NoSuperblock) if is_blank(disk)? => Ok(Content::Blank),
@@ -93,9 +129,10 @@ mod tests {
     fn a_new_file_is_blank_and_foreign_content_is_refused_untouched() {
         let dir = TestDir::new("device");
         let path = dir.path().join("ost0.img");
-        assert!(open(&path, None).err().unwrap().to_string().contains("size"));
-        assert!(open(&path, Some(Size(1 << 20))).err().unwrap().to_string().contains("too small"));
-        let disk = open(&path, Some(Size(TARGET_BYTES_MIN))).unwrap();
+        let open = |size| open(&path, size, Blank::Format);
+        assert!(open(None).err().unwrap().to_string().contains("size"));
+        assert!(open(Some(Size(1 << 20))).err().unwrap().to_string().contains("too small"));
+        let disk = open(Some(Size(TARGET_BYTES_MIN))).unwrap();
         assert_eq!(look(&path, &disk).unwrap(), Content::Blank);
         disk.write_at(b"ext4 or whatever", 1080).unwrap();
         let refused = look(&path, &disk).unwrap_err().to_string();
@@ -103,5 +140,19 @@ mod tests {
         let mut head = [0; 16];
         disk.read_at(&mut head, 1080).unwrap();
         assert_eq!(&head, b"ext4 or whatever");
+    }
+
+    #[test]
+    fn without_format_nothing_is_made_and_the_error_says_what_to_do() {
+        let dir = TestDir::new("device-refuse");
+        let path = dir.path().join("ost0.img");
+        let size = Some(Size(TARGET_BYTES_MIN));
+        let missing = open(&path, size, Blank::Refuse).err().unwrap().to_string();
+        assert!(missing.contains("does not exist") && missing.contains("--format"), "{missing}");
+        assert!(!path.exists());
+        let disk = open(&path, size, Blank::Format).unwrap();
+        let blank = look_for_target(&path, &disk, Blank::Refuse).unwrap_err().to_string();
+        assert!(blank.contains("blank") && blank.contains("--format"), "{blank}");
+        assert_eq!(look_for_target(&path, &disk, Blank::Format).unwrap(), Content::Blank);
     }
 }

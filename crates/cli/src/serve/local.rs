@@ -18,6 +18,7 @@ use crate::cluster::{Cluster, Found};
 use crate::exit::Failure;
 use crate::reach::{self, MGS, Reach};
 use crate::scratch::Scratch;
+use crate::serve::device::Blank;
 use crate::serve::host_name;
 use crate::serve::register::MgsPeers;
 use crate::serve::servers::{Node, Role, Servers};
@@ -78,7 +79,7 @@ pub fn make(cluster: &mut Cluster, dir: &Path, events: &Receiver<Event>) -> anyh
     }
     // 3. Format and register everything once.
     let mgs = mgs::Mgs::open(&Cluster::mgs_dir(dir))?;
-    let servers = start(cluster, dir, mgs, Media::Real, Some(events))?;
+    let servers = start(cluster, dir, mgs, Media::Real, Blank::Format, Some(events))?;
     let set = cluster.inline_max.map_or(Ok(()), |max| set_inline_max(&servers, cluster, max.0));
     servers.stop()?;
     set?;
@@ -93,12 +94,13 @@ fn sizes(cluster: &Cluster, dir: &Path) -> Vec<(std::path::PathBuf, u64)> {
     mdts.chain((0..cluster.osts).map(|i| (cluster.ost_image(dir, i), cluster.ost_size.0))).collect()
 }
 
-/// Starts everything that the directory holds.
+/// Starts everything that the directory holds. Of a cluster that is ready nothing may be blank: what was there is lost then.
 pub fn start(
     cluster: &Cluster,
     dir: &Path,
     mgs: Arc<mgs::Mgs>,
     media: Media,
+    blank: Blank,
     events: Option<&Receiver<Event>>,
 ) -> anyhow::Result<Servers> {
     let mut servers = Servers::new();
@@ -107,11 +109,11 @@ pub fn start(
     let node = Node { fsname: &cluster.fsname, mgs: peers.clone(), name: host_name(), nids: vec![], events };
     for index in 0..cluster.mdts {
         let path = cluster.mdt_image(dir, index);
-        servers.add(Role::Mdt, &path, open(&path, media)?, Some(index), &node)?;
+        servers.add(Role::Mdt, &path, open(&path, media)?, blank, Some(index), &node)?;
     }
     for index in 0..cluster.osts {
         let path = cluster.ost_image(dir, index);
-        servers.add(Role::Ost, &path, open(&path, media)?, Some(index), &node)?;
+        servers.add(Role::Ost, &path, open(&path, media)?, blank, Some(index), &node)?;
     }
     // The first targets joined with a map that did not know the last.
     servers.set_map(&map_of(&servers)?);

@@ -13,6 +13,7 @@ use crate::config;
 use crate::exit::{Exit, Failure};
 use crate::options::Options;
 use crate::reach::Source;
+use crate::serve::device::Blank;
 use crate::serve::heart::{Beat, Heart};
 use crate::serve::mounted::{Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, prepare_point};
 use crate::serve::register::{MgsPeers, wait_for};
@@ -26,9 +27,17 @@ const SIGNAL_LOOK_EACH: Duration = Duration::from_millis(50);
 /// How long a connect that was aborted may take to end.
 const ABORTED_CONNECT_MAX: Duration = Duration::from_secs(2);
 
-pub fn mgs(config: config::Mgs) -> anyhow::Result<Exit> {
+pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
     crate::logs::start_for_servers();
     keep_files_private();
+    if blank == Blank::Refuse && !mgs::Mgs::is_in(&config.dir) {
+        return Err(Failure::unusable(
+            config.dir.display(),
+            "no cluster map is there",
+            device::NOT_THERE_MAP,
+        )
+        .into());
+    }
     let (_sender, events) = stop::listen()?;
     let mut servers = Servers::new();
     let mgs = mgs::Mgs::open(&config.dir)
@@ -42,15 +51,15 @@ pub fn mgs(config: config::Mgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-pub fn mds(config: config::Mds) -> anyhow::Result<Exit> {
+pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
     let devices = [config.device];
     let at = Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids };
-    targets(Role::Mdt, &devices, config.size, at)
+    targets(Role::Mdt, &devices, config.size, blank, at)
 }
 
-pub fn oss(config: config::Oss) -> anyhow::Result<Exit> {
+pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
     let at = Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids };
-    targets(Role::Ost, &config.devices, config.size, at)
+    targets(Role::Ost, &config.devices, config.size, blank, at)
 }
 
 /// Where a server listens and whom it belongs to.
@@ -61,7 +70,13 @@ struct Place<'a> {
     nids: Vec<String>,
 }
 
-fn targets(role: Role, devices: &[PathBuf], size: Option<Size>, at: Place) -> anyhow::Result<Exit> {
+fn targets(
+    role: Role,
+    devices: &[PathBuf],
+    size: Option<Size>,
+    blank: Blank,
+    at: Place,
+) -> anyhow::Result<Exit> {
     crate::logs::start_for_servers();
     keep_files_private();
     let (_sender, events) = stop::listen()?;
@@ -81,7 +96,7 @@ fn targets(role: Role, devices: &[PathBuf], size: Option<Size>, at: Place) -> an
     let mgs = MgsPeers::at(servers.fabric.clone(), mgs_nids);
     let node = Node { fsname: at.fsname, mgs, name: host_name(), nids, events: Some(&events) };
     // 2. Each target: open and recover, register, join, serve.
-    let started = start_targets(&mut servers, role, devices, size, &node);
+    let started = start_targets(&mut servers, role, devices, size, blank, &node);
     if started.is_ok() {
         tracing::info!(nids = ?node.nids, "ready");
         serve_until_stopped(&events);
@@ -99,11 +114,12 @@ fn start_targets(
     role: Role,
     devices: &[PathBuf],
     size: Option<Size>,
+    blank: Blank,
     node: &Node,
 ) -> anyhow::Result<()> {
     for path in devices {
-        let disk = device::open(path, size)?;
-        servers.add(role, path, disk, None, node)?;
+        let disk = device::open(path, size, blank)?;
+        servers.add(role, path, disk, blank, None, node)?;
     }
     servers.beat(node.mgs.clone())
 }

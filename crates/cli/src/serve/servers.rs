@@ -13,7 +13,7 @@ use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
 
 use crate::reach::MGS;
-use crate::serve::device::{self, Content};
+use crate::serve::device::{self, Blank, Content};
 use crate::serve::heart::{Beat, Heart};
 use crate::serve::register::{Announcement, MgsPeers, new_uuid};
 use crate::stop::Event;
@@ -65,17 +65,18 @@ impl Servers {
         self.mgs = Some(mgs);
     }
 
-    /// Opens the target on `disk` (formatting a blank one), registers it, and serves it.
+    /// Opens the target on `disk` (formatting a blank one if that is wished), registers it, and serves it.
     pub fn add(
         &mut self,
         role: Role,
         path: &Path,
         disk: Arc<dyn Disk>,
+        blank: Blank,
         index: Option<u32>,
         node: &Node,
     ) -> anyhow::Result<()> {
         let shown = path.display();
-        if device::look(path, &disk)? == Content::Blank {
+        if device::look_for_target(path, &disk, blank)? == Content::Blank {
             tracing::info!(device = %shown, size_bytes = disk.size(), "formatting a blank device");
             format(role, disk.clone(), node.fsname).with_context(|| format!("format {shown}"))?;
         }

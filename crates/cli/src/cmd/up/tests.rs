@@ -50,6 +50,7 @@ fn on_an_existing_directory_conflicting_wishes_and_missing_media_are_refused() {
     for image in there.images(dir.path()) {
         std::fs::write(image, b"").unwrap();
     }
+    drop(::mgs::Mgs::open(&Cluster::mgs_dir(dir.path())).unwrap());
     assert_eq!(up(dir.path(), "").plan().unwrap(), there);
     assert_eq!(up(dir.path(), "--osts 2 --ost-size 1024M").plan().unwrap(), there);
     for more in ["--osts 3", "--ost-size 2G", "--mdt-size 1G", "--fsname other", "--inline-max 0"] {
