@@ -8,6 +8,7 @@
 //! I2: a target is known by its uuid; its id, index, kind, file system and mirror never change.
 //! I3: every change raises the map's version by one; every registration raises the mirror's epoch by one.
 //! I4: the map's wire form stays below `MAP_BYTES_MAX`, so that it fits the frame that carries it.
+//! I5: a target that is heard of is not given to another host.
 
 mod client_view;
 mod name;
@@ -16,7 +17,7 @@ mod states;
 
 pub use client_view::client_view;
 pub use name::{FS_NAME_MAX, check_fs_name};
-pub use register::{COMMIT_INTERVAL_MS, Fresh, MAP_BYTES_MAX, apply_register};
+pub use register::{COMMIT_INTERVAL_MS, Fresh, MAP_BYTES_MAX, apply_register, refuse_second_copy};
 pub use states::{HEARTBEAT_MS, Reports, SILENCE_MS_MAX, next_states};
 
 /// `Target::state`.

@@ -6,7 +6,7 @@ use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
 use wire::mgmt::{Register, RegisterReply};
 
 use crate::name::check_fs_name;
-use crate::{STATE_DOWN, STATE_UP};
+use crate::{Reports, STATE_DOWN, STATE_UP};
 
 /// Default of a new file system: milliseconds between flushes of what nobody fsynced.
 pub const COMMIT_INTERVAL_MS: u32 = 1000;
@@ -74,6 +74,36 @@ pub fn apply_register(
     }
     let reply = RegisterReply { target, index, mirror: mirror_id, epoch, node, map: next.clone() };
     Ok((next, reply))
+}
+
+/// Refuses, as `Busy`, to move a target away from a node that serves it now: two servers over copies of one medium would each
+/// acknowledge writes that the other does not have.
+///
+/// A node is told by its host's name: its NIDs change with each start if the kernel chooses the port, and who comes back after
+/// a crash must be let in at once. So a copy on the same host is not seen here; the medium's lock keeps one medium from being
+/// served twice. Who is only in the MGS' own process, with no NID, was not served elsewhere by it.
+pub fn refuse_second_copy(
+    map: &ClusterMap,
+    reports: &Reports,
+    request: &Register,
+    now_ms: u64,
+) -> Result<(), Fault> {
+    let Some(target) = map.targets.iter().find(|t| t.uuid == request.uuid) else { return Ok(()) };
+    let Some(node) = map.node(target.node) else { return Ok(()) };
+    let is_in_this_process = node.nids.is_empty() && request.nids.is_empty();
+    if node.name == request.node_name || is_in_this_process || !reports.is_up(target, now_ms) {
+        return Ok(());
+    }
+    let fs = map.fs(target.fs).map_or("?", |f| f.name.as_str());
+    let why = format!(
+        "{} is served by host {} ({}), so it is not given to host {}; stop it there, or if that host is dead wait {} s",
+        target_name(fs, target.is_mdt, target.index),
+        node.name,
+        node.nids.join(", "),
+        request.node_name,
+        crate::SILENCE_MS_MAX / 1000,
+    );
+    Err(Fault::new(Code::Busy, why))
 }
 
 /// What can be said of a request without the map.

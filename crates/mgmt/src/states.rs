@@ -50,6 +50,11 @@ impl Reports {
         }
     }
 
+    /// Was the target heard of lately, or may it be that it was before this MGS began to listen?
+    pub fn is_up(&self, target: &Target, now_ms: u64) -> bool {
+        self.state_of(target, now_ms) == STATE_UP
+    }
+
     fn state_of(&self, target: &Target, now_ms: u64) -> u8 {
         let is_silent = |since_ms: u64| now_ms.saturating_sub(since_ms) > SILENCE_MS_MAX;
         match self.heard.get(&target.id) {

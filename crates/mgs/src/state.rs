@@ -1,7 +1,7 @@
 //! The map in memory, its store, and what was heard: event in, next map stored.
 
 use mapstore::{MapStore, StoreError};
-use mgmt::{Fresh, Reports, apply_register, next_states};
+use mgmt::{Fresh, Reports, apply_register, next_states, refuse_second_copy};
 use types::Fault;
 use wire::map::ClusterMap;
 use wire::mgmt::{Heartbeat, Register, RegisterReply};
@@ -34,7 +34,14 @@ impl State {
 
     pub fn register(&mut self, request: &Register, now_ms: u64) -> Result<RegisterReply, Fault> {
         let fresh = Fresh { fs_uuid: random::uuid()?, secret: random::secret()? };
-        let reply = self.change(|map| apply_register(map, request, &fresh).map(Some))?;
+        // The rule borrows the reports while the map changes.
+        let reports = std::mem::take(&mut self.reports);
+        let reply = self.change(|map| {
+            refuse_second_copy(map, &reports, request, now_ms)?;
+            apply_register(map, request, &fresh).map(Some)
+        });
+        self.reports = reports;
+        let reply = reply?;
         let reply = reply.expect("a registration always changes the map");
         self.reports.on_register(reply.target, now_ms);
         tracing::info!(

@@ -96,6 +96,19 @@ fn who_leaves_is_down_and_who_beats_is_up() {
 }
 
 #[test]
+fn a_copy_of_a_live_target_waits_and_a_restart_does_not() {
+    let (_, peer) = fresh();
+    let first = ask(&*peer, &target(true, 1)).expect("registered");
+    let copy =
+        Register { node_name: "two".into(), nids: vec!["10.0.0.2:7011@tcp0".into()], ..target(true, 1) };
+    assert_eq!(ask(&*peer, &copy).expect_err("it lives").code, Code::Busy);
+    assert_eq!(ask(&*peer, &target(true, 1)).expect("a restart").node, first.node);
+    let bye = Heartbeat { node: first.node, targets: vec![first.target], leaving: true };
+    ask(&*peer, &bye).expect("answered");
+    ask(&*peer, &copy).expect("it has left");
+}
+
+#[test]
 fn the_silent_are_found_by_whoever_asks() {
     let (mgs, peer) = fresh();
     let r = ask(&*peer, &target(true, 1)).expect("registered");

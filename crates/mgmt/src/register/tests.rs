@@ -205,3 +205,54 @@ fn a_damaged_map_is_not_made_worse() {
     let fault = apply_register(&map, &ost("demo", 3), &FRESH).expect_err("no mirror");
     assert_eq!(fault.code, Code::Damaged);
 }
+
+#[test]
+fn a_second_copy_of_a_live_target_is_told_to_wait() {
+    const NOW: u64 = 1_000_000;
+    const TTL: u64 = crate::SILENCE_MS_MAX;
+    let home = at(ost("demo", 2), "two", "10.0.0.2:7012@tcp0");
+    let map = after(&[mdt("demo", 1), home.clone()]);
+    let elsewhere = at(home.clone(), "three", "10.0.0.3:7012@tcp0");
+    let inside = Register { node_name: "three".into(), nids: vec![], ..home.clone() };
+    let new = at(ost("demo", 9), "three", "10.0.0.3:7012@tcp0");
+    let heard = {
+        let mut reports = Reports::new(0);
+        reports.on_register(TargetId(2), NOW);
+        reports
+    };
+    let left = {
+        let (mut reports, node) = (heard.clone(), map.target(TargetId(2)).expect("there").node);
+        let bye = wire::mgmt::Heartbeat { node, targets: vec![TargetId(2)], leaving: true };
+        reports.on_heartbeat(&map, &bye, NOW + 1);
+        reports
+    };
+    let port = at(home.clone(), "two", "10.0.0.2:9999@tcp0");
+    /// Name, who was heard, who comes, when, is it let in.
+    type Row<'a> = (&'a str, &'a Reports, &'a Register, u64, bool);
+    let table: [Row; 10] = [
+        ("the same server again, at once", &heard, &home, NOW, true),
+        ("the same host at another port, at once", &heard, &port, NOW, true),
+        ("another host", &heard, &elsewhere, NOW, false),
+        ("another host, still within patience", &heard, &elsewhere, NOW + TTL, false),
+        ("another host, after silence", &heard, &elsewhere, NOW + TTL + 1, true),
+        ("another host, after a goodbye", &left, &elsewhere, NOW + 2, true),
+        ("another host, and the MGS just started", &Reports::new(NOW), &elsewhere, NOW + TTL, false),
+        ("another host, nobody heard since the start", &Reports::new(NOW), &elsewhere, NOW + TTL + 1, true),
+        ("the process of the MGS, while another host serves it", &heard, &inside, NOW, false),
+        ("another target", &heard, &new, NOW, true),
+    ];
+    for (name, reports, request, now_ms, is_let_in) in table {
+        let got = refuse_second_copy(&map, reports, request, now_ms);
+        match got {
+            Ok(()) => assert!(is_let_in, "{name}"),
+            Err(fault) => {
+                assert!(!is_let_in && fault.code == Code::Busy, "{name}: {fault}");
+                assert!(fault.detail.contains("demo-OST0000 is served by host two"), "{name}: {fault}");
+            }
+        }
+    }
+    // A directory of `stria up` under another host name: nobody else can have served it.
+    let alone = Register { nids: vec![], ..home };
+    let map = after(&[mdt("demo", 1), alone.clone()]);
+    assert!(refuse_second_copy(&map, &heard, &Register { node_name: "new".into(), ..alone }, NOW).is_ok());
+}
