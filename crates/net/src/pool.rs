@@ -93,6 +93,8 @@ pub(crate) struct Pool {
     wanted: NodeId,
     own: Arc<AtomicU64>,
     nids: RwLock<Vec<String>>,
+    /// The address that answered last, with its NID: it is tried first, since a black hole before it would cost each connect its time.
+    worked: Mutex<Option<(String, SockAddr)>>,
     live: Arc<Live>,
     state: Mutex<State>,
     freed: Condvar,
@@ -174,6 +176,7 @@ impl Pool {
             wanted,
             own,
             nids: RwLock::new(nids),
+            worked: Mutex::new(None),
             live,
             state: Mutex::default(),
             freed: Condvar::new(),
@@ -303,30 +306,42 @@ impl Pool {
         }
     }
 
-    /// Tries the node's NIDs in order; the error names each with its reason.
+    /// Tries the node's addresses: the one that worked last, before any name is resolved, then in order of the NIDs. Each has an
+    /// equal share of the time that is left, so that one that swallows what it is sent leaves time for the next. The error
+    /// names each NID with its reason.
     fn connect_any(&self, by: Instant) -> Result<Connection, String> {
         let nids = self.nids.read().clone();
+        let share = |n: usize| {
+            let now = Instant::now();
+            now + by.saturating_duration_since(now) / n as u32
+        };
         let mut whys = Vec::new();
-        for nid in &nids {
-            match self.connect_nid(nid, by) {
+        let worked = self.worked.lock().clone().filter(|(nid, _)| nids.contains(nid) && nids.len() > 1);
+        if let Some((nid, address)) = &worked {
+            match self.connect_address(nid, address, share(nids.len())) {
                 Ok(connection) => return Ok(connection),
                 Err(why) => whys.push(format!("{nid}: {why}")),
             }
         }
-        if whys.is_empty() { Err("the node has no address".into()) } else { Err(whys.join("; ")) }
-    }
-
-    fn connect_nid(&self, nid: &str, by: Instant) -> Result<Connection, String> {
-        let parsed = Nid::parse(nid).map_err(|e| e.to_string())?;
-        let addresses = parsed.address.resolve().map_err(|e| format!("its name was not resolved: {e}"))?;
-        let mut why = "its name stands for no address".to_string();
-        for address in &addresses {
-            match self.connect_address(nid, address, by) {
-                Ok(connection) => return Ok(connection),
-                Err(e) => why = e,
+        let mut candidates = Vec::new();
+        for nid in &nids {
+            match addresses_of(nid) {
+                Ok(addresses) => candidates.extend(addresses.into_iter().map(|a| (nid.clone(), a))),
+                Err(why) => whys.push(format!("{nid}: {why}")),
             }
         }
-        Err(why)
+        candidates.retain(|c| Some(c) != worked.as_ref());
+        let count = candidates.len();
+        for (n, (nid, address)) in candidates.into_iter().enumerate() {
+            match self.connect_address(&nid, &address, share(count - n)) {
+                Ok(connection) => {
+                    *self.worked.lock() = Some((nid, address));
+                    return Ok(connection);
+                }
+                Err(why) => whys.push(format!("{nid}: {why}")),
+            }
+        }
+        if whys.is_empty() { Err("the node has no address".into()) } else { Err(whys.join("; ")) }
     }
 
     fn connect_address(&self, nid: &str, address: &SockAddr, by: Instant) -> Result<Connection, String> {
@@ -366,4 +381,10 @@ impl Pool {
             false => Ok(()),
         }
     }
+}
+
+fn addresses_of(nid: &str) -> Result<Vec<SockAddr>, String> {
+    let parsed = Nid::parse(nid).map_err(|e| e.to_string())?;
+    let addresses = parsed.address.resolve().map_err(|e| format!("its name was not resolved: {e}"))?;
+    if addresses.is_empty() { Err("its name stands for no address".into()) } else { Ok(addresses) }
 }

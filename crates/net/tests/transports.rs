@@ -147,6 +147,25 @@ fn the_map_leads_to_the_server_and_follows_its_moves() {
 }
 
 #[test]
+fn an_address_that_swallows_everything_leaves_time_for_the_next_and_is_tried_last_from_then_on() {
+    // The kernel accepts on its own; nobody answers the handshake, as behind a link that swallows packets.
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let (_, server, fabric) = served();
+    let nids = vec![format!("{}@tcp0", deaf.local_addr().expect("bound")), server.nid()];
+    fabric.set_map(&map_with(nids, 5));
+    let peer = fabric.peer(T).expect("in the map");
+    call(&*peer, QUICK, Duration::from_secs(2)).expect("the second address is tried in time");
+    // More connections at once than the one that is kept.
+    let begin = Instant::now();
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| call(&*peer, SLOW + 100, Duration::from_secs(5)).expect("an answer"));
+        }
+    });
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn another_node_at_the_address_is_not_taken_for_the_wanted_one() {
     let hub = Hub::new();
     hub.set_node(NodeId(6));
