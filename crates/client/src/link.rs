@@ -288,6 +288,12 @@ impl Link {
                 Ok(ready) => ready,
                 Err(fault) => break fault,
             };
+            if stuck.head.session != self.session() {
+                // Its session has ended while it waited here: it can never be answered, and stands in nobody's way.
+                self.id.losses.add(stuck.fid, "the session of a request that was given up has ended");
+                self.slots.unstick(stuck.head.slot);
+                return Ok(());
+            }
             match self.resend(&stuck, incarnation, deadline) {
                 Ok(answered) => {
                     self.slots.unstick(stuck.head.slot);
@@ -315,7 +321,6 @@ impl Link {
         if seq.0 > 0 && self.keeps() && seq > self.flushed() {
             let (slot, sequence) = (what.head.slot, what.head.sequence);
             let bytes = what.body.len() + what.bulk.len();
-            self.acknowledged.fetch_max(seq.0, Ordering::AcqRel);
             self.retained.lock().kept.keep(Kept { seq, slot, sequence, bytes, what });
         }
     }

@@ -6,14 +6,16 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
-use client::{Fs, Handle, OpenFlags};
+use client::{Fs, Handle, OpenFlags, Settings};
 use common::{Cluster, MDT, Wiring, pattern, read};
 use disk::Crash;
 use net::{Answer, Fabric, Service};
 use parking_lot::{Mutex, RwLock};
-use types::{Code, Cred, Fid};
-use wire::{Flags, Header, Request};
+use types::{Buf, Code, Cred, Fid, FsId};
+use wire::session::Detach;
+use wire::{Flags, Header, Request, Wire};
 
 /// What happens around the service of one request: the second argument serves it.
 type Hook = dyn Fn(&Header, &mut dyn FnMut()) + Send + Sync;
@@ -200,4 +202,36 @@ fn a_second_power_loss_during_a_replay_loses_nothing() {
         }
         fs.fsync_dir(Fid::ROOT).unwrap();
     }
+}
+
+/// A request that was given up belongs to a session that the MDT has ended meanwhile: it is lost, and the mount goes on.
+#[test]
+fn a_given_up_request_of_an_ended_session_does_not_stand_in_the_way() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let op_timeout = Duration::from_millis(300);
+    let fs = cluster.mount_with(Settings { op_timeout, ..cluster.settings() });
+    let tap = tap_mdt(&cluster);
+    let is_cut = Arc::new(AtomicBool::new(true));
+    let cut = is_cut.clone();
+    tap.set(move |_, serve| {
+        // The network swallows everything: nobody is answered, until it is healed.
+        while cut.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        serve()
+    });
+    assert_eq!(fs.mkdir(Fid::ROOT, b"a", 0o755, &root()).unwrap_err().code, Code::Timeout);
+    // Meanwhile the MDT ends the silent session.
+    let session = fs.session();
+    let mut answer_bulk = Buf::new();
+    let mut answer = Answer { head: Header::default(), body: vec![], bulk: &mut answer_bulk };
+    let head = Header { call: Detach::CALL, target: MDT, fs: FsId(1), ..Header::default() };
+    cluster.mdt.as_ref().unwrap().0.serve(&head, &Detach { session }.to_bytes(), &[], &mut answer);
+    is_cut.store(false, Ordering::SeqCst);
+    tap.clear();
+    let until = Instant::now() + Duration::from_secs(20);
+    while let Err(fault) = fs.mkdir(Fid::ROOT, b"b", 0o755, &root()) {
+        assert!(Instant::now() < until, "the mount is stuck: {fault}");
+    }
+    fs.mkdir(Fid::ROOT, b"c", 0o755, &root()).unwrap();
 }
