@@ -495,7 +495,7 @@ impl Link {
                 Some(seq) => self.keep_again(seq, kept.what),
                 None => {
                     let why = format!("{} refused to take it again after its restart", self.describe());
-                    self.id.losses.add(kept.what.fid, &why);
+                    kept.what.concerns().for_each(|fid| self.id.losses.add(fid, &why));
                 }
             }
         }
@@ -505,10 +505,10 @@ impl Link {
     fn lose_session(&self, ended: SessionId) {
         let why = format!("session {ended} was ended by {}", self.describe());
         for kept in self.retained.lock().kept.take_all() {
-            self.id.losses.add(kept.what.fid, &why);
+            kept.what.concerns().for_each(|fid| self.id.losses.add(fid, &why));
         }
         for stuck in self.slots.drop_stuck() {
-            self.id.losses.add(stuck.fid, &why);
+            stuck.concerns().for_each(|fid| self.id.losses.add(fid, &why));
         }
     }
 

@@ -70,6 +70,12 @@ fn want(body: &mut [u8], fid: Fid) {
     let at = body.len() - 8;
     body[at..].copy_from_slice(&fid.0.to_le_bytes());
 }
+/// The file that an answered creation made.
+pub(crate) fn made_by(call: u16, body: &[u8]) -> Option<Fid> {
+    let makes = matches!(call, Create::CALL | MakeDir::CALL | Symlink::CALL);
+    let last = body.last_chunk::<8>().filter(|_| makes)?;
+    Some(Fid(u64::from_le_bytes(*last))).filter(|fid| fid.0 != 0)
+}
 impl Sent for Create {
     fn amend(body: &mut [u8], reply: &CreateReply) {
         if reply.made {

@@ -22,6 +22,13 @@ pub(crate) struct Sendable {
     pub fid: Fid,
 }
 
+impl Sendable {
+    /// Who suffers if it is lost: a creation is missed by its directory and by who has the new file open.
+    pub fn concerns(&self) -> impl Iterator<Item = Fid> {
+        [Some(self.fid), crate::request::made_by(self.head.call, &self.body)].into_iter().flatten()
+    }
+}
+
 pub(crate) struct Slots {
     state: Mutex<State>,
     freed: Condvar,

@@ -73,6 +73,15 @@ fn is_gone(fs: &Fs, fid: Fid) -> bool {
     matches!(fs.open(fid, OpenFlags::read_only()), Err(fault) if fault.code == Code::Stale)
 }
 
+/// The MDT has given this client up.
+fn end_session(cluster: &Cluster, fs: &Fs) {
+    let mut bulk = Buf::new();
+    let mut answer = Answer { head: Header::default(), body: vec![], bulk: &mut bulk };
+    let head = Header { call: Detach::CALL, target: MDT, fs: FsId(1), ..Header::default() };
+    let body = Detach { session: fs.session() }.to_bytes();
+    cluster.mdt.as_ref().unwrap().0.serve(&head, &body, &[], &mut answer);
+}
+
 /// [S-unlinked-open] A file that is closed while its unlink is under way goes, and does not wait for the end of the mount.
 #[test]
 fn the_last_close_may_come_while_the_unlink_is_under_way() {
@@ -222,11 +231,7 @@ fn a_given_up_request_of_an_ended_session_does_not_stand_in_the_way() {
     });
     assert_eq!(fs.mkdir(Fid::ROOT, b"a", 0o755, &root()).unwrap_err().code, Code::Timeout);
     // Meanwhile the MDT ends the silent session.
-    let session = fs.session();
-    let mut answer_bulk = Buf::new();
-    let mut answer = Answer { head: Header::default(), body: vec![], bulk: &mut answer_bulk };
-    let head = Header { call: Detach::CALL, target: MDT, fs: FsId(1), ..Header::default() };
-    cluster.mdt.as_ref().unwrap().0.serve(&head, &Detach { session }.to_bytes(), &[], &mut answer);
+    end_session(&cluster, &fs);
     is_cut.store(false, Ordering::SeqCst);
     tap.clear();
     let until = Instant::now() + Duration::from_secs(20);
@@ -234,4 +239,20 @@ fn a_given_up_request_of_an_ended_session_does_not_stand_in_the_way() {
         assert!(Instant::now() < until, "the mount is stuck: {fault}");
     }
     fs.mkdir(Fid::ROOT, b"c", 0o755, &root()).unwrap();
+}
+
+/// [S-replay] A creation that was lost with the session is told to who fsyncs the new file, and to who fsyncs its directory.
+#[test]
+fn a_lost_creation_is_an_error_at_fsync_of_the_file_and_of_its_directory() {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+    let fs = cluster.mount_lazy();
+    let dir = fs.mkdir(Fid::ROOT, b"d", 0o755, &root()).unwrap().fid;
+    fs.fsync_dir(dir).unwrap();
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (_, handle) = fs.create(dir, b"f", 0o644, flags, &root()).unwrap();
+    cluster.crash_mdt(Crash::DropAll);
+    // Before this client hears of the restart and sends the creation again.
+    end_session(&cluster, &fs);
+    assert!(fs.fsync(handle, false).is_err());
+    assert!(fs.fsync_dir(dir).is_err());
 }
