@@ -100,6 +100,8 @@ impl Core {
             log_bytes_used: self.volume.log_used(),
             log_bytes_total: self.volume.log_capacity(),
             last_seq: self.volume.last_seq(),
+            failure: self.volume.failure().unwrap_or_default().into(),
+            superblock_copies: self.volume.superblock_copies_good(),
         })
     }
 }

@@ -142,6 +142,8 @@ fn stat(map: &ClusterMap) -> TargetStatReply {
         log_bytes_used: 0,
         log_bytes_total: 0,
         last_seq: Seq(map.version),
+        failure: String::new(),
+        superblock_copies: 0,
     }
 }
 

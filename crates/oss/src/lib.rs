@@ -81,6 +81,13 @@ impl Ost {
     pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Ost>, Fault> {
         let store = Engine::open(disk)?;
         let unreadable = store.take_unreadable();
+        if store.health().superblock_copies < 2 {
+            let index = store.label().index;
+            tracing::warn!(
+                index,
+                "one of the two superblock copies was bad and is written anew: is the medium sound?"
+            );
+        }
         let ost = Ost::with_store(Arc::new(store), settings);
         let (target, found_sec) = (ost.label().target, (ost.core.settings.clock)());
         for (object, offset) in unreadable {

@@ -10,6 +10,7 @@ use crate::serve::{Ctx, Served};
 impl Core {
     pub fn on_target_stat(&self, ctx: &Ctx<'_>, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         let u = self.store.usage();
+        let health = self.store.health();
         TargetStatReply {
             target: ctx.joined.target,
             is_mdt: false,
@@ -25,6 +26,8 @@ impl Core {
             log_bytes_used: u.log_bytes_used,
             log_bytes_total: u.log_bytes_total,
             last_seq: self.store.last_seq(),
+            failure: health.failure.unwrap_or_default(),
+            superblock_copies: health.superblock_copies,
         }
         .put(reply);
         Ok(Served::READ)

@@ -8,7 +8,7 @@ use types::{Buf, Epoch, Fid, Incarnation, ObjectId, PAGE_SIZE, Seq, SessionId};
 use crate::engine::Engine;
 use crate::error::{DamageKind, StoreError};
 use crate::space::reserve_pages;
-use crate::{Attrs, Damage, Done, ObjectStore, Origin, Read, Recorded, Slot, Truncate, Usage, Write};
+use crate::{Attrs, Damage, Done, Health, ObjectStore, Origin, Read, Recorded, Slot, Truncate, Usage, Write};
 
 impl ObjectStore for Engine {
     fn write(&self, write: &Write<'_>) -> Result<Done, StoreError> {
@@ -109,6 +109,12 @@ impl ObjectStore for Engine {
             objects_free,
             log_bytes_used: self.vol.log_used(),
             log_bytes_total: self.vol.log_capacity(),
+        }
+    }
+    fn health(&self) -> Health {
+        Health {
+            failure: self.vol.failure().map(str::to_owned),
+            superblock_copies: self.vol.superblock_copies_good(),
         }
     }
     fn last_seq(&self) -> Seq {

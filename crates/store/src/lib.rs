@@ -104,6 +104,7 @@ pub trait ObjectStore: Send + Sync {
     /// Flushed on return.
     fn set_label(&self, label: Label) -> Result<(), StoreError>;
     fn usage(&self) -> Usage;
+    fn health(&self) -> Health;
     fn last_seq(&self) -> Seq;
     fn flushed_seq(&self) -> Seq;
     fn incarnation(&self) -> Incarnation;
@@ -194,6 +195,15 @@ pub struct Damage {
     pub kind: DamageKind,
     /// Seconds since 1970.
     pub found_sec: u64,
+}
+
+/// How the medium does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Why nothing can be changed any more, if so.
+    pub failure: Option<String>,
+    /// Of the two superblock copies, how many were good at open.
+    pub superblock_copies: u8,
 }
 
 /// Space and counts, for `statfs`.

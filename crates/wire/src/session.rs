@@ -67,6 +67,10 @@ bodies! {
         log_bytes_used: u64,
         log_bytes_total: u64,
         last_seq: Seq,
+        /// Why the target's volume failed: it promises nothing any more and must be started anew. Empty: it has not.
+        failure: String,
+        /// Of the two superblock copies, how many were good when the target was started (and wrote both anew).
+        superblock_copies: u8,
     }
 }
 

@@ -106,3 +106,25 @@ fn the_threads_flush_checkpoint_and_end() {
     rig.ost.stop(true).unwrap();
     assert_eq!(rig.crashed(Crash::DropAll).read(0, 1), b"x");
 }
+
+#[test]
+fn a_failed_volume_and_a_rotten_superblock_are_told() {
+    use disk::Disk;
+    let rig = Rig::new();
+    let stat = rig.ask(&TargetStat {}).ok();
+    assert_eq!((stat.failure.as_str(), stat.superblock_copies), ("", 2));
+    // A bad copy does not keep it from starting, and is put right by the start.
+    let image = Arc::new(rig.disk.crash(Crash::KeepAll));
+    image.write_at(&[0xff; 8], 64 << 10).unwrap();
+    let faulty = Arc::new(disk::FaultyDisk::new(image));
+    let ost = Ost::open(faulty.clone(), settings()).unwrap();
+    ost.join(&reply_of_mgs()).unwrap();
+    let rig = Rig { ost, ..rig };
+    assert_eq!(rig.ask(&TargetStat {}).ok().superblock_copies, 1);
+    // A failed flush is the end of all promises; numbers are given still.
+    rig.write(1, 0, b"x").ok();
+    faulty.fail(disk::Op::Flush, disk::When::Once);
+    assert_eq!(rig.ask(&Flush {}).code(), Code::Io);
+    let failure = rig.ask(&TargetStat {}).ok().failure;
+    assert!(failure.contains("flush") && failure.contains("injected"), "{failure}");
+}
