@@ -15,6 +15,9 @@ pub enum StoreError {
     /// No copy of the map can be read.
     #[error("the cluster map in {dir} is damaged: {why}. Put back a good map.a or map.b from a backup")]
     Damaged { dir: PathBuf, why: String },
+    /// A copy is of another release. Nothing was changed: what that release wrote may be newer than the other copy.
+    #[error("{path} has form {form}, and this release knows {known}: start the release that wrote it")]
+    OtherForm { path: PathBuf, form: u16, known: u16 },
     /// Another process has the store.
     #[error(
         "{path} is in use by another process: stop the other management service or choose another directory"

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use wire::map::ClusterMap;
 
-use crate::form::{decode, encode};
+use crate::form::{FORM_VERSION, Unreadable, decode, encode};
 use crate::{MapStore, StoreError};
 
 /// In this order they are written and read.
@@ -198,7 +198,13 @@ fn read_copy(dir: &Path, name: &str) -> Result<Copy, StoreError> {
         Ok(_) => {}
     }
     match fs::read(&path) {
-        Ok(bytes) => Ok(decode(&bytes).map_or_else(|e| Copy::Bad(e.to_string()), Copy::Good)),
+        Ok(bytes) => match decode(&bytes) {
+            Ok(map) => Ok(Copy::Good(map)),
+            Err(Unreadable::Damaged(what)) => Ok(Copy::Bad(what.to_string())),
+            Err(Unreadable::OtherForm(form)) => {
+                Err(StoreError::OtherForm { path, form, known: FORM_VERSION })
+            }
+        },
         // A medium that cannot give the bytes back has lost this copy, no more.
         Err(e) => Ok(Copy::Bad(e.to_string())),
     }

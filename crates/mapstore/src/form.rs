@@ -23,29 +23,46 @@ pub fn encode(map: &ClusterMap) -> Vec<u8> {
     out
 }
 
+/// Why a file is not read as a map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Its bytes are not what was written.
+    Damaged(Malformed),
+    /// It is whole, and of a form that this release does not know.
+    OtherForm(u16),
+}
+
+impl From<Malformed> for Unreadable {
+    fn from(what: Malformed) -> Unreadable {
+        Unreadable::Damaged(what)
+    }
+}
+
 /// The map in a file; checks magic, form, reserved bytes, length, CRC and that the versions agree.
-pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
+pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     let (head, body) = bytes.split_at_checked(HEAD_LEN).ok_or(Malformed("length of a map file"))?;
     if head[..8] != MAGIC {
-        return Err(Malformed("magic of a map file"));
+        return Err(Malformed("magic of a map file").into());
     }
     let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
     if word(28) != file_crc(&head[..28], body) {
-        return Err(Malformed("checksum of a map file"));
+        return Err(Malformed("checksum of a map file").into());
     }
-    if head[8..10] != FORM_VERSION.to_le_bytes() {
-        return Err(Malformed("form of a map file: another release wrote it"));
+    // The checksum is at its place in every form, so this is no flipped bit.
+    let form = u16::from_le_bytes([head[8], head[9]]);
+    if form != FORM_VERSION {
+        return Err(Unreadable::OtherForm(form));
     }
     if head[10..16].iter().any(|b| *b != 0) {
-        return Err(Malformed("reserved bytes of a map file"));
+        return Err(Malformed("reserved bytes of a map file").into());
     }
     if word(24) as usize != body.len() {
-        return Err(Malformed("length of a map file"));
+        return Err(Malformed("length of a map file").into());
     }
     let map = ClusterMap::from_bytes(body)?;
     match map.version.to_le_bytes() == head[16..24] {
         true => Ok(map),
-        false => Err(Malformed("version of a map file")),
+        false => Err(Malformed("version of a map file").into()),
     }
 }
 

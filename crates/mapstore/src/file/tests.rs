@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use types::crc::crc32c;
+
 use super::*;
 use crate::conformance::{check, sample};
 
@@ -112,6 +114,35 @@ fn one_damaged_copy_is_put_right_and_told() {
         assert!(warning.contains(victim) && warning.contains("checksum"), "{warning}");
         assert_eq!(dir.bytes(victim), encode(&sample(1)));
     }
+}
+
+/// A whole file of a form that a later release may have.
+fn of_form(form: u16) -> Vec<u8> {
+    let mut bytes = encode(&sample(9));
+    bytes[8..10].copy_from_slice(&form.to_le_bytes());
+    let sum = crc32c(&bytes[..28]).rotate_left(1) ^ crc32c(&bytes[32..]);
+    bytes[28..32].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_copy_of_another_release_is_refused_and_left_alone() {
+    let (older, newer) = (encode(&sample(8)), of_form(2));
+    for (a, b) in [(&newer, &older), (&older, &newer), (&newer, &newer)] {
+        let dir = Dir::new();
+        dir.put("map.a", a);
+        dir.put("map.b", b);
+        let refused = FileStore::open(&dir.0).expect_err("what it says is not known");
+        assert!(matches!(refused, StoreError::OtherForm { form: 2, known: 1, .. }), "{refused}");
+        assert_eq!((&dir.bytes("map.a"), &dir.bytes("map.b")), (a, b), "nothing is put right");
+    }
+    // A flipped bit there is damage like any other.
+    let dir = Dir::new();
+    let mut flipped = encode(&sample(9));
+    flipped[8] ^= 2;
+    dir.put("map.a", &flipped);
+    dir.put("map.b", &older);
+    assert_eq!(dir.load(), sample(8));
 }
 
 #[test]
