@@ -261,7 +261,7 @@ fn decode(b: &[u8]) -> Result<Superblock, VolumeError> {
 }
 
 fn decode_label(b: &[u8]) -> Result<Label, VolumeError> {
-    let name = b.get(256..256 + b[82] as usize).filter(|n| n.len() <= FS_NAME_BYTES);
+    let name = b.get(256..256 + b[82] as usize).filter(|n| (1..=FS_NAME_BYTES).contains(&n.len()));
     let name =
         name.and_then(|n| String::from_utf8(n.to_vec()).ok()).ok_or(VolumeError::Malformed("fs name"))?;
     Ok(Label {

@@ -159,5 +159,7 @@ fn nonsense_is_refused() {
     assert!(refused(&|sb| sb.log_start.pos += 4));
     assert!(refused(&|sb| sb.log_start.pos = u64::MAX - 7));
     assert!(refused(&|sb| sb.checkpoint.as_mut().unwrap().stream_bytes = 0x8001));
+    assert!(refused(&|sb| sb.label.fs_name.clear()));
+    assert!(!refused(&|sb| sb.label.fs_name = "n".repeat(FS_NAME_BYTES)));
     assert!(!refused(&|sb| sb.clean = false));
 }
