@@ -1,8 +1,10 @@
 //! The engine: its parts, and the one place where log order becomes apply order.
 //!
 //! Locks, in the order in which they may be taken: merge → sealing → checkpointing → tail → (shard → object) → space,
-//! sessions, damage. No lock but merge is held during data I/O; the tail lock covers the append of one entry and its
-//! application.
+//! sessions, damage. During data I/O no lock is held, with two exceptions: merge, by who writes or cuts a part of a page, and an
+//! object's read lock, by a reader whose first try met a mismatch and who must have the object held still (read.rs). A change
+//! of that object waits for such a reader, and holds the tail meanwhile; that is rare, and one read long. The tail lock covers the
+//! append of one entry and its application.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
