@@ -190,11 +190,12 @@ impl Up {
         let (sender, events) = stop::listen()?;
         // 1. Nobody else uses the directory from here on.
         let lock = run.take(Use::Up, self.mount.clone())?;
-        // Images and map hold other people's files and the file system's secret: they are their owner's only.
-        rustix::process::umask(Mode::from_raw_mode(0o077));
+        // The mount point's directories are everybody's way to the mount: they are made with the caller's umask.
         if let Some(point) = &self.mount {
             prepare_point(point)?;
         }
+        // Images and map hold other people's files and the file system's secret: they are their owner's only.
+        rustix::process::umask(Mode::from_raw_mode(0o077));
         // 2. Make it, the first time.
         let is_new = !cluster.ready;
         if is_new {

@@ -1,7 +1,7 @@
 //! Life and death of clusters: up, down, stale leftovers, dead servers, forced unmounts, fsck.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,8 +27,7 @@ fn text(path: &Path) -> String {
 }
 
 fn up_down_up(b: &mut Bench) -> Result<()> {
-    let (dir, mnt) = (b.cluster.dir.join("life"), b.cluster.dir.join("life-mnt"));
-    fs::create_dir_all(&mnt)?;
+    let (dir, mnt) = (b.cluster.dir.join("life"), b.cluster.dir.join("life-mnt/deep"));
     let (code, out) = b.cluster.stria(&[
         "up",
         "--dir",
@@ -44,6 +43,10 @@ fn up_down_up(b: &mut Bench) -> Result<()> {
     if !out.contains(&text(&mnt)) || !out.contains("OST0002") {
         bail!("up does not say what it made and where: {out}");
     }
+    // What `up` made on the way to the mount point is as open as what anybody makes here.
+    let plain = b.dir("plain")?;
+    let mode = |path: &Path| Ok::<_, std::io::Error>(fs::metadata(path)?.permissions().mode() & 0o777);
+    ensure_eq(mode(&b.cluster.dir.join("life-mnt"))?, mode(&plain)?, "mode of the mount point's parent")?;
     let mut data = vec![0u8; 2_000_000];
     b.rng().fill(&mut data);
     fs::write(mnt.join("kept"), &data)?;
