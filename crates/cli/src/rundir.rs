@@ -73,6 +73,8 @@ pub enum State {
 pub struct Lock {
     _file: File,
     run: RunDir,
+    /// The path may be another's lock from here on: that one's files are not ours to remove.
+    is_purged: bool,
 }
 
 impl RunDir {
@@ -117,13 +119,33 @@ impl RunDir {
 
     /// Takes the lock and removes what a killed process left: holder file, socket, stale mount.
     pub fn take(&self, what: Use, mount: Option<PathBuf>) -> anyhow::Result<Lock> {
-        fs::create_dir_all(&self.root)?;
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.lock())?;
-        self.lock_exclusively(&file)?;
+        let file = self.open_locked()?;
         self.clear_leftovers()?;
-        let lock = Lock { _file: file, run: self.clone() };
+        let lock = Lock { _file: file, run: self.clone(), is_purged: false };
         lock.write_holder(&Holder { pid: std::process::id(), what, mount, since_sec: now_sec() })?;
         Ok(lock)
+    }
+
+    /// The file that is at the lock's path, locked. One that was deleted or replaced while it was waited for (by who purged D)
+    /// is locked by nobody else, and keeps nobody out.
+    fn open_locked(&self) -> anyhow::Result<File> {
+        loop {
+            fs::create_dir_all(&self.root)?;
+            let file = match OpenOptions::new().create(true).truncate(false).write(true).open(self.lock()) {
+                // The directory went away between the two: begin again.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            self.lock_exclusively(&file)?;
+            if self.is_at_path(&file) {
+                return Ok(file);
+            }
+        }
+    }
+
+    fn is_at_path(&self, lock: &File) -> bool {
+        let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        lock.metadata().is_ok_and(|held| fs::metadata(self.lock()).is_ok_and(|there| same(&held, &there)))
     }
 
     fn lock_exclusively(&self, file: &File) -> anyhow::Result<()> {
@@ -222,6 +244,18 @@ impl Lock {
         self.write_holder(&Holder { mount, ..old })
     }
 
+    /// Deletes every file of ours in D/run, the lock's last; then nobody is kept out any more.
+    pub fn purge(mut self) -> io::Result<()> {
+        for file in self.run.files() {
+            match fs::remove_file(file) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+        }
+        self.is_purged = true;
+        Ok(())
+    }
+
     fn write_holder(&self, holder: &Holder) -> io::Result<()> {
         let new = self.run.holder().with_extension("new");
         fs::write(&new, serde_json::to_vec(holder)?)?;
@@ -233,6 +267,9 @@ impl Lock {
 impl Drop for Lock {
     /// The files go before the lock does, so that nobody finds them without it.
     fn drop(&mut self) {
+        if self.is_purged {
+            return;
+        }
         for path in [self.run.socket(), self.run.holder(), self.run.busy()] {
             let _ = fs::remove_file(path);
         }

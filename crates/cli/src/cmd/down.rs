@@ -155,10 +155,7 @@ fn purge(dir: &Path, run: &RunDir, cluster: Option<&Cluster>) -> anyhow::Result<
     for file in cluster.map(|c| c.files(dir)).unwrap_or_default() {
         remove(&file)?;
     }
-    drop(lock);
-    for file in run.files() {
-        remove(&file)?;
-    }
+    lock.purge()?;
     // Directories go only if nothing foreign is in them.
     let left: Vec<PathBuf> = [run.root(), dir]
         .iter()

@@ -54,3 +54,20 @@ fn a_path_that_no_socket_can_have_is_refused_with_its_length() {
     assert!(refused.contains("136 bytes") && refused.contains("shorter path"), "{refused}");
     assert_eq!(RunDir::of(Path::new("/d")).nid().unwrap(), "unix:/d/run/stria.sock@local0");
 }
+
+#[test]
+fn a_lock_that_was_purged_while_it_was_waited_for_keeps_nobody_out_and_is_not_taken_for_one() {
+    let dir = TestDir::new("rundir-purged");
+    let run = RunDir::of(dir.path());
+    let purging = run.take(Use::Purge, None).unwrap();
+    // Opened before the purge, locked after it: what a process that was let in at the wrong moment holds.
+    let late = OpenOptions::new().write(true).open(run.lock()).unwrap();
+    purging.purge().unwrap();
+    assert_eq!(fs::read_dir(run.root()).unwrap().count(), 0, "nothing of ours is left");
+    run.lock_exclusively(&late).unwrap();
+    assert!(!run.is_at_path(&late));
+    let up = run.take(Use::Up, None).unwrap();
+    assert!(!run.is_at_path(&late), "the new lock is another file");
+    assert!(matches!(run.state().unwrap(), State::Held(h) if h.what == Use::Up));
+    drop((late, up));
+}
