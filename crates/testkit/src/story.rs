@@ -89,6 +89,12 @@ impl StoryShape {
             ..StoryShape::quiet(wiring)
         }
     }
+    /// A map as servers of this story are told it.
+    fn set_interval(&self, map: &mut ClusterMap) {
+        for fs in &mut map.file_systems {
+            fs.commit_interval_ms = self.server_interval.as_millis() as u32;
+        }
+    }
     pub fn osts(self, osts: usize) -> StoryShape {
         StoryShape { osts, ..self }
     }
@@ -196,7 +202,8 @@ impl Story {
 
     /// Those that joined first do not know those that came later.
     fn tell_map(&self) {
-        let map = self.map();
+        let mut map = self.map();
+        self.shape.set_interval(&mut map);
         self.seats.iter().for_each(|s| s.set_map(&map));
     }
 

@@ -136,6 +136,11 @@ impl Story {
         fsck::check_with_pause(self.fs(), &self.secret(), FSCK_PAUSE).expect("fsck can look")
     }
 
+    /// As `fsck`, with other how.
+    pub fn fsck_with(&self, how: fsck::How) -> Report {
+        fsck::check_with(self.fs(), &self.secret(), how).expect("fsck can look")
+    }
+
     /// As `check_clean` for a quiet story, where nobody destroys what is dead.
     pub fn check_clean_but_for_purge(&self) {
         let mut findings = self.fsck().findings;

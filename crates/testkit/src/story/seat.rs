@@ -28,6 +28,8 @@ pub(crate) struct Seat {
     /// `Tcp` only. Listener and proxy outlive the server, as a host outlives its process.
     wire: Option<(Server, Proxy)>,
     running: Option<(TargetId, Running)>,
+    /// The MDT's way to the OSTs.
+    fabric: Option<Arc<Fabric>>,
 }
 
 pub(crate) enum Running {
@@ -54,7 +56,7 @@ impl Seat {
         if is_blank(&disk) {
             format(number, disk.clone());
         }
-        Seat { number, disk, hub, wire, running: None }
+        Seat { number, disk, hub, wire, running: None, fabric: None }
     }
 
     pub fn proxy(&self) -> &Proxy {
@@ -104,15 +106,14 @@ impl Seat {
         };
         // 2. Register and join.
         let mut reply = register(mgs, &label, self.number, self.disk.size(), self.nids());
-        for fs in &mut reply.map.file_systems {
-            fs.commit_interval_ms = shape.server_interval.as_millis() as u32;
-        }
+        shape.set_interval(&mut reply.map);
         self.hub.set_node(reply.node);
         match &running {
             Running::Mdt(mdt) => {
                 let fabric = Fabric::new(Some(self.hub.clone()));
                 fabric.set_map(&reply.map);
-                mdt.join(&reply, fabric).expect("it was registered");
+                mdt.join(&reply, fabric.clone()).expect("it was registered");
+                self.fabric = Some(fabric);
                 self.hub.add(reply.target, mdt.clone());
             }
             Running::Ost(ost) => {
@@ -134,6 +135,7 @@ impl Seat {
     pub fn set_map(&self, map: &ClusterMap) {
         if let Some((_, Running::Mdt(mdt))) = &self.running {
             mdt.set_map(map).expect("the MDT has joined");
+            self.fabric.iter().for_each(|fabric| fabric.set_map(map));
         }
     }
 
