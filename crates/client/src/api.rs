@@ -77,7 +77,7 @@ pub struct DirItem {
     pub fid: Fid,
     pub kind: Kind,
     pub cookie: u64,
-    /// Only if asked for, and never for `.` and `..`.
+    /// Only if asked for, and never for `.` and `..`; missing also if its servers did not tell in time. Ask for the file then.
     pub attr: Option<Attr>,
 }
 

@@ -1,6 +1,7 @@
 //! Lookup and getattr: what the MDT says, and over it what this client knows better.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use types::{Attr, Code, Fault, Fid, Kind};
 use wire::codec::Bytes;
@@ -29,17 +30,27 @@ impl Fs {
 
     /// What to show for an inode as the MDT sent it. A file that a dead session left unsettled is recovered first.
     pub(crate) fn attr_of(&self, inode: &Inode, file: Option<Arc<File>>) -> Result<Attr, Fault> {
+        self.attr_until(inode, file, self.deadline())
+    }
+
+    /// As `attr_of`; past the deadline only what needs no waiting is given.
+    pub(crate) fn attr_until(
+        &self,
+        inode: &Inode,
+        file: Option<Arc<File>>,
+        deadline: Instant,
+    ) -> Result<Attr, Fault> {
         if inode.attr.kind != Kind::File || self.settings.observer {
             return Ok(inode.attr);
         }
         match file.or_else(|| self.files.get(inode.attr.fid)) {
-            Some(file) if file.is_loaded() => return file.overlay(inode.attr, self.deadline()),
+            Some(file) if file.is_loaded() => return file.overlay(inode.attr, deadline),
             // Not in the table, or only on its way into it, or just being changed: `recover` waits for that.
             _ => {}
         }
         match inode.state {
             FileState::Settled => Ok(inode.attr),
-            FileState::Writing(_) | FileState::Truncating { .. } => self.recover(inode.attr.fid),
+            FileState::Writing(_) | FileState::Truncating { .. } => self.recover(inode.attr.fid, deadline),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plan::size::{cuts, proven};
-use types::{Attr, Fault, Fid};
+use types::{Attr, Code, Fault, Fid};
 use wire::meta::{FileState, Settle};
 
 use crate::Fs;
@@ -15,9 +15,11 @@ use crate::files::{File, For};
 use crate::truncate::mark_written;
 
 impl Fs {
-    /// Recovers a file that the MDT holds as unsettled and that is not open here.
-    pub(crate) fn recover(&self, fid: Fid) -> Result<Attr, Fault> {
-        let deadline = self.deadline();
+    /// Recovers a file that the MDT holds as unsettled and that is not open here. Past the deadline nobody is asked.
+    pub(crate) fn recover(&self, fid: Fid, deadline: Instant) -> Result<Attr, Fault> {
+        if Instant::now() >= deadline {
+            return Err(Fault::new(Code::Timeout, format!("file {fid}: no time is left to ask its objects")));
+        }
         let file = {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, For::Writing)

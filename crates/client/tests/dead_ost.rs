@@ -1,0 +1,74 @@
+//! Stories of an OST that is down: what has nothing to do with it goes on.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client::{Fs, Handle, OpenFlags, Settings};
+use common::{Cluster, Wiring};
+use disk::Crash;
+use types::{Cred, Fid};
+
+fn make(fs: &Fs, name: &str) -> (Fid, Handle) {
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, h) = fs.create(Fid::ROOT, name.as_bytes(), 0o644, flags, &Cred::root()).expect(name);
+    (attr.fid, h)
+}
+
+/// Polls until `what` holds, and says after how long.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(40), "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    begin.elapsed()
+}
+
+/// Mounts in the place of a client that died.
+fn mount_after(cluster: &Cluster, settings: &Settings) -> Arc<Fs> {
+    let mut fs = None;
+    wait_until("the dead client makes way", || {
+        fs = cluster.try_mount(settings.clone()).ok();
+        fs.is_some()
+    });
+    fs.expect("mounted")
+}
+
+/// A client died and left files unsettled on an OST that is down. A listing shows all their names at once: it does not wait for
+/// each of them in turn.
+#[test]
+fn a_listing_does_not_wait_for_each_file_of_a_dead_ost() {
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 2, 0);
+    let fs = cluster.mount_lazy();
+    // One stripe and no further component, so that a file has all it may ever have on OST `fid mod 2`.
+    fs.setxattr(Fid::ROOT, b"stria.layout", b"-c 1", 0, &Cred::root()).expect("setstripe");
+    let settled = fs.mkdir(Fid::ROOT, b"dir", 0o755, &Cred::root()).expect("mkdir");
+    let mut on_live = Vec::new();
+    for n in 0..12 {
+        let (fid, h) = make(&fs, &format!("f{n}"));
+        fs.write(h, 0, &[1; 100]).expect("write");
+        if fid.0 % 2 == 1 {
+            on_live.push(fid);
+        }
+    }
+    fs.abort();
+    let image = cluster.stop_ost(0, Crash::KeepAll);
+    let op_timeout = Duration::from_secs(4);
+    let fs = mount_after(&cluster, &Settings { op_timeout, ..cluster.settings() });
+    let begin = Instant::now();
+    let items = fs.readdir(Fid::ROOT, 0, 64, true).expect("readdir");
+    assert!(begin.elapsed() < op_timeout, "{:?}", begin.elapsed());
+    assert_eq!(items.len(), 2 + 1 + 12);
+    // What needs no waiting has its attributes, and who asks for one file of a healthy OST is answered.
+    let dir = items.iter().find(|i| i.fid == settled.fid).expect("listed");
+    assert!(dir.attr.is_some());
+    for fid in on_live {
+        assert_eq!(fs.getattr(fid).expect("its OST is up").size, 100);
+    }
+    cluster.restart_ost(0, image);
+    let items = fs.readdir(Fid::ROOT, 0, 64, true).expect("readdir");
+    let sizes: Vec<_> = items.iter().skip(2).filter(|i| i.fid != settled.fid).map(|i| i.attr).collect();
+    assert!(sizes.iter().all(|a| a.is_some_and(|a| a.size == 100)), "{sizes:?}");
+}
