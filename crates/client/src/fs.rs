@@ -148,6 +148,10 @@ impl Fs {
         self.stop.1.notify_all();
     }
 
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stop.0.lock()
+    }
+
     fn end_threads(&self) {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
@@ -307,7 +311,7 @@ fn settle_loop(weak: &Weak<Fs>) {
     let Some(interval) = weak.upgrade().map(|fs| fs.settings.commit_interval) else { return };
     while !wait_for_stop(weak, interval) {
         let Some(fs) = weak.upgrade() else { return };
-        fs.settle_round(fs.deadline());
+        fs.settle_round(None);
     }
 }
 

@@ -1,43 +1,86 @@
 //! Settling: the MDT learns sizes, times and written bits after the bytes that prove them are flushed (C2, rule O3).
 //!
 //! In the background, once per commit interval: each dirty target is flushed once, for all files together.
+//!
+//! T1: a target that does not answer holds up its own files only: in a round it is waited for once and briefly, and what a
+//! settle can do without (counted blocks) it does without.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plan::settle::Snapshot;
 use plan::size::proven;
-use types::{Code, Fault, TargetId};
+use types::{Code, Fault, Layout, MirrorId, ObjectId, TargetId};
 use wire::meta::Settle;
+use wire::object::Capability;
 
 use crate::Fs;
 use crate::files::File;
+use crate::link::Link;
+use crate::objects::IN_FLIGHT_MAX;
 use crate::truncate::mark_written;
 
+/// Longest wait of a round for a file that another call has in hand: as many may be held up as the mount has threads.
+const BUSY_MAX: Duration = Duration::from_millis(50);
+/// Longest wait for the counted blocks of a file that was closed. An OST that is well answers in a millisecond, and without
+/// an answer the estimate is told.
+const GLIMPSE_MAX: Duration = plan::retry::BACKOFF_MAX;
+/// Longest that a round works on one shrink that did not get through before.
+const CUT_MAX: Duration = Duration::from_secs(2);
+
+/// How long a settle waits for whom, and what is known of the targets since the round began.
+struct Round {
+    /// Did not answer in this round: not waited for again.
+    down: BTreeSet<TargetId>,
+    /// Longest wait for a lock of the file.
+    busy_max: Duration,
+    /// The end of all waiting; none for the background.
+    limit: Option<Instant>,
+    /// The MDT did not take a settle in time: there is no use in more of them.
+    is_over: bool,
+}
+
+impl Round {
+    fn new(busy_max: Duration, limit: Option<Instant>) -> Round {
+        Round { down: BTreeSet::new(), busy_max, limit, is_over: false }
+    }
+    /// A deadline of `time` from now on.
+    fn within(&self, time: Duration) -> Instant {
+        let then = Instant::now() + time;
+        self.limit.map_or(then, |limit| then.min(limit))
+    }
+    fn until_free(&self) -> Instant {
+        self.within(self.busy_max)
+    }
+}
+
 impl Fs {
-    /// One round of the background thread. Files that cannot be settled now are tried again in the next round.
-    pub(crate) fn settle_round(&self, deadline: Instant) {
+    /// One round, until `limit` if there is one. Files that cannot be settled now are tried again in the next round.
+    pub(crate) fn settle_round(&self, limit: Option<Instant>) {
         let queue = self.files.take_queue();
         if queue.is_empty() {
             return;
         }
+        let mut round = Round::new(BUSY_MAX, limit);
         // 1. C2: what is told is what stands here before the flush.
         let snapshots: Vec<Snapshot> = queue.iter().map(|f| f.meta.lock().progress.snapshot()).collect();
         // 2. Each target once.
-        let flushed = self.flush_for(&snapshots, deadline);
+        self.flush_for(&snapshots, &mut round);
         // 3. Each file.
+        let (mut left, mut first) = (0, None);
         for (file, snapshot) in queue.iter().zip(&snapshots) {
-            let result = match snapshot.marks.iter().find(|m| !flushed.contains(&m.target)) {
-                Some(mark) => {
-                    Err(Fault::new(Code::NotReady, format!("target {} was not flushed", mark.target)))
-                }
-                None => self.settle_after_flush(file, snapshot, deadline),
-            };
-            if let Err(fault) = result {
-                tracing::warn!("file {} is not settled yet: {fault}", file.fid);
+            // A client that ends settles in a round with a limit.
+            let is_over = round.is_over || (limit.is_none() && self.is_stopping());
+            if !is_over && let Err(fault) = self.settle_after_flush(file, snapshot, &mut round) {
+                left += 1;
+                first.get_or_insert((file.fid, fault));
             }
             self.files.dequeued(file);
             self.files.enqueue(file);
+        }
+        if let Some((fid, fault)) = first {
+            tracing::warn!("{left} of {} files are not settled yet; file {fid}: {fault}", queue.len());
         }
     }
 
@@ -46,7 +89,7 @@ impl Fs {
         let mut last = Ok(());
         while Instant::now() < deadline {
             self.files.all().iter().for_each(|f| self.files.enqueue(f));
-            self.settle_round(deadline);
+            self.settle_round(Some(deadline));
             let left = self.files.all().into_iter().find(|f| f.meta.lock().needs_settling());
             let Some(file) = left else { return Ok(()) };
             last = Err(Fault::new(Code::Timeout, format!("file {} could not be settled", file.fid)));
@@ -61,44 +104,86 @@ impl Fs {
         self.mdt(types::Fid::ROOT).is_ok_and(|mdt| mdt.wait(plan::retry::BACKOFF_MAX / 10, deadline))
     }
 
-    /// Flushes every target that the snapshots name, once; returns those that are flushed.
-    fn flush_for(&self, snapshots: &[Snapshot], deadline: Instant) -> Vec<TargetId> {
-        let mut flushed: Vec<TargetId> = Vec::new();
-        let mut asked = Vec::new();
+    /// Flushes every target that has unflushed entries of the snapshots, once.
+    fn flush_for(&self, snapshots: &[Snapshot], round: &mut Round) {
+        let mut links = BTreeMap::new();
         for mark in snapshots.iter().flat_map(|s| &s.marks) {
-            if flushed.contains(&mark.target)
-                || asked.iter().any(|l: &Arc<crate::link::Link>| l.target == mark.target)
-            {
-                continue;
-            }
-            if let Some(link) = self.cluster.target(mark.target) {
-                asked.push(link);
-            }
+            match self.cluster.target(mark.target) {
+                Some(link) if !link.covers(mark) => links.insert(mark.target, link),
+                _ => None,
+            };
         }
-        // A target that is down must not hold up the settling of files that have nothing on it.
-        let soon = deadline.min(Instant::now() + self.settings.commit_interval.max(plan::retry::BACKOFF_MAX));
-        match self.flush_links(asked.clone(), soon) {
-            Ok(()) => flushed.extend(asked.iter().map(|l| l.target)),
-            Err(_) => {
-                let soon = deadline.min(Instant::now() + plan::retry::BACKOFF_MAX);
-                flushed.extend(asked.iter().filter(|l| l.flush(soon).is_ok()).map(|l| l.target));
-            }
-        }
-        flushed
+        let links: Vec<_> = links.into_values().collect();
+        let soon = round.within(self.settings.commit_interval.max(plan::retry::BACKOFF_MAX));
+        round.down.extend(failing(&links, &|link| link.flush(soon)));
     }
 
     fn settle_after_flush(
         &self,
         file: &Arc<File>,
         snapshot: &Snapshot,
-        deadline: Instant,
+        round: &mut Round,
     ) -> Result<(), Fault> {
+        let is_open =
+            |m: &plan::settle::Mark| !self.cluster.target(m.target).is_some_and(|link| link.covers(m));
+        if let Some(mark) = snapshot.marks.iter().find(|m| round.down.contains(&m.target) && is_open(m)) {
+            return Err(Fault::new(Code::NotReady, format!("target {} was not flushed", mark.target)));
+        }
         let due = file.meta.lock().cutting.is_some();
         if due {
-            return self.finish_cut(file, deadline);
+            return self.cut_in_round(file, round);
         }
-        let _order = file.lock_order(deadline)?;
-        self.settle_snapshot(file, snapshot, deadline)
+        let _order = file.lock_order(round.until_free())?;
+        self.settle_in_round(file, snapshot, round)
+    }
+
+    fn cut_in_round(&self, file: &Arc<File>, round: &mut Round) -> Result<(), Fault> {
+        let mirrors = {
+            let body = file.share_body(round.until_free())?;
+            let objects = body.layout.iter().flat_map(|l| l.objects(file.fid));
+            objects.map(|(_, mirror, _)| mirror).collect::<BTreeSet<_>>()
+        };
+        let links = self.links_up(&mirrors, round)?;
+        let done = self.finish_cut(file, round.within(CUT_MAX));
+        if done.is_err() {
+            self.find_down(&links, round);
+        }
+        done
+    }
+
+    /// The links to these mirrors, unless one of them is known to be down.
+    fn links_up(&self, mirrors: &BTreeSet<MirrorId>, round: &Round) -> Result<Vec<Arc<Link>>, Fault> {
+        let links = mirrors.iter().map(|m| self.cluster.ost(*m)).collect::<Result<Vec<_>, _>>()?;
+        match links.iter().find(|l| round.down.contains(&l.target)) {
+            None => Ok(links),
+            Some(link) => Err(link.timeout("it did not answer a moment ago")),
+        }
+    }
+
+    /// A request to several targets failed: which of them is it?
+    fn find_down(&self, links: &[Arc<Link>], round: &mut Round) {
+        let soon = round.within(GLIMPSE_MAX);
+        round.down.extend(failing(links, &|link| link.keep_alive(soon)));
+    }
+
+    /// The blocks that the objects take; none if a target does not answer soon.
+    fn count_blocks(
+        &self,
+        cap: &Capability,
+        layout: &Layout,
+        objects: Vec<(ObjectId, MirrorId)>,
+        round: &mut Round,
+    ) -> Option<u64> {
+        let links = self.links_up(&objects.iter().map(|(_, m)| *m).collect(), round).ok()?;
+        match self.glimpse(cap, objects.into_iter(), round.within(GLIMPSE_MAX)) {
+            Ok(stats) => Some(proven(layout, &stats).blocks),
+            Err(fault) => {
+                if fault.code == Code::Timeout {
+                    self.find_down(&links, round);
+                }
+                None
+            }
+        }
     }
 
     /// Tells the MDT a snapshot whose marks are flushed. `order` is held.
@@ -108,8 +193,13 @@ impl Fs {
         snapshot: &Snapshot,
         deadline: Instant,
     ) -> Result<(), Fault> {
+        let mut round = Round::new(self.settings.op_timeout, Some(deadline));
+        self.settle_in_round(file, snapshot, &mut round)
+    }
+
+    fn settle_in_round(&self, file: &Arc<File>, snapshot: &Snapshot, round: &mut Round) -> Result<(), Fault> {
         // 1. A mark may have been lost in a restart instead of flushed.
-        self.flush_marks(file, &snapshot.marks, deadline)?;
+        self.flush_marks(file, &snapshot.marks, round.within(round.busy_max.max(GLIMPSE_MAX)))?;
         let (is_valid, is_due, done, cap) = {
             let mut meta = file.meta.lock();
             let is_valid = meta.progress.is_valid(snapshot);
@@ -124,7 +214,7 @@ impl Fs {
             return Ok(());
         }
         let (generation, objects) = {
-            let body = file.share_body(deadline)?;
+            let body = file.share_body(round.until_free())?;
             let Some(layout) = &body.layout else {
                 // Inline by now: the MDT knows it all.
                 let mut meta = file.meta.lock();
@@ -141,18 +231,17 @@ impl Fs {
             (layout.generation, done.then(|| (layout.clone(), objects)))
         };
         // 2. At the end the blocks are counted rather than estimated.
-        let mut blocks = snapshot.blocks;
-        if let (Some((layout, objects)), Some(cap)) = (objects, cap)
-            && let Ok(stats) = self.glimpse(&cap, objects.into_iter(), deadline)
-        {
-            blocks = proven(&layout, &stats).blocks;
-        }
+        let counted = match (objects, cap) {
+            (Some((layout, objects)), Some(cap)) => self.count_blocks(&cap, &layout, objects, round),
+            _ => None,
+        };
+        let blocks = counted.unwrap_or(snapshot.blocks);
         // 3. Tell.
         let Snapshot { size, mtime, ref written, .. } = *snapshot;
         let req = Settle { fid: file.fid, generation, size, blocks, mtime, written: written.clone(), done };
-        match self.ask_until(file.fid, &req, deadline) {
+        match self.ask_until(file.fid, &req, round.within(self.settings.op_timeout)) {
             Ok(answer) => {
-                self.learn_written(file, snapshot, deadline)?;
+                self.learn_written(file, snapshot, round.until_free())?;
                 let mut meta = file.meta.lock();
                 meta.progress.was_told(snapshot);
                 if done {
@@ -174,7 +263,10 @@ impl Fs {
                 meta.is_marked = false;
                 Ok(())
             }
-            Err(fault) => Err(fault),
+            Err(fault) => {
+                round.is_over |= fault.code == Code::Timeout;
+                Err(fault)
+            }
         }
     }
 
@@ -198,4 +290,34 @@ impl Fs {
         }
         Ok(())
     }
+}
+
+/// Asks all at once; returns those that did not say yes.
+fn failing(links: &[Arc<Link>], ask: &(dyn Fn(&Link) -> Result<(), Fault> + Sync)) -> Vec<TargetId> {
+    let alone =
+        |links: &[Arc<Link>]| links.iter().filter(|l| ask(l).is_err()).map(|l| l.target).collect::<Vec<_>>();
+    // Targets of this process answer on this thread; asked in order they do the same thing each time.
+    if links.len() <= 1 || links.iter().all(|l| !l.keeps()) {
+        return alone(links);
+    }
+    let mut failed = Vec::new();
+    for some in links.chunks(IN_FLIGHT_MAX) {
+        // A thread each: one that hangs must not use up the time of those that are asked after it.
+        std::thread::scope(|scope| {
+            let run = |link| {
+                let one = std::slice::from_ref(link);
+                let thread = std::thread::Builder::new().spawn_scoped(scope, move || alone(one));
+                (one, thread)
+            };
+            let asked: Vec<_> = some.iter().map(run).collect();
+            for (one, thread) in asked {
+                failed.extend(match thread {
+                    Ok(thread) => thread.join().unwrap_or_else(|_| vec![one[0].target]),
+                    // No thread is to be had.
+                    Err(_) => alone(one),
+                });
+            }
+        });
+    }
+    failed
 }

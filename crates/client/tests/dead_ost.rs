@@ -72,3 +72,41 @@ fn a_listing_does_not_wait_for_each_file_of_a_dead_ost() {
     let sizes: Vec<_> = items.iter().skip(2).filter(|i| i.fid != settled.fid).map(|i| i.attr).collect();
     assert!(sizes.iter().all(|a| a.is_some_and(|a| a.size == 100)), "{sizes:?}");
 }
+
+/// Files of healthy OSTs are settled while another OST is down, and so is what is only closed there: for its blocks the
+/// estimate is told.
+#[test]
+fn settling_does_not_wait_for_a_dead_ost() {
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 2, 0);
+    // Far longer than settling may take: who waits for one time-out fails the test.
+    let op_timeout = Duration::from_secs(12);
+    let fs = cluster.mount_with(Settings { op_timeout, ..cluster.settings() });
+    fs.setxattr(Fid::ROOT, b"stria.layout", b"-c 1", 0, &Cred::root()).expect("setstripe");
+    let (mut on_dead, mut on_live) = (Vec::new(), Vec::new());
+    for n in 0..8 {
+        let (fid, h) = make(&fs, &format!("f{n}"));
+        fs.write(h, 0, &[1; 100]).expect("write");
+        fs.fsync(h, false).expect("fsync");
+        if fid.0 % 2 == 0 { on_dead.push((fid, h)) } else { on_live.push((fid, h)) }
+    }
+    let _image = cluster.stop_ost(0, Crash::KeepAll);
+    let observer = cluster.mount_with(Settings { observer: true, ..cluster.settings() });
+    let is_settled = |fid: Fid, size: u64| {
+        let inode = common::inode(&cluster, fid);
+        inode.state == wire::meta::FileState::Settled && observer.getattr(fid).expect("getattr").size == size
+    };
+    for ((_, dead), (_, live)) in on_dead.iter().zip(&on_live) {
+        fs.release(*dead);
+        fs.write(*live, 0, &[2; 9000]).expect("its OST is up");
+        fs.release(*live);
+    }
+    let took = wait_until("files of the healthy OST are settled", || {
+        on_live.iter().all(|(fid, _)| is_settled(*fid, 9000))
+    });
+    assert!(took < op_timeout / 2, "{took:?}");
+    let took = wait_until("files without unflushed bytes on the dead OST are settled", || {
+        on_dead.iter().all(|(fid, _)| is_settled(*fid, 100))
+    });
+    assert!(took < op_timeout / 2, "{took:?}");
+    fs.abort();
+}

@@ -227,6 +227,15 @@ fn map(osts: usize, nid: &str, inline_max: u32, commit_ms: u32) -> ClusterMap {
     ClusterMap { version: 1, file_systems: vec![fs], nodes: vec![node], targets, mirrors }
 }
 
+/// What the MDT itself holds of a file.
+pub fn inode(cluster: &Cluster, fid: types::Fid) -> wire::meta::Inode {
+    let head = wire::Header { fs: FsId(1), target: MDT, ..wire::Header::default() };
+    let soon = std::time::Instant::now() + Duration::from_secs(10);
+    let req = wire::meta::GetAttr { fid };
+    let said = net::rpc::call(&*cluster.peer(MDT), head, &req, &[], &mut Buf::new(), soon);
+    said.expect("answered").2.expect("it exists")
+}
+
 /// The bytes at `offset`, as a read gives them.
 pub fn read(fs: &Fs, h: client::Handle, offset: u64, len: usize) -> Result<Vec<u8>, Fault> {
     let mut buf = Buf::new();
