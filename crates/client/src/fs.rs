@@ -12,6 +12,7 @@ use wire::map::ClusterMap;
 use wire::meta::Release;
 use wire::session::Detach;
 
+use crate::alive;
 use crate::api::{Handle, Settings, StatFs};
 use crate::cluster::Cluster;
 use crate::files::{Body, File, Files, For, Opened};
@@ -96,7 +97,8 @@ impl Fs {
         };
         if !self.settings.observer {
             threads.push(spawn("stria-settle", settle_loop)?);
-            threads.push(spawn("stria-alive", alive_loop)?);
+            threads.push(spawn("stria-alive", alive::mdt_loop)?);
+            threads.push(spawn("stria-listen", alive::ost_loop)?);
         }
         Ok(())
     }
@@ -288,7 +290,7 @@ impl File {
 }
 
 /// Waits for the end, at most `time`. True: it is the end.
-fn wait_for_stop(weak: &Weak<Fs>, time: Duration) -> bool {
+pub(crate) fn wait_for_stop(weak: &Weak<Fs>, time: Duration) -> bool {
     let until = Instant::now() + time;
     loop {
         let Some(fs) = weak.upgrade() else { return true };
@@ -312,25 +314,5 @@ fn settle_loop(weak: &Weak<Fs>) {
     while !wait_for_stop(weak, interval) {
         let Some(fs) = weak.upgrade() else { return };
         fs.settle_round(None);
-    }
-}
-
-/// Three times within a session's time-out: a word to every target that has nothing else from us.
-fn alive_loop(weak: &Weak<Fs>) {
-    loop {
-        let Some(fs) = weak.upgrade() else { return };
-        let links = fs.cluster.attached();
-        let ttl_ms = links.iter().map(|l| l.ttl_ms()).filter(|ms| *ms > 0).min().unwrap_or(10_000);
-        drop(fs);
-        let pause = Duration::from_millis(ttl_ms as u64 / 3).max(Duration::from_millis(50));
-        if wait_for_stop(weak, pause) {
-            return;
-        }
-        for link in links {
-            // Bounded by the pause, so that one dead target does not let the others' sessions run out.
-            if let Err(fault) = link.keep_alive(Instant::now() + pause) {
-                tracing::debug!("keep-alive to {}: {fault}", link.describe());
-            }
-        }
     }
 }

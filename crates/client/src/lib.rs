@@ -34,6 +34,7 @@
 //! fsck::check(&Fs, secret: &Uuid) -> Report
 //! ```
 
+mod alive;
 mod api;
 mod cluster;
 mod create;

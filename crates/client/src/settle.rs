@@ -293,7 +293,10 @@ impl Fs {
 }
 
 /// Asks all at once; returns those that did not say yes.
-fn failing(links: &[Arc<Link>], ask: &(dyn Fn(&Link) -> Result<(), Fault> + Sync)) -> Vec<TargetId> {
+pub(crate) fn failing(
+    links: &[Arc<Link>],
+    ask: &(dyn Fn(&Link) -> Result<(), Fault> + Sync),
+) -> Vec<TargetId> {
     let alone =
         |links: &[Arc<Link>]| links.iter().filter(|l| ask(l).is_err()).map(|l| l.target).collect::<Vec<_>>();
     // Targets of this process answer on this thread; asked in order they do the same thing each time.

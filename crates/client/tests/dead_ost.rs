@@ -3,17 +3,31 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{Fs, Handle, OpenFlags, Settings};
-use common::{Cluster, Wiring};
+use common::{Cluster, Wiring, ost_target};
 use disk::Crash;
-use types::{Cred, Fid};
+use net::{Answer, Service};
+use types::{Code, Cred, Fid};
+use wire::Header;
 
 fn make(fs: &Fs, name: &str) -> (Fid, Handle) {
     let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
     let (attr, h) = fs.create(Fid::ROOT, name.as_bytes(), 0o644, flags, &Cred::root()).expect(name);
     (attr.fid, h)
+}
+
+/// A target that takes requests and answers none until it is let go.
+#[derive(Default)]
+struct Hanging(AtomicBool);
+impl Service for Hanging {
+    fn serve(&self, _: &Header, _: &[u8], _: &[u8], _: &mut Answer<'_>) {
+        while !self.0.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 /// Polls until `what` holds, and says after how long.
@@ -108,5 +122,31 @@ fn settling_does_not_wait_for_a_dead_ost() {
         on_dead.iter().all(|(fid, _)| is_settled(*fid, 100))
     });
     assert!(took < op_timeout / 2, "{took:?}");
+    fs.abort();
+}
+
+/// [S-one-session] The MDT hears of a mount that lives, also while OSTs hang: no rival takes its place.
+#[test]
+fn hanging_osts_do_not_cost_a_mount_its_session() {
+    const OSTS: usize = 8;
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, OSTS, 0);
+    cluster.session_ttl = Duration::from_millis(1500);
+    cluster.crash_mdt(Crash::KeepAll);
+    let fs = cluster.mount();
+    let layout = format!("-c {OSTS} -S 64k");
+    fs.setxattr(Fid::ROOT, b"stria.layout", layout.as_bytes(), 0, &Cred::root()).expect("setstripe");
+    let (_, h) = make(&fs, "f");
+    fs.write(h, 0, &vec![1; OSTS << 16]).expect("it has a session at each OST now");
+    fs.fsync(h, false).expect("fsync");
+    let hanging = Arc::new(Hanging::default());
+    (0..OSTS).for_each(|n| cluster.hub.add(ost_target(n), hanging.clone()));
+    // One keep-alive behind the other would take eight thirds of the time-out; it is watched for longer than that.
+    let until = Instant::now() + cluster.session_ttl * 4;
+    while Instant::now() < until {
+        let rival = cluster.try_mount(cluster.settings()).map(|_| ()).map_err(|fault| fault.code);
+        assert_eq!(rival, Err(Code::Busy), "the mount lives");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    hanging.0.store(true, Ordering::SeqCst);
     fs.abort();
 }

@@ -1,0 +1,63 @@
+//! Words to targets that hear nothing else from us.
+//!
+//! The MDT must hear of us to keep our session: a thread of its own speaks to it, so that nothing else can make it late.
+//! OSTs keep sessions for ever; they are spoken to so that a restart is noticed, what it lost sent again, and a loss known
+//! to who closes a file, within seconds also where nobody reads or writes.
+
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use types::Fid;
+
+use crate::Fs;
+use crate::fs::wait_for_stop;
+use crate::objects::IN_FLIGHT_MAX;
+use crate::settle::failing;
+
+/// Between two words while the MDT's time-out is not known.
+const PAUSE: Duration = Duration::from_secs(3);
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// Three times within the session's time-out. A word that is not answered in a third of it is given up for the next one.
+pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
+    every_third(weak, |fs, pause| {
+        let Ok(mdt) = fs.mdt(Fid::ROOT) else { return };
+        if mdt.is_attached()
+            && let Err(fault) = mdt.keep_alive(Instant::now() + pause)
+        {
+            tracing::debug!("keep-alive to {}: {fault}", mdt.describe());
+        }
+    });
+}
+
+/// As often, all OSTs that are in use.
+pub(crate) fn ost_loop(weak: &Weak<Fs>) {
+    every_third(weak, |fs, pause| {
+        let mut links = fs.cluster.attached();
+        links.retain(|l| !l.is_mdt);
+        // They are asked a window at a time; all windows together take no longer than the pause.
+        let windows = links.len().div_ceil(IN_FLIGHT_MAX).max(1) as u32;
+        failing(&links, &|link| {
+            link.keep_alive(Instant::now() + pause / windows)
+                .inspect_err(|fault| tracing::debug!("keep-alive to {}: {fault}", link.describe()))
+        });
+    });
+}
+
+/// Calls `speak` at every third of the session's time-out until the client ends; the time that it takes counts.
+fn every_third(weak: &Weak<Fs>, speak: impl Fn(&Fs, Duration)) {
+    let mut due = Instant::now();
+    loop {
+        let Some(ttl_ms) = weak.upgrade().map(|fs| fs.mdt(Fid::ROOT).map_or(0, |mdt| mdt.ttl_ms())) else {
+            return;
+        };
+        let third = Duration::from_millis(ttl_ms as u64 / 3).max(PAUSE_MIN);
+        let pause = if ttl_ms == 0 { PAUSE } else { third };
+        due = (due + pause).max(Instant::now());
+        if wait_for_stop(weak, due.saturating_duration_since(Instant::now())) {
+            return;
+        }
+        let Some(fs) = weak.upgrade() else { return };
+        speak(&fs, pause);
+    }
+}
