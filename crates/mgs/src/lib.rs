@@ -153,6 +153,7 @@ fn fault(e: StoreError) -> Fault {
         StoreError::Conflict { .. } | StoreError::InUse { .. } => Code::Busy,
         StoreError::Sequence { .. } => Code::Invalid,
         StoreError::Damaged { .. } => Code::Damaged,
+        StoreError::OtherForm { .. } => Code::Unsupported,
         StoreError::Io { .. } => Code::Io,
     };
     Fault::new(code, e.to_string())
