@@ -97,10 +97,11 @@ impl Core {
         Ok(())
     }
 
+    /// A checkpoint if it is due, and freed space back to the medium.
     pub fn checkpoint_round(&self) -> Result<(), Fault> {
         if self.store.is_checkpoint_due() {
             self.store.checkpoint()?;
         }
-        Ok(())
+        Ok(self.store.discard()?)
     }
 }

@@ -85,6 +85,16 @@ impl Buddy {
             .map(|(_, o)| o)
     }
 
+    /// Takes the whole free run that `page` lies in, if it has at least 2^`order` pages.
+    pub fn take_around(&mut self, page: u64, order: usize) -> Option<Run> {
+        let (start, order) = (order..=ORDER_MAX)
+            .map(|o| (page >> o << o, o))
+            .find(|(start, o)| self.orders[*o].contains(start))?;
+        self.orders[order].remove(&start);
+        self.free -= 1 << order;
+        Some(Run { start, pages: 1 << order })
+    }
+
     /// Frees pages; they need not be a run that was taken as one.
     pub fn give_back(&mut self, mut start: u64, mut pages: u64) {
         assert!(start + pages <= self.total, "pages beyond the medium were freed");
@@ -185,6 +195,24 @@ mod tests {
         let mut again = vec![];
         assert!(b.take(2, &mut again));
         assert_eq!(again, [Run { start: 0, pages: 2 }]);
+    }
+
+    #[test]
+    fn a_free_run_is_taken_whole_wherever_it_is_met() {
+        let mut b = fresh(4096);
+        let mut out = vec![];
+        assert!(b.take(256, &mut out));
+        // Free: 256 to 4096, in runs of 256, 512, 1024 and 2048 pages.
+        assert_eq!(b.take_around(100, 8), None, "in use");
+        assert_eq!(b.take_around(300, 9), None, "free, and too small");
+        assert_eq!(b.take_around(300, 8), Some(Run { start: 256, pages: 256 }));
+        assert_eq!(b.take_around(300, 8), None, "taken");
+        assert_eq!(b.take_around(4095, 8), Some(Run { start: 2048, pages: 2048 }));
+        assert_eq!(b.free_pages(), 512 + 1024);
+        b.give_back(256, 256);
+        b.give_back(2048, 2048);
+        b.give_back(0, 256);
+        assert_eq!(shape(&b), shape(&fresh(4096)));
     }
 
     #[test]

@@ -56,6 +56,9 @@ impl ObjectStore for Engine {
     fn checkpoint(&self) -> Result<(), StoreError> {
         self.make_checkpoint()
     }
+    fn discard(&self) -> Result<(), StoreError> {
+        self.discard_freed()
+    }
     fn close(&self) -> Result<(), StoreError> {
         // An empty log has nothing that the last checkpoint lacks.
         if self.vol.log_used() > 0 {
@@ -100,7 +103,7 @@ impl ObjectStore for Engine {
         let objects_free = self.objects_free();
         let space = self.space.lock();
         let page = PAGE_SIZE as u64;
-        let free = space.free_pages() + space.waiting_pages();
+        let free = space.free_pages() + space.waiting_pages() + space.freed.out_pages;
         Usage {
             bytes_total: space.total_pages() * page,
             bytes_free: free * page,

@@ -44,6 +44,8 @@ pub struct Engine {
     pub(crate) damage: Mutex<BTreeMap<(ObjectId, u64, DamageKind), u64>>,
     pub(crate) sealing: Mutex<()>,
     pub(crate) checkpointing: Mutex<()>,
+    /// Taken before space, and under no other lock.
+    pub(crate) discarding: Mutex<()>,
     /// Checkpoints made since the start.
     pub(crate) checkpoints: AtomicU64,
     pub(crate) merging: Vec<Mutex<()>>,
@@ -87,6 +89,7 @@ impl Engine {
             damage: Mutex::default(),
             sealing: Mutex::default(),
             checkpointing: Mutex::default(),
+            discarding: Mutex::default(),
             checkpoints: AtomicU64::new(0),
             unreadable: Mutex::default(),
             merging: (0..MERGE_LOCKS).map(|_| Mutex::default()).collect(),

@@ -43,6 +43,9 @@ pub enum StoreError {
     /// The medium failed while data was written.
     #[error("object {object}: writing at medium offset {at}: {source}")]
     Medium { object: ObjectId, at: u64, source: std::io::Error },
+    /// Freed space could not be given back to the medium; it is free all the same.
+    #[error("discarding at medium offset {at}: {source}")]
+    Discard { at: u64, source: std::io::Error },
     #[error(transparent)]
     Volume(#[from] disk::volume::VolumeError),
 }
@@ -56,7 +59,7 @@ impl From<StoreError> for Fault {
             StoreError::Damaged { .. } => Code::Damaged,
             StoreError::NoSpace(_) => Code::NoSpace,
             StoreError::TooMany { .. } => Code::Busy,
-            StoreError::Corrupt(_) | StoreError::Medium { .. } => Code::Io,
+            StoreError::Corrupt(_) | StoreError::Medium { .. } | StoreError::Discard { .. } => Code::Io,
         };
         Fault::new(code, e.to_string())
     }

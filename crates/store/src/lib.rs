@@ -19,6 +19,7 @@ mod api;
 mod checkpoint;
 mod damage;
 mod destroy;
+mod discard;
 mod engine;
 mod error;
 mod extent;
@@ -80,6 +81,9 @@ pub trait ObjectStore: Send + Sync {
     fn is_checkpoint_due(&self) -> bool;
     /// Writes the index out, so that the log before it is not needed any more.
     fn checkpoint(&self) -> Result<(), StoreError>;
+    /// Gives space back to the medium that was freed 60 to 120 calls ago and is free still. For the background, once in a commit
+    /// interval.
+    fn discard(&self) -> Result<(), StoreError>;
     /// Checkpoint, flush and the mark of a clean stop. Nothing can be changed afterwards.
     fn close(&self) -> Result<(), StoreError>;
 

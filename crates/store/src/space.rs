@@ -9,6 +9,7 @@ use disk::volume::VolumeError;
 use types::{ObjectId, PAGE_SIZE, Seq};
 
 use crate::alloc::{Buddy, Run};
+use crate::discard::Freed;
 use crate::engine::Engine;
 use crate::error::StoreError;
 
@@ -31,19 +32,22 @@ pub enum Purpose {
 
 #[derive(Debug)]
 pub struct Space {
-    buddy: Buddy,
+    pub(crate) buddy: Buddy,
     /// Superseded runs with the entry that superseded them, in log order.
     waiting: VecDeque<(Seq, Run)>,
     waiting_pages: u64,
+    /// What to discard.
+    pub(crate) freed: Freed,
 }
 
 impl Space {
     pub fn new(buddy: Buddy) -> Space {
-        Space { buddy, waiting: VecDeque::new(), waiting_pages: 0 }
+        Space { buddy, waiting: VecDeque::new(), waiting_pages: 0, freed: Freed::default() }
     }
     pub fn total_pages(&self) -> u64 {
         self.buddy.total_pages()
     }
+    /// What can be taken.
     pub fn free_pages(&self) -> u64 {
         self.buddy.free_pages()
     }
@@ -68,6 +72,7 @@ impl Space {
             self.waiting.pop_front();
             self.waiting_pages -= run.pages as u64;
             self.buddy.give_back(run.start, run.pages as u64);
+            self.freed.add(run);
         }
         self.waiting.len() < before
     }

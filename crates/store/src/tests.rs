@@ -1,6 +1,7 @@
 //! The engine as a whole: the model test, crashes, the order rules by name, full media, many threads.
 
 mod crash;
+mod discard;
 mod full;
 mod model;
 mod parallel;

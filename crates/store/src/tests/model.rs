@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use disk::SplitMix;
 
 use super::*;
+use crate::discard::ROUNDS_YOUNG;
 
 const OBJECTS: u64 = 6;
 const OFFSET_MAX: u64 = 300_000;
@@ -47,7 +48,12 @@ impl Model {
             71..88 => self.read(object),
             88..92 => self.flush(),
             92..95 => self.rig.store.mark().unwrap(),
-            95..97 => self.rig.seal(),
+            95..96 => self.rig.seal(),
+            96..97 => {
+                self.rig.seal();
+                self.rig.store.reclaim_now();
+                (0..2 * ROUNDS_YOUNG).for_each(|_| self.rig.store.discard().unwrap());
+            }
             _ => self.rig.store.checkpoint().unwrap(),
         }
     }
