@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use net::nid::{Address, Nid};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +35,6 @@ pub trait Config: DeserializeOwned {
 pub struct Mgs {
     #[serde(default = "mgs_listen")]
     pub listen: String,
-    #[serde(default)]
-    pub nids: Vec<String>,
     pub dir: PathBuf,
 }
 
@@ -82,11 +81,12 @@ pub struct Mount {
     pub op_timeout_sec: u32,
 }
 
+/// Whoever reaches a server's port may do what `SECURITY.md` says: until there is TLS, no network is reached unasked.
 fn mgs_listen() -> String {
-    format!("0.0.0.0:{MGS_PORT}")
+    format!("127.0.0.1:{MGS_PORT}")
 }
 fn any_port() -> String {
-    "0.0.0.0:0".to_owned()
+    "127.0.0.1:0".to_owned()
 }
 fn fsname() -> String {
     "stria".to_owned()
@@ -135,11 +135,11 @@ fn fsname_key(name: &str) -> String {
     key("Name of the file system.", "fsname", toml_of(name))
 }
 fn listen_key(listen: &str) -> String {
-    key("Address and port to listen on; port 0 takes a free one.", "listen", toml_of(listen))
+    let comment = "Address and port to listen on; port 0 takes a free one. For other hosts: this host's address (SECURITY.md).";
+    key(comment, "listen", toml_of(listen))
 }
 fn nids_key(nids: &[String]) -> String {
-    let comment =
-        "NIDs that others reach this server by; empty: taken from `listen`, or from the route to the MGS.";
+    let comment = "NIDs that others reach this server by, each address:port[@net]; empty: from `listen`, or the route to the MGS.";
     key(comment, "nids", toml_of(nids))
 }
 
@@ -153,6 +153,21 @@ fn check_mgs(nids: &[String]) -> Result<(), String> {
         return Err("`mgs` lists no NID".to_owned());
     }
     nids.iter().try_for_each(|nid| normal_nid(nid).map(drop))
+}
+
+fn check_listen(address: &str) -> Result<(), String> {
+    Nid::parse(address).map(drop).map_err(|e| format!("`listen`: {e}"))
+}
+
+/// A server's own NIDs go into the cluster map as they are. There is no default port for them.
+fn check_nids(nids: &[String]) -> Result<(), String> {
+    nids.iter().try_for_each(|nid| match Nid::parse(nid) {
+        Ok(Nid { address: Address::Tcp(address), .. }) if address.ends_with(":0") => {
+            Err(format!("`nids`: {nid:?} has port 0, which nobody can reach; give the port of `listen`"))
+        }
+        Ok(_) => Ok(()),
+        Err(e) => Err(format!("`nids`: {e}")),
+    })
 }
 
 /// A NID in full: `10.0.0.5` becomes `10.0.0.5:7010@tcp0`. Unix NIDs (`unix:/path@local0`) stay as they are.
@@ -179,12 +194,15 @@ pub fn normal_nid(text: &str) -> Result<String, String> {
 
 impl Config for Mgs {
     fn example() -> Mgs {
-        Mgs { listen: mgs_listen(), nids: vec![], dir: "/var/lib/stria/mgs".into() }
+        Mgs { listen: mgs_listen(), dir: "/var/lib/stria/mgs".into() }
     }
     fn print(&self) -> String {
         let head = "# stria mgs --config FILE: the management service, keeper of the cluster map.\n\n";
         let dir = key("Directory of the cluster map; made if it does not exist.", "dir", toml_of(&self.dir));
-        [head, &*listen_key(&self.listen), &nids_key(&self.nids), &dir].concat()
+        [head, &*listen_key(&self.listen), &dir].concat()
+    }
+    fn check(&self) -> Result<(), String> {
+        check_listen(&self.listen)
     }
 }
 
@@ -209,7 +227,9 @@ impl Config for Mds {
     }
     fn check(&self) -> Result<(), String> {
         check_mgs(&self.mgs)?;
-        check_fsname(&self.fsname)
+        check_fsname(&self.fsname)?;
+        check_listen(&self.listen)?;
+        check_nids(&self.nids)
     }
 }
 
@@ -235,6 +255,8 @@ impl Config for Oss {
     fn check(&self) -> Result<(), String> {
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
+        check_listen(&self.listen)?;
+        check_nids(&self.nids)?;
         let mut seen = std::collections::BTreeSet::new();
         match self.devices.iter().find(|d| !seen.insert(*d)) {
             Some(twice) => Err(format!("device {} is listed twice", twice.display())),

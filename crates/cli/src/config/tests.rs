@@ -25,6 +25,7 @@ fn unknown_and_missing_keys_are_refused_by_name() {
     assert!(parse::<Mds>(misspelt).unwrap_err().contains("fs_name"));
     assert!(parse::<Mds>("mgs = [\"a\"]\n").unwrap_err().contains("device"));
     assert!(parse::<Mgs>("dir = \"/d\"\nport = 1\n").unwrap_err().contains("port"));
+    assert!(parse::<Mgs>("dir = \"/d\"\nnids = []\n").unwrap_err().contains("nids"), "it had no effect");
 }
 
 #[test]
@@ -36,6 +37,9 @@ fn values_that_cannot_be_meant_are_refused() {
         ("mgs = []\ndevices = [\"/a\"]\n".to_owned(), "no NID"),
         (format!("{base}devices = [\"/a\"]\nfsname = \"a/b\"\n"), "file system name"),
         (format!("{base}devices = [\"/a\"]\nsize = \"8X\"\n"), "not a size"),
+        (format!("{base}devices = [\"/a\"]\nnids = [\"10.0.0.7\"]\n"), "the port is missing"),
+        (format!("{base}devices = [\"/a\"]\nnids = [\"10.0.0.7:0@tcp0\"]\n"), "port 0"),
+        (format!("{base}devices = [\"/a\"]\nlisten = \"10.0.0.7\"\n"), "`listen`"),
     ] {
         let refused = parse::<Oss>(&text).unwrap_err();
         assert!(refused.contains(reason), "{refused}");
@@ -60,4 +64,12 @@ fn short_nids_are_filled_up() {
         assert_eq!(normal_nid(short).as_deref(), Ok(full));
     }
     assert!(normal_nid("@tcp0").is_err() && normal_nid("a@").is_err());
+}
+
+#[test]
+fn no_network_is_reached_unless_the_configuration_says_so() {
+    for listen in [Mgs::example().listen, Mds::example().listen, Oss::example().listen] {
+        let address: std::net::SocketAddr = listen.parse().unwrap();
+        assert!(address.ip().is_loopback(), "{listen}");
+    }
 }

@@ -1,11 +1,13 @@
 //! One role per process: `stria mgs|mds|oss|mount`, over TCP.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
+use net::nid::{Address, Nid};
 use net::{Fabric, Server};
 use wire::map::ClusterMap;
 
@@ -136,10 +138,16 @@ fn listen(address: &str, servers: &Servers) -> anyhow::Result<Server> {
     })
 }
 
-/// A wildcard address is known to nobody: in its place comes the address from which this machine reaches the MGS.
+/// How others reach a server that has no `nids`. A wildcard address is known to nobody: in its place comes the address from which this machine reaches the MGS.
 fn reachable(nid: &str, mgs_nids: &[String]) -> anyhow::Result<String> {
     let (address, net) = nid.rsplit_once('@').unwrap_or((nid, "tcp0"));
-    let Ok(bound) = address.parse::<std::net::SocketAddr>() else { return Ok(nid.to_owned()) };
+    let Ok(bound) = address.parse::<SocketAddr>() else { return Ok(nid.to_owned()) };
+    if bound.ip().is_loopback() && is_elsewhere(mgs_nids) {
+        let why =
+            "it listens on loopback, and the management service is on a network: nobody there could reach it";
+        let next = "give this host's address in `listen`, such as 10.0.0.7:7011; SECURITY.md says who can then do what";
+        return Err(Failure::unusable(nid, why, next).into());
+    }
     if !bound.ip().is_unspecified() {
         return Ok(nid.to_owned());
     }
@@ -153,7 +161,17 @@ fn reachable(nid: &str, mgs_nids: &[String]) -> anyhow::Result<String> {
     });
     let why = "the address that others reach this server by is not known";
     let local = local.ok_or_else(|| Failure::unusable(nid, why, "give `nids`, or an address in `listen`"))?;
-    Ok(format!("{}@{net}", std::net::SocketAddr::new(local.ip(), bound.port())))
+    Ok(format!("{}@{net}", SocketAddr::new(local.ip(), bound.port())))
+}
+
+/// True if the MGS has an address, and none of them is this host's loopback. A name that is not resolved proves nothing.
+fn is_elsewhere(mgs_nids: &[String]) -> bool {
+    let resolve = |nid: &String| match Nid::parse(nid).ok()?.address {
+        Address::Tcp(address) => Some(address.to_socket_addrs().ok()?.map(|a| a.ip()).collect::<Vec<_>>()),
+        Address::Unix(_) => None,
+    };
+    let resolved: Option<Vec<_>> = mgs_nids.iter().map(resolve).collect();
+    resolved.is_some_and(|ips| !ips.iter().flatten().any(|ip| ip.is_loopback()))
 }
 
 /// Servers have nothing that can be busy: any signal stops them cleanly, and a second one on the spot.
@@ -290,4 +308,22 @@ fn serve_mount(client: &Client, events: &Receiver<Event>) -> Manner {
 /// Default time-out of an operation.
 pub fn op_timeout() -> Duration {
     Duration::from_secs(config::OP_TIMEOUT_SEC as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_nobody_could_reach_is_told_so_at_start() {
+        let mgs = |address: &str| vec![format!("{address}:7010@tcp0")];
+        let same = |nid: &str, mgs: &[String]| assert_eq!(reachable(nid, mgs).unwrap(), nid);
+        same("127.0.0.1:7011@tcp0", &mgs("127.0.0.1"));
+        same("127.0.0.1:7011@tcp0", &mgs("localhost"));
+        same("192.0.2.7:7011@tcp0", &mgs("192.0.2.5"));
+        same("unix:/d/s.sock@local0", &mgs("192.0.2.5"));
+        let refused = reachable("127.0.0.1:7011@tcp0", &mgs("192.0.2.5")).unwrap_err().to_string();
+        assert!(refused.contains("loopback") && refused.contains("`listen`"), "{refused}");
+        assert_eq!(reachable("0.0.0.0:7011@tcp0", &mgs("127.0.0.1")).unwrap(), "127.0.0.1:7011@tcp0");
+    }
 }
