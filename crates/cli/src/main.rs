@@ -2,6 +2,8 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
+#[macro_use]
+mod output;
 mod cluster;
 mod cmd;
 mod config;

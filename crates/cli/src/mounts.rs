@@ -2,13 +2,16 @@
 //!
 //! Nothing here opens or stats a path under a mount: a dead server would hang it. What is known comes from
 //! `/proc/self/mountinfo`, from `/proc/<pid>` links (which the kernel prints without asking the file system) and from
-//! `statfs`, asked only to tell a stale mount, which the kernel answers at once.
+//! `statfs`, asked only to tell a stale mount, with a bounded wait on a thread of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+
+use crate::serve::bounded;
 
 /// File system type in the mount table.
 pub const FS_TYPE: &str = "fuse.stria";
@@ -79,10 +82,19 @@ pub fn ours() -> Vec<Mount> {
     table().unwrap_or_default().into_iter().filter(|m| m.fs_type == FS_TYPE).collect()
 }
 
+/// The kernel answers `statfs` of a mount without a server at once. A server that hangs or was stopped does not answer: it is not
+/// gone.
+const STALE_ANSWER_MAX: Duration = Duration::from_secs(1);
+
 /// True if the process that served this mount is gone.
 pub fn is_stale(mount: &Mount) -> bool {
+    let point = mount.point.clone();
     mount.fs_type.starts_with("fuse")
-        && matches!(rustix::fs::statfs(&mount.point), Err(Errno::NOTCONN | Errno::CONNABORTED))
+        && is_answer_stale(bounded("statfs", STALE_ANSWER_MAX, move || rustix::fs::statfs(&point).map(drop)))
+}
+
+fn is_answer_stale(answer: Option<Result<(), Errno>>) -> bool {
+    matches!(answer, Some(Err(Errno::NOTCONN | Errno::CONNABORTED)))
 }
 
 /// Takes away stale Stria mounts at `point`; says how many there were. A living mount is left alone.
@@ -187,6 +199,9 @@ mod tests {
         assert_eq!(mount.fs_type, "proc");
         assert!(!is_stale(&mount));
         assert_eq!(clear_stale(Path::new("/proc")), 0);
+        assert!(is_answer_stale(Some(Err(Errno::NOTCONN))));
+        assert!(!is_answer_stale(None), "a server that does not answer may live");
+        assert!(!is_answer_stale(Some(Ok(()))));
     }
 
     #[test]

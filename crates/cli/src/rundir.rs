@@ -114,6 +114,11 @@ impl RunDir {
             let why = format!("its socket's path has {len} bytes and the kernel takes {SOCKET_PATH_MAX}");
             return Err(Failure::unusable(socket.display(), why, "choose a --dir with a shorter path"));
         }
+        // Lists of NIDs, as in a mount's source, are separated by commas.
+        if socket.as_os_str().as_encoded_bytes().contains(&b',') {
+            let why = "its path holds a comma, which separates addresses in a mount's source";
+            return Err(Failure::unusable(socket.display(), why, "choose a --dir without one"));
+        }
         Ok(format!("unix:{}@local0", socket.display()))
     }
 

@@ -210,3 +210,11 @@ fn what_is_missing_or_blank_is_never_made_unasked() {
         target(role, key);
     }
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_a_tool_quietly() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let out = Command::new(STRIA).args(["oss", "--print-config"]).stdout(writer).output().unwrap();
+    assert_eq!((out.status.code(), text(&out).as_str()), (Some(1), ""));
+}

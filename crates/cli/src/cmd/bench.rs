@@ -73,10 +73,10 @@ impl Quick {
         match &self.json {
             Some(path) if !is_stdout => {
                 std::fs::write(path, report.json()).with_context(|| path.display().to_string())?;
-                print!("{}", report.table());
+                out!("{}", report.table());
             }
-            Some(_) => println!("{}", report.json()),
-            None => print!("{}", report.table()),
+            Some(_) => outln!("{}", report.json()),
+            None => out!("{}", report.table()),
         }
         Ok(Exit::Done)
     }

@@ -109,7 +109,7 @@ impl Where {
         }
         lines.sort_by(|a, b| (&a.path, &a.object, a.offset).cmp(&(&b.path, &b.object, b.offset)));
         match self.json {
-            true => println!("{}", serde_json::to_string_pretty(&lines)?),
+            true => outln!("{}", serde_json::to_string_pretty(&lines)?),
             false => print_lines(&lines),
         }
         Ok(if lines.is_empty() { Exit::Done } else { Exit::Findings })
@@ -124,8 +124,8 @@ impl Where {
             cleared += 1;
         }
         match self.json {
-            true => println!("{}", serde_json::json!({ "cleared_targets": cleared })),
-            false => println!("cleared on {cleared} OSTs"),
+            true => outln!("{}", serde_json::json!({ "cleared_targets": cleared })),
+            false => outln!("cleared on {cleared} OSTs"),
         }
         Ok(Exit::Done)
     }
@@ -151,14 +151,14 @@ fn line_of(reach: &Reach, target: &str, d: &wire::object::Damage) -> Line {
 
 fn print_lines(lines: &[Line]) {
     if lines.is_empty() {
-        println!("no damage known");
+        outln!("no damage known");
     }
     let now = SystemTime::now();
     for l in lines {
         let found = UNIX_EPOCH + Duration::from_secs(l.found_sec);
         let ago_sec = now.duration_since(found).map_or(0, |d| d.as_secs());
         let Line { path, kind, target, object, offset, .. } = l;
-        println!("{path}: {kind} on {target}, object {object}, offset {offset}, found {}", ago(ago_sec));
+        outln!("{path}: {kind} on {target}, object {object}, offset {offset}, found {}", ago(ago_sec));
     }
 }
 

@@ -43,7 +43,7 @@ impl Df {
         let unit = if self.human { Unit::Human } else { Unit::Blocks };
         for (point, source) in mounts {
             let targets = targets_of(&point)?;
-            print!("{}", table(&source.fsname, &point.display().to_string(), &targets, what, unit));
+            out!("{}", table(&source.fsname, &point.display().to_string(), &targets, what, unit));
         }
         Ok(Exit::Done)
     }

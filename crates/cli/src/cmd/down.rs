@@ -71,7 +71,7 @@ impl Down {
         let process = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         // Looked at again with the process pinned: from here on the pid cannot have become another's.
         if !matches!(run.state()?, State::Held(h) if h == *holder) {
-            println!("{}: stopped by itself", dir.display());
+            outln!("{}: stopped by itself", dir.display());
             return Ok(());
         }
         if let (Some(mount), false) = (&holder.mount, self.force) {
@@ -81,7 +81,7 @@ impl Down {
         let signal = if self.force { Signal::INT } else { Signal::HUP };
         rustix::process::pidfd_send_signal(&process, signal)?;
         self.wait(run, holder, &process)?;
-        println!("{}: stopped (pid {})", dir.display(), holder.pid);
+        outln!("{}: stopped (pid {})", dir.display(), holder.pid);
         Ok(())
     }
 
@@ -97,7 +97,7 @@ impl Down {
             }
             if begin.elapsed() > limit && self.force {
                 rustix::process::pidfd_send_signal(process, Signal::KILL)?;
-                println!("pid {} did not end within {limit:?}: killed", holder.pid);
+                outln!("pid {} did not end within {limit:?}: killed", holder.pid);
                 while !has_ended(process)? {
                     std::thread::sleep(LOOK_EACH);
                 }
@@ -134,15 +134,11 @@ fn refuse_if_used(mount: &Path, server: u32) -> Result<(), Failure> {
 /// Nobody runs: takes away what a killed run left.
 fn clear(run: &RunDir, leftover: Option<Holder>, dir: &Path) -> anyhow::Result<()> {
     match leftover {
-        None => println!("{}: not running", dir.display()),
+        None => outln!("{}: not running", dir.display()),
         Some(holder) => {
             // Taking the lock clears the stale mount and files.
             drop(run.take(Use::Purge, None)?);
-            println!(
-                "{}: not running; cleared what pid {} left when it was killed",
-                dir.display(),
-                holder.pid
-            );
+            outln!("{}: not running; cleared what pid {} left when it was killed", dir.display(), holder.pid);
         }
     }
     Ok(())
@@ -163,8 +159,8 @@ fn purge(dir: &Path, run: &RunDir, cluster: Option<&Cluster>) -> anyhow::Result<
         .map(|d| d.into())
         .collect();
     match left.as_slice() {
-        [] => println!("{}: purged", dir.display()),
-        _ => println!(
+        [] => outln!("{}: purged", dir.display()),
+        _ => outln!(
             "{}: purged; the directory stays, since it holds files that are not Stria's",
             dir.display()
         ),

@@ -62,8 +62,8 @@ impl Fsck {
         // Whatever keeps us from looking is exit code 2, also what would be 1 elsewhere.
         let shown = self.look().map_err(|e| Failure::relayed(Exit::Unusable, format!("fsck: {e:#}")))?;
         match self.json {
-            true => println!("{}", serde_json::to_string_pretty(&shown)?),
-            false => print!("{}", shown.text()),
+            true => outln!("{}", serde_json::to_string_pretty(&shown)?),
+            false => out!("{}", shown.text()),
         }
         Ok(if shown.findings.is_empty() { Exit::Done } else { Exit::Findings })
     }

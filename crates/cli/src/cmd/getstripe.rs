@@ -46,13 +46,13 @@ impl GetStripe {
             reach::mount_of(path)?;
             let about = path.metadata().map_err(|e| refused(path, e))?;
             if !about.is_dir() {
-                print!("{}", self.of_file(path)?);
+                out!("{}", self.of_file(path)?);
                 continue;
             }
-            print!("{}", self.of_directory(path)?);
+            out!("{}", self.of_directory(path)?);
             if !self.directory {
                 for file in files_in(path).map_err(|e| refused(path, e))? {
-                    print!("{}", self.of_file(&file)?);
+                    out!("{}", self.of_file(&file)?);
                 }
             }
         }

@@ -78,9 +78,11 @@ impl Command {
 pub fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
     let called_as = args.first().map(PathBuf::from).and_then(|p| p.file_name().map(OsString::from));
     if called_as.is_some_and(|name| name == "mount.stria") {
-        // mount(8) passes -n, -s, -v, -f in any place; none changes what we do.
+        // mount(8) passes -n, -s, -v, -f in any place. Only -f changes what we do: all but the mount itself.
+        let is_fake = args.iter().any(|a| a == "-f");
         args.retain(|a| !["-n", "-s", "-v", "-f"].iter().any(|flag| a == flag));
         args.splice(0..1, ["stria".into(), "mount".into()]);
+        args.extend(is_fake.then(|| "--fake".into()));
     }
     args
 }
@@ -108,7 +110,7 @@ impl ConfigArgs {
             }
         };
         if self.print_config {
-            print!("{}", C::print(&config));
+            out!("{}", C::print(&config));
             return Ok(None);
         }
         Ok(Some(config))

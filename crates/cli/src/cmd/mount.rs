@@ -30,6 +30,9 @@ pub struct Mount {
     /// Mount options, separated by commas.
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
+    /// Check source and options, and mount nothing (`mount -f`).
+    #[arg(long)]
+    fake: bool,
     /// Stay in the foreground (always so with --config).
     #[arg(long)]
     foreground: bool,
@@ -44,6 +47,9 @@ impl Mount {
     pub fn run(self) -> anyhow::Result<Exit> {
         let (Some(source), Some(point)) = (&self.source, &self.point) else { return self.run_config() };
         let wish = self.wish(source, point.clone())?;
+        if self.fake {
+            return Ok(Exit::Done);
+        }
         if !self.foreground {
             return self.run_in_background(&wish);
         }
@@ -61,6 +67,9 @@ impl Mount {
         let nids = config.mgs.iter().map(|nid| config::normal_nid(nid)).collect::<Result<Vec<_>, _>>();
         let nids = nids.map_err(|why| Failure::unusable("mgs", why, "correct it in the configuration"))?;
         let source = Source { nids, fsname: config.fsname };
+        if self.fake {
+            return Ok(Exit::Done);
+        }
         self.serve(MountWish { source, point: super::absolute(&config.mountpoint)?, options })
     }
 

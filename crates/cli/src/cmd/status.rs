@@ -85,11 +85,11 @@ impl Status {
         };
         if self.json {
             match (&self.dir, reports.as_slice()) {
-                (Some(_), [one]) => println!("{}", serde_json::to_string_pretty(one)?),
-                _ => println!("{}", serde_json::to_string_pretty(&reports)?),
+                (Some(_), [one]) => outln!("{}", serde_json::to_string_pretty(one)?),
+                _ => outln!("{}", serde_json::to_string_pretty(&reports)?),
             }
         } else {
-            reports.iter().for_each(|r| print!("{}", r.text()));
+            reports.iter().for_each(|r| out!("{}", r.text()));
         }
         let is_well = reports
             .iter()

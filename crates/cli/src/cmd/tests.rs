@@ -59,7 +59,9 @@ fn the_mount_helpers_form_is_understood() {
         ["/sbin/mount.stria", "10.0.0.5:/stria", "/mnt", "-n", "-o", "rw"].map(OsString::from).to_vec();
     let ours: Vec<OsString> =
         ["stria", "mount", "10.0.0.5:/stria", "/mnt", "-o", "rw"].map(OsString::from).to_vec();
-    assert_eq!(arguments(helper), ours);
+    assert_eq!(arguments(helper.clone()), ours);
+    let fake = [&helper[..], &["-f".into()]].concat();
+    assert_eq!(arguments(fake), [&ours[..], &["--fake".into()]].concat());
     let plain: Vec<OsString> = ["stria", "df", "-n"].map(OsString::from).to_vec();
     assert_eq!(arguments(plain.clone()), plain);
 }

@@ -52,6 +52,8 @@ fn a_path_that_no_socket_can_have_is_refused_with_its_length() {
     let long = Path::new("/").join("x".repeat(120));
     let refused = RunDir::of(&long).nid().unwrap_err().to_string();
     assert!(refused.contains("136 bytes") && refused.contains("shorter path"), "{refused}");
+    let refused = RunDir::of(Path::new("/data,old")).nid().unwrap_err().to_string();
+    assert!(refused.contains("comma"), "{refused}");
     assert_eq!(RunDir::of(Path::new("/d")).nid().unwrap(), "unix:/d/run/stria.sock@local0");
 }
 
