@@ -11,9 +11,9 @@ use wire::mgmt::Heartbeat;
 
 use crate::{STATE_DOWN, STATE_UNKNOWN, STATE_UP};
 
-/// How often a server should say that it lives.
-pub const HEARTBEAT_MS: u64 = 2000;
-/// A target that was silent for longer is down: three heartbeats lost in a row, with room for a slow one.
+/// How often a server says that it lives.
+pub const HEARTBEAT_MS: u64 = 1000;
+/// A target that was silent for longer is down: six heartbeats lost in a row, with room for a slow one.
 pub const SILENCE_MS_MAX: u64 = 7000;
 
 /// What the servers said of themselves. Bounded by the map: only targets in it are noted.

@@ -29,7 +29,7 @@ mod server;
 mod stream;
 
 pub use fabric::Fabric;
-pub use hello::{Hello, Status as HelloStatus};
+pub use hello::{Hello, Status as HelloStatus, VERSION as HELLO_VERSION};
 pub use hub::Hub;
 pub use server::Server;
 

@@ -11,8 +11,9 @@ pub struct Version {}
 
 impl Version {
     pub fn run(self) -> anyhow::Result<Exit> {
-        println!("stria {}", env!("CARGO_PKG_VERSION"));
-        println!("frame version {}", wire::frame::VERSION);
+        outln!("stria {}", env!("CARGO_PKG_VERSION"));
+        outln!("frame version {}", wire::frame::VERSION);
+        outln!("handshake version {}", net::HELLO_VERSION);
         Ok(Exit::Done)
     }
 }

@@ -11,8 +11,8 @@ use wire::mgmt::Heartbeat;
 use crate::serve::bounded;
 use crate::serve::register::MgsPeers;
 
-/// Time between heartbeats; the MGS's rule for dead servers counts in multiples of it.
-pub const BEAT_EACH: Duration = Duration::from_secs(1);
+/// Time between heartbeats: the MGS' rule for dead servers counts in multiples of it.
+pub const BEAT_EACH: Duration = Duration::from_millis(mgmt::HEARTBEAT_MS);
 /// A goodbye that takes longer is not worth waiting for: the missing heartbeats say the same.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
