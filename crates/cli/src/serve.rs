@@ -20,6 +20,19 @@ pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// Each connection is an open file, and the usual soft limit of 1024 is what one server may have of them alone: the limit becomes
+/// what the system allows. Where that fails it stays, and `accept` says so when it is reached.
+pub fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    if limit.current != limit.maximum
+        && let Err(e) = setrlimit(Resource::Nofile, raised)
+    {
+        tracing::warn!(limit = limit.current, "the limit of open files was not raised: {e}");
+    }
+}
+
 /// Runs `work` on a thread of its own and waits at most `limit`; `None` if it still runs then (it is left behind).
 pub fn bounded<T: Send + 'static>(
     name: &str,
@@ -41,6 +54,13 @@ pub fn bounded<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_limit_of_open_files_is_what_the_system_allows() {
+        raise_file_limit();
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+    }
 
     #[test]
     fn bounded_work_is_waited_for_and_no_longer() {

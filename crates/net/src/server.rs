@@ -30,6 +30,8 @@ use crate::stream::{Gone, Stream};
 const CONNECTIONS_MAX: usize = 1024;
 /// A client opens a connection again in less than a millisecond, so one that was silent for this long is not worth keeping.
 const IDLE_MAX: Duration = Duration::from_secs(600);
+/// A client connects because it has a request. Who sends none in this time after the greeting is none, and has no place.
+const FIRST_FRAME_MAX: Duration = Duration::from_secs(10);
 /// Silent for this long, a connection gives its buffers back.
 const BUFFERS_KEPT: Duration = Duration::from_secs(10);
 /// A frame whose first byte has come must be whole, and a reply must be taken, in this time.
@@ -309,6 +311,7 @@ fn converse(shared: &Shared, stream: &mut Stream) -> Result<(), Gone> {
     stream.send_hello(&answer(shared, status), by)?;
 
     let (mut body, mut bulk, mut reply_bulk) = (Vec::new(), Buf::new(), Buf::new());
+    stream.wait(Instant::now() + FIRST_FRAME_MAX)?;
     while !shared.is_stopping() {
         // 1. wait.
         match stream.wait(Instant::now() + BUFFERS_KEPT) {

@@ -16,6 +16,8 @@ use crate::hello::{HELLO_LEN, Hello};
 
 /// Bytes read ahead in one call: header and body of nearly every frame, and little of the bulk that would then be copied.
 const READ_AHEAD: usize = 4096;
+/// A body grows by as much at a time: who claims 4 MiB and sends none costs no more. Nearly every body fits one step.
+const BODY_STEP: usize = 64 * 1024;
 /// Longest sleep in one system call, so that an abort is seen also if it comes between two calls.
 const SLICE: Duration = Duration::from_secs(1);
 /// Kernel buffer asked for on unix sockets, which do not tune themselves: one frame with the largest bulk.
@@ -88,9 +90,13 @@ impl Stream {
         let mut raw = [0u8; HEADER_LEN];
         self.read_exact(&mut raw, deadline)?;
         let head = Header::decode(&raw)?;
+        // As bytes come: nothing proves yet that the length is meant.
         body.clear();
-        body.resize(head.body_len as usize, 0);
-        self.read_exact(body, deadline)?;
+        while body.len() < head.body_len as usize {
+            let at = body.len();
+            body.resize((head.body_len as usize).min(at + BODY_STEP), 0);
+            self.read_exact(&mut body[at..], deadline)?;
+        }
         // Checked before the bulk is read: the length of the bulk is believed only now.
         Header::verify(&raw, body)?;
         self.read_exact(bulk.space(head.bulk_len as usize), deadline)?;

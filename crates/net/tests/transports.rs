@@ -467,3 +467,31 @@ fn a_local_call_is_cheap() {
     println!("a local call takes {each:?}");
     assert!(each < Duration::from_micros(5), "{each:?}");
 }
+
+#[test]
+fn who_greets_and_sends_no_request_loses_its_place_soon() {
+    let (_, server, _) = served();
+    let mut s = TcpStream::connect(server.nid().replace("@tcp0", "")).expect("connected");
+    s.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    s.write_all(&greeting()).expect("written");
+    let begin = Instant::now();
+    let mut got = Vec::new();
+    s.read_to_end(&mut got).expect("closed, and not timed out");
+    assert_eq!(got.len(), 256, "the greeting");
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn bodies_larger_than_one_step_arrive_whole() {
+    let (_, server, fabric) = served();
+    let peer = fabric.peer_at(&server.nid(), T);
+    for len in [64 << 10, (64 << 10) + 1, 200_001, 4 << 20] {
+        let body: Vec<u8> = (0..len).map(|i: usize| (i * 7) as u8 ^ (i >> 9) as u8).collect();
+        let mut into = Buf::new();
+        let head = Header { call: QUICK, ..Header::default() };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let got = peer.call(&mut Call { head, body: body.clone(), bulk: &[], into: &mut into, deadline });
+        let back = got.expect("an answer").1;
+        assert!(back.iter().eq(body.iter().rev()), "{len}");
+    }
+}
