@@ -7,8 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use disk::{FileDisk, Volume};
 use serde::Serialize;
+use types::Incarnation;
 use wire::map::Target;
-use wire::session::TargetStat;
+use wire::session::{TargetStat, TargetStatReply};
 
 use crate::cluster::Cluster;
 use crate::cmd::damage::ago;
@@ -72,6 +73,12 @@ struct Line {
     log_bytes_total: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     damage_count: Option<u64>,
+    /// Why the target's volume failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+    /// Of two, how many were good when it was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    superblock_copies: Option<u8>,
     /// Where it lives: file or NIDs.
     place: String,
 }
@@ -164,20 +171,28 @@ fn running_line(reach: &Reach, fsname: &str, target: &Target) -> Line {
     let place = reach.map.node(target.node).map_or(String::new(), |n| n.nids.join(", "));
     match reach.ask_with_head(target.id, &TargetStat {}) {
         Err(e) => Line { name, state: "silent".into(), place: format!("{place} ({e:#})"), ..Line::default() },
-        Ok((head, stat)) => Line {
-            name,
-            state: "up".into(),
-            incarnation: Some(head.incarnation.0),
-            clean: None,
-            bytes_total: Some(stat.bytes_total),
-            bytes_free: Some(stat.bytes_free),
-            files_used: Some(stat.files_total.saturating_sub(stat.files_free)),
-            sessions: Some(stat.sessions),
-            log_bytes_used: Some(stat.log_bytes_used),
-            log_bytes_total: Some(stat.log_bytes_total),
-            damage_count: Some(stat.damage_count),
-            place,
-        },
+        Ok((head, stat)) => line_of(name, place, head.incarnation, stat),
+    }
+}
+
+fn line_of(name: String, place: String, incarnation: Incarnation, stat: TargetStatReply) -> Line {
+    // It answers, but what it was told since is not kept.
+    let has_failed = !stat.failure.is_empty();
+    Line {
+        name,
+        state: if has_failed { "failed" } else { "up" }.into(),
+        incarnation: Some(incarnation.0),
+        clean: None,
+        bytes_total: Some(stat.bytes_total),
+        bytes_free: Some(stat.bytes_free),
+        files_used: Some(stat.files_total.saturating_sub(stat.files_free)),
+        sessions: Some(stat.sessions),
+        log_bytes_used: Some(stat.log_bytes_used),
+        log_bytes_total: Some(stat.log_bytes_total),
+        damage_count: Some(stat.damage_count),
+        failure: has_failed.then_some(stat.failure),
+        superblock_copies: Some(stat.superblock_copies),
+        place,
     }
 }
 
@@ -289,6 +304,12 @@ impl Line {
         if self.clean == Some(false) {
             out += "  (not stopped cleanly: recovers at the next start)";
         }
+        if let Some(why) = &self.failure {
+            out += &format!("  (its volume failed: {why}; check the medium, then start the target anew)");
+        }
+        if self.superblock_copies == Some(1) {
+            out += "  (one of its two superblock copies was bad at its start and was written anew: check the medium)";
+        }
         if let Some(n) = self.damage_count.filter(|n| *n > 0) {
             out += &format!("  ({n} damaged, see `stria damage list`)");
         }
@@ -329,6 +350,35 @@ mod tests {
         let text = report.text();
         assert!(text.contains("demo-OST0000         stopped       64.0M"), "{text}");
         assert!(serde_json::to_string(&report).unwrap().contains("\"incarnation\":1"));
+    }
+
+    #[test]
+    fn a_target_whose_volume_failed_is_not_up() {
+        let stat = |failure: &str, superblock_copies| TargetStatReply {
+            target: types::TargetId(2),
+            is_mdt: false,
+            index: 0,
+            uuid: types::Uuid([2; 16]),
+            bytes_total: 1 << 30,
+            bytes_free: 1 << 29,
+            bytes_available: 1 << 29,
+            files_total: 10,
+            files_free: 5,
+            sessions: 1,
+            damage_count: 0,
+            log_bytes_used: 0,
+            log_bytes_total: 1 << 20,
+            last_seq: types::Seq(7),
+            failure: failure.into(),
+            superblock_copies,
+        };
+        let line =
+            |failure, copies| line_of("a".into(), "/d".into(), types::Incarnation(1), stat(failure, copies));
+        assert_eq!((line("", 2).state.as_str(), line("", 2).failure), ("up", None));
+        let failed = line("flush: EIO", 2);
+        assert_eq!(failed.state, "failed");
+        assert!(failed.text().contains("its volume failed: flush: EIO"), "{}", failed.text());
+        assert!(line("", 1).text().contains("superblock"), "{}", line("", 1).text());
     }
 
     #[test]
