@@ -11,7 +11,8 @@ use serde::Serialize;
 pub enum CacheState {
     /// Nothing to defeat: the row writes, or makes what it measures.
     Fresh,
-    /// All was written back and the kernel's page, name and inode caches were dropped (`/proc/sys/vm/drop_caches`).
+    /// All was written back and the page, name and inode caches of this machine's kernel were dropped
+    /// (`/proc/sys/vm/drop_caches`). Those of servers elsewhere stay as they are: nobody here can reach them.
     Dropped,
     /// No right to drop them: the kernel was asked to let go of the files' pages (`POSIX_FADV_DONTNEED`); names stay warm.
     Advised,

@@ -109,7 +109,7 @@ pub fn write(
     let mut stream = Stream { layout, paths, transfers: Vec::new(), version };
     cache::settle();
     let progress: Vec<_> = (0..params.workers).map(|_| std::sync::atomic::AtomicU64::new(0)).collect();
-    let (done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
+    let (done, seconds) = workers::run(params.workers, &params.limit(), |worker, clock| {
         let done = write_worker(&stream, worker, clock, params, pattern)?;
         progress[worker].store(done.ops, std::sync::atomic::Ordering::Relaxed);
         Ok(done)
@@ -121,7 +121,7 @@ pub fn write(
 fn write_worker(
     stream: &Stream,
     worker: usize,
-    clock: Clock,
+    clock: Clock<'_>,
     params: &Params,
     pattern: &Pattern,
 ) -> Result<Done> {
@@ -146,7 +146,7 @@ fn write_worker(
 /// Reads front to back what another worker wrote, cold.
 pub fn read(stream: &Stream, params: &Params, pattern: &Pattern) -> Result<Measured> {
     let cache = stream.cool();
-    let (done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
+    let (done, seconds) = workers::run(params.workers, &params.limit(), |worker, clock| {
         let whose = (worker + 1) % params.workers;
         let file = open(stream.path(whose), false, params)?;
         let mut buffer = Aligned::new(params.transfer_bytes);
@@ -227,7 +227,7 @@ fn random_reads(
     ops: u64,
 ) -> Result<Measured> {
     let cache = stream.cool();
-    let (done, seconds) = workers::run(workers, params.phase_limit, |worker, clock| {
+    let (done, seconds) = workers::run(workers, &params.limit(), |worker, clock| {
         let file = open(stream.path(worker), false, params)?;
         rustix::fs::fadvise(&file, 0, None, Advice::Random)?;
         let pages = pages_of(stream, worker, params);
@@ -254,7 +254,7 @@ pub fn write_random(stream: &Stream, params: &Params, pattern: &Pattern) -> Resu
     // Not a version that any set of files has.
     let mark = |worker| Mark { version: u64::MAX - stream.version, ..stream.mark(worker) };
     let counts: Vec<_> = (0..params.workers).map(|_| std::sync::atomic::AtomicU64::new(0)).collect();
-    let (mut done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
+    let (mut done, seconds) = workers::run(params.workers, &params.limit(), |worker, clock| {
         let file = open(stream.path(worker), true, params)?;
         let mut buffer = Aligned::new(PAGE_BYTES);
         let mut done = Done::default();

@@ -1,8 +1,9 @@
 //! `stria bench quick`: a short, honest measurement of any directory of any file system.
 //!
-//! It promises: fresh files for each write, caches defeated before each cold read (or said that they could not be), content
-//! verified on a sample, its files removed at the end. It refuses to report a row whose content was wrong, and to start where space
-//! is short. Workers are threads of this process.
+//! It promises: fresh files for each write, this machine's caches defeated before each cold read (or said that they could
+//! not be; those of servers elsewhere are not touched), the stamps of all content and a sample of its bytes verified, its
+//! files removed at the end, also when it is stopped. It refuses to report a row whose content was wrong, and to start where
+//! space is short. Workers are threads of this process.
 //! I1. Preparing, settling, cooling and cleaning up are never inside a measured time; the flush at a write's end always is.
 //! I2. What a file must contain follows from seed, file, offset and version alone; nothing read is trusted to say what was written.
 
@@ -23,6 +24,7 @@ use anyhow::Result;
 
 pub use cache::CacheState;
 pub use kind::{Better, Kind};
+pub use pattern::Checked;
 pub use report::{Report, Row, Sample};
 pub use workspace::{Params, Workspace};
 

@@ -52,7 +52,7 @@ pub fn create(
         fs::create_dir(dir).with_context(|| format!("making {}", dir.display()))?;
     }
     cache::settle();
-    let (done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
+    let (done, seconds) = workers::run(params.workers, &params.limit(), |worker, clock| {
         let mut done = Done::default();
         let mut content = vec![0; file_bytes];
         for (index, path) in names.files[worker].iter().enumerate() {
@@ -83,7 +83,7 @@ pub fn create(
 /// Stats what another worker made, cold.
 pub fn stat(names: &Names, params: &Params, _: &Pattern) -> Result<Measured> {
     let cache = names.cool();
-    let (done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
+    let (done, seconds) = workers::run(params.workers, &params.limit(), |worker, clock| {
         let mut done = Done::default();
         for path in &names.files[(worker + 1) % params.workers] {
             if clock.is_over() {
@@ -97,7 +97,7 @@ pub fn stat(names: &Names, params: &Params, _: &Pattern) -> Result<Measured> {
                 names.file_bytes
             );
             done.count(0);
-            done.checked += 1;
+            done.checked.sizes += 1;
         }
         Ok(done)
     })?;
@@ -107,7 +107,7 @@ pub fn stat(names: &Names, params: &Params, _: &Pattern) -> Result<Measured> {
 /// Opens, reads and closes what another worker made, cold. Every file's content is checked.
 pub fn read(names: &Names, params: &Params, pattern: &Pattern) -> Result<Measured> {
     let cache = names.cool();
-    let (done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
+    let (done, seconds) = workers::run(params.workers, &params.limit(), |worker, clock| {
         let whose = (worker + 1) % params.workers;
         // One byte more than there should be, so that a file that is too long shows.
         let mut content = vec![0; names.file_bytes + 1];
@@ -118,10 +118,10 @@ pub fn read(names: &Names, params: &Params, pattern: &Pattern) -> Result<Measure
             }
             let len = File::open(path)?.read(&mut content)?;
             ensure!(len == names.file_bytes, "{} gave {len} bytes, not {}", path.display(), names.file_bytes);
-            let good = pattern.check(names.mark(whose, index), 0, &content[..len], 0);
-            good.with_context(|| path.display().to_string())?;
+            let checked = pattern.check(names.mark(whose, index), 0, &content[..len], 0);
+            done.checked += checked.with_context(|| path.display().to_string())?;
+            done.checked.sizes += 1;
             done.count(len);
-            done.checked += u64::from(params.verify);
         }
         Ok(done)
     })?;
@@ -130,7 +130,7 @@ pub fn read(names: &Names, params: &Params, pattern: &Pattern) -> Result<Measure
 
 pub fn remove(names: Names, params: &Params) -> Result<(Done, f64)> {
     cache::settle();
-    let (done, seconds) = workers::run(params.workers, params.phase_limit, |worker, clock| {
+    let (done, seconds) = workers::run(params.workers, &params.limit(), |worker, clock| {
         let mut done = Done::default();
         for path in &names.files[worker] {
             if clock.is_over() {

@@ -1,19 +1,45 @@
-//! What files contain: a seeded random block, repeated, with a stamp at each page's begin that says where the page belongs.
+//! What files contain: a seeded random block, repeated, with a stamp at each sector's begin that says where it belongs.
 //!
-//! I1. A page's content follows from `(seed, file, offset, version)`: a page that is lost, old, misplaced or damaged differs.
+//! A page begins with file, offset and version, for people; its other sectors of 512 bytes begin with a number made of the
+//! three and their own place, so that a page of sectors of two versions, files or places shows too.
+//! I1. A sector's content follows from `(seed, file, offset, version)`: one that is lost, old, misplaced or damaged differs.
+//! What stands between two stamps of a sector depends on the offset alone; nothing below a sector is written in part.
 
 use anyhow::{Result, bail};
+use serde::Serialize;
 
 pub const PAGE_BYTES: usize = 4096;
-/// Every page's stamp is checked, and every n-th page whole: a full compare would cost a core that the file system needs.
+/// The least that a medium writes as a whole.
+const SECTOR_BYTES: usize = 512;
+/// The stamps of every page are checked, and every n-th page whole: a full compare would cost a core that the file system needs.
 const WHOLE_EVERY: u64 = 16;
 const STAMP_BYTES: usize = 24;
+const TAG_BYTES: usize = 8;
 
 /// Names one file's one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub file: u64,
     pub version: u64,
+}
+
+/// What was looked at and found right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct Checked {
+    /// Pages whose stamps were right, that of each sector.
+    pub pages: u64,
+    /// Those of them that were compared to the last byte.
+    pub whole_pages: u64,
+    /// Files whose size was right.
+    pub sizes: u64,
+}
+
+impl std::ops::AddAssign for Checked {
+    fn add_assign(&mut self, other: Checked) {
+        self.pages += other.pages;
+        self.whole_pages += other.whole_pages;
+        self.sizes += other.sizes;
+    }
 }
 
 pub struct Pattern {
@@ -31,7 +57,7 @@ impl Pattern {
         Pattern { base: words.collect(), verify }
     }
 
-    /// What stands at `offset`, before its pages are stamped. `offset` and `len` are multiples of the page, in one block.
+    /// What stands at `offset`, before its sectors are stamped. `offset` and `len` are multiples of the page, in one block.
     pub fn base_at(&self, offset: u64, len: usize) -> &[u8] {
         let begin = (offset % self.base.len() as u64) as usize;
         &self.base[begin..begin + len]
@@ -40,7 +66,11 @@ impl Pattern {
     /// Makes `buffer`, which holds base content of its place, the content at `offset`.
     pub fn stamp(mark: Mark, offset: u64, buffer: &mut [u8]) {
         for (i, page) in buffer.chunks_exact_mut(PAGE_BYTES).enumerate() {
-            page[..STAMP_BYTES].copy_from_slice(&stamp_of(mark, offset + (i * PAGE_BYTES) as u64));
+            let (stamp, tags) = stamps_of(mark, offset + (i * PAGE_BYTES) as u64);
+            page[..STAMP_BYTES].copy_from_slice(&stamp);
+            for (sector, tag) in page.chunks_exact_mut(SECTOR_BYTES).zip(tags).skip(1) {
+                sector[..TAG_BYTES].copy_from_slice(&tag.to_le_bytes());
+            }
         }
     }
 
@@ -50,32 +80,57 @@ impl Pattern {
         Self::stamp(mark, offset, buffer);
     }
 
-    /// Checks a sample of what was read at `offset`: stamps of all pages, all of some pages. `turn` moves that choice. Returns how
-    /// many pages were looked at.
-    pub fn check(&self, mark: Mark, offset: u64, buffer: &[u8], turn: u64) -> Result<u64> {
+    /// Checks what was read at `offset`: the stamps of all pages, and some pages whole. `turn` moves that choice.
+    pub fn check(&self, mark: Mark, offset: u64, buffer: &[u8], turn: u64) -> Result<Checked> {
+        let mut checked = Checked::default();
         if !self.verify {
-            return Ok(0);
+            return Ok(checked);
         }
         for (i, page) in buffer.chunks_exact(PAGE_BYTES).enumerate() {
             let at = offset + (i * PAGE_BYTES) as u64;
-            let whole = (i as u64 + turn).is_multiple_of(WHOLE_EVERY) || buffer.len() == PAGE_BYTES;
-            let body = STAMP_BYTES..if whole { PAGE_BYTES } else { STAMP_BYTES };
-            let good = page[..STAMP_BYTES] == stamp_of(mark, at)
-                && page[body.clone()] == self.base_at(at, PAGE_BYTES)[body];
-            if !good {
+            let is_whole = (i as u64 + turn).is_multiple_of(WHOLE_EVERY) || buffer.len() == PAGE_BYTES;
+            let is_good = are_stamps_good(mark, at, page)
+                && (!is_whole || are_bodies_equal(page, self.base_at(at, PAGE_BYTES)));
+            if !is_good {
                 bail!("content is wrong: file {} at byte {at} holds {}", mark.file, describe(page, mark, at));
             }
+            checked.pages += 1;
+            checked.whole_pages += u64::from(is_whole);
         }
-        Ok((buffer.len() / PAGE_BYTES) as u64)
+        Ok(checked)
     }
 }
 
-fn stamp_of(mark: Mark, offset: u64) -> [u8; STAMP_BYTES] {
+/// The page's stamp, and the tag of each of its sectors; that of the first is not used.
+fn stamps_of(mark: Mark, offset: u64) -> ([u8; STAMP_BYTES], impl Iterator<Item = u64>) {
     let mut stamp = [0; STAMP_BYTES];
     stamp[..8].copy_from_slice(&mark.file.to_le_bytes());
     stamp[8..16].copy_from_slice(&offset.to_le_bytes());
     stamp[16..].copy_from_slice(&mark.version.to_le_bytes());
-    stamp
+    // Three rounds mix the three numbers; the same generator then gives a tag per sector.
+    let mut state = mark.file;
+    state = next(&mut state) ^ mark.version;
+    state = next(&mut state) ^ offset;
+    (stamp, std::iter::repeat_with(move || next(&mut state)))
+}
+
+fn are_stamps_good(mark: Mark, offset: u64, page: &[u8]) -> bool {
+    let (stamp, tags) = stamps_of(mark, offset);
+    page[..STAMP_BYTES] == stamp && first_wrong_sector(page, tags).is_none()
+}
+
+fn first_wrong_sector(page: &[u8], tags: impl Iterator<Item = u64>) -> Option<usize> {
+    let mut sectors = page.chunks_exact(SECTOR_BYTES).zip(tags).enumerate().skip(1);
+    sectors.find(|(_, (sector, tag))| sector[..TAG_BYTES] != tag.to_le_bytes()).map(|(n, _)| n)
+}
+
+/// All between the stamps.
+fn are_bodies_equal(page: &[u8], base: &[u8]) -> bool {
+    let mut sectors = page.chunks_exact(SECTOR_BYTES).zip(base.chunks_exact(SECTOR_BYTES)).enumerate();
+    sectors.all(|(n, (sector, base))| {
+        let begin = if n == 0 { STAMP_BYTES } else { TAG_BYTES };
+        sector[begin..] == base[begin..]
+    })
 }
 
 /// For the report: what a wrong page looks like tells where to search.
@@ -84,7 +139,12 @@ fn describe(page: &[u8], mark: Mark, at: u64) -> String {
     match (word(0), word(1), word(2)) {
         _ if page.iter().all(|b| *b == 0) => "zeros".into(),
         (file, offset, version) if (file, offset, version) == (mark.file, at, mark.version) => {
-            "a damaged page".into()
+            match first_wrong_sector(page, stamps_of(mark, at).1) {
+                Some(n) => {
+                    format!("a page whose bytes from {} on are of another page or version", n * SECTOR_BYTES)
+                }
+                None => "a damaged page".into(),
+            }
         }
         (file, offset, version) if file == mark.file && offset == at => {
             format!("version {version} of the page")
@@ -113,7 +173,10 @@ mod tests {
         let offset = 8 * PAGE_BYTES as u64;
         let mut buffer = vec![0; 4 * PAGE_BYTES];
         pattern.fill(mark, offset, &mut buffer);
-        assert_eq!(pattern.check(mark, offset, &buffer, 0).unwrap(), 4);
+        assert_eq!(
+            pattern.check(mark, offset, &buffer, 0).unwrap(),
+            Checked { pages: 4, whole_pages: 1, sizes: 0 }
+        );
         assert!(
             pattern.check(mark, 0, &buffer, 0).unwrap_err().to_string().contains("says file 3, byte 32768")
         );
@@ -123,6 +186,37 @@ mod tests {
         // A flipped bit in a page that is compared whole.
         buffer[PAGE_BYTES + 100] ^= 1;
         assert!(pattern.check(mark, offset, &buffer, 15).unwrap_err().to_string().contains("damaged"));
-        assert_eq!(Pattern::new(1, PAGE_BYTES, false).check(mark, 0, &buffer, 0).unwrap(), 0);
+        let unverified = Pattern::new(1, PAGE_BYTES, false);
+        assert_eq!(unverified.check(mark, 0, &buffer, 0).unwrap(), Checked::default());
+    }
+
+    /// A page that was written in part, or put together of two, shows in every page and not in the sample alone.
+    #[test]
+    fn a_page_of_two_versions_files_or_places_is_found() {
+        let pattern = Pattern::new(1, 4 * PAGE_BYTES, true);
+        let mark = Mark { file: 3, version: 1 };
+        let content = |mark, offset| {
+            let mut buffer = vec![0; 4 * PAGE_BYTES];
+            pattern.fill(mark, offset, &mut buffer);
+            buffer
+        };
+        // The others' base is the same there: the block's length lies between the places.
+        let others = [
+            content(Mark { version: 2, ..mark }, 0),
+            content(Mark { file: 4, ..mark }, 0),
+            content(mark, 4 * PAGE_BYTES as u64),
+        ];
+        for (n, other) in others.iter().enumerate() {
+            for sector in 1..8 {
+                for range in [sector..8, sector..sector + 1] {
+                    let mut mixed = content(mark, 0);
+                    let bytes = PAGE_BYTES + range.start * 512..PAGE_BYTES + range.end * 512;
+                    mixed[bytes.clone()].copy_from_slice(&other[bytes]);
+                    let said = pattern.check(mark, 0, &mixed, 0).expect_err("page 1 is not compared whole");
+                    let want = format!("from {} on are of another page or version", sector * 512);
+                    assert!(said.to_string().contains(&want), "{n}: {said}");
+                }
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::cache::CacheState;
 use crate::kind::{Better, Kind};
+use crate::pattern::Checked;
 use crate::workers::Done;
 use crate::workspace::Params;
 
@@ -19,8 +20,7 @@ pub struct Sample {
     pub seconds: f64,
     pub ops: u64,
     pub bytes: u64,
-    /// Pages or files whose content was checked.
-    pub checked: u64,
+    pub checked: Checked,
     /// Microseconds per operation, where each was timed.
     pub p50_us: Option<f64>,
     pub p99_us: Option<f64>,
@@ -180,15 +180,24 @@ impl Report {
         }
         line(String::new());
         line(match self.cold_reads {
-            CacheState::Dropped => "cold reads: the kernel's caches were dropped before each".into(),
+            CacheState::Dropped => {
+                "cold reads: this machine's caches were dropped before each; servers elsewhere keep theirs".into()
+            }
             CacheState::Advised => "cold reads: not root, so pages were only asked to go and names stayed warm; read rows may be too good".into(),
             CacheState::Fresh => "no cold reads were measured".into(),
         });
-        let checked: u64 = self.rows.iter().flat_map(|row| &row.samples).map(|s| s.checked).sum();
+        let mut checked = Checked::default();
+        self.rows.iter().flat_map(|row| &row.samples).for_each(|s| checked += s.checked);
+        let Checked { pages, whole_pages, sizes } = checked;
+        let [pages, whole_pages, sizes] = [pages, whole_pages, sizes].map(|n| grouped(&n.to_string()));
         line(match self.verify {
-            true => format!("content: {checked} pages and files checked, all as written"),
+            true => format!(
+                "content: {pages} pages of 4 KiB read back, the file, place and version stamped into each of their sectors right; \
+                 {whole_pages} of them compared to the last byte"
+            ),
             false => "content: not checked".into(),
         });
+        line(format!("sizes: {sizes} files as long as written"));
         out
     }
 
@@ -203,15 +212,16 @@ fn number(value: f64) -> String {
         v if !v.is_finite() => "-".into(),
         v if v < 10.0 => format!("{value:.2}"),
         v if v < 100.0 => format!("{value:.1}"),
-        _ => {
-            let digits = format!("{value:.0}");
-            let first = digits.len() % 3;
-            let groups =
-                digits.as_bytes()[first..].chunks(3).map(|c| String::from_utf8_lossy(c).into_owned());
-            let head = (first > 0).then(|| digits[..first].to_string());
-            head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
-        }
+        _ => grouped(&format!("{value:.0}")),
     }
+}
+
+/// Digits with a separator at each thousand.
+fn grouped(digits: &str) -> String {
+    let first = digits.len() % 3;
+    let groups = digits.as_bytes()[first..].chunks(3).map(|c| String::from_utf8_lossy(c).into_owned());
+    let head = (first > 0).then(|| digits[..first].to_string());
+    head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
 }
 
 /// By the device number, so that the directory's path need not be resolved.

@@ -34,7 +34,7 @@ pub fn measure(root: &Path, params: &Params, pattern: &Pattern, version: u64) ->
     cache::settle();
 
     let changed = Mark { version: u64::MAX - version, ..mark };
-    let (mut done, seconds) = workers::run(1, params.phase_limit, |_, clock| {
+    let (mut done, seconds) = workers::run(1, &params.limit(), |_, clock| {
         let mut done = Done::default();
         let mut buffer = Aligned::new(PAGE_BYTES);
         let mut state = params.seed;

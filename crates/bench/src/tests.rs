@@ -46,23 +46,51 @@ fn every_row_is_measured_and_nothing_is_left() {
         assert!(row.samples[0].ops > 0, "{row:?}");
     }
     let checked = |kind: Kind| report.rows.iter().find(|r| r.kind == kind).unwrap().samples[0].checked;
-    assert_eq!(checked(Kind::NnRead), 256);
-    assert_eq!(checked(Kind::SharedRead), 256);
-    assert_eq!(checked(Kind::SmallRead), 40);
-    assert_eq!(checked(Kind::Fsync), 50);
-    assert_eq!(checked(Kind::RandomWrite), 100);
+    // Every page's stamps; one of 16 pages whole, and all that are read alone; sizes of files that are looked at by name.
+    let table = [
+        (Kind::NnRead, 256, 16, 0),
+        (Kind::SharedRead, 256, 16, 0),
+        (Kind::RandomRead, 100, 100, 0),
+        (Kind::RandomWrite, 100, 100, 0),
+        (Kind::Fsync, 50, 50, 0),
+        (Kind::SmallStat, 0, 0, 40),
+        (Kind::SmallRead, 40, 40, 40),
+        (Kind::EmptyRead, 0, 0, 40),
+    ];
+    for (kind, pages, whole_pages, sizes) in table {
+        assert_eq!(checked(kind), Checked { pages, whole_pages, sizes }, "{kind:?}");
+    }
     assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
     let table = report.table();
     assert!(Kind::ALL.iter().all(|kind| table.contains(kind.title())), "{table}");
+    assert!(table.contains("compared to the last byte") && !table.contains("kernel's caches"), "{table}");
     let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
     assert_eq!(json["rows"].as_array().unwrap().len(), Kind::ALL.len());
+}
+
+/// Ctrl-C in the middle of a phase that would take a minute.
+#[test]
+fn what_was_made_is_removed_when_it_is_stopped() {
+    let dir = TempDir::new("stopped");
+    let params = Params { random_ops: u64::MAX, phase_limit: Duration::from_secs(60), ..tiny() };
+    let stop = params.stop.clone();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| row(Kind::Fsync, &dir.0, &params));
+        while std::fs::read_dir(&dir.0).unwrap().count() == 0 {
+            std::thread::yield_now();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let error = run.join().unwrap().unwrap_err().to_string();
+        assert!(error.contains("stopped by a signal"), "{error}");
+    });
+    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
 }
 
 #[test]
 fn a_row_runs_alone() {
     let dir = TempDir::new("alone");
     let sample = row(Kind::SmallStat, &dir.0, &tiny()).unwrap();
-    assert_eq!((sample.ops, sample.checked), (40, 40));
+    assert_eq!((sample.ops, sample.checked.sizes), (40, 40));
     assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
 }
 
@@ -90,8 +118,8 @@ fn a_spoiled_file_is_found_by_every_reader() {
         (Kind::SmallCreate, Kind::SmallRead),
     ];
     for (writer, reader) in pairs {
-        // In the stamp, and beyond it where only whole pages are compared.
-        for at in [3, 2000] {
+        // In a page's stamp, in a later sector's, and where only whole pages are compared.
+        for at in [3, 2048, 2000] {
             let dir = TempDir::new("spoiled");
             let mut workspace = Workspace::new(&dir.0, &tiny()).unwrap();
             workspace.run(writer).unwrap();

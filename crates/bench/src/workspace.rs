@@ -5,7 +5,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -16,7 +17,7 @@ use crate::kind::Kind;
 use crate::names::Names;
 use crate::pattern::{PAGE_BYTES, Pattern};
 use crate::report::Sample;
-use crate::workers::Done;
+use crate::workers::{Done, Limit};
 use crate::{files, names, sync};
 
 /// What was done, in how many seconds, over which caches.
@@ -41,6 +42,8 @@ pub struct Params {
     /// Content is checked. Only a yardstick that keeps no data may go without.
     pub verify: bool,
     pub seed: u64,
+    /// Set from outside (Ctrl-C): the row under way ends with an error, and what was made is removed.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Default for Params {
@@ -55,6 +58,7 @@ impl Default for Params {
             direct: false,
             verify: true,
             seed: 1,
+            stop: Arc::default(),
         }
     }
 }
@@ -74,6 +78,10 @@ impl Params {
             "the total must be at least workers x transfer size, {least} bytes"
         );
         Ok(())
+    }
+
+    pub(crate) fn limit(&self) -> Limit {
+        Limit { time: self.phase_limit, stop: self.stop.clone() }
     }
 
     /// Whole transfers per worker.
@@ -125,6 +133,7 @@ impl Workspace {
     pub fn run(&mut self, kind: Kind) -> Result<Sample> {
         let (done, seconds, cache) =
             self.measure(kind).with_context(|| format!("{} in {}", kind.title(), self.root.display()))?;
+        ensure!(!self.params.stop.load(Ordering::Relaxed), "stopped by a signal; its files are removed");
         Ok(Sample::new(kind, &done, seconds, cache))
     }
 

@@ -1,9 +1,13 @@
 //! `stria bench quick`: a short measurement of any directory of any file system.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use crate::exit::{Exit, Failure};
 use crate::size::Size;
@@ -61,6 +65,15 @@ impl Bench {
     }
 }
 
+/// The first signal stops the measurement, which removes its files; a second one ends the process on the spot.
+fn stop_by_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?;
+        flag::register(signal, stop.clone())?;
+    }
+    Ok(())
+}
+
 impl Quick {
     fn run(self) -> anyhow::Result<Exit> {
         if !self.dir.is_dir() {
@@ -68,7 +81,9 @@ impl Quick {
                 Failure::unusable(self.dir.display(), "it is no directory", "give an existing one").into()
             );
         }
-        let report = bench::quick(&self.dir, &self.options())?;
+        let options = self.options();
+        stop_by_signals(&options.params.stop)?;
+        let report = bench::quick(&self.dir, &options)?;
         let is_stdout = self.json.as_ref().is_some_and(|p| p.as_os_str() == "-");
         match &self.json {
             Some(path) if !is_stdout => {
