@@ -3,13 +3,18 @@
 //! P1 (M6): nothing is destroyed before the entry that made it dead is flushed; else a power loss brings the file back
 //! without its bytes.  P2: a record goes only after the OSTs flushed the destruction; else a power loss brings objects back
 //! that nobody remembers.  Destroying twice is harmless, so a crash anywhere starts over.
+//! P3: every dead file has its turn. Rounds walk through the list, and begin anew only at its end: however many files of an
+//! OST that is down come first, those behind them are freed.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kv::Kv;
+use meta::View;
 use net::rpc;
-use types::{Buf, Code, Fault, Fid, Layout, ObjectId, TargetId};
+use types::{Buf, Code, Fault, Fid, Key, Layout, ObjectId, TargetId};
 use wire::object::{Capability, Destroy};
 use wire::session::Flush;
 use wire::{Header, Request};
@@ -19,8 +24,8 @@ use crate::joined::Joined;
 use crate::overlay::SnapView;
 use crate::recover::no_lease;
 
-/// Files looked at in a round; doubled up to the maximum while some of them cannot be purged, so that an OST that is down
-/// holds up its own files only.
+/// Files looked at in a round; doubled up to the maximum while some of them cannot be purged: each round waits for an OST
+/// that is down, and few rounds should do.
 const FILES_MIN: usize = 256;
 const FILES_MAX: usize = 16 * 1024;
 /// Objects named in one request: 24 KiB of body.
@@ -42,27 +47,75 @@ pub struct Purged {
     pub left: usize,
 }
 
+/// How far the list of dead files has been walked through: the last record that was looked at. None: it begins anew.
+#[derive(Default)]
+pub struct Walk(Option<Key>);
+
+impl Walk {
+    fn is_under_way(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// The records behind `key`, as the rules see them.
+struct Behind<'a> {
+    view: &'a SnapView<'a>,
+    key: Option<Key>,
+    /// The last one that was seen.
+    seen: Cell<Option<Key>>,
+}
+
+impl View for Behind<'_> {
+    fn get(&self, key: &Key) -> Option<Arc<[u8]>> {
+        self.view.get(key)
+    }
+    fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) {
+        let begin = self.key.map_or(*from, |key| key.max(*from));
+        if begin >= *to {
+            return;
+        }
+        self.view.range(&begin, to, &mut |key, value| {
+            if Some(*key) == self.key {
+                return true;
+            }
+            self.seen.set(Some(*key));
+            f(key, value)
+        });
+    }
+}
+
 impl Core {
     /// The purge thread.
     pub fn purge(&self) {
-        let (mut max, mut pause) = (FILES_MIN, self.commit_interval());
+        let (mut max, mut pause, mut back_off) = (FILES_MIN, self.commit_interval(), Duration::ZERO);
+        let (mut walk, mut sum) = (Walk::default(), Purged::default());
         while !self.is_stopping() {
             self.bells.purge.wait(pause);
             if self.is_stopping() {
                 return;
             }
-            let round = self.purge_round(max);
-            match round {
-                Ok(Purged { left: 0, files }) => {
-                    // Much to do: go on at once.
-                    pause = if files >= max { Duration::ZERO } else { self.commit_interval() };
-                    max = FILES_MIN;
-                }
-                Ok(Purged { .. }) | Err(_) => {
-                    pause =
-                        (pause * 2).clamp(self.commit_interval(), BACK_OFF_MAX.max(self.commit_interval()));
-                    max = (max * 2).min(FILES_MAX);
-                }
+            let round = self.purge_round(&mut walk, max);
+            if let Ok(Purged { files, left }) = round {
+                sum = Purged { files: sum.files + files, left: sum.left + left };
+                max = if sum.left == 0 { FILES_MIN } else { (max * 2).min(FILES_MAX) };
+            }
+            // P3: the longer pauses come at the end of a walk that freed nothing.
+            let is_vain = round.is_err() || (!walk.is_under_way() && sum.files == 0 && sum.left > 0);
+            if is_vain {
+                back_off =
+                    (back_off * 2).clamp(self.commit_interval(), BACK_OFF_MAX.max(self.commit_interval()));
+            } else if sum.files > 0 || sum.left == 0 {
+                back_off = Duration::ZERO;
+            }
+            let is_busy = walk.is_under_way() && sum.left == 0;
+            pause = match (is_vain, is_busy) {
+                (true, _) => back_off,
+                // Much to do: go on at once.
+                (false, true) => Duration::ZERO,
+                (false, false) => self.commit_interval(),
+            };
+            if !walk.is_under_way() {
+                sum = Purged::default();
             }
             if let Err(fault) = round {
                 tracing::warn!(%fault, "the purge of removed files' objects failed; it will be tried again");
@@ -70,12 +123,14 @@ impl Core {
         }
     }
 
-    /// Destroys the objects of up to `max` dead files.
-    pub fn purge_round(&self, max: usize) -> Result<Purged, Fault> {
+    /// Destroys the objects of the next `max` dead files of the walk.
+    pub fn purge_round(&self, walk: &mut Walk, max: usize) -> Result<Purged, Fault> {
         let joined = self.joined()?;
         let snap = self.kv.snapshot();
         let view = SnapView::new(&snap);
-        let dead = self.rules.dead_list(&view, max);
+        let behind = Behind { view: &view, key: walk.0, seen: Cell::new(None) };
+        let dead = self.rules.dead_list(&behind, max);
+        walk.0 = if dead.len() < max { None } else { behind.seen.get() };
         view.finish()?;
         if dead.is_empty() {
             return Ok(Purged::default());

@@ -33,7 +33,7 @@ pub trait Rules: Send + Sync {
     fn orphans_of(&self, view: &dyn View, session: SessionId) -> Vec<Fid>;
     /// An orphan's end: it is gone, its objects wait for the purge.
     fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault>;
-    /// Up to `max` files whose objects wait to be destroyed.
+    /// Up to `max` files whose objects wait to be destroyed, in the order of their records; none behind the last is looked at.
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)>;
     /// The objects are destroyed: the record may go.
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation);

@@ -8,6 +8,7 @@ use wire::session::TargetStat;
 
 use super::rig::{Rig, format};
 use super::rules::{self, body};
+use crate::purge::Walk;
 
 #[test]
 fn a_full_log_is_checkpointed_and_the_request_goes_on() {
@@ -18,7 +19,7 @@ fn a_full_log_is_checkpointed_and_the_request_goes_on() {
         rig.mutate(rules::REMOVE, 0, 2 * n + 2, &body(Fid(0), "a")).unwrap();
         if n % 100 == 0 {
             let core = &rig.mdt.core;
-            core.purge_round(1000).unwrap();
+            core.purge_round(&mut Walk::default(), 1000).unwrap();
         }
     }
     rig.make(0, 6001, "z").unwrap();
@@ -48,10 +49,10 @@ fn a_full_table_refuses_growth_and_lets_deletes_through() {
     for n in 0..made {
         rig.mutate(rules::REMOVE, 0, 0, &body(Fid(0), &format!("file {n:012}"))).unwrap();
         if n % 200 == 0 {
-            rig.mdt.core.purge_round(1000).unwrap();
+            rig.mdt.core.purge_round(&mut Walk::default(), 1000).unwrap();
         }
     }
-    rig.mdt.core.purge_round(10_000).unwrap();
+    rig.mdt.core.purge_round(&mut Walk::default(), 10_000).unwrap();
     rig.make(0, 0, "again").unwrap();
     rig.mdt.stop(true).unwrap();
     assert_eq!(Rig::open(disk).list().len(), 1);

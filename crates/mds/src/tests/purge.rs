@@ -10,7 +10,7 @@ use types::Fid;
 
 use super::rig::{Rig, format};
 use super::rules::{self, body, layout};
-use crate::purge::Purged;
+use crate::purge::{Purged, Walk};
 
 fn remove(rig: &Rig, name: &str) -> Fid {
     let fid = rig.make(0, 0, name).unwrap();
@@ -25,16 +25,34 @@ fn objects_are_destroyed_once_their_removal_is_flushed_and_the_record_goes_last(
     let core = &rig.mdt.core;
     let removed = core.volume.last_seq();
     rig.ost.refuse.store(true, Ordering::SeqCst);
-    assert_eq!(core.purge_round(10).unwrap(), Purged { files: 0, left: 1 });
+    assert_eq!(core.purge_round(&mut Walk::default(), 10).unwrap(), Purged { files: 0, left: 1 });
     assert!(core.volume.flushed_seq() >= removed, "flushed before an OST was asked");
     rig.ost.refuse.store(false, Ordering::SeqCst);
-    assert_eq!(core.purge_round(10).unwrap(), Purged { files: 1, left: 0 });
+    assert_eq!(core.purge_round(&mut Walk::default(), 10).unwrap(), Purged { files: 1, left: 0 });
     assert_eq!(*rig.ost.destroyed.lock(), [layout().object(fid, 0, 0)]);
     assert_eq!(rig.ost.flushes.load(Ordering::SeqCst), 1);
-    assert_eq!(core.purge_round(10).unwrap(), Purged::default());
+    assert_eq!(core.purge_round(&mut Walk::default(), 10).unwrap(), Purged::default());
     // The forgetting was not flushed: after power loss it is done once more, harmlessly.
     let rig = Rig::open(Arc::new(disk.crash(Crash::DropAll)));
-    assert_eq!(rig.mdt.core.purge_round(10).unwrap(), Purged { files: 1, left: 0 });
+    assert_eq!(rig.mdt.core.purge_round(&mut Walk::default(), 10).unwrap(), Purged { files: 1, left: 0 });
+}
+
+/// P3: files that cannot be purged, however many, do not keep those behind them from being purged.
+#[test]
+fn dead_files_behind_those_of_a_lost_ost_have_their_turn() {
+    let (rig, _) = Rig::fresh();
+    let core = &rig.mdt.core;
+    (0..9).for_each(|n| {
+        remove(&rig, &format!("{}{n}", rules::LOST));
+    });
+    let healthy: Vec<_> = (0..3).map(|n| remove(&rig, &format!("f{n}"))).collect();
+    let mut walk = Walk::default();
+    let rounds: Vec<_> = (0..4).map(|_| core.purge_round(&mut walk, 4).unwrap()).collect();
+    let want = [(0, 4), (0, 4), (3, 1), (0, 0)].map(|(files, left)| Purged { files, left });
+    assert_eq!(rounds, want);
+    assert_eq!(rig.ost.destroyed.lock().len(), healthy.len());
+    // At the end it begins anew: the others are not forgotten.
+    assert_eq!(core.purge_round(&mut walk, 10).unwrap(), Purged { files: 0, left: 9 });
 }
 
 /// The threads: flushes come by themselves, the purge works, and a stop is prompt.

@@ -24,6 +24,9 @@ pub const LEASE: u16 = 0x7007;
 /// Adds the bytes of its body and does not care whether the MDT is full.
 pub const FAT: u16 = 0x7008;
 
+/// Files of such names have their object on a mirror that no map knows.
+pub const LOST: &str = "lost";
+
 pub struct FlatRules;
 
 fn key(kind: u8, rest: &[u8]) -> Key {
@@ -75,7 +78,11 @@ fn remove(ctx: &Ctx<'_>, txn: &mut dyn Txn, name: &[u8], held: bool) -> Result<V
         txn.put(fid_key(5, fid), ctx.session.to_bytes());
     } else {
         txn.delete(&fid_key(2, fid));
-        txn.put(fid_key(6, fid), layout().to_bytes());
+        let mut layout = layout();
+        if name.starts_with(LOST.as_bytes()) {
+            layout.components[0].mirrors = vec![MirrorId(77)];
+        }
+        txn.put(fid_key(6, fid), layout.to_bytes());
     }
     Ok(fid.to_bytes())
 }
@@ -178,8 +185,10 @@ impl Rules for FlatRules {
     }
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
         let mut out = vec![];
-        all(view, 6, &mut |fid, l| out.push((fid_of(fid), Layout::from_bytes(l).unwrap())));
-        out.truncate(max);
+        view.range(&key(6, &[]), &key(7, &[]), &mut |k, l| {
+            out.push((fid_of(&k.as_bytes()[1..]), Layout::from_bytes(l).unwrap()));
+            out.len() < max
+        });
         out
     }
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, _: Generation) {
