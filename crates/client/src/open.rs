@@ -64,7 +64,7 @@ impl Fs {
     }
 
     /// `order` is held.
-    fn open_in_order(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+    pub(crate) fn open_in_order(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
         let write = file.meta.lock().writers > 0;
         let answer = self.ask_open(file, write, deadline)?;
         let attr = answer.reply.inode.attr;
@@ -149,6 +149,10 @@ impl Fs {
         }
         let mut meta = file.meta.lock();
         meta.cap = cap.or(meta.cap.take());
+        if !matches!(inode.state, FileState::Truncating { .. }) {
+            // A shrink that was begun was overtaken: by one to nothing, or by who recovered the file.
+            meta.cutting = None;
+        }
         meta.is_marked |= inode.state == FileState::Writing(mine);
         if meta.session != mine && !meta.progress.is_untold() {
             meta.session = mine;

@@ -70,6 +70,9 @@ impl Fs {
         deadline: Instant,
     ) -> Result<Attr, Fault> {
         let _order = file.lock_order(deadline)?;
+        if size > 0 {
+            self.trust_again(file, deadline)?;
+        }
         let mut body = file.own_body(deadline)?;
         if size > 0 {
             // An earlier shrink that did not get through first; emptying needs none of its cuts.
@@ -107,8 +110,22 @@ impl Fs {
     /// Finishes a shrink that did not get through.
     pub(crate) fn finish_cut(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
         let _order = file.lock_order(deadline)?;
+        self.trust_again(file, deadline)?;
         let mut body = file.own_body(deadline)?;
         self.cut_if_due(file, &mut body, deadline)
+    }
+
+    /// Another change of size came after the shrink, and its outcome is not known: what is to be cut, if anything, is asked of
+    /// the MDT. `order` is held.
+    fn trust_again(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
+        let is_unknown = {
+            let meta = file.meta.lock();
+            meta.cutting.is_some() && meta.cap.is_none()
+        };
+        match is_unknown {
+            true => self.open_in_order(file, deadline).map(|_| ()),
+            false => Ok(()),
+        }
     }
 
     /// Cuts the objects to what the MDT has noted down, flushes and settles. `order` and `body` are held.

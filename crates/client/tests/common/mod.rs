@@ -179,6 +179,11 @@ impl Cluster {
         Fs::connect(fabric, map, FsId(1), settings)
     }
 
+    /// The MDT itself, to be put behind a service that a test makes.
+    pub fn mdt_service(&self) -> Arc<dyn net::Service> {
+        self.mdt.as_ref().expect("runs").0.clone()
+    }
+
     pub fn ost_disk(&self, n: usize) -> &SimDisk {
         &self.osts[n].as_ref().expect("runs").1
     }
