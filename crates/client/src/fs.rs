@@ -216,7 +216,12 @@ impl Fs {
 
     /// The file's fault if it lost acknowledged bytes; the loss is then the file's until its last descriptor is closed.
     pub(crate) fn check_poison(&self, file: &File) -> Result<(), Fault> {
-        let loss = self.id.losses.of(file.fid);
+        let is_held = file.meta.lock().pins > 0;
+        let loss = match is_held {
+            true => self.id.losses.of(file.fid),
+            // The background asks; who opens the file next is to hear of it.
+            false => self.id.losses.peek(file.fid),
+        };
         let mut meta = file.meta.lock();
         if let Some(fault) = loss {
             meta.poison.get_or_insert(fault);

@@ -1,54 +1,181 @@
 //! The files that lost acknowledged bytes: written by the sessions when a replay fails, read by fsync and close.
+//!
+//! L1: a loss is kept until it was reported and then the file's last descriptor was closed (a directory's: until reported);
+//! also that of a file that nobody has open, for who opens it next.
+//! L2: memory is bounded: past `FILES_MAX` a file that is not listed may be suspected falsely, but only one that is older
+//! than the loss, and only until it was reported and closed once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use types::{Code, Fault, Fid};
 
-/// Most files remembered; past it one fault stands for all (a lost target under a very large working set).
-const FILES_MAX: usize = 65_536;
+/// Most files remembered one by one, in some 50 MiB; 256 MiB of requests that were kept for a target may name more.
+const FILES_MAX: usize = 1 << 20;
 
-#[derive(Default)]
 pub(crate) struct Losses {
     any: AtomicBool,
+    files_max: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    by_fid: HashMap<Fid, String>,
-    /// Everything is suspect: more files than `FILES_MAX`.
-    all: Option<String>,
+    by_fid: HashMap<Fid, Loss>,
+    /// L2: there were more than could be listed.
+    more: Option<More>,
+    /// The reason that was given last: one restart brings the same one for each file.
+    why: Option<Arc<str>>,
+}
+
+struct Loss {
+    why: Arc<str>,
+    is_told: bool,
+}
+
+struct More {
+    why: Arc<str>,
+    /// The highest that was not listed. Fids rise, so a higher one is of a file that was made later.
+    last: Fid,
+    /// Those that were suspected; true: also closed since, and trusted again.
+    told: HashMap<Fid, bool>,
+}
+
+impl Default for Losses {
+    fn default() -> Losses {
+        Losses::with_max(FILES_MAX)
+    }
 }
 
 impl Losses {
+    fn with_max(files_max: usize) -> Losses {
+        Losses { any: AtomicBool::new(false), files_max, state: Mutex::default() }
+    }
+
     /// Fid 0 is no file: a change of names was lost; it is logged, and nobody waits for it but fsync of a directory.
     pub fn add(&self, fid: Fid, why: &str) {
         tracing::error!("file {fid} lost acknowledged changes: {why}");
         let mut state = self.state.lock();
-        if state.by_fid.len() < FILES_MAX || state.by_fid.contains_key(&fid) {
-            state.by_fid.insert(fid, why.to_string());
+        let why = match state.why.take() {
+            Some(last) if &*last == why => last,
+            _ => Arc::from(why),
+        };
+        state.why = Some(why.clone());
+        if state.by_fid.len() < self.files_max || state.by_fid.contains_key(&fid) {
+            state.by_fid.insert(fid, Loss { why, is_told: false });
         } else {
-            state.all = Some(why.to_string());
+            let more = state.more.get_or_insert_with(|| More { why, last: fid, told: HashMap::new() });
+            more.last = more.last.max(fid);
+            more.told.remove(&fid);
         }
         self.any.store(true, Ordering::Release);
     }
 
-    /// Why `fid` lost something, if it did. Cheap while nothing was ever lost.
+    /// Why `fid` lost something, if it did, for who is going to report it. Cheap while nothing was ever lost.
     pub fn of(&self, fid: Fid) -> Option<Fault> {
+        self.look(fid, true)
+    }
+
+    /// As `of`, where nobody has the file open whom it could be reported to.
+    pub fn peek(&self, fid: Fid) -> Option<Fault> {
+        self.look(fid, false)
+    }
+
+    fn look(&self, fid: Fid, is_told: bool) -> Option<Fault> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        let state = self.state.lock();
-        let why = state.by_fid.get(&fid).or(state.all.as_ref())?;
+        let state = &mut *self.state.lock();
+        let why = match (state.by_fid.get_mut(&fid), &mut state.more) {
+            (Some(loss), _) => {
+                loss.is_told |= is_told;
+                &loss.why
+            }
+            (None, Some(more)) if more.suspects(fid) => {
+                if is_told {
+                    more.note(fid, false, self.files_max);
+                }
+                &more.why
+            }
+            _ => return None,
+        };
         Some(Fault::new(Code::Io, format!("file {fid} lost acknowledged changes: {why}")))
     }
 
-    /// The last descriptor is closed: nobody is left to be told.
+    /// The last descriptor is closed, or a directory's loss is reported. L1: what was not reported stays.
     pub fn forget(&self, fid: Fid) {
-        if self.any.load(Ordering::Acquire) {
-            self.state.lock().by_fid.remove(&fid);
+        if !self.any.load(Ordering::Acquire) {
+            return;
         }
+        let state = &mut *self.state.lock();
+        if state.by_fid.get(&fid).is_some_and(|loss| loss.is_told) {
+            state.by_fid.remove(&fid);
+            if let Some(more) = &mut state.more {
+                more.note(fid, true, self.files_max);
+            }
+        } else if let Some(is_trusted) = state.more.as_mut().and_then(|more| more.told.get_mut(&fid)) {
+            *is_trusted = true;
+        }
+        self.any.store(!state.by_fid.is_empty() || state.more.is_some(), Ordering::Release);
+    }
+}
+
+impl More {
+    fn suspects(&self, fid: Fid) -> bool {
+        fid <= self.last && self.told.get(&fid) != Some(&true)
+    }
+
+    /// Who finds no room here, beside as many as are listed, stays suspect: L1 goes before L2.
+    fn note(&mut self, fid: Fid, is_trusted: bool, files_max: usize) {
+        if self.told.len() < files_max.saturating_mul(2) || self.told.contains_key(&fid) {
+            self.told.insert(fid, is_trusted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_kept_until_it_was_reported_and_the_file_closed() {
+        let losses = Losses::default();
+        losses.add(Fid(5), "why");
+        losses.forget(Fid(5));
+        assert!(losses.peek(Fid(5)).is_some(), "closed by who did not ask");
+        losses.forget(Fid(5));
+        assert!(losses.of(Fid(5)).is_some() && losses.of(Fid(6)).is_none());
+        assert!(losses.of(Fid(5)).is_some(), "until it is closed");
+        losses.forget(Fid(5));
+        assert!(losses.of(Fid(5)).is_none() && !losses.any.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn more_losses_than_can_be_listed_do_not_outlive_their_report() {
+        let losses = Losses::with_max(5);
+        (10..20).for_each(|n| losses.add(Fid(n), "why"));
+        assert!((10..20).all(|n| losses.of(Fid(n)).is_some()), "none is silent");
+        assert!(losses.of(Fid(20)).is_none(), "made later: it cannot be one of them");
+        (10..20).for_each(|n| losses.forget(Fid(n)));
+        assert!((10..20).all(|n| losses.of(Fid(n)).is_none()), "reported and closed");
+        losses.add(Fid(17), "again");
+        assert!(losses.of(Fid(17)).is_some(), "a second loss counts");
+    }
+
+    #[test]
+    fn without_room_a_file_stays_suspect_rather_than_silent() {
+        let losses = Losses::with_max(1);
+        (10..20).for_each(|n| losses.add(Fid(n), "why"));
+        for n in 11..13 {
+            assert!(losses.of(Fid(n)).is_some());
+            losses.forget(Fid(n));
+        }
+        assert!((11..13).all(|n| losses.of(Fid(n)).is_none()));
+        assert!((13..20).chain([10]).all(|n| losses.of(Fid(n)).is_some()));
+        (13..20).for_each(|n| losses.forget(Fid(n)));
+        assert!((13..20).all(|n| losses.of(Fid(n)).is_some()));
+        assert!(losses.of(Fid(21)).is_none());
     }
 }
