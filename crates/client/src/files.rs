@@ -213,6 +213,13 @@ impl Files {
         std::mem::take(&mut self.queue.lock())
     }
 
+    /// Some of what is queued, the newest, if there is more than `backlog`.
+    pub fn take_beyond(&self, backlog: usize, max: usize) -> Option<Vec<Arc<File>>> {
+        let mut queue = self.queue.lock();
+        let len = queue.len();
+        (len > backlog).then(|| queue.split_off(len.saturating_sub(max)))
+    }
+
     /// The settle thread is done with the file for this round.
     pub fn dequeued(&self, file: &Arc<File>) {
         file.meta.lock().is_queued = false;

@@ -34,6 +34,8 @@ pub struct Fs {
     pub(crate) id: Arc<Identity>,
     pub(crate) cluster: Cluster,
     pub(crate) files: Files,
+    /// Files that could not be settled in the last round; they count as queued.
+    pub(crate) put_off: Mutex<Vec<Arc<File>>>,
     pub(crate) names: NameLocks,
     pub(crate) settings: Settings,
     pub(crate) statfs_cache: Mutex<Option<(Instant, StatFs)>>,
@@ -75,6 +77,7 @@ impl Fs {
             cluster: Cluster::new(fabric.clone(), id.clone(), map),
             id,
             files: Files::new(),
+            put_off: Mutex::default(),
             names: NameLocks::new(),
             settings,
             statfs_cache: Mutex::new(None),
@@ -256,6 +259,9 @@ impl Fs {
     pub(crate) fn close(&self, opened: &Opened, deadline: Instant) {
         let why = if opened.flags.write { For::Writing } else { For::Reading };
         self.unpin(&opened.file, why, deadline);
+        if why == For::Writing {
+            self.help_settling(deadline);
+        }
     }
 
     pub(crate) fn take_buf(&self) -> Buf {

@@ -2,6 +2,9 @@
 //!
 //! In the background, once per commit interval: each dirty target is flushed once, for all files together.
 //!
+//! Who closes a file while too many wait for that settles some of them (B1): one thread does not keep up with many that make
+//! files, and each that waits takes memory here and must be recovered if we die.
+//!
 //! T1: a target that does not answer holds up its own files only: in a round it is waited for once and briefly, and what a
 //! settle can do without (counted blocks) it does without.
 
@@ -28,6 +31,14 @@ const BUSY_MAX: Duration = Duration::from_millis(50);
 const GLIMPSE_MAX: Duration = plan::retry::BACKOFF_MAX;
 /// Longest that a round works on one shrink that did not get through before.
 const CUT_MAX: Duration = Duration::from_secs(2);
+
+/// B1: closed files that wait to be settled. Two commit intervals' worth of a fast mount; about as many are in the hands of
+/// the background, and a client that ends settles them all within a second.
+const BACKLOG_MAX: usize = 4096;
+/// Files that a closer settles: enough to share a flush, few enough for a pause of some ten milliseconds.
+const HELP_FILES: usize = 256;
+/// Longest pause of a closer for that.
+const HELP_MAX: Duration = Duration::from_secs(2);
 
 /// How long a settle waits for whom, and what is known of the targets since the round began.
 struct Round {
@@ -58,7 +69,19 @@ impl Round {
 impl Fs {
     /// One round, until `limit` if there is one. Files that cannot be settled now are tried again in the next round.
     pub(crate) fn settle_round(&self, limit: Option<Instant>) {
-        let queue = self.files.take_queue();
+        let mut queue = self.files.take_queue();
+        queue.append(&mut self.put_off.lock());
+        self.settle_files(&queue, limit);
+    }
+
+    /// B1: takes part in settling if too many files wait for it. Those that have been tried in vain wait for the background.
+    pub(crate) fn help_settling(&self, deadline: Instant) {
+        if let Some(some) = self.files.take_beyond(BACKLOG_MAX, HELP_FILES) {
+            self.settle_files(&some, Some(deadline.min(Instant::now() + HELP_MAX)));
+        }
+    }
+
+    fn settle_files(&self, queue: &[Arc<File>], limit: Option<Instant>) {
         if queue.is_empty() {
             return;
         }
@@ -68,20 +91,30 @@ impl Fs {
         // 2. Each target once.
         self.flush_for(&snapshots, &mut round);
         // 3. Each file.
-        let (mut left, mut first) = (0, None);
+        let (mut left, mut first) = (Vec::new(), None);
         for (file, snapshot) in queue.iter().zip(&snapshots) {
             // A client that ends settles in a round with a limit.
             let is_over = round.is_over || (limit.is_none() && self.is_stopping());
-            if !is_over && let Err(fault) = self.settle_after_flush(file, snapshot, &mut round) {
-                left += 1;
-                first.get_or_insert((file.fid, fault));
+            let told = match is_over {
+                true => Err(Fault::new(Code::NotReady, "the round is over")),
+                false => self.settle_after_flush(file, snapshot, &mut round),
+            };
+            match told {
+                Err(fault) if file.meta.lock().needs_settling() => {
+                    left.push(file.clone());
+                    first.get_or_insert(fault);
+                }
+                _ => {
+                    self.files.dequeued(file);
+                    self.files.enqueue(file);
+                }
             }
-            self.files.dequeued(file);
-            self.files.enqueue(file);
         }
-        if let Some((fid, fault)) = first {
-            tracing::warn!("{left} of {} files are not settled yet; file {fid}: {fault}", queue.len());
+        if let (Some(file), Some(fault)) = (left.first(), first) {
+            let (left, all, fid) = (left.len(), queue.len(), file.fid);
+            tracing::warn!("{left} of {all} files are not settled yet; file {fid}: {fault}");
         }
+        self.put_off.lock().append(&mut left);
     }
 
     /// Settles until nothing is left, or until the deadline.
