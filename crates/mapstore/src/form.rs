@@ -107,3 +107,6 @@ mod tests {
         assert!(decode(&[good, vec![0]].concat()).is_err());
     }
 }
+
+#[cfg(test)]
+mod hammered;

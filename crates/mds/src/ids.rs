@@ -13,6 +13,8 @@ pub const KIND_COUNTER: u8 = meta::keys::COUNTER;
 pub const BLOCK: u64 = 65_536;
 /// Most ids that one transaction may draw; so many are at hand before it starts.
 pub const TXN_IDS_MAX: u64 = 64;
+/// A stored limit above this is not ours: ids rise by what a device can log, and further on blocks would overflow.
+const LIMIT_MAX: u64 = u64::MAX >> 2;
 /// With fewer left the next block is reserved in the background.
 const LOW: u64 = BLOCK / 2;
 
@@ -61,6 +63,9 @@ impl Ids {
             let stored = snap.get(&key(which)).map_err(|Damage { key }| damaged(&key))?;
             if let Some(bytes) = stored {
                 let limit = u64::from_le_bytes(bytes[..].try_into().map_err(|_| damaged(&key(which)))?);
+                if limit > LIMIT_MAX {
+                    return Err(damaged(&key(which)));
+                }
                 let start = limit.max(first(which));
                 counters[which as usize - 1] = Counter { next: start, limit: start, promised: start };
             }

@@ -2,6 +2,7 @@
 
 mod crash;
 mod exactly_once;
+mod hammered;
 mod limits;
 mod meta_rules;
 mod purge;

@@ -119,3 +119,6 @@ mod tests {
         assert_eq!(back.nid, "é".repeat(96));
     }
 }
+
+#[cfg(test)]
+mod hammered;

@@ -2,146 +2,34 @@
 //!
 //! It never panics, it allocates a small multiple of the bytes at hand, and what it accepts it writes back to the same bytes
 //! (so no two byte strings mean the same value).
-#![allow(
-    unsafe_code,
-    reason = "JUSTIFICATION: only a global allocator sees what decoding allocates; this binary is a test."
-)]
 
-use std::alloc::{GlobalAlloc, Layout as MemoryLayout, System};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hammer::{Dice, Hammer, peak_of};
 use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{HEADER_LEN, Header, Reader, Request, map, meta, mgmt, object, session};
 
-/// Counts the bytes allocated and the most that there were.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: both functions hand their arguments on to `System` unchanged and return what it returns, so its promises are
-// kept; the counters are atomics and allocate nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: MemoryLayout) -> *mut u8 {
-        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: the caller keeps `alloc`'s demands, which are `System`'s.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: MemoryLayout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `at` came from `alloc` above with this layout, so from `System`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Bytes that decoding may allocate per byte at hand: an empty byte string has 4 bytes on the wire and 24 in memory, and a
-/// list that grows holds its old and new place for a moment.
-const BLOW_UP_MAX: usize = 24;
-/// And whatever the length: one element that turns out too short, an error.
-const SLACK: usize = 4096;
-
-/// SplitMix64: the sequence is ours, so a failure replays.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-    /// Random bytes; in most strings mostly zeros and ones, so that counts and flags often make sense.
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let wild = self.below(16) as u64;
-        (0..len)
-            .map(|_| {
-                let word = self.next();
-                match (word >> 8) % 16 {
-                    w if w < wild / 4 => word as u8,
-                    w if w < 12 => 0,
-                    _ => (word % 9) as u8,
-                }
-            })
-            .collect()
-    }
-    fn mutate(&mut self, bytes: &mut Vec<u8>) {
-        let at = self.below(bytes.len());
-        match self.below(6) {
-            0 => bytes.truncate(at),
-            1 => bytes.push(self.next() as u8),
-            2 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
-            3 if !bytes.is_empty() => bytes[at] = self.next() as u8,
-            // A count made huge.
-            4 if bytes.len() >= at + 4 => bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes()),
-            _ if bytes.len() >= at + 4 => {
-                bytes[at..at + 4].copy_from_slice(&(self.below(300) as u32).to_le_bytes())
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Decodes a prefix of `bytes` and returns its length if they are a `T`.
-fn try_one<T: Wire + PartialEq + Debug>(name: &str, bytes: &[u8]) -> Option<usize> {
-    let before = NOW.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
+/// The value that the bytes begin with, and its length.
+fn decode<T: Wire>(bytes: &[u8]) -> Option<(T, usize)> {
     let mut reader = Reader::new(bytes);
-    let value = T::get(&mut reader);
-    let used = PEAK.load(Ordering::Relaxed) - before;
-    assert!(
-        used <= bytes.len() * BLOW_UP_MAX + SLACK,
-        "{name}: {used} bytes for {} bytes: {bytes:02x?}",
-        bytes.len()
-    );
-    let value = value.ok()?;
-    let len = bytes.len() - reader.remaining();
-    let again = value.to_bytes();
-    assert_eq!(again, &bytes[..len], "{name}: one value, two byte forms");
-    assert_eq!(T::from_bytes(&again).as_ref(), Ok(&value), "{name}");
-    Some(len)
+    let value = T::get(&mut reader).ok()?;
+    Some((value, bytes.len() - reader.remaining()))
 }
 
-/// Random strings, and mutations of those that decode and of `seeds`. Returns how many were accepted.
-fn hammer<T: Wire + PartialEq + Debug>(name: &str, dice: &mut Dice, seeds: &[Vec<u8>]) -> usize {
-    let mut good: Vec<Vec<u8>> = seeds.to_vec();
-    for seed in seeds {
-        assert_eq!(try_one::<T>(name, seed), Some(seed.len()), "{name}: a seed is a whole value");
-    }
-    let mut accepted = 0;
-    for round in 0..ROUNDS {
-        let bytes = if round % 2 == 0 || good.is_empty() {
-            let len = dice.below(400);
-            dice.bytes(len)
-        } else {
-            let mut bytes = good[dice.below(good.len())].clone();
-            for _ in 0..=dice.below(3) {
-                dice.mutate(&mut bytes);
-            }
-            bytes
-        };
-        if let Some(len) = try_one::<T>(name, &bytes) {
-            accepted += 1;
-            if good.len() < 64 {
-                good.push(bytes[..len].to_vec());
-            }
-        }
-    }
-    accepted
+/// Random strings, and mutations of those that decode and of seeds.
+fn hammer<T: Wire + PartialEq + Debug>(name: &str) {
+    let check = |bytes: &[u8], (value, len): (T, usize)| {
+        let again = value.to_bytes();
+        assert_eq!(again, &bytes[..len], "{name}: one value, two byte forms");
+        assert_eq!(T::from_bytes(&again).as_ref(), Ok(&value), "{name}");
+        len
+    };
+    let outcome = Hammer::new(name).seeds(seeds(name)).run(decode::<T>, check);
+    assert!(outcome.accepted > 0, "no input was ever accepted for {name}: add a seed");
 }
-
-/// Over 80 types make it more than 10^5 inputs in all.
-const ROUNDS: usize = 1300;
 
 /// Every body and value of the wire, with seeds for those that chance does not find.
 macro_rules! all_types {
@@ -282,82 +170,117 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// One test, since the allocator's counters are shared by all threads of the binary.
-#[test]
-fn whatever_arrives_is_read_or_refused() {
-    let mut dice = Dice(20_260_101);
-    headers(&mut dice);
-    let mut never = Vec::new();
-    let mut calls = BTreeSet::new();
+/// The types in turn, over so many tests that run at the same time.
+const PARTS: usize = 4;
+
+fn hammer_part(part: usize) {
+    let mut at = 0;
+    let mut is_mine = || {
+        at += 1;
+        at % PARTS == part
+    };
     macro_rules! run {
         (requests { $($request:path,)* } values { $($value:path,)* }) => {
             $(
-                calls.insert(<$request as Request>::CALL);
                 let name = stringify!($request).replace(' ', "");
-                if hammer::<$request>(&name, &mut dice, &seeds(&name)) == 0 {
-                    never.push(name.clone());
+                if is_mine() {
+                    hammer::<$request>(&name);
                 }
-                let name = format!("reply to {name}");
-                if hammer::<<$request as Request>::Reply>(&name, &mut dice, &seeds(&name)) == 0 {
-                    never.push(name);
+                if is_mine() {
+                    hammer::<<$request as Request>::Reply>(&format!("reply to {name}"));
                 }
             )*
             $(
-                let name = stringify!($value).replace(' ', "");
-                if hammer::<$value>(&name, &mut dice, &seeds(&name)) == 0 {
-                    never.push(name);
+                if is_mine() {
+                    hammer::<$value>(&stringify!($value).replace(' ', ""));
                 }
             )*
         };
     }
     all_types!(run);
-    assert!(never.is_empty(), "no input was ever accepted for {never:?}: add a seed");
-    every_call_is_listed(&calls);
-    long_lies_allocate_little();
+}
+
+#[test]
+fn whatever_arrives_is_read_or_refused_1() {
+    hammer_part(0);
+}
+#[test]
+fn whatever_arrives_is_read_or_refused_2() {
+    hammer_part(1);
+}
+#[test]
+fn whatever_arrives_is_read_or_refused_3() {
+    hammer_part(2);
+}
+#[test]
+fn whatever_arrives_is_read_or_refused_4() {
+    hammer_part(3);
 }
 
 /// A call that is added to the wire must be added here too.
-fn every_call_is_listed(listed: &BTreeSet<u16>) {
+#[test]
+fn every_call_is_listed() {
+    let mut listed = BTreeSet::new();
+    macro_rules! list {
+        (requests { $($request:path,)* } values { $($value:path,)* }) => {
+            $(listed.insert(<$request as Request>::CALL);)*
+        };
+    }
+    all_types!(list);
     let all = [session::CALLS, meta::CALLS, object::CALLS, mgmt::CALLS].concat();
     let numbers: BTreeSet<u16> = all.iter().map(|(n, _)| *n).collect();
     assert_eq!(numbers.len(), all.len(), "no number is used twice");
-    assert_eq!(&numbers, listed);
+    assert_eq!(numbers, listed);
 }
 
-fn headers(dice: &mut Dice) {
-    let mut accepted = 0;
-    for round in 0..20_000 {
-        let body = dice.bytes(round % 64);
-        let good =
-            Header { call: 0x0301, target: TargetId(4), bulk_len: 8, ..Header::default() }.encode(&body);
-        let mut bytes = good.to_vec();
-        if round % 4 == 0 {
-            bytes = dice.bytes(HEADER_LEN);
-            bytes[..6].copy_from_slice(&good[..6]);
-        }
-        for _ in 0..dice.below(4) {
-            let at = dice.below(HEADER_LEN);
-            bytes[at] = dice.next() as u8;
-        }
-        let raw: [u8; HEADER_LEN] = bytes.try_into().expect("as long as a header");
-        let Ok(head) = Header::decode(&raw) else { continue };
+/// A header of 64 bytes with the body that its checksum covers.
+#[test]
+fn a_header_is_read_or_refused() {
+    let mut dice = Dice::new(1);
+    let mut body = vec![];
+    dice.random(64, &[], &mut body);
+    let good = |len: usize| {
+        let head = Header { call: 0x0301, target: TargetId(4), bulk_len: 8, ..Header::default() };
+        [&head.encode(&body[..len])[..], &body[..len]].concat()
+    };
+    let decode = |bytes: &[u8]| {
+        let (raw, body) = bytes.split_first_chunk::<HEADER_LEN>()?;
+        let head = Header::decode(raw).ok()?;
         assert!(head.body_len as usize <= BODY_MAX && head.bulk_len as usize <= BULK_MAX);
-        if head.body_len as usize == body.len() && Header::verify(&raw, &body).is_ok() {
-            accepted += 1;
-            assert_eq!(head.encode(&body), raw, "one header, two byte forms");
+        let body = body.get(..head.body_len as usize)?;
+        Header::verify(raw, body).ok()?;
+        Some((head, HEADER_LEN + body.len()))
+    };
+    let check = |bytes: &[u8], (head, len): (Header, usize)| {
+        assert_eq!(head.encode(&bytes[HEADER_LEN..len]), bytes[..HEADER_LEN], "one header, two byte forms");
+        len
+    };
+    // What lies behind the checksum: it is made anew by encoding the fields, wherever they can be read.
+    let repair = |bytes: &mut [u8]| {
+        let Some((raw, body)) = bytes.split_first_chunk_mut::<HEADER_LEN>() else { return };
+        if let Ok(head) = Header::decode(raw) {
+            *raw = head.encode(body);
         }
-    }
-    assert!(accepted > 1000, "{accepted}");
+    };
+    let seeds = [0, 1, body.len()].map(good);
+    let outcome = Hammer::new("header").seeds(seeds).repair(&repair).run(decode, check);
+    assert!(outcome.accepted > outcome.inputs / 10, "{outcome:?}");
 }
 
 /// Lists that claim as many elements as there are bytes, at the size of the largest body.
+#[test]
 fn long_lies_allocate_little() {
+    fn lie<T: Wire>(bytes: &[u8]) {
+        let (value, peak) = peak_of(|| decode::<Vec<T>>(bytes).map(|(_, len)| len));
+        assert_eq!(value, None);
+        assert!(peak <= bytes.len() * 24 + 4096, "{}: {peak} bytes", std::any::type_name::<T>());
+    }
     let mut bytes = vec![0u8; 1 << 20];
     let count = (bytes.len() - 4) as u32;
     bytes[..4].copy_from_slice(&count.to_le_bytes());
-    assert_eq!(try_one::<Vec<meta::ScanRecord>>("scan records", &bytes), None);
-    assert_eq!(try_one::<Vec<meta::DirEntry>>("entries", &bytes), None);
-    assert_eq!(try_one::<Vec<map::Node>>("nodes", &bytes), None);
-    assert_eq!(try_one::<Vec<Uuid>>("uuids", &bytes), None);
-    assert_eq!(try_one::<Vec<Bytes>>("byte strings", &bytes), None);
+    lie::<meta::ScanRecord>(&bytes);
+    lie::<meta::DirEntry>(&bytes);
+    lie::<map::Node>(&bytes);
+    lie::<Uuid>(&bytes);
+    lie::<Bytes>(&bytes);
 }

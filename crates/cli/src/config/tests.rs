@@ -1,5 +1,7 @@
 use super::*;
 
+mod hammered;
+
 fn prints_what_it_reads<C: Config + PartialEq + std::fmt::Debug>() {
     let example = C::example();
     let text = example.print();

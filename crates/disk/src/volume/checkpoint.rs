@@ -282,3 +282,6 @@ impl Read for CheckpointReader<'_> {
         Ok(n)
     }
 }
+
+#[cfg(test)]
+mod hammered;

@@ -5,6 +5,8 @@ use disk::SplitMix;
 use super::*;
 use crate::error::DamageKind;
 
+mod hammered;
+
 fn id(fid: u64, stripe: u16) -> ObjectId {
     ObjectId { fid: Fid(fid), generation: Generation(1), component: 0, stripe, snapshot: 0 }
 }

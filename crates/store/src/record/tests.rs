@@ -5,6 +5,8 @@ use types::{Fid, Generation, ObjectId, SessionId, Time};
 
 use super::*;
 
+mod hammered;
+
 const ORIGIN: Origin = Origin { session: SessionId(0x55), slot: 3, sequence: 9 };
 
 fn object() -> ObjectId {

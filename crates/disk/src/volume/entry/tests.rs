@@ -1,6 +1,8 @@
 //! Bytes of the log entry header.
 
 use super::*;
+
+mod hammered;
 use crate::SplitMix;
 
 fn header() -> Header {

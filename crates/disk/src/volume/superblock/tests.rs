@@ -3,6 +3,8 @@
 use super::*;
 use crate::{MemDisk, SplitMix};
 
+mod hammered;
+
 fn superblock() -> Superblock {
     let label = Label {
         kind: Kind::Mdt,

@@ -1,0 +1,123 @@
+//! Records that no MDT wrote: log entries, slots, sessions, counters.
+
+use hammer::Hammer;
+use kv::{Batch, Kv, Table, Value};
+use types::crc::crc32c;
+use types::{Key, SessionId, Uuid};
+
+use crate::ids::{Ids, KIND_COUNTER};
+use crate::record::{self, Origin};
+use crate::sessions::{Session, Sessions};
+use crate::slots::Slots;
+
+/// Checksums of the values of a log record, wherever its lengths lead.
+fn repair_record(bytes: &mut [u8]) {
+    let u32_at = |b: &[u8], at: usize| Some(u32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?) as usize);
+    let (Some(reply_len), Some(count)) = (u32_at(bytes, 20), u32_at(bytes, 24)) else { return };
+    let mut at = 32 + reply_len;
+    for _ in 0..count {
+        let (Some(op), Some(key_len)) = (bytes.get(at).copied(), bytes.get(at + 1).copied()) else { return };
+        at += 2 + key_len as usize;
+        if op == 0 {
+            continue;
+        }
+        let Some(len) = u32_at(bytes, at) else { return };
+        let Some(value) = bytes.get(at + 8..at + 8 + len) else { return };
+        let crc = crc32c(value);
+        bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
+        at += 8 + len;
+    }
+}
+
+#[test]
+fn a_log_record_is_read_or_refused() {
+    let mut changes = Batch::new();
+    changes.put(Key::new(&[1, 2, 3]).unwrap(), Value::new(b"hello"));
+    changes.delete(Key::new(&[9]).unwrap());
+    changes.put(Key::new(&[]).unwrap(), Value::new(b""));
+    let origin = Some(Origin { session: SessionId(0x1122_3344), slot: 5, sequence: 77 });
+    let seeds =
+        [record::encode(0x0204, origin, b"reply", &changes), record::encode(0, None, &[], &Batch::new())];
+    // A change has 2 bytes and, in memory, a key of 25 and a value; room for 1024 of them is taken at once.
+    let hammer = Hammer::new("MDT log record").seeds(seeds).repair(&repair_record).bound(80, 80 << 10);
+    let outcome = hammer.run(
+        |bytes| record::decode(bytes).ok(),
+        |bytes, r| {
+            assert_eq!(record::encode(r.call, r.origin, &r.reply, &r.changes), bytes, "two byte forms");
+            bytes.len()
+        },
+    );
+    assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");
+}
+
+/// Key and value of a record in one input: the key's length, the key, the value.
+fn join(key: &Key, value: &[u8]) -> Vec<u8> {
+    [&[key.as_bytes().len() as u8], key.as_bytes(), value].concat()
+}
+fn split(bytes: &[u8]) -> Option<(Key, &[u8])> {
+    let (len, rest) = bytes.split_first()?;
+    let (key, value) = rest.split_at_checked(*len as usize)?;
+    Some((Key::new(key)?, value))
+}
+
+#[test]
+fn a_slot_is_read_or_refused() {
+    let key = |slot: u8| Key::new(&[8, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, slot]).unwrap();
+    let value = [&9u32.to_le_bytes()[..], &8u64.to_le_bytes(), b"reply"].concat();
+    let seeds = [join(&key(0), &value), join(&key(63), &value[..12])];
+    // A session has room for all its slots from its first one on.
+    let hammer = Hammer::new("slot").seeds(seeds).bound(4, 8 << 10);
+    let read = |bytes: &[u8]| {
+        let (key, value) = split(bytes)?;
+        let mut slots = Slots::default();
+        slots.restore(&key, value).ok().map(|()| slots)
+    };
+    let outcome = hammer.run(read, |bytes, slots| {
+        let (_, value) = split(bytes).expect("it was just read");
+        let records: Vec<_> = slots.records().collect();
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].1.raw(), value);
+        bytes.len()
+    });
+    assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");
+}
+
+fn table_with(key: &Key, value: &[u8]) -> Table {
+    let table = Table::new();
+    let mut batch = Batch::new();
+    batch.put(*key, Value::new(value));
+    table.apply(batch);
+    table
+}
+
+#[test]
+fn a_session_is_read_or_refused() {
+    let seed = |name: &str| {
+        let (key, value) = Session::new(SessionId(3), Uuid([7; 16]), name, 0).to_record();
+        join(&key, &value)
+    };
+    // The table that it is put into, and a list of one.
+    let hammer = Hammer::new("session").seeds([seed("host, pid 7"), seed("")]).bound(8, 64 << 10);
+    let read = |bytes: &[u8]| {
+        let (key, value) = split(bytes)?;
+        Sessions::load(&table_with(&key, value).snapshot(), 0).ok()
+    };
+    let outcome = hammer.run(read, |bytes, _| bytes.len());
+    assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");
+}
+
+#[test]
+fn a_counter_is_read_or_refused() {
+    let seed = |which| join(&Key::new(&[KIND_COUNTER, which]).unwrap(), &77u64.to_le_bytes());
+    let hammer = Hammer::new("counter").seeds([seed(1), seed(2), seed(3)]).bound(8, 64 << 10);
+    let read = |bytes: &[u8]| {
+        let (key, value) = split(bytes)?;
+        Ids::load(&table_with(&key, value).snapshot()).ok()
+    };
+    let outcome = hammer.run(read, |bytes, mut ids| {
+        // It may be refused, near the end of the fids; near the end of other numbers nothing is loaded.
+        let _ = ids.promise();
+        bytes.len()
+    });
+    assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");
+}

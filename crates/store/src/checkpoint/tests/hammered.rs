@@ -1,0 +1,23 @@
+use hammer::Hammer;
+
+use super::*;
+
+#[test]
+fn a_snapshot_is_read_or_refused() {
+    let empty = Snapshot { sessions: vec![], damage: vec![], objects: vec![] };
+    // The reader's buffer; a B-tree node for one extent; a slot of 32 bytes for 4.
+    let hammer = Hammer::new("OST checkpoint")
+        .seeds([bytes_of(&sample()), bytes_of(&empty)])
+        .bound(200, (256 << 10) + 4096);
+    let outcome = hammer.run(
+        |mut bytes| read_snapshot(&mut bytes).ok(),
+        |bytes, snapshot| {
+            let again = bytes_of(&snapshot);
+            // A number has longer forms too, which nobody writes.
+            assert!(again.len() <= bytes.len());
+            assert_eq!(bytes_of(&read_snapshot(&mut &again[..]).expect("it was just written")), again);
+            bytes.len()
+        },
+    );
+    assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");
+}

@@ -1,0 +1,17 @@
+use hammer::Hammer;
+
+use super::*;
+
+#[test]
+fn a_record_is_read_or_refused() {
+    let hammer = Hammer::new("OST log record").seeds(samples().iter().map(bytes_of));
+    let outcome = hammer.run(
+        |bytes| decode(bytes).ok(),
+        |bytes, d| {
+            let again = bytes_of(&(d.origin, d.answer, d.record.clone()));
+            assert_eq!(decode(&again), Ok(d));
+            bytes.len()
+        },
+    );
+    assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");
+}
