@@ -19,6 +19,6 @@ mod reply;
 mod session;
 mod setid;
 
-pub use mount::{MountError, Mounted, Unmount, attach, clear_stale, mount};
+pub use mount::{MountError, Mounted, Unmount, attach, mount};
 pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};
 pub use session::{fopen_flags, kernel_config, session_config};

@@ -27,8 +27,6 @@ use crate::gated::Gated;
 use crate::options::MountOptions;
 use crate::{mountinfo, session};
 
-/// Mounts stacked on one point by as many killed runs; more than this is not ours to sort out.
-const STALE_MAX: usize = 16;
 /// How often it is looked whether serving threads hang (see `gate`), while requests come and while none do; the latter is also how
 /// long parked threads may take to notice that the mount is gone.
 const TICK_BUSY: Duration = Duration::from_millis(5);
@@ -262,27 +260,6 @@ impl Drop for Mounted {
             tracing::warn!(%error, "the mount stays behind");
         }
     }
-}
-
-/// Takes away mounts of type `fuse.stria` at `mountpoint` that nobody serves any more (a killed run's). Returns how many there were.
-/// A live mount is left alone.
-pub fn clear_stale(mountpoint: &Path) -> Result<usize, MountError> {
-    let point = real_point(mountpoint)?;
-    for cleared in 0..STALE_MAX {
-        let there =
-            mountinfo::at(&point).map_err(|source| MountError::Unmount { path: point.clone(), source })?;
-        if there.is_none_or(|entry| entry.fs_type != "fuse.stria") {
-            return Ok(cleared);
-        }
-        // statfs is never answered from the kernel's caches, where stat may be for a second after the server's death.
-        match rustix::fs::statfs(&point) {
-            Err(Errno::NOTCONN | Errno::CONNABORTED) => {}
-            _ => return Ok(cleared),
-        }
-        rustix::mount::unmount(&point, UnmountFlags::DETACH)
-            .map_err(|e| MountError::Unmount { path: point.clone(), source: e.into() })?;
-    }
-    Ok(STALE_MAX)
 }
 
 /// The mount point as the mount table writes it. Only the parent is resolved through the file system: a stale mount answers

@@ -229,23 +229,6 @@ fn start_nullfs(dir: &TempDir, subtype: &str) -> Server {
 }
 
 #[test]
-fn what_a_killed_server_left_is_cleared_and_what_lives_is_not() {
-    if !can_mount() {
-        return;
-    }
-    let dir = TempDir::new("stale");
-    let mut server = start_nullfs(&dir, "stria");
-    assert_eq!(fuse::clear_stale(&dir.mnt()).unwrap(), 0);
-    assert!(dir.mnt().join("probe").exists());
-    server.0.kill().unwrap();
-    server.0.wait().unwrap();
-    assert_eq!(fuse::clear_stale(&dir.mnt()).unwrap(), 1);
-    assert_eq!(fs::read_dir(dir.mnt()).unwrap().count(), 0);
-    assert_eq!(fuse::clear_stale(&dir.mnt()).unwrap(), 0);
-    assert!(fuse::clear_stale(&dir.0.join("missing")).is_err());
-}
-
-#[test]
 fn sigterm_unmounts() {
     if !can_mount() {
         return;
