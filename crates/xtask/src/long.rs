@@ -1,64 +1,159 @@
-//! `cargo xtask long`: full counts of everything, and its output kept with commit and date as proof.
+//! `cargo xtask long`: full counts of everything, and its output kept with commit, date and machine as proof.
+//!
+//! L1: what is proven is a commit: a tree with changes is refused at the beginning, and at the end.  L2: every line that a
+//! test prints about its result is kept, and the last line counts them.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-/// Runs the long forms in turn and writes `docs/proof/long.txt`, also when something fails: then it says so.
-pub fn run(bin: &Path, parent: &Path, seed: u64) -> Result<()> {
+use crate::binary;
+
+const PROOF: &str = "docs/proof/long.txt";
+
+/// What the parts came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+}
+
+/// Builds, runs the long forms in turn and writes `docs/proof/long.txt`, also when something fails: then it says so.
+pub fn run(parent: &Path, seed: u64) -> Result<()> {
+    // 1. What is it that is proven?
+    ensure!(std::env::var_os("STRIA_BIN").is_none(), "long tests what it builds itself: unset STRIA_BIN");
+    refuse_changes()?;
+    let commit = commit()?;
     let me = std::env::current_exe()?;
-    let dir = parent.display().to_string();
-    let seed = seed.to_string();
-    let mut out = header()?;
-    let mut failed = false;
-    let unit = ["test", "--workspace", "--quiet", "--release"];
-    failed |= !step(
+    super::cargo(&["build", "--release", "--quiet", "--package", "stria"])?;
+    let bin = binary()?;
+    let (mut out, mut counts) = (header(&commit, &bin, seed)?, Counts::default());
+
+    // 2. Tests of crates and stories: as `cargo test` builds them, so that overflows are found too.
+    let mut all_good = part(
         &mut out,
-        Command::new("cargo").args(unit).env("STRIA_LONG", "1"),
-        "cargo test (STRIA_LONG=1)",
+        &mut counts,
+        Command::new("cargo").args(["test", "--workspace", "--no-fail-fast"]).env("STRIA_LONG", "1"),
+        "STRIA_LONG=1 cargo test --workspace",
     )?;
+    // 3. Suites on mounted file systems, on both wirings.
+    let (dir, seed) = (parent.display().to_string(), seed.to_string());
     let suite = ["suite", "--scale", "long", "--seed", &seed, "--dir", &dir];
-    failed |= !step(
+    all_good &= part(
         &mut out,
-        Command::new(&me).args(suite).env("STRIA_BIN", bin),
-        "cargo xtask suite --scale long",
+        &mut counts,
+        Command::new(&me).args(suite).env("STRIA_BIN", &bin),
+        &format!("cargo xtask suite --scale long --seed {seed}"),
     )?;
+
+    // 4. The proof.
+    out.push_str(&format!("\n{} passed, {} failed\n", counts.passed, counts.failed));
+    refuse_changes()?;
+    ensure!(self::commit()? == commit, "another commit was checked out meanwhile: nothing is proven");
     fs::create_dir_all("docs/proof")?;
-    fs::write("docs/proof/long.txt", &out)?;
-    println!("written: docs/proof/long.txt");
-    if failed {
-        bail!("something failed; see docs/proof/long.txt");
+    fs::write(PROOF, &out)?;
+    println!("\nwritten: {PROOF}\n{} passed, {} failed", counts.passed, counts.failed);
+    ensure!(all_good && counts.failed == 0, "something failed; see {PROOF}");
+    Ok(())
+}
+
+fn ask(program: &str, args: &[&str]) -> Result<String> {
+    let out = Command::new(program).args(args).output().with_context(|| program.to_owned())?;
+    ensure!(out.status.success(), "{program} {}: {}", args.join(" "), String::from_utf8_lossy(&out.stderr));
+    Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}
+
+fn commit() -> Result<String> {
+    ask("git", &["rev-parse", "HEAD"])
+}
+
+/// L1. The proof of an earlier run may differ: it is what is written.
+fn refuse_changes() -> Result<()> {
+    let status = ask("git", &["status", "--porcelain"])?;
+    let changed: Vec<&str> = status.lines().filter(|line| !line.ends_with(PROOF)).collect();
+    if !changed.is_empty() {
+        bail!("the tree differs from its commit, so a proof would be of neither:\n{}", changed.join("\n"));
     }
     Ok(())
 }
 
-fn header() -> Result<String> {
-    let ask = |program: &str, args: &[&str]| -> Result<String> {
-        let out = Command::new(program).args(args).output().with_context(|| program.to_owned())?;
-        Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
-    };
+fn header(commit: &str, bin: &Path, seed: u64) -> Result<String> {
+    let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu_info.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = memory.lines().next().unwrap_or_default().trim_start_matches("MemTotal:").trim();
     Ok(format!(
-        "cargo xtask long\ncommit {}\ndate {}\nkernel {}\n",
-        ask("git", &["describe", "--always", "--dirty", "--abbrev=12"])?,
+        "cargo xtask long --seed {seed}\ncommit {commit}\nbegun {}\nmachine {} cores,{}; {memory}\nkernel {}\n{}\n{}\n",
         ask("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])?,
-        ask("uname", &["-r"])?
+        std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+        model.trim_start_matches([' ', '\t', ':']),
+        ask("uname", &["-srm"])?,
+        ask("rustc", &["--version"])?,
+        ask(&bin.display().to_string(), &["--version"])?,
     ))
 }
 
-/// Runs one part; keeps the lines that say something passed or failed.
-fn step(out: &mut String, command: &mut Command, title: &str) -> Result<bool> {
+/// Runs one part, shows all that it prints and keeps the lines of results. False: it failed.
+fn part(out: &mut String, counts: &mut Counts, command: &mut Command, title: &str) -> Result<bool> {
     println!("+ {title}");
-    let result = command.stdin(Stdio::null()).output()?;
-    let text =
-        format!("{}{}", String::from_utf8_lossy(&result.stdout), String::from_utf8_lossy(&result.stderr));
-    print!("{text}");
-    out.push_str(&format!("\n== {title}: {}\n", if result.status.success() { "passed" } else { "FAILED" }));
-    let telling = ["test result:", "ok     ", "FAILED", "passed,", "panicked", "again:"];
-    for line in text.lines().filter(|l| telling.iter().any(|t| l.contains(t))) {
-        out.push_str(line);
-        out.push('\n');
+    let began = Instant::now();
+    // One pipe for both, so that lines stay in their order.
+    let (reader, writer) = std::io::pipe()?;
+    let mut child = command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).spawn()?;
+    // The command keeps its ends of the pipe, and the reader would wait for them for ever.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut kept = String::new();
+    for line in BufReader::new(reader).lines() {
+        let line = line?;
+        println!("{line}");
+        if is_telling(&line) {
+            counts.add(&line);
+            kept.push_str(line.trim_end());
+            kept.push('\n');
+        }
     }
-    Ok(result.status.success())
+    let is_good = child.wait()?.success();
+    let verdict = if is_good { "passed" } else { "FAILED" };
+    out.push_str(&format!("\n== {title}: {verdict} in {:.0} s\n{kept}", began.elapsed().as_secs_f64()));
+    Ok(is_good)
+}
+
+/// Is the line a result, or does it say of what or why?
+fn is_telling(line: &str) -> bool {
+    let begins = ["test ", "ok ", "FAILED", "     Running ", "   Doc-tests ", "error", "       again:"];
+    begins.iter().any(|b| line.starts_with(b)) || line.contains("panicked at") || line.ends_with(" failed")
+}
+
+impl Counts {
+    /// Each test by its own line; sums that are printed of them are not counted again.
+    fn add(&mut self, line: &str) {
+        let is_test = line.starts_with("test ") && !line.starts_with("test result:");
+        self.passed += (is_test && line.ends_with("... ok") || line.starts_with("ok ")) as u64;
+        self.failed += (is_test && line.ends_with("... FAILED") || line.starts_with("FAILED ")) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_kept_and_counted_once() {
+        let mut out = String::new();
+        let mut counts = Counts::default();
+        let text = "   Compiling x\n     Running tests/a.rs (target/a)\ntest a::b ... ok\ntest c ... FAILED\ntest d ... ignored\n\
+            thread 'c' panicked at a.rs:1:\ntest result: FAILED. 1 passed; 1 failed; 1 ignored\n\
+            ok     Local life::x (1.0 s)\nFAILED Tcp life::y (2.0 s): why\n       again: so\n1 passed, 1 failed\n";
+        let mut command = Command::new("sh");
+        command.args(["-c", "printf '%s' \"$0\"; echo 'test late ... ok' >&2; exit 3", text]);
+        assert!(!part(&mut out, &mut counts, &mut command, "a part").unwrap());
+        assert_eq!(counts, Counts { passed: 3, failed: 2 });
+        let kept: Vec<&str> = out.lines().skip(2).collect();
+        assert_eq!(kept.len(), text.lines().count(), "all but the compiler's line, and the late one: {out}");
+        assert!(out.starts_with("\n== a part: FAILED in 0 s\n"), "{out}");
+    }
 }

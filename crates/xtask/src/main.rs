@@ -68,7 +68,7 @@ enum Task {
     /// Holds free memory; started by `bars`.
     #[command(hide = true)]
     HoldMemory,
-    /// Full counts of every suite, on both wirings; writes its output to docs/proof/.
+    /// Full counts of every test and suite, on both wirings; writes its results to docs/proof/long.txt. Needs a clean tree.
     Long {
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -128,7 +128,7 @@ fn main() -> Result<()> {
                 pairs_max: pairs,
             })
         }
-        Task::Long { seed } => long::run(&binary()?, &work_dir(None), seed),
+        Task::Long { seed } => long::run(&work_dir(None), seed),
     }
 }
 

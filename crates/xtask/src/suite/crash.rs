@@ -13,14 +13,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use testkit::{Rng, Role, Wiring};
+use testkit::{Rng, Role};
 
 use super::sys::*;
 use super::{Bench, Needs, Test};
 
 pub const TESTS: &[(Needs, Test)] = &[
-    (Needs::OwnBoth, ("crash::kill_any_process_loses_nothing_acknowledged", kill_any)),
-    (Needs::OwnBoth, ("crash::orphans_of_a_killed_mount_are_freed", orphans_are_freed)),
+    (Needs::Own, ("crash::kill_any_process_loses_nothing_acknowledged", kill_any)),
+    (Needs::Own, ("crash::orphans_of_a_killed_mount_are_freed", orphans_are_freed)),
 ];
 
 const WORKERS: usize = 3;
@@ -51,12 +51,7 @@ fn kill_any(b: &mut Bench) -> Result<()> {
         workers.push(Worker { dir, rng: Rng::new(b.seed * 1000 + w as u64), files: BTreeMap::new() });
     }
     let mut rng = b.rng();
-    let kills = if b.cluster.wiring() == Wiring::Tcp && !b.scale.both_wirings {
-        b.scale.kills / 2
-    } else {
-        b.scale.kills
-    };
-    for round in 0..kills {
+    for round in 0..b.scale.kills {
         let roles = b.cluster.roles();
         let victim = *rng.pick(&roles);
         let all = roles.len() > 1 && rng.chance(20);

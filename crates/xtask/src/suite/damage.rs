@@ -11,7 +11,7 @@ use super::sys::*;
 use super::{Bench, Needs, Test};
 
 pub const TESTS: &[(Needs, Test)] =
-    &[(Needs::OwnBoth, ("damage::a_flipped_bit_is_eio_with_a_path", flipped_bit))];
+    &[(Needs::Own, ("damage::a_flipped_bit_is_eio_with_a_path", flipped_bit))];
 
 /// [S-checksums] A page that does not match is `EIO`, never other bytes, and `stria damage list` names the path.
 fn flipped_bit(b: &mut Bench) -> Result<()> {

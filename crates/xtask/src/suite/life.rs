@@ -17,7 +17,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("life::up_detaches_down_ends_up_finds_again", up_down_up)),
     (Needs::Only(Wiring::Local), ("life::two_clusters_and_a_refused_second_up", two_clusters)),
     (Needs::Only(Wiring::Local), ("life::leftovers_of_a_kill_are_cleared", leftovers)),
-    (Needs::OwnBoth, ("life::fsck_is_clean_after_work", fsck_clean)),
+    (Needs::Own, ("life::fsck_is_clean_after_work", fsck_clean)),
     (Needs::Only(Wiring::Tcp), ("life::umount_with_frozen_servers", frozen_servers)),
     (Needs::Only(Wiring::Tcp), ("life::second_mount_is_refused", second_mount)),
 ];

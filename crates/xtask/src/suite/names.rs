@@ -23,7 +23,7 @@ fn random_operations(b: &mut Bench) -> Result<()> {
         let reference = b.cluster.dir.join(format!("names-reference{seed}"));
         fs::create_dir(&reference)?;
         let mut rng = Rng::new(seed);
-        for n in 0..b.scale.operations {
+        for n in 0..b.scale.operations_per_seed() {
             let op = Op::random(&mut rng);
             let (got, want) = (op.run(&ours), op.run(&reference));
             if got != want {

@@ -145,7 +145,7 @@ fn fsx(b: &mut Bench) -> Result<()> {
         let config = dir.join(format!("fsx{n}.toml"));
         fs::write(&config, fsx_config(bytes))?;
         for seed in 0..b.scale.seeds {
-            let ops = (b.scale.operations / 10).to_string();
+            let ops = (b.scale.operations_per_seed() / 10).to_string();
             let seed = (b.seed + seed).to_string();
             run(
                 &program,
