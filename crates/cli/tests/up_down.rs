@@ -66,9 +66,17 @@ fn ends_with(out: &Output, code: i32, word: &str) {
     assert!(text(out).contains(word), "no '{word}' in: {}", text(out));
 }
 
+/// Until the process has let go of everything: its last thread has ended. (Its parent need not have heard of it yet.)
 fn wait_until_gone(pid: u32) {
     let begin = Instant::now();
-    while Path::new(&format!("/proc/{pid}/fd/0")).exists() {
+    let proc = PathBuf::from(format!("/proc/{pid}"));
+    let lives = || {
+        let stat = std::fs::read_to_string(proc.join("stat")).ok()?;
+        let is_zombie = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'));
+        let threads = std::fs::read_dir(proc.join("task")).ok()?.count();
+        Some(!is_zombie || threads > 1)
+    };
+    while lives().unwrap_or(false) {
         assert!(begin.elapsed() < Duration::from_secs(10), "pid {pid} does not die");
         std::thread::sleep(Duration::from_millis(5));
     }

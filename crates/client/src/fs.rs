@@ -20,6 +20,7 @@ use crate::gone::Gone;
 use crate::link::{Identity, Link};
 use crate::losses::Losses;
 use crate::names::NameLocks;
+use crate::replaced::Replaced;
 use crate::request::{Answer, Sent};
 
 /// Buffers kept for reads that cross objects: as many as one thread has in flight.
@@ -36,6 +37,7 @@ pub struct Fs {
     pub(crate) files: Files,
     /// Files that could not be settled in the last round; they count as queued.
     pub(crate) put_off: Mutex<Vec<Arc<File>>>,
+    pub(crate) replaced: Replaced,
     pub(crate) names: NameLocks,
     pub(crate) settings: Settings,
     pub(crate) statfs_cache: Mutex<Option<(Instant, StatFs)>>,
@@ -78,6 +80,7 @@ impl Fs {
             id,
             files: Files::new(),
             put_off: Mutex::default(),
+            replaced: Replaced::default(),
             names: NameLocks::new(),
             settings,
             statfs_cache: Mutex::new(None),
@@ -325,5 +328,6 @@ fn settle_loop(weak: &Weak<Fs>) {
     while !wait_for_stop(weak, interval) {
         let Some(fs) = weak.upgrade() else { return };
         fs.settle_round(None);
+        fs.release_replaced();
     }
 }

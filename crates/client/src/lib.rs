@@ -55,6 +55,7 @@ mod owed;
 mod read;
 mod readdir;
 mod recover;
+mod replaced;
 mod request;
 mod setattr;
 mod settle;

@@ -1,11 +1,11 @@
 //! Unlink, rmdir and rename: names go, and files with them unless somebody here has them open.
 //!
 //! The MDT does not know who has a file open; the client says so (`held`). The name lock keeps the answer true until the
-//! MDT has acted.
+//! MDT has acted. What a rename replaces is held in any case; see `replaced`.
 
 use std::time::Instant;
 
-use types::{Attr, Code, Cred, Fault, Fid};
+use types::{Attr, Code, Cred, Fault, Fid, Kind};
 use wire::codec::Bytes;
 use wire::meta::{Lookup, Release, RemoveDir, Rename, Unlink, UnlinkReply};
 
@@ -50,18 +50,14 @@ impl Fs {
         self.refuse_observer()?;
         let deadline = self.deadline();
         let _name_locks = self.names.lock_two((parent, name), (new_parent, new_name), deadline)?;
-        let quiet = self.files.quiet();
-        let victim = self.victim(quiet.is_some(), new_parent, new_name, deadline)?;
-        let _fid_lock = match victim {
-            Some(fid) => Some(self.names.lock_fid(fid, deadline)?),
-            None => None,
-        };
-        let held: Vec<Fid> = victim.into_iter().filter(|fid| self.files.is_held(*fid)).collect();
         let (name, new_name, now) = (Bytes::from(name), Bytes::from(new_name), self.now());
-        let is_held = !held.is_empty();
-        let req = Rename { parent, name, new_parent, new_name, flags, held, now, cred: cred.clone() };
+        // Whoever has the replaced file open, or is about to, keeps it.
+        let req = Rename { parent, name, new_parent, new_name, flags, hold: true, now, cred: cred.clone() };
         if let Some(gone) = self.ask_until(parent, &req, deadline)?.reply.replaced {
-            self.note_unlinked(&gone, is_held, deadline);
+            match gone.attr.kind {
+                Kind::Dir => self.note_unlinked(&gone, false, deadline),
+                _ => self.note_replaced(&gone, deadline),
+            }
         }
         Ok(())
     }
@@ -82,6 +78,14 @@ impl Fs {
             // The MDT says what is wrong with it in its answer to the request itself.
             Err(fault) if matches!(fault.code, Code::NotFound | Code::NotDir | Code::NameTooLong) => Ok(None),
             Err(fault) => Err(fault),
+        }
+    }
+
+    fn note_replaced(&self, gone: &UnlinkReply, deadline: Instant) {
+        let Attr { fid, nlink, .. } = gone.attr;
+        if nlink == 0 && !self.release_at_last_close(fid) {
+            self.id.gone.remember(gone.attr);
+            self.keep_replaced(fid, deadline);
         }
     }
 

@@ -70,7 +70,13 @@ fn make(fs: &Fs, name: &str) -> (Fid, Handle) {
 
 /// The MDT itself has no record of the file any more. (`getattr` would tell what the client remembers of it.)
 fn is_gone(fs: &Fs, fid: Fid) -> bool {
-    matches!(fs.open(fid, OpenFlags::read_only()), Err(fault) if fault.code == Code::Stale)
+    match fs.open(fid, OpenFlags::read_only()) {
+        Ok((handle, _)) => {
+            fs.release(handle);
+            false
+        }
+        Err(fault) => fault.code == Code::Stale,
+    }
 }
 
 /// The MDT has given this client up.
@@ -255,4 +261,42 @@ fn a_lost_creation_is_an_error_at_fsync_of_the_file_and_of_its_directory() {
     end_session(&cluster, &fs);
     assert!(fs.fsync(handle, false).is_err());
     assert!(fs.fsync_dir(dir).is_err());
+}
+
+/// [S-rename] A name that is replaced between the two steps of an open gives the old file, whole; it goes when nobody has it.
+#[test]
+fn an_open_that_a_rename_overtakes_gets_the_old_file() {
+    for wiring in [Wiring::Local, Wiring::Tcp] {
+        for size in [100, 200_000] {
+            let cluster = Cluster::new(wiring, 1);
+            let fs = cluster.mount();
+            let put = |name: &str, seed: u64| {
+                let (fid, handle) = make(&fs, name);
+                fs.write(handle, 0, &pattern(seed, size)).unwrap();
+                fs.release(handle);
+                fid
+            };
+            let replace = |name: &str| fs.rename(Fid::ROOT, name.as_bytes(), Fid::ROOT, b"name", 0, &root());
+            let first = put("name", 1);
+            let second = put("new", 2);
+            // The name was looked up; then it was replaced, twice.
+            assert_eq!(fs.lookup(Fid::ROOT, b"name").unwrap().fid, first);
+            replace("new").unwrap();
+            let third = put("newer", 3);
+            replace("newer").unwrap();
+            let (handle, attr) = fs.open(first, OpenFlags::read_only()).unwrap();
+            assert_eq!((attr.size, attr.nlink), (size as u64, 0));
+            assert!(read(&fs, handle, 0, size).unwrap() == pattern(1, size));
+            // What nobody opened goes by itself, what is open does not.
+            let until = Instant::now() + Duration::from_secs(20);
+            while !is_gone(&fs, second) {
+                assert!(Instant::now() < until, "a replaced file stays");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            assert!(read(&fs, handle, 0, size).unwrap() == pattern(1, size), "still open");
+            fs.release(handle);
+            assert!(is_gone(&fs, first), "the last close lets it go");
+            assert_eq!(fs.lookup(Fid::ROOT, b"name").unwrap().fid, third);
+        }
+    }
 }

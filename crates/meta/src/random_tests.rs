@@ -157,7 +157,7 @@ impl World {
                     new_parent: self.fids[&to],
                     new_name: Bytes(new_name.clone()),
                     flags: if noreplace { RENAME_NOREPLACE } else { 0 },
-                    held: vec![],
+                    hold: false,
                     now: NOW,
                     cred,
                 };

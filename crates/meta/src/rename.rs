@@ -137,7 +137,7 @@ fn replace(
         // Where it came from there is one directory less; where it went, one came and one goes.
         dirs.from.attr.nlink = dirs.from.attr.nlink.saturating_sub(1);
     }
-    let held = req.held.contains(&target.inode.fid());
+    let held = req.hold && !target.inode.is_dir();
     names::remove_entry(txn, source.at);
     settle_in(txn, source, target.at, &req.new_name, req.now);
     dirs.store(txn, req.now);

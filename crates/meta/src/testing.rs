@@ -132,7 +132,7 @@ impl World {
         from: (Fid, &str),
         to: (Fid, &str),
         flags: u32,
-        held: &[Fid],
+        hold: bool,
     ) -> Result<RenameReply, Code> {
         let req = Rename {
             parent: from.0,
@@ -140,7 +140,7 @@ impl World {
             new_parent: to.0,
             new_name: bytes(to.1),
             flags,
-            held: held.to_vec(),
+            hold,
             now: self.now,
             cred: cred(self.who),
         };

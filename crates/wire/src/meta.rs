@@ -46,8 +46,8 @@ bodies! {
     /// What lost its name, with the links left; who still has it open can be told of it when it is gone (`nlink` 0).
     UnlinkReply { attr: Attr }
     RemoveDir { parent: Fid, name: Bytes, now: Time, cred: Cred }
-    /// `held`: the fids among the possible victims that the client holds open; the replaced one, if listed, becomes an orphan.
-    Rename { parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, held: Vec<Fid>, now: Time, cred: Cred }
+    /// With `hold` a replaced file that loses its last name becomes an orphan, which `Release` ends. (A directory never does.)
+    Rename { parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, hold: bool, now: Time, cred: Cred }
     RenameReply {
         /// The file that lost its name, if any (links left in `nlink`).
         replaced: Option<UnlinkReply>,

@@ -58,9 +58,9 @@ fn links_beyond_the_hints_count_and_the_record_stays_small() {
         // A link that is renamed is remembered again.
         if n + 2 == many {
             let (from, to) = (format!("l{}", n + 1), "last");
-            w.rename((d, &from), (ROOT, to), 0, &[]).expect("rename");
+            w.rename((d, &from), (ROOT, to), 0, false).expect("rename");
             assert_eq!(w.call(PathOf { fid: f }).map(|r| r.path), Ok(bytes("/last")));
-            w.rename((ROOT, to), (d, &from), 0, &[]).expect("rename");
+            w.rename((ROOT, to), (d, &from), 0, false).expect("rename");
         }
     }
     assert!(w.is_gone(f));

@@ -78,7 +78,7 @@ fn operations_work_on_colliding_names() {
     assert_eq!(w.lookup(ROOT, "a"), Ok(a), "found behind the hole");
     assert_eq!(w.create(ROOT, "a"), Err(Code::Exists), "and not made again in the hole");
     w.collide(ROOT, "b", 0, "foreign2", Fid(99));
-    w.rename((ROOT, "a"), (ROOT, "b"), 0, &[]).expect("rename");
+    w.rename((ROOT, "a"), (ROOT, "b"), 0, false).expect("rename");
     assert_eq!(w.inode(a).parents, [Parent { fid: ROOT, h64: h64(b"b"), collision: 1 }]);
     assert_eq!(w.unlink(ROOT, "b", false).map(|r| r.0), Ok(a));
     assert_eq!(w.lookup(ROOT, "b"), Err(Code::NotFound));

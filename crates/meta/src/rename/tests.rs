@@ -56,7 +56,7 @@ fn refusals() {
     ];
     let before = w.txn.records.clone();
     for (name, from, to, flags, want) in table {
-        assert_eq!(w.rename(from, to, flags, &[]), Err(want), "{name}");
+        assert_eq!(w.rename(from, to, flags, false), Err(want), "{name}");
         assert!(w.txn.records == before, "{name}");
     }
 }
@@ -65,7 +65,7 @@ fn refusals() {
 fn a_file_moves_and_replaces() {
     let Tree { mut w, a, f, b, g, .. } = tree();
     let now = w.now;
-    assert_eq!(w.rename((a, "f"), (b, "new"), 0, &[]), Ok(MOVED));
+    assert_eq!(w.rename((a, "f"), (b, "new"), 0, false), Ok(MOVED));
     assert_eq!((w.lookup(b, "new"), w.lookup(a, "f")), (Ok(f), Err(Code::NotFound)));
     for fid in [a, b] {
         assert_eq!((w.attr(fid).mtime, w.attr(fid).ctime), (now, now));
@@ -74,13 +74,13 @@ fn a_file_moves_and_replaces() {
     // Over a file with two names: it loses one.
     w.link(g, a, "g2").expect("link");
     let replaced =
-        w.rename((b, "new"), (b, "g"), 0, &[g]).expect("rename").replaced.map(|r| (r.attr.fid, r.attr.nlink));
+        w.rename((b, "new"), (b, "g"), 0, true).expect("rename").replaced.map(|r| (r.attr.fid, r.attr.nlink));
     assert_eq!(replaced, Some((g, 1)));
     assert_eq!((w.lookup(b, "g"), w.lookup(a, "g2")), (Ok(f), Ok(g)));
     assert!(!w.has(keys::orphan(g)));
     // Over its last name: it is gone.
     let replaced =
-        w.rename((b, "g"), (a, "g2"), 0, &[]).expect("rename").replaced.map(|r| (r.attr.fid, r.attr.nlink));
+        w.rename((b, "g"), (a, "g2"), 0, false).expect("rename").replaced.map(|r| (r.attr.fid, r.attr.nlink));
     assert_eq!(replaced, Some((g, 0)));
     assert!(w.is_gone(g) && !w.has(keys::orphan(g)));
     assert_eq!(w.inode(f).parents.len(), 1);
@@ -89,9 +89,9 @@ fn a_file_moves_and_replaces() {
 #[test]
 fn a_held_victim_becomes_an_orphan() {
     let Tree { mut w, a, b, f, g, empty, .. } = tree();
-    w.rename((a, "f"), (b, "g"), 0, &[f, g]).expect("rename");
+    w.rename((a, "f"), (b, "g"), 0, true).expect("rename");
     assert!(w.has(keys::orphan(g)) && w.attr(g).nlink == 0 && !w.has(keys::orphan(f)));
-    w.rename((a, "ad"), (b, "empty"), 0, &[empty]).expect("rename");
+    w.rename((a, "ad"), (b, "empty"), 0, true).expect("rename");
     assert!(w.has(keys::orphan(empty)) && w.attr(empty).nlink == 0);
     assert_eq!(w.create(empty, "x"), Err(Code::NotFound), "nothing is made in a directory without a name");
 }
@@ -102,7 +102,7 @@ fn two_names_of_one_inode_both_stay() {
     w.link(f, b, "f2").expect("link");
     let before = w.txn.records.clone();
     for (to, flags) in [((b, "f2"), 0), ((b, "f2"), RENAME_EXCHANGE), ((a, "f"), 0)] {
-        assert_eq!(w.rename((a, "f"), to, flags, &[]), Ok(MOVED));
+        assert_eq!(w.rename((a, "f"), to, flags, false), Ok(MOVED));
         assert!(w.txn.records == before);
     }
 }
@@ -111,12 +111,12 @@ fn two_names_of_one_inode_both_stay() {
 #[test]
 fn directories_move_and_replace_empty_ones() {
     let Tree { mut w, a, ad, b, bd, empty, .. } = tree();
-    assert_eq!(w.rename((b, "bd"), (ad, "bd"), 0, &[]), Ok(MOVED));
+    assert_eq!(w.rename((b, "bd"), (ad, "bd"), 0, false), Ok(MOVED));
     assert_eq!((w.attr(b).nlink, w.attr(ad).nlink, w.attr(bd).nlink), (3, 3, 2));
     assert_eq!(w.inode(bd).parents[0].fid, ad);
-    assert_eq!(w.rename((ROOT, "a"), (bd, "a"), 0, &[]), Err(Code::Invalid), "now bd lies below a");
+    assert_eq!(w.rename((ROOT, "a"), (bd, "a"), 0, false), Err(Code::Invalid), "now bd lies below a");
     let replaced = w
-        .rename((ad, "bd"), (b, "empty"), 0, &[])
+        .rename((ad, "bd"), (b, "empty"), 0, true)
         .expect("rename")
         .replaced
         .map(|r| (r.attr.fid, r.attr.nlink));
@@ -125,7 +125,7 @@ fn directories_move_and_replace_empty_ones() {
     assert_eq!((w.attr(b).nlink, w.attr(ad).nlink), (3, 2));
     // In one directory, over an empty one.
     w.dir(b, "e2");
-    w.rename((b, "empty"), (b, "e2"), 0, &[]).expect("rename");
+    w.rename((b, "empty"), (b, "e2"), 0, false).expect("rename");
     assert_eq!((w.attr(b).nlink, w.attr(a).nlink), (3, 3));
     assert_eq!(w.lookup(b, "e2"), Ok(bd));
 }
@@ -133,13 +133,13 @@ fn directories_move_and_replace_empty_ones() {
 #[test]
 fn exchange_swaps_names_and_counts() {
     let Tree { mut w, a, ad, b, f, g, .. } = tree();
-    assert_eq!(w.rename((a, "f"), (b, "g"), RENAME_EXCHANGE, &[f, g]), Ok(MOVED));
+    assert_eq!(w.rename((a, "f"), (b, "g"), RENAME_EXCHANGE, true), Ok(MOVED));
     assert_eq!((w.lookup(a, "f"), w.lookup(b, "g")), (Ok(g), Ok(f)));
     assert_eq!((w.inode(g).parents[0].fid, w.inode(f).parents[0].fid), (a, b));
     let found = names::need_entry(&w.txn, a, b"f").expect("there");
     assert_eq!(w.inode(g).parents, [found.at]);
     // A directory with a file: the counts move.
-    assert_eq!(w.rename((a, "ad"), (b, "g"), RENAME_EXCHANGE, &[]), Ok(MOVED));
+    assert_eq!(w.rename((a, "ad"), (b, "g"), RENAME_EXCHANGE, false), Ok(MOVED));
     assert_eq!((w.lookup(a, "ad"), w.lookup(b, "g")), (Ok(f), Ok(ad)));
     assert_eq!((w.attr(a).nlink, w.attr(b).nlink), (2, 5));
     assert_eq!(names::need_entry(&w.txn, b, b"g").map(|e| e.entry.kind), Ok(Kind::Dir));
@@ -166,15 +166,15 @@ fn rights() {
         [(a, mode_a), (b, mode_b), (ad, mode_ad)].into_iter().for_each(|(fid, mode)| w.set_mode(fid, mode));
         w.set_owner(ad, owner, owner);
         w.who = ALICE;
-        assert_eq!(w.rename((a, source), (b, "new"), 0, &[]).err(), want, "{name}");
+        assert_eq!(w.rename((a, source), (b, "new"), 0, false).err(), want, "{name}");
     }
     // Within one parent the directory itself is not written to.
     let Tree { mut w, a, .. } = tree();
     w.set_mode(a, 0o777);
     w.who = ALICE;
-    assert_eq!(w.rename((a, "ad"), (a, "ad2"), 0, &[]), Ok(MOVED));
+    assert_eq!(w.rename((a, "ad"), (a, "ad2"), 0, false), Ok(MOVED));
     w.full = true;
-    assert_eq!(w.rename((a, "ad2"), (a, "ad3"), 0, &[]), Err(Code::NoSpace));
+    assert_eq!(w.rename((a, "ad2"), (a, "ad3"), 0, false), Err(Code::NoSpace));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_sticky_target_directory_protects_what_would_be_replaced() {
     w.set_mode(a, 0o777);
     w.set_mode(b, 0o1777);
     w.who = ALICE;
-    assert_eq!(w.rename((a, "f"), (b, "g"), 0, &[]), Err(Code::Perm));
-    assert_eq!(w.rename((a, "f"), (b, "g"), RENAME_EXCHANGE, &[]), Err(Code::Perm));
-    assert_eq!(w.rename((a, "f"), (b, "new"), 0, &[]), Ok(MOVED));
+    assert_eq!(w.rename((a, "f"), (b, "g"), 0, false), Err(Code::Perm));
+    assert_eq!(w.rename((a, "f"), (b, "g"), RENAME_EXCHANGE, false), Err(Code::Perm));
+    assert_eq!(w.rename((a, "f"), (b, "new"), 0, false), Ok(MOVED));
 }
