@@ -70,7 +70,7 @@ impl Fs {
         if !mdt.is_all_flushed() {
             mdt.flush(self.deadline())?;
         }
-        // Creations that could not be replayed after a restart of the MDT stand under fid 0 or their parent.
+        // Creations that could not be replayed after a restart of the MDT stand under their parent, too.
         match self.id.losses.of(dir) {
             Some(fault) => {
                 self.id.losses.forget(dir);
