@@ -153,3 +153,23 @@ fn damaged(key: &Key) -> Fault {
         format!("counter record {key:?} cannot be read; restore the MDT from its mirror"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use kv::Kv;
+
+    use super::*;
+
+    /// As `docs/formats/mdt.md` has it: a limit for each counter.
+    #[test]
+    fn golden() {
+        let mut ids = Ids::load(&kv::Table::default().snapshot()).unwrap();
+        let (batch, _) = ids.promise().unwrap();
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let records: Vec<_> =
+            batch.0.iter().map(|c| (hex(c.key.as_bytes()), c.value.as_ref().map(|v| hex(v.raw())))).collect();
+        let limit = |first: u64| Some(hex(&(first + BLOCK).to_le_bytes()));
+        let want = [("0901", limit(16)), ("0902", limit(1)), ("0903", limit(1))];
+        assert_eq!(records, want.map(|(key, value)| (key.to_owned(), value)));
+    }
+}

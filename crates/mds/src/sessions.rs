@@ -123,3 +123,20 @@ impl Sessions {
         self.0.load().iter().map(|s| (s.id, s.name.clone(), s.silent_ms(now_ms))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `docs/formats/mdt.md` has it.
+    #[test]
+    fn golden() {
+        let session = Session::new(SessionId(0x0102), Uuid([0xab; 16]), "host", 0);
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let (key, value) = session.to_record();
+        assert_eq!(hex(key.as_bytes()), "070000000000000102");
+        assert_eq!(hex(&value), "ab".repeat(16) + "04000000" + "686f7374");
+        let back = Session::from_record(&key, &value, 0).unwrap();
+        assert_eq!((back.id, back.client, back.name), (session.id, session.client, session.name));
+    }
+}

@@ -195,6 +195,19 @@ mod tests {
         assert_eq!(s.admit(&origin(SLOTS, 1)).unwrap_err().code, Code::BadRequest);
     }
 
+    /// As `docs/formats/mdt.md` has it.
+    #[test]
+    fn golden() {
+        let mut s = Slots::default();
+        s.begin(SessionId(3));
+        let origin = Origin { session: SessionId(3), slot: 5, sequence: 0x0102_0304 };
+        s.apply(Some(origin), Seq(0x1112_1314_1516_1718), &b"re"[..].into(), &Batch::new());
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let (key, value) = s.records().next().unwrap();
+        assert_eq!(hex(key.as_bytes()), "08000000000000000300000005");
+        assert_eq!(hex(value.raw()), "0403020118171615141312117265");
+    }
+
     #[test]
     fn records_bring_everything_back_and_bytes_are_true() {
         let mut s = Slots::default();

@@ -104,3 +104,10 @@ fn keys_are_pinned_and_ordered() {
     assert!(keys::entries_end(Fid(1)) <= keys::entry(Fid(2), 0, 0));
     assert!(keys::entries_end(Fid(u64::MAX)) > keys::entry(Fid(u64::MAX), u64::MAX, 255));
 }
+
+#[test]
+fn inline_page_bytes() {
+    // CRC32C of "hello", little-endian.
+    assert_eq!(hex(&InlinePage::encode(b"hello")), "01".to_owned() + "4cbb719a" + "68656c6c6f");
+    assert_eq!(InlinePage::decode(&InlinePage::encode(b"hello")), Ok(&b"hello"[..]));
+}

@@ -65,6 +65,11 @@ fn readers_see_whole_pages_while_space_is_reused_under_them() {
             shared.write(id(1), 0, &fill(n)).unwrap();
             shared.seal();
         }
+        // The readers may not have begun yet.
+        while reads_seen.load(Ordering::Relaxed) == 0 {
+            shared.write(id(1), 0, &fill(119)).unwrap();
+            shared.seal();
+        }
         done.store(true, Ordering::Relaxed);
     });
     assert!(reads.load(Ordering::Relaxed) > 0);

@@ -24,3 +24,13 @@ fn a_chunk_header_is_read_or_refused() {
     );
     assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");
 }
+
+/// Made by another program from `docs/formats/volume.md`.
+#[test]
+fn the_chunk_header_is_as_documented() {
+    let golden = "53434b310a000000030000006b5c9c3b09000000000000000000000086911668";
+    let payload = b"state of 9";
+    let header = ChunkHeader { len: payload.len() as u32, index: 3, crc: crc32c(payload), seq: 9 };
+    let hex: String = header.encode().iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(hex, golden);
+}
