@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use plan::fsck::{About, Finding, Problem, Round, still_shows};
 use types::{Code, Fault, Fid, Kind};
+use wire::codec::Bytes;
 use wire::meta::{GetAttr, Inode, ReadDir, ScanRecord};
 use wire::object::Capability;
 
@@ -74,6 +75,15 @@ fn about(
     let kind = inode.as_ref().map_or(Kind::File, |i| i.attr.kind);
     let is_dir = kind == Kind::Dir;
     let links = inode.as_ref().map_or(0, |i| i.attr.nlink);
+    if finding.kind == Problem::UnreachableInode && inode.is_some() && links == 0 {
+        // Without a name it is somebody's orphan, or lost. Its orphan record comes with the last name's end and goes with the
+        // inode, so it is there now or never was.
+        super::scan(fs, Bytes::default(), How::TOOL.page, |_, record| {
+            if matches!(record, ScanRecord::Orphan { fid: orphan, .. } if orphan == fid) {
+                look.add_record(record);
+            }
+        })?;
+    }
     if let Some(inode) = inode {
         look.add_record(ScanRecord::Inode { inode, inline_bytes: 0, parents: vec![], pending: None });
     }
