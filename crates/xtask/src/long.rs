@@ -112,7 +112,7 @@ fn part(out: &mut String, counts: &mut Counts, command: &mut Command, title: &st
         println!("{line}");
         if is_telling(&line) {
             counts.add(&line);
-            kept.push_str(line.trim_end());
+            kept.push_str(without_place(&line));
             kept.push('\n');
         }
     }
@@ -120,6 +120,12 @@ fn part(out: &mut String, counts: &mut Counts, command: &mut Command, title: &st
     let verdict = if is_good { "passed" } else { "FAILED" };
     out.push_str(&format!("\n== {title}: {verdict} in {:.0} s\n{kept}", began.elapsed().as_secs_f64()));
     Ok(is_good)
+}
+
+/// Where a test program lies says something of the machine only.
+fn without_place(line: &str) -> &str {
+    let is_program = line.starts_with("     Running ");
+    line.split(" (").next().filter(|_| is_program).unwrap_or(line).trim_end()
 }
 
 /// Is the line a result, or does it say of what or why?
@@ -154,6 +160,7 @@ mod tests {
         assert_eq!(counts, Counts { passed: 3, failed: 2 });
         let kept: Vec<&str> = out.lines().skip(2).collect();
         assert_eq!(kept.len(), text.lines().count(), "all but the compiler's line, and the late one: {out}");
+        assert!(kept.contains(&"     Running tests/a.rs"), "{out}");
         assert!(out.starts_with("\n== a part: FAILED in 0 s\n"), "{out}");
     }
 }
