@@ -5,7 +5,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
 use client::{Fs, Handle, OpenFlags, Settings};
@@ -148,22 +148,22 @@ fn an_open_during_the_unlink_of_the_only_file_gets_all_or_nothing() {
     let (opener, place) = (fs.clone(), opening.clone());
     tap.set(move |head, serve| {
         if head.call == wire::meta::Unlink::CALL {
-            let opener = opener.clone();
-            let thread = std::thread::spawn(move || {
-                let (handle, _) = opener.open(fid, OpenFlags::read_write())?;
-                read(&opener, handle, 0, 10)
-            });
-            *place.lock() = Some(thread);
-            // Time for an open that would not wait.
-            std::thread::yield_now();
+            let (opener, (has_opened, opened)) = (opener.clone(), mpsc::channel());
+            *place.lock() = Some(std::thread::spawn(move || {
+                let opened = opener.open(fid, OpenFlags::read_write());
+                let _ = has_opened.send(());
+                opened
+            }));
+            // An open that does not wait for the unlink is through long before; one that waits goes on after it.
+            let _ = opened.recv_timeout(Duration::from_millis(300));
         }
         serve()
     });
     fs.unlink(Fid::ROOT, b"f", &root()).unwrap();
     tap.clear();
-    let got = opening.lock().take().unwrap().join().unwrap();
-    match got {
-        Ok(bytes) => assert_eq!(bytes, b"hello"),
+    let opened = opening.lock().take().unwrap().join().unwrap();
+    match opened {
+        Ok((handle, _)) => assert_eq!(read(&fs, handle, 0, 10).unwrap(), b"hello", "what is open stays"),
         Err(fault) => assert_eq!(fault.code, Code::Stale),
     }
 }
