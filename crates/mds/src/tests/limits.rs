@@ -6,7 +6,7 @@ use std::sync::Arc;
 use types::{Code, Fid, Key, SessionId};
 use wire::session::TargetStat;
 
-use super::rig::{Rig, format};
+use super::rig::{Rig, format, label};
 use super::rules::{self, body};
 use crate::purge::Walk;
 
@@ -126,7 +126,11 @@ fn a_failed_write_fails_the_request_and_everything_after_it() {
 /// A record that neither a checkpoint nor the next start would take must not get into the log.
 #[test]
 fn a_record_longer_than_a_value_may_be_is_refused() {
-    let (rig, disk) = Rig::fresh();
+    // Room for it there is, in the table and in the log.
+    let disk = Arc::new(SimDisk::new(64 << 20));
+    let spec = crate::FormatSpec { label: label(), log_bytes: 8 << 20, checkpoint_bytes: 16 << 20 };
+    crate::Mdt::format(disk.clone(), &spec, false, &*rules::flat(), types::Time::new(1, 0)).unwrap();
+    let rig = Rig::open(disk.clone());
     rig.make(0, 0, "a").unwrap();
     let names = rig.list();
     let key = meta::keys::xattrs(Fid(99));
@@ -138,7 +142,7 @@ fn a_record_longer_than_a_value_may_be_is_refused() {
             Ok(vec![])
         })
         .unwrap_err();
-    assert_eq!(fault.code, Code::NoSpace);
+    assert!(fault.code == Code::NoSpace && fault.detail.starts_with("record "), "{fault}");
     rig.mdt.core.checkpoint_now().unwrap();
     let again = Rig::open(Arc::new(disk.crash(disk::Crash::KeepAll)));
     assert_eq!(again.list(), names);
