@@ -76,7 +76,7 @@ impl Core {
         ))
     }
 
-    fn begin_session(&self, req: &Attach, now: u64) -> Result<Arc<Session>, Fault> {
+    pub fn begin_session(&self, req: &Attach, now: u64) -> Result<Arc<Session>, Fault> {
         let mut made = None;
         self.transact(0, None, &no_lease(), &mut |txn| {
             let session = Session::new(txn.next_session(), req.client, &req.name, now);
@@ -107,6 +107,10 @@ impl Core {
 
     pub fn on_keep_alive(&self, req: &KeepAlive) -> Result<Empty, Fault> {
         match self.sessions.touch(req.session, self.clock.boot_ms()) {
+            // After a clean stop the incarnation is the old one: this is how a client hears that its locks are asked for.
+            true if self.locks.is_awaited(req.session) => {
+                Err(Fault::new(Code::Moved, "this MDT was started anew; attach, and reclaim your locks"))
+            }
             true => Ok(Empty {}),
             false => Err(object::slots::unknown(req.session)),
         }
@@ -150,7 +154,7 @@ impl Core {
 
     /// Reaps the session's orphans and removes it; the last of them and the session go in one entry, so that no request of
     /// it can slip between. The lock `ending` is held.
-    fn end_session(&self, id: SessionId) -> Result<(), Fault> {
+    pub fn end_session(&self, id: SessionId) -> Result<(), Fault> {
         let mut is_last = false;
         while !is_last {
             self.transact(0, None, &no_lease(), &mut |txn| {
@@ -169,6 +173,7 @@ impl Core {
             })?;
         }
         self.sessions.remove(id);
+        self.drop_locks(id);
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ mod execute;
 mod format;
 mod ids;
 mod joined;
+mod locks;
 mod overlay;
 mod purge;
 pub mod record;
@@ -89,6 +90,7 @@ pub(crate) struct Core {
     bells: workers::Bells,
     stopping: AtomicBool,
     room: stat::Room,
+    locks: locks::Locks,
 }
 
 impl Mdt {

@@ -14,6 +14,7 @@ use types::{Code, Fault};
 use crate::checkpoint::read_state;
 use crate::execute::Writer;
 use crate::ids::Ids;
+use crate::locks::Locks;
 use crate::overlay::SnapView;
 use crate::sessions::Sessions;
 use crate::slots::Slots;
@@ -45,6 +46,7 @@ impl Mdt {
         slots.keep_only(&sessions.ids());
         let ids = Ids::load(&snap)?;
         let core = Arc::new(Core {
+            locks: Locks::new(sessions.ids()),
             room: Room::new(volume.checkpoint_capacity()),
             incarnation,
             was_clean,

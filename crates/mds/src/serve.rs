@@ -54,6 +54,7 @@ impl Core {
             KeepAlive::CALL => self.on_keep_alive(&parse(body)?).map(plain),
             Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),
             Flush::CALL => self.on_flush(head),
+            0x0260..=0x026f => self.on_lock_call(head, body),
             TargetStat::CALL => self.target_stat().map(plain),
             call => match self.rules.is_mutation(call) {
                 Some(true) => self.on_mutation(head, body, bulk),
@@ -150,7 +151,7 @@ impl Core {
         self.room.is_full(kv::Snapshot::size(&self.kv.snapshot()).bytes)
     }
 
-    fn check_session(&self, session: SessionId) -> Result<(), Fault> {
+    pub fn check_session(&self, session: SessionId) -> Result<(), Fault> {
         match self.sessions.touch(session, self.clock.boot_ms()) {
             true => Ok(()),
             false => Err(object::slots::unknown(session)),
@@ -159,7 +160,7 @@ impl Core {
 
     /// A client that speaks to an earlier incarnation must first send again what may be lost, in order; anything new of it
     /// would come before that.
-    fn check_incarnation(&self, head: &Header) -> Result<(), Fault> {
+    pub fn check_incarnation(&self, head: &Header) -> Result<(), Fault> {
         let known = head.incarnation;
         if known == Incarnation(0) || known == self.incarnation {
             return Ok(());
@@ -208,12 +209,12 @@ fn lets_objects_change(call: u16, reply: &[u8], puts_inode: bool) -> bool {
     }
 }
 
-fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
+pub fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
     T::from_bytes(body)
         .map_err(|Malformed(what)| Fault::new(Code::BadRequest, format!("the request's body: {what}")))
 }
 
 /// A reply to what leaves no entry.
-fn plain<T: Wire>(reply: T) -> Done {
+pub fn plain<T: Wire>(reply: T) -> Done {
     Done { reply: Arc::from(reply.to_bytes()), seq: Seq(0) }
 }

@@ -11,6 +11,8 @@ use kv::{Snapshot, TableSnapshot};
 use types::{Code, Fault, Key, SessionId, Uuid};
 use wire::{Malformed, Reader, Wire};
 
+use crate::workers::Bell;
+
 /// Key kind of sessions' records: `(7, session u64)` → client uuid, name.
 pub const KIND_SESSION: u8 = meta::keys::SESSION;
 /// Longest client name that is kept, in bytes; longer ones are cut. Host, pid and mount point fit.
@@ -23,6 +25,10 @@ pub struct Session {
     pub client: Uuid,
     pub name: String,
     seen_ms: AtomicU64,
+    /// Lock requests with a lower number are late copies.
+    pub lock_floor: AtomicU64,
+    /// Rings when a lock that the client waits for may be free.
+    pub lock_bell: Bell,
 }
 
 impl Session {
@@ -31,7 +37,14 @@ impl Session {
         while !name.is_char_boundary(end) {
             end -= 1;
         }
-        Session { id, client, name: name[..end].to_string(), seen_ms: AtomicU64::new(now_ms) }
+        Session {
+            id,
+            client,
+            name: name[..end].to_string(),
+            seen_ms: AtomicU64::new(now_ms),
+            lock_floor: AtomicU64::new(0),
+            lock_bell: Bell::default(),
+        }
     }
 
     pub fn touch(&self, now_ms: u64) {

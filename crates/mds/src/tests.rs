@@ -4,6 +4,7 @@ mod crash;
 mod exactly_once;
 mod hammered;
 mod limits;
+mod locks;
 mod meta_rules;
 mod purge;
 mod rig;

@@ -14,7 +14,7 @@ use types::Fault;
 use crate::Core;
 
 /// Wakes one thread. A ring that comes while it works counts for its next wait.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Bell {
     rung: Mutex<bool>,
     wake: Condvar,
@@ -145,5 +145,6 @@ fn keeper(core: &Core) {
             core.bells.checkpoint.wait(Duration::from_secs(10));
         }
         core.reap_sessions();
+        core.sweep_locks();
     }
 }

@@ -15,6 +15,7 @@ pub mod inline;
 pub mod inode;
 pub mod keys;
 pub mod link;
+pub mod lock;
 pub mod lookup;
 mod make;
 #[cfg(any(test, feature = "model"))]

@@ -5,6 +5,7 @@
 
 pub mod codec;
 pub mod frame;
+pub mod lock;
 pub mod map;
 pub mod meta;
 pub mod mgmt;

@@ -10,7 +10,7 @@ use hammer::{Dice, Hammer, peak_of};
 use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
-use wire::{HEADER_LEN, Header, Reader, Request, map, meta, mgmt, object, session};
+use wire::{HEADER_LEN, Header, Reader, Request, lock, map, meta, mgmt, object, session};
 
 /// The value that the bytes begin with, and its length.
 fn decode<T: Wire>(bytes: &[u8]) -> Option<(T, usize)> {
@@ -45,12 +45,14 @@ macro_rules! all_types {
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
+                lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
             }
             values {
                 wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply,
+                lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
                 map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
             }
         }
@@ -285,7 +287,7 @@ fn every_call_is_listed() {
         };
     }
     all_types!(list);
-    let all = [session::CALLS, meta::CALLS, object::CALLS, mgmt::CALLS].concat();
+    let all = [session::CALLS, meta::CALLS, object::CALLS, mgmt::CALLS, lock::CALLS].concat();
     let numbers: BTreeSet<u16> = all.iter().map(|(n, _)| *n).collect();
     assert_eq!(numbers.len(), all.len(), "no number is used twice");
     assert_eq!(numbers, listed);

@@ -1,0 +1,206 @@
+//! Locks of two sessions at one MDT.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use disk::Crash;
+use types::{Code, Fault, Fid, SessionId, Uuid};
+use wire::Empty;
+use wire::lock::LockKind::{Read, Unlock, Write};
+use wire::lock::LockOutcome::{Conflict, Deadlock, Granted, Wait};
+use wire::lock::LockSpace::{Body, Flock, Posix};
+use wire::lock::*;
+use wire::session::{Attach, Detach, KeepAlive};
+
+use super::rig::{FS_UUID, Rig};
+
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// A further session, also where the MDT would take only one.
+fn second(rig: &Rig) -> SessionId {
+    let req = Attach {
+        fs_uuid: FS_UUID,
+        client: Uuid([2; 16]),
+        session: SessionId(0),
+        name: "client 2".into(),
+        observer: false,
+    };
+    rig.mdt.core.begin_session(&req, 0).unwrap().id
+}
+
+fn turn() -> Turn {
+    let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+    Turn { number, floor: 0 }
+}
+
+fn lock(space: LockSpace, owner: u64, kind: LockKind, start: u64, end: u64) -> Lock {
+    let fid = Fid(16);
+    Lock { fid, space, owner, start, end, kind, pid: 7, wait: false, patience_ms: 0, ticket: 0, turn: turn() }
+}
+
+fn wait(ticket: u64, patience_ms: u32, lock: Lock) -> Lock {
+    Lock { wait: true, ticket, patience_ms, ..lock }
+}
+
+fn ask(rig: &Rig, session: SessionId, lock: &Lock) -> Result<LockOutcome, Fault> {
+    rig.ask(lock, session).map(|reply| reply.outcome)
+}
+
+/// Asks under ticket 1 until it need not wait any more.
+fn until_served(rig: &Rig, session: SessionId, space: LockSpace) -> Option<LockOutcome> {
+    let asked = wait(1, 250, lock(space, 1, Write, 0, 9));
+    (0..400).map(|_| ask(rig, session, &asked).unwrap()).find(|outcome| *outcome != Wait)
+}
+
+fn held(space: LockSpace, owner: u64, end: u64) -> HeldLock {
+    HeldLock { fid: Fid(16), space, owner, start: 0, end, kind: Write, pid: 7 }
+}
+
+#[test]
+fn sessions_exclude_each_other_and_see_who_is_in_the_way() {
+    let (rig, _) = Rig::fresh();
+    let (one, two) = (rig.session, second(&rig));
+    assert_eq!(ask(&rig, one, &lock(Posix, 1, Write, 0, 9)).unwrap(), Granted);
+    // Tokens are a session's own: the other's number 1 is another owner.
+    assert_eq!(ask(&rig, two, &lock(Posix, 1, Read, 9, 12)).unwrap(), Conflict);
+    let test = TestLock { fid: Fid(16), space: Posix, owner: 1, start: 5, end: 12, kind: Read };
+    let found = rig.ask(&test, two).unwrap().found.unwrap();
+    assert_eq!(found, FoundLock { session: one, start: 0, end: 9, kind: Write, pid: 7 });
+    assert_eq!(rig.ask(&test, one).unwrap().found, None);
+    assert_eq!(ask(&rig, two, &lock(Flock, 1, Write, 0, 9)).unwrap(), Granted);
+    assert_eq!(ask(&rig, two, &lock(Posix, 1, Write, 9, 3)).unwrap_err().code, Code::BadRequest);
+    assert_eq!(ask(&rig, SessionId(0), &lock(Posix, 1, Write, 0, 0)).unwrap_err().code, Code::NoSession);
+}
+
+#[test]
+fn a_wait_ends_with_the_lock_or_with_its_patience() {
+    let (rig, _) = Rig::fresh();
+    let (one, two) = (rig.session, second(&rig));
+    for space in [Posix, Flock, Body] {
+        ask(&rig, one, &lock(space, 1, Write, 0, 9)).unwrap();
+        assert_eq!(ask(&rig, two, &wait(1, 1, lock(space, 1, Read, 0, 9))).unwrap(), Wait);
+        let rig = &rig;
+        std::thread::scope(|scope| {
+            // Both ways to wait: with the request, and with the call that keeps places.
+            let with_request = scope.spawn(move || until_served(rig, two, space));
+            let keep = AwaitLocks {
+                waiting: vec![WaitingLock { fid: Fid(16), space, ticket: 1 }],
+                patience_ms: 250,
+            };
+            let keep = move |_| rig.ask(&keep, two).unwrap().ready;
+            let with_others = scope.spawn(move || (0..400).map(keep).find(|ready| !ready.is_empty()));
+            ask(rig, one, &lock(space, 1, Unlock, 0, 9)).unwrap();
+            assert_eq!(with_request.join().unwrap(), Some(Granted));
+            assert_eq!(with_others.join().unwrap(), Some(vec![1]));
+        });
+        assert_eq!(ask(rig, one, &lock(space, 1, Write, 0, 9)).unwrap(), Conflict);
+        rig.ask(&DropOwner { fid: Fid(16), space, owner: 1, turn: turn() }, two).unwrap();
+        assert_eq!(ask(rig, one, &lock(space, 1, Write, 0, 9)).unwrap(), Granted);
+    }
+}
+
+#[test]
+fn a_circle_over_two_sessions_is_a_deadlock() {
+    let (rig, _) = Rig::fresh();
+    let (one, two) = (rig.session, second(&rig));
+    ask(&rig, one, &lock(Posix, 1, Write, 0, 0)).unwrap();
+    ask(&rig, two, &lock(Posix, 1, Write, 1, 1)).unwrap();
+    assert_eq!(ask(&rig, one, &wait(1, 0, lock(Posix, 1, Write, 1, 1))).unwrap(), Wait);
+    assert_eq!(ask(&rig, two, &wait(1, 0, lock(Posix, 1, Write, 0, 0))).unwrap(), Deadlock);
+    rig.ask(&CancelLock { fid: Fid(16), space: Posix, ticket: 1, turn: turn() }, one).unwrap();
+    assert_eq!(ask(&rig, two, &wait(2, 0, lock(Posix, 1, Write, 0, 0))).unwrap(), Wait);
+}
+
+#[test]
+fn a_late_copy_takes_nothing_and_gives_nothing_back() {
+    let (rig, _) = Rig::fresh();
+    let one = rig.session;
+    let first = lock(Posix, 1, Write, 0, 9);
+    for _ in 0..2 {
+        assert_eq!(ask(&rig, one, &first).unwrap(), Granted, "a repeat before the next request is fine");
+    }
+    let unlock = lock(Posix, 1, Unlock, 0, 9);
+    let floor = unlock.turn.number;
+    ask(&rig, one, &Lock { turn: Turn { number: floor, floor }, ..unlock.clone() }).unwrap();
+    assert_eq!(ask(&rig, one, &first).unwrap_err().code, Code::BadRequest);
+    let again = lock(Posix, 1, Write, 0, 9);
+    let floor = again.turn.number;
+    ask(&rig, one, &Lock { turn: Turn { number: floor, floor }, ..again }).unwrap();
+    assert_eq!(ask(&rig, one, &unlock).unwrap_err().code, Code::BadRequest);
+    assert_eq!(rig.mdt.core.locks_of(Fid(16), Posix), 1);
+}
+
+#[test]
+fn a_session_that_ends_frees_its_locks_and_wakes_who_waits() {
+    let (rig, _) = Rig::fresh();
+    let (one, two) = (rig.session, second(&rig));
+    for space in [Posix, Flock, Body] {
+        ask(&rig, two, &lock(space, 1, Write, 0, 9)).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let waits = [Posix, Flock, Body].map(|space| {
+            let rig = &rig;
+            scope.spawn(move || until_served(rig, one, space))
+        });
+        rig.ask(&Detach { session: two }, SessionId(0)).unwrap();
+        waits.into_iter().for_each(|wait| assert_eq!(wait.join().unwrap(), Some(Granted)));
+    });
+    assert_eq!(ask(&rig, two, &lock(Posix, 1, Write, 50, 50)).unwrap_err().code, Code::NoSession);
+}
+
+#[test]
+fn after_a_start_locks_are_reclaimed_before_anybody_gets_one() {
+    for crash in [true, false] {
+        let (rig, disk) = Rig::fresh();
+        let (one, two) = (rig.session, second(&rig));
+        rig.mdt.flush().unwrap();
+        if !crash {
+            rig.mdt.stop(true).unwrap();
+        }
+        let rig = Rig::open(Arc::new(disk.crash(Crash::KeepAll)));
+        assert_eq!(rig.session, one);
+        // 1. Who has not reclaimed is told to, also where the incarnation does not show it.
+        assert_eq!(ask(&rig, one, &lock(Posix, 1, Write, 0, 9)).unwrap_err().code, Code::Moved);
+        assert_eq!(rig.ask(&KeepAlive { session: two }, SessionId(0)).unwrap_err().code, Code::Moved);
+        // 2. Who has gets nothing new before the others; it may give back.
+        let reclaim = |locks, more| Reclaim { locks, more };
+        rig.ask(&reclaim(vec![held(Posix, 1, 9)], true), one).unwrap();
+        assert_eq!(
+            ask(&rig, one, &lock(Posix, 1, Unlock, 0, 0)).unwrap_err().code,
+            Code::Moved,
+            "more comes"
+        );
+        rig.ask(&reclaim(vec![held(Flock, 2, 9)], false), one).unwrap();
+        rig.ask(&KeepAlive { session: one }, SessionId(0)).unwrap();
+        assert_eq!(ask(&rig, one, &lock(Posix, 1, Write, 50, 50)).unwrap_err().code, Code::NotReady);
+        assert_eq!(ask(&rig, one, &wait(1, 1, lock(Posix, 1, Write, 50, 50))).unwrap(), Wait);
+        assert_eq!(ask(&rig, one, &lock(Posix, 1, Unlock, 9, 9)).unwrap(), Granted);
+        // 3. The other's, but for what is not its own.
+        let refused = rig.ask(&reclaim(vec![held(Flock, 1, 9), held(Posix, 1, 30)], false), two).unwrap();
+        assert_eq!(refused.refused, [0, 1]);
+        assert_eq!(ask(&rig, two, &lock(Posix, 1, Write, 5, 5)).unwrap(), Conflict);
+        assert_eq!(ask(&rig, two, &lock(Posix, 1, Write, 9, 9)).unwrap(), Granted);
+        // 4. A late copy of a reclaim brings nothing back.
+        ask(&rig, one, &lock(Posix, 1, Unlock, 0, 9)).unwrap();
+        rig.ask(&reclaim(vec![held(Posix, 1, 9)], false), one).unwrap();
+        assert_eq!(ask(&rig, two, &lock(Posix, 1, Write, 0, 8)).unwrap(), Granted);
+    }
+}
+
+#[test]
+fn the_grace_ends_with_the_session_that_does_not_come_back() {
+    let (rig, disk) = Rig::fresh();
+    let two = second(&rig);
+    rig.mdt.flush().unwrap();
+    let rig = Rig::open(Arc::new(disk.crash(Crash::KeepAll)));
+    let one = rig.session;
+    rig.ask(&Reclaim { locks: vec![], more: false }, one).unwrap();
+    assert_eq!(ask(&rig, one, &lock(Body, 1, Read, 0, 9)).unwrap_err().code, Code::NotReady);
+    let core = &rig.mdt.core;
+    core.end_session(two).unwrap();
+    assert_eq!(ask(&rig, one, &lock(Body, 1, Read, 0, 9)).unwrap(), Granted);
+    // A new client has nothing to reclaim.
+    let three = second(&rig);
+    assert_eq!(ask(&rig, three, &lock(Body, 1, Read, 0, 9)).unwrap(), Granted);
+    assert_eq!(rig.ask(&KeepAlive { session: three }, SessionId(0)).unwrap(), Empty {});
+}

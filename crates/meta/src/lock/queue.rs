@@ -1,0 +1,222 @@
+//! One file's locks of one space, and who waits for them.
+
+use types::SessionId;
+use wire::lock::{LockKind, LockSpace};
+
+use super::{Ask, Owner, PLACE_MS, Range};
+
+/// A lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub owner: Owner,
+    pub range: Range,
+    pub kind: LockKind,
+    pub pid: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    pub ticket: u64,
+    pub asked_ms: u64,
+    pub ask: Ask,
+}
+
+/// What a change did, beside changing.
+#[derive(Default)]
+pub struct Change {
+    /// Somebody's turn may have come.
+    pub frees: bool,
+    /// Locks and places that sessions have more or less now.
+    pub counts: Vec<(SessionId, i32, i32)>,
+}
+
+#[derive(Default)]
+pub struct Queue {
+    /// By first byte.
+    held: Vec<Held>,
+    /// By arrival.
+    waiting: Vec<Waiter>,
+}
+
+fn excludes(a: LockKind, b: LockKind) -> bool {
+    a == LockKind::Write || b == LockKind::Write
+}
+
+impl Queue {
+    pub const fn new() -> Queue {
+        Queue { held: Vec::new(), waiting: Vec::new() }
+    }
+
+    pub fn held(&self) -> &[Held] {
+        &self.held
+    }
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.waiting.is_empty()
+    }
+    pub fn has_waiters(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+    pub fn has_ticket(&self, session: SessionId, ticket: u64) -> bool {
+        self.waiting.iter().any(|w| w.is(session, ticket))
+    }
+    pub fn waits_of(&self, owner: Owner) -> impl Iterator<Item = &Waiter> {
+        self.waiting.iter().filter(move |w| w.ask.owner == owner)
+    }
+    pub fn concerns(&self, session: SessionId) -> bool {
+        let is = |owner: &Owner| owner.session == session;
+        self.held.iter().any(|h| is(&h.owner)) || self.waiting.iter().any(|w| is(&w.ask.owner))
+    }
+    /// Does the owner hold something of another kind than it asks for?
+    pub fn has_other_kind(&self, ask: &Ask) -> bool {
+        self.held.iter().any(|h| h.owner == ask.owner && h.kind != ask.kind)
+    }
+
+    /// The first lock of another that excludes `ask`.
+    pub fn conflict(&self, ask: &Ask) -> Option<&Held> {
+        self.conflicts(ask).next()
+    }
+    pub fn conflicts(&self, ask: &Ask) -> impl Iterator<Item = &Held> {
+        self.held.iter().filter(move |h| {
+            h.owner != ask.owner && h.range.overlaps(&ask.range) && excludes(h.kind, ask.kind)
+        })
+    }
+
+    /// Must another that came before have it first? `Body` is first come, first served. Elsewhere only those count whose turn it is,
+    /// and only for who waits, too: a try takes what is free.
+    pub fn is_others_turn(&self, ask: &Ask) -> bool {
+        let is_strict = ask.resource.1 == LockSpace::Body;
+        let is_me = |w: &Waiter| ask.ticket.is_some_and(|t| w.is(ask.owner.session, t));
+        if !is_strict && ask.ticket.is_none() {
+            return false;
+        }
+        let mut before = self.waiting.iter().take_while(|w| !is_me(w));
+        before.any(|w| {
+            let is_rival = w.ask.owner != ask.owner && w.ask.range.overlaps(&ask.range);
+            is_rival && excludes(w.ask.kind, ask.kind) && (is_strict || self.conflict(&w.ask).is_none())
+        })
+    }
+
+    /// Would the ticket be served if it were asked for now? True also if it has no place: its owner must ask for a new one.
+    pub fn is_due(&self, session: SessionId, ticket: u64) -> bool {
+        let waiter = self.waiting.iter().find(|w| w.is(session, ticket));
+        waiter.is_none_or(|w| self.conflict(&w.ask).is_none() && !self.is_others_turn(&w.ask))
+    }
+
+    /// The sessions whose turn it is.
+    pub fn due_sessions(&self) -> Vec<SessionId> {
+        let is_due = |w: &&Waiter| self.conflict(&w.ask).is_none() && !self.is_others_turn(&w.ask);
+        self.waiting.iter().filter(is_due).map(|w| w.ask.owner.session).collect()
+    }
+
+    /// Makes the owner's locks in the range what is asked, whoever else holds what. Its place in the queue is used up.
+    pub fn put(&mut self, ask: &Ask) -> Change {
+        let (mine, range) = (ask.owner, ask.range);
+        let had = self.held.iter().filter(|h| h.owner == mine).count();
+        let mut frees = false;
+        let mut made = Held { owner: mine, range, kind: ask.kind, pid: ask.pid };
+        let mut left = Vec::with_capacity(self.held.len() + 2);
+        for held in self.held.drain(..) {
+            if held.owner != mine {
+                left.push(held);
+            } else if held.kind == ask.kind && touches(&held.range, &range) {
+                // L3: one with its neighbours.
+                made.range.start = made.range.start.min(held.range.start);
+                made.range.end = made.range.end.max(held.range.end);
+            } else if held.range.overlaps(&range) {
+                frees |= held.kind == LockKind::Write || ask.kind == LockKind::Unlock;
+                left.extend(outside(&held, &range));
+            } else {
+                left.push(held);
+            }
+        }
+        if ask.kind != LockKind::Unlock {
+            left.push(made);
+        }
+        left.sort_by_key(|h| (h.range.start, h.owner));
+        self.held = left;
+        let waited = self.waiting.len();
+        if let Some(ticket) = ask.ticket {
+            self.waiting.retain(|w| !w.is(mine.session, ticket));
+        }
+        let has = self.held.iter().filter(|h| h.owner == mine).count();
+        let (held, waiting) = (has as i32 - had as i32, self.waiting.len() as i32 - waited as i32);
+        // Who waited behind us for something else may come now.
+        Change { frees: frees || waiting != 0, counts: vec![(mine.session, held, waiting)] }
+    }
+
+    /// Puts a waiter at the end, or keeps its place.
+    pub fn wait(&mut self, waiter: Waiter) -> Change {
+        let session = waiter.ask.owner.session;
+        match self.waiting.iter_mut().find(|w| w.is(session, waiter.ticket)) {
+            Some(place) => {
+                *place = waiter;
+                Change::default()
+            }
+            None => {
+                self.waiting.push(waiter);
+                Change { frees: false, counts: vec![(session, 0, 1)] }
+            }
+        }
+    }
+
+    pub fn refresh(&mut self, session: SessionId, ticket: u64, now_ms: u64) {
+        if let Some(waiter) = self.waiting.iter_mut().find(|w| w.is(session, ticket)) {
+            waiter.asked_ms = now_ms;
+        }
+    }
+
+    /// L2: takes their places from those who do not ask.
+    pub fn expire(&mut self, now_ms: u64) -> Change {
+        if self.waiting.iter().all(|w| w.is_alive(now_ms)) {
+            return Change::default();
+        }
+        self.retain(|_| true, |w| w.is_alive(now_ms))
+    }
+
+    pub fn cancel(&mut self, session: SessionId, ticket: u64) -> Change {
+        self.retain(|_| true, |w| !w.is(session, ticket))
+    }
+
+    pub fn retain(&mut self, held: impl Fn(&Held) -> bool, waiting: impl Fn(&Waiter) -> bool) -> Change {
+        let mut change = Change::default();
+        self.held.retain(|h| {
+            let stays = held(h);
+            if !stays {
+                change.counts.push((h.owner.session, -1, 0));
+            }
+            stays
+        });
+        self.waiting.retain(|w| {
+            let stays = waiting(w);
+            if !stays {
+                change.counts.push((w.ask.owner.session, 0, -1));
+            }
+            stays
+        });
+        change.frees = !change.counts.is_empty();
+        change
+    }
+}
+
+impl Waiter {
+    fn is(&self, session: SessionId, ticket: u64) -> bool {
+        self.ask.owner.session == session && self.ticket == ticket
+    }
+    pub fn is_alive(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.asked_ms) <= PLACE_MS
+    }
+}
+
+/// Do they overlap, or lie next to each other?
+fn touches(a: &Range, b: &Range) -> bool {
+    a.start <= b.end.saturating_add(1) && b.start <= a.end.saturating_add(1)
+}
+
+/// What is left of a lock outside of `range`.
+fn outside(held: &Held, range: &Range) -> impl Iterator<Item = Held> {
+    let Range { start, end } = held.range;
+    let before = (start < range.start).then(|| Range { start, end: range.start - 1 });
+    let after = (end > range.end).then(|| Range { start: range.end + 1, end });
+    let held = *held;
+    [before, after].into_iter().flatten().map(move |range| Held { range, ..held })
+}
