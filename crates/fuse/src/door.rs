@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use client::{DirItem, Fs, Handle, SetAttr};
-use fuser::*;
+use fusedev::*;
 use types::{Attr, Buf, Cred, Fault, Fid};
 
 use crate::cred::cred_of;
@@ -253,6 +253,21 @@ impl Filesystem for Door {
         match self.fs.getattr(fid(ino)) {
             Ok(attr) => reply.attr(&self.options.attr_timeout, &file_attr(&attr)),
             Err(fault) => reply.error(errno("getattr", &fault)),
+        }
+    }
+
+    fn statx(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _fh: Option<FileHandle>,
+        _flags: u32,
+        _mask: u32,
+        reply: ReplyStatx,
+    ) {
+        match self.fs.getattr(fid(ino)) {
+            Ok(attr) => reply.statx(&self.options.attr_timeout, &file_attr(&attr), &StatxAttr::default()),
+            Err(fault) => reply.error(errno("statx", &fault)),
         }
     }
 

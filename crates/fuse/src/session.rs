@@ -1,12 +1,12 @@
 //! What is negotiated with the kernel. One place for the door and for the yardsticks that it is measured against.
 
-use fuser::{Config, FopenFlags, InitFlags, KernelConfig, MountOption, SessionACL};
+use fusedev::{FopenFlags, InitFlags, KernelConfig};
 
 use crate::options::{MAX_REQUEST_BYTES, MountOptions};
 
 /// Capabilities that are asked for where the kernel has them. Kernel write-back is not among them, and never will be: it would
 /// let the kernel own size and mtime.
-const WANTED: [InitFlags; 8] = [
+pub const WANTED: [InitFlags; 8] = [
     // Reads of one file may be answered in any order.
     InitFlags::FUSE_ASYNC_READ,
     // Direct I/O larger than one request is sent in parallel.
@@ -39,21 +39,6 @@ pub fn kernel_config(config: &mut KernelConfig, options: &MountOptions) {
         config.set_max_readahead(nearest).ok();
     }
     config.set_max_background(options.max_background.max(1)).ok();
-}
-
-/// fuser's settings: threads, each with its own device fd, and who may use the mount.
-pub fn session_config(options: &MountOptions) -> Config {
-    let mut config = Config::default();
-    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(options.threads.max(1));
-    config.clone_fd = true;
-    config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
-        MountOption::Subtype(options.subtype.clone()),
-        MountOption::DefaultPermissions,
-        if options.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    config
 }
 
 /// What the kernel may do with an open file: keep its pages (I3), and close it without asking if no error can be waiting for the
