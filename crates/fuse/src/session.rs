@@ -5,8 +5,9 @@ use fusedev::{FopenFlags, InitFlags, KernelConfig};
 use crate::options::{MAX_REQUEST_BYTES, MountOptions};
 
 /// Capabilities that are asked for where the kernel has them. Kernel write-back is not among them, and never will be: it would
-/// let the kernel own size and mtime.
-pub const WANTED: [InitFlags; 8] = [
+/// let the kernel own size and mtime. Nor is O_TRUNC with the open: the kernel finds only after it that a program runs from the file
+/// (`ETXTBSY`), and the program would have lost its text.
+pub const WANTED: [InitFlags; 7] = [
     // Reads of one file may be answered in any order.
     InitFlags::FUSE_ASYNC_READ,
     // Direct I/O larger than one request is sent in parallel.
@@ -16,8 +17,6 @@ pub const WANTED: [InitFlags; 8] = [
     // A listing brings attributes, when the kernel sees that they are asked for.
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
-    // O_TRUNC arrives with the open: one request, and one entry in the log, instead of two.
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
     // We drop set-id bits, so the kernel need not ask for security.capability before each write.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     // A symlink's target never changes for a fid.
