@@ -79,8 +79,16 @@ impl Cluster {
             fs::create_dir_all(second)?;
         }
         let ports = free_ports(2 + shape.osts.div_ceil(2))?;
-        let mut cluster =
-            Cluster { dir, mount, second, bin: bin.to_owned(), shape, ports, running: Vec::new(), keep: false };
+        let mut cluster = Cluster {
+            dir,
+            mount,
+            second,
+            bin: bin.to_owned(),
+            shape,
+            ports,
+            running: Vec::new(),
+            keep: false,
+        };
         cluster.write_configs()?;
         cluster.start_all()?;
         Ok(cluster)
