@@ -71,6 +71,7 @@ impl Fs {
             retain_bytes_max: settings.retain_bytes_max,
             session: AtomicU64::new(0),
             losses: Losses::default(),
+            locks: Default::default(),
             gone: Gone::default(),
             aborted: AtomicBool::new(false),
             sleepers: (Mutex::new(()), Condvar::new()),
@@ -103,6 +104,7 @@ impl Fs {
         };
         if !self.settings.observer {
             threads.push(spawn("stria-settle", settle_loop)?);
+            threads.push(spawn("stria-locks", crate::locks::wait_loop)?);
             threads.push(spawn("stria-alive", alive::mdt_loop)?);
             threads.push(spawn("stria-listen", alive::ost_loop)?);
         }
@@ -163,6 +165,7 @@ impl Fs {
     fn end_threads(&self) {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
+        self.id.locks.wake();
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The background thread itself may hold the last reference and end up here.

@@ -30,6 +30,8 @@
 //! readdir(dir, cookie, max, plus) -> Vec<DirItem>      // empty = the end; `.` and `..` are cookies 1 and 2
 //! getxattr(fid, name) -> Vec<u8>      setxattr(fid, name, value, flags, &Cred)
 //! listxattr(fid) -> Vec<Vec<u8>>      removexattr(fid, name, &Cred)
+//! get_lock(Handle, &FileLock) -> Option<FileLock>                set_lock(Handle, &FileLock) -> LockAnswer
+//! await_lock(Handle, &FileLock, unique, done)      interrupt_lock(unique)      close_locks(Handle, owner)
 //! statfs() -> StatFs                  target_stats() -> Vec<TargetStatReply>
 //! fsck::check(&Fs, secret: &Uuid) -> Report
 //! ```
@@ -46,6 +48,7 @@ mod fsync;
 mod gone;
 mod grow;
 mod link;
+mod locks;
 mod lookup;
 mod losses;
 mod names;
@@ -69,3 +72,4 @@ mod xattr;
 pub use api::{DirItem, Handle, OpenFlags, SetAttr, Settings, StatFs};
 pub use errno::errno_of;
 pub use fs::Fs;
+pub use locks::{BodyLock, FileLock, LockAnswer, LockDone};

@@ -17,6 +17,7 @@ use wire::session::{Attach, AttachReply, Flush, KeepAlive};
 use wire::{Flags, Header, Reader, ReplyHead, Wire};
 
 use crate::gone::Gone;
+use crate::locks::Locks;
 use crate::losses::Losses;
 use crate::owed::Owed;
 use crate::request::{Answer, Patience, Pending, Sent};
@@ -33,6 +34,7 @@ pub(crate) struct Identity {
     /// The session that the MDT gave; 0 before, and for observers.
     pub session: AtomicU64,
     pub losses: Losses,
+    pub locks: Locks,
     pub gone: Gone,
     pub aborted: AtomicBool,
     /// Those who wait between two tries wait here, so that `abort` ends the wait.
@@ -137,6 +139,12 @@ impl Link {
 
     pub fn header(&self) -> Header {
         Header { fs: self.id.fs, target: self.target, ..Header::default() }
+    }
+    pub fn locks(&self) -> &Locks {
+        &self.id.locks
+    }
+    pub fn losses(&self) -> &Losses {
+        &self.id.losses
     }
     pub fn session(&self) -> SessionId {
         SessionId(self.id.session.load(Ordering::Acquire))
@@ -405,6 +413,9 @@ impl Link {
             }
             _ => {}
         }
+        if self.is_mdt && attached.last.is_some_and(|(_, session)| session == fresh) {
+            self.reclaim(&*peer, fresh, deadline)?;
+        }
 
         // 3. From here on requests go out.
         self.retained.lock().incarnation = incarnation;
@@ -509,6 +520,9 @@ impl Link {
         }
         for stuck in self.slots.drop_stuck() {
             stuck.concerns().for_each(|fid| self.id.losses.add(fid, &why));
+        }
+        if self.is_mdt {
+            self.id.locks.lose(&self.id.losses, &why);
         }
     }
 
