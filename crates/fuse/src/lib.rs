@@ -10,7 +10,9 @@
 
 mod cred;
 mod door;
-pub mod gate;
+mod fsflags;
+mod gate;
+mod gated;
 mod mount;
 mod mountinfo;
 mod options;
@@ -18,7 +20,6 @@ mod reply;
 mod session;
 mod setid;
 
-pub use mount::{MountError, Mounted, Serve, Unmount, attach, attach_with, mount};
+pub use mount::{MountError, Mounted, Unmount, attach, mount};
 pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};
-pub use rustix::mount::MountFlags;
-pub use session::{WANTED, fopen_flags, kernel_config};
+pub use session::{fopen_flags, kernel_config, session_config};

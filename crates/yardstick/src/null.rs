@@ -6,11 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use fuse::{MAX_REQUEST_BYTES, MountOptions};
+use fuse::{MAX_REQUEST_BYTES, MountOptions, fopen_flags, kernel_config};
 use fuser::*;
 
 use crate::null_tree::{Names, Tree, blank};
-use crate::session::{fopen_flags, kernel_config};
 
 static ZEROS: [u8; MAX_REQUEST_BYTES as usize] = [0; MAX_REQUEST_BYTES as usize];
 
