@@ -68,12 +68,10 @@ impl Fs {
             client: Uuid(rand::random()),
             name: settings.name.clone(),
             observer: settings.observer,
-            claims: settings.claims.clone(),
-            judges: AtomicBool::new(false),
-            knows_groups: AtomicBool::new(false),
             retain_bytes_max: settings.retain_bytes_max,
             session: AtomicU64::new(0),
             losses: Losses::default(),
+            locks: Default::default(),
             gone: Gone::default(),
             aborted: AtomicBool::new(false),
             sleepers: (Mutex::new(()), Condvar::new()),
@@ -106,6 +104,7 @@ impl Fs {
         };
         if !self.settings.observer {
             threads.push(spawn("stria-settle", settle_loop)?);
+            threads.push(spawn("stria-locks", crate::locks::wait_loop)?);
             threads.push(spawn("stria-alive", alive::mdt_loop)?);
             threads.push(spawn("stria-listen", alive::ost_loop)?);
         }
@@ -115,16 +114,6 @@ impl Fs {
     /// The session at the MDT; 0 for observers.
     pub fn session(&self) -> SessionId {
         SessionId(self.id.session.load(Ordering::Acquire))
-    }
-
-    /// Must a request that only reads carry its caller's true `Cred`? Else root's will do: the kernel has checked.
-    pub fn is_judged(&self) -> bool {
-        self.id.judges.load(Ordering::Relaxed)
-    }
-
-    /// Need a caller's supplementary groups not be told?
-    pub fn knows_groups(&self) -> bool {
-        self.id.knows_groups.load(Ordering::Relaxed)
     }
 
     /// Takes over a newer cluster map.
@@ -176,6 +165,7 @@ impl Fs {
     fn end_threads(&self) {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
+        self.id.locks.wake();
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The background thread itself may hold the last reference and end up here.

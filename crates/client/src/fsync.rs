@@ -82,7 +82,13 @@ impl Fs {
 
     /// The descriptor is closed. Nothing can be reported any more; `flush` came before.
     pub fn release(&self, handle: Handle) {
+        self.release_owned(handle, None);
+    }
+
+    /// As `release`; `flock` is the owner of flock locks that go with the open file description.
+    pub fn release_owned(&self, handle: Handle, flock: Option<u64>) {
         if let Some(opened) = self.files.take_handle(handle) {
+            self.release_locks(handle, opened.file.fid, flock, self.deadline());
             self.close(&opened, self.deadline());
         }
     }

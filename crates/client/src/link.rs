@@ -13,10 +13,11 @@ use plan::replay::Kept;
 use plan::retry::backoff;
 use plan::settle::Mark;
 use types::{Buf, Code, Fault, Fid, FsId, Incarnation, Seq, SessionId, TargetId, Uuid};
-use wire::session::{Attach, AttachReply, Claims, Flush, KeepAlive};
+use wire::session::{Attach, AttachReply, Flush, KeepAlive};
 use wire::{Flags, Header, Reader, ReplyHead, Wire};
 
 use crate::gone::Gone;
+use crate::locks::Locks;
 use crate::losses::Losses;
 use crate::owed::Owed;
 use crate::request::{Answer, Patience, Pending, Sent};
@@ -29,14 +30,11 @@ pub(crate) struct Identity {
     pub client: Uuid,
     pub name: String,
     pub observer: bool,
-    pub claims: Claims,
-    /// What the MDT said at attach: see `AttachReply::judges`, `knows_groups`.
-    pub judges: AtomicBool,
-    pub knows_groups: AtomicBool,
     pub retain_bytes_max: usize,
     /// The session that the MDT gave; 0 before, and for observers.
     pub session: AtomicU64,
     pub losses: Losses,
+    pub locks: Locks,
     pub gone: Gone,
     pub aborted: AtomicBool,
     /// Those who wait between two tries wait here, so that `abort` ends the wait.
@@ -141,6 +139,12 @@ impl Link {
 
     pub fn header(&self) -> Header {
         Header { fs: self.id.fs, target: self.target, ..Header::default() }
+    }
+    pub fn locks(&self) -> &Locks {
+        &self.id.locks
+    }
+    pub fn losses(&self) -> &Losses {
+        &self.id.losses
     }
     pub fn session(&self) -> SessionId {
         SessionId(self.id.session.load(Ordering::Acquire))
@@ -409,6 +413,9 @@ impl Link {
             }
             _ => {}
         }
+        if self.is_mdt && attached.last.is_some_and(|(_, session)| session == fresh) {
+            self.reclaim(&*peer, fresh, deadline)?;
+        }
 
         // 3. From here on requests go out.
         self.retained.lock().incarnation = incarnation;
@@ -416,8 +423,6 @@ impl Link {
         self.ttl_ms.store(reply.session_ttl_ms, Ordering::Relaxed);
         if self.is_mdt {
             self.id.session.store(fresh.0, Ordering::Release);
-            self.id.judges.store(reply.judges, Ordering::Relaxed);
-            self.id.knows_groups.store(reply.knows_groups, Ordering::Relaxed);
         }
         attached.last = Some((incarnation, fresh));
         *self.peer.write() = Some(peer);
@@ -452,7 +457,6 @@ impl Link {
             session,
             name: self.id.name.clone(),
             observer: self.id.observer,
-            claims: self.id.claims.clone(),
         };
         let head = Header { session, ..self.header() };
         match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {
@@ -516,6 +520,9 @@ impl Link {
         }
         for stuck in self.slots.drop_stuck() {
             stuck.concerns().for_each(|fid| self.id.losses.add(fid, &why));
+        }
+        if self.is_mdt {
+            self.id.locks.lose(&self.id.losses, &why);
         }
     }
 

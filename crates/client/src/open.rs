@@ -4,25 +4,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plan::settle::{Mark, Progress};
-use types::{Attr, Cred, Fault, Fid, Kind};
-use wire::meta::{FileState, OpenReply};
+use types::{Attr, Fault, Fid, Kind};
+use wire::meta::{FileState, Open, OpenReply};
 use wire::object::RIGHT_WRITE;
 
 use crate::Fs;
 use crate::api::{Handle, OpenFlags};
-use crate::asks::Asks;
 use crate::files::{File, For};
 use crate::objects::{Lease, lease_of};
 use crate::request::Answer;
 
 impl Fs {
-    /// Opens a file by fid, for root.
-    pub fn open(&self, fid: Fid, flags: OpenFlags) -> Result<(Handle, Attr), Fault> {
-        self.open_as(fid, flags, &Cred::root())
-    }
-
     /// Opens a file by fid.
-    pub fn open_as(&self, fid: Fid, flags: OpenFlags, cred: &Cred) -> Result<(Handle, Attr), Fault> {
+    pub fn open(&self, fid: Fid, flags: OpenFlags) -> Result<(Handle, Attr), Fault> {
         if flags.write || flags.truncate {
             self.refuse_observer()?;
         }
@@ -34,24 +28,19 @@ impl Fs {
             self.files.pin(fid, why)
         };
         let attr = match flags.truncate {
-            true => self.open_empty(&file, flags, cred, deadline),
-            false => self.open_again(&file, Asks::New(flags, cred), deadline),
+            true => self.open_empty(&file, deadline),
+            false => self.open_again(&file, deadline),
         };
         self.make_handle(file, flags, attr, deadline)
     }
 
     /// Asks for attributes, layout and a capability that is good for what the file's descriptors need.
-    pub(crate) fn open_again(
-        &self,
-        file: &Arc<File>,
-        asks: Asks<'_>,
-        deadline: Instant,
-    ) -> Result<Attr, Fault> {
+    pub(crate) fn open_again(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
         if self.settings.observer {
             return self.observe(file, deadline);
         }
         let _order = file.lock_order(deadline)?;
-        self.open_in_order(file, asks, deadline)
+        self.open_in_order(file, deadline)
     }
 
     /// A new capability in place of the one that was refused; nothing to do if another thread has fetched it already. (Each
@@ -70,19 +59,14 @@ impl Fs {
         };
         match is_new {
             true => Ok(()),
-            false => self.open_in_order(file, Asks::Again, deadline).map(|_| ()),
+            false => self.open_in_order(file, deadline).map(|_| ()),
         }
     }
 
     /// `order` is held.
-    pub(crate) fn open_in_order(
-        &self,
-        file: &Arc<File>,
-        asks: Asks<'_>,
-        deadline: Instant,
-    ) -> Result<Attr, Fault> {
+    pub(crate) fn open_in_order(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
         let write = file.meta.lock().writers > 0;
-        let answer = self.ask_open(file, write, asks, deadline)?;
+        let answer = self.ask_open(file, write, deadline)?;
         let attr = answer.reply.inode.attr;
         match self.take_open(file, answer.reply, answer.mark, deadline)? {
             Found::Settled => Ok(attr),
@@ -95,25 +79,18 @@ impl Fs {
         &self,
         file: &File,
         write: bool,
-        asks: Asks<'_>,
         deadline: Instant,
     ) -> Result<Answer<OpenReply>, Fault> {
-        let req = asks.request(file, write, self.now());
+        let req = Open { fid: file.fid, write, truncate: false, now: self.now() };
         self.ask_until(file.fid, &req, deadline)
     }
 
     /// O_TRUNC: the MDT empties the file in the same entry.
-    fn open_empty(
-        &self,
-        file: &Arc<File>,
-        flags: OpenFlags,
-        cred: &Cred,
-        deadline: Instant,
-    ) -> Result<Attr, Fault> {
+    fn open_empty(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
         let _order = file.lock_order(deadline)?;
         let mut body = file.own_body(deadline)?;
         let write = file.meta.lock().writers > 0;
-        let req = Asks::New(flags, cred).request(file, write, self.now());
+        let req = Open { fid: file.fid, write, truncate: true, now: self.now() };
         let answer = self.ask_until(file.fid, &req, deadline).inspect_err(|_| file.distrust())?;
         let OpenReply { inode, cap } = answer.reply;
         if let Some(old) = &body.layout {
@@ -172,7 +149,6 @@ impl Fs {
         }
         let mut meta = file.meta.lock();
         meta.cap = cap.or(meta.cap.take());
-        meta.flags = inode.flags;
         if !matches!(inode.state, FileState::Truncating { .. }) {
             // A shrink that was begun was overtaken: by one to nothing, or by who recovered the file.
             meta.cutting = None;

@@ -8,8 +8,6 @@ use types::{Attr, Code, Cred, FILE_SIZE_MAX, Fault};
 use wire::meta::{FileState, Settle, Truncate, TruncateReply};
 
 use crate::Fs;
-use crate::api::OpenFlags;
-use crate::asks::Asks;
 use crate::files::{Body, File, For};
 
 impl Fs {
@@ -25,21 +23,19 @@ impl Fs {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, For::Writing)
         };
-        let attr = self
-            .open_if_new(&file, cred, deadline)
-            .and_then(|()| self.truncate_file(&file, size, cred, deadline));
+        let attr =
+            self.open_if_new(&file, deadline).and_then(|()| self.truncate_file(&file, size, cred, deadline));
         self.unpin(&file, For::Writing, deadline);
         attr
     }
 
     /// A file that is not open here is opened: a dead session's leftovers are found that way.
-    pub(crate) fn open_if_new(&self, file: &Arc<File>, cred: &Cred, deadline: Instant) -> Result<(), Fault> {
-        let flags = OpenFlags { write: true, ..OpenFlags::default() };
+    pub(crate) fn open_if_new(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
         // Let go before the open, which may take it alone.
         let is_loaded = file.share_body(deadline)?.is_loaded;
         match is_loaded {
             true => Ok(()),
-            false => self.open_again(file, Asks::New(flags, cred), deadline).map(|_| ()),
+            false => self.open_again(file, deadline).map(|_| ()),
         }
     }
 
@@ -83,7 +79,7 @@ impl Fs {
             self.cut_if_due(file, &mut body, deadline)?;
         }
         // 1. The MDT's part: everything, or the intent of a shrink.
-        let req = Truncate { fid: file.fid, size, now: self.now(), held: file.held(), cred: cred.clone() };
+        let req = Truncate { fid: file.fid, size, now: self.now(), cred: cred.clone() };
         let answer = self.ask_until(file.fid, &req, deadline).inspect_err(|_| file.distrust())?;
         let TruncateReply { inode, cap, pending } = answer.reply;
         {
@@ -127,7 +123,7 @@ impl Fs {
             meta.cutting.is_some() && meta.cap.is_none()
         };
         match is_unknown {
-            true => self.open_in_order(file, Asks::Again, deadline).map(|_| ()),
+            true => self.open_in_order(file, deadline).map(|_| ()),
             false => Ok(()),
         }
     }

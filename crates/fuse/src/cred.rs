@@ -1,6 +1,6 @@
 //! Who asks: the kernel sends uid and gid with each request; supplementary groups are read from `/proc`.
 
-use fuser::Request;
+use fusedev::Request;
 use types::Cred;
 
 /// The caller's identity. For root the groups are left out: no rule asks for them.

@@ -14,6 +14,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use fusedev::opcode;
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -43,6 +44,33 @@ pub enum Class {
 
 impl Class {
     const COUNT: usize = 7;
+
+    /// Of a request of the kernel.
+    pub fn of(opcode: u32) -> Class {
+        match opcode {
+            opcode::OPEN | opcode::OPENDIR => Class::Open,
+            opcode::FLUSH | opcode::RELEASE | opcode::RELEASEDIR => Class::Close,
+            opcode::READ => Class::Read,
+            opcode::WRITE | opcode::FALLOCATE | opcode::COPY_FILE_RANGE => Class::Write,
+            opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS => Class::Sync,
+            opcode::SETATTR
+            | opcode::MKNOD
+            | opcode::MKDIR
+            | opcode::UNLINK
+            | opcode::RMDIR
+            | opcode::SYMLINK
+            | opcode::RENAME
+            | opcode::RENAME2
+            | opcode::LINK
+            | opcode::SETXATTR
+            | opcode::REMOVEXATTR
+            | opcode::CREATE
+            | opcode::TMPFILE
+            | opcode::SETLK
+            | opcode::SETLKW => Class::Change,
+            _ => Class::Look,
+        }
+    }
 }
 
 #[derive(Default)]

@@ -10,9 +10,7 @@
 
 mod cred;
 mod door;
-mod fsflags;
-mod gate;
-mod gated;
+pub mod gate;
 mod mount;
 mod mountinfo;
 mod options;
@@ -20,6 +18,7 @@ mod reply;
 mod session;
 mod setid;
 
-pub use mount::{MountError, Mounted, Unmount, attach, mount};
+pub use mount::{MountError, Mounted, Serve, Unmount, attach, attach_with, mount};
 pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};
-pub use session::{fopen_flags, kernel_config, session_config};
+pub use rustix::mount::MountFlags;
+pub use session::{WANTED, fopen_flags, kernel_config};

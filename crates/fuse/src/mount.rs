@@ -5,9 +5,8 @@
 //! I1. Only the mount that was made here is ever unmounted by it: the mount table's device number must be ours.
 //! I2. Nothing here asks the mounted file system anything, so a mount whose servers are dead can still be taken down.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -15,17 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fuser::{Filesystem, Session};
+use fusedev::{Filesystem, Notifier, Session};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 
 use crate::door::Door;
-use crate::gate::Gate;
-use crate::gated::Gated;
+use crate::gate::{Class, Gate};
+use crate::mountinfo;
 use crate::options::MountOptions;
-use crate::{mountinfo, session};
 
 /// How often it is looked whether serving threads hang (see `gate`), while requests come and while none do; the latter is also how
 /// long parked threads may take to notice that the mount is gone.
@@ -38,10 +36,11 @@ pub enum MountError {
     /// The place is missing, no directory, or may not be looked at.
     #[error("mount point {}: {source}; it must be an existing directory", path.display())]
     Point { path: PathBuf, source: io::Error },
-    #[error("/dev/fuse: {0}; load the fuse module, and in a container pass the device in")]
-    Device(io::Error),
-    #[error("mounting at {}: {source}; it needs root (CAP_SYS_ADMIN) or fusermount3", path.display())]
-    Refused { path: PathBuf, source: io::Error },
+    #[error("mounting at {}: {source}", path.display())]
+    Refused { path: PathBuf, source: fusedev::mount::Error },
+    /// The kernel made the mount, and it could not be served; it is gone again.
+    #[error("starting to serve {}: {source}", path.display())]
+    Start { path: PathBuf, source: io::Error },
     /// Open files or working directories keep it.
     #[error("{} is in use; close what uses it (`fuser -m`), or unmount lazily", path.display())]
     Busy { path: PathBuf },
@@ -71,56 +70,83 @@ pub struct Mounted {
     server: Mutex<Option<JoinHandle<io::Result<()>>>>,
 }
 
+/// What serves a mount until it is gone.
+pub type Serve = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
 /// Mounts `fs` at `mountpoint`; returns when the kernel may use it.
 pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
-    attach(Door::new(fs, options.clone()), mountpoint, options)
+    let (mounted, _) = attach(Door::new(fs, options.clone()), mountpoint, options)?;
+    Ok(mounted)
 }
 
-/// Mounts any fuser file system the way Stria's own is mounted: the yardsticks use it, so that only the work behind differs.
+/// Mounts any file system the way Stria's own is mounted. The notifier is for threads that serve no requests (I2 of the crate).
 pub fn attach<F: Filesystem>(
     door: F,
     mountpoint: &Path,
     options: &MountOptions,
-) -> Result<Mounted, MountError> {
-    let point = real_point(mountpoint)?;
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let gate = Arc::new(Gate::new(options.threads.max(1), processors));
-    let door = Gated { inner: door, gate: gate.clone() };
-    let session = match rustix::process::geteuid().is_root() {
-        true => session_by_system_call(door, &point, options)?,
-        false => {
-            Session::new(door, &point, &session::session_config(options)).map_err(|e| refused(&point, e))?
-        }
-    };
-    let started = start(session, gate, &point, options.read_ahead_kib);
-    if started.is_err() {
-        // The kernel has the mount and nobody serves it: leave none such behind.
-        rustix::mount::unmount(&point, UnmountFlags::DETACH).ok();
-    }
-    started.map_err(|e| refused(&point, e))
+) -> Result<(Mounted, Notifier), MountError> {
+    let threads = options.threads.max(1);
+    attach_with(mountpoint, options, |device, gate| {
+        let session = Session::start(door, device)?;
+        let notifier = session.notifier();
+        let serve = move || session.run(threads, move |opcode, work| gate.serve(Class::of(opcode), work));
+        Ok((Box::new(serve) as Serve, notifier))
+    })
 }
 
-fn start<F: Filesystem>(
-    session: Session<F>,
-    gate: Arc<Gate>,
+/// Mounts what `start` makes of the device: a session of another library, for comparisons where only that is to differ.
+pub fn attach_with<T>(
+    mountpoint: &Path,
+    options: &MountOptions,
+    start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<(Serve, T)>,
+) -> Result<(Mounted, T), MountError> {
+    let point = real_point(mountpoint)?;
+    let how = fusedev::mount::Options {
+        source: options.source.clone(),
+        subtype: options.subtype.clone(),
+        flags: options.flags,
+        allow_other: options.allow_other,
+        max_read: options.max_read,
+    };
+    let device = fusedev::mount::mount(&point, &how)
+        .map_err(|source| MountError::Refused { path: point.clone(), source })?;
+    let started = serve_at(&point, device, options, start);
+    started.map_err(|source| {
+        // The kernel has the mount and nobody serves it: leave none such behind.
+        match rustix::process::geteuid().is_root() {
+            true => rustix::mount::unmount(&point, UnmountFlags::DETACH).map_err(io::Error::from),
+            false => unmount_by_helper(&point, Unmount::Lazy),
+        }
+        .unwrap_or_else(|error| tracing::warn!(%error, "a mount without a server stays behind"));
+        MountError::Start { path: point, source }
+    })
+}
+
+fn serve_at<T>(
     point: &Path,
-    read_ahead_kib: u32,
-) -> io::Result<Mounted> {
+    device: OwnedFd,
+    options: &MountOptions,
+    start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<(Serve, T)>,
+) -> io::Result<(Mounted, T)> {
+    let channel = device.as_fd().try_clone_to_owned()?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let gate = Arc::new(Gate::new(options.threads.max(1), processors));
+    let (serve, extra) = start(device, gate.clone())?;
     let entry =
         mountinfo::at(point)?.ok_or_else(|| io::Error::other("it vanished from the mount table at once"))?;
-    raise_read_ahead(&entry.device, read_ahead_kib);
+    raise_read_ahead(&entry.device, options.read_ahead_kib);
     let ended = Arc::new(AtomicBool::new(false));
-    let channel = session.as_fd().try_clone_to_owned()?;
     let mark = ended.clone();
     std::thread::Builder::new().name("fuse-watch".into()).spawn(move || watch(&channel, &gate, &mark))?;
     let mark = ended.clone();
-    let serve = move || {
-        let result = session.run();
+    let run = move || {
+        let result = serve();
         mark.store(true, Ordering::SeqCst);
         result
     };
-    let server = std::thread::Builder::new().name("fuse".into()).spawn(serve)?;
-    Ok(Mounted { point: point.to_path_buf(), device: entry.device, ended, server: Mutex::new(Some(server)) })
+    let server = std::thread::Builder::new().name("fuse".into()).spawn(run)?;
+    let server = Mutex::new(Some(server));
+    Ok((Mounted { point: point.to_path_buf(), device: entry.device, ended, server }, extra))
 }
 
 /// Looks after the serving threads: lets parked ones out if the others hang, and all of them when the kernel has closed the channel.
@@ -143,38 +169,6 @@ fn is_closed(channel: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(channel, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
-}
-
-fn session_by_system_call<F: Filesystem>(
-    door: F,
-    point: &Path,
-    options: &MountOptions,
-) -> Result<Session<F>, MountError> {
-    let device = File::options().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
-    let config = session::session_config(options);
-    let mut flags = MountFlags::empty();
-    if options.read_only {
-        flags |= MountFlags::RDONLY;
-    }
-    let data = mount_data(device.as_raw_fd(), options);
-    let fs_type = format!("fuse.{}", options.subtype);
-    rustix::mount::mount(options.source.as_str(), point, fs_type.as_str(), flags, data.as_c_str())
-        .map_err(|e| refused(point, e.into()))?;
-    let acl = config.acl;
-    Session::from_fd(door, OwnedFd::from(device), acl, config).map_err(|e| {
-        // The kernel has the mount and nobody serves it: leave none such behind.
-        rustix::mount::unmount(point, UnmountFlags::DETACH).ok();
-        refused(point, e)
-    })
-}
-
-fn mount_data(fd: i32, options: &MountOptions) -> std::ffi::CString {
-    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let mut data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions");
-    if options.allow_other {
-        data.push_str(",allow_other");
-    }
-    std::ffi::CString::new(data).expect("numbers and fixed words have no NUL")
 }
 
 /// The kernel clips what the session negotiated to its default of 128 KiB; the device's own knob may be raised by root. Where that
@@ -217,7 +211,7 @@ impl Mounted {
         }
         match rustix::process::geteuid().is_root() {
             true => self.unmount_by_system_call(how),
-            false => self.unmount_by_helper(how),
+            false => unmount_by_helper(&self.point, how).map_err(|e| self.unmount_error(e)),
         }
     }
 
@@ -232,20 +226,6 @@ impl Mounted {
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(Errno::BUSY) => Err(MountError::Busy { path: self.point.clone() }),
             Err(e) => Err(self.unmount_error(e.into())),
-        }
-    }
-
-    fn unmount_by_helper(&self, how: Unmount) -> Result<(), MountError> {
-        let mut command = Command::new("fusermount3");
-        command.arg("-u");
-        if how != Unmount::Clean {
-            command.arg("-z");
-        }
-        let output = command.arg("--").arg(&self.point).output().map_err(|e| self.unmount_error(e))?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(self
-                .unmount_error(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_string()))),
         }
     }
 
@@ -281,6 +261,15 @@ fn real_point(mountpoint: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-fn refused(path: &Path, source: io::Error) -> MountError {
-    MountError::Refused { path: path.to_path_buf(), source }
+fn unmount_by_helper(point: &Path, how: Unmount) -> io::Result<()> {
+    let mut command = Command::new("fusermount3");
+    command.arg("-u");
+    if how != Unmount::Clean {
+        command.arg("-z");
+    }
+    let output = command.arg("--").arg(point).output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_string())),
+    }
 }

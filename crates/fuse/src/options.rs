@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::mount::MountFlags;
+
 /// Largest read or write of one FUSE request: the kernel's own limit (256 pages) and the client's `BULK_MAX`.
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
 /// Requests that the kernel may have under way in the background (read-ahead, asynchronous direct I/O): twice the deepest
@@ -25,7 +27,10 @@ pub struct MountOptions {
     pub subtype: String,
     /// Others than who mounted may use it. Default: when root mounts.
     pub allow_other: bool,
-    pub read_only: bool,
+    /// Read-only, nosuid, noatime and their like.
+    pub flags: MountFlags,
+    /// Largest read request; `None`: as large as a write.
+    pub max_read: Option<u32>,
     /// Threads that serve requests; at least 1.
     pub threads: usize,
     pub attr_timeout: Duration,
@@ -40,7 +45,8 @@ impl MountOptions {
             source: source.into(),
             subtype: "stria".into(),
             allow_other: rustix::process::geteuid().is_root(),
-            read_only: false,
+            flags: MountFlags::empty(),
+            max_read: None,
             threads: THREADS,
             attr_timeout: ENTRY_TIMEOUT,
             entry_timeout: ENTRY_TIMEOUT,

@@ -1,8 +1,8 @@
 //! Turning the client's words into the kernel's: attributes, kinds, times, errors.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
+use fusedev::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
 use types::{Attr, Fault, Kind, Time};
 
 /// What `st_blksize` says of a file: the C library's buffered streams write in pieces of this size, and 4 KiB pieces would make a
@@ -56,19 +56,7 @@ pub fn file_attr(attr: &Attr) -> FileAttr {
 pub fn time(wanted: TimeOrNow, now: SystemTime) -> Time {
     match wanted {
         TimeOrNow::Now => now.into(),
-        TimeOrNow::SpecificTime(t) => specific_time(t),
-    }
-}
-
-/// fuser reads `-5 s + 300 ms` as 5.3 s before 1970, where the kernel means 4.7 s. The parts are taken apart as it put them
-/// together.
-fn specific_time(t: SystemTime) -> Time {
-    match t.duration_since(UNIX_EPOCH) {
-        Ok(_) => t.into(),
-        Err(before) => {
-            let before = before.duration();
-            Time::new(-(before.as_secs() as i64), before.subsec_nanos())
-        }
+        TimeOrNow::SpecificTime(t) => t.into(),
     }
 }
 
@@ -83,17 +71,7 @@ pub fn errno(verb: &str, fault: &Fault) -> Errno {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn times_before_1970_arrive_as_the_kernel_sent_them() {
-        let from_fuser = UNIX_EPOCH - Duration::new(5, 300_000_000);
-        assert_eq!(specific_time(from_fuser), Time::new(-5, 300_000_000));
-        assert_eq!(specific_time(UNIX_EPOCH + Duration::new(5, 3)), Time::new(5, 3));
-        assert_eq!(specific_time(UNIX_EPOCH), Time::new(0, 0));
-    }
 
     #[test]
     fn kinds_of_mknod() {

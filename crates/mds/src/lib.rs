@@ -22,7 +22,6 @@ mod execute;
 mod format;
 mod ids;
 mod joined;
-mod judge;
 mod locks;
 mod overlay;
 mod purge;

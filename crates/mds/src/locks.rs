@@ -163,6 +163,7 @@ impl Core {
             return Err(Fault::new(Code::BadRequest, "too many tickets in one call"));
         }
         let until = Instant::now() + Duration::from_millis(req.patience_ms as u64).min(PATIENCE_MAX);
+        let mut is_rung = false;
         loop {
             let ready = match self.locks.is_grace() {
                 true => vec![],
@@ -172,10 +173,11 @@ impl Core {
                 }
             };
             let left = until.saturating_duration_since(Instant::now());
-            if !ready.is_empty() || left.is_zero() || self.is_stopping() {
+            if !ready.is_empty() || left.is_zero() || is_rung || self.is_stopping() {
                 return Ok(AwaitLocksReply { ready });
             }
-            session.lock_bell.wait(left);
+            // Rung for a ticket that is not in the list: it is younger than this call, and will be in the next one.
+            is_rung = session.lock_bell.wait(left);
         }
     }
 
@@ -254,9 +256,11 @@ impl Core {
             return;
         }
         shard.freed.notify_all();
+        // For content, who waits does so with its request.
+        woken.retain(|(_, space)| *space != LockSpace::Body);
         woken.sort_unstable();
         woken.dedup();
-        woken.iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
+        woken.iter().filter_map(|(id, _)| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
     }
 
     fn take_turn<'a>(

@@ -28,13 +28,13 @@ impl Bell {
             self.wake.notify_one();
         }
     }
-    /// Until rung, at most so long.
-    pub fn wait(&self, at_most: Duration) {
+    /// Until rung, at most so long. True: it was.
+    pub fn wait(&self, at_most: Duration) -> bool {
         let mut rung = self.rung.lock();
         if !*rung {
             self.wake.wait_for(&mut rung, at_most);
         }
-        *rung = false;
+        std::mem::take(&mut *rung)
     }
 }
 

@@ -6,16 +6,13 @@
 //! I4: a directory's `nlink` is 2 plus its subdirectories; every other inode's is the length of its `parents`.
 
 pub mod access;
-pub mod acl;
 pub mod create;
 mod dispatch;
-pub mod flags;
 mod format;
 pub mod getattr;
 pub mod grow;
 pub mod inline;
 pub mod inode;
-pub mod judge;
 pub mod keys;
 pub mod link;
 pub mod lock;
@@ -38,14 +35,12 @@ pub mod records;
 pub mod rename;
 pub mod rmdir;
 pub mod scan;
-pub mod set_acl;
 pub mod setattr;
 pub mod settle;
 pub mod stripe;
 pub mod symlink;
 #[cfg(test)]
 mod testing;
-pub mod tmpfile;
 pub mod totals;
 pub mod truncate;
 pub mod unlink;
@@ -53,7 +48,6 @@ pub mod xattr;
 
 pub use dispatch::{is_mutation, mutate, read};
 pub use format::format;
-pub use judge::{Judge, claimed};
 pub use reap::{dead_list, forget_dead, orphans_of, reap};
 pub use totals::{Totals, totals};
 
@@ -93,6 +87,4 @@ pub struct Ctx<'a> {
     pub make_cap: &'a dyn Fn(Fid, Generation, u8, u32) -> Capability,
     /// The MDT has no room: refuse what grows with `NoSpace`, allow what removes.
     pub mdt_full: bool,
-    /// `None`: the client's kernel judges, and the rules check what `Cred`s claim.
-    pub judge: Option<Judge<'a>>,
 }

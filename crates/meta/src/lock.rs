@@ -71,7 +71,7 @@ pub struct LockTable {
     sessions: HashMap<SessionId, Load>,
     /// Where `Posix` owners wait, for the search for deadlocks. It may name places that are lost by now.
     blocked: HashMap<Owner, Vec<Resource>>,
-    woken: Vec<SessionId>,
+    woken: Vec<(SessionId, LockSpace)>,
 }
 
 /// What counts against the bounds.
@@ -186,6 +186,16 @@ impl LockTable {
         is_free
     }
 
+    /// Makes the owner's locks in the range what is asked, whatever others hold: for who only notes what a table elsewhere gave.
+    pub fn set(&mut self, ask: &Ask) {
+        self.put(ask);
+    }
+
+    /// All that is held.
+    pub fn all(&self) -> impl Iterator<Item = (Resource, &Held)> {
+        self.files.iter().flat_map(|(resource, queue)| queue.held().iter().map(|held| (*resource, held)))
+    }
+
     /// Forgets places that nobody asks for, in files that nobody asks about.
     pub fn sweep(&mut self, now_ms: u64) {
         let waited: Vec<_> = self.files.iter().filter(|(_, q)| q.has_waiters()).map(|(r, _)| *r).collect();
@@ -199,8 +209,8 @@ impl LockTable {
         });
     }
 
-    /// The sessions whose turn may have come since this was asked last; one may be there twice.
-    pub fn take_woken(&mut self) -> Vec<SessionId> {
+    /// The sessions whose turn may have come since this was asked last, and where; one may be there twice.
+    pub fn take_woken(&mut self) -> Vec<(SessionId, LockSpace)> {
         std::mem::take(&mut self.woken)
     }
 
@@ -240,7 +250,7 @@ impl LockTable {
         let queue = self.files.entry(resource).or_default();
         let change = change(queue);
         if change.frees {
-            self.woken.extend(queue.due_sessions());
+            self.woken.extend(queue.due_sessions().into_iter().map(|session| (session, resource.1)));
         }
         if queue.is_empty() {
             self.files.remove(&resource);

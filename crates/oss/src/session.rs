@@ -39,8 +39,6 @@ impl Core {
             flushed_seq: self.store.flushed_seq(),
             last_seq: self.store.last_seq(),
             session_ttl_ms: SESSION_TTL_MS,
-            judges: false,
-            knows_groups: false,
         }
         .put(reply);
         Ok(Served::READ)

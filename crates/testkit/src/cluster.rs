@@ -1,6 +1,7 @@
 //! A cluster of real `stria` processes in a directory of its own, with a mount: what the mounted suites run on.
 //!
-//! Two wirings, one interface: everything in one process (`stria up`), or one process per role over TCP on loopback.
+//! Three wirings, one interface: everything in one process (`stria up`), one process per role over TCP on loopback, or that with a
+//! second mount of the same file system.
 //! I1: only processes that were started here are ever signalled, by their pid.  I2: dropping a cluster ends its processes,
 //! unmounts and removes its directory, whatever state it is in.
 
@@ -20,6 +21,8 @@ pub enum Wiring {
     Local,
     /// A process per role, frames over TCP on loopback.
     Tcp,
+    /// As `Tcp`, and a second process mounts the file system, too (a story takes it for `Tcp`).
+    Two,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +34,8 @@ pub enum Role {
     /// Each serves two OSTs.
     Oss(usize),
     Mount,
+    /// The second mount of `Wiring::Two`.
+    SecondMount,
 }
 
 /// What to build.
@@ -51,6 +56,8 @@ impl Shape {
 pub struct Cluster {
     pub dir: PathBuf,
     pub mount: PathBuf,
+    /// The second mount of `Wiring::Two`.
+    pub second: Option<PathBuf>,
     bin: PathBuf,
     shape: Shape,
     ports: Vec<u16>,
@@ -67,9 +74,21 @@ impl Cluster {
         let dir = fresh_dir(parent)?;
         let mount = dir.join("mnt");
         fs::create_dir_all(&mount)?;
+        let second = (shape.wiring == Wiring::Two).then(|| dir.join("mnt2"));
+        if let Some(second) = &second {
+            fs::create_dir_all(second)?;
+        }
         let ports = free_ports(2 + shape.osts.div_ceil(2))?;
-        let mut cluster =
-            Cluster { dir, mount, bin: bin.to_owned(), shape, ports, running: Vec::new(), keep: false };
+        let mut cluster = Cluster {
+            dir,
+            mount,
+            second,
+            bin: bin.to_owned(),
+            shape,
+            ports,
+            running: Vec::new(),
+            keep: false,
+        };
         cluster.write_configs()?;
         cluster.start_all()?;
         Ok(cluster)
@@ -79,9 +98,10 @@ impl Cluster {
     pub fn roles(&self) -> Vec<Role> {
         match self.shape.wiring {
             Wiring::Local => vec![Role::All],
-            Wiring::Tcp => {
+            Wiring::Tcp | Wiring::Two => {
                 let oss = (0..self.shape.osts.div_ceil(2)).map(Role::Oss);
-                [Role::Mgs, Role::Mds].into_iter().chain(oss).chain([Role::Mount]).collect()
+                let second = self.second.iter().map(|_| Role::SecondMount);
+                [Role::Mgs, Role::Mds].into_iter().chain(oss).chain([Role::Mount]).chain(second).collect()
             }
         }
     }
@@ -135,6 +155,7 @@ impl Cluster {
             Role::Mds => (args.push("mds".into()), args.extend(conf("mds.toml".into()))).1,
             Role::Oss(n) => (args.push("oss".into()), args.extend(conf(format!("oss{n}.toml")))).1,
             Role::Mount => (args.push("mount".into()), args.extend(conf("mount.toml".into()))).1,
+            Role::SecondMount => (args.push("mount".into()), args.extend(conf("mount2.toml".into()))).1,
         }
         // As an operator does: the first time only, so that a lost medium is never taken for a new one.
         let is_server = matches!(role, Role::Mgs | Role::Mds | Role::Oss(_));
@@ -169,8 +190,12 @@ impl Cluster {
                 ),
             )?;
         }
-        let m = self.mount.display();
-        write("mount.toml", format!("mgs = [\"{mgs}\"]\nfsname = \"stria\"\nmountpoint = \"{m}\"\n"))?;
+        for (name, mount) in [("mount.toml", Some(&self.mount)), ("mount2.toml", self.second.as_ref())] {
+            if let Some(mount) = mount {
+                let m = mount.display();
+                write(name, format!("mgs = [\"{mgs}\"]\nfsname = \"stria\"\nmountpoint = \"{m}\"\n"))?;
+            }
+        }
         Ok(())
     }
 
@@ -181,22 +206,30 @@ impl Cluster {
             Role::Mds => "mds.log".to_owned(),
             Role::Oss(n) => format!("oss{n}.log"),
             Role::Mount => "mount.log".to_owned(),
+            Role::SecondMount => "mount2.log".to_owned(),
         })
     }
 
-    /// Waits until the mount answers.
+    /// The mounts, the first one first.
+    pub fn mounts(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.mount).chain(&self.second)
+    }
+
+    /// Waits until every mount answers.
     pub fn wait_mounted(&mut self) -> Result<()> {
         let until = Instant::now() + READY;
         loop {
             // Not `stat`: the kernel may answer that from its cache although the server is dead.
-            if is_mounted(&self.mount) && rustix::fs::statvfs(&self.mount).is_ok() {
+            if self.mounts().all(|m| is_mounted(m) && rustix::fs::statvfs(m).is_ok()) {
                 return Ok(());
             }
+            let mut ended = None;
             for (role, child) in &mut self.running {
-                if let Some(status) = child.try_wait()? {
-                    let log = fs::read_to_string(self.dir.join("all.log")).unwrap_or_default();
-                    bail!("{role:?} ended at start: {status}\n{log}");
-                }
+                ended = ended.or(child.try_wait()?.map(|status| (*role, status)));
+            }
+            if let Some((role, status)) = ended {
+                let log = fs::read_to_string(self.log_path(role)).unwrap_or_default();
+                bail!("{role:?} ended at start: {status}\n{log}");
             }
             if Instant::now() > until {
                 bail!("not mounted within {READY:?}: see the logs in {}", self.dir.display());
@@ -307,9 +340,11 @@ impl Drop for Cluster {
             let _ = child.kill();
             let _ = child.wait();
         }
-        while is_mounted(&self.mount) {
-            if unmount(&self.mount, UnmountFlags::DETACH).is_err() {
-                break;
+        for mount in self.mounts() {
+            while is_mounted(mount) {
+                if unmount(mount, UnmountFlags::DETACH).is_err() {
+                    break;
+                }
             }
         }
         if !self.keep && !std::thread::panicking() {

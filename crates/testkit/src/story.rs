@@ -280,7 +280,6 @@ impl Story {
             retain_bytes_max: self.shape.retain_bytes_max,
             name: "story".into(),
             observer: false,
-            claims: client::Claims::All,
         };
         Fs::connect(Fabric::new(local), self.map(), self.fs_id(), settings)
     }

@@ -34,7 +34,8 @@ bodies! {
     HeldLock { fid: Fid, space: LockSpace, owner: u64, start: u64, end: u64, kind: LockKind, pid: u32 }
     /// Gives back all that an owner holds of a file.
     DropOwner { fid: Fid, space: LockSpace, owner: u64, turn: Turn }
-    /// Keeps places in queues; answered when one of them may be taken, or after `patience_ms`.
+    /// Keeps places in queues; answered when one of them may be taken, or after `patience_ms`, or at once if the session's turn has
+    /// come at a place that is not in the list.
     AwaitLocks { waiting: Vec<WaitingLock>, patience_ms: u32 }
     WaitingLock { fid: Fid, space: LockSpace, ticket: u64 }
     /// The tickets to ask for now (also those that the MDT does not know any more).

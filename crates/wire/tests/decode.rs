@@ -41,7 +41,7 @@ macro_rules! all_types {
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
-                meta::GetStripe, meta::PathOf, meta::Scan, meta::SetFlags, meta::Tmpfile,
+                meta::GetStripe, meta::PathOf, meta::Scan,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
@@ -53,7 +53,7 @@ macro_rules! all_types {
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
-                session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
+                map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
             }
         }
     };
@@ -102,12 +102,7 @@ fn capability() -> object::Capability {
 }
 
 fn inode() -> meta::Inode {
-    meta::Inode {
-        attr: attr(),
-        layout: Some(layout()),
-        state: meta::FileState::Writing(SessionId(4)),
-        flags: 0x10,
-    }
+    meta::Inode { attr: attr(), layout: Some(layout()), state: meta::FileState::Writing(SessionId(4)) }
 }
 
 fn open_reply() -> meta::OpenReply {
@@ -150,8 +145,8 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "reply to meta::MakeDir" | "reply to meta::Symlink" | "reply to meta::Link" => {
             vec![inode().to_bytes()]
         }
-        "reply to meta::Switch" | "reply to meta::SetFlags" => vec![inode().to_bytes()],
-        "reply to meta::Open" | "reply to meta::Tmpfile" => vec![open_reply().to_bytes()],
+        "reply to meta::Switch" => vec![inode().to_bytes()],
+        "reply to meta::Open" => vec![open_reply().to_bytes()],
         "reply to meta::Create" => vec![meta::CreateReply { made: true, open: open_reply() }.to_bytes()],
         "reply to meta::WriteInline" => vec![meta::WriteInlineReply { attr: attr() }.to_bytes()],
         "reply to meta::Settle" => vec![meta::SettleReply { attr: attr() }.to_bytes()],

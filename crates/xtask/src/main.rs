@@ -90,6 +90,8 @@ enum BarSet {
 enum WiringName {
     Local,
     Tcp,
+    /// Over TCP with two mounts: what a test does through one it looks at through the other.
+    Two,
 }
 
 fn main() -> Result<()> {
@@ -108,6 +110,7 @@ fn main() -> Result<()> {
             let wirings = match wiring {
                 Some(WiringName::Local) => vec![Wiring::Local],
                 Some(WiringName::Tcp) => vec![Wiring::Tcp],
+                Some(WiringName::Two) => vec![Wiring::Two],
                 None => vec![Wiring::Local, Wiring::Tcp],
             };
             suite::run(&binary()?, &work_dir(dir), scale, &wirings, only.as_deref(), seed)

@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use fuse::{MAX_REQUEST_BYTES, MountOptions, fopen_flags, kernel_config};
+use fuse::{MAX_REQUEST_BYTES, MountOptions};
 use fuser::*;
 
 use crate::null_tree::{Names, Tree, blank};
+use crate::session::{fopen_flags, kernel_config};
 
 static ZEROS: [u8; MAX_REQUEST_BYTES as usize] = [0; MAX_REQUEST_BYTES as usize];
 

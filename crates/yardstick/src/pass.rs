@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuse::{MountOptions, fopen_flags, kernel_config};
+use fuse::MountOptions;
 use fuser::*;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir, SeekFrom, Stat, Timespec, Timestamps, XattrFlags};
 use rustix::io::Result;
 
 use crate::inodes::Inodes;
+use crate::session::{fopen_flags, kernel_config};
 
 /// Direct I/O below wants buffers at page borders.
 const ALIGN: usize = 4096;

@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 pub fn run<F: fuser::Filesystem>(door: F, mountpoint: &Path, options: &MountOptions) -> Result<()> {
     // Before mounting, so that a signal that comes early is not lost.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
-    let mounted = Arc::new(fuse::attach(door, mountpoint, options)?);
+    let mounted = Arc::new(crate::attach(door, mountpoint, options)?);
     let told = mounted.clone();
     std::thread::spawn(move || {
         for _ in signals.forever() {

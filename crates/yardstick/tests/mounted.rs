@@ -54,12 +54,12 @@ fn options(subtype: &str) -> MountOptions {
 }
 
 fn mount_null(dir: &TempDir) -> Mounted {
-    fuse::attach(Null::new(options("nulltest")), &dir.mnt(), &options("nulltest")).unwrap()
+    yardstick::attach(Null::new(options("nulltest")), &dir.mnt(), &options("nulltest")).unwrap()
 }
 
 fn mount_pass(dir: &TempDir) -> Mounted {
     let pass = Pass::new(&dir.src(), options("passtest"), true).unwrap();
-    fuse::attach(pass, &dir.mnt(), &options("passtest")).unwrap()
+    yardstick::attach(pass, &dir.mnt(), &options("passtest")).unwrap()
 }
 
 /// What any file system must do with names.

@@ -124,6 +124,24 @@ impl Cluster {
         self.start_mdt(Arc::new(image));
     }
 
+    /// The MDT stops in order and is started again: its incarnation stays.
+    pub fn restart_mdt_cleanly(&mut self) {
+        self.hub.remove(MDT);
+        let (mdt, disk) = self.mdt.take().expect("runs");
+        mdt.stop(true).expect("a clean stop");
+        drop(mdt);
+        self.start_mdt(Arc::new(disk.crash(Crash::KeepAll)));
+    }
+
+    /// As the MDT does with a client that it has not heard of for long.
+    pub fn end_session(&self, session: types::SessionId) {
+        let head = wire::Header { fs: FsId(1), target: MDT, ..wire::Header::default() };
+        let soon = std::time::Instant::now() + Duration::from_secs(10);
+        let req = wire::session::Detach { session };
+        let said = net::rpc::call(&*self.peer(MDT), head, &req, &[], &mut Buf::new(), soon);
+        said.expect("answered").2.expect("ended");
+    }
+
     pub fn crash_ost(&mut self, n: usize, crash: Crash) {
         let image = self.stop_ost(n, crash);
         self.start_ost(n, image);

@@ -169,7 +169,6 @@ impl Rig {
             session: SessionId(0),
             name: format!("client {client}"),
             observer: false,
-            claims: wire::session::Claims::All,
         };
         self.ask(&req, SessionId(0))
     }

@@ -94,7 +94,7 @@ fn content_is_first_come_first_served() {
     assert_eq!(locks.ask(&waiting(ask(Body, 3, Read, 0, 9), 2), 0), Wait, "not past the writer");
     assert_eq!(locks.ask(&ask(Body, 4, Read, 0, 9), 0), Conflict);
     locks.cancel((Fid(16), Body), SessionId(0), 1);
-    assert_eq!(locks.take_woken(), [SessionId(0)]);
+    assert_eq!(locks.take_woken(), [(SessionId(0), Body)]);
     assert_eq!(locks.ask(&waiting(ask(Body, 3, Read, 0, 9), 2), 0), Granted);
 }
 
@@ -108,7 +108,7 @@ fn readers_pass_a_writer_that_waits_but_nobody_passes_one_whose_turn_it_is() {
         locks.ask(&ask(space, 3, Unlock, 0, 9), 0);
         assert!(locks.take_woken().is_empty());
         locks.ask(&ask(space, 1, Unlock, 0, 9), 0);
-        assert_eq!(locks.take_woken(), [SessionId(0)]);
+        assert_eq!(locks.take_woken(), [(SessionId(0), space)]);
         assert_eq!(locks.ask(&waiting(ask(space, 1, Write, 0, 9), 3), 0), Wait);
         assert_eq!(locks.ask(&waiting(ask(space, 2, Write, 0, 9), 1), 0), Granted);
     }
@@ -171,7 +171,7 @@ fn a_session_takes_all_that_is_its_own_with_it() {
     locks.ask(&waiting(ask(Posix, 22, Write, 5, 5), 1), 0);
     locks.take_woken();
     locks.drop_session(SessionId(1));
-    assert_eq!(locks.take_woken(), [SessionId(2)]);
+    assert_eq!(locks.take_woken(), [(SessionId(2), Posix)]);
     assert_eq!(shown(&locks, Posix), [(21, Write, 20, 29)]);
     assert!(locks.held((Fid(7), Flock)).is_empty());
     locks.drop_session(SessionId(2));

@@ -16,7 +16,8 @@ pub const TESTS: &[Test] = &[("content::random_operations_match_a_model", random
 /// One file and what it must hold.
 struct Modelled {
     path: PathBuf,
-    file: File,
+    /// Descriptors that take turns; with two mounts, one of each.
+    files: [File; 2],
     bytes: Vec<u8>,
     size_max: u64,
 }
@@ -41,13 +42,22 @@ fn random_operations(b: &mut Bench) -> Result<()> {
         [("inline", 30_000), ("border", 90_000), ("striped/f", 2 << 20), ("plain", 6 << 20)]
     {
         let path = dir.join(name);
-        files.push(Modelled { file: open(&path)?, path, bytes: Vec::new(), size_max });
+        files.push(Modelled {
+            files: [open(&path)?, open(&b.look(&path))?],
+            path,
+            bytes: Vec::new(),
+            size_max,
+        });
     }
     let mut rng = b.rng();
     let count = b.scale.operations / 20;
     for n in 0..count {
         let which = rng.below(files.len() as u64) as usize;
-        step(&mut rng, &mut files[which]).with_context(|| format!("operation {n} of seed {}", b.seed))?;
+        step(&mut rng, &mut files[which], (n % 2) as usize)
+            .with_context(|| format!("operation {n} of seed {}", b.seed))?;
+    }
+    for m in &files {
+        ensure_same(&fs::read(b.look(&m.path))?, &m.bytes, "as the other place sees it")?;
     }
     let files: Vec<(PathBuf, Vec<u8>)> = files.into_iter().map(|m| (m.path, m.bytes)).collect();
     b.cluster.restart()?;
@@ -57,7 +67,7 @@ fn random_operations(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-fn step(rng: &mut Rng, m: &mut Modelled) -> Result<()> {
+fn step(rng: &mut Rng, m: &mut Modelled, turn: usize) -> Result<()> {
     let span = if rng.chance(10) { 300_000 } else { 9_000 };
     let len_max = 1 + rng.below(span);
     let at = rng.below(m.size_max);
@@ -67,20 +77,20 @@ fn step(rng: &mut Rng, m: &mut Modelled) -> Result<()> {
         0..45 => {
             let mut data = vec![0u8; len];
             rng.fill(&mut data);
-            m.file.write_all_at(&data, at)?;
+            m.files[turn].write_all_at(&data, at)?;
             let end = at as usize + len;
             m.bytes.resize(m.bytes.len().max(end), 0);
             m.bytes[at as usize..end].copy_from_slice(&data);
         }
         45..80 => {
             let mut got = vec![0u8; len];
-            let n = m.file.read_at(&mut got, at)?;
+            let n = m.files[turn].read_at(&mut got, at)?;
             let from = (at as usize).min(m.bytes.len());
             let want = &m.bytes[from..(from + len).min(m.bytes.len())];
             ensure_same(&got[..n], want, &format!("{} at {at}", m.path.display()))?;
         }
         80..88 => {
-            m.file.set_len(at)?;
+            m.files[turn].set_len(at)?;
             m.bytes.resize(at as usize, 0);
         }
         88..94 if (m.bytes.len() as u64) < m.size_max => {
@@ -89,9 +99,9 @@ fn step(rng: &mut Rng, m: &mut Modelled) -> Result<()> {
             OpenOptions::new().append(true).open(&m.path)?.write_all(&data)?;
             m.bytes.extend_from_slice(&data);
         }
-        94..96 => m.file.sync_data()?,
-        96..98 => ensure_eq(m.file.metadata()?.len(), m.bytes.len() as u64, "size")?,
-        _ => m.file = open(&m.path)?,
+        94..96 => m.files[turn].sync_data()?,
+        96..98 => ensure_eq(m.files[turn].metadata()?.len(), m.bytes.len() as u64, "size")?,
+        _ => m.files[0] = open(&m.path)?,
     }
     Ok(())
 }

@@ -2,13 +2,16 @@
 //!
 //! A test is a function `fn(&mut Bench) -> Result<()>`; a failure prints the line that repeats it. Tests that kill or fill
 //! get a cluster of their own, the others share one per wiring. Short or long, everything runs on both wirings: all in one
-//! process, then over TCP (about 80 s and 220 s in short form).
+//! process, then over TCP (about 80 s and 220 s in short form). On the wiring `two` the file system is mounted twice, and a test
+//! acts at one place (`Bench::dir`) and looks at the other (`Bench::look`).
 
 mod content;
 mod crash;
 mod damage;
 mod life;
 mod names;
+mod pjdfstest;
+mod posix;
 mod programs;
 mod semantics;
 pub mod sys;
@@ -57,6 +60,21 @@ impl Bench {
         std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
         Ok(dir)
     }
+    /// The same file as it is seen through the other mount; on wirings with one mount, through that one.
+    pub fn look(&self, path: &Path) -> PathBuf {
+        let below = |mount: &Path| path.strip_prefix(mount).ok().map(Path::to_owned);
+        match (&self.cluster.second, below(&self.cluster.mount)) {
+            (Some(second), Some(name)) => second.join(name),
+            (Some(second), None) => {
+                below(second).map_or(path.to_owned(), |name| self.cluster.mount.join(name))
+            }
+            (None, _) => path.to_owned(),
+        }
+    }
+    /// The path for the n-th of calls that take turns between the mounts.
+    pub fn turn(&self, n: u64, path: &Path) -> PathBuf {
+        if n.is_multiple_of(2) { path.to_owned() } else { self.look(path) }
+    }
 }
 
 pub type Test = (&'static str, fn(&mut Bench) -> Result<()>);
@@ -76,9 +94,11 @@ pub enum Needs {
 pub fn all() -> Vec<(Needs, Test)> {
     let mut tests = Vec::new();
     tests.extend(semantics::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(posix::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(names::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(content::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(programs::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend_from_slice(pjdfstest::TESTS);
     tests.extend_from_slice(damage::TESTS);
     tests.extend_from_slice(crash::TESTS);
     tests.extend_from_slice(life::TESTS);
@@ -136,6 +156,7 @@ fn label(wiring: Wiring) -> &'static str {
     match wiring {
         Wiring::Local => "local",
         Wiring::Tcp => "tcp",
+        Wiring::Two => "two",
     }
 }
 

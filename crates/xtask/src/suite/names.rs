@@ -25,15 +25,17 @@ fn random_operations(b: &mut Bench) -> Result<()> {
         let mut rng = Rng::new(seed);
         for n in 0..b.scale.operations_per_seed() {
             let op = Op::random(&mut rng);
-            let (got, want) = (op.run(&ours), op.run(&reference));
+            let (got, want) = (op.run(&b.turn(n, &ours)), op.run(&reference));
             if got != want {
                 bail!("operation {n} of seed {seed}: {op:?} gives {got:?}, the local file system {want:?}");
             }
             if n % 5_000 == 4_999 {
-                compare(&ours, &reference).with_context(|| format!("after operation {n} of seed {seed}"))?;
+                compare(&b.turn(n / 5_000, &ours), &reference)
+                    .with_context(|| format!("after operation {n} of seed {seed}"))?;
             }
         }
         compare(&ours, &reference)?;
+        compare(&b.look(&ours), &reference)?;
         b.cluster.restart()?;
         compare(&ours, &reference).context("after a restart")?;
         fs::remove_dir_all(&ours)?;

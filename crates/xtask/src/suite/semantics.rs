@@ -1,7 +1,8 @@
-//! The paragraphs of docs/SEMANTICS.md that can be seen through one mount, one test each.
+//! The paragraphs of docs/SEMANTICS.md that programs see, one test each. What one place does is looked at from the other
+//! (`Bench::look`): with two mounts that is the other mount, with one it is the same.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -49,7 +50,7 @@ fn open_rw(path: &Path) -> Result<File> {
 fn read_your_writes(b: &mut Bench) -> Result<()> {
     let dir = b.dir("read_your_writes")?;
     let path = dir.join("f");
-    let (one, two) = (open_rw(&path)?, open_rw(&path)?);
+    let (one, two) = (open_rw(&path)?, open_rw(&b.look(&path))?);
     let mut rng = b.rng();
     let mut want: Vec<u8> = Vec::new();
     for n in 0..400 {
@@ -66,7 +67,7 @@ fn read_your_writes(b: &mut Bench) -> Result<()> {
         two.read_exact_at(&mut got, at as u64)?;
         ensure_same(&got, &data, "just written")?;
     }
-    ensure_same(&fs::read(&path)?, &want, "the whole file")?;
+    ensure_same(&fs::read(b.look(&path))?, &want, "the whole file")?;
     ensure_eq(two.read_at(&mut [0; 10], want.len() as u64)?, 0, "read at the end")?;
     Ok(())
 }
@@ -76,7 +77,7 @@ fn append(b: &mut Bench) -> Result<()> {
     let path = b.dir("append")?.join("log");
     let writers: Vec<_> = (0..4u8)
         .map(|w| {
-            let path = path.clone();
+            let path = b.turn(w.into(), &path);
             thread::spawn(move || -> Result<()> {
                 let mut f = OpenOptions::new().append(true).create(true).open(path)?;
                 for n in 0..500u32 {
@@ -109,21 +110,19 @@ fn append(b: &mut Bench) -> Result<()> {
 fn truncate(b: &mut Bench) -> Result<()> {
     let dir = b.dir("truncate")?;
     for (n, size) in [5_000usize, 60_000, 300_000, 5 << 20].into_iter().enumerate() {
-        let f = open_rw(&dir.join(format!("f{n}")))?;
+        let path = dir.join(format!("f{n}"));
+        let (f, seen) = (open_rw(&path)?, b.look(&path));
         let mut want = vec![0u8; size];
         Rng::new(n as u64).fill(&mut want);
         f.write_all_at(&want, 0)?;
         for cut in [size - 1, size / 2 + 3, size / 3, 4096, 100, 1, 0] {
             f.set_len(cut as u64)?;
             want.truncate(cut);
-            ensure_eq(f.metadata()?.len(), cut as u64, "size after cut")?;
+            ensure_eq(fs::metadata(&seen)?.len(), cut as u64, "size after cut")?;
             let longer = cut + 70_000;
             f.set_len(longer as u64)?;
             want.resize(longer, 0);
-            let mut got = Vec::new();
-            (&f).seek(SeekFrom::Start(0))?;
-            (&f).read_to_end(&mut got)?;
-            ensure_same(&got, &want, &format!("{size} bytes cut to {cut}, then longer"))?;
+            ensure_same(&fs::read(&seen)?, &want, &format!("{size} bytes cut to {cut}, then longer"))?;
         }
     }
     Ok(())
@@ -136,15 +135,16 @@ fn sparse(b: &mut Bench) -> Result<()> {
     let top = (16u64 << 40) - 4096;
     f.write_all_at(b"end", top - 3)?;
     f.write_all_at(b"middle", 5 << 40)?;
-    ensure_eq(f.metadata()?.len(), top, "size")?;
+    let seen = File::open(b.look(&dir.join("f")))?;
+    ensure_eq(seen.metadata()?.len(), top, "size")?;
     let mut got = [9u8; 9];
-    f.read_exact_at(&mut got, (5 << 40) - 3)?;
+    seen.read_exact_at(&mut got, (5 << 40) - 3)?;
     ensure_same(&got, b"\0\0\0middle", "hole and bytes")?;
-    f.read_exact_at(&mut got[..3], top - 3)?;
+    seen.read_exact_at(&mut got[..3], top - 3)?;
     ensure_same(&got[..3], b"end", "the last bytes")?;
     expect_errno(f.write_at(b"x", top), Errno::FBIG, "write past the limit")?;
     expect_errno(f.set_len(top + 1), Errno::FBIG, "truncate past the limit")?;
-    drop(f);
+    drop((f, seen));
     wait_until("a sparse file of 9 bytes takes less than 1 MiB", || {
         Ok(fs::metadata(dir.join("f"))?.blocks() * 512 < 1 << 20)
     })
@@ -153,6 +153,7 @@ fn sparse(b: &mut Bench) -> Result<()> {
 /// [S-growth] A file starts inline and moves to objects when it outgrows `inline_max`; nobody sees anything but its bytes.
 fn growth(b: &mut Bench) -> Result<()> {
     let path = b.dir("growth")?.join("f");
+    let seen_at = b.look(&path);
     let total = 400_000usize;
     let byte = |i: usize| (i % 251) as u8;
     let writer = {
@@ -166,13 +167,13 @@ fn growth(b: &mut Bench) -> Result<()> {
         })
     };
     while !writer.is_finished() {
-        let Ok(seen) = fs::read(&path) else { continue };
+        let Ok(seen) = fs::read(&seen_at) else { continue };
         if let Some(bad) = seen.iter().enumerate().position(|(i, x)| *x != byte(i)) {
             bail!("a reader saw a foreign byte at {bad} of {}", seen.len());
         }
     }
     writer.join().map_err(|_| anyhow::anyhow!("writer panicked"))??;
-    ensure_same(&fs::read(&path)?, &(0..total).map(byte).collect::<Vec<_>>(), "the grown file")
+    ensure_same(&fs::read(&seen_at)?, &(0..total).map(byte).collect::<Vec<_>>(), "the grown file")
 }
 
 /// [S-striping] One stripe up to 64 MiB, four up to 1 GiB, then all; `setstripe` is inherited.
@@ -189,12 +190,13 @@ fn striping(b: &mut Bench) -> Result<()> {
     fs::create_dir(&wide)?;
     let set = b.cluster.stria(&["setstripe", "-c", "4", "-S", "256K", &wide.display().to_string()])?;
     ensure_eq(set.0, 0, &set.1)?;
-    let sub = wide.join("sub");
+    let sub = b.look(&wide).join("sub");
     fs::create_dir(&sub)?;
     let file = sub.join("f");
     let mut data = vec![0u8; 3_000_000];
     b.rng().fill(&mut data);
     fs::write(&file, &data)?;
+    let file = b.look(&file);
     let count = b.cluster.stria(&["getstripe", "-c", &file.display().to_string()])?;
     ensure_eq(count.1.trim(), "4", "inherited stripe count")?;
     let size = b.cluster.stria(&["getstripe", "-S", &file.display().to_string()])?;
@@ -217,12 +219,12 @@ fn names(b: &mut Bench) -> Result<()> {
     let odd: Vec<u8> = (1..=254u8).filter(|c| *c != b'/').collect();
     File::create(dir.join(std::ffi::OsStr::from_bytes(&odd)))?;
     let mut seen: Vec<Vec<u8>> =
-        fs::read_dir(&dir)?.map(|e| Ok(e?.file_name().as_bytes().to_vec())).collect::<Result<_>>()?;
+        fs::read_dir(b.look(&dir))?.map(|e| Ok(e?.file_name().as_bytes().to_vec())).collect::<Result<_>>()?;
     seen.sort();
     ensure_eq(seen, vec![odd, longest.into_bytes()], "names listed")?;
     let target = "t/".repeat(2047) + "x";
     symlink(&target, dir.join("link"))?;
-    ensure_eq(fs::read_link(dir.join("link"))?.as_os_str().len(), 4095, "symlink target")?;
+    ensure_eq(fs::read_link(b.look(&dir.join("link")))?.as_os_str().len(), 4095, "symlink target")?;
     Ok(())
 }
 
@@ -230,6 +232,7 @@ fn names(b: &mut Bench) -> Result<()> {
 fn rename(b: &mut Bench) -> Result<()> {
     let dir = b.dir("rename")?;
     fs::create_dir_all(dir.join("a/b/c"))?;
+    let (acts, dir) = (dir.clone(), b.look(&dir));
     expect_errno(fs::rename(dir.join("a"), dir.join("a/b/c/d")), Errno::INVAL, "a directory below itself")?;
     fs::create_dir(dir.join("e"))?;
     expect_errno(fs::rename(dir.join("e"), dir.join("a")), Errno::NOTEMPTY, "over a non-empty directory")?;
@@ -237,11 +240,12 @@ fn rename(b: &mut Bench) -> Result<()> {
     expect_errno(fs::rename(dir.join("f"), dir.join("e")), Errno::ISDIR, "a file over a directory")?;
     expect_errno(fs::rename(dir.join("e"), dir.join("f")), Errno::NOTDIR, "a directory over a file")?;
     fs::rename(dir.join("a"), dir.join("e"))?;
+    ensure_eq(acts.join("e/b/c").is_dir(), true, "the directory by its new name")?;
     // One step: whoever opens the name while it is replaced over and over finds a whole file.
     let (name, stop) = (dir.join("name"), dir.join("stop"));
     fs::write(&name, vec![b'0'; 1000])?;
     let writer = {
-        let (dir, name, stop) = (dir.clone(), name.clone(), stop.clone());
+        let (dir, name, stop) = (acts.clone(), acts.join("name"), acts.join("stop"));
         thread::spawn(move || -> Result<()> {
             for n in 0..500u32 {
                 let temp = dir.join("temp");
@@ -268,12 +272,13 @@ fn hard_links(b: &mut Bench) -> Result<()> {
     let dir = b.dir("hard_links")?;
     let (one, two) = (dir.join("one"), dir.join("two"));
     fs::write(&one, "shared")?;
-    fs::hard_link(&one, &two)?;
-    let (m1, m2) = (fs::metadata(&one)?, fs::metadata(&two)?);
+    let one_seen = b.look(&one);
+    fs::hard_link(&one_seen, b.look(&two))?;
+    let (m1, m2) = (fs::metadata(&one_seen)?, fs::metadata(&two)?);
     ensure_eq((m1.ino(), m1.nlink()), (m2.ino(), 2), "inode and links")?;
     OpenOptions::new().append(true).open(&two)?.write_all(b" bytes")?;
-    ensure_eq(fs::read_to_string(&one)?, "shared bytes".into(), "written through the other name")?;
-    fs::remove_file(&one)?;
+    ensure_eq(fs::read_to_string(&one_seen)?, "shared bytes".into(), "written through the other name")?;
+    fs::remove_file(&one_seen)?;
     ensure_eq(fs::metadata(&two)?.nlink(), 1, "links left")?;
     ensure_eq(fs::read_to_string(&two)?, "shared bytes".into(), "after one name went")?;
     expect_errno(fs::hard_link(&dir, dir.join("d")), Errno::PERM, "link to a directory")
@@ -286,7 +291,7 @@ fn unlinked_open(b: &mut Bench) -> Result<()> {
         let path = dir.join("f");
         let f = open_rw(&path)?;
         f.write_all_at(&vec![7; size], 0)?;
-        fs::remove_file(&path)?;
+        fs::remove_file(b.look(&path))?;
         f.write_all_at(&vec![8; size], size as u64)?;
         let mut got = vec![0; 2 * size];
         f.read_exact_at(&mut got, 0)?;
@@ -294,8 +299,9 @@ fn unlinked_open(b: &mut Bench) -> Result<()> {
         ensure_eq(f.metadata()?.nlink(), 0, "links")?;
         fs::write(&path, "old")?;
         let old = File::open(&path)?;
-        fs::write(dir.join("new"), "new")?;
-        fs::rename(dir.join("new"), &path)?;
+        let there = b.look(&dir);
+        fs::write(there.join("new"), "new")?;
+        fs::rename(there.join("new"), there.join("f"))?;
         let mut text = String::new();
         (&old).read_to_string(&mut text)?;
         ensure_eq(text, "old".into(), "replaced while open")?;
@@ -324,7 +330,7 @@ fn big_directory(b: &mut Bench) -> Result<()> {
         })
     };
     let mut seen = vec![0u8; COUNT];
-    for entry in fs::read_dir(&dir)? {
+    for entry in fs::read_dir(b.look(&dir))? {
         let name = entry?.file_name();
         if let Some(n) = name.to_str().and_then(|s| s.strip_prefix("stays.")) {
             seen[n.parse::<usize>()?] += 1;
@@ -356,12 +362,12 @@ fn permissions(b: &mut Bench) -> Result<()> {
         (0o666, 1001, "", "chown 1001 f", 1),
     ] {
         fs::set_permissions(&path, Permissions::from_mode(mode))?;
-        let got = as_user(uid, groups, &dir, &format!("{script} > /dev/null"))?;
+        let got = as_user(uid, groups, &b.look(&dir), &format!("{script} > /dev/null"))?;
         if (got == 0) != (want == 0) {
             bail!("mode {mode:o}, uid {uid}, groups [{groups}], {script}: exit {got}");
         }
     }
-    ensure_eq(as_user(1000, "", &dir, "umask 027; echo > g; mkdir d")?, 0, "create as a user")?;
+    ensure_eq(as_user(1000, "", &b.look(&dir), "umask 027; echo > g; mkdir d")?, 0, "create as a user")?;
     let (g, d) = (fs::metadata(dir.join("g"))?, fs::metadata(dir.join("d"))?);
     ensure_eq((g.mode() & 0o7777, g.uid(), g.gid()), (0o640, 1000, 1000), "file under umask 027")?;
     ensure_eq(d.mode() & 0o7777, 0o750, "directory under umask 027")?;
@@ -375,10 +381,11 @@ fn sticky(b: &mut Bench) -> Result<()> {
     let dir = b.dir("sticky")?;
     fs::set_permissions(&dir, Permissions::from_mode(0o1777))?;
     ensure_eq(as_user(1000, "", &dir, "echo > mine")?, 0, "create")?;
-    if as_user(1001, "", &dir, "rm -f mine")? == 0 || as_user(1001, "", &dir, "mv mine yours")? == 0 {
+    let there = b.look(&dir);
+    if as_user(1001, "", &there, "rm -f mine")? == 0 || as_user(1001, "", &there, "mv mine yours")? == 0 {
         bail!("a stranger removed or renamed a file of a sticky directory");
     }
-    ensure_eq(as_user(1000, "", &dir, "mv mine other && rm other")?, 0, "the owner")
+    ensure_eq(as_user(1000, "", &there, "mv mine other && rm other")?, 0, "the owner")
 }
 
 /// [S-setgid-directory] What is made in a setgid directory gets the directory's group.
@@ -386,7 +393,7 @@ fn setgid_directory(b: &mut Bench) -> Result<()> {
     let dir = b.dir("setgid_directory")?;
     std::os::unix::fs::chown(&dir, None, Some(2000))?;
     fs::set_permissions(&dir, Permissions::from_mode(0o2777))?;
-    ensure_eq(as_user(1000, "", &dir, "echo > f; mkdir d; ln -s x l")?, 0, "create")?;
+    ensure_eq(as_user(1000, "", &b.look(&dir), "echo > f; mkdir d; ln -s x l")?, 0, "create")?;
     let (f, d) = (fs::metadata(dir.join("f"))?, fs::metadata(dir.join("d"))?);
     ensure_eq(
         (f.gid(), d.gid(), d.mode() & 0o2000),
@@ -400,35 +407,35 @@ fn setgid_directory(b: &mut Bench) -> Result<()> {
 fn times(b: &mut Bench) -> Result<()> {
     let dir = b.dir("times")?;
     let path = dir.join("f");
-    let f = open_rw(&path)?;
+    let (f, seen, seen_dir) = (open_rw(&path)?, b.look(&path), b.look(&dir));
     let stamps = Timestamps {
         last_access: Timespec { tv_sec: 1_000_000_000, tv_nsec: 123_456_789 },
         last_modification: Timespec { tv_sec: -5, tv_nsec: 987_654_321 },
     };
     rustix::fs::futimens(&f, &stamps)?;
-    let m = f.metadata()?;
+    let m = fs::metadata(&seen)?;
     ensure_eq(
         (m.atime(), m.atime_nsec(), m.mtime(), m.mtime_nsec()),
         (1_000_000_000, 123_456_789, -5, 987_654_321),
         "utimensat",
     )?;
-    let (d0, before) = (fs::metadata(&dir)?, m);
+    let (d0, before) = (fs::metadata(&seen_dir)?, m);
     f.write_all_at(b"x", 0)?;
-    let after = f.metadata()?;
+    let after = fs::metadata(&seen)?;
     if after.mtime() < before.ctime() - 1
         || (after.ctime(), after.ctime_nsec()) < (before.ctime(), before.ctime_nsec())
     {
         bail!("a write left mtime {} and ctime {}", after.mtime(), after.ctime());
     }
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-    let chmod = f.metadata()?;
+    let chmod = fs::metadata(&seen)?;
     if (chmod.ctime(), chmod.ctime_nsec()) <= (after.ctime(), after.ctime_nsec())
         || chmod.mtime_nsec() != after.mtime_nsec()
     {
         bail!("chmod must change ctime and leave mtime");
     }
     fs::write(dir.join("g"), "")?;
-    let d1 = fs::metadata(&dir)?;
+    let d1 = fs::metadata(&seen_dir)?;
     if (d1.mtime(), d1.mtime_nsec()) <= (d0.mtime(), d0.mtime_nsec())
         || (d1.ctime(), d1.ctime_nsec()) <= (d0.ctime(), d0.ctime_nsec())
     {
@@ -443,17 +450,18 @@ fn xattrs(b: &mut Bench) -> Result<()> {
     let path = dir.join("f");
     fs::write(&path, "")?;
     for p in [&path, &dir] {
+        let seen = &b.look(p);
         set_xattr(p, "user.one", b"1", XattrFlags::empty())?;
         set_xattr(p, "user.big", &[5; 30_000], XattrFlags::CREATE)?;
-        expect_errno(set_xattr(p, "user.one", b"2", XattrFlags::CREATE), Errno::EXIST, "XATTR_CREATE")?;
+        expect_errno(set_xattr(seen, "user.one", b"2", XattrFlags::CREATE), Errno::EXIST, "XATTR_CREATE")?;
         expect_errno(set_xattr(p, "user.two", b"2", XattrFlags::REPLACE), Errno::NODATA, "XATTR_REPLACE")?;
-        ensure_eq(get_xattr(p, "user.big")?, vec![5; 30_000], "value")?;
-        let mut names = list_xattrs(p)?;
+        ensure_eq(get_xattr(seen, "user.big")?, vec![5; 30_000], "value")?;
+        let mut names = list_xattrs(seen)?;
         names.retain(|n| n.starts_with("user."));
         names.sort();
         ensure_eq(names, vec!["user.big".into(), "user.one".into()], "names")?;
         rustix::fs::removexattr(p.as_path(), "user.one")?;
-        expect_errno(get_xattr(p, "user.one"), Errno::NODATA, "removed")?;
+        expect_errno(get_xattr(seen, "user.one"), Errno::NODATA, "removed")?;
         if set_xattr(p, "user.toobig", &[0; 65_000], XattrFlags::empty()).is_ok() {
             bail!("more than 64 KiB of attributes were accepted");
         }
@@ -464,7 +472,8 @@ fn xattrs(b: &mut Bench) -> Result<()> {
 /// [S-statfs] `statfs` gives the sum; `stria df` shows each target; removing a file gives its space back.
 fn statfs(b: &mut Bench) -> Result<()> {
     let dir = b.dir("statfs")?;
-    let before = rustix::fs::statvfs(&b.cluster.mount)?;
+    let seen = b.look(&b.cluster.mount);
+    let before = rustix::fs::statvfs(&seen)?;
     let path = dir.join("f");
     let mut f = File::create(&path)?;
     for _ in 0..64 {
@@ -473,12 +482,12 @@ fn statfs(b: &mut Bench) -> Result<()> {
     f.sync_all()?;
     drop(f);
     wait_until("space of 64 MiB is taken", || {
-        let now = rustix::fs::statvfs(&b.cluster.mount)?;
+        let now = rustix::fs::statvfs(&seen)?;
         Ok((before.f_bfree - now.f_bfree) * now.f_frsize >= 60 << 20)
     })?;
     fs::remove_file(&path)?;
     wait_until("space is given back", || {
-        let now = rustix::fs::statvfs(&b.cluster.mount)?;
+        let now = rustix::fs::statvfs(&seen)?;
         Ok(before.f_bfree.saturating_sub(now.f_bfree) * now.f_frsize < 8 << 20)
     })?;
     let (code, text) = b.cluster.stria(&["df", &b.cluster.mount.display().to_string()])?;

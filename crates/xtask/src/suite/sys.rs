@@ -117,3 +117,16 @@ pub fn tree_digest(root: &Path) -> Result<Vec<(String, u64)>> {
 fn fnv(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(seed ^ 0xcbf2_9ce4_8422_2325, |h, b| (h ^ *b as u64).wrapping_mul(0x100_0000_01b3))
 }
+
+/// A test program that `cargo install` brings (`scripts/deps test`).
+pub fn cargo_program(name: &str, version: &str) -> Result<String> {
+    let home = std::env::var("CARGO_HOME")
+        .or_else(|_| std::env::var("HOME").map(|h| format!("{h}/.cargo")))
+        .unwrap_or_default();
+    for program in [name.to_owned(), format!("{home}/bin/{name}")] {
+        if Command::new(&program).arg("--version").output().is_ok_and(|o| o.status.success()) {
+            return Ok(program);
+        }
+    }
+    bail!("{name} is not installed: cargo install {name} --version ^{version} --locked")
+}

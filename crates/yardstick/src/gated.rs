@@ -1,4 +1,4 @@
-//! Any file system behind the gate: each request is counted in and out, and nothing else is done to it.
+//! Any fuser file system behind the gate: each request is counted in and out, and nothing else is done to it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use fuser::*;
 
-use crate::gate::{Class, Gate};
+use fuse::gate::{Class, Gate};
 
 pub struct Gated<F> {
     pub inner: F,

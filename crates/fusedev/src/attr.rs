@@ -1,0 +1,71 @@
+//! Attributes of a file as a file system gives them.
+
+use std::time::SystemTime;
+
+use crate::INodeNo;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileType {
+    NamedPipe,
+    CharDevice,
+    BlockDevice,
+    Directory,
+    RegularFile,
+    Symlink,
+    Socket,
+}
+
+impl FileType {
+    /// The bits of `st_mode`.
+    pub fn mode(self) -> u32 {
+        match self {
+            FileType::NamedPipe => 0o010000,
+            FileType::CharDevice => 0o020000,
+            FileType::Directory => 0o040000,
+            FileType::BlockDevice => 0o060000,
+            FileType::RegularFile => 0o100000,
+            FileType::Symlink => 0o120000,
+            FileType::Socket => 0o140000,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileAttr {
+    pub ino: INodeNo,
+    pub size: u64,
+    /// Of 512 bytes.
+    pub blocks: u64,
+    pub atime: SystemTime,
+    pub mtime: SystemTime,
+    pub ctime: SystemTime,
+    /// Birth; only STATX carries it.
+    pub crtime: SystemTime,
+    pub kind: FileType,
+    /// Permissions and set-id bits: `0o7777`.
+    pub perm: u16,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// As the C library packs it: 12 bits of major, 20 of minor, in the kernel's old way.
+    pub rdev: u32,
+    pub blksize: u32,
+    /// The protocol's own (submount, DAX); 0 here.
+    pub flags: u32,
+}
+
+/// What STATX can say beyond that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatxAttr {
+    /// `STATX_ATTR_*`. Linux 6.18 does not pass them on.
+    pub attributes: u64,
+    /// Which of them this file system knows.
+    pub attributes_mask: u64,
+}
+
+/// A time to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeOrNow {
+    SpecificTime(SystemTime),
+    Now,
+}

@@ -1,0 +1,92 @@
+//! Which waiting requests their callers have given up.
+//!
+//! The kernel sends INTERRUPT beside the request that it is about, and any thread may read either first. Only SETLKW may wait here
+//! for something other than its own work, so only it is kept; for others an interrupt has no effect, as on a local disk.
+//! I1. An interrupt that was read before its request is kept and meets it; so no interrupt has to be sent back to the kernel to
+//!     be queued again (the protocol's EAGAIN), which would go round and round as long as a request takes.
+//! I2. The mark is set before `Filesystem::interrupt` is called: who puts a request on a list, and then asks
+//!     `Request::is_interrupted`, misses none.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::RequestId;
+
+/// Interrupts without a request are kept: those of requests that are just being read, among those of requests that do not wait.
+const EARLY_MAX: usize = 1024;
+
+#[derive(Default)]
+pub struct Interrupts {
+    lists: Mutex<Lists>,
+}
+
+#[derive(Default)]
+struct Lists {
+    waiting: HashMap<RequestId, Arc<AtomicBool>>,
+    early: VecDeque<RequestId>,
+}
+
+impl Interrupts {
+    /// A request that may wait was read; its mark.
+    pub fn enter(&self, unique: RequestId) -> Arc<AtomicBool> {
+        let mut lists = self.lists.lock();
+        let early = lists.early.iter().position(|id| *id == unique);
+        if let Some(at) = early {
+            lists.early.remove(at);
+        }
+        let mark = Arc::new(AtomicBool::new(early.is_some()));
+        lists.waiting.insert(unique, mark.clone());
+        mark
+    }
+
+    /// It is answered.
+    pub fn leave(&self, unique: RequestId) {
+        self.lists.lock().waiting.remove(&unique);
+    }
+
+    /// Its caller does not want it any more. True: the file system is to be told.
+    pub fn interrupt(&self, unique: RequestId) -> bool {
+        let mut lists = self.lists.lock();
+        if let Some(mark) = lists.waiting.get(&unique) {
+            mark.store(true, Ordering::SeqCst);
+            return true;
+        }
+        if lists.early.len() == EARLY_MAX {
+            lists.early.pop_front();
+        }
+        lists.early.push_back(unique);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_meets_its_request_whichever_is_read_first() {
+        let interrupts = Interrupts::default();
+        let mark = interrupts.enter(RequestId(2));
+        assert!(!mark.load(Ordering::SeqCst));
+        assert!(interrupts.interrupt(RequestId(2)));
+        assert!(mark.load(Ordering::SeqCst));
+        assert!(!interrupts.interrupt(RequestId(4)));
+        assert!(interrupts.enter(RequestId(4)).load(Ordering::SeqCst));
+        // It was used up, and one that comes after the answer finds nobody.
+        interrupts.leave(RequestId(4));
+        assert!(!interrupts.interrupt(RequestId(4)));
+    }
+
+    #[test]
+    fn what_nobody_fetches_is_bounded() {
+        let interrupts = Interrupts::default();
+        for id in 0..3 * EARLY_MAX as u64 {
+            interrupts.interrupt(RequestId(id));
+        }
+        assert_eq!(interrupts.lists.lock().early.len(), EARLY_MAX);
+        assert!(interrupts.enter(RequestId(3 * EARLY_MAX as u64 - 1)).load(Ordering::SeqCst));
+    }
+}

@@ -1,0 +1,81 @@
+//! Notices: what the file system tells the kernel unasked.
+//!
+//! A notice may wait for the kernel's locks of the inode that it is about, and these may be held by a request that waits for its
+//! answer. So no thread that serves requests sends one (the door's I2).
+
+use std::ffi::OsStr;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::INodeNo;
+use crate::encode::Body;
+
+const INVAL_INODE: u32 = 2;
+const INVAL_ENTRY: u32 = 3;
+const DELETE: u32 = 6;
+const INC_EPOCH: u32 = 8;
+const EXPIRE_ONLY: u32 = 1;
+
+/// Sends notices. It keeps the device open: a session that has ended answers `Ok`, as nothing is cached any more.
+#[derive(Clone)]
+pub struct Notifier(pub(crate) Arc<OwnedFd>);
+
+impl Notifier {
+    /// Forget the inode's attributes, and its pages from `offset` on (`len` 0: to the end). A negative offset: attributes only.
+    pub fn inval_inode(&self, ino: INodeNo, offset: i64, len: i64) -> io::Result<()> {
+        let mut body = Body::<24>::new();
+        body.u64(ino.0).u64(offset as u64).u64(len as u64);
+        self.send(INVAL_INODE, body.bytes(), None)
+    }
+
+    /// Forget a name. It is an error of the kernel's (ENOTEMPTY, EBUSY) if what it names is in use as a mount point.
+    pub fn inval_entry(&self, parent: INodeNo, name: &OsStr) -> io::Result<()> {
+        self.entry(parent, name, 0)
+    }
+
+    /// Ask for a name again at its next use; what is open or mounted below stays.
+    pub fn expire_entry(&self, parent: INodeNo, name: &OsStr) -> io::Result<()> {
+        self.entry(parent, name, EXPIRE_ONLY)
+    }
+
+    fn entry(&self, parent: INodeNo, name: &OsStr, flags: u32) -> io::Result<()> {
+        let mut body = Body::<16>::new();
+        body.u64(parent.0).u32(name.len() as u32).u32(flags);
+        self.send(INVAL_ENTRY, body.bytes(), Some(name))
+    }
+
+    /// `child` is gone from under `name`: who watches it is told.
+    pub fn delete(&self, parent: INodeNo, child: INodeNo, name: &OsStr) -> io::Result<()> {
+        let mut body = Body::<24>::new();
+        body.u64(parent.0).u64(child.0).u32(name.len() as u32);
+        self.send(DELETE, body.bytes(), Some(name))
+    }
+
+    /// Every name is asked for again at its next use. Needs 7.44 (Linux 6.17); `Unsupported` before.
+    pub fn inc_epoch(&self) -> io::Result<()> {
+        match self.send(INC_EPOCH, &[], None) {
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            other => other,
+        }
+    }
+
+    /// A name goes with the NUL that ends it.
+    fn send(&self, code: u32, body: &[u8], name: Option<&OsStr>) -> io::Result<()> {
+        let (name, end): (&[u8], &[u8]) = name.map_or((&[], &[]), |n| (n.as_bytes(), &[0]));
+        let len = 16 + body.len() + name.len() + end.len();
+        let mut head = Body::<16>::new();
+        head.u32(len as u32).u32(code).u64(0);
+        let parts = [head.bytes(), body, name, end].map(IoSlice::new);
+        match rustix::io::writev(&*self.0, &parts) {
+            // ENOENT: the kernel knows nothing of it, so there is nothing to forget.
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
