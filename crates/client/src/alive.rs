@@ -16,11 +16,13 @@ use crate::settle::failing;
 
 /// Between two words while the MDT's time-out is not known.
 const PAUSE: Duration = Duration::from_secs(3);
+/// Most between two to the MDT, by whose answers this client hears that another one wants to come in.
+const MDT_PAUSE_MAX: Duration = Duration::from_secs(1);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// Three times within the session's time-out. A word that is not answered in a third of it is given up for the next one.
 pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
-    every_third(weak, |fs, pause| {
+    every_third(weak, MDT_PAUSE_MAX, |fs, pause| {
         let Ok(mdt) = fs.mdt(Fid::ROOT) else { return };
         if mdt.is_attached()
             && let Err(fault) = mdt.keep_alive(Instant::now() + pause)
@@ -32,7 +34,7 @@ pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
 
 /// As often, all OSTs that are in use.
 pub(crate) fn ost_loop(weak: &Weak<Fs>) {
-    every_third(weak, |fs, pause| {
+    every_third(weak, Duration::MAX, |fs, pause| {
         let mut links = fs.cluster.attached();
         links.retain(|l| !l.is_mdt);
         // They are asked a window at a time; all windows together take no longer than the pause.
@@ -45,14 +47,14 @@ pub(crate) fn ost_loop(weak: &Weak<Fs>) {
 }
 
 /// Calls `speak` at every third of the session's time-out until the client ends; the time that it takes counts.
-fn every_third(weak: &Weak<Fs>, speak: impl Fn(&Fs, Duration)) {
+fn every_third(weak: &Weak<Fs>, pause_max: Duration, speak: impl Fn(&Fs, Duration)) {
     let mut due = Instant::now();
     loop {
         let Some(ttl_ms) = weak.upgrade().map(|fs| fs.mdt(Fid::ROOT).map_or(0, |mdt| mdt.ttl_ms())) else {
             return;
         };
         let third = Duration::from_millis(ttl_ms as u64 / 3).max(PAUSE_MIN);
-        let pause = if ttl_ms == 0 { PAUSE } else { third };
+        let pause = if ttl_ms == 0 { PAUSE } else { third }.min(pause_max);
         due = (due + pause).max(Instant::now());
         if wait_for_stop(weak, due.saturating_duration_since(Instant::now())) {
             return;

@@ -15,6 +15,8 @@ pub struct Settings {
     pub retain_bytes_max: usize,
     /// Shown to people in the servers' lists of clients: host, pid, mount point.
     pub name: String,
+    /// How long the kernel may go on using names and attributes that it was told before another client came in.
+    pub kernel_remembers: Duration,
     /// A tool that only reads: it takes no session and does not count as a client.
     pub observer: bool,
 }
@@ -27,6 +29,7 @@ impl Default for Settings {
             // One commit interval of a 2 Gb/s link; a faster one waits for flushes that happen anyway.
             retain_bytes_max: 256 << 20,
             name: String::new(),
+            kernel_remembers: Duration::ZERO,
             observer: false,
         }
     }

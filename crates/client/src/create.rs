@@ -39,11 +39,12 @@ impl Fs {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, why)
         };
+        self.id.sharing.note_open(fid, flags.write);
         drop(name_lock);
         // 2. From here on as an open.
         let attr = self.take_created(&file, CreateReply { made, open }, mark, deadline).and_then(|attr| {
             match flags.truncate && !made {
-                true => self.truncate_file(&file, 0, cred, deadline),
+                true => self.truncate_pinned(&file, 0, cred, deadline),
                 false => Ok(attr),
             }
         });
@@ -75,7 +76,7 @@ impl Fs {
         attr: Result<Attr, Fault>,
         deadline: Instant,
     ) -> Result<(Handle, Attr), Fault> {
-        match attr.and_then(|attr| file.overlay(attr, deadline)) {
+        match attr.and_then(|attr| self.overlay(&file, attr, deadline)) {
             Ok(attr) => Ok((self.files.add_handle(file, flags), attr)),
             Err(fault) => {
                 self.unpin(&file, if flags.write { For::Writing } else { For::Reading }, deadline);

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -61,6 +61,10 @@ pub(crate) struct Meta {
     pub is_queued: bool,
     /// The session that the marks and capabilities belong to.
     pub session: SessionId,
+    /// Changed while this client was alone: the MDT is told before it is believed.
+    pub knows_better: bool,
+    /// Others worked on it until this client was alone again: the MDT is asked before anything is believed.
+    pub is_stale: bool,
 }
 
 impl Meta {
@@ -100,6 +104,9 @@ pub(crate) struct Files {
     quiet_count: AtomicUsize,
     /// What the settle thread looks at next.
     queue: Mutex<Vec<Arc<File>>>,
+    /// Files that left the table, if that is watched.
+    left: Mutex<Vec<Fid>>,
+    is_watched: AtomicBool,
 }
 
 /// As long as it lives, no `pin` returns.
@@ -131,6 +138,8 @@ impl Files {
             quiet: RwLock::new(()),
             quiet_count: AtomicUsize::new(0),
             queue: Mutex::default(),
+            left: Mutex::default(),
+            is_watched: AtomicBool::new(false),
         }
     }
 
@@ -235,7 +244,24 @@ impl Files {
         if file.meta.lock().is_idle() && shard.get(&file.fid).is_some_and(|f| Arc::ptr_eq(f, file)) {
             shard.remove(&file.fid);
             self.count.fetch_sub(1, Ordering::SeqCst);
+            if self.is_watched.load(Ordering::Relaxed) {
+                self.left(file.fid);
+            }
         }
+    }
+
+    /// Are files that leave the table remembered for `take_left`?
+    pub fn watch(&self, is_watched: bool) {
+        self.is_watched.store(is_watched, Ordering::SeqCst);
+        if !is_watched {
+            self.left.lock().clear();
+        }
+    }
+    pub fn left(&self, fid: Fid) {
+        self.left.lock().push(fid);
+    }
+    pub fn take_left(&self) -> Vec<Fid> {
+        std::mem::take(&mut self.left.lock())
     }
 
     pub fn add_handle(&self, file: Arc<File>, flags: OpenFlags) -> Handle {
@@ -273,6 +299,9 @@ impl File {
             return Ok(attr);
         }
         let meta = self.meta.lock();
+        if meta.is_stale {
+            return Ok(attr);
+        }
         attr.size = meta.progress.size;
         attr.blocks = meta.progress.blocks;
         if meta.progress.is_changed() {

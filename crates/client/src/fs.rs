@@ -38,6 +38,7 @@ pub struct Fs {
     /// Files that could not be settled in the last round; they count as queued.
     pub(crate) put_off: Mutex<Vec<Arc<File>>>,
     pub(crate) replaced: Replaced,
+    pub(crate) forget: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(crate) names: NameLocks,
     pub(crate) settings: Settings,
     pub(crate) statfs_cache: Mutex<Option<(Instant, StatFs)>>,
@@ -73,6 +74,7 @@ impl Fs {
             losses: Losses::default(),
             locks: Default::default(),
             gone: Gone::default(),
+            sharing: Default::default(),
             aborted: AtomicBool::new(false),
             sleepers: (Mutex::new(()), Condvar::new()),
         });
@@ -82,6 +84,7 @@ impl Fs {
             files: Files::new(),
             put_off: Mutex::default(),
             replaced: Replaced::default(),
+            forget: std::sync::OnceLock::new(),
             names: NameLocks::new(),
             settings,
             statfs_cache: Mutex::new(None),
@@ -107,6 +110,7 @@ impl Fs {
             threads.push(spawn("stria-locks", crate::locks::wait_loop)?);
             threads.push(spawn("stria-alive", alive::mdt_loop)?);
             threads.push(spawn("stria-listen", alive::ost_loop)?);
+            threads.push(spawn("stria-share", crate::sharing::share_loop)?);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use types::{Fault, Fid};
 
 use crate::Fs;
 use crate::api::Handle;
+use crate::sharing::{Section, To};
 
 impl Fs {
     /// close(2): reports lost data of this file; does not wait for the medium.
@@ -25,8 +26,12 @@ impl Fs {
         let opened = self.opened(handle)?;
         let (file, deadline) = (&opened.file, self.deadline());
         self.check_poison(file)?;
+        let section = self.section(file, To::Change, deadline)?;
         if file.meta.lock().cutting.is_some() {
             self.finish_cut(file, deadline)?;
+        }
+        if section.is_among_others() {
+            return self.fsync_for_all(&section);
         }
         // 1. Bytes: on every object with unflushed ones, whoever wrote them.
         let order = file.lock_order(deadline)?;
@@ -62,6 +67,23 @@ impl Fs {
             meta.mdt_mark = None;
         }
         Ok(())
+    }
+
+    /// Among others: whatever any of them has written.
+    fn fsync_for_all(&self, section: &Section<'_>) -> Result<(), Fault> {
+        let (file, deadline) = (&section.file, section.deadline);
+        let order = file.lock_order(deadline)?;
+        let snapshot = file.meta.lock().progress.snapshot();
+        let layout = file.share_body(deadline)?.layout.clone();
+        if let Some(layout) = layout {
+            // Own marks first: a target that restarted may have lost some of them.
+            self.flush_marks(file, &snapshot.marks, deadline)?;
+            self.flush_objects(&layout, file.fid, deadline)?;
+            self.tell_flushed(file, &snapshot, deadline)?;
+        }
+        drop(order);
+        self.mdt(file.fid)?.flush(deadline)?;
+        self.check_poison(file)
     }
 
     /// Makes every change of names that was acknowledged durable. (One log serves all directories.)

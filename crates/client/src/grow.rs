@@ -6,12 +6,13 @@ use std::time::Instant;
 use plan::retry::CHECKSUM_TRIES;
 use types::crc::verify_fragments;
 use types::{BULK_MAX, Buf, Code, Fault, Layout};
-use wire::meta::{FileState, Grow, ReadInline, Switch};
+use wire::meta::{Grow, ReadInline, Switch};
 use wire::object::Capability;
 
 use crate::Fs;
 use crate::files::File;
 use crate::objects::Stopped;
+use crate::open::is_written;
 
 impl Fs {
     /// Gives the file objects. Nothing is read or written meanwhile. Done already if another call was first.
@@ -46,7 +47,7 @@ impl Fs {
         let mut meta = file.meta.lock();
         meta.progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
         meta.cap = Some(reply.cap);
-        meta.is_marked = matches!(inode.state, FileState::Writing(_));
+        meta.is_marked = is_written(inode.state);
         meta.session = self.session();
         meta.saw(answer.mark);
         Ok(())

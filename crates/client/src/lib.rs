@@ -62,6 +62,7 @@ mod replaced;
 mod request;
 mod setattr;
 mod settle;
+mod sharing;
 mod slots;
 mod statfs;
 mod truncate;

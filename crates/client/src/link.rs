@@ -21,6 +21,7 @@ use crate::locks::Locks;
 use crate::losses::Losses;
 use crate::owed::Owed;
 use crate::request::{Answer, Patience, Pending, Sent};
+use crate::sharing::Sharing;
 use crate::slots::{Sendable, Slots};
 
 /// What all links of a client have in common.
@@ -36,6 +37,7 @@ pub(crate) struct Identity {
     pub losses: Losses,
     pub locks: Locks,
     pub gone: Gone,
+    pub sharing: Sharing,
     pub aborted: AtomicBool,
     /// Those who wait between two tries wait here, so that `abort` ends the wait.
     pub sleepers: (Mutex<()>, Condvar),
@@ -124,9 +126,14 @@ impl Link {
         let (peer, incarnation) = self.ready(deadline)?;
         let session = self.session();
         let head = Header { session, ..self.header() };
-        let req = KeepAlive { session };
+        let req = KeepAlive { session, mode: self.id.sharing.mode() };
         let is_known = match rpc::call(&*peer, head, &req, &[], &mut Buf::new(), deadline) {
-            Ok((head, _, Ok(_))) => head.incarnation == incarnation,
+            Ok((head, _, Ok(reply))) => {
+                if self.is_mdt && head.incarnation == incarnation {
+                    self.id.sharing.want(reply.mode);
+                }
+                head.incarnation == incarnation
+            }
             Ok((_, _, Err(fault))) => !matches!(fault.code, Code::NoSession | Code::Moved),
             Err(e) => return Err(self.unreachable(&e)),
         };
@@ -413,6 +420,12 @@ impl Link {
             }
             _ => {}
         }
+        if self.is_mdt && !self.id.observer {
+            match attached.last {
+                Some((_, session)) if session == fresh => self.hold_again(&*peer, &reply, deadline)?,
+                _ => self.id.sharing.begin(reply.mode),
+            }
+        }
         if self.is_mdt && attached.last.is_some_and(|(_, session)| session == fresh) {
             self.reclaim(&*peer, fresh, deadline)?;
         }
@@ -428,6 +441,25 @@ impl Link {
         *self.peer.write() = Some(peer);
         self.attached_session.store(fresh.0, Ordering::Release);
         self.incarnation.store(incarnation.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// What the MDT only kept in mind, it is told again, before anything new.
+    fn hold_again(&self, peer: &dyn Peer, reply: &AttachReply, deadline: Instant) -> Result<(), Attempt> {
+        let sharing = &self.id.sharing;
+        if !sharing.is_shared() || reply.mode.is_multiple_of(2) {
+            sharing.want(reply.mode);
+            return Ok(());
+        }
+        sharing.renew(reply.mode);
+        for part in sharing.hold() {
+            let head = Header { session: reply.session, ..self.header() };
+            match rpc::call(peer, head, &part, &[], &mut Buf::new(), deadline) {
+                Ok((_, _, Ok(_))) => {}
+                Ok((_, _, Err(fault))) => return Err(Attempt::Again(fault)),
+                Err(e) => return Err(Attempt::Again(self.unreachable(&e))),
+            }
+        }
         Ok(())
     }
 

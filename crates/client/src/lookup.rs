@@ -28,6 +28,14 @@ impl Fs {
         }
     }
 
+    /// What this client knows better than the MDT: nothing, among others.
+    pub(crate) fn overlay(&self, file: &File, attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
+        match self.is_shared() {
+            true => Ok(attr),
+            false => file.overlay(attr, deadline),
+        }
+    }
+
     /// What to show for an inode as the MDT sent it. A file that a dead session left unsettled is recovered first.
     pub(crate) fn attr_of(&self, inode: &Inode, file: Option<Arc<File>>) -> Result<Attr, Fault> {
         self.attr_until(inode, file, self.deadline())
@@ -44,12 +52,14 @@ impl Fs {
             return Ok(inode.attr);
         }
         match file.or_else(|| self.files.get(inode.attr.fid)) {
-            Some(file) if file.is_loaded() => return file.overlay(inode.attr, deadline),
+            Some(file) if file.is_loaded() && !self.is_shared() => return file.overlay(inode.attr, deadline),
             // Not in the table, or only on its way into it, or just being changed: `recover` waits for that.
             _ => {}
         }
         match inode.state {
-            FileState::Settled => Ok(inode.attr),
+            FileState::Settled | FileState::Shared { .. } => Ok(inode.attr),
+            // Among others, what this client writes it has told.
+            FileState::Writing(session) if session == self.session() && self.is_shared() => Ok(inode.attr),
             FileState::Writing(_) | FileState::Truncating { .. } => self.recover(inode.attr.fid, deadline),
         }
     }

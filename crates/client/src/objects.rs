@@ -146,6 +146,14 @@ impl Fs {
         self.ask_all(Fid(0), &asked, deadline).map(|_| ())
     }
 
+    /// Makes everything durable that any client wrote to these objects.
+    pub(crate) fn flush_objects(&self, layout: &Layout, fid: Fid, deadline: Instant) -> Result<(), Fault> {
+        let mirrors: std::collections::BTreeSet<_> =
+            layout.objects(fid).map(|(_, mirror, _)| mirror).collect();
+        let links = mirrors.into_iter().map(|m| self.ost(m, deadline)).collect::<Result<Vec<_>, _>>()?;
+        self.flush_links(links, deadline)
+    }
+
     /// Makes the marks durable: flushes the targets that have not said so of themselves, and makes sure that none of the marks
     /// was lost in a restart.
     pub(crate) fn flush_marks(&self, file: &File, marks: &[Mark], deadline: Instant) -> Result<(), Fault> {

@@ -13,6 +13,7 @@ use crate::api::{Handle, OpenFlags};
 use crate::files::{File, For};
 use crate::objects::{Lease, lease_of};
 use crate::request::Answer;
+use crate::sharing::To;
 
 impl Fs {
     /// Opens a file by fid.
@@ -38,6 +39,11 @@ impl Fs {
     pub(crate) fn open_again(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
         if self.settings.observer {
             return self.observe(file, deadline);
+        }
+        // H1: among others, an open is a look at the file in its turn.
+        let section = self.section(file, To::Read, deadline)?;
+        if let Some(attr) = section.attr {
+            return Ok(attr);
         }
         let _order = file.lock_order(deadline)?;
         self.open_in_order(file, deadline)
@@ -87,6 +93,7 @@ impl Fs {
 
     /// O_TRUNC: the MDT empties the file in the same entry.
     fn open_empty(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+        let _section = self.section(file, To::Change, deadline)?;
         let _order = file.lock_order(deadline)?;
         let mut body = file.own_body(deadline)?;
         let write = file.meta.lock().writers > 0;
@@ -101,7 +108,8 @@ impl Fs {
         let mut meta = file.meta.lock();
         meta.progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
         meta.cap = cap;
-        meta.is_marked = matches!(inode.state, FileState::Writing(_));
+        meta.is_marked = is_written(inode.state);
+        meta.is_stale = false;
         meta.session = self.session();
         meta.saw(answer.mark);
         Ok(inode.attr)
@@ -117,12 +125,43 @@ impl Fs {
         Ok(inode.attr)
     }
 
+    /// As `take_open`, in a section: the answer is the truth until the section ends, unless this client changed the file while it
+    /// was alone; then the MDT is told first, and nobody else is there yet.
+    pub(crate) fn adopt(
+        &self,
+        file: &Arc<File>,
+        reply: OpenReply,
+        mark: Mark,
+        deadline: Instant,
+    ) -> Result<Found, Fault> {
+        let Attr { size, blocks, mtime, .. } = reply.inode.attr;
+        let found = self.take_open_as(file, reply, mark, true, deadline)?;
+        let mut meta = file.meta.lock();
+        if !(meta.knows_better && meta.progress.is_untold()) {
+            meta.progress.adopt(size, blocks, mtime);
+            meta.knows_better = false;
+        }
+        Ok(found)
+    }
+
     /// Takes over what the MDT answered to an open or create. `order` is held, so the answer is still true.
     pub(crate) fn take_open(
         &self,
         file: &Arc<File>,
         reply: OpenReply,
         mark: Mark,
+        deadline: Instant,
+    ) -> Result<Found, Fault> {
+        self.take_open_as(file, reply, mark, !self.is_shared(), deadline)
+    }
+
+    /// `is_turn`: nobody else changes the file while this is taken over.
+    fn take_open_as(
+        &self,
+        file: &Arc<File>,
+        reply: OpenReply,
+        mark: Mark,
+        is_turn: bool,
         deadline: Instant,
     ) -> Result<Found, Fault> {
         let OpenReply { inode, cap } = reply;
@@ -138,11 +177,11 @@ impl Fs {
         };
         // An unchanged layout needs no exclusive lock: reads and writes go on while another descriptor is opened.
         let generation = inode.layout.as_ref().map(|l| l.generation);
-        let is_same = {
+        let (is_same, is_loaded) = {
             let body = file.share_body(deadline)?;
-            body.is_loaded && body.layout.as_ref().map(|l| l.generation) == generation
+            (body.is_loaded && body.layout.as_ref().map(|l| l.generation) == generation, body.is_loaded)
         };
-        if !is_same {
+        if !is_same && (is_turn || !is_loaded) {
             let mut body = file.own_body(deadline)?;
             (body.is_loaded, body.layout) = (found == Found::Settled, inode.layout);
             file.meta.lock().progress.start_anew(attr.size, attr.blocks, attr.mtime);
@@ -153,13 +192,22 @@ impl Fs {
             // A shrink that was begun was overtaken: by one to nothing, or by who recovered the file.
             meta.cutting = None;
         }
-        meta.is_marked |= inode.state == FileState::Writing(mine);
+        meta.is_marked |= inode.state == FileState::Writing(mine)
+            || (matches!(inode.state, FileState::Shared { .. }) && meta.writers > 0);
+        if std::mem::take(&mut meta.is_stale) && !meta.progress.is_untold() {
+            meta.progress.adopt(attr.size, attr.blocks, attr.mtime);
+        }
         if meta.session != mine && !meta.progress.is_untold() {
             meta.session = mine;
         }
         meta.saw(mark);
         Ok(found)
     }
+}
+
+/// Does this session have to settle the file at its last close?
+pub(crate) fn is_written(state: FileState) -> bool {
+    matches!(state, FileState::Writing(_) | FileState::Shared { .. })
 }
 
 /// In which state an open found a file.

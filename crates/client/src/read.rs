@@ -18,6 +18,7 @@ use crate::api::Handle;
 use crate::files::{Body, File};
 use crate::objects::{IN_FLIGHT_MAX, Stopped};
 use crate::request::{Patience, Pending};
+use crate::sharing::{Section, To};
 
 /// A file that is opened by many threads at once changes leases as often; more than this is no accident.
 const RESUMES_MAX: u32 = 64;
@@ -28,14 +29,51 @@ impl Fs {
         let opened = self.opened(handle)?;
         let deadline = self.deadline();
         let mut tries = 0;
+        if self.is_shared() && self.read_if_inline(&opened.file, offset, len, into, deadline)? {
+            return Ok(());
+        }
         loop {
+            let section = self.section(&opened.file, To::Read, deadline)?;
             let body = opened.file.share_body(deadline)?;
             let stopped = match self.read_body(&opened.file, &body, offset, len, into, deadline) {
                 Ok(()) => return Ok(()),
                 Err(stopped) => stopped,
             };
             drop(body);
-            self.resume(&opened.file, stopped, &mut tries, deadline)?;
+            self.resume(section, stopped, &mut tries)?;
+        }
+    }
+
+    /// Inline content is the MDT's, which orders all who read and write it: that needs no section.
+    fn read_if_inline(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        len: usize,
+        into: &mut Buf,
+        deadline: Instant,
+    ) -> Result<bool, Fault> {
+        let is_inline = {
+            let body = file.share_body(deadline)?;
+            body.is_loaded && body.layout.is_none()
+        };
+        if !is_inline {
+            return Ok(false);
+        }
+        self.check_poison(file)?;
+        match self.read_inline(file, offset, len, into, deadline) {
+            Ok(()) => Ok(true),
+            Err(Stopped::NotInline) => Ok(false),
+            Err(Stopped::Failed(fault)) => Err(fault),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Others worked on the file until a moment ago.
+    pub(crate) fn check_stale(&self, file: &File) -> Result<(), Stopped> {
+        match file.meta.lock().is_stale {
+            true => Err(Stopped::Refresh(None)),
+            false => Ok(()),
         }
     }
 
@@ -49,6 +87,7 @@ impl Fs {
         deadline: Instant,
     ) -> Result<(), Stopped> {
         self.check_poison(file)?;
+        self.check_stale(file)?;
         let Some(layout) = &body.layout else { return self.read_inline(file, offset, len, into, deadline) };
         let (size, cap) = {
             let meta = file.meta.lock();
@@ -228,11 +267,12 @@ impl Fs {
     /// Does what a stopped read or write needs before it is tried again.
     pub(crate) fn resume(
         &self,
-        file: &Arc<File>,
+        section: Section<'_>,
         stopped: Stopped,
         tries: &mut u32,
-        deadline: Instant,
     ) -> Result<(), Fault> {
+        let (file, deadline) = (section.file.clone(), section.deadline);
+        let file = &file;
         *tries += 1;
         let is_over = *tries > RESUMES_MAX || Instant::now() >= deadline;
         if is_over && !matches!(stopped, Stopped::Failed(_)) {
@@ -240,10 +280,16 @@ impl Fs {
             return Err(Fault::new(Code::Fenced, detail));
         }
         match stopped {
+            // The next section begins with what the file is then.
+            Stopped::Refresh(_) | Stopped::NotInline if section.is_among_others() => Ok(()),
             Stopped::Refresh(refused) => self.refresh(file, refused, deadline),
             Stopped::NotInline => self.refresh(file, None, deadline),
             Stopped::NeedLayout => self.grow(file, deadline),
-            Stopped::Cut => self.finish_cut(file, deadline),
+            Stopped::Cut => {
+                drop(section);
+                let _section = self.section(file, To::Change, deadline)?;
+                self.finish_cut(file, deadline)
+            }
             Stopped::Failed(fault) => Err(fault),
         }
     }

@@ -12,6 +12,7 @@ use wire::meta::{FileState, Settle};
 
 use crate::Fs;
 use crate::files::{File, For};
+use crate::sharing::To;
 use crate::truncate::mark_written;
 
 impl Fs {
@@ -24,9 +25,18 @@ impl Fs {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, For::Writing)
         };
-        let attr = self.recover_pinned(&file, deadline);
+        let attr = self.recover_in_turn(&file, deadline);
         self.unpin(&file, For::Writing, deadline);
         attr
+    }
+
+    /// Among others, who enters a section finishes what was left over.
+    fn recover_in_turn(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+        let section = self.section(file, To::Change, deadline)?;
+        match section.attr {
+            Some(attr) => Ok(attr),
+            None => self.recover_pinned(file, deadline),
+        }
     }
 
     fn recover_pinned(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
@@ -37,7 +47,7 @@ impl Fs {
             let answer = self.ask_open(file, true, deadline)?;
             let attr = answer.reply.inode.attr;
             self.take_open(file, answer.reply, answer.mark, deadline)?;
-            return file.overlay(attr, deadline);
+            return self.overlay(file, attr, deadline);
         }
         self.recover_open(file, deadline)
     }
@@ -85,7 +95,16 @@ impl Fs {
         let mtime = proven.mtime.unwrap_or_default();
         let done = file.meta.lock().writers == 0;
         let (generation, blocks, written) = (layout.generation, proven.blocks, proven.written);
-        let req = Settle { fid: file.fid, generation, size, blocks, mtime, written: written.clone(), done };
+        let req = Settle {
+            fid: file.fid,
+            generation,
+            size,
+            blocks,
+            mtime,
+            written: written.clone(),
+            done,
+            hint: false,
+        };
         let answer = self.ask_until(file.fid, &req, deadline)?;
         written.iter().for_each(|w| mark_written(layout, w));
         body.is_loaded = true;

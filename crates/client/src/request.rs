@@ -66,6 +66,10 @@ sent!(
     wire::object::List,
     wire::object::ReportMissing,
     wire::session::Detach,
+    wire::shared::Close,
+    wire::shared::Enter,
+    wire::shared::Hold,
+    wire::shared::Leave,
     wire::session::Flush,
     wire::session::TargetStat,
 );

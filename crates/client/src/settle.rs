@@ -22,6 +22,7 @@ use crate::Fs;
 use crate::files::File;
 use crate::link::Link;
 use crate::objects::IN_FLIGHT_MAX;
+use crate::sharing::To;
 use crate::truncate::mark_written;
 
 /// Longest wait of a round for a file that another call has in hand: as many may be held up as the mount has threads.
@@ -162,12 +163,16 @@ impl Fs {
         if let Some(mark) = snapshot.marks.iter().find(|m| round.down.contains(&m.target) && is_open(m)) {
             return Err(Fault::new(Code::NotReady, format!("target {} was not flushed", mark.target)));
         }
+        // H1: among others the file is looked at in its turn; what it says of sizes then is what is told.
+        let section = self.section(file, To::Change, round.until_free())?;
         let due = file.meta.lock().cutting.is_some();
         if due {
             return self.cut_in_round(file, round);
         }
         let _order = file.lock_order(round.until_free())?;
-        self.settle_in_round(file, snapshot, round)
+        let done = self.settle_in_round(file, snapshot, round);
+        drop(section);
+        done
     }
 
     fn cut_in_round(&self, file: &Arc<File>, round: &mut Round) -> Result<(), Fault> {
@@ -271,7 +276,16 @@ impl Fs {
         let blocks = counted.unwrap_or(snapshot.blocks);
         // 3. Tell.
         let Snapshot { size, mtime, ref written, .. } = *snapshot;
-        let req = Settle { fid: file.fid, generation, size, blocks, mtime, written: written.clone(), done };
+        let req = Settle {
+            fid: file.fid,
+            generation,
+            size,
+            blocks,
+            mtime,
+            written: written.clone(),
+            done,
+            hint: false,
+        };
         match self.ask_until(file.fid, &req, round.within(self.settings.op_timeout)) {
             Ok(answer) => {
                 self.learn_written(file, snapshot, round.until_free())?;
@@ -301,6 +315,28 @@ impl Fs {
                 Err(fault)
             }
         }
+    }
+
+    /// Tells the MDT what is flushed though nothing of it may be news, for what others have written.
+    pub(crate) fn tell_flushed(
+        &self,
+        file: &File,
+        snapshot: &Snapshot,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
+        let Some(generation) = file.share_body(deadline)?.layout.as_ref().map(|l| l.generation) else {
+            return Ok(());
+        };
+        let Snapshot { size, blocks, mtime, ref written, .. } = *snapshot;
+        let (written, done, hint) = (written.clone(), false, false);
+        let req = Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint };
+        let answer = self.ask_until(file.fid, &req, deadline)?;
+        self.learn_written(file, snapshot, deadline)?;
+        let mut meta = file.meta.lock();
+        meta.progress.flushed(snapshot);
+        meta.progress.was_told(snapshot);
+        meta.saw(answer.mark);
+        Ok(())
     }
 
     /// The layout's own bits follow what the MDT was told, so that pieces carry them.

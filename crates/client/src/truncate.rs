@@ -5,10 +5,12 @@ use std::time::Instant;
 
 use plan::size::{cuts, proven};
 use types::{Attr, Code, Cred, FILE_SIZE_MAX, Fault};
-use wire::meta::{FileState, Settle, Truncate, TruncateReply};
+use wire::meta::{Settle, Truncate, TruncateReply};
 
 use crate::Fs;
 use crate::files::{Body, File, For};
+use crate::open::is_written;
+use crate::sharing::To;
 
 impl Fs {
     /// Sets the size of a file that need not be open.
@@ -23,10 +25,22 @@ impl Fs {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, For::Writing)
         };
-        let attr =
-            self.open_if_new(&file, deadline).and_then(|()| self.truncate_file(&file, size, cred, deadline));
+        let attr = self.truncate_pinned(&file, size, cred, deadline);
         self.unpin(&file, For::Writing, deadline);
         attr
+    }
+
+    /// In its turn among other clients.
+    pub(crate) fn truncate_pinned(
+        &self,
+        file: &Arc<File>,
+        size: u64,
+        cred: &Cred,
+        deadline: Instant,
+    ) -> Result<Attr, Fault> {
+        let _section = self.section(file, To::Change, deadline)?;
+        self.open_if_new(file, deadline)?;
+        self.truncate_file(file, size, cred, deadline)
     }
 
     /// A file that is not open here is opened: a dead session's leftovers are found that way.
@@ -35,7 +49,10 @@ impl Fs {
         let is_loaded = file.share_body(deadline)?.is_loaded;
         match is_loaded {
             true => Ok(()),
-            false => self.open_again(file, deadline).map(|_| ()),
+            false => {
+                let _order = file.lock_order(deadline)?;
+                self.open_in_order(file, deadline).map(|_| ())
+            }
         }
     }
 
@@ -86,7 +103,7 @@ impl Fs {
             let mut meta = file.meta.lock();
             meta.saw(answer.mark);
             meta.cap = cap.or(meta.cap.take());
-            meta.is_marked = matches!(inode.state, FileState::Writing(_));
+            meta.is_marked = is_written(inode.state);
             meta.cutting = pending.then_some(size);
             let is_new =
                 body.layout.as_ref().map(|l| l.generation) != inode.layout.as_ref().map(|l| l.generation);
@@ -150,11 +167,23 @@ impl Fs {
         let snapshot = file.meta.lock().progress.snapshot();
         let all: Vec<_> = marks.into_iter().chain(snapshot.marks.iter().copied()).collect();
         self.flush_marks(file, &all, deadline)?;
+        if self.is_shared() {
+            self.flush_objects(layout, file.fid, deadline)?;
+        }
         // 3. The MDT sets the size.
         let done = file.meta.lock().writers == 0;
         let (generation, blocks) = (layout.generation, after.blocks);
         let written = after.written;
-        let req = Settle { fid: file.fid, generation, size, blocks, mtime, written: written.clone(), done };
+        let req = Settle {
+            fid: file.fid,
+            generation,
+            size,
+            blocks,
+            mtime,
+            written: written.clone(),
+            done,
+            hint: false,
+        };
         let answer = self.ask_until(file.fid, &req, deadline)?;
         for w in &written {
             mark_written(layout, w);

@@ -11,10 +11,11 @@ use wire::object::{Capability, Write, WriteReply};
 
 use crate::Fs;
 use crate::api::Handle;
-use crate::files::{Body, File};
+use crate::files::{Body, File, Opened};
 use crate::link::Link;
 use crate::objects::{IN_FLIGHT_MAX, Stopped};
 use crate::request::{Answer, Patience, Pending};
+use crate::sharing::To;
 
 impl Fs {
     /// Writes all of `data` at `offset`, or at the file's end if the descriptor appends.
@@ -22,8 +23,20 @@ impl Fs {
     /// On an error a part may have been written: what is contiguous from `offset` on then counts for the file's size.
     pub fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let opened = self.opened(handle)?;
+        self.write_opened(&opened, offset, opened.flags.append, data)
+    }
+
+    /// Writes all of `data` at the file's end.
+    pub fn append(&self, handle: Handle, data: &[u8]) -> Result<(), Fault> {
+        self.write_opened(&*self.opened(handle)?, 0, true, data)
+    }
+
+    fn write_opened(&self, opened: &Opened, offset: u64, is_append: bool, data: &[u8]) -> Result<(), Fault> {
         if !opened.flags.write {
-            return Err(Fault::new(Code::Invalid, format!("handle {} is not open for writing", handle.0)));
+            return Err(Fault::new(
+                Code::Invalid,
+                format!("file {}: the handle is not open for writing", opened.file.fid),
+            ));
         }
         if data.is_empty() {
             return Ok(());
@@ -31,7 +44,8 @@ impl Fs {
         let deadline = self.deadline();
         let mut tries = 0;
         loop {
-            let stopped = match opened.flags.append {
+            let section = self.section(&opened.file, To::Change, deadline)?;
+            let stopped = match is_append {
                 true => {
                     // Alone, so that the end is the end until the bytes are there.
                     let body = opened.file.own_body(deadline)?;
@@ -43,12 +57,13 @@ impl Fs {
                     self.write_body(&opened.file, &body, offset, data, deadline)
                 }
             };
+            let shown = self.show_written(&section);
             match stopped {
                 Ok(()) => {
                     self.files.enqueue(&opened.file);
-                    return Ok(());
+                    return shown;
                 }
-                Err(stopped) => self.resume(&opened.file, stopped, &mut tries, deadline)?,
+                Err(stopped) => self.resume(section, stopped, &mut tries)?,
             }
         }
     }
@@ -62,6 +77,7 @@ impl Fs {
         deadline: Instant,
     ) -> Result<(), Stopped> {
         self.check_poison(file)?;
+        self.check_stale(file)?;
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_SIZE_MAX) {
             let detail =
                 format!("file {}: {} bytes at {offset} end past {FILE_SIZE_MAX}", file.fid, data.len());

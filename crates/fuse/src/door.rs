@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use client::{DirItem, Fs, Handle, SetAttr};
 use fusedev::*;
@@ -24,6 +24,7 @@ use crate::setid::{SetIdWatch, without_privileges};
 /// `O_EXCL`, `O_TRUNC` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
+const O_APPEND: i32 = 0o2000;
 /// Entries asked for at once: with attributes about a third of what a 32 KiB listing request holds, so that little is fetched in
 /// vain when the kernel's buffer is full.
 const PLUS_BATCH: usize = 64;
@@ -54,19 +55,33 @@ impl Door {
         Door { fs, options, set_id: SetIdWatch::default() }
     }
 
+    /// Among other clients the kernel remembers nothing.
+    fn attr_ttl(&self) -> Duration {
+        if self.fs.is_shared() { Duration::ZERO } else { self.options.attr_timeout }
+    }
+    fn entry_ttl(&self) -> Duration {
+        if self.fs.is_shared() { Duration::ZERO } else { self.options.entry_timeout }
+    }
+    fn fopen_flags(&self, write: bool) -> FopenFlags {
+        match self.fs.is_shared() {
+            true => session::fopen_flags_shared(),
+            false => session::fopen_flags(write && !self.fs.is_fate_shared()),
+        }
+    }
+
     fn answer_entry(&self, verb: &str, result: Result<Attr, Fault>, reply: ReplyEntry) {
         match result {
             Ok(attr) => {
                 self.set_id.on_mode(attr.mode);
-                let (attr_ttl, entry_ttl) = (&self.options.attr_timeout, &self.options.entry_timeout);
-                reply.entry_with_ttls(attr_ttl, entry_ttl, &file_attr(&attr), GENERATION)
+                let (attr_ttl, entry_ttl) = (self.attr_ttl(), self.entry_ttl());
+                reply.entry_with_ttls(&attr_ttl, &entry_ttl, &file_attr(&attr), GENERATION)
             }
             Err(fault) => reply.error(errno(verb, &fault)),
         }
     }
 
-    /// O_APPEND is not passed on: the kernel holds the inode's lock and a true size (I3), so the offset that it sends is the
-    /// file's end. A handle that ignored offsets would send pages of a shared mapping, for which the kernel picks any writable
+    /// O_APPEND is not passed on: alone, the kernel holds the inode's lock and a true size (I3), so the offset that it sends is
+    /// the file's end; among other clients each write says that it appends. A handle that ignored offsets would send pages of a shared mapping, for which the kernel picks any writable
     /// handle, to the wrong place.
     fn open_flags(&self, flags: i32) -> client::OpenFlags {
         let access = OpenFlags(flags).acc_mode();
@@ -86,13 +101,24 @@ impl Door {
         self.fs.setattr(fid, &SetAttr { mode: Some(left), ..SetAttr::default() }, &Cred::root()).map(Some)
     }
 
-    fn write_all(&self, fid: Fid, handle: Handle, offset: u64, data: &[u8], kill: bool) -> Result<(), Fault> {
-        if kill && !self.set_id.is_clear(handle.0) {
+    /// `offset` `None`: at the end, which among other clients the kernel does not know.
+    fn write_all(
+        &self,
+        fid: Fid,
+        handle: Handle,
+        offset: Option<u64>,
+        data: &[u8],
+        kill: bool,
+    ) -> Result<(), Fault> {
+        if kill && (self.fs.is_shared() || !self.set_id.is_clear(handle.0)) {
             let epoch = self.set_id.epoch();
             self.drop_privileges(fid)?;
             self.set_id.learn_clear(handle.0, epoch);
         }
-        self.fs.write(handle, offset, data)
+        match offset {
+            Some(offset) => self.fs.write(handle, offset, data),
+            None => self.fs.append(handle, data),
+        }
     }
 
     fn set(&self, request: &Request, fid: Fid, set: &SetAttr, is_granted: bool) -> Result<Attr, Fault> {
@@ -178,10 +204,7 @@ impl Filesystem for Door {
         match self.fs.create(fid(parent), name.as_bytes(), mode & 0o7777, open, &cred_of(rq)) {
             Ok((attr, handle)) => {
                 self.set_id.on_mode(attr.mode);
-                let (ttl, flags) = (
-                    self.options.both_timeout(),
-                    session::fopen_flags(open.write && !self.fs.is_fate_shared()),
-                );
+                let (ttl, flags) = (self.attr_ttl().min(self.entry_ttl()), self.fopen_flags(open.write));
                 reply.created(&ttl, &file_attr(&attr), GENERATION, FileHandle(handle.0), flags)
             }
             Err(fault) => reply.error(errno("create", &fault)),
@@ -251,7 +274,7 @@ impl Filesystem for Door {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         match self.fs.getattr(fid(ino)) {
-            Ok(attr) => reply.attr(&self.options.attr_timeout, &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
             Err(fault) => reply.error(errno("getattr", &fault)),
         }
     }
@@ -299,7 +322,7 @@ impl Filesystem for Door {
         let (atime, mtime) = (atime.map(|t| time(t, now)), mtime.map(|t| time(t, now)));
         let set = SetAttr { mode: mode.map(|m| m & 0o7777), uid, gid, size, atime, mtime };
         match self.set(rq, fid(ino), &set, is_granted) {
-            Ok(attr) => reply.attr(&self.options.attr_timeout, &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
             Err(fault) => reply.error(errno("setattr", &fault)),
         }
     }
@@ -331,8 +354,7 @@ impl Filesystem for Door {
             Ok(handle)
         });
         match opened {
-            Ok(handle) => reply
-                .opened(FileHandle(handle.0), session::fopen_flags(open.write && !self.fs.is_fate_shared())),
+            Ok(handle) => reply.opened(FileHandle(handle.0), self.fopen_flags(open.write)),
             Err(fault) => reply.error(errno("open", &fault)),
         }
     }
@@ -362,11 +384,14 @@ impl Filesystem for Door {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        // Pages of a shared mapping know their place, whatever handle the kernel sends them by.
+        let is_append = flags.0 & O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let offset = (!is_append || !self.fs.is_shared()).then_some(offset);
         match self.write_all(fid(ino), handle(fh), offset, data, kill) {
             Ok(()) => reply.written(data.len() as u32),
             Err(fault) => reply.error(errno("write", &fault)),
@@ -416,7 +441,7 @@ impl Filesystem for Door {
         cookie: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let ttl = self.options.both_timeout();
+        let ttl = self.attr_ttl().min(self.entry_ttl());
         let add = |item: &DirItem| {
             let name = OsStr::from_bytes(&item.name);
             match &item.attr {

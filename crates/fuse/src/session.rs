@@ -7,7 +7,7 @@ use crate::options::{MAX_REQUEST_BYTES, MountOptions};
 /// Capabilities that are asked for where the kernel has them. Kernel write-back is not among them, and never will be: it would
 /// let the kernel own size and mtime. Nor is O_TRUNC with the open: the kernel finds only after it that a program runs from the file
 /// (`ETXTBSY`), and the program would have lost its text.
-pub const WANTED: [InitFlags; 7] = [
+pub const WANTED: [InitFlags; 8] = [
     // Reads of one file may be answered in any order.
     InitFlags::FUSE_ASYNC_READ,
     // Direct I/O larger than one request is sent in parallel.
@@ -19,6 +19,8 @@ pub const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_READDIRPLUS_AUTO,
     // We drop set-id bits, so the kernel need not ask for security.capability before each write.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    // Files that several clients use are opened for direct I/O; programs may map them still.
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
     // A symlink's target never changes for a fid.
     InitFlags::FUSE_CACHE_SYMLINKS,
 ];
@@ -38,6 +40,11 @@ pub fn kernel_config(config: &mut KernelConfig, options: &MountOptions) {
         config.set_max_readahead(nearest).ok();
     }
     config.set_max_background(options.max_background.max(1)).ok();
+}
+
+/// Among other clients: nothing is kept, every read and write comes here, and mappings are allowed all the same.
+pub fn fopen_flags_shared() -> FopenFlags {
+    FopenFlags::FOPEN_DIRECT_IO
 }
 
 /// What the kernel may do with an open file: keep its pages (I3), and close it without asking if no error can be waiting for the

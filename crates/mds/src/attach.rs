@@ -1,19 +1,19 @@
 //! Sessions begin and end here.
 //!
-//! One client at a time until leases exist: a second is refused while the first is alive, and takes its place once that was
-//! silent for the session's time. A session without a rival is kept much longer: its client may only sleep.
+//! A newcomer waits until those who are there share the file system with it (X2); one that was silent for the session's time is
+//! ended instead. A session that is alone is kept much longer: its client may only sleep.
 
 use std::sync::Arc;
 
 use types::{Code, Fault, SessionId};
 use wire::Empty;
-use wire::session::{Attach, AttachReply, Detach, KeepAlive};
+use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
 use crate::Core;
 use crate::recover::no_lease;
 use crate::sessions::{Session, session_key};
 
-/// Without a rival a silent session is ended after this many times its time-out: a minute, by when its orphans are due.
+/// Alone, a silent session is ended after this many times its time-out: a minute, by when its orphans are due.
 const UNRIVALLED_FACTOR: u64 = 6;
 /// Orphans that one entry reaps. An orphan of 64 KiB inline has 17 records to delete, so the entry stays below 64 KiB.
 const REAP_MAX: usize = 64;
@@ -40,10 +40,11 @@ impl Core {
             session.touch(now);
             return Ok(self.attach_reply(session.id, self.writer.lock().slots.sequences(session.id)));
         }
-        // 2. others: wait for the living, end the dead
+        // 2. others: end the dead, wait until the living share
         for id in self.sessions.ids() {
-            self.make_way(id, now)?;
+            self.end_if_dead(id, now)?;
         }
+        self.wait_for_others(now)?;
         // 3. a session of its own, durable before it is used: its requests may be replayed after a power loss
         let session = self.begin_session(req, now)?;
         self.flush()?;
@@ -51,27 +52,44 @@ impl Core {
         Ok(self.attach_reply(session.id, slots))
     }
 
-    /// Ends session `id` if it is dead; else refuses the newcomer.
-    fn make_way(&self, id: SessionId, now: u64) -> Result<(), Fault> {
+    /// Ends session `id` if it was silent for its time.
+    fn end_if_dead(&self, id: SessionId, now: u64) -> Result<(), Fault> {
         let Some(holder) = self.sessions.get(id) else { return Ok(()) };
-        let (silent, ttl) = (holder.silent_ms(now), self.session_ttl_ms());
-        if silent >= ttl {
-            tracing::info!(
-                session = id.0,
-                client = holder.name,
-                silent_ms = silent,
-                "dead session makes way for a new client"
-            );
-            return self.end_session(id);
+        let silent = holder.silent_ms(now);
+        if silent < self.session_ttl_ms() {
+            return Ok(());
         }
+        tracing::info!(
+            session = id.0,
+            client = holder.name,
+            silent_ms = silent,
+            "a dead session makes way for a new client"
+        );
+        self.evict(id)
+    }
+
+    /// X2. The newcomer asks again until it is let in.
+    fn wait_for_others(&self, now: u64) -> Result<(), Fault> {
+        let ids = self.sessions.ids();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.ensure_era()?;
+        if self.sharers.ask_to_share(&ids, now) {
+            return Ok(());
+        }
+        let names: Vec<_> = ids
+            .iter()
+            .filter_map(|id| self.sessions.get(*id))
+            .map(|s| format!("{} (heard of {} s ago)", s.name, s.silent_ms(now) / 1000))
+            .collect();
         Err(Fault::new(
-            Code::Busy,
+            Code::NotReady,
             format!(
-                "the file system is mounted by {} (heard of {} s ago), and several clients at once are not supported yet; \
-                 unmount it there, or try again {} s after that client stopped",
-                holder.name,
-                silent / 1000,
-                ttl.div_ceil(1000)
+                "the file system is mounted by {}; it must write down what it has in hand before others come in, and has not yet; \
+                 if that client is dead, its session ends {} s after its last word",
+                names.join(", "),
+                self.session_ttl_ms().div_ceil(1000)
             ),
         ))
     }
@@ -87,6 +105,7 @@ impl Core {
         })?;
         let session =
             Arc::new(made.ok_or_else(|| Fault::new(Code::NotReady, "no session was made; try again"))?);
+        self.sharers.begin(session.id);
         self.sessions.add(session.clone());
         Ok(session)
     }
@@ -98,6 +117,7 @@ impl Core {
             flushed_seq: self.volume.flushed_seq(),
             last_seq: self.volume.last_seq(),
             session_ttl_ms: self.session_ttl_ms() as u32,
+            mode: self.sharers.mode(),
         }
     }
 
@@ -105,13 +125,13 @@ impl Core {
         self.settings.session_ttl.as_millis() as u64
     }
 
-    pub fn on_keep_alive(&self, req: &KeepAlive) -> Result<Empty, Fault> {
+    pub fn on_keep_alive(&self, req: &KeepAlive) -> Result<KeepAliveReply, Fault> {
         match self.sessions.touch(req.session, self.clock.boot_ms()) {
-            // After a clean stop the incarnation is the old one: this is how a client hears that its locks are asked for.
-            true if self.locks.is_awaited(req.session) => {
-                Err(Fault::new(Code::Moved, "this MDT was started anew; attach, and reclaim your locks"))
+            // After a clean stop the incarnation is the old one: this is how a client hears that what it holds is asked for.
+            true if self.locks.is_awaited(req.session) || self.is_hold_awaited(req.session) => {
+                Err(Fault::new(Code::Moved, "this MDT was started anew; attach, and say what you hold"))
             }
-            true => Ok(Empty {}),
+            true => Ok(KeepAliveReply { mode: self.sharers.mode() }),
             false => Err(object::slots::unknown(req.session)),
         }
     }
@@ -127,7 +147,10 @@ impl Core {
         }
         let _one = self.ending.lock();
         if self.sessions.get(req.session).is_some() {
-            self.end_session(req.session)?;
+            match asking == req.session {
+                true => self.end_session(req.session)?,
+                false => self.evict(req.session)?,
+            }
         }
         Ok(Empty {})
     }
@@ -135,7 +158,9 @@ impl Core {
     /// Ends sessions that were silent so long that nobody can count on them coming back.
     pub fn reap_sessions(&self) {
         let now = self.clock.boot_ms();
-        let limit = self.session_ttl_ms().saturating_mul(UNRIVALLED_FACTOR);
+        // With others there, what a dead session holds is in somebody's way.
+        let factor = if self.sessions.count() > 1 { 1 } else { UNRIVALLED_FACTOR };
+        let limit = self.session_ttl_ms().saturating_mul(factor);
         for (id, name, silent_ms) in self.sessions.list(now) {
             if silent_ms < limit {
                 continue;
@@ -145,11 +170,18 @@ impl Core {
             let is_dead = self.sessions.get(id).is_some_and(|s| s.silent_ms(self.clock.boot_ms()) >= limit);
             if is_dead {
                 tracing::info!(session = id.0, client = name, silent_ms, "session ended: its client is gone");
-                if let Err(fault) = self.end_session(id) {
+                if let Err(fault) = self.evict(id) {
                     tracing::warn!(session = id.0, %fault, "a dead session could not be ended; it will be tried again");
                 }
             }
         }
+        self.sharers.rest(self.sessions.count(), now);
+    }
+
+    /// Ends a session that did not say farewell: what it said of unflushed sizes counts no more.
+    fn evict(&self, id: SessionId) -> Result<(), Fault> {
+        self.end_session(id)?;
+        self.begin_era()
     }
 
     /// Reaps the session's orphans and removes it; the last of them and the session go in one entry, so that no request of
@@ -162,7 +194,8 @@ impl Core {
                 is_last = orphans.len() <= REAP_MAX;
                 for fid in orphans.iter().take(REAP_MAX) {
                     // The orphan record is gone in any case, so that a broken inode cannot keep the session for ever.
-                    if let Err(fault) = self.rules.reap(txn, *fid) {
+                    let next = self.sharers.other_holder(id, *fid);
+                    if let Err(fault) = self.rules.leave_orphan(txn, *fid, next) {
                         tracing::warn!(fid = fid.0, %fault, "an orphan's inode cannot be read; run fsck");
                     }
                 }
@@ -174,6 +207,7 @@ impl Core {
         }
         self.sessions.remove(id);
         self.drop_locks(id);
+        self.sharers.forget(id);
         Ok(())
     }
 }

@@ -31,6 +31,7 @@ mod rules;
 mod serve;
 mod sessions;
 mod settings;
+mod shared;
 mod slots;
 mod stat;
 mod workers;
@@ -74,6 +75,7 @@ pub(crate) struct Core {
     kv: Table,
     writer: Mutex<Writer>,
     sessions: Sessions,
+    sharers: shared::Sharers,
     /// One attach, detach or eviction at a time.
     ending: Mutex<()>,
     checkpointing: Mutex<()>,

@@ -53,6 +53,7 @@ impl Mdt {
             epoch: AtomicU32::new(label.epoch.0),
             kv,
             writer: Mutex::new(Writer { slots, ids, closed: false }),
+            sharers: crate::shared::Sharers::new(sessions.count()),
             sessions,
             ending: Mutex::new(()),
             checkpointing: Mutex::new(()),

@@ -33,6 +33,10 @@ pub trait Rules: Send + Sync {
     fn orphans_of(&self, view: &dyn View, session: SessionId) -> Vec<Fid>;
     /// An orphan's end: it is gone, its objects wait for the purge.
     fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault>;
+    /// An orphan's holder lets it go: it becomes `next`'s, or ends.
+    fn leave_orphan(&self, txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Result<(), Fault>;
+    /// The session that keeps an orphan.
+    fn orphan_holder(&self, view: &dyn View, fid: Fid) -> Option<SessionId>;
     /// Up to `max` files whose objects wait to be destroyed, in the order of their records; none behind the last is looked at.
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)>;
     /// The objects are destroyed: the record may go.
@@ -80,6 +84,12 @@ impl Rules for MetaRules {
     }
     fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
         meta::reap(txn, fid)
+    }
+    fn leave_orphan(&self, txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Result<(), Fault> {
+        meta::leave_orphan(txn, fid, next)
+    }
+    fn orphan_holder(&self, view: &dyn View, fid: Fid) -> Option<SessionId> {
+        meta::orphan_holder(view, fid)
     }
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
         meta::dead_list(view, max)

@@ -12,6 +12,7 @@ use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Key, Seq, SessionId}
 use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Truncate, TruncateReply};
 use wire::object::Capability;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
+use wire::shared::{Close, Enter, EnterReply, Hold, Leave};
 use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
 
 use crate::Core;
@@ -19,6 +20,7 @@ use crate::execute::Done;
 use crate::joined::Joined;
 use crate::overlay::{Overlay, SnapView};
 use crate::record::Origin;
+use crate::shared::Others;
 use crate::slots::refuse_observer;
 
 /// How long a capability opens objects. Nothing renews one before leases exist, and a job may hold a file open for weeks; what
@@ -55,6 +57,12 @@ impl Core {
             Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),
             Flush::CALL => self.on_flush(head),
             0x0260..=0x026f => self.on_lock_call(head, body),
+            Leave::CALL => {
+                self.sharers.leave(head.session, &parse(body)?);
+                Ok(plain(Empty {}))
+            }
+            Hold::CALL => self.on_hold(head.session, &parse(body)?).map(plain),
+            Close::CALL => self.on_close(head.session, &parse(body)?).map(plain),
             TargetStat::CALL => self.target_stat().map(plain),
             call => match self.rules.is_mutation(call) {
                 Some(true) => self.on_mutation(head, body, bulk),
@@ -99,6 +107,14 @@ impl Core {
             return Err(refuse_observer());
         }
         self.check_session(head.session)?;
+        // A replay brings back what its session did before; which sections that holds now, it says by `Hold`.
+        let is_replay = head.flags & Flags::REPLAY != 0;
+        if !is_replay {
+            self.check_whole()?;
+        }
+        if head.call == Enter::CALL && !is_replay && !self.sharers.enter(head.session, &parse(body)?) {
+            return Ok(plain(EnterReply { granted: false, open: None }));
+        }
         let Header { session, slot, sequence, .. } = *head;
         // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
@@ -107,13 +123,19 @@ impl Core {
         let done = self.with_ctx(head, &joined, &lease_high, &mut |ctx| {
             self.transact(head.call, origin, &lease_high, &mut |txn| {
                 let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
-                if ctx.replay {
-                    check_replayed_fids(txn)?;
+                match ctx.replay {
+                    true => check_replayed_fids(txn)?,
+                    false => self.note_open(session, head.call, body, &reply),
                 }
                 puts_inode.set(txn.put_keys().any(|key| key.as_bytes()[0] == meta::keys::INODE));
                 Ok(reply)
             })
-        })?;
+        });
+        if done.is_err() && head.call == Enter::CALL {
+            let Enter { fid, token, .. } = parse(body)?;
+            self.sharers.leave(session, &Leave { fid, token });
+        }
+        let done = done?;
         if lets_objects_change(head.call, &done.reply, puts_inode.get()) {
             self.flush()?;
         }
@@ -142,8 +164,24 @@ impl Core {
             shard: joined.shard,
             epoch,
             make_cap: &make_cap,
+            sharing: Some(&Others { core: self, session: head.session, lease_high }),
             mdt_full: self.is_full(),
         })
+    }
+
+    /// Under the writer's lock, so that no unlink comes between an open and its note.
+    fn note_open(&self, session: SessionId, call: u16, body: &[u8], reply: &[u8]) {
+        let open = match call {
+            Open::CALL => Open::from_bytes(body).ok().map(|r| (r.fid, r.write)),
+            Enter::CALL => Enter::from_bytes(body).ok().map(|r| (r.fid, r.write)),
+            Create::CALL => Create::from_bytes(body)
+                .ok()
+                .and_then(|r| Some((CreateReply::from_bytes(reply).ok()?.open.inode.attr.fid, r.write))),
+            _ => None,
+        };
+        if let Some((fid, write)) = open {
+            self.sharers.note_open(session, fid, write);
+        }
     }
 
     /// An estimate without the slots: they are a few KiB, and reading them would take the writer's lock.
@@ -195,7 +233,8 @@ fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
 /// there would be objects that nobody names, and bytes past a settled size, which come back when the file grows again.
 fn lets_objects_change(call: u16, reply: &[u8], puts_inode: bool) -> bool {
     let is_writing = |open: OpenReply| {
-        puts_inode && open.inode.layout.is_some() && matches!(open.inode.state, FileState::Writing(_))
+        let is_written = matches!(open.inode.state, FileState::Writing(_) | FileState::Shared { .. });
+        puts_inode && open.inode.layout.is_some() && is_written
     };
     match call {
         // The intent of a shrink.
@@ -204,6 +243,7 @@ fn lets_objects_change(call: u16, reply: &[u8], puts_inode: bool) -> bool {
         Grow::CALL => true,
         // A settled file with objects becomes one that is being written.
         Open::CALL => OpenReply::from_bytes(reply).is_ok_and(is_writing),
+        Enter::CALL => EnterReply::from_bytes(reply).is_ok_and(|r| r.open.is_some_and(is_writing)),
         Create::CALL => CreateReply::from_bytes(reply).is_ok_and(|r| is_writing(r.open)),
         _ => false,
     }

@@ -5,6 +5,7 @@
 use types::{Buf, Code, Fault};
 use wire::Request;
 use wire::meta::*;
+use wire::shared::Enter;
 
 use crate::{Ctx, Txn, View};
 use crate::{
@@ -19,7 +20,7 @@ macro_rules! table {
 /// Every metadata call, and whether it changes records.
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
-    ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan
+    ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan Enter
 };
 
 /// Whether `call` changes records; `None` if it is no metadata call.
@@ -47,6 +48,7 @@ pub fn mutate(
         SetXattr::CALL => answer(body, |r| xattr::set_xattr(ctx, txn, r)),
         RemoveXattr::CALL => answer(body, |r| xattr::remove_xattr(ctx, txn, r)),
         Open::CALL => answer(body, |r| open::open(ctx, txn, r)),
+        Enter::CALL => answer(body, |r| open::enter(ctx, txn, r)),
         Release::CALL => answer(body, |r| reap::release(ctx, txn, r)),
         WriteInline::CALL => answer(body, |r| inline::write_inline(ctx, txn, r, bulk)),
         Grow::CALL => answer(body, |r| grow::grow(ctx, txn, r)),

@@ -4,8 +4,9 @@ use types::*;
 use wire::meta::{GetAttr, Inode};
 
 use crate::inode::load_inode;
+use crate::sharing::For;
 use crate::{Ctx, View};
 
-pub fn getattr(_: &Ctx<'_>, view: &dyn View, req: GetAttr) -> Result<Inode, Fault> {
-    Ok(load_inode(view, req.fid)?.to_wire())
+pub fn getattr(ctx: &Ctx<'_>, view: &dyn View, req: GetAttr) -> Result<Inode, Fault> {
+    Ok(load_inode(view, req.fid)?.shown(ctx, For::Looking))
 }

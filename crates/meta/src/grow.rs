@@ -8,6 +8,7 @@ use wire::object::{RIGHT_READ, RIGHT_WRITE};
 use crate::inode::{load_inode, store_inode};
 use crate::open::capability;
 use crate::records::InodeRecord;
+use crate::sharing::{self, For};
 use crate::{Ctx, Txn, inline, reap, stripe};
 
 pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fault> {
@@ -29,14 +30,14 @@ pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fa
         }
     };
     if switched && inode.state == FileState::Settled {
-        inode.state = FileState::Writing(ctx.session);
+        inode.state = sharing::writing(ctx, &inode);
     }
     store_inode(txn, &inode);
     let Some(layout) = inode.layout.clone().or_else(|| inode.pending.clone()) else {
         return Err(Code::Invalid.into());
     };
-    let cap = capability(ctx, txn, inode.fid(), layout.generation, RIGHT_READ | RIGHT_WRITE);
-    Ok(GrowReply { inode: inode.to_wire(), layout, cap, switched })
+    let cap = capability(ctx, txn, inode.fid(), layout.generation, RIGHT_READ | RIGHT_WRITE, false);
+    Ok(GrowReply { inode: inode.shown(ctx, For::Using), layout, cap, switched })
 }
 
 /// A layout of a new generation; objects of an earlier attempt that never switched go to the purge list.
@@ -64,10 +65,10 @@ pub fn switch(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Switch) -> Result<SwitchRep
     };
     mark_written(&mut layout, &req.written)?;
     inode.layout = Some(layout);
-    inode.state = FileState::Writing(ctx.session);
+    inode.state = sharing::writing(ctx, &inode);
     inline::delete_pages(txn, req.fid, 0);
     store_inode(txn, &inode);
-    Ok(SwitchReply { inode: inode.to_wire() })
+    Ok(SwitchReply { inode: inode.shown(ctx, For::Using) })
 }
 
 /// Or's reported bits into a layout; bits of stripes that do not exist are refused.

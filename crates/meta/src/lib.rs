@@ -37,6 +37,7 @@ pub mod rmdir;
 pub mod scan;
 pub mod setattr;
 pub mod settle;
+pub mod sharing;
 pub mod stripe;
 pub mod symlink;
 #[cfg(test)]
@@ -48,7 +49,7 @@ pub mod xattr;
 
 pub use dispatch::{is_mutation, mutate, read};
 pub use format::format;
-pub use reap::{dead_list, forget_dead, orphans_of, reap};
+pub use reap::{dead_list, forget_dead, leave_orphan, orphan_holder, orphans_of, reap};
 pub use totals::{Totals, totals};
 
 use std::sync::Arc;
@@ -85,6 +86,8 @@ pub struct Ctx<'a> {
     pub epoch: Epoch,
     /// Makes a capability for `(fid, generation, rights, lease counter)`.
     pub make_cap: &'a dyn Fn(Fid, Generation, u8, u32) -> Capability,
+    /// What is known of other sessions; `None`: there are none.
+    pub sharing: Option<&'a dyn sharing::Sharing>,
     /// The MDT has no room: refuse what grows with `NoSpace`, allow what removes.
     pub mdt_full: bool,
 }

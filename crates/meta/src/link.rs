@@ -5,6 +5,7 @@ use wire::meta::{Inode, Link};
 
 use crate::inode::{add_hint, load_dir, load_inode, need_room, store_inode, touch};
 use crate::names::{self, Slot};
+use crate::sharing::For;
 use crate::{Ctx, Txn, access};
 
 /// ext4's limit.
@@ -18,7 +19,9 @@ pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault>
     let at = match names::find_slot(txn, req.parent, &req.name)? {
         Slot::Free(at) => at,
         // A replay whose link survived finds its own work.
-        Slot::Taken(found) if ctx.replay && found.entry.fid == req.fid => return Ok(inode.to_wire()),
+        Slot::Taken(found) if ctx.replay && found.entry.fid == req.fid => {
+            return Ok(inode.shown(ctx, For::Looking));
+        }
         Slot::Taken(_) => return Err(Code::Exists.into()),
     };
     access::need_change(&dir, &req.cred)?;
@@ -38,7 +41,7 @@ pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault>
     names::put_entry(txn, at, req.fid, inode.attr.kind, &req.name);
     touch(&mut dir, req.now);
     store_inode(txn, &dir);
-    Ok(inode.to_wire())
+    Ok(inode.shown(ctx, For::Looking))
 }
 
 #[cfg(test)]

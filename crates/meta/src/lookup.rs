@@ -4,12 +4,13 @@ use types::*;
 use wire::meta::{Inode, Lookup};
 
 use crate::inode::{load_inode, load_named};
+use crate::sharing::For;
 use crate::{Ctx, View, names};
 
-pub fn lookup(_: &Ctx<'_>, view: &dyn View, req: Lookup) -> Result<Inode, Fault> {
+pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, req: Lookup) -> Result<Inode, Fault> {
     names::validate(&req.name)?;
     match names::find_entry(view, req.parent, &req.name)? {
-        Some(found) => Ok(load_named(view, found.entry.fid, req.parent)?.to_wire()),
+        Some(found) => Ok(load_named(view, found.entry.fid, req.parent)?.shown(ctx, For::Looking)),
         None => Err(absent(view, req.parent)),
     }
 }

@@ -38,6 +38,7 @@ fn call<R: Request>(txn: &mut MemTxn, req: R) -> Result<R::Reply, Code> {
         shard: Shard(0),
         epoch: Epoch(1),
         make_cap: &cap,
+        sharing: None,
         mdt_full: false,
     };
     let body = req.to_bytes();
@@ -301,6 +302,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
         shard: Shard(0),
         epoch: Epoch(1),
         make_cap: &cap,
+        sharing: None,
         mdt_full: false,
     };
     let bytes = [5u8; 100];
@@ -355,6 +357,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
         mtime: NOW,
         written: vec![],
         done,
+        hint: false,
     };
     assert_eq!(call(txn, settle(9000, true)).expect("settle").attr.size, 9000);
     assert_eq!(call(txn, settle(50, true)).expect("settle").attr.size, 9000);
@@ -385,6 +388,7 @@ fn default_layouts_go_round_all_osts() {
         shard: Shard(0),
         epoch: Epoch(1),
         make_cap: &cap,
+        sharing: None,
         mdt_full: false,
     };
     let mut firsts = BTreeSet::new();
@@ -429,6 +433,7 @@ fn mutated_records_and_bodies_never_panic() {
             shard: Shard(0),
             epoch: Epoch(1),
             make_cap: &cap,
+            sharing: None,
             mdt_full: false,
         };
         if n % 50 == 0 {

@@ -7,6 +7,7 @@ use wire::meta::{DirEntry, ReadDir, ReadDirReply};
 
 use crate::inode::load_inode;
 use crate::records::{EntryRecord, InodeRecord, Parent};
+use crate::sharing::For;
 use crate::{Ctx, View, keys, names};
 
 /// Most entries of a page, and the bytes of records after which it ends: what one reply should carry.
@@ -15,7 +16,7 @@ pub const BYTES_MAX: usize = 1 << 20;
 /// Bytes of an entry on the wire beside its name.
 const ENTRY_BYTES: usize = 4 + 8 + 1 + 8 + 1;
 
-pub fn readdir(_: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirReply, Fault> {
+pub fn readdir(ctx: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirReply, Fault> {
     let dir = load_inode(view, req.dir)?;
     if !dir.is_dir() {
         return Err(Code::NotDir.into());
@@ -27,7 +28,7 @@ pub fn readdir(_: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirRepl
             more = true;
             return false;
         }
-        match entry_of(view, key, value, req.plus) {
+        match entry_of(ctx, view, key, value, req.plus) {
             Ok((entry, size)) => {
                 bytes += size;
                 entries.push(entry);
@@ -43,14 +44,20 @@ pub fn readdir(_: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirRepl
 }
 
 /// An entry for the listing, and the bytes that it takes.
-fn entry_of(view: &dyn View, key: &Key, value: &[u8], plus: bool) -> Result<(DirEntry, usize), Fault> {
+fn entry_of(
+    ctx: &Ctx<'_>,
+    view: &dyn View,
+    key: &Key,
+    value: &[u8],
+    plus: bool,
+) -> Result<(DirEntry, usize), Fault> {
     let (fid, h64, collision) = keys::parse_entry(key).unwrap_or_default();
     let entry = EntryRecord::decode(value).map_err(|e| names::broken(Parent { fid, h64, collision }, e))?;
     let mut size = ENTRY_BYTES + entry.name.len();
     // An entry without a sound inode is listed all the same: fsck's user wants to see its name.
     let record = plus.then(|| view.get(&keys::inode(entry.fid))).flatten();
     size += record.as_ref().map_or(0, |r| r.len());
-    let inode = record.and_then(|r| InodeRecord::decode(&r).ok()).map(|i| i.to_wire());
+    let inode = record.and_then(|r| InodeRecord::decode(&r).ok()).map(|i| i.shown(ctx, For::Looking));
     let cookie = types::hash::cookie(h64, collision);
     Ok((DirEntry { name: Bytes(entry.name), fid: entry.fid, kind: entry.kind, cookie, inode }, size))
 }

@@ -23,10 +23,12 @@ pub fn lose_link(
     inode.parents.retain(|p| *p != from);
     inode.attr.nlink = if inode.is_dir() { 0 } else { inode.attr.nlink.saturating_sub(1) };
     inode.attr.ctime = now;
-    match (inode.attr.nlink, held) {
-        (0, false) => drop_inode(txn, &inode),
-        (0, true) => {
-            txn.put(keys::orphan(inode.fid()), records::encode_orphan(ctx.session));
+    // H2: who has it open keeps it.
+    let holder = if held { Some(ctx.session) } else { ctx.opened_elsewhere(inode.fid()) };
+    match (inode.attr.nlink, holder) {
+        (0, None) => drop_inode(txn, &inode),
+        (0, Some(holder)) => {
+            txn.put(keys::orphan(inode.fid()), records::encode_orphan(holder));
             store_inode(txn, &inode);
         }
         _ => store_inode(txn, &inode),
@@ -54,9 +56,27 @@ pub fn bury(txn: &mut dyn Txn, fid: Fid, layout: &Layout) {
 }
 
 /// The call `Release`: the holder closed its last descriptor.
-pub fn release(_: &Ctx<'_>, txn: &mut dyn Txn, req: Release) -> Result<Empty, Fault> {
-    reap(txn, req.fid)?;
+pub fn release(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Release) -> Result<Empty, Fault> {
+    leave_orphan(txn, req.fid, ctx.opened_elsewhere(req.fid))?;
     Ok(Empty {})
+}
+
+/// A holder lets an orphan go: it is the `next` holder's, or nobody's and ends (H2).
+pub fn leave_orphan(txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Result<(), Fault> {
+    match next {
+        None => reap(txn, fid),
+        Some(holder) => {
+            if txn.get(&keys::orphan(fid)).is_some() {
+                txn.put(keys::orphan(fid), records::encode_orphan(holder));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The session that keeps an orphan.
+pub fn orphan_holder(view: &dyn View, fid: Fid) -> Option<SessionId> {
+    records::decode_orphan(&view.get(&keys::orphan(fid))?).ok()
 }
 
 /// Ends an orphan. A fid that is none is left alone: it has names again, or is gone already.

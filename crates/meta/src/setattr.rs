@@ -6,11 +6,12 @@ use wire::meta::{Inode, SET_ATIME, SET_GID, SET_MODE, SET_MTIME, SET_UID, SetAtt
 use crate::access::{self, WRITE};
 use crate::inode::{GROUP_EXEC, MODE_BITS, SETGID, SETUID, load_inode, store_inode};
 use crate::records::InodeRecord;
+use crate::sharing::For;
 use crate::{Ctx, Txn};
 
 const KNOWN: u32 = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME;
 
-pub fn setattr(_: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, Fault> {
+pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, Fault> {
     if req.valid & !KNOWN != 0 {
         return Err(Fault::new(Code::BadRequest, format!("attribute bits {:#x}", req.valid & !KNOWN)));
     }
@@ -35,7 +36,7 @@ pub fn setattr(_: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, Fa
         inode.mtime_set_at = req.now;
     }
     store_inode(txn, &inode);
-    Ok(inode.to_wire())
+    Ok(inode.shown(ctx, For::Looking))
 }
 
 /// Only root gives files away; the owner may name itself.

@@ -6,7 +6,7 @@ use wire::meta::{FileState, Settle, SettleReply};
 use crate::grow::mark_written;
 use crate::inode::{load_inode, store_inode};
 use crate::records::InodeRecord;
-use crate::{Ctx, Txn};
+use crate::{Ctx, Txn, sharing};
 
 pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleReply, Fault> {
     if req.size > FILE_SIZE_MAX {
@@ -21,10 +21,17 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     };
     mark_written(layout, &req.written)?;
     // 1. Size: it rises with what was written; only a shrink that is under way sets it.
+    let is_left_over = sharing::is_left_over(ctx, &inode);
+    let mut proven = sharing::proven(&inode);
     inode.attr.size = match inode.state {
         FileState::Truncating { .. } => req.size,
+        // H1: what was said in an era that is over counts only as far as it was flushed, or as the objects say.
+        FileState::Shared { proven, .. } if is_left_over => proven.max(req.size),
         _ => inode.attr.size.max(req.size),
     };
+    if !req.hint {
+        proven = proven.max(req.size);
+    }
     // 2. Times and blocks.
     if is_newer_write(&inode, req.mtime) {
         (inode.attr.mtime, inode.mtime_set_at) = (req.mtime, Time::default());
@@ -32,7 +39,18 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     }
     inode.attr.blocks = req.blocks;
     // 3. State.
-    inode.state = if req.done { FileState::Settled } else { FileState::Writing(ctx.session) };
+    inode.state = match ctx.sharing.filter(|s| s.is_shared()) {
+        Some(others) => {
+            let proven = proven.min(inode.attr.size);
+            let is_last = req.done && !req.hint && !others.written_elsewhere(req.fid);
+            match is_last && proven == inode.attr.size {
+                true => FileState::Settled,
+                false => FileState::Shared { era: others.era(), proven },
+            }
+        }
+        None if req.done => FileState::Settled,
+        None => FileState::Writing(ctx.session),
+    };
     store_inode(txn, &inode);
     Ok(SettleReply { attr: inode.attr })
 }

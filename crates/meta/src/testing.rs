@@ -64,6 +64,7 @@ impl World {
             shard: Shard(0),
             epoch: Epoch(1),
             make_cap: &make_cap,
+            sharing: None,
             mdt_full: full,
         })
     }

@@ -7,6 +7,7 @@ use wire::object::{RIGHT_READ, RIGHT_WRITE};
 use crate::inode::{load_inode, store_inode};
 use crate::open::capability;
 use crate::records::InodeRecord;
+use crate::sharing::For;
 use crate::stripe::inline_max;
 use crate::{Ctx, Txn, inline, reap};
 
@@ -45,8 +46,8 @@ pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<Trunc
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);
     let generation = inode.layout.as_ref().map(|l| l.generation);
-    let cap = generation.map(|g| capability(ctx, txn, req.fid, g, RIGHT_READ | RIGHT_WRITE));
-    Ok(TruncateReply { inode: inode.to_wire(), cap, pending })
+    let cap = generation.map(|g| capability(ctx, txn, req.fid, g, RIGHT_READ | RIGHT_WRITE, false));
+    Ok(TruncateReply { inode: inode.shown(ctx, For::Using), cap, pending })
 }
 
 /// Makes a file empty and inline: size 0, no layout, old objects buried.

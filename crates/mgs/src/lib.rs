@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::{GetMap, GetMapReply, Heartbeat, HeartbeatReply, Register};
-use wire::session::{Flush, KeepAlive, TargetStat, TargetStatReply};
+use wire::session::{Flush, KeepAlive, KeepAliveReply, TargetStat, TargetStatReply};
 use wire::{Empty, Header, Malformed, ReplyHead, Request, encode_reply};
 
 use state::State;
@@ -81,7 +81,7 @@ impl Mgs {
             }),
             // Everything is durable when it is answered, and there are no sessions to end.
             Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
-            KeepAlive::CALL => self.answer::<KeepAlive>(body, |_, _, _| Ok(Empty {})),
+            KeepAlive::CALL => self.answer::<KeepAlive>(body, |_, _, _| Ok(KeepAliveReply { mode: 0 })),
             TargetStat::CALL => self.answer::<TargetStat>(body, |state, _, _| Ok(stat(state.map()))),
             other => {
                 let why = format!("the management service does not know call {other:#06x}");

@@ -4,7 +4,7 @@
 
 use object::slots::unknown;
 use types::{Code, Fault, SessionId};
-use wire::session::{Attach, AttachReply, Detach, KeepAlive};
+use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 use wire::{Empty, Wire};
 
 use crate::Core;
@@ -39,6 +39,7 @@ impl Core {
             flushed_seq: self.store.flushed_seq(),
             last_seq: self.store.last_seq(),
             session_ttl_ms: SESSION_TTL_MS,
+            mode: 0,
         }
         .put(reply);
         Ok(Served::READ)
@@ -49,7 +50,7 @@ impl Core {
         if k.session != SessionId(0) {
             self.store.slot(k.session, 0).ok_or_else(|| unknown(k.session))?;
         }
-        Empty {}.put(reply);
+        KeepAliveReply { mode: 0 }.put(reply);
         Ok(Served::READ)
     }
 

@@ -105,6 +105,13 @@ impl Progress {
         self.cuts += 1;
     }
 
+    /// What the MDT says, where others change the file, too. Own bytes that are not flushed yet stay owed; a snapshot that says more
+    /// than the file has now is void (S4).
+    pub fn adopt(&mut self, size: u64, blocks: u64, mtime: Time) {
+        self.cuts += (size < self.size) as u64;
+        (self.size, self.blocks, self.mtime) = (size, blocks, mtime);
+    }
+
     /// The file has a new generation of objects, with nothing in them: what was unflushed is not wanted any more.
     pub fn start_anew(&mut self, size: u64, blocks: u64, mtime: Time) {
         *self = Progress { cuts: self.cuts + 1, ..Progress::new(size, blocks, mtime) }

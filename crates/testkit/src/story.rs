@@ -279,7 +279,7 @@ impl Story {
             commit_interval: self.shape.client_interval,
             retain_bytes_max: self.shape.retain_bytes_max,
             name: "story".into(),
-            observer: false,
+            ..client::Settings::default()
         };
         Fs::connect(Fabric::new(local), self.map(), self.fs_id(), settings)
     }

@@ -11,6 +11,7 @@ pub mod meta;
 pub mod mgmt;
 pub mod object;
 pub mod session;
+pub mod shared;
 
 pub use codec::{Malformed, Reader, Wire};
 pub use frame::{Flags, HEADER_LEN, Header};

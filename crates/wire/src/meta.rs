@@ -86,7 +86,17 @@ bodies! {
     SwitchReply { inode: Inode }
     /// The size, mtime and written bits that flushed bytes have proven (rule O3). `done`: nobody writes any more.
     /// The size only rises here, unless the file is in state `Truncating`, where it is set.
-    Settle { fid: Fid, generation: Generation, size: u64, blocks: u64, mtime: Time, written: Vec<WrittenBits>, done: bool }
+    /// With `hint` the bytes are not flushed: the size is shown to other sessions and proves nothing (`FileState::Shared`).
+    Settle {
+        fid: Fid,
+        generation: Generation,
+        size: u64,
+        blocks: u64,
+        mtime: Time,
+        written: Vec<WrittenBits>,
+        done: bool,
+        hint: bool,
+    }
     SettleReply { attr: Attr }
     WrittenBits { component: u16, bits: Vec<u64> }
     /// Sets the size. Inline files and growth: done in this entry. To 0 with objects: new generation, done. Shrinking with
@@ -130,6 +140,9 @@ pub enum FileState {
     Writing(SessionId),
     /// A shrink to `size` is under way: the objects may still be longer. Whoever finds it so finishes it.
     Truncating { session: SessionId, size: u64 },
+    /// Several sessions write, or may. The size in the record is what they said while `era` lasts; after it (a session died, or the
+    /// MDT restarted) only `proven` bytes are sure, and a glimpse of the objects says the rest.
+    Shared { era: u64, proven: u64 },
 }
 
 /// One finding of a scan.
@@ -171,6 +184,11 @@ impl crate::codec::Wire for FileState {
                 session.put(out);
                 size.put(out);
             }
+            FileState::Shared { era, proven } => {
+                out.push(3);
+                era.put(out);
+                proven.put(out);
+            }
         }
     }
     fn get(r: &mut crate::Reader<'_>) -> Result<Self, crate::Malformed> {
@@ -179,6 +197,7 @@ impl crate::codec::Wire for FileState {
             0 => FileState::Settled,
             1 => FileState::Writing(Wire::get(r)?),
             2 => FileState::Truncating { session: Wire::get(r)?, size: Wire::get(r)? },
+            3 => FileState::Shared { era: Wire::get(r)?, proven: Wire::get(r)? },
             _ => return Err(crate::Malformed("file state")),
         })
     }

@@ -40,9 +40,14 @@ bodies! {
         last_seq: Seq,
         /// Milliseconds without a keep-alive after which the session is dead.
         session_ttl_ms: u32,
+        /// As in `KeepAliveReply`.
+        mode: u32,
     }
-    /// Says that the client lives.
-    KeepAlive { session: SessionId }
+    /// Says that the client lives, and by which mode.
+    KeepAlive { session: SessionId, mode: u32 }
+    /// The mode that the client is to live by: even, it is alone; odd, it shares the file system (see `wire::shared`). It rises
+    /// with each change. OSTs say 0.
+    KeepAliveReply { mode: u32 }
     /// Ends a session: orphans of it are removed.
     Detach { session: SessionId }
     /// Makes everything acknowledged so far durable; the reply's `flushed_seq` says up to where.
@@ -76,7 +81,7 @@ bodies! {
 
 calls! {
     0x0101 Attach => AttachReply, read;
-    0x0102 KeepAlive => Empty, read;
+    0x0102 KeepAlive => KeepAliveReply, read;
     0x0103 Detach => Empty, read;
     0x0104 Flush => Empty, read;
     0x0105 TargetStat => TargetStatReply, read;

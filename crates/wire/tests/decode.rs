@@ -10,7 +10,7 @@ use hammer::{Dice, Hammer, peak_of};
 use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
-use wire::{HEADER_LEN, Header, Reader, Request, lock, map, meta, mgmt, object, session};
+use wire::{HEADER_LEN, Header, Reader, Request, lock, map, meta, mgmt, object, session, shared};
 
 /// The value that the bytes begin with, and its length.
 fn decode<T: Wire>(bytes: &[u8]) -> Option<(T, usize)> {
@@ -43,6 +43,7 @@ macro_rules! all_types {
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
                 meta::GetStripe, meta::PathOf, meta::Scan,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
+                shared::Enter, shared::Leave, shared::Hold, shared::Close,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
@@ -51,7 +52,7 @@ macro_rules! all_types {
                 wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
-                meta::ScanRecord, meta::UnlinkReply, meta::OpenReply,
+                meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
                 map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
             }
@@ -287,7 +288,7 @@ fn every_call_is_listed() {
         };
     }
     all_types!(list);
-    let all = [session::CALLS, meta::CALLS, object::CALLS, mgmt::CALLS, lock::CALLS].concat();
+    let all = [session::CALLS, shared::CALLS, meta::CALLS, object::CALLS, mgmt::CALLS, lock::CALLS].concat();
     let numbers: BTreeSet<u16> = all.iter().map(|(n, _)| *n).collect();
     assert_eq!(numbers.len(), all.len(), "no number is used twice");
     assert_eq!(numbers, listed);

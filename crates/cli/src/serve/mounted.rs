@@ -59,6 +59,8 @@ impl Client {
             op_timeout: wish.options.op_timeout,
             commit_interval: commit_interval(wish.map, wish.fs),
             name: wish.client_name,
+            // A reply that is on its way when the time begins counts, too.
+            kernel_remembers: fuse::ENTRY_TIMEOUT + Duration::from_millis(100),
             ..client::Settings::default()
         };
         let fs = Fs::connect(wish.fabric.clone(), wish.map.clone(), wish.fs, settings)?;

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::Crash;
 use types::{Code, Fault, Fid, SessionId, Uuid};
-use wire::Empty;
 use wire::lock::LockKind::{Read, Unlock, Write};
 use wire::lock::LockOutcome::{Conflict, Deadlock, Granted, Wait};
 use wire::lock::LockSpace::{Body, Flock, Posix};
 use wire::lock::*;
 use wire::session::{Attach, Detach, KeepAlive};
+use wire::shared::Hold;
 
 use super::rig::{FS_UUID, Rig};
 
@@ -161,7 +161,10 @@ fn after_a_start_locks_are_reclaimed_before_anybody_gets_one() {
         assert_eq!(rig.session, one);
         // 1. Who has not reclaimed is told to, also where the incarnation does not show it.
         assert_eq!(ask(&rig, one, &lock(Posix, 1, Write, 0, 9)).unwrap_err().code, Code::Moved);
-        assert_eq!(rig.ask(&KeepAlive { session: two }, SessionId(0)).unwrap_err().code, Code::Moved);
+        assert_eq!(
+            rig.ask(&KeepAlive { session: two, mode: 1 }, SessionId(0)).unwrap_err().code,
+            Code::Moved
+        );
         // 2. Who has gets nothing new before the others; it may give back.
         let reclaim = |locks, more| Reclaim { locks, more };
         rig.ask(&reclaim(vec![held(Posix, 1, 9)], true), one).unwrap();
@@ -171,7 +174,9 @@ fn after_a_start_locks_are_reclaimed_before_anybody_gets_one() {
             "more comes"
         );
         rig.ask(&reclaim(vec![held(Flock, 2, 9)], false), one).unwrap();
-        rig.ask(&KeepAlive { session: one }, SessionId(0)).unwrap();
+        let hold = Hold { mode: 1, opens: vec![], sections: vec![], more: false };
+        rig.ask(&hold, one).unwrap();
+        rig.ask(&KeepAlive { session: one, mode: 1 }, SessionId(0)).unwrap();
         assert_eq!(ask(&rig, one, &lock(Posix, 1, Write, 50, 50)).unwrap_err().code, Code::NotReady);
         assert_eq!(ask(&rig, one, &wait(1, 1, lock(Posix, 1, Write, 50, 50))).unwrap(), Wait);
         assert_eq!(ask(&rig, one, &lock(Posix, 1, Unlock, 9, 9)).unwrap(), Granted);
@@ -202,5 +207,5 @@ fn the_grace_ends_with_the_session_that_does_not_come_back() {
     // A new client has nothing to reclaim.
     let three = second(&rig);
     assert_eq!(ask(&rig, three, &lock(Body, 1, Read, 0, 9)).unwrap(), Granted);
-    assert_eq!(rig.ask(&KeepAlive { session: three }, SessionId(0)).unwrap(), Empty {});
+    rig.ask(&KeepAlive { session: three, mode: 1 }, SessionId(0)).unwrap();
 }

@@ -183,6 +183,12 @@ impl Rules for FlatRules {
         txn.put(fid_key(6, fid), layout().to_bytes());
         Ok(())
     }
+    fn leave_orphan(&self, txn: &mut dyn Txn, fid: Fid, _: Option<SessionId>) -> Result<(), Fault> {
+        self.reap(txn, fid)
+    }
+    fn orphan_holder(&self, _: &dyn View, _: Fid) -> Option<SessionId> {
+        None
+    }
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
         let mut out = vec![];
         view.range(&key(6, &[]), &key(7, &[]), &mut |k, l| {

@@ -23,24 +23,24 @@ fn the_same_client_finds_its_session_also_after_power_loss() {
 }
 
 #[test]
-fn a_second_client_is_refused_while_the_first_lives_and_admitted_once_it_is_dead() {
+fn a_second_client_waits_until_the_first_shares_or_is_dead() {
     let (rig, _) = Rig::fresh();
     rig.make(0, 1, "open").unwrap();
     rig.mutate(rules::REMOVE_HELD, 0, 2, &body(Fid(0), "open")).unwrap();
     pass(&rig, 9_000);
     let fault = rig.attach(2).unwrap_err();
-    assert_eq!(fault.code, Code::Busy);
-    assert!(fault.detail.contains("client 1") && fault.detail.contains("unmount"), "{fault}");
+    assert_eq!(fault.code, Code::NotReady);
+    assert!(fault.detail.contains("client 1") && fault.detail.contains("write down"), "{fault}");
     // Any sign of life counts.
-    rig.ask(&KeepAlive { session: rig.session }, SessionId(0)).unwrap();
+    rig.ask(&KeepAlive { session: rig.session, mode: 0 }, SessionId(0)).unwrap();
     pass(&rig, 9_000);
-    assert_eq!(rig.attach(2).unwrap_err().code, Code::Busy);
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady);
     pass(&rig, 1_000);
     let second = rig.attach(2).unwrap();
     assert_ne!(second.session, rig.session);
     assert!(second.slots.iter().all(|s| *s == 0));
     assert_eq!(rig.make(0, 3, "late").unwrap_err().code, Code::NoSession);
-    let gone = rig.ask(&KeepAlive { session: rig.session }, SessionId(0));
+    let gone = rig.ask(&KeepAlive { session: rig.session, mode: 0 }, SessionId(0));
     assert_eq!(gone.unwrap_err().code, Code::NoSession);
     let core = &rig.mdt.core;
     let snap = kv::Kv::snapshot(&core.kv);

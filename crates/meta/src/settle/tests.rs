@@ -48,8 +48,17 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
                 }
                 Told { write } => {
                     let (mtime, written) = (at(write), vec![]);
-                    w.call(Settle { fid, generation, size: 0, blocks: 0, mtime, written, done: false })
-                        .expect("settle");
+                    w.call(Settle {
+                        fid,
+                        generation,
+                        size: 0,
+                        blocks: 0,
+                        mtime,
+                        written,
+                        done: false,
+                        hint: false,
+                    })
+                    .expect("settle");
                 }
             }
         }

@@ -91,6 +91,6 @@ fn strangers_and_slots_that_do_not_exist_are_refused() {
     assert_eq!(rig.ask(&Detach { session: stranger }).code(), Code::Access);
     rig.ask(&Detach { session: SESSION }).ok();
     assert_eq!(rig.write(1, 0, b"x").code(), Code::NoSession);
-    assert_eq!(rig.ask(&KeepAlive { session: SESSION }).code(), Code::NoSession);
+    assert_eq!(rig.ask(&KeepAlive { session: SESSION, mode: 0 }).code(), Code::NoSession);
     assert_eq!(rig.crashed(Crash::KeepAll).write(1, 0, b"x").code(), Code::NoSession);
 }

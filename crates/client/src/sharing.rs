@@ -1,0 +1,361 @@
+//! Several clients at one file system, until leases exist: nothing is cached, and calls on a file's content take turns.
+//!
+//! A client lives by a *mode* that the MDT names. Alone (even), it knows better than the MDT what it writes, and tells it once a
+//! second. Sharing (odd), it knows nothing better: each call on content is bracketed by a section (`wire::shared`), whose
+//! beginning brings what the file is now and whose end has told what became of it.
+//!
+//! H1: a call works by the mode that held when it began; a change of mode waits for those that began before it.
+//! H2: before the MDT hears that this client shares, all that it knew better is flushed and told, and what the kernel was
+//!     allowed to remember has run out.
+//! H3: a section is entered before locks of the file are taken (C1).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use types::{Attr, Code, Fault, Fid};
+use wire::meta::Settle;
+use wire::shared::{Close, Enter, HeldSection, Hold, Leave, OpenFile};
+
+use crate::Fs;
+use crate::files::File;
+use crate::fs::wait_for_stop;
+use crate::open::Found;
+use crate::request::Answer;
+
+/// How often a mode that the MDT wants is looked at, and files that were closed are told.
+const TICK: Duration = Duration::from_millis(100);
+/// Entries of one `Hold` or `Close`: some ten KiB.
+const PART_MAX: usize = 1024;
+
+/// By what this client lives, and what it holds that the MDT keeps in mind only.
+#[derive(Default)]
+pub(crate) struct Sharing {
+    mode: AtomicU32,
+    /// What the MDT wants.
+    wanted: AtomicU32,
+    /// Calls on content that began while alone.
+    alone: AtomicUsize,
+    next_token: AtomicU64,
+    /// The kernel's pages may be another session's by now.
+    is_forgetting: AtomicBool,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    opens: HashMap<Fid, bool>,
+    sections: HashMap<(Fid, u64), bool>,
+    /// Sections whose end the MDT did not hear.
+    not_left: Vec<(Fid, u64)>,
+}
+
+impl Sharing {
+    pub fn mode(&self) -> u32 {
+        self.mode.load(Ordering::SeqCst)
+    }
+    pub fn is_shared(&self) -> bool {
+        self.mode() % 2 == 1
+    }
+    pub fn want(&self, mode: u32) {
+        self.wanted.store(mode, Ordering::SeqCst);
+    }
+    fn is_due(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) != self.mode()
+    }
+    /// The MDT counts anew after a restart; what it means is the same.
+    pub fn renew(&self, mode: u32) {
+        self.want(mode);
+        self.mode.store(mode, Ordering::SeqCst);
+    }
+    /// A new session lives by what the MDT told it at its beginning: it has nothing to tell.
+    pub fn begin(&self, mode: u32) {
+        *self.held.lock() = Held::default();
+        self.renew(mode);
+        self.is_forgetting.store(true, Ordering::SeqCst);
+    }
+
+    pub fn note_open(&self, fid: Fid, write: bool) {
+        if self.is_shared() {
+            *self.held.lock().opens.entry(fid).or_default() |= write;
+        }
+    }
+
+    /// All that is held, in parts; the last says so.
+    pub fn hold(&self) -> Vec<Hold> {
+        let held = self.held.lock();
+        let opens: Vec<_> =
+            held.opens.iter().map(|(fid, write)| OpenFile { fid: *fid, write: *write }).collect();
+        let sections = held.sections.iter().map(|((fid, token), exclusive)| HeldSection {
+            fid: *fid,
+            token: *token,
+            exclusive: *exclusive,
+        });
+        let mode = self.mode();
+        let mut parts: Vec<_> = opens
+            .chunks(PART_MAX)
+            .map(|some| Hold { mode, opens: some.to_vec(), sections: vec![], more: true })
+            .collect();
+        parts.push(Hold { mode, opens: vec![], sections: sections.collect(), more: false });
+        parts
+    }
+}
+
+/// H1: a call on a file's content, from its beginning to its end.
+pub(crate) struct Section<'a> {
+    fs: &'a Fs,
+    pub file: Arc<File>,
+    /// 0: alone.
+    token: u64,
+    pub deadline: Instant,
+    to: To,
+    /// The file as it was at the beginning, if the MDT was asked.
+    pub attr: Option<Attr>,
+}
+
+impl Section<'_> {
+    pub fn is_among_others(&self) -> bool {
+        self.token != 0
+    }
+}
+
+/// What a call does to the content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum To {
+    Read,
+    /// Alone among all clients.
+    Change,
+}
+
+impl Fs {
+    /// Do other clients work on this file system, so that nothing may be cached?
+    pub fn is_shared(&self) -> bool {
+        self.id.sharing.is_shared()
+    }
+
+    /// H3: begins a call on the content of a pinned file. No lock of the file is held.
+    pub(crate) fn section(&self, file: &Arc<File>, to: To, deadline: Instant) -> Result<Section<'_>, Fault> {
+        let sharing = &self.id.sharing;
+        let mut section = Section { fs: self, file: file.clone(), token: 0, deadline, to, attr: None };
+        // Counted first, looked second: a change of mode sees us, or we see it.
+        sharing.alone.fetch_add(1, Ordering::SeqCst);
+        if !sharing.is_shared() || self.settings.observer {
+            return Ok(section);
+        }
+        section.token = sharing.next_token.fetch_add(1, Ordering::Relaxed) + 1;
+        sharing.alone.fetch_sub(1, Ordering::SeqCst);
+        match self.enter(file, &mut section, to == To::Change)? {
+            Found::Settled => Ok(section),
+            // What a dead session left is finished by who is alone with it.
+            Found::LeftOver if to == To::Change => self.finish_left_over(section),
+            Found::LeftOver => {
+                drop(section);
+                drop(self.section(file, To::Change, deadline)?);
+                self.section(file, to, deadline)
+            }
+        }
+    }
+
+    fn enter(&self, file: &Arc<File>, section: &mut Section<'_>, exclusive: bool) -> Result<Found, Fault> {
+        let (fid, token, deadline) = (file.fid, section.token, section.deadline);
+        let write = file.meta.lock().writers > 0;
+        self.id.sharing.note_open(fid, write);
+        self.id.sharing.held.lock().sections.insert((fid, token), exclusive);
+        loop {
+            let req = Enter { fid, token, exclusive, write, now: self.now() };
+            let Answer { reply, mark } = self.ask_until(fid, &req, deadline)?;
+            if let (true, Some(open)) = (reply.granted, reply.open) {
+                section.attr = Some(open.inode.attr);
+                let _order = file.lock_order(deadline)?;
+                let found = self.adopt(file, open, mark, deadline)?;
+                return Ok(found);
+            }
+            if Instant::now() >= deadline {
+                return Err(Fault::new(
+                    Code::Timeout,
+                    format!("file {fid}: another client's call on it does not end; see 'stria status'"),
+                ));
+            }
+        }
+    }
+
+    fn finish_left_over<'a>(&'a self, mut section: Section<'a>) -> Result<Section<'a>, Fault> {
+        let file = section.file.clone();
+        let _order = file.lock_order(section.deadline)?;
+        section.attr = Some(self.recover_open(&file, section.deadline)?);
+        drop(_order);
+        Ok(section)
+    }
+
+    /// Other clients are to see what this call has written, though it is not flushed yet.
+    pub(crate) fn show_written(&self, section: &Section<'_>) -> Result<(), Fault> {
+        let file = &section.file;
+        if section.token == 0 {
+            return Ok(());
+        }
+        let Some(generation) = file.share_body(section.deadline)?.layout.as_ref().map(|l| l.generation)
+        else {
+            return Ok(());
+        };
+        let (size, blocks, mtime) = {
+            let meta = file.meta.lock();
+            (meta.progress.size, meta.progress.blocks, meta.progress.mtime)
+        };
+        let (written, done, hint) = (vec![], false, true);
+        let req = Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint };
+        let answer = self.ask_until(file.fid, &req, section.deadline)?;
+        file.meta.lock().saw(answer.mark);
+        Ok(())
+    }
+
+    // ---- changes of mode ----
+
+    /// What is to be done to let the kernel forget the pages of open files; set once by who mounts.
+    pub fn on_sharing(&self, forget: Box<dyn Fn() + Send + Sync>) {
+        self.forget.get_or_init(|| forget);
+    }
+    fn forget_pages(&self) {
+        if let Some(forget) = self.forget.get() {
+            forget();
+        }
+    }
+
+    /// Tells closed files, and changes the mode when the MDT wants that.
+    fn share_round(&self, until: &mut Instant) {
+        let sharing = &self.id.sharing;
+        if sharing.is_forgetting.swap(false, Ordering::SeqCst) {
+            self.files.watch(sharing.is_shared());
+            self.forget_pages();
+        }
+        self.tell_closed();
+        if !self.id.sharing.is_due() {
+            return;
+        }
+        let wanted = self.id.sharing.wanted.load(Ordering::SeqCst);
+        match wanted % 2 {
+            0 => self.be_alone(wanted),
+            _ => {
+                if let Err(fault) = self.begin_sharing(wanted)
+                    && Instant::now() >= *until
+                {
+                    tracing::warn!(
+                        "another client waits to come in, and what this one has in hand is not told yet: {fault}"
+                    );
+                    *until = Instant::now() + Duration::from_secs(5);
+                }
+            }
+        }
+    }
+
+    fn be_alone(&self, mode: u32) {
+        *self.id.sharing.held.lock() = Held::default();
+        // What is known of open files is as old as their last section.
+        self.files.all().iter().for_each(|file| file.meta.lock().is_stale = true);
+        self.id.sharing.mode.store(mode, Ordering::SeqCst);
+        self.files.watch(false);
+        tracing::info!("this client is alone again");
+    }
+
+    /// H2.
+    fn begin_sharing(&self, mode: u32) -> Result<(), Fault> {
+        let (sharing, deadline) = (&self.id.sharing, self.deadline());
+        // 1. Calls that begin from here on share; files that are open are held.
+        if !sharing.is_shared() {
+            tracing::info!("another client comes in: from here on nothing is cached");
+        }
+        self.files.watch(true);
+        sharing.mode.store(mode, Ordering::SeqCst);
+        let since = Instant::now();
+        let late = |what: &str| Err(Fault::new(Code::Timeout, what.to_string()));
+        // 2. Those before them end.
+        while sharing.alone.load(Ordering::SeqCst) > 0 {
+            if self.is_stopping() || Instant::now() >= deadline {
+                return late("calls that began before do not end");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // 3. The MDT hears all that is known better here.
+        self.settle_all(deadline)?;
+        // 4. What the kernel remembers runs out; its pages are dropped by who mounted.
+        self.forget_pages();
+        while since.elapsed() < self.settings.kernel_remembers {
+            if self.is_stopping() {
+                return late("the client ends");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // 5. From here on others may come in.
+        {
+            let mut held = sharing.held.lock();
+            for file in self.files.all() {
+                let meta = file.meta.lock();
+                if meta.pins > 0 {
+                    *held.opens.entry(file.fid).or_default() |= meta.writers > 0;
+                }
+            }
+        }
+        for part in sharing.hold() {
+            self.ask_until(Fid::ROOT, &part, deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Tells which files are open no more, and which sections have ended.
+    fn tell_closed(&self) {
+        let not_left = std::mem::take(&mut self.id.sharing.held.lock().not_left);
+        let soon = Instant::now() + self.settings.commit_interval.max(Duration::from_secs(1));
+        for (fid, token) in not_left {
+            self.leave(fid, token, soon);
+        }
+        for fid in self.files.take_left() {
+            // No open of it begins between the look and the word.
+            let Ok(_fid_lock) = self.names.lock_fid(fid, soon) else {
+                self.files.left(fid);
+                continue;
+            };
+            if self.files.get(fid).is_some() {
+                continue;
+            }
+            match self.ask_until(fid, &Close { fids: vec![fid] }, soon) {
+                Ok(_) => {
+                    self.id.sharing.held.lock().opens.remove(&fid);
+                }
+                Err(_) => self.files.left(fid),
+            }
+        }
+    }
+
+    fn leave(&self, fid: Fid, token: u64, deadline: Instant) {
+        match self.ask_until(fid, &Leave { fid, token }, deadline) {
+            Ok(_) => {
+                self.id.sharing.held.lock().sections.remove(&(fid, token));
+            }
+            Err(_) => self.id.sharing.held.lock().not_left.push((fid, token)),
+        }
+    }
+}
+
+impl Drop for Section<'_> {
+    fn drop(&mut self) {
+        match self.token {
+            0 => {
+                if self.to == To::Change {
+                    self.file.meta.lock().knows_better = true;
+                }
+                self.fs.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);
+            }
+            token => self.fs.leave(self.file.fid, token, self.deadline),
+        }
+    }
+}
+
+/// The thread that changes modes.
+pub(crate) fn share_loop(weak: &Weak<Fs>) {
+    let mut silent_until = Instant::now();
+    while !wait_for_stop(weak, TICK) {
+        let Some(fs) = weak.upgrade() else { return };
+        fs.share_round(&mut silent_until);
+    }
+}

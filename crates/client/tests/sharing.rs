@@ -1,0 +1,275 @@
+//! Two clients of one file system: what one does, the other sees at once.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use client::{Fs, Handle, OpenFlags, SetAttr, Settings};
+use common::{Cluster, Wiring, pattern, read};
+use disk::Crash;
+use types::{Attr, Code, Cred, Fid};
+
+const MIB: usize = 1 << 20;
+
+/// Two clients over TCP, both with everything that a mount has.
+fn two(osts: usize) -> (Cluster, Arc<Fs>, Arc<Fs>) {
+    let mut cluster = Cluster::new(Wiring::Tcp, osts);
+    cluster.session_ttl = Duration::from_millis(1500);
+    cluster.crash_mdt(Crash::KeepAll);
+    let a = cluster.mount();
+    let b = cluster.mount();
+    assert!(a.is_shared() && b.is_shared());
+    (cluster, a, b)
+}
+
+fn make(fs: &Fs, name: &str) -> (Fid, Handle) {
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, h) = fs.create(Fid::ROOT, name.as_bytes(), 0o644, flags, &Cred::root()).expect("create");
+    (attr.fid, h)
+}
+fn open(fs: &Fs, fid: Fid) -> Handle {
+    fs.open(fid, OpenFlags::read_write()).expect("open").0
+}
+fn stat(fs: &Fs, name: &str) -> Attr {
+    fs.lookup(Fid::ROOT, name.as_bytes()).expect("lookup")
+}
+fn truncate(fs: &Fs, fid: Fid, size: u64) {
+    fs.setattr(fid, &SetAttr { size: Some(size), ..SetAttr::default() }, &Cred::root()).expect("truncate");
+}
+
+#[test]
+fn bytes_sizes_and_times_are_seen_at_once() {
+    let (_cluster, a, b) = two(3);
+    let (fid, ha) = make(&a, "f");
+    let hb = open(&b, fid);
+    // Inline, grown to objects, grown by the other, cut, extended.
+    let mut want = Vec::new();
+    for (round, len) in [(1, 100), (2, 5000), (3, 200_000), (4, 3 * MIB), (5, 10)] {
+        let data = pattern(round, len);
+        let (writer, reader, hw, hr) = if round % 2 == 0 { (&b, &a, hb, ha) } else { (&a, &b, ha, hb) };
+        let at = want.len();
+        writer.write(hw, at as u64, &data).expect("write");
+        want.extend_from_slice(&data);
+        assert_eq!(stat(reader, "f").size, want.len() as u64, "round {round}");
+        assert_eq!(stat(reader, "f").mtime, stat(writer, "f").mtime);
+        assert!(read(reader, hr, 0, want.len() + 9).expect("read") == want, "round {round}");
+    }
+    truncate(&b, fid, 1000);
+    want.truncate(1000);
+    assert!(read(&a, ha, 0, 2 * MIB).expect("read") == want);
+    truncate(&a, fid, 70_000);
+    want.resize(70_000, 0);
+    assert!(read(&b, hb, 0, 2 * MIB).expect("read") == want);
+    b.fsync(hb, false).expect("fsync");
+    truncate(&b, fid, 0);
+    assert_eq!(read(&a, ha, 0, 10).expect("read"), b"");
+    a.write(ha, 0, b"again").expect("write");
+    assert_eq!(read(&b, hb, 0, 10).expect("read"), b"again");
+}
+
+#[test]
+fn what_a_lone_client_had_in_hand_is_there_for_the_one_that_comes() {
+    let cluster = Cluster::new(Wiring::Tcp, 2);
+    let a = cluster.mount_with(Settings { commit_interval: Duration::from_secs(600), ..cluster.settings() });
+    let (fid, ha) = make(&a, "f");
+    let data = pattern(7, 2 * MIB + 77);
+    a.write(ha, 0, &data).expect("write");
+    assert!(!a.is_shared());
+    let b = cluster.mount();
+    assert_eq!(stat(&b, "f").size, data.len() as u64);
+    let hb = open(&b, fid);
+    assert!(read(&b, hb, 0, data.len()).expect("read") == data);
+    // The handle of before goes on.
+    a.write(ha, 5, b"five").expect("write");
+    assert_eq!(read(&b, hb, 5, 4).expect("read"), b"five");
+    // And when it is alone again.
+    b.write(hb, 9, b"nine").expect("write");
+    b.release(hb);
+    b.shutdown().expect("shutdown");
+    assert_eq!(read(&a, ha, 5, 8).expect("read"), b"fivenine");
+}
+
+#[test]
+fn appends_of_two_clients_never_overwrite_each_other() {
+    let (_cluster, a, b) = two(2);
+    let (fid, ha) = make(&a, "log");
+    let hb = open(&b, fid);
+    let line = |who: u8, n: usize| {
+        let mut line = vec![who; 3000];
+        line[1..9].copy_from_slice(&(n as u64).to_le_bytes());
+        line
+    };
+    std::thread::scope(|s| {
+        for (fs, h, who) in [(&a, ha, b'a'), (&b, hb, b'b')] {
+            s.spawn(move || (0..60).for_each(|n| fs.append(h, &line(who, n)).expect("append")));
+        }
+    });
+    let all = read(&a, ha, 0, MIB).expect("read");
+    assert_eq!(all.len(), 2 * 60 * 3000);
+    let mut next = [0usize; 2];
+    for got in all.chunks(3000) {
+        let who = (got[0] == b'b') as usize;
+        assert!(got == line(got[0], next[who]), "each line whole, in its writer's order");
+        next[who] += 1;
+    }
+    assert_eq!(next, [60, 60]);
+}
+
+#[test]
+fn what_one_unlinks_the_other_keeps_while_it_is_open() {
+    let (cluster, a, b) = two(2);
+    let data = pattern(3, MIB);
+    let (fid, ha) = make(&a, "f");
+    a.write(ha, 0, &data).expect("write");
+    let hb = open(&b, fid);
+    a.release(ha);
+    a.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+    assert_eq!(a.lookup(Fid::ROOT, b"f").unwrap_err().code, Code::NotFound);
+    // Longer than any background work of the two takes to let it go wrongly.
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(read(&b, hb, 0, MIB).expect("read") == data);
+    b.write(hb, 0, b"still here").expect("write");
+    assert_eq!(b.getattr(fid).expect("stat").nlink, 0);
+    b.release(hb);
+    let gone = || common_inode_is_gone(&cluster, fid);
+    wait_until("the file is gone after its last close", gone);
+}
+
+fn common_inode_is_gone(cluster: &Cluster, fid: Fid) -> bool {
+    let head = wire::Header { fs: types::FsId(1), target: common::MDT, ..wire::Header::default() };
+    let soon = std::time::Instant::now() + Duration::from_secs(10);
+    let req = wire::meta::GetAttr { fid };
+    let said = net::rpc::call(&*cluster.peer(common::MDT), head, &req, &[], &mut types::Buf::new(), soon);
+    said.expect("answered").2.is_err()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(std::time::Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn fsync_makes_durable_what_the_other_wrote() {
+    let (mut cluster, a, b) = two(3);
+    let (fid, ha) = make(&a, "f");
+    let data = pattern(5, 2 * MIB);
+    a.write(ha, 0, &data).expect("write");
+    let hb = open(&b, fid);
+    b.fsync(hb, false).expect("fsync");
+    a.abort();
+    b.abort();
+    cluster.lose_power();
+    let c = cluster.mount();
+    assert_eq!(stat(&c, "f").size, data.len() as u64);
+    let hc = open(&c, fid);
+    assert!(read(&c, hc, 0, data.len()).expect("read") == data);
+}
+
+#[test]
+fn a_client_that_dies_in_the_middle_leaves_a_file_that_the_other_uses() {
+    let (_cluster, a, b) = two(3);
+    let (fid, ha) = make(&a, "f");
+    let hb = open(&b, fid);
+    let data = pattern(9, 2 * MIB);
+    a.write(ha, 0, &data).expect("write");
+    a.abort();
+    // b goes on, and when the session is over the file is what the objects hold.
+    b.write(hb, 10, b"from b").expect("write");
+    wait_until("the dead client's session ends", || {
+        !b.is_shared() || _cluster.mdt.as_ref().expect("runs").0.sessions().len() == 1
+    });
+    let mut want = data.clone();
+    want[10..16].copy_from_slice(b"from b");
+    assert!(read(&b, hb, 0, 3 * MIB).expect("read") == want);
+    assert_eq!(stat(&b, "f").size, data.len() as u64);
+}
+
+#[test]
+fn a_restart_of_the_mdt_loses_no_open_file_and_no_turn() {
+    let (mut cluster, a, b) = two(2);
+    let (fid, ha) = make(&a, "f");
+    let hb = open(&b, fid);
+    a.write(ha, 0, &pattern(1, MIB)).expect("write");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let (stop, b) = (&stop, &b);
+        let appender = s.spawn(move || {
+            let mut n = 0;
+            while !stop.load(Ordering::SeqCst) {
+                b.append(hb, &[n as u8; 5000]).expect("append");
+                n += 1;
+            }
+            n
+        });
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(200));
+            cluster.crash_mdt(Crash::KeepAll);
+        }
+        a.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+        a.release(ha);
+        cluster.crash_mdt(Crash::KeepAll);
+        std::thread::sleep(Duration::from_millis(200));
+        stop.store(true, Ordering::SeqCst);
+        let n: usize = appender.join().expect("no panic");
+        let all = read(b, hb, MIB as u64, 64 * MIB).expect("read");
+        assert_eq!(all.len(), n * 5000);
+        assert!(all.chunks(5000).enumerate().all(|(i, c)| c.iter().all(|x| *x == i as u8)));
+    });
+}
+
+#[test]
+fn random_calls_of_two_clients_equal_one_array() {
+    let seed = std::env::var("STRIA_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(11);
+    let (_cluster, a, b) = two(3);
+    let mut rng = disk::SplitMix::new(seed);
+    let (fid, ha) = make(&a, "f");
+    let hb = open(&b, fid);
+    let mut model: Vec<u8> = Vec::new();
+    for step in 0..300u64 {
+        let (fs, h) = if rng.next_u64() % 2 == 0 { (&a, ha) } else { (&b, hb) };
+        let at = (rng.next_u64() % (3 * MIB as u64)) as usize;
+        let len = 1 + (rng.next_u64() % 300_000) as usize;
+        match rng.next_u64() % 8 {
+            0..3 => {
+                let data = pattern(step, len);
+                fs.write(h, at as u64, &data).expect("write");
+                if model.len() < at + len {
+                    model.resize(at + len, 0);
+                }
+                model[at..at + len].copy_from_slice(&data);
+            }
+            3 => {
+                let data = pattern(step, len % 9000 + 1);
+                fs.append(h, &data).expect("append");
+                model.extend_from_slice(&data);
+            }
+            4 => {
+                let size = if rng.next_u64() % 4 == 0 { 0 } else { at };
+                truncate(fs, fid, size as u64);
+                model.resize(size, 0);
+            }
+            5 => fs.fsync(h, false).expect("fsync"),
+            _ => {
+                let end = model.len().min(at + len);
+                let want = model.get(at..end).unwrap_or_default();
+                assert!(
+                    read(fs, h, at as u64, len).expect("read") == want,
+                    "seed {seed} step {step} at {at} len {len}"
+                );
+            }
+        }
+        assert_eq!(fs.getattr(fid).expect("stat").size, model.len() as u64, "seed {seed} step {step}");
+    }
+    b.shutdown().expect("shutdown");
+    a.shutdown().expect("shutdown");
+    let c = _cluster.mount();
+    let hc = open(&c, fid);
+    assert!(read(&c, hc, 0, 8 * MIB).expect("read") == model);
+    let report = client::fsck::check(&c, &common::SECRET).expect("check").findings;
+    assert!(report.is_empty(), "{report:?}");
+}

@@ -1,0 +1,374 @@
+//! Several sessions at one MDT: who has what open, who is in which section, and by which mode they live.
+//!
+//! All of it is in memory. A restart is survived because each client says again what it holds (`Hold`), and because nothing is
+//! changed before all have said so or are dead (X1). The mode is even while one session is alone, and odd while several share or
+//! one asks to come in; it rises with each change.
+//!
+//! X1: with several sessions a mutation is carried out only while every one of them has told this incarnation what it holds.
+//! X2: a newcomer comes in only when all others live by the mode of those who share: they have told the MDT what they knew better
+//!     than it, and cache nothing.
+//! X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kv::Kv;
+use meta::sharing::Sharing;
+use parking_lot::{Condvar, Mutex};
+use types::{Code, Fault, Fid, SessionId};
+use wire::Empty;
+use wire::shared::{Close, Enter, Hold, Leave};
+
+use crate::Core;
+use crate::recover::no_lease;
+
+/// Longest wait for a section within one request: others need the connection, and the client asks again.
+const ENTER_WAIT: Duration = Duration::from_millis(40);
+/// Who waits for a section and does not ask again within this has given up.
+const ASKS_WITHIN: Duration = Duration::from_secs(2);
+/// How long those who are alone again go on sharing: somebody who asked to come in may ask again.
+const LINGER_MS: u64 = 15_000;
+
+/// What the MDT keeps in mind of its sessions.
+pub struct Sharers {
+    mode: AtomicU32,
+    /// 0: none was needed yet.
+    era: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By which mode each session lives, as it told this incarnation.
+    lives_by: HashMap<SessionId, u32>,
+    /// Who has which file open; true: for writing.
+    opens: HashMap<Fid, BTreeMap<SessionId, bool>>,
+    sections: HashMap<Fid, Sections>,
+    /// The lease that those who share have in common: counter and what goes above it.
+    lease: Option<(u32, u32)>,
+    /// When somebody last asked to come in, boot time.
+    asked_ms: u64,
+}
+
+#[derive(Default)]
+struct Sections {
+    inside: Vec<Section>,
+    queue: VecDeque<(Section, Instant)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Section {
+    session: SessionId,
+    token: u64,
+    exclusive: bool,
+}
+
+impl Section {
+    fn is(&self, other: &Section) -> bool {
+        (self.session, self.token) == (other.session, other.token)
+    }
+}
+
+impl Sections {
+    /// X3: lets `who` in if its turn has come.
+    fn admit(&mut self, who: Section, now: Instant) -> bool {
+        if self.inside.iter().any(|s| s.is(&who)) {
+            return true;
+        }
+        self.queue.retain(|(s, asked)| s.is(&who) || now.duration_since(*asked) < ASKS_WITHIN);
+        let is_free = |exclusive: bool| match exclusive {
+            true => self.inside.is_empty(),
+            false => self.inside.iter().all(|s| !s.exclusive),
+        };
+        let at = self.queue.iter().position(|(s, _)| s.is(&who)).unwrap_or(self.queue.len());
+        let is_turn = match who.exclusive {
+            true => at == 0,
+            false => self.queue.iter().take(at).all(|(s, _)| !s.exclusive),
+        };
+        if is_turn && is_free(who.exclusive) {
+            self.queue.retain(|(s, _)| !s.is(&who));
+            self.inside.push(who);
+            return true;
+        }
+        match self.queue.get_mut(at) {
+            Some((_, asked)) => *asked = now,
+            None => self.queue.push_back((who, now)),
+        }
+        false
+    }
+
+    fn is_over(&self) -> bool {
+        self.inside.is_empty() && self.queue.is_empty()
+    }
+}
+
+impl Sharers {
+    /// Several sessions in the table share from the start.
+    pub fn new(sessions: usize) -> Sharers {
+        Sharers {
+            mode: AtomicU32::new((sessions > 1) as u32),
+            era: AtomicU64::new(0),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub fn mode(&self) -> u32 {
+        self.mode.load(Ordering::SeqCst)
+    }
+    fn is_sharing(&self) -> bool {
+        self.mode() % 2 == 1
+    }
+
+    /// A session that begins now knows nothing better and lives by the present mode.
+    pub fn begin(&self, session: SessionId) {
+        self.state.lock().lives_by.insert(session, self.mode());
+    }
+
+    /// A session has ended.
+    pub fn forget(&self, session: SessionId) {
+        let mut state = self.state.lock();
+        state.lives_by.remove(&session);
+        state.opens.retain(|_, who| {
+            who.remove(&session);
+            !who.is_empty()
+        });
+        state.sections.retain(|_, s| {
+            s.inside.retain(|i| i.session != session);
+            s.queue.retain(|(i, _)| i.session != session);
+            !s.is_over()
+        });
+        self.changed.notify_all();
+    }
+
+    /// X2: asks all to share, and says whether all of `sessions` do.
+    pub fn ask_to_share(&self, sessions: &[SessionId], now_ms: u64) -> bool {
+        let mut state = self.state.lock();
+        state.asked_ms = now_ms;
+        if !self.is_sharing() {
+            self.mode.fetch_add(1, Ordering::SeqCst);
+        }
+        let mode = self.mode();
+        sessions.iter().all(|s| state.lives_by.get(s) == Some(&mode))
+    }
+
+    /// X1: has every one of several sessions said what it holds?
+    pub fn are_whole(&self, sessions: &[SessionId]) -> bool {
+        let mode = self.mode();
+        let state = self.state.lock();
+        sessions.len() < 2 || sessions.iter().all(|s| state.lives_by.get(s) == Some(&mode))
+    }
+
+    /// Who is alone for long needs not share.
+    pub fn rest(&self, sessions: usize, now_ms: u64) {
+        let mut state = self.state.lock();
+        if self.is_sharing() && sessions < 2 && now_ms.saturating_sub(state.asked_ms) >= LINGER_MS {
+            self.mode.fetch_add(1, Ordering::SeqCst);
+            *state = State { asked_ms: state.asked_ms, ..State::default() };
+        }
+    }
+
+    pub fn note_open(&self, session: SessionId, fid: Fid, write: bool) {
+        if self.is_sharing() {
+            *self.state.lock().opens.entry(fid).or_default().entry(session).or_default() |= write;
+        }
+    }
+
+    /// Another session that has the file open.
+    pub fn other_holder(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
+        self.elsewhere(session, fid, |_| true)
+    }
+
+    /// Another session that has the file open, and whether `is_it` holds of how.
+    fn elsewhere(&self, session: SessionId, fid: Fid, is_it: impl Fn(bool) -> bool) -> Option<SessionId> {
+        let state = self.state.lock();
+        let opens = state.opens.get(&fid)?;
+        opens.iter().find(|(s, write)| **s != session && is_it(**write)).map(|(s, _)| *s)
+    }
+
+    /// Waits a little for the section. The table's truth is read after this, so what those before did is seen.
+    pub fn enter(&self, session: SessionId, req: &Enter) -> bool {
+        let who = Section { session, token: req.token, exclusive: req.exclusive };
+        let until = Instant::now() + ENTER_WAIT;
+        let mut state = self.state.lock();
+        loop {
+            if state.sections.entry(req.fid).or_default().admit(who, Instant::now()) {
+                return true;
+            }
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                return false;
+            }
+        }
+    }
+
+    pub fn leave(&self, session: SessionId, req: &Leave) {
+        let mut state = self.state.lock();
+        let Some(sections) = state.sections.get_mut(&req.fid) else { return };
+        let it = Section { session, token: req.token, exclusive: false };
+        sections.inside.retain(|s| !s.is(&it));
+        sections.queue.retain(|(s, _)| !s.is(&it));
+        if sections.is_over() {
+            state.sections.remove(&req.fid);
+        }
+        self.changed.notify_all();
+    }
+}
+
+impl Core {
+    /// X1.
+    pub fn check_whole(&self) -> Result<(), Fault> {
+        match self.sharers.are_whole(&self.sessions.ids()) {
+            true => Ok(()),
+            false => Err(Fault::new(
+                Code::NotReady,
+                "this MDT restarted, and not all its clients have said yet what they hold; those that died are waited for \
+                 until their session ends",
+            )),
+        }
+    }
+
+    /// Several share, and this one has not told us what it holds.
+    pub fn is_hold_awaited(&self, session: SessionId) -> bool {
+        self.sessions.count() > 1 && !self.sharers.are_whole(&[session, session])
+    }
+
+    pub fn on_hold(&self, session: SessionId, req: &Hold) -> Result<Empty, Fault> {
+        if self.sessions.get(session).is_none() {
+            return Err(object::slots::unknown(session));
+        }
+        self.ensure_era()?;
+        let mut state = self.sharers.state.lock();
+        for open in &req.opens {
+            *state.opens.entry(open.fid).or_default().entry(session).or_default() |= open.write;
+        }
+        for held in &req.sections {
+            let section = Section { session, token: held.token, exclusive: held.exclusive };
+            let sections = state.sections.entry(held.fid).or_default();
+            if !sections.inside.iter().any(|s| s.is(&section)) {
+                sections.inside.push(section);
+            }
+        }
+        if !req.more {
+            state.lives_by.insert(session, req.mode);
+        }
+        Ok(Empty {})
+    }
+
+    /// H2: the last who had an orphan open lets it go.
+    pub fn on_close(&self, session: SessionId, req: &Close) -> Result<Empty, Fault> {
+        for fid in &req.fids {
+            let next = {
+                let mut state = self.sharers.state.lock();
+                let Some(who) = state.opens.get_mut(fid) else { continue };
+                who.remove(&session);
+                let next = who.keys().next().copied();
+                if next.is_none() {
+                    state.opens.remove(fid);
+                }
+                next
+            };
+            let snap = self.kv.snapshot();
+            let view = crate::overlay::SnapView::new(&snap);
+            if self.rules.orphan_holder(&view, *fid) == Some(session) {
+                self.transact(0, None, &no_lease(), &mut |txn| {
+                    self.rules.leave_orphan(txn, *fid, next)?;
+                    Ok(vec![])
+                })?;
+            }
+        }
+        Ok(Empty {})
+    }
+
+    /// Draws the first era, if there is none.
+    pub fn ensure_era(&self) -> Result<(), Fault> {
+        match self.sharers.era.load(Ordering::SeqCst) {
+            0 => self.begin_era(),
+            _ => Ok(()),
+        }
+    }
+
+    /// What was said of unflushed sizes counts no more. Lease numbers are never drawn twice, so they serve as names of eras.
+    pub fn begin_era(&self) -> Result<(), Fault> {
+        let (high, low) = (Cell::new(0), Cell::new(0));
+        self.transact(0, None, &high, &mut |txn| {
+            low.set(meta::Txn::next_lease(txn));
+            Ok(vec![])
+        })?;
+        self.sharers.era.store((high.get() as u64) << 32 | low.get() as u64, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// What the rules are told of the other sessions.
+pub struct Others<'a> {
+    pub core: &'a Core,
+    pub session: SessionId,
+    pub lease_high: &'a Cell<u32>,
+}
+
+impl Sharing for Others<'_> {
+    fn is_shared(&self) -> bool {
+        self.core.sessions.count() > 1
+    }
+    fn is_alive(&self, session: SessionId) -> bool {
+        self.core.sessions.get(session).is_some()
+    }
+    fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
+        self.core.sharers.other_holder(self.session, fid)
+    }
+    fn written_elsewhere(&self, fid: Fid) -> bool {
+        self.core.sharers.elsewhere(self.session, fid, |write| write).is_some()
+    }
+    fn era(&self) -> u64 {
+        self.core.sharers.era.load(Ordering::SeqCst)
+    }
+    fn lease(&self) -> Option<u32> {
+        let (high, counter) = self.core.sharers.state.lock().lease?;
+        self.lease_high.set(high);
+        Some(counter)
+    }
+    fn set_lease(&self, counter: u32) {
+        self.core.sharers.state.lock().lease = Some((self.lease_high.get(), counter));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(session: u64, token: u64, exclusive: bool) -> Section {
+        Section { session: SessionId(session), token, exclusive }
+    }
+
+    #[test]
+    fn sections_are_given_in_order_and_shared_ones_together() {
+        let (mut s, now) = (Sections::default(), Instant::now());
+        let (a, b, c, d) =
+            (section(1, 1, false), section(2, 1, false), section(1, 2, true), section(2, 2, false));
+        assert!(s.admit(a, now) && s.admit(b, now), "shared ones go together");
+        assert!(!s.admit(c, now), "an exclusive one waits");
+        assert!(!s.admit(d, now), "and those after it wait behind it");
+        s.inside.clear();
+        assert!(!s.admit(d, now) && s.admit(c, now) && !s.admit(d, now));
+        assert!(s.admit(c, now), "asked again it is inside still");
+        s.inside.clear();
+        assert!(s.admit(d, now) && s.queue.is_empty());
+    }
+
+    #[test]
+    fn who_does_not_ask_again_is_passed() {
+        let (mut s, now) = (Sections::default(), Instant::now());
+        assert!(s.admit(section(1, 1, true), now));
+        assert!(!s.admit(section(2, 1, true), now));
+        assert!(!s.admit(section(3, 1, true), now + Duration::from_secs(1)));
+        s.inside.clear();
+        assert!(
+            !s.admit(section(3, 1, true), now + Duration::from_millis(1900)),
+            "the second still has its place"
+        );
+        assert!(s.admit(section(3, 1, true), now + ASKS_WITHIN));
+    }
+}

@@ -1,0 +1,39 @@
+//! Several sessions at one file system, until leases exist: they cache nothing, and take turns at a file's content.
+//!
+//! A client that shares brackets each call on a file's content by `Enter` and `Leave` (a *section*). `Enter` answers as an open
+//! does, so what the client knows of the file is true as long as the section lasts. The MDT also keeps in mind which session has
+//! which file open, so that what one unlinks lives on for the others. Neither is logged: after a restart of the MDT each client
+//! says by `Hold` what it holds, and nothing is changed before all have, or are dead.
+
+use types::*;
+
+use crate::Empty;
+use crate::codec::{bodies, calls};
+use crate::meta::OpenReply;
+
+bodies! {
+    /// Begins the section `token` of `fid`. Exclusive ones are alone; others share. Sections are given in the order in which they
+    /// were asked for; who is not `granted` asks again soon, and keeps its place for two seconds.
+    /// With `write` it counts as an open for writing, too.
+    Enter { fid: Fid, token: u64, exclusive: bool, write: bool, now: Time }
+    EnterReply {
+        granted: bool,
+        /// As `Open` answers; there if granted.
+        open: Option<OpenReply>,
+    }
+    /// Ends a section. Fine for one that is not held.
+    Leave { fid: Fid, token: u64 }
+    /// What this session holds: all of it, in one or several parts (`more`). With the last part the session lives by `mode`.
+    Hold { mode: u32, opens: Vec<OpenFile>, sections: Vec<HeldSection>, more: bool }
+    OpenFile { fid: Fid, write: bool }
+    HeldSection { fid: Fid, token: u64, exclusive: bool }
+    /// The session has these files open no more.
+    Close { fids: Vec<Fid> }
+}
+
+calls! {
+    0x0270 Enter => EnterReply, mutate;
+    0x0271 Leave => Empty, read;
+    0x0272 Hold => Empty, read;
+    0x0273 Close => Empty, read;
+}
