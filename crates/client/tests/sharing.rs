@@ -231,7 +231,7 @@ fn random_calls_of_two_clients_equal_one_array() {
     let hb = open(&b, fid);
     let mut model: Vec<u8> = Vec::new();
     for step in 0..300u64 {
-        let (fs, h) = if rng.next_u64() % 2 == 0 { (&a, ha) } else { (&b, hb) };
+        let (fs, h) = if rng.next_u64().is_multiple_of(2) { (&a, ha) } else { (&b, hb) };
         let at = (rng.next_u64() % (3 * MIB as u64)) as usize;
         let len = 1 + (rng.next_u64() % 300_000) as usize;
         match rng.next_u64() % 8 {
@@ -249,7 +249,7 @@ fn random_calls_of_two_clients_equal_one_array() {
                 model.extend_from_slice(&data);
             }
             4 => {
-                let size = if rng.next_u64() % 4 == 0 { 0 } else { at };
+                let size = if rng.next_u64().is_multiple_of(4) { 0 } else { at };
                 truncate(fs, fid, size as u64);
                 model.resize(size, 0);
             }
