@@ -30,13 +30,31 @@ pub struct Scale {
     pub operations: u64,
     pub seeds: u64,
     pub tree_files: usize,
+    /// Of each database.
+    pub transactions: u64,
+    /// How long programs run that take a time and not a count.
+    pub load_seconds: u64,
 }
 
 impl Scale {
     /// `make test`.
-    pub const SHORT: Scale = Scale { kills: 20, operations: 100_000, seeds: 1, tree_files: 5_000 };
+    pub const SHORT: Scale = Scale {
+        kills: 20,
+        operations: 100_000,
+        seeds: 1,
+        tree_files: 5_000,
+        transactions: 400,
+        load_seconds: 5,
+    };
     /// `cargo xtask long`: 200 kills and 2 × 10^6 operations on both wirings together.
-    pub const LONG: Scale = Scale { kills: 100, operations: 1_000_000, seeds: 4, tree_files: 50_000 };
+    pub const LONG: Scale = Scale {
+        kills: 100,
+        operations: 1_000_000,
+        seeds: 4,
+        tree_files: 50_000,
+        transactions: 8_000,
+        load_seconds: 60,
+    };
 
     pub fn operations_per_seed(&self) -> u64 {
         self.operations / self.seeds
@@ -97,7 +115,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend(posix::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(names::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(content::TESTS.iter().map(|t| (Needs::Shared, *t)));
-    tests.extend(programs::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(programs::all());
     tests.extend_from_slice(pjdfstest::TESTS);
     tests.extend_from_slice(damage::TESTS);
     tests.extend_from_slice(crash::TESTS);

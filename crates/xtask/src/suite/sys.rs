@@ -103,7 +103,7 @@ pub fn tree_digest(root: &Path) -> Result<Vec<(String, u64)>> {
                 todo.push(path);
             } else if meta.is_symlink() {
                 hash = fnv(hash, fs::read_link(&path)?.as_os_str().as_bytes());
-            } else {
+            } else if meta.is_file() {
                 let bytes = fs::read(&path).with_context(|| shown.clone())?;
                 hash = fnv(fnv(hash, &meta.len().to_le_bytes()), &bytes);
             }

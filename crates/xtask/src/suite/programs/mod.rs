@@ -1,0 +1,33 @@
+//! Real programs on the mount, a file per topic. Each is run as its users run it, and judged by its own checks and by ours.
+//!
+//! Where a program has two sides (a writer and a reader, two committers), the second works through [`Bench::look`].
+
+mod builds;
+mod databases;
+mod fio;
+mod git;
+mod load;
+mod postgres;
+mod power;
+mod replace;
+mod scripts;
+mod sqlite;
+mod trees;
+
+use super::{Needs, Test};
+
+pub fn all() -> Vec<(Needs, Test)> {
+    [
+        trees::TESTS,
+        git::TESTS,
+        fio::TESTS,
+        builds::TESTS,
+        replace::TESTS,
+        scripts::TESTS,
+        load::TESTS,
+        sqlite::TESTS,
+        postgres::TESTS,
+        power::TESTS,
+    ]
+    .concat()
+}
