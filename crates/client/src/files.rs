@@ -91,6 +91,8 @@ impl Meta {
 pub(crate) struct Opened {
     pub file: Arc<File>,
     pub flags: OpenFlags,
+    /// The kernel was allowed to keep what is read through it.
+    pub is_kept: bool,
 }
 
 pub(crate) struct Files {
@@ -264,9 +266,9 @@ impl Files {
         std::mem::take(&mut self.left.lock())
     }
 
-    pub fn add_handle(&self, file: Arc<File>, flags: OpenFlags) -> Handle {
+    pub fn add_handle(&self, file: Arc<File>, flags: OpenFlags, is_kept: bool) -> Handle {
         let n = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        self.handles[n as usize % SHARDS].write().insert(n, Arc::new(Opened { file, flags }));
+        self.handles[n as usize % SHARDS].write().insert(n, Arc::new(Opened { file, flags, is_kept }));
         Handle(n)
     }
     pub fn handle(&self, handle: Handle) -> Option<Arc<Opened>> {
@@ -346,9 +348,9 @@ mod tests {
     fn handles_are_never_used_twice() {
         let files = Files::new();
         let file = files.pin(Fid(5), For::Reading);
-        let first = files.add_handle(file.clone(), OpenFlags::read_only());
+        let first = files.add_handle(file.clone(), OpenFlags::read_only(), false);
         assert!(files.take_handle(first).is_some() && files.handle(first).is_none());
-        assert_ne!(files.add_handle(file, OpenFlags::read_only()), first);
+        assert_ne!(files.add_handle(file, OpenFlags::read_only(), false), first);
         assert_eq!(files.take_handles().len(), 1);
     }
 }

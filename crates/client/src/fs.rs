@@ -38,7 +38,7 @@ pub struct Fs {
     /// Files that could not be settled in the last round; they count as queued.
     pub(crate) put_off: Mutex<Vec<Arc<File>>>,
     pub(crate) replaced: Replaced,
-    pub(crate) forget: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) forget: std::sync::OnceLock<crate::sharing::Forget>,
     pub(crate) names: NameLocks,
     pub(crate) settings: Settings,
     pub(crate) statfs_cache: Mutex<Option<(Instant, StatFs)>>,

@@ -74,3 +74,4 @@ pub use api::{DirItem, Handle, OpenFlags, SetAttr, Settings, StatFs};
 pub use errno::errno_of;
 pub use fs::Fs;
 pub use locks::{BodyLock, FileLock, LockAnswer, LockDone};
+pub use sharing::Forget;

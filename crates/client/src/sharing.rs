@@ -20,6 +20,7 @@ use wire::meta::Settle;
 use wire::shared::{Close, Enter, HeldSection, Hold, Leave, OpenFile};
 
 use crate::Fs;
+use crate::api::Handle;
 use crate::files::File;
 use crate::fs::wait_for_stop;
 use crate::open::Found;
@@ -121,6 +122,9 @@ impl Section<'_> {
     }
 }
 
+/// Makes the kernel forget the pages of these files.
+pub type Forget = Box<dyn Fn(&[Fid]) + Send + Sync>;
+
 /// What a call does to the content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum To {
@@ -133,6 +137,11 @@ impl Fs {
     /// Do other clients work on this file system, so that nothing may be cached?
     pub fn is_shared(&self) -> bool {
         self.id.sharing.is_shared()
+    }
+
+    /// Was the descriptor opened while this client was alone, so that the kernel keeps what it reads?
+    pub fn is_kept_by_kernel(&self, handle: Handle) -> bool {
+        self.files.handle(handle).is_some_and(|opened| opened.is_kept)
     }
 
     /// H3: begins a call on the content of a pinned file. No lock of the file is held.
@@ -213,12 +222,13 @@ impl Fs {
     // ---- changes of mode ----
 
     /// What is to be done to let the kernel forget the pages of open files; set once by who mounts.
-    pub fn on_sharing(&self, forget: Box<dyn Fn() + Send + Sync>) {
+    pub fn on_sharing(&self, forget: Forget) {
         self.forget.get_or_init(|| forget);
     }
     fn forget_pages(&self) {
         if let Some(forget) = self.forget.get() {
-            forget();
+            let fids: Vec<_> = self.files.all().iter().map(|file| file.fid).collect();
+            forget(&fids);
         }
     }
 

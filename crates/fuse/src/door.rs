@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
 use client::{DirItem, Fs, Handle, SetAttr};
@@ -41,6 +42,8 @@ pub struct Door {
     fs: Arc<Fs>,
     options: MountOptions,
     set_id: SetIdWatch,
+    /// Files whose pages the kernel is to forget.
+    stale: Sender<Fid>,
 }
 
 fn fid(ino: INodeNo) -> Fid {
@@ -51,8 +54,8 @@ fn handle(fh: FileHandle) -> Handle {
 }
 
 impl Door {
-    pub fn new(fs: Arc<Fs>, options: MountOptions) -> Door {
-        Door { fs, options, set_id: SetIdWatch::default() }
+    pub fn new(fs: Arc<Fs>, options: MountOptions, stale: Sender<Fid>) -> Door {
+        Door { fs, options, set_id: SetIdWatch::default(), stale }
     }
 
     /// Among other clients the kernel remembers nothing.
@@ -362,7 +365,7 @@ impl Filesystem for Door {
     fn read(
         &self,
         _: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
@@ -373,7 +376,11 @@ impl Filesystem for Door {
         READ.with_borrow_mut(|buf| match self.fs.read(handle(fh), offset, size as usize, buf) {
             Ok(()) => reply.data(buf),
             Err(fault) => reply.error(errno("read", &fault)),
-        })
+        });
+        // The kernel keeps these pages, since nobody else was there when the file was opened.
+        if self.fs.is_shared() && self.fs.is_kept_by_kernel(handle(fh)) {
+            self.stale.send(fid(ino)).unwrap_or_default();
+        }
     }
 
     fn write(
