@@ -39,6 +39,7 @@ fn truncate(fs: &Fs, fid: Fid, size: u64) {
     fs.setattr(fid, &SetAttr { size: Some(size), ..SetAttr::default() }, &Cred::root()).expect("truncate");
 }
 
+/// [S-several-mounts]
 #[test]
 fn bytes_sizes_and_times_are_seen_at_once() {
     let (_cluster, a, b) = two(3);
@@ -170,6 +171,7 @@ fn fsync_makes_durable_what_the_other_wrote() {
     assert!(read(&c, hc, 0, data.len()).expect("read") == data);
 }
 
+/// [S-dead-mount]
 #[test]
 fn a_client_that_dies_in_the_middle_leaves_a_file_that_the_other_uses() {
     let (_cluster, a, b) = two(3);
@@ -189,6 +191,7 @@ fn a_client_that_dies_in_the_middle_leaves_a_file_that_the_other_uses() {
     assert_eq!(stat(&b, "f").size, data.len() as u64);
 }
 
+/// [S-dead-mount]
 #[test]
 fn a_restart_of_the_mdt_loses_no_open_file_and_no_turn() {
     let (mut cluster, a, b) = two(2);

@@ -5,7 +5,8 @@
 //! the kernel or the C library does these locally.
 //! I1. An inode number is the fid, generation 0: nothing is remembered per inode, so `forget` has nothing to do.
 //! I2. No thread that serves requests ever waits for the kernel to do something about this mount (invalidate, unmount).
-//! I3. All changes come through this mount (one session), so the kernel's page cache stays valid over open.
+//! I3. While this client is alone all changes come through this mount, so the kernel's page cache stays valid over open. Among
+//!     others nothing is cached, and pages of descriptors from before are forgotten as they are read (`mount::forget_stale`).
 //! I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
 
 mod cred;

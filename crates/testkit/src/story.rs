@@ -257,7 +257,7 @@ impl Story {
             self.clock.advance(SESSION_TTL + Duration::from_secs(1));
             match self.connect() {
                 Ok(fs) => break fs,
-                Err(fault) if fault.code == Code::Busy && Instant::now() < until => {}
+                Err(fault) if fault.code == Code::Timeout && Instant::now() < until => {}
                 Err(fault) => panic!("a client is let in when the one before is dead: {fault}"),
             }
         };
