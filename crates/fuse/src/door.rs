@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use client::{DirItem, Fs, Handle, SetAttr};
 use fusedev::*;
+use rustix::mount::MountFlags;
 use types::{Attr, Buf, Cred, Fault, Fid};
 
 use crate::cred::cred_of;
@@ -70,6 +71,15 @@ impl Door {
             true => session::fopen_flags_shared(),
             false => session::fopen_flags(write && !self.fs.is_fate_shared()),
         }
+    }
+
+    /// After a change of names in `dir`: durable before the answer, if the mount is `sync` or `dirsync`.
+    fn kept<T>(&self, dir: INodeNo, changed: Result<T, Fault>) -> Result<T, Fault> {
+        let changed = changed?;
+        if self.options.flags.intersects(MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC) {
+            self.fs.fsync_dir(fid(dir))?;
+        }
+        Ok(changed)
     }
 
     fn answer_entry(&self, verb: &str, result: Result<Attr, Fault>, reply: ReplyEntry) {
@@ -204,7 +214,10 @@ impl Filesystem for Door {
         reply: ReplyCreate,
     ) {
         let open = self.open_flags(flags);
-        match self.fs.create(fid(parent), name.as_bytes(), mode & 0o7777, open, &cred_of(rq)) {
+        let created = self.fs.create(fid(parent), name.as_bytes(), mode & 0o7777, open, &cred_of(rq));
+        let kept =
+            |(attr, handle)| self.kept(parent, Ok((attr, handle))).inspect_err(|_| self.fs.release(handle));
+        match created.and_then(kept) {
             Ok((attr, handle)) => {
                 self.set_id.on_mode(attr.mode);
                 let (ttl, flags) = (self.attr_ttl().min(self.entry_ttl()), self.fopen_flags(open.write));
@@ -226,17 +239,17 @@ impl Filesystem for Door {
     ) {
         let Some(kind) = node_kind(mode) else { return reply.error(Errno::EINVAL) };
         let made = self.fs.mknod(fid(parent), name.as_bytes(), kind, mode & 0o7777, rdev, &cred_of(rq));
-        self.answer_entry("mknod", made, reply);
+        self.answer_entry("mknod", self.kept(parent, made), reply);
     }
 
     fn mkdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let made = self.fs.mkdir(fid(parent), name.as_bytes(), mode & 0o7777, &cred_of(rq));
-        self.answer_entry("mkdir", made, reply);
+        self.answer_entry("mkdir", self.kept(parent, made), reply);
     }
 
     fn symlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let made = self.fs.symlink(fid(parent), name.as_bytes(), target.as_os_str().as_bytes(), &cred_of(rq));
-        self.answer_entry("symlink", made, reply);
+        self.answer_entry("symlink", self.kept(parent, made), reply);
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
@@ -247,15 +260,18 @@ impl Filesystem for Door {
     }
 
     fn link(&self, rq: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer_entry("link", self.fs.link(fid(ino), fid(parent), name.as_bytes(), &cred_of(rq)), reply);
+        let linked = self.fs.link(fid(ino), fid(parent), name.as_bytes(), &cred_of(rq));
+        self.answer_entry("link", self.kept(parent, linked), reply);
     }
 
     fn unlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty("unlink", self.fs.unlink(fid(parent), name.as_bytes(), &cred_of(rq)), reply);
+        let gone = self.fs.unlink(fid(parent), name.as_bytes(), &cred_of(rq));
+        answer_empty("unlink", self.kept(parent, gone), reply);
     }
 
     fn rmdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty("rmdir", self.fs.rmdir(fid(parent), name.as_bytes(), &cred_of(rq)), reply);
+        let gone = self.fs.rmdir(fid(parent), name.as_bytes(), &cred_of(rq));
+        answer_empty("rmdir", self.kept(parent, gone), reply);
     }
 
     fn rename(
@@ -270,7 +286,7 @@ impl Filesystem for Door {
     ) {
         let (from, to) = (name.as_bytes(), new_name.as_bytes());
         let done = self.fs.rename(fid(parent), from, fid(new_parent), to, flags.bits(), &cred_of(rq));
-        answer_empty("rename", done, reply);
+        answer_empty("rename", self.kept(parent, done), reply);
     }
 
     // Attributes.
@@ -292,7 +308,7 @@ impl Filesystem for Door {
         reply: ReplyStatx,
     ) {
         match self.fs.getattr(fid(ino)) {
-            Ok(attr) => reply.statx(&self.options.attr_timeout, &file_attr(&attr), &StatxAttr::default()),
+            Ok(attr) => reply.statx(&self.attr_ttl(), &file_attr(&attr), &StatxAttr::default()),
             Err(fault) => reply.error(errno("statx", &fault)),
         }
     }

@@ -237,7 +237,12 @@ impl Mounted {
         }
         match rustix::process::geteuid().is_root() {
             true => self.unmount_by_system_call(how),
-            false => unmount_by_helper(&self.point, how).map_err(|e| self.unmount_error(e)),
+            false => match unmount_by_helper(&self.point, how) {
+                Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+                    Err(MountError::Busy { path: self.point.clone() })
+                }
+                other => other.map_err(|e| self.unmount_error(e)),
+            },
         }
     }
 
@@ -293,9 +298,14 @@ fn unmount_by_helper(point: &Path, how: Unmount) -> io::Result<()> {
     if how != Unmount::Clean {
         command.arg("-z");
     }
-    let output = command.arg("--").arg(point).output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_string())),
+    // Its words are looked at, so they must not be in the user's language.
+    let output = command.arg("--").arg(point).env("LC_ALL", "C").output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    match said.contains("busy") {
+        true => Err(Errno::BUSY.into()),
+        false => Err(io::Error::other(said)),
     }
 }

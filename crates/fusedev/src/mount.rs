@@ -91,7 +91,10 @@ fn by_helper(point: &Path, options: &Options) -> Result<OwnedFd, Error> {
     command.stdin(Stdio::from(its)).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut helper = match command.spawn() {
         Ok(helper) => helper,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::NoHelper),
+        // EACCES: a directory of PATH that may not be searched, and it is in none of the others.
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            return Err(Error::NoHelper);
+        }
         Err(e) => return Err(Error::Helper(e.to_string())),
     };
     // It holds the helper's end of the socket: while it lives, the end of a helper that failed would go unnoticed.

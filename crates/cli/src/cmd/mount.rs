@@ -18,8 +18,10 @@ use crate::{config, logs};
 #[command(after_help = "\
 Example: stria mount 10.0.0.5@tcp:/stria /mnt/stria -o ro
 Example: stria mount --config mount.toml
-Options (-o): ro, rw, allow_other, no_allow_other, op_timeout=SECONDS; taken without effect: defaults, _netdev, flock,
-localflock, noflock (locks are per node), user_xattr, lazystatfs, retry=N and what mount(8) itself uses.
+Options (-o): ro, nosuid, nodev, noexec, noatime, nodiratime, sync, dirsync and their opposites, allow_other,
+no_allow_other, max_read=BYTES, op_timeout=SECONDS; taken without effect: _netdev, flock, localflock, noflock,
+user_xattr, lazystatfs, retry=N and what mount(8) itself uses.
+As another user than root it needs fusermount3, and allow_other needs user_allow_other in /etc/fuse.conf.
 Unmount with umount, or by SIGHUP to the process; SIGTERM and SIGINT (Ctrl-C) unmount even if it is in use.")]
 pub struct Mount {
     /// NID[,NID...]:/fsname of the management service.
@@ -62,8 +64,8 @@ impl Mount {
     fn run_config(&self) -> anyhow::Result<Exit> {
         let Some(config) = self.config.load::<config::Mount>()? else { return Ok(Exit::Done) };
         let mut options = Options::new(Duration::from_secs(config.op_timeout_sec as u64));
-        apply(&mut options, &config.options)?;
-        apply(&mut options, &self.options)?;
+        options.apply_all(&config.options)?;
+        options.apply_all(&self.options)?;
         let nids = config.mgs.iter().map(|nid| config::normal_nid(nid)).collect::<Result<Vec<_>, _>>();
         let nids = nids.map_err(|why| Failure::unusable("mgs", why, "correct it in the configuration"))?;
         let source = Source { nids, fsname: config.fsname };
@@ -75,7 +77,7 @@ impl Mount {
 
     fn wish(&self, source: &str, point: PathBuf) -> anyhow::Result<MountWish> {
         let mut options = Options::new(role::op_timeout());
-        apply(&mut options, &self.options)?;
+        options.apply_all(&self.options)?;
         let source = Source::parse(source)
             .map_err(|why| Failure::unusable("mount", why, "see `stria mount --help`"))?;
         Ok(MountWish { source, point: super::absolute(&point)?, options })
@@ -106,10 +108,4 @@ impl Mount {
         }
         detach::run_detached(&args, &log)
     }
-}
-
-fn apply(options: &mut Options, lists: &[String]) -> Result<(), Failure> {
-    lists.iter().try_for_each(|list| {
-        options.apply(list).map_err(|why| Failure::unusable("mount option", why, "see `stria mount --help`"))
-    })
 }

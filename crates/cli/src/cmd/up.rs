@@ -72,6 +72,9 @@ pub struct Up {
     /// Keep the mount to who mounted it.
     #[arg(long)]
     no_allow_other: bool,
+    /// Mount options, separated by commas: those of `stria mount`.
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
     /// Stay in the foreground, with log lines on stderr.
     #[arg(long)]
     foreground: bool,
@@ -121,6 +124,7 @@ impl Up {
         }
         let flags = [("--allow-other", self.allow_other), ("--no-allow-other", self.no_allow_other)];
         args.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name.into()));
+        args.extend(self.options.iter().flat_map(|list| ["-o".into(), list.into()]));
         detach::run_detached(&args, &run.log())
     }
 
@@ -131,6 +135,7 @@ impl Up {
             return Err(Failure::unusable("--mdts", "this release has exactly one MDT", next).into());
         }
         RunDir::of(&self.dir).nid()?;
+        self.mount_options()?;
         match Cluster::find(&self.dir)? {
             Found::Cluster(cluster) if cluster.ready => {
                 self.check_agrees(&cluster)?;
@@ -153,6 +158,12 @@ impl Up {
             // An interrupted first run: nothing was ever stored, so the wishes of this one count.
             _ => self.new_cluster(),
         }
+    }
+
+    fn mount_options(&self) -> Result<Options, Failure> {
+        let mut options = Options::new(role::op_timeout());
+        options.apply_all(&self.options)?;
+        Ok(options)
     }
 
     fn new_cluster(&self) -> anyhow::Result<Cluster> {
@@ -237,6 +248,7 @@ impl Up {
             Some(point) => Some(self.mount_here(cluster, servers, &nid, point, events, sender)?),
             None => None,
         };
+        client.iter().try_for_each(own_root)?;
         ready();
         let (client, manner) = serve_until_stopped(client, events, &run, lock);
         if let Some(client) = client {
@@ -255,11 +267,11 @@ impl Up {
         events: &Receiver<Event>,
         sender: Sender<Event>,
     ) -> anyhow::Result<Client> {
-        let mut options = Options::new(role::op_timeout());
+        let mut options = self.mount_options()?;
         options.allow_other = match (self.allow_other, self.no_allow_other) {
             (true, _) => Some(true),
             (_, true) => Some(false),
-            _ => None,
+            _ => options.allow_other,
         };
         let source = Source { nids: vec![nid.to_owned()], fsname: cluster.fsname.clone() };
         let reach = Reach::in_process(servers.fabric.clone(), &cluster.fsname)?;
@@ -378,6 +390,16 @@ fn serve_until_stopped(
         }
     }
     (client, Manner::Polite)
+}
+
+/// What a plain user makes belongs to that user, from the root directory on: nobody else can mount it.
+fn own_root(client: &Client) -> Result<(), types::Fault> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if uid != 0 && client.fs().getattr(types::Fid::ROOT)?.uid == 0 {
+        let owner = client::SetAttr { uid: Some(uid), gid: Some(gid), ..client::SetAttr::default() };
+        client.fs().setattr(types::Fid::ROOT, &owner, &types::Cred::root())?;
+    }
+    Ok(())
 }
 
 /// Says why it goes on: in the log, and for who asked.

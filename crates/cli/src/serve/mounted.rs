@@ -65,7 +65,8 @@ impl Client {
         };
         let fs = Fs::connect(wish.fabric.clone(), wish.map.clone(), wish.fs, settings)?;
         let mut how = MountOptions::new(wish.source);
-        how.flags.set(fuse::MountFlags::RDONLY, wish.options.read_only);
+        how.flags = wish.options.flags;
+        how.max_read = wish.options.max_read;
         how.allow_other = wish.options.allow_other.unwrap_or(how.allow_other);
         let mounted = match fuse::mount(fs.clone(), wish.point, &how) {
             Ok(mounted) => Arc::new(mounted),
