@@ -9,6 +9,7 @@ mod content;
 mod crash;
 mod damage;
 mod life;
+mod mounting;
 mod names;
 mod pjdfstest;
 mod posix;
@@ -120,6 +121,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(damage::TESTS);
     tests.extend_from_slice(crash::TESTS);
     tests.extend_from_slice(life::TESTS);
+    tests.extend_from_slice(mounting::TESTS);
     tests
 }
 
