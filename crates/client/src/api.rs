@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use types::{Attr, Fid, Kind, Time};
+use wire::session::Claims;
 
 /// How a client behaves. `Default` is what a mount uses.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Settings {
     pub kernel_remembers: Duration,
     /// A tool that only reads: it takes no session and does not count as a client.
     pub observer: bool,
+    /// Whom the mount acts for.
+    pub claims: Claims,
 }
 
 impl Default for Settings {
@@ -31,6 +34,7 @@ impl Default for Settings {
             name: String::new(),
             kernel_remembers: Duration::ZERO,
             observer: false,
+            claims: Claims::All,
         }
     }
 }
@@ -46,6 +50,8 @@ pub struct OpenFlags {
     pub write: bool,
     /// Every write goes to the file's end as it is then, whatever offset it names.
     pub append: bool,
+    /// The caller appends and sees to the offsets by itself; append-only files may be opened.
+    pub appends_itself: bool,
     /// Empties the file.
     pub truncate: bool,
     /// `create` only: an existing name is `Exists`.
@@ -61,6 +67,18 @@ impl OpenFlags {
     }
 }
 
+/// The mode that a new file is asked for. The umask counts unless the directory has a default ACL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Mode {
+    pub bits: u32,
+    pub umask: u32,
+}
+impl From<u32> for Mode {
+    fn from(bits: u32) -> Mode {
+        Mode { bits, umask: 0 }
+    }
+}
+
 /// What `setattr` changes; `None` stays as it is. Ctime becomes the present time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SetAttr {
@@ -71,6 +89,10 @@ pub struct SetAttr {
     pub size: Option<u64>,
     pub atime: Option<Time>,
     pub mtime: Option<Time>,
+    /// Those times are the present moment: who may write the file may set them.
+    pub touch: bool,
+    /// Takes set-id bits away, as a change of content does.
+    pub kill_privileges: bool,
 }
 
 /// An entry of a listing. `cookie` continues the listing after this entry.

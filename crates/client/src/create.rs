@@ -9,7 +9,8 @@ use wire::codec::Bytes;
 use wire::meta::{Create, CreateReply, Inode, Link, MakeDir, ReadLink, Symlink};
 
 use crate::Fs;
-use crate::api::{Handle, OpenFlags};
+use crate::api::{Handle, Mode, OpenFlags};
+use crate::asks::Asks;
 use crate::files::{File, For};
 use crate::request::Answer;
 
@@ -19,7 +20,7 @@ impl Fs {
         &self,
         parent: Fid,
         name: &[u8],
-        mode: u32,
+        mode: impl Into<Mode>,
         flags: OpenFlags,
         cred: &Cred,
     ) -> Result<(Attr, Handle), Fault> {
@@ -29,8 +30,10 @@ impl Fs {
         let name_lock = self.names.lock(parent, name, deadline)?;
         let req = Create {
             exclusive: flags.exclusive,
+            read: flags.read,
             write: flags.write,
-            ..self.create_request(parent, name, Kind::File, mode, 0, cred)
+            append: flags.append || flags.appends_itself,
+            ..self.create_request(parent, name, Kind::File, mode.into(), 0, cred)
         };
         let Answer { reply: CreateReply { made, open }, mark } = self.ask_until(parent, &req, deadline)?;
         let fid = open.inode.attr.fid;
@@ -42,12 +45,12 @@ impl Fs {
         self.id.sharing.note_open(fid, flags.write);
         drop(name_lock);
         // 2. From here on as an open.
-        let attr = self.take_created(&file, CreateReply { made, open }, mark, deadline).and_then(|attr| {
-            match flags.truncate && !made {
+        let attr = self
+            .take_created(&file, CreateReply { made, open }, mark, Asks::New(flags, cred), deadline)
+            .and_then(|attr| match flags.truncate && !made {
                 true => self.truncate_pinned(&file, 0, cred, deadline),
                 false => Ok(attr),
-            }
-        });
+            });
         self.make_handle(file, flags, attr, deadline).map(|(handle, attr)| (attr, handle))
     }
 
@@ -56,11 +59,12 @@ impl Fs {
         file: &Arc<File>,
         reply: CreateReply,
         mark: Mark,
+        asks: Asks<'_>,
         deadline: Instant,
     ) -> Result<Attr, Fault> {
         if !reply.made {
             // It may have been open here before, and been changed since the answer: ask again in order.
-            return self.open_again(file, deadline);
+            return self.open_again(file, asks, deadline);
         }
         let _order = file.lock_order(deadline)?;
         let attr = reply.open.inode.attr;
@@ -90,12 +94,27 @@ impl Fs {
         parent: Fid,
         name: &[u8],
         kind: Kind,
-        mode: u32,
+        mode: Mode,
         rdev: u32,
         cred: &Cred,
     ) -> Create {
+        let Mode { bits: mode, umask } = mode;
         let (name, now, cred) = (Bytes::from(name), self.now(), cred.clone());
-        Create { parent, name, kind, mode, rdev, exclusive: true, write: false, now, cred, want: Fid(0) }
+        Create {
+            parent,
+            name,
+            kind,
+            mode,
+            umask,
+            rdev,
+            exclusive: true,
+            read: false,
+            write: false,
+            append: false,
+            now,
+            cred,
+            want: Fid(0),
+        }
     }
 
     /// Makes a file of any kind but directory and symlink, and does not open it.
@@ -104,7 +123,7 @@ impl Fs {
         parent: Fid,
         name: &[u8],
         kind: Kind,
-        mode: u32,
+        mode: impl Into<Mode>,
         rdev: u32,
         cred: &Cred,
     ) -> Result<Attr, Fault> {
@@ -112,14 +131,15 @@ impl Fs {
         if matches!(kind, Kind::Dir | Kind::Symlink) {
             return Err(Fault::new(Code::Invalid, "mknod makes no directories and no symlinks"));
         }
-        let req = self.create_request(parent, name, kind, mode, rdev, cred);
+        let req = self.create_request(parent, name, kind, mode.into(), rdev, cred);
         Ok(self.ask(parent, &req)?.open.inode.attr)
     }
 
-    pub fn mkdir(&self, parent: Fid, name: &[u8], mode: u32, cred: &Cred) -> Result<Attr, Fault> {
+    pub fn mkdir(&self, parent: Fid, name: &[u8], mode: impl Into<Mode>, cred: &Cred) -> Result<Attr, Fault> {
         self.refuse_observer()?;
+        let Mode { bits: mode, umask } = mode.into();
         let (name, now, cred) = (Bytes::from(name), self.now(), cred.clone());
-        Ok(self.ask(parent, &MakeDir { parent, name, mode, now, cred, want: Fid(0) })?.attr)
+        Ok(self.ask(parent, &MakeDir { parent, name, mode, umask, now, cred, want: Fid(0) })?.attr)
     }
 
     pub fn symlink(&self, parent: Fid, name: &[u8], target: &[u8], cred: &Cred) -> Result<Attr, Fault> {

@@ -55,6 +55,8 @@ pub(crate) struct Meta {
     /// The last entry of the MDT that concerns the file.
     pub mdt_mark: Option<Mark>,
     pub inline_max: Option<u32>,
+    /// `chattr` flags, as the MDT last told them.
+    pub flags: u32,
     /// A shrink to this size was begun at the MDT and its cuts did not get through: it is finished before anything else.
     pub cutting: Option<u64>,
     /// In the list of what the settle thread looks at.

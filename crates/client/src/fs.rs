@@ -69,6 +69,9 @@ impl Fs {
             client: Uuid(rand::random()),
             name: settings.name.clone(),
             observer: settings.observer,
+            claims: settings.claims.clone(),
+            judges: AtomicBool::new(false),
+            knows_groups: AtomicBool::new(false),
             retain_bytes_max: settings.retain_bytes_max,
             session: AtomicU64::new(0),
             losses: Losses::default(),
@@ -118,6 +121,16 @@ impl Fs {
     /// The session at the MDT; 0 for observers.
     pub fn session(&self) -> SessionId {
         SessionId(self.id.session.load(Ordering::Acquire))
+    }
+
+    /// Must a request that only reads carry its caller's true `Cred`? Else root's will do: the kernel has checked.
+    pub fn is_judged(&self) -> bool {
+        self.id.judges.load(Ordering::Relaxed)
+    }
+
+    /// Need a caller's supplementary groups not be told?
+    pub fn knows_groups(&self) -> bool {
+        self.id.knows_groups.load(Ordering::Relaxed)
     }
 
     /// Takes over a newer cluster map.

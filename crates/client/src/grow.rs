@@ -23,7 +23,8 @@ impl Fs {
             return Ok(());
         }
         // 1. The MDT makes a layout; that of an empty file counts at once.
-        let answer = self.ask_until(file.fid, &Grow { fid: file.fid, now: self.now() }, deadline)?;
+        let answer =
+            self.ask_until(file.fid, &Grow { fid: file.fid, now: self.now(), held: file.held() }, deadline)?;
         let reply = answer.reply;
         let mut inode = reply.inode;
         if reply.switched {
@@ -36,8 +37,11 @@ impl Fs {
             self.flush_marks(file, &snapshot.marks, deadline)?;
             // 3. One entry switches the layout and drops the inline bytes.
             let (generation, written, now) = (reply.layout.generation, snapshot.written, inode.attr.mtime);
-            let switched =
-                self.ask_until(file.fid, &Switch { fid: file.fid, generation, written, now }, deadline)?;
+            let switched = self.ask_until(
+                file.fid,
+                &Switch { fid: file.fid, generation, written, now, held: Some(reply.cap.clone()) },
+                deadline,
+            )?;
             file.meta.lock().saw(switched.mark);
             inode = switched.reply.inode;
             inode.layout.get_or_insert(reply.layout);
@@ -87,7 +91,7 @@ impl Fs {
     ) -> Result<(), Fault> {
         let mdt = self.mdt(file.fid)?;
         for _ in 0..CHECKSUM_TRIES {
-            let req = ReadInline { fid: file.fid, offset, len: len as u32 };
+            let req = ReadInline { fid: file.fid, offset, len: len as u32, held: file.held() };
             let reply = mdt.exchange(file.fid, &req, &[], buf, deadline)?.reply;
             if buf.len() == len && verify_fragments(offset, buf, &reply.crcs).is_ok() {
                 return Ok(());

@@ -21,6 +21,7 @@
 //! shutdown() -> Result<(), Fault>     abort()      set_map(ClusterMap)      session() -> SessionId
 //! lookup(parent, name) -> Attr        getattr(fid) -> Attr       setattr(fid, &SetAttr, &Cred) -> Attr
 //! create(parent, name, mode, OpenFlags, &Cred) -> (Attr, Handle)
+//! tmpfile(parent, mode, OpenFlags, &Cred) -> (Attr, Handle)      flags(fid) -> u32    set_flags(fid, u32, &Cred)
 //! mknod(parent, name, Kind, mode, rdev, &Cred) -> Attr           mkdir(parent, name, mode, &Cred) -> Attr
 //! symlink(parent, name, target, &Cred) -> Attr                   readlink(fid) -> Vec<u8>
 //! link(fid, parent, name, &Cred) -> Attr     unlink(parent, name, &Cred)     rmdir(parent, name, &Cred)
@@ -32,12 +33,14 @@
 //! listxattr(fid) -> Vec<Vec<u8>>      removexattr(fid, name, &Cred)
 //! get_lock(Handle, &FileLock) -> Option<FileLock>                set_lock(Handle, &FileLock) -> LockAnswer
 //! await_lock(Handle, &FileLock, unique, done)      interrupt_lock(unique)      close_locks(Handle, owner)
+//! lookup_as, open_as, readdir_as, getxattr_as, listxattr_as: the same for whom a `Cred` says, where it matters (`is_judged`)
 //! statfs() -> StatFs                  target_stats() -> Vec<TargetStatReply>
 //! fsck::check(&Fs, secret: &Uuid) -> Report
 //! ```
 
 mod alive;
 mod api;
+mod asks;
 mod cluster;
 mod create;
 mod errno;
@@ -60,18 +63,22 @@ mod readdir;
 mod recover;
 mod replaced;
 mod request;
+mod set_flags;
 mod setattr;
 mod settle;
 mod sharing;
 mod slots;
 mod statfs;
+mod tmpfile;
 mod truncate;
 mod unlink;
 mod write;
 mod xattr;
 
-pub use api::{DirItem, Handle, OpenFlags, SetAttr, Settings, StatFs};
+pub use api::{DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, StatFs};
 pub use errno::errno_of;
 pub use fs::Fs;
 pub use locks::{BodyLock, FileLock, LockAnswer, LockDone};
 pub use sharing::Forget;
+pub use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP};
+pub use wire::session::Claims;

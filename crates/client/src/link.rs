@@ -13,7 +13,7 @@ use plan::replay::Kept;
 use plan::retry::backoff;
 use plan::settle::Mark;
 use types::{Buf, Code, Fault, Fid, FsId, Incarnation, Seq, SessionId, TargetId, Uuid};
-use wire::session::{Attach, AttachReply, Flush, KeepAlive};
+use wire::session::{Attach, AttachReply, Claims, Flush, KeepAlive};
 use wire::{Flags, Header, Reader, ReplyHead, Wire};
 
 use crate::gone::Gone;
@@ -31,6 +31,10 @@ pub(crate) struct Identity {
     pub client: Uuid,
     pub name: String,
     pub observer: bool,
+    pub claims: Claims,
+    /// What the MDT said at attach: see `AttachReply::judges`, `knows_groups`.
+    pub judges: AtomicBool,
+    pub knows_groups: AtomicBool,
     pub retain_bytes_max: usize,
     /// The session that the MDT gave; 0 before, and for observers.
     pub session: AtomicU64,
@@ -436,6 +440,8 @@ impl Link {
         self.ttl_ms.store(reply.session_ttl_ms, Ordering::Relaxed);
         if self.is_mdt {
             self.id.session.store(fresh.0, Ordering::Release);
+            self.id.judges.store(reply.judges, Ordering::Relaxed);
+            self.id.knows_groups.store(reply.knows_groups, Ordering::Relaxed);
         }
         attached.last = Some((incarnation, fresh));
         *self.peer.write() = Some(peer);
@@ -489,6 +495,7 @@ impl Link {
             session,
             name: self.id.name.clone(),
             observer: self.id.observer,
+            claims: self.id.claims.clone(),
         };
         let head = Header { session, ..self.header() };
         match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {

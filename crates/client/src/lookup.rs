@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use types::{Attr, Code, Fault, Fid, Kind};
+use types::{Attr, Code, Cred, Fault, Fid, Kind};
 use wire::codec::Bytes;
 use wire::meta::{FileState, GetAttr, Inode, Lookup};
 
@@ -11,9 +11,14 @@ use crate::Fs;
 use crate::files::File;
 
 impl Fs {
-    /// The attributes of the file called `name` in `parent`.
+    /// The attributes of the file called `name` in `parent`, for root.
     pub fn lookup(&self, parent: Fid, name: &[u8]) -> Result<Attr, Fault> {
-        let inode = self.ask(parent, &Lookup { parent, name: Bytes::from(name) })?;
+        self.lookup_as(parent, name, &Cred::root())
+    }
+
+    /// The attributes of the file called `name` in `parent`.
+    pub fn lookup_as(&self, parent: Fid, name: &[u8], cred: &Cred) -> Result<Attr, Fault> {
+        let inode = self.ask(parent, &Lookup { parent, name: Bytes::from(name), cred: cred.clone() })?;
         self.attr_of(&inode, None)
     }
 

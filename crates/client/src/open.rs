@@ -4,20 +4,26 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plan::settle::{Mark, Progress};
-use types::{Attr, Fault, Fid, Kind};
-use wire::meta::{FileState, Open, OpenReply};
+use types::{Attr, Cred, Fault, Fid, Kind};
+use wire::meta::{FileState, OpenReply};
 use wire::object::RIGHT_WRITE;
 
 use crate::Fs;
 use crate::api::{Handle, OpenFlags};
+use crate::asks::Asks;
 use crate::files::{File, For};
 use crate::objects::{Lease, lease_of};
 use crate::request::Answer;
 use crate::sharing::To;
 
 impl Fs {
-    /// Opens a file by fid.
+    /// Opens a file by fid, for root.
     pub fn open(&self, fid: Fid, flags: OpenFlags) -> Result<(Handle, Attr), Fault> {
+        self.open_as(fid, flags, &Cred::root())
+    }
+
+    /// Opens a file by fid.
+    pub fn open_as(&self, fid: Fid, flags: OpenFlags, cred: &Cred) -> Result<(Handle, Attr), Fault> {
         if flags.write || flags.truncate {
             self.refuse_observer()?;
         }
@@ -29,16 +35,24 @@ impl Fs {
             self.files.pin(fid, why)
         };
         let attr = match flags.truncate {
-            true => self.open_empty(&file, deadline),
-            false => self.open_again(&file, deadline),
+            true => self.open_empty(&file, flags, cred, deadline),
+            false => self.open_again(&file, Asks::New(flags, cred), deadline),
         };
         self.make_handle(file, flags, attr, deadline)
     }
 
     /// Asks for attributes, layout and a capability that is good for what the file's descriptors need.
-    pub(crate) fn open_again(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+    pub(crate) fn open_again(
+        &self,
+        file: &Arc<File>,
+        asks: Asks<'_>,
+        deadline: Instant,
+    ) -> Result<Attr, Fault> {
         if self.settings.observer {
             return self.observe(file, deadline);
+        }
+        if self.is_shared() && matches!(asks, Asks::New(..)) {
+            self.ask_leave(file, asks, deadline)?;
         }
         // H1: among others, an open is a look at the file in its turn.
         let section = self.section(file, To::Read, deadline)?;
@@ -46,7 +60,17 @@ impl Fs {
             return Ok(attr);
         }
         let _order = file.lock_order(deadline)?;
-        self.open_in_order(file, deadline)
+        self.open_in_order(file, asks, deadline)
+    }
+
+    /// May this descriptor be made? What it needs to take its turn comes with the answer.
+    fn ask_leave(&self, file: &Arc<File>, asks: Asks<'_>, deadline: Instant) -> Result<(), Fault> {
+        let _order = file.lock_order(deadline)?;
+        let write = file.meta.lock().writers > 0;
+        let OpenReply { cap, .. } = self.ask_open(file, write, asks, deadline)?.reply;
+        let mut meta = file.meta.lock();
+        meta.cap = cap.or(meta.cap.take());
+        Ok(())
     }
 
     /// A new capability in place of the one that was refused; nothing to do if another thread has fetched it already. (Each
@@ -65,14 +89,19 @@ impl Fs {
         };
         match is_new {
             true => Ok(()),
-            false => self.open_in_order(file, deadline).map(|_| ()),
+            false => self.open_in_order(file, Asks::Again, deadline).map(|_| ()),
         }
     }
 
     /// `order` is held.
-    pub(crate) fn open_in_order(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+    pub(crate) fn open_in_order(
+        &self,
+        file: &Arc<File>,
+        asks: Asks<'_>,
+        deadline: Instant,
+    ) -> Result<Attr, Fault> {
         let write = file.meta.lock().writers > 0;
-        let answer = self.ask_open(file, write, deadline)?;
+        let answer = self.ask_open(file, write, asks, deadline)?;
         let attr = answer.reply.inode.attr;
         match self.take_open(file, answer.reply, answer.mark, deadline)? {
             Found::Settled => Ok(attr),
@@ -85,19 +114,26 @@ impl Fs {
         &self,
         file: &File,
         write: bool,
+        asks: Asks<'_>,
         deadline: Instant,
     ) -> Result<Answer<OpenReply>, Fault> {
-        let req = Open { fid: file.fid, write, truncate: false, now: self.now() };
+        let req = asks.request(file, write, self.now());
         self.ask_until(file.fid, &req, deadline)
     }
 
     /// O_TRUNC: the MDT empties the file in the same entry.
-    fn open_empty(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+    fn open_empty(
+        &self,
+        file: &Arc<File>,
+        flags: OpenFlags,
+        cred: &Cred,
+        deadline: Instant,
+    ) -> Result<Attr, Fault> {
         let _section = self.section(file, To::Change, deadline)?;
         let _order = file.lock_order(deadline)?;
         let mut body = file.own_body(deadline)?;
         let write = file.meta.lock().writers > 0;
-        let req = Open { fid: file.fid, write, truncate: true, now: self.now() };
+        let req = Asks::New(flags, cred).request(file, write, self.now());
         let answer = self.ask_until(file.fid, &req, deadline).inspect_err(|_| file.distrust())?;
         let OpenReply { inode, cap } = answer.reply;
         if let Some(old) = &body.layout {
@@ -188,6 +224,7 @@ impl Fs {
         }
         let mut meta = file.meta.lock();
         meta.cap = cap.or(meta.cap.take());
+        meta.flags = inode.flags;
         if !matches!(inode.state, FileState::Truncating { .. }) {
             // A shrink that was begun was overtaken: by one to nothing, or by who recovered the file.
             meta.cutting = None;

@@ -122,7 +122,7 @@ impl Fs {
         deadline: Instant,
     ) -> Result<(), Stopped> {
         let mdt = self.mdt(file.fid)?;
-        let req = ReadInline { fid: file.fid, offset, len: len.min(BULK_MAX) as u32 };
+        let req = ReadInline { fid: file.fid, offset, len: len.min(BULK_MAX) as u32, held: file.held() };
         for _ in 0..CHECKSUM_TRIES {
             let reply = mdt.exchange(file.fid, &req, &[], into, deadline)?.reply;
             if into.len() <= len && verify_fragments(offset, into, &reply.crcs).is_ok() {

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use types::hash::{COOKIE_DOT, COOKIE_DOTDOT};
-use types::{Fault, Fid, Kind};
+use types::{Cred, Fault, Fid, Kind};
 use wire::meta::{DirEntry, ReadDir};
 
 use crate::Fs;
@@ -19,15 +19,27 @@ const ENTRIES_MAX: usize = 4096;
 const ATTRIBUTES_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl Fs {
-    /// Up to `max` entries after `cookie` (0 = from the start), with attributes if `plus`. Empty: the end.
+    /// Up to `max` entries after `cookie` (0 = from the start), with attributes if `plus`. Empty: the end. For root.
     pub fn readdir(&self, dir: Fid, cookie: u64, max: usize, plus: bool) -> Result<Vec<DirItem>, Fault> {
+        self.readdir_as(dir, cookie, max, plus, &Cred::root())
+    }
+
+    /// As `readdir`, for whom `cred` says.
+    pub fn readdir_as(
+        &self,
+        dir: Fid,
+        cookie: u64,
+        max: usize,
+        plus: bool,
+        cred: &Cred,
+    ) -> Result<Vec<DirItem>, Fault> {
         let max = max.clamp(1, ENTRIES_MAX);
         let deadline = self.deadline();
         let mut until = deadline.min(Instant::now() + ATTRIBUTES_WAIT_MAX);
         let mut items = Vec::with_capacity(max.min(256));
         let mut after = cookie.max(COOKIE_DOTDOT);
         loop {
-            let req = ReadDir { dir, cookie: after, max: max as u32, plus };
+            let req = ReadDir { dir, cookie: after, max: max as u32, plus, cred: cred.clone() };
             let reply = self.ask_until(dir, &req, deadline)?.reply;
             if items.is_empty() {
                 items.extend(dots(dir, reply.parent, cookie));

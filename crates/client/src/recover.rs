@@ -11,6 +11,7 @@ use types::{Attr, Code, Fault, Fid};
 use wire::meta::{FileState, Settle};
 
 use crate::Fs;
+use crate::asks::Asks;
 use crate::files::{File, For};
 use crate::sharing::To;
 use crate::truncate::mark_written;
@@ -44,7 +45,7 @@ impl Fs {
         let was_loaded = file.share_body(deadline)?.is_loaded;
         if was_loaded {
             // Somebody opened it while we waited, and has recovered it.
-            let answer = self.ask_open(file, true, deadline)?;
+            let answer = self.ask_open(file, true, Asks::Again, deadline)?;
             let attr = answer.reply.inode.attr;
             self.take_open(file, answer.reply, answer.mark, deadline)?;
             return self.overlay(file, attr, deadline);
@@ -55,7 +56,7 @@ impl Fs {
     /// Recovers a pinned file. `order` is held.
     pub(crate) fn recover_open(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
         // 1. A capability with a new lease version; layout and state as they are.
-        let answer = self.ask_open(file, true, deadline)?;
+        let answer = self.ask_open(file, true, Asks::Again, deadline)?;
         let (inode, cap) = (answer.reply.inode.clone(), answer.reply.cap.clone());
         self.take_open(file, answer.reply, answer.mark, deadline)?;
         let mut body = file.own_body(deadline)?;

@@ -14,7 +14,7 @@ use plan::replay::Kept;
 use plan::retry::{Ended, Next, next};
 use plan::settle::Mark;
 use types::{Buf, Code, Fault, Fid, Incarnation};
-use wire::meta::{Create, CreateReply, Inode, MakeDir, Symlink};
+use wire::meta::{Create, CreateReply, Inode, MakeDir, OpenReply, Symlink, Tmpfile};
 use wire::{Header, ReplyHead, Request, decode_reply};
 
 use crate::link::Link;
@@ -59,6 +59,7 @@ sent!(
     wire::lock::CancelLock,
     wire::lock::DropOwner,
     wire::lock::AwaitLocks,
+    wire::meta::SetFlags,
     wire::object::Write,
     wire::object::Read,
     wire::object::Truncate,
@@ -81,7 +82,7 @@ fn want(body: &mut [u8], fid: Fid) {
 }
 /// The file that an answered creation made.
 pub(crate) fn made_by(call: u16, body: &[u8]) -> Option<Fid> {
-    let makes = matches!(call, Create::CALL | MakeDir::CALL | Symlink::CALL);
+    let makes = matches!(call, Create::CALL | MakeDir::CALL | Symlink::CALL | Tmpfile::CALL);
     let last = body.last_chunk::<8>().filter(|_| makes)?;
     Some(Fid(u64::from_le_bytes(*last))).filter(|fid| fid.0 != 0)
 }
@@ -90,6 +91,11 @@ impl Sent for Create {
         if reply.made {
             want(body, reply.open.inode.attr.fid)
         }
+    }
+}
+impl Sent for Tmpfile {
+    fn amend(body: &mut [u8], reply: &OpenReply) {
+        want(body, reply.inode.attr.fid)
     }
 }
 impl Sent for MakeDir {

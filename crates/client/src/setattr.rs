@@ -23,6 +23,8 @@ impl Fs {
             (set.gid.is_some(), m::SET_GID),
             (set.atime.is_some(), m::SET_ATIME),
             (set.mtime.is_some(), m::SET_MTIME),
+            (set.touch, m::SET_TOUCH),
+            (set.kill_privileges, m::SET_KILLPRIV),
         ];
         let valid = bits.iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).sum();
         if valid != 0 {

@@ -173,7 +173,7 @@ impl Fs {
         self.id.sharing.note_open(fid, write);
         self.id.sharing.held.lock().sections.insert((fid, token), exclusive);
         loop {
-            let req = Enter { fid, token, exclusive, write, now: self.now() };
+            let req = Enter { fid, token, exclusive, write, now: self.now(), held: file.held() };
             let Answer { reply, mark } = self.ask_until(fid, &req, deadline)?;
             if let (true, Some(open)) = (reply.granted, reply.open) {
                 section.attr = Some(open.inode.attr);

@@ -8,6 +8,8 @@ use types::{Attr, Code, Cred, FILE_SIZE_MAX, Fault};
 use wire::meta::{Settle, Truncate, TruncateReply};
 
 use crate::Fs;
+use crate::api::OpenFlags;
+use crate::asks::Asks;
 use crate::files::{Body, File, For};
 use crate::open::is_written;
 use crate::sharing::To;
@@ -39,19 +41,20 @@ impl Fs {
         deadline: Instant,
     ) -> Result<Attr, Fault> {
         let _section = self.section(file, To::Change, deadline)?;
-        self.open_if_new(file, deadline)?;
+        self.open_if_new(file, cred, deadline)?;
         self.truncate_file(file, size, cred, deadline)
     }
 
     /// A file that is not open here is opened: a dead session's leftovers are found that way.
-    pub(crate) fn open_if_new(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
+    pub(crate) fn open_if_new(&self, file: &Arc<File>, cred: &Cred, deadline: Instant) -> Result<(), Fault> {
+        let flags = OpenFlags { write: true, ..OpenFlags::default() };
         // Let go before the open, which may take it alone.
         let is_loaded = file.share_body(deadline)?.is_loaded;
         match is_loaded {
             true => Ok(()),
             false => {
                 let _order = file.lock_order(deadline)?;
-                self.open_in_order(file, deadline).map(|_| ())
+                self.open_in_order(file, Asks::New(flags, cred), deadline).map(|_| ())
             }
         }
     }
@@ -96,7 +99,7 @@ impl Fs {
             self.cut_if_due(file, &mut body, deadline)?;
         }
         // 1. The MDT's part: everything, or the intent of a shrink.
-        let req = Truncate { fid: file.fid, size, now: self.now(), cred: cred.clone() };
+        let req = Truncate { fid: file.fid, size, now: self.now(), held: file.held(), cred: cred.clone() };
         let answer = self.ask_until(file.fid, &req, deadline).inspect_err(|_| file.distrust())?;
         let TruncateReply { inode, cap, pending } = answer.reply;
         {
@@ -140,7 +143,7 @@ impl Fs {
             meta.cutting.is_some() && meta.cap.is_none()
         };
         match is_unknown {
-            true => self.open_in_order(file, deadline).map(|_| ()),
+            true => self.open_in_order(file, Asks::Again, deadline).map(|_| ()),
             false => Ok(()),
         }
     }

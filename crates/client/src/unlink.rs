@@ -17,7 +17,7 @@ impl Fs {
         let deadline = self.deadline();
         let _name_lock = self.names.lock(parent, name, deadline)?;
         let quiet = self.files.quiet();
-        let victim = self.victim(quiet.is_some(), parent, name, deadline)?;
+        let victim = self.victim(quiet.is_some(), parent, name, cred, deadline)?;
         let _fid_lock = match victim {
             Some(fid) => Some(self.names.lock_fid(fid, deadline)?),
             None => None,
@@ -68,12 +68,17 @@ impl Fs {
         is_quiet: bool,
         parent: Fid,
         name: &[u8],
+        cred: &Cred,
         deadline: Instant,
     ) -> Result<Option<Fid>, Fault> {
         if is_quiet {
             return Ok(None);
         }
-        match self.ask_until(parent, &Lookup { parent, name: Bytes::from(name) }, deadline) {
+        match self.ask_until(
+            parent,
+            &Lookup { parent, name: Bytes::from(name), cred: cred.clone() },
+            deadline,
+        ) {
             Ok(answer) => Ok(Some(answer.reply.attr.fid)),
             // The MDT says what is wrong with it in its answer to the request itself.
             Err(fault) if matches!(fault.code, Code::NotFound | Code::NotDir | Code::NameTooLong) => Ok(None),

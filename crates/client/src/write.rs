@@ -86,6 +86,7 @@ impl Fs {
         let Some(layout) = &body.layout else { return self.write_inline(file, offset, data, deadline) };
         let cap = {
             let meta = file.meta.lock();
+            meta.need_writable(file.fid, offset)?;
             if meta.cutting.is_some() {
                 return Err(Stopped::Cut);
             }
@@ -103,7 +104,13 @@ impl Fs {
             return Err(Stopped::NeedLayout);
         }
         let mdt = self.mdt(file.fid)?;
-        let req = WriteInline { fid: file.fid, offset, crcs: fragment_crcs(offset, data), now: self.now() };
+        let req = WriteInline {
+            fid: file.fid,
+            offset,
+            crcs: fragment_crcs(offset, data),
+            now: self.now(),
+            held: file.held(),
+        };
         let Answer { reply, mark } = mdt.exchange(file.fid, &req, data, &mut Buf::new(), deadline)?;
         let mut meta = file.meta.lock();
         // Answers to two writes may be seen in another order than they were carried out.

@@ -18,7 +18,12 @@ const DF: &[u8] = b"stria.df";
 const VIRTUAL: &[u8] = b"stria.";
 
 impl Fs {
+    /// The value of an attribute, for root.
     pub fn getxattr(&self, fid: Fid, name: &[u8]) -> Result<Vec<u8>, Fault> {
+        self.getxattr_as(fid, name, &Cred::root())
+    }
+
+    pub fn getxattr_as(&self, fid: Fid, name: &[u8], cred: &Cred) -> Result<Vec<u8>, Fault> {
         match name {
             LAYOUT => self.layout_text(fid).map(String::into_bytes),
             LAYOUT_YAML => self.layout_yaml(fid, &fid.to_string()).map(String::into_bytes),
@@ -26,7 +31,7 @@ impl Fs {
             PATH => Ok(self.ask(fid, &PathOf { fid })?.path.0),
             DF => self.df_json().map(String::into_bytes),
             _ if name.starts_with(VIRTUAL) => Err(Code::NoData.into()),
-            _ => Ok(self.ask(fid, &GetXattr { fid, name: Bytes::from(name) })?.value.0),
+            _ => Ok(self.ask(fid, &GetXattr { fid, name: Bytes::from(name), cred: cred.clone() })?.value.0),
         }
     }
 
@@ -50,7 +55,11 @@ impl Fs {
 
     /// The names that are stored; the made-up ones are not listed, so that copying programs leave them alone.
     pub fn listxattr(&self, fid: Fid) -> Result<Vec<Vec<u8>>, Fault> {
-        Ok(self.ask(fid, &ListXattr { fid })?.names.into_iter().map(|n| n.0).collect())
+        self.listxattr_as(fid, &Cred::root())
+    }
+
+    pub fn listxattr_as(&self, fid: Fid, cred: &Cred) -> Result<Vec<Vec<u8>>, Fault> {
+        Ok(self.ask(fid, &ListXattr { fid, cred: cred.clone() })?.names.into_iter().map(|n| n.0).collect())
     }
 
     pub fn removexattr(&self, fid: Fid, name: &[u8], cred: &Cred) -> Result<(), Fault> {

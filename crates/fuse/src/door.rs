@@ -1,7 +1,6 @@
 //! The kernel's requests, each handed to `client::Fs` on the thread that received it.
 //!
-//! The kernel checks permissions (`default_permissions`) and applies the umask (no `FUSE_DONT_MASK`); the MDT checks again what it
-//! is given a `Cred` for.
+//! The kernel checks permissions and ACLs (`default_permissions`), and the MDT again. Umasks are passed on: the MDT knows default ACLs.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -12,18 +11,19 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
-use client::{DirItem, Fs, Handle, SetAttr};
+use client::{DirItem, Fs, Handle, Mode, SetAttr};
 use fusedev::*;
 use rustix::mount::MountFlags;
 use types::{Attr, Buf, Cred, Fault, Fid};
 
 use crate::cred::cred_of;
+use crate::fsflags::{Asked, asked};
 use crate::options::MountOptions;
 use crate::reply::{errno, file_attr, file_type, node_kind, time};
 use crate::session;
 use crate::setid::{SetIdWatch, without_privileges};
 
-/// `O_EXCL`, `O_TRUNC` as the kernel sends them (equal on all of Linux's common processors).
+/// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
@@ -82,12 +82,39 @@ impl Door {
         Ok(changed)
     }
 
+    /// Whom the MDT hears of where the kernel's check would do: the caller if it judges each request, else root.
+    fn reader(&self, request: &Request) -> Cred {
+        match (self.fs.is_judged(), self.fs.knows_groups()) {
+            (false, _) => Cred::root(),
+            (true, true) => Cred { uid: request.uid(), gid: request.gid(), groups: Vec::new() },
+            (true, false) => cred_of(request),
+        }
+    }
+
     fn answer_entry(&self, verb: &str, result: Result<Attr, Fault>, reply: ReplyEntry) {
         match result {
             Ok(attr) => {
                 self.set_id.on_mode(attr.mode);
                 let (attr_ttl, entry_ttl) = (self.attr_ttl(), self.entry_ttl());
                 reply.entry_with_ttls(&attr_ttl, &entry_ttl, &file_attr(&attr), GENERATION)
+            }
+            Err(fault) => reply.error(errno(verb, &fault)),
+        }
+    }
+
+    fn answer_created(
+        &self,
+        verb: &str,
+        made: Result<(Attr, Handle), Fault>,
+        open: client::OpenFlags,
+        reply: ReplyCreate,
+    ) {
+        match made {
+            Ok((attr, handle)) => {
+                self.set_id.on_mode(attr.mode);
+                let ttl = self.attr_ttl().min(self.entry_ttl());
+                let flags = self.fopen_flags(open.write);
+                reply.created(&ttl, &file_attr(&attr), GENERATION, FileHandle(handle.0), flags)
             }
             Err(fault) => reply.error(errno(verb, &fault)),
         }
@@ -102,21 +129,23 @@ impl Door {
             read: access != OpenAccMode::O_WRONLY,
             write: access != OpenAccMode::O_RDONLY,
             append: false,
+            appends_itself: flags & O_APPEND != 0,
             truncate: flags & O_TRUNC != 0,
             exclusive: flags & O_EXCL != 0,
         }
     }
 
-    /// Takes set-id bits away from a file whose content changes. The change is ours, not the caller's, who need not own the file.
-    fn drop_privileges(&self, fid: Fid) -> Result<Option<Attr>, Fault> {
+    /// Takes set-id bits away from a file whose content changes.
+    fn drop_privileges(&self, fid: Fid, cred: &Cred) -> Result<Option<Attr>, Fault> {
         let mode = self.fs.getattr(fid)?.mode;
-        let Some(left) = without_privileges(mode) else { return Ok(None) };
-        self.fs.setattr(fid, &SetAttr { mode: Some(left), ..SetAttr::default() }, &Cred::root()).map(Some)
+        let Some(_) = without_privileges(mode) else { return Ok(None) };
+        self.fs.setattr(fid, &SetAttr { kill_privileges: true, ..SetAttr::default() }, cred).map(Some)
     }
 
     /// `offset` `None`: at the end, which among other clients the kernel does not know.
     fn write_all(
         &self,
+        rq: &Request,
         fid: Fid,
         handle: Handle,
         offset: Option<u64>,
@@ -125,7 +154,7 @@ impl Door {
     ) -> Result<(), Fault> {
         if kill && (self.fs.is_shared() || !self.set_id.is_clear(handle.0)) {
             let epoch = self.set_id.epoch();
-            self.drop_privileges(fid)?;
+            self.drop_privileges(fid, &self.reader(rq))?;
             self.set_id.learn_clear(handle.0, epoch);
         }
         match offset {
@@ -135,12 +164,12 @@ impl Door {
     }
 
     fn set(&self, request: &Request, fid: Fid, set: &SetAttr, is_granted: bool) -> Result<Attr, Fault> {
-        let cred = if is_granted { Cred::root() } else { cred_of(request) };
+        let cred = if is_granted { self.reader(request) } else { cred_of(request) };
         let attr = self.fs.setattr(fid, set, &cred)?;
         self.set_id.on_mode(attr.mode);
         // A change of owner drops set-id bits at the MDT; a change of size is ours to watch.
         if set.size.is_some() && request.uid() != 0 {
-            return Ok(self.drop_privileges(fid)?.unwrap_or(attr));
+            return Ok(self.drop_privileges(fid, &cred)?.unwrap_or(attr));
         }
         Ok(attr)
     }
@@ -148,6 +177,7 @@ impl Door {
     /// Lists from `cookie` on until `add` says that the kernel's buffer is full.
     fn list(
         &self,
+        cred: &Cred,
         dir: Fid,
         mut cookie: u64,
         plus: bool,
@@ -156,7 +186,7 @@ impl Door {
         let batch = if plus { PLUS_BATCH } else { PLAIN_BATCH };
         let mut any = false;
         loop {
-            let items = match self.fs.readdir(dir, cookie, batch, plus) {
+            let items = match self.fs.readdir_as(dir, cookie, batch, plus, cred) {
                 Ok(items) => items,
                 // What is in the buffer already is good; the error meets the next call.
                 Err(_) if any => return Ok(()),
@@ -182,6 +212,16 @@ impl Door {
     }
 }
 
+/// Who lists attributes: `trusted.*` shows to root only.
+fn lister(rq: &Request) -> Cred {
+    Cred { uid: rq.uid(), gid: rq.gid(), groups: Vec::new() }
+}
+
+/// The mode that is asked for.
+fn masked(mode: u32, umask: u32) -> Mode {
+    Mode { bits: mode & 0o7777, umask }
+}
+
 fn answer_empty(verb: &str, result: Result<(), Fault>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
@@ -197,8 +237,8 @@ impl Filesystem for Door {
 
     // Names.
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer_entry("lookup", self.fs.lookup(fid(parent), name.as_bytes()), reply);
+    fn lookup(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.answer_entry("lookup", self.fs.lookup_as(fid(parent), name.as_bytes(), &self.reader(rq)), reply);
     }
 
     fn forget(&self, _: &Request, _ino: INodeNo, _nlookup: u64) {}
@@ -209,22 +249,21 @@ impl Filesystem for Door {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
         let open = self.open_flags(flags);
-        let created = self.fs.create(fid(parent), name.as_bytes(), mode & 0o7777, open, &cred_of(rq));
+        let made = self.fs.create(fid(parent), name.as_bytes(), masked(mode, umask), open, &cred_of(rq));
         let kept =
             |(attr, handle)| self.kept(parent, Ok((attr, handle))).inspect_err(|_| self.fs.release(handle));
-        match created.and_then(kept) {
-            Ok((attr, handle)) => {
-                self.set_id.on_mode(attr.mode);
-                let (ttl, flags) = (self.attr_ttl().min(self.entry_ttl()), self.fopen_flags(open.write));
-                reply.created(&ttl, &file_attr(&attr), GENERATION, FileHandle(handle.0), flags)
-            }
-            Err(fault) => reply.error(errno("create", &fault)),
-        }
+        self.answer_created("create", made.and_then(kept), open, reply);
+    }
+
+    fn tmpfile(&self, rq: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
+        let open = self.open_flags(flags);
+        let made = self.fs.tmpfile(fid(parent), masked(mode, umask), open, &cred_of(rq));
+        self.answer_created("tmpfile", made, open, reply);
     }
 
     fn mknod(
@@ -233,17 +272,17 @@ impl Filesystem for Door {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
         let Some(kind) = node_kind(mode) else { return reply.error(Errno::EINVAL) };
-        let made = self.fs.mknod(fid(parent), name.as_bytes(), kind, mode & 0o7777, rdev, &cred_of(rq));
+        let made = self.fs.mknod(fid(parent), name.as_bytes(), kind, masked(mode, umask), rdev, &cred_of(rq));
         self.answer_entry("mknod", self.kept(parent, made), reply);
     }
 
-    fn mkdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        let made = self.fs.mkdir(fid(parent), name.as_bytes(), mode & 0o7777, &cred_of(rq));
+    fn mkdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let made = self.fs.mkdir(fid(parent), name.as_bytes(), masked(mode, umask), &cred_of(rq));
         self.answer_entry("mkdir", self.kept(parent, made), reply);
     }
 
@@ -338,8 +377,18 @@ impl Filesystem for Door {
         // The kernel has checked the caller. Two things are allowed to more than the owner, which attributes cannot express: to set
         // the times to now (whoever may write), and to cut through a descriptor that was opened for writing.
         let is_granted = !owners_only && (size.is_none() || fh.is_some());
+        let touch = is_now(atime) && is_now(mtime);
         let (atime, mtime) = (atime.map(|t| time(t, now)), mtime.map(|t| time(t, now)));
-        let set = SetAttr { mode: mode.map(|m| m & 0o7777), uid, gid, size, atime, mtime };
+        let set = SetAttr {
+            mode: mode.map(|m| m & 0o7777),
+            uid,
+            gid,
+            size,
+            atime,
+            mtime,
+            touch,
+            kill_privileges: false,
+        };
         match self.set(rq, fid(ino), &set, is_granted) {
             Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
             Err(fault) => reply.error(errno("setattr", &fault)),
@@ -363,10 +412,10 @@ impl Filesystem for Door {
 
     fn open(&self, rq: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let open = self.open_flags(flags.0);
-        let opened = self.fs.open(fid(ino), open).and_then(|(handle, attr)| {
+        let opened = self.fs.open_as(fid(ino), open, &self.reader(rq)).and_then(|(handle, attr)| {
             // O_TRUNC changes the content: set-id bits go, as by truncate.
             let drops = open.truncate && rq.uid() != 0 && without_privileges(attr.mode).is_some();
-            if drops && let Err(fault) = self.drop_privileges(fid(ino)) {
+            if drops && let Err(fault) = self.drop_privileges(fid(ino), &self.reader(rq)) {
                 self.fs.release(handle);
                 return Err(fault);
             }
@@ -401,7 +450,7 @@ impl Filesystem for Door {
 
     fn write(
         &self,
-        _: &Request,
+        rq: &Request,
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -415,7 +464,7 @@ impl Filesystem for Door {
         // Pages of a shared mapping know their place, whatever handle the kernel sends them by.
         let is_append = flags.0 & O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let offset = (!is_append || !self.fs.is_shared()).then_some(offset);
-        match self.write_all(fid(ino), handle(fh), offset, data, kill) {
+        match self.write_all(rq, fid(ino), handle(fh), offset, data, kill) {
             Ok(()) => reply.written(data.len() as u32),
             Err(fault) => reply.error(errno("write", &fault)),
         }
@@ -446,11 +495,11 @@ impl Filesystem for Door {
 
     // Directories. They need no handle: a cookie continues a listing on its own.
 
-    fn readdir(&self, _: &Request, ino: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
+    fn readdir(&self, rq: &Request, ino: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
         let add = |item: &DirItem| {
             reply.add(INodeNo(item.fid.0), item.cookie, file_type(item.kind), OsStr::from_bytes(&item.name))
         };
-        match self.list(fid(ino), cookie, false, add) {
+        match self.list(&self.reader(rq), fid(ino), cookie, false, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdir", &fault)),
         }
@@ -458,7 +507,7 @@ impl Filesystem for Door {
 
     fn readdirplus(
         &self,
-        _: &Request,
+        rq: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         cookie: u64,
@@ -475,7 +524,7 @@ impl Filesystem for Door {
                 None => reply.add(INodeNo(0), item.cookie, name, &ttl, &bare_attr(item), GENERATION),
             }
         };
-        match self.list(fid(ino), cookie, true, add) {
+        match self.list(&self.reader(rq), fid(ino), cookie, true, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdirplus", &fault)),
         }
@@ -487,8 +536,13 @@ impl Filesystem for Door {
 
     // Extended attributes.
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.answer_xattr("getxattr", self.fs.getxattr(fid(ino), name.as_bytes()), size, reply);
+    fn getxattr(&self, rq: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.answer_xattr(
+            "getxattr",
+            self.fs.getxattr_as(fid(ino), name.as_bytes(), &self.reader(rq)),
+            size,
+            reply,
+        );
     }
 
     fn setxattr(
@@ -505,8 +559,8 @@ impl Filesystem for Door {
         answer_empty("setxattr", done, reply);
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let joined = self.fs.listxattr(fid(ino)).map(|names| {
+    fn listxattr(&self, rq: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let joined = self.fs.listxattr_as(fid(ino), &lister(rq)).map(|names| {
             names.iter().flat_map(|name| name.iter().copied().chain(std::iter::once(0))).collect()
         });
         self.answer_xattr("listxattr", joined, size, reply);
@@ -516,22 +570,31 @@ impl Filesystem for Door {
         answer_empty("removexattr", self.fs.removexattr(fid(ino), name.as_bytes(), &cred_of(rq)), reply);
     }
 
-    // Not here yet. ENOSYS makes the kernel stop asking and do it locally or, for fallocate, answer EOPNOTSUPP, so that the C
-    // library falls back.
-
     fn ioctl(
         &self,
-        _: &Request,
-        _ino: INodeNo,
+        rq: &Request,
+        ino: INodeNo,
         _fh: FileHandle,
         _flags: IoctlFlags,
-        _cmd: u32,
-        _in_data: &[u8],
+        cmd: u32,
+        in_data: &[u8],
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY);
+        let done = match asked(cmd, in_data) {
+            Asked::Get(form) => self.fs.flags(fid(ino)).map(|flags| form.answer(flags)),
+            Asked::Set(flags) => self.fs.set_flags(fid(ino), flags, &cred_of(rq)).map(|()| Vec::new()),
+            Asked::Unsupported => return reply.error(Errno::EOPNOTSUPP),
+            Asked::Unknown => return reply.error(Errno::ENOTTY),
+        };
+        match done {
+            Ok(data) => reply.ioctl(0, &data),
+            Err(fault) => reply.error(errno("ioctl", &fault)),
+        }
     }
+
+    // Not here yet. ENOSYS makes the kernel stop asking and do it locally or, for fallocate, answer EOPNOTSUPP, so that the C
+    // library falls back.
 
     fn fallocate(
         &self,

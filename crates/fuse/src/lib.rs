@@ -11,6 +11,7 @@
 
 mod cred;
 mod door;
+mod fsflags;
 pub mod gate;
 mod mount;
 mod mountinfo;

@@ -97,7 +97,7 @@ impl Core {
     pub fn begin_session(&self, req: &Attach, now: u64) -> Result<Arc<Session>, Fault> {
         let mut made = None;
         self.transact(0, None, &no_lease(), &mut |txn| {
-            let session = Session::new(txn.next_session(), req.client, &req.name, now);
+            let session = Session::new(txn.next_session(), req.client, &req.name, req.claims.clone(), now);
             let (key, value) = session.to_record();
             meta::Txn::put(txn, key, value);
             made = Some(session);
@@ -118,6 +118,8 @@ impl Core {
             last_seq: self.volume.last_seq(),
             session_ttl_ms: self.session_ttl_ms() as u32,
             mode: self.sharers.mode(),
+            judges: false,
+            knows_groups: false,
         }
     }
 

@@ -22,6 +22,7 @@ mod execute;
 mod format;
 mod ids;
 mod joined;
+mod judge;
 mod locks;
 mod overlay;
 mod purge;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kv::Kv;
-use meta::Ctx;
+use meta::{Ctx, Judge};
 use net::Answer;
 use object::LeaseVersion;
 use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Key, Seq, SessionId};
@@ -156,7 +156,14 @@ impl Core {
             let expiry_sec = self.clock.wall().sec.max(0) as u64 + CAPABILITY_SEC;
             object::cap::make(&joined.secret, fid, generation, rights, lease, head.session, expiry_sec)
         };
+        // J2: anything else that it may open says so by itself.
+        let is_ours = |cap: &Capability| {
+            let now_sec = self.clock.wall().sec.max(0) as u64;
+            cap.session == head.session && object::cap::check_right(&joined.secret, cap, 0, now_sec).is_ok()
+        };
+        let judge = self.judged(head.session).map(|cred| Judge { cred, is_ours: &is_ours });
         run(&Ctx {
+            judge,
             session: head.session,
             replay: head.flags & Flags::REPLAY != 0,
             inline_max: joined.inline_max,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use kv::{Snapshot, TableSnapshot};
 use types::{Code, Fault, Key, SessionId, Uuid};
+use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
 
 use crate::workers::Bell;
@@ -24,6 +25,8 @@ pub struct Session {
     /// The client's own id: the same again is the same session.
     pub client: Uuid,
     pub name: String,
+    /// Whom it may act for.
+    pub claims: Claims,
     seen_ms: AtomicU64,
     /// Lock requests with a lower number are late copies.
     pub lock_floor: AtomicU64,
@@ -32,7 +35,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn new(id: SessionId, client: Uuid, name: &str, now_ms: u64) -> Session {
+    pub fn new(id: SessionId, client: Uuid, name: &str, claims: Claims, now_ms: u64) -> Session {
         let mut end = name.len().min(NAME_BYTES_MAX);
         while !name.is_char_boundary(end) {
             end -= 1;
@@ -41,6 +44,7 @@ impl Session {
             id,
             client,
             name: name[..end].to_string(),
+            claims,
             seen_ms: AtomicU64::new(now_ms),
             lock_floor: AtomicU64::new(0),
             lock_bell: Bell::default(),
@@ -59,15 +63,16 @@ impl Session {
         let mut value = Vec::with_capacity(20 + self.name.len());
         self.client.put(&mut value);
         self.name.put(&mut value);
+        self.claims.put(&mut value);
         (session_key(self.id), value)
     }
 
     fn from_record(key: &Key, value: &[u8], now_ms: u64) -> Result<Session, Malformed> {
         let id = session_of_key(key).ok_or(Malformed("key of a session"))?;
         let r = &mut Reader::new(value);
-        let (client, name) = (Uuid::get(r)?, String::get(r)?);
+        let (client, name, claims) = (Uuid::get(r)?, String::get(r)?, Claims::get(r)?);
         r.end()?;
-        Ok(Session::new(id, client, &name, now_ms))
+        Ok(Session::new(id, client, &name, claims, now_ms))
     }
 }
 
@@ -144,12 +149,17 @@ mod tests {
     /// As `docs/formats/mdt.md` has it.
     #[test]
     fn golden() {
-        let session = Session::new(SessionId(0x0102), Uuid([0xab; 16]), "host", 0);
+        const USER: &str = "01e8030000e90300000100000005000000";
+        let claims = Claims::User(types::Cred { uid: 1000, gid: 1001, groups: vec![5] });
+        let session = Session::new(SessionId(0x0102), Uuid([0xab; 16]), "host", claims, 0);
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let (key, value) = session.to_record();
         assert_eq!(hex(key.as_bytes()), "070000000000000102");
-        assert_eq!(hex(&value), "ab".repeat(16) + "04000000" + "686f7374");
+        assert_eq!(hex(&value), "ab".repeat(16) + "04000000" + "686f7374" + USER);
         let back = Session::from_record(&key, &value, 0).unwrap();
-        assert_eq!((back.id, back.client, back.name), (session.id, session.client, session.name));
+        assert_eq!(
+            (back.id, back.client, back.name, back.claims),
+            (session.id, session.client, session.name, session.claims)
+        );
     }
 }

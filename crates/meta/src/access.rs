@@ -1,6 +1,8 @@
-//! Who may do what: permission bits, ownership, the sticky bit. Exactly as Linux decides, never stricter.
+//! Who may do what: permission bits and ACLs, ownership, the sticky bit, `chattr` flags. Exactly as Linux decides, never stricter.
 
 use types::*;
+
+use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE};
 
 use crate::inode::STICKY;
 use crate::records::InodeRecord;
@@ -8,12 +10,18 @@ use crate::records::InodeRecord;
 pub const READ: u32 = 4;
 pub const WRITE: u32 = 2;
 pub const EXEC: u32 = 1;
+/// The group class of a mode.
+const GROUP_ALL: u32 = 0o070;
 
 /// Whether `cred` has all of `wanted` (bits READ, WRITE, EXEC) on a file or directory. Root has everything.
-pub fn allows(attr: &Attr, cred: &Cred, wanted: u32) -> bool {
+pub fn allows(inode: &InodeRecord, cred: &Cred, wanted: u32) -> bool {
+    let attr = &inode.attr;
+    // Linux looks at an ACL only if the group class has any bit: without one nobody that it names gets anything from it.
+    let has_acl = !inode.access_acl.is_empty() && attr.mode & GROUP_ALL != 0;
     let shift = match () {
         _ if cred.uid == 0 => return true,
         _ if cred.uid == attr.uid => 6,
+        _ if has_acl => return inode.access_acl.allows(attr.gid, cred, wanted),
         _ if cred.is_in_group(attr.gid) => 3,
         _ => 0,
     };
@@ -21,13 +29,35 @@ pub fn allows(attr: &Attr, cred: &Cred, wanted: u32) -> bool {
 }
 
 pub fn need(inode: &InodeRecord, cred: &Cred, wanted: u32) -> Result<(), Fault> {
-    if allows(&inode.attr, cred, wanted) {
+    if wanted & WRITE != 0 {
+        need_mutable(inode)?;
+    }
+    if allows(inode, cred, wanted) {
         return Ok(());
     }
     let bits = [(READ, 'r'), (WRITE, 'w'), (EXEC, 'x')];
     let letters: String =
         bits.iter().filter(|(bit, _)| wanted & bit != 0).map(|(_, letter)| letter).collect();
     Err(Fault::new(Code::Access, format!("uid {} has no '{letters}' on file {}", cred.uid, inode.fid())))
+}
+
+/// Nobody, not even root, changes what is immutable.
+pub fn need_mutable(inode: &InodeRecord) -> Result<(), Fault> {
+    refuse_flags(inode, FLAG_IMMUTABLE)
+}
+
+/// As for a change that is not an append: of attributes, links, or bytes that are there.
+pub fn need_unprotected(inode: &InodeRecord) -> Result<(), Fault> {
+    refuse_flags(inode, FLAG_IMMUTABLE | FLAG_APPEND)
+}
+
+fn refuse_flags(inode: &InodeRecord, flags: u32) -> Result<(), Fault> {
+    let word = match inode.flags & flags {
+        0 => return Ok(()),
+        f if f & FLAG_IMMUTABLE != 0 => "immutable (chattr -i lets it be changed)",
+        _ => "append-only (chattr -a lets it be changed)",
+    };
+    Err(Fault::new(Code::Perm, format!("file {} is {word}", inode.fid())))
 }
 
 /// May look names up in a directory.
@@ -43,6 +73,8 @@ pub fn need_change(dir: &InodeRecord, cred: &Cred) -> Result<(), Fault> {
 /// May take the name of `victim` out of `dir`: change it, and in a sticky directory own one of the two.
 pub fn need_remove(dir: &InodeRecord, victim: &InodeRecord, cred: &Cred) -> Result<(), Fault> {
     need_change(dir, cred)?;
+    need_unprotected(dir)?;
+    need_unprotected(victim)?;
     let owns = is_owner(dir, cred) || is_owner(victim, cred);
     match dir.attr.mode & STICKY != 0 && !owns {
         true => Err(Fault::new(

@@ -5,8 +5,8 @@ use wire::meta::{Create, CreateReply};
 
 use crate::inode::load_named;
 use crate::make::{Made, Seed, make};
-use crate::open::open_reply;
-use crate::{Ctx, Txn, access};
+use crate::open::{Wanted, need_open, open_reply};
+use crate::{Ctx, Txn};
 
 pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateReply, Fault> {
     match req.kind {
@@ -18,8 +18,8 @@ pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateRep
         }
         _ => {}
     }
-    let Create { parent, kind, mode, rdev, now, want, .. } = req;
-    let seed = Seed { kind, mode, rdev, target: Vec::new(), cred: &req.cred, now, want };
+    let Create { parent, kind, mode, umask, rdev, now, want, .. } = req;
+    let seed = Seed { kind, mode, umask, rdev, target: Vec::new(), cred: &req.cred, now, want };
     match make(ctx, txn, parent, &req.name, seed)? {
         Made::New(mut inode) => {
             Ok(CreateReply { made: true, open: open_reply(ctx, txn, &mut inode, req.write)? })
@@ -42,9 +42,11 @@ fn open_existing(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: &Create, fid: Fid) -> Re
         Kind::Symlink => return Err(Code::Exists.into()),
         _ => {}
     }
-    if req.write {
-        access::need(&inode, &req.cred, access::WRITE)?;
-    }
+    need_open(
+        &inode,
+        &req.cred,
+        Wanted { read: req.read, write: req.write, append: req.append, truncate: false },
+    )?;
     Ok(CreateReply { made: false, open: open_reply(ctx, txn, &mut inode, req.write)? })
 }
 

@@ -7,10 +7,11 @@ use wire::Request;
 use wire::meta::*;
 use wire::shared::Enter;
 
+use crate::judge::Claimed;
 use crate::{Ctx, Txn, View};
 use crate::{
-    create, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir, readlink, reap, rename,
-    rmdir, scan, setattr, settle, stripe, symlink, truncate, unlink, xattr,
+    create, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir, readlink, reap,
+    rename, rmdir, scan, setattr, settle, stripe, symlink, tmpfile, truncate, unlink, xattr,
 };
 
 macro_rules! table {
@@ -20,7 +21,7 @@ macro_rules! table {
 /// Every metadata call, and whether it changes records.
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
-    ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan Enter
+    ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile Enter
 };
 
 /// Whether `call` changes records; `None` if it is no metadata call.
@@ -37,25 +38,27 @@ pub fn mutate(
     bulk: &[u8],
 ) -> Result<Vec<u8>, Fault> {
     match call {
-        SetAttr::CALL => answer(body, |r| setattr::setattr(ctx, txn, r)),
-        Create::CALL => answer(body, |r| create::create(ctx, txn, r)),
-        MakeDir::CALL => answer(body, |r| mkdir::mkdir(ctx, txn, r)),
-        Symlink::CALL => answer(body, |r| symlink::symlink(ctx, txn, r)),
-        Link::CALL => answer(body, |r| link::link(ctx, txn, r)),
-        Unlink::CALL => answer(body, |r| unlink::unlink(ctx, txn, r)),
-        RemoveDir::CALL => answer(body, |r| rmdir::rmdir(ctx, txn, r)),
-        Rename::CALL => answer(body, |r| rename::rename(ctx, txn, r)),
-        SetXattr::CALL => answer(body, |r| xattr::set_xattr(ctx, txn, r)),
-        RemoveXattr::CALL => answer(body, |r| xattr::remove_xattr(ctx, txn, r)),
-        Open::CALL => answer(body, |r| open::open(ctx, txn, r)),
+        SetAttr::CALL => answer_as(ctx, body, |r| setattr::setattr(ctx, txn, r)),
+        Create::CALL => answer_as(ctx, body, |r| create::create(ctx, txn, r)),
+        MakeDir::CALL => answer_as(ctx, body, |r| mkdir::mkdir(ctx, txn, r)),
+        Symlink::CALL => answer_as(ctx, body, |r| symlink::symlink(ctx, txn, r)),
+        Link::CALL => answer_as(ctx, body, |r| link::link(ctx, txn, r)),
+        Unlink::CALL => answer_as(ctx, body, |r| unlink::unlink(ctx, txn, r)),
+        RemoveDir::CALL => answer_as(ctx, body, |r| rmdir::rmdir(ctx, txn, r)),
+        Rename::CALL => answer_as(ctx, body, |r| rename::rename(ctx, txn, r)),
+        SetXattr::CALL => answer_as(ctx, body, |r| xattr::set_xattr(ctx, txn, r)),
+        RemoveXattr::CALL => answer_as(ctx, body, |r| xattr::remove_xattr(ctx, txn, r)),
+        Open::CALL => answer_as(ctx, body, |r| open::open(ctx, txn, r)),
         Enter::CALL => answer(body, |r| open::enter(ctx, txn, r)),
         Release::CALL => answer(body, |r| reap::release(ctx, txn, r)),
         WriteInline::CALL => answer(body, |r| inline::write_inline(ctx, txn, r, bulk)),
         Grow::CALL => answer(body, |r| grow::grow(ctx, txn, r)),
         Switch::CALL => answer(body, |r| grow::switch(ctx, txn, r)),
         Settle::CALL => answer(body, |r| settle::settle(ctx, txn, r)),
-        Truncate::CALL => answer(body, |r| truncate::truncate(ctx, txn, r)),
-        SetStripe::CALL => answer(body, |r| stripe::set_stripe(ctx, txn, r)),
+        Truncate::CALL => answer_as(ctx, body, |r| truncate::truncate(ctx, txn, r)),
+        SetStripe::CALL => answer_as(ctx, body, |r| stripe::set_stripe(ctx, txn, r)),
+        SetFlags::CALL => answer_as(ctx, body, |r| flags::set_flags(ctx, txn, r)),
+        Tmpfile::CALL => answer_as(ctx, body, |r| tmpfile::tmpfile(ctx, txn, r)),
         _ => Err(unsupported(call)),
     }
 }
@@ -63,12 +66,12 @@ pub fn mutate(
 /// Carries out a call that only reads; bulk bytes of the reply go to `out`.
 pub fn read(ctx: &Ctx<'_>, view: &dyn View, call: u16, body: &[u8], out: &mut Buf) -> Result<Vec<u8>, Fault> {
     match call {
-        Lookup::CALL => answer(body, |r| lookup::lookup(ctx, view, r)),
+        Lookup::CALL => answer_as(ctx, body, |r| lookup::lookup(ctx, view, r)),
         GetAttr::CALL => answer(body, |r| getattr::getattr(ctx, view, r)),
         ReadLink::CALL => answer(body, |r| readlink::readlink(ctx, view, r)),
-        ReadDir::CALL => answer(body, |r| readdir::readdir(ctx, view, r)),
-        GetXattr::CALL => answer(body, |r| xattr::get_xattr(ctx, view, r)),
-        ListXattr::CALL => answer(body, |r| xattr::list_xattr(ctx, view, r)),
+        ReadDir::CALL => answer_as(ctx, body, |r| readdir::readdir(ctx, view, r)),
+        GetXattr::CALL => answer_as(ctx, body, |r| xattr::get_xattr(ctx, view, r)),
+        ListXattr::CALL => answer_as(ctx, body, |r| xattr::list_xattr(ctx, view, r)),
         ReadInline::CALL => answer(body, |r| inline::read_inline(ctx, view, r, out)),
         GetStripe::CALL => answer(body, |r| stripe::get_stripe(ctx, view, r)),
         PathOf::CALL => answer(body, |r| path_of::path_of(ctx, view, r)),
@@ -85,6 +88,20 @@ fn answer<R: Request>(
     let request = R::from_bytes(body)
         .map_err(|e| Fault::new(Code::BadRequest, format!("call {:#06x}: {e}", R::CALL)))?;
     Ok(rule(request)?.to_bytes())
+}
+
+/// As `answer`, of a request that says who asks: of a judged session, the judge knows better (J1).
+fn answer_as<R: Claimed>(
+    ctx: &Ctx<'_>,
+    body: &[u8],
+    rule: impl FnOnce(R) -> Result<R::Reply, Fault>,
+) -> Result<Vec<u8>, Fault> {
+    answer(body, |mut request: R| {
+        if let Some(judge) = &ctx.judge {
+            request.cred_mut().clone_from(&judge.cred);
+        }
+        rule(request)
+    })
 }
 
 fn unsupported(call: u16) -> Fault {

@@ -12,6 +12,7 @@ use crate::sharing::{self, For};
 use crate::{Ctx, Txn, inline, reap, stripe};
 
 pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fault> {
+    ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_WRITE)?;
     let mut inode = load_inode(txn, req.fid)?;
     if inode.attr.kind != Kind::File {
         return Err(Code::Invalid.into());
@@ -53,6 +54,7 @@ fn give_layout(ctx: &Ctx<'_>, txn: &mut dyn Txn, inode: &mut InodeRecord) -> Res
 }
 
 pub fn switch(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Switch) -> Result<SwitchReply, Fault> {
+    ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_WRITE)?;
     let mut inode = load_inode(txn, req.fid)?;
     let mut layout = match inode.pending.take() {
         Some(pending) if pending.generation == req.generation => pending,

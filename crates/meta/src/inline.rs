@@ -5,11 +5,12 @@
 use types::crc::{crc32c, fragments, verify_fragments};
 use types::*;
 use wire::meta::{ReadInline, ReadInlineReply, WriteInline, WriteInlineReply};
+use wire::object::{RIGHT_READ, RIGHT_WRITE};
 
 use crate::inode::{load_inode, store_inode};
 use crate::records::{InlinePage, InodeRecord};
 use crate::stripe::inline_max;
-use crate::{Ctx, Txn, View, keys};
+use crate::{Ctx, Txn, View, access, keys};
 
 pub fn write_inline(
     ctx: &Ctx<'_>,
@@ -25,7 +26,12 @@ pub fn write_inline(
         ));
     }
     // 2. The file can take them.
+    ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_WRITE)?;
     let mut inode = load_inode(txn, req.fid)?;
+    access::need_mutable(&inode)?;
+    if req.offset < inode.attr.size {
+        access::need_unprotected(&inode)?;
+    }
     require_inline(&inode)?;
     let end = req.offset.checked_add(bulk.len() as u64).ok_or(Code::FileTooBig)?;
     if end > inline_max(ctx, &inode) as u64 {
@@ -62,11 +68,12 @@ fn write_fragment(txn: &mut dyn Txn, inode: &InodeRecord, offset: u64, bytes: &[
 }
 
 pub fn read_inline(
-    _: &Ctx<'_>,
+    ctx: &Ctx<'_>,
     view: &dyn View,
     req: ReadInline,
     out: &mut Buf,
 ) -> Result<ReadInlineReply, Fault> {
+    ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_READ)?;
     let inode = load_inode(view, req.fid)?;
     require_inline(&inode)?;
     let len = (req.len as u64).min(inode.attr.size.saturating_sub(req.offset)).min(BULK_MAX as u64) as usize;

@@ -6,13 +6,16 @@
 //! I4: a directory's `nlink` is 2 plus its subdirectories; every other inode's is the length of its `parents`.
 
 pub mod access;
+pub mod acl;
 pub mod create;
 mod dispatch;
+pub mod flags;
 mod format;
 pub mod getattr;
 pub mod grow;
 pub mod inline;
 pub mod inode;
+pub mod judge;
 pub mod keys;
 pub mod link;
 pub mod lock;
@@ -35,6 +38,7 @@ pub mod records;
 pub mod rename;
 pub mod rmdir;
 pub mod scan;
+pub mod set_acl;
 pub mod setattr;
 pub mod settle;
 pub mod sharing;
@@ -42,6 +46,7 @@ pub mod stripe;
 pub mod symlink;
 #[cfg(test)]
 mod testing;
+pub mod tmpfile;
 pub mod totals;
 pub mod truncate;
 pub mod unlink;
@@ -49,6 +54,7 @@ pub mod xattr;
 
 pub use dispatch::{is_mutation, mutate, read};
 pub use format::format;
+pub use judge::{Judge, claimed};
 pub use reap::{dead_list, forget_dead, leave_orphan, orphan_holder, orphans_of, reap};
 pub use totals::{Totals, totals};
 
@@ -90,4 +96,6 @@ pub struct Ctx<'a> {
     pub sharing: Option<&'a dyn sharing::Sharing>,
     /// The MDT has no room: refuse what grows with `NoSpace`, allow what removes.
     pub mdt_full: bool,
+    /// `None`: the client's kernel judges, and the rules check what `Cred`s claim.
+    pub judge: Option<Judge<'a>>,
 }

@@ -5,8 +5,9 @@ use wire::meta::{Inode, Link};
 
 use crate::inode::{add_hint, load_dir, load_inode, need_room, store_inode, touch};
 use crate::names::{self, Slot};
+use crate::records::LINKABLE;
 use crate::sharing::For;
-use crate::{Ctx, Txn, access};
+use crate::{Ctx, Txn, access, keys};
 
 /// ext4's limit.
 pub const LINKS_MAX: u32 = 65_000;
@@ -28,8 +29,15 @@ pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault>
     if inode.is_dir() {
         return Err(Fault::new(Code::Perm, "a directory has one name"));
     }
+    access::need_unprotected(&inode)?;
     match inode.attr.nlink {
-        // An orphan stays one: its end is decided already.
+        0 if inode.flags & LINKABLE != 0 => {
+            // The file's first name: from here on it is no orphan.
+            need_room(ctx)?;
+            txn.delete(&keys::orphan(req.fid));
+            inode.flags &= !LINKABLE;
+        }
+        // An orphan that had names stays one: its end is decided already.
         0 => return Err(Code::NotFound.into()),
         n if n >= LINKS_MAX => return Err(Code::TooManyLinks.into()),
         _ => need_room(ctx)?,

@@ -5,10 +5,14 @@ use wire::meta::{Inode, Lookup};
 
 use crate::inode::{load_inode, load_named};
 use crate::sharing::For;
-use crate::{Ctx, View, names};
+use crate::{Ctx, View, access, names};
 
 pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, req: Lookup) -> Result<Inode, Fault> {
     names::validate(&req.name)?;
+    // Root may search everywhere: the directory's record is not even looked at.
+    if req.cred.uid != 0 {
+        access::need_search(&load_inode(view, req.parent)?, &req.cred)?;
+    }
     match names::find_entry(view, req.parent, &req.name)? {
         Some(found) => Ok(load_named(view, found.entry.fid, req.parent)?.shown(ctx, For::Looking)),
         None => Err(absent(view, req.parent)),

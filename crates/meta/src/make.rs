@@ -2,17 +2,20 @@
 
 use types::*;
 
+use crate::acl::Acl;
 use crate::inode::{
     DIR_BLOCKS, DIR_SIZE, GROUP_EXEC, MODE_BITS, SETGID, STICKY, need_room, store_inode, touch,
 };
 use crate::names::{self, Slot};
-use crate::records::{InodeRecord, Parent};
+use crate::records::InodeRecord;
 use crate::{Ctx, Txn, access, keys, stripe, totals};
 
 /// What the new inode is to be.
 pub struct Seed<'a> {
     pub kind: Kind,
     pub mode: u32,
+    /// Counts where no default ACL does.
+    pub umask: u32,
     pub rdev: u32,
     /// Of a symlink.
     pub target: Vec<u8>,
@@ -56,7 +59,8 @@ pub fn make(
     access::need_change(&dir, seed.cred)?;
     need_room(ctx)?;
     // 3. The inode, its entry, its parent, and the count.
-    let inode = inode_from(fid_for(ctx, txn, seed.want), &dir, at, seed);
+    let mut inode = inode_from(fid_for(ctx, txn, seed.want), &dir, seed);
+    inode.parents.push(at);
     store_inode(txn, &inode);
     names::put_entry(txn, at, inode.fid(), inode.attr.kind, name);
     if inode.is_dir() {
@@ -77,10 +81,23 @@ fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid) -> Fid {
     }
 }
 
-fn inode_from(fid: Fid, dir: &InodeRecord, at: Parent, seed: Seed<'_>) -> InodeRecord {
-    let Seed { kind, mode, rdev, target, cred, now, want: _ } = seed;
+/// An inode in `dir` that has no name: an orphan.
+pub fn make_nameless(ctx: &Ctx<'_>, txn: &mut dyn Txn, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
+    let mut inode = inode_from(fid_for(ctx, txn, seed.want), dir, seed);
+    inode.attr.nlink = 0;
+    totals::inode_made(txn);
+    inode
+}
+
+fn inode_from(fid: Fid, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
+    let Seed { kind, mode, umask, rdev, target, cred, now, want: _ } = seed;
     let is_dir = kind == Kind::Dir;
     let (mode, gid) = inherited(kind, mode, &dir.attr, cred);
+    let (access_acl, mode) = match kind {
+        Kind::Symlink => (Acl::default(), mode),
+        _ if dir.default_acl.is_empty() => (Acl::default(), mode & !(umask & 0o777)),
+        _ => dir.default_acl.inherited(mode),
+    };
     let size = if is_dir { DIR_SIZE } else { target.len() as u64 };
     let mut inode = InodeRecord::new(Attr {
         fid,
@@ -97,8 +114,11 @@ fn inode_from(fid: Fid, dir: &InodeRecord, at: Parent, seed: Seed<'_>) -> InodeR
         ctime: now,
         btime: now,
     });
-    inode.parents.push(at);
     inode.target = target;
+    inode.access_acl = access_acl;
+    if is_dir {
+        inode.default_acl = dir.default_acl.clone();
+    }
     if matches!(kind, Kind::File | Kind::Dir) {
         inode.spec = stripe::inherit_spec(dir);
     }

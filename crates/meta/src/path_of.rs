@@ -11,7 +11,8 @@ use crate::{Ctx, View, keys};
 /// Deepest path: PATH_MAX allows 2,048 names of one letter; twice that ends any loop that damage could make.
 const DEPTH_MAX: usize = 4096;
 
-pub fn path_of(_: &Ctx<'_>, view: &dyn View, req: PathOf) -> Result<PathOfReply, Fault> {
+pub fn path_of(ctx: &Ctx<'_>, view: &dyn View, req: PathOf) -> Result<PathOfReply, Fault> {
+    ctx.need_root()?;
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut fid = req.fid;
     while fid != Fid::ROOT {

@@ -40,6 +40,7 @@ fn call<R: Request>(txn: &mut MemTxn, req: R) -> Result<R::Reply, Code> {
         make_cap: &cap,
         sharing: None,
         mdt_full: false,
+        judge: None,
     };
     let body = req.to_bytes();
     let answer = match R::MUTATES {
@@ -109,13 +110,24 @@ impl World {
                     now: NOW,
                     cred,
                     want: Fid(0),
+                    umask: 0,
+                    read: false,
+                    append: false,
                 };
                 let got = call(&mut self.txn, create).map(|r| r.open.inode.attr.fid);
                 self.both("create", got, want)
             }
             25..40 => {
                 let want = self.model.make(parent, &name, Kind::Dir);
-                let make = MakeDir { parent: p, name: wire_name, mode: 0o755, now: NOW, cred, want: Fid(0) };
+                let make = MakeDir {
+                    parent: p,
+                    name: wire_name,
+                    mode: 0o755,
+                    now: NOW,
+                    cred,
+                    want: Fid(0),
+                    umask: 0,
+                };
                 let got = call(&mut self.txn, make).map(|r| r.attr.fid);
                 self.both("mkdir", got, want)
             }
@@ -166,7 +178,8 @@ impl World {
                 ("rename".into(), got.err(), self.model.rename(parent, &name, to, &new_name, noreplace).err())
             }
             _ => {
-                let got = call(&mut self.txn, Lookup { parent: p, name: wire_name }).map(|i| i.attr.fid);
+                let got = call(&mut self.txn, Lookup { parent: p, name: wire_name, cred: Cred::root() })
+                    .map(|i| i.attr.fid);
                 let want = self.model.lookup(parent, &name);
                 if let (Ok(fid), Ok(node)) = (&got, &want) {
                     assert_eq!(self.fids[node], *fid, "lookup leads elsewhere");
@@ -253,14 +266,22 @@ fn listings_give_each_entry_once_over_pages() {
     let mut world = World::new(3);
     for n in 0..500 {
         let name = Bytes(format!("e{n}").into_bytes());
-        let make =
-            MakeDir { parent: Fid::ROOT, name, mode: 0o755, now: NOW, cred: Cred::root(), want: Fid(0) };
+        let make = MakeDir {
+            parent: Fid::ROOT,
+            name,
+            mode: 0o755,
+            now: NOW,
+            cred: Cred::root(),
+            want: Fid(0),
+            umask: 0,
+        };
         call(&mut world.txn, make).expect("mkdir");
     }
     let (mut cookie, mut seen) = (0, BTreeSet::new());
     loop {
         let page =
-            call(&mut world.txn, ReadDir { dir: Fid::ROOT, cookie, max: 7, plus: true }).expect("readdir");
+            call(&mut world.txn, ReadDir { dir: Fid::ROOT, cookie, max: 7, plus: true, cred: Cred::root() })
+                .expect("readdir");
         for e in &page.entries {
             assert!(e.cookie > cookie, "cookies rise");
             cookie = e.cookie;
@@ -290,6 +311,9 @@ fn growth_truncate_and_settle_follow_the_rules() {
         now: NOW,
         cred: Cred::root(),
         want: Fid(0),
+        umask: 0,
+        read: false,
+        append: false,
     };
     let fid = call(txn, create).expect("create").open.inode.attr.fid;
     // 100 bytes inline (through the rule itself: it takes bulk), then growth in two steps.
@@ -304,6 +328,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
         make_cap: &cap,
         sharing: None,
         mdt_full: false,
+        judge: None,
     };
     let bytes = [5u8; 100];
     let write = |offset, bytes: &[u8]| WriteInline {
@@ -311,6 +336,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
         offset,
         crcs: types::crc::fragment_crcs(offset, bytes),
         now: NOW,
+        held: None,
     };
     crate::inline::write_inline(&ctx, txn, write(10, &bytes), &bytes).expect("fits");
     assert_eq!(
@@ -324,26 +350,27 @@ fn growth_truncate_and_settle_follow_the_rules() {
         Code::BadChecksum
     );
     let mut out = Buf::new();
-    let read = crate::inline::read_inline(&ctx, txn, ReadInline { fid, offset: 0, len: 1000 }, &mut out)
-        .expect("read");
+    let read =
+        crate::inline::read_inline(&ctx, txn, ReadInline { fid, offset: 0, len: 1000, held: None }, &mut out)
+            .expect("read");
     assert_eq!((read.size, out.len()), (110, 110));
     assert!(out[..10].iter().all(|b| *b == 0) && out[10..].iter().all(|b| *b == 5));
 
     // O4: a layout is given, and nothing is switched until the client says so.
-    let given = call(txn, Grow { fid, now: NOW }).expect("grow");
+    let given = call(txn, Grow { fid, now: NOW, held: None }).expect("grow");
     assert!(!given.switched && given.inode.layout.is_none());
-    let again = call(txn, Grow { fid, now: NOW }).expect("grow again");
+    let again = call(txn, Grow { fid, now: NOW, held: None }).expect("grow again");
     assert_eq!(
         again.layout.generation.0,
         given.layout.generation.0 + 1,
         "objects of the first attempt may exist"
     );
     assert!(txn.get(&keys::dead(fid, given.layout.generation)).is_some(), "I3: they are buried");
-    let stale = Switch { fid, generation: given.layout.generation, written: vec![], now: NOW };
+    let stale = Switch { fid, generation: given.layout.generation, written: vec![], now: NOW, held: None };
     assert_eq!(call(txn, stale).expect_err("an old generation"), Code::Stale);
     let written = vec![WrittenBits { component: 0, bits: vec![1] }];
-    let now =
-        call(txn, Switch { fid, generation: again.layout.generation, written, now: NOW }).expect("switch");
+    let now = call(txn, Switch { fid, generation: again.layout.generation, written, now: NOW, held: None })
+        .expect("switch");
     assert!(now.inode.layout.as_ref().is_some_and(|l| l.components[0].is_written(0)));
     assert!(txn.get(&keys::inline(fid, 0)).is_none(), "inline bytes are gone in the same entry");
     assert_eq!(now.inode.state, FileState::Writing(SessionId(1)));
@@ -361,19 +388,21 @@ fn growth_truncate_and_settle_follow_the_rules() {
     };
     assert_eq!(call(txn, settle(9000, true)).expect("settle").attr.size, 9000);
     assert_eq!(call(txn, settle(50, true)).expect("settle").attr.size, 9000);
-    let cut = call(txn, Truncate { fid, size: 70, now: NOW, cred: Cred::root() }).expect("truncate");
+    let cut =
+        call(txn, Truncate { fid, size: 70, now: NOW, cred: Cred::root(), held: None }).expect("truncate");
     assert!(cut.pending && cut.cap.is_some());
     assert_eq!(cut.inode.state, FileState::Truncating { session: SessionId(1), size: 70 });
     assert_eq!(call(txn, settle(70, true)).expect("settle").attr.size, 70);
-    let longer =
-        call(txn, Truncate { fid, size: 1 << 30, now: NOW, cred: Cred::root() }).expect("grow by truncate");
+    let longer = call(txn, Truncate { fid, size: 1 << 30, now: NOW, cred: Cred::root(), held: None })
+        .expect("grow by truncate");
     assert!(!longer.pending);
     // To nothing: a new life, the old objects buried.
-    let empty = call(txn, Truncate { fid, size: 0, now: NOW, cred: Cred::root() }).expect("empty");
+    let empty =
+        call(txn, Truncate { fid, size: 0, now: NOW, cred: Cred::root(), held: None }).expect("empty");
     assert!(!empty.pending && empty.inode.layout.is_none());
     assert!(txn.get(&keys::dead(fid, again.layout.generation)).is_some());
     assert_eq!(call(txn, settle(10, true)).expect_err("an old generation"), Code::Stale);
-    let fresh = call(txn, Grow { fid, now: NOW }).expect("grow of an empty file");
+    let fresh = call(txn, Grow { fid, now: NOW, held: None }).expect("grow of an empty file");
     assert!(fresh.switched && fresh.layout.generation > again.layout.generation);
 }
 
@@ -390,6 +419,7 @@ fn default_layouts_go_round_all_osts() {
         make_cap: &cap,
         sharing: None,
         mdt_full: false,
+        judge: None,
     };
     let mut firsts = BTreeSet::new();
     for fid in 16..20 {
@@ -435,6 +465,7 @@ fn mutated_records_and_bodies_never_panic() {
             make_cap: &cap,
             sharing: None,
             mdt_full: false,
+            judge: None,
         };
         if n % 50 == 0 {
             let mut overlay = world.txn.clone();

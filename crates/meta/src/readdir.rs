@@ -5,6 +5,7 @@ use types::*;
 use wire::codec::Bytes;
 use wire::meta::{DirEntry, ReadDir, ReadDirReply};
 
+use crate::access::{self, EXEC, READ};
 use crate::inode::load_inode;
 use crate::records::{EntryRecord, InodeRecord, Parent};
 use crate::sharing::For;
@@ -21,6 +22,9 @@ pub fn readdir(ctx: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirRe
     if !dir.is_dir() {
         return Err(Code::NotDir.into());
     }
+    access::need(&dir, &req.cred, READ)?;
+    // Attributes are for who may look the names up.
+    let plus = req.plus && access::allows(&dir, &req.cred, EXEC);
     let max = (req.max as usize).clamp(1, ENTRIES_MAX);
     let (mut entries, mut bytes, mut more, mut fault) = (Vec::new(), 0, false, None);
     view.range(&keys::entry_after(req.dir, req.cookie), &keys::entries_end(req.dir), &mut |key, value| {
@@ -28,7 +32,7 @@ pub fn readdir(ctx: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirRe
             more = true;
             return false;
         }
-        match entry_of(ctx, view, key, value, req.plus) {
+        match entry_of(ctx, view, key, value, plus) {
             Ok((entry, size)) => {
                 bytes += size;
                 entries.push(entry);

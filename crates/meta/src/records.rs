@@ -4,10 +4,15 @@
 
 use types::*;
 use wire::codec::{Bytes, Malformed, Reader, Wire};
-use wire::meta::{FileState, Inode, StripeSpec};
+use wire::meta::{FLAGS_KEPT, FileState, Inode, StripeSpec};
+
+use crate::acl::Acl;
 
 /// Version of every record here.
 pub const VERSION: u8 = 1;
+
+/// In `InodeRecord::flags`: a file that was made without a name (`O_TMPFILE`) and may be given its first one.
+pub const LINKABLE: u32 = 1 << 31;
 
 /// A name of an inode: where one of its entries lies. Kept per link from the first day, so that a fid has a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +47,12 @@ pub struct InodeRecord {
     pub target: Vec<u8>,
     /// When somebody last set mtime by hand (zero: never): bytes that were written before then do not change it any more.
     pub mtime_set_at: Time,
-    /// Reserved, zero: flags of later layers.
-    pub reserved: u32,
+    /// `FLAG_*` of the wire, and `LINKABLE`.
+    pub flags: u32,
+    /// Only if it says more than the mode.
+    pub access_acl: Acl,
+    /// A directory's, for what is made in it.
+    pub default_acl: Acl,
 }
 
 impl InodeRecord {
@@ -58,7 +67,9 @@ impl InodeRecord {
             spec: None,
             target: Vec::new(),
             mtime_set_at: Time::default(),
-            reserved: 0,
+            flags: 0,
+            access_acl: Acl::default(),
+            default_acl: Acl::default(),
         }
     }
     pub fn fid(&self) -> Fid {
@@ -73,7 +84,12 @@ impl InodeRecord {
     }
     /// As a client sees it.
     pub fn to_wire(&self) -> Inode {
-        Inode { attr: self.attr, layout: self.layout.clone(), state: self.state }
+        Inode {
+            attr: self.attr,
+            layout: self.layout.clone(),
+            state: self.state,
+            flags: self.flags & FLAGS_KEPT,
+        }
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -94,7 +110,9 @@ impl InodeRecord {
         (self.target.len() as u32).put(&mut out);
         out.extend_from_slice(&self.target);
         self.mtime_set_at.put(&mut out);
-        self.reserved.put(&mut out);
+        self.flags.put(&mut out);
+        self.access_acl.put(&mut out);
+        self.default_acl.put(&mut out);
         out
     }
 
@@ -124,11 +142,13 @@ impl InodeRecord {
             spec: Wire::get(&mut r)?,
             target: Bytes::get(&mut r)?.0,
             mtime_set_at: Wire::get(&mut r)?,
-            reserved: Wire::get(&mut r)?,
+            flags: Wire::get(&mut r)?,
+            access_acl: Wire::get(&mut r)?,
+            default_acl: Wire::get(&mut r)?,
         };
         r.end()?;
-        if record.reserved != 0 {
-            return Err(Malformed("a reserved word"));
+        if record.flags & !(FLAGS_KEPT | LINKABLE) != 0 {
+            return Err(Malformed("flags that are not known"));
         }
         Ok(record)
     }

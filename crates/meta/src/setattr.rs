@@ -1,7 +1,7 @@
 //! SetAttr: mode, owner, group and times, by Linux's rules of who may. Sizes are changed by `Truncate`.
 
 use types::*;
-use wire::meta::{Inode, SET_ATIME, SET_GID, SET_MODE, SET_MTIME, SET_UID, SetAttr};
+use wire::meta::{Inode, SET_ATIME, SET_GID, SET_KILLPRIV, SET_MODE, SET_MTIME, SET_TOUCH, SET_UID, SetAttr};
 
 use crate::access::{self, WRITE};
 use crate::inode::{GROUP_EXEC, MODE_BITS, SETGID, SETUID, load_inode, store_inode};
@@ -9,7 +9,7 @@ use crate::records::InodeRecord;
 use crate::sharing::For;
 use crate::{Ctx, Txn};
 
-const KNOWN: u32 = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME;
+const KNOWN: u32 = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME | SET_KILLPRIV | SET_TOUCH;
 
 pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, Fault> {
     if req.valid & !KNOWN != 0 {
@@ -23,8 +23,15 @@ pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, 
         access::need_owner(&inode, &req.cred)?;
     }
     need_utimes(&inode, &req)?;
+    need_changeable(&inode, &req)?;
+    if req.valid & SET_KILLPRIV != 0 && ctx.judge.is_some() && !access::is_owner(&inode, &req.cred) {
+        access::need(&inode, &req.cred, WRITE)?;
+    }
     // 2. Mode: by the old owner's bits and the new group.
     inode.attr.mode = new_mode(&inode, &req);
+    if req.valid & SET_MODE != 0 {
+        inode.access_acl.set_mode(inode.attr.mode);
+    }
     // 3. The rest as asked.
     let Attr { uid, gid, atime, mtime, ctime, .. } = &mut inode.attr;
     let fields: [(u32, &mut u32, u32); 2] = [(SET_UID, uid, req.uid), (SET_GID, gid, req.gid)];
@@ -37,6 +44,17 @@ pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, 
     }
     store_inode(txn, &inode);
     Ok(inode.shown(ctx, For::Looking))
+}
+
+/// `chattr` flags: nothing of an immutable file changes; of an append-only one the times may become *now*.
+fn need_changeable(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
+    let times = req.valid & (SET_ATIME | SET_MTIME) != 0;
+    match req.valid & (SET_MODE | SET_UID | SET_GID) != 0 || times && req.valid & SET_TOUCH == 0 {
+        true => access::need_unprotected(inode),
+        false if times => access::need_mutable(inode),
+        // Set-id bits go with a change of content that was allowed.
+        false => Ok(()),
+    }
 }
 
 /// Only root gives files away; the owner may name itself.
@@ -61,17 +79,13 @@ fn need_chgrp(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     }
 }
 
-/// Owners set any time. Others with write access may set *now*, which the wire does not tell from other times: what the kernel
-/// let through is taken. The error is the one that a refused *now* has if it was that.
+/// Owners set any time; who may write sets the present one.
 fn need_utimes(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     let asks = req.valid & (SET_ATIME | SET_MTIME) != 0;
-    if !asks || access::is_owner(inode, &req.cred) || access::allows(&inode.attr, &req.cred, WRITE) {
-        return Ok(());
-    }
-    let is_now = |bit, time| req.valid & bit == 0 || time == req.now;
-    match is_now(SET_ATIME, req.atime) && is_now(SET_MTIME, req.mtime) {
-        true => access::need(inode, &req.cred, WRITE),
-        false => access::need_owner(inode, &req.cred),
+    match asks && !access::is_owner(inode, &req.cred) {
+        true if req.valid & SET_TOUCH != 0 => access::need(inode, &req.cred, WRITE),
+        true => access::need_owner(inode, &req.cred),
+        false => Ok(()),
     }
 }
 
@@ -83,7 +97,7 @@ fn new_mode(inode: &InodeRecord, req: &SetAttr) -> u32 {
         let drop = if access::keeps_setgid(&req.cred, gid) { 0 } else { SETGID };
         return req.mode & MODE_BITS & !drop;
     }
-    if req.valid & (SET_UID | SET_GID) == 0 || inode.is_dir() {
+    if req.valid & (SET_UID | SET_GID | SET_KILLPRIV) == 0 || inode.is_dir() {
         return mode;
     }
     // A program must not run as its new owner unasked; also root's chown clears the bits.

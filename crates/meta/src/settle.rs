@@ -13,6 +13,7 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
         return Err(Code::FileTooBig.into());
     }
     let mut inode = load_inode(txn, req.fid)?;
+    need_concern(ctx, &inode)?;
     let Some(layout) = inode.layout.as_mut().filter(|l| l.generation == req.generation) else {
         return Err(Fault::new(
             Code::Stale,
@@ -53,6 +54,21 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     };
     store_inode(txn, &inode);
     Ok(SettleReply { attr: inode.attr })
+}
+
+/// A judged session settles what it wrote, and nothing that is settled: it could make any file longer.
+fn need_concern(ctx: &Ctx<'_>, inode: &InodeRecord) -> Result<(), Fault> {
+    let is_its = match inode.state {
+        FileState::Settled => false,
+        FileState::Shared { .. } => true,
+        FileState::Writing(session) | FileState::Truncating { session, .. } => session == ctx.session,
+    };
+    match ctx.judge.is_none() || is_its {
+        true => Ok(()),
+        false => {
+            Err(Fault::new(Code::Access, format!("file {} is not this session's to settle", inode.fid())))
+        }
+    }
 }
 
 /// Does mtime become `told`, the time of some write? Among writes the latest counts, whatever order they are told in. A time that

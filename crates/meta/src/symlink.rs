@@ -18,7 +18,16 @@ pub fn symlink(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Symlink) -> Result<Inode, 
         }
         _ => {}
     }
-    let seed = Seed { kind: Kind::Symlink, mode: 0o777, rdev: 0, target: target.0, cred: &cred, now, want };
+    let seed = Seed {
+        kind: Kind::Symlink,
+        mode: 0o777,
+        umask: 0,
+        rdev: 0,
+        target: target.0,
+        cred: &cred,
+        now,
+        want,
+    };
     match make(ctx, txn, parent, &name, seed)? {
         Made::New(inode) => Ok(inode.to_wire()),
         Made::Taken { fid, is_ours: true } => Ok(load_named(txn, fid, parent)?.to_wire()),

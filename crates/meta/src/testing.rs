@@ -10,7 +10,7 @@ use crate::inode::load_inode;
 use crate::mem::MemTxn;
 use crate::names::{self, Slot};
 use crate::records::{InodeRecord, Parent};
-use crate::{Ctx, View, keys};
+use crate::{Ctx, Judge, View, keys};
 
 pub const ROOT: Fid = Fid::ROOT;
 pub const ALICE: u32 = 1000;
@@ -36,16 +36,24 @@ pub struct World {
     pub full: bool,
     /// Who asks in the helpers below.
     pub who: u32,
+    /// The session is judged as this user.
+    pub judged: Option<u32>,
 }
 
 impl World {
     pub fn new() -> World {
         let mut txn = MemTxn::default();
         crate::format(&mut txn, Time::new(1, 0));
-        World { txn, now: Time::new(100, 0), replay: false, full: false, who: 0 }
+        World { txn, now: Time::new(100, 0), replay: false, full: false, who: 0, judged: None }
     }
 
     pub fn with_ctx<T>(replay: bool, full: bool, f: impl FnOnce(&Ctx<'_>) -> T) -> T {
+        World::with_judge(replay, full, None, f)
+    }
+
+    /// As `with_ctx`; the session is judged as `who`, if given. A capability is its own if the MAC is the one made here.
+    pub fn with_judge<T>(replay: bool, full: bool, who: Option<u32>, f: impl FnOnce(&Ctx<'_>) -> T) -> T {
+        let is_ours = |cap: &Capability| cap.mac == Mac([1; 16]);
         let make_cap = |fid, generation, rights, lease| Capability {
             fid,
             generation,
@@ -54,7 +62,7 @@ impl World {
             lease_counter: lease,
             session: SessionId(7),
             expiry_sec: 0,
-            mac: Mac::default(),
+            mac: Mac([1; 16]),
         };
         f(&Ctx {
             session: SessionId(7),
@@ -66,19 +74,24 @@ impl World {
             make_cap: &make_cap,
             sharing: None,
             mdt_full: full,
+            judge: who.map(|uid| Judge { cred: cred(uid), is_ours: &is_ours }),
         })
     }
 
     /// A request through the dispatch; a refused one leaves no trace, as the executor has it (I1).
     pub fn call<R: Request>(&mut self, req: R) -> Result<R::Reply, Code> {
+        self.call_with(req, &[])
+    }
+    /// As `call`, with bulk bytes.
+    pub fn call_with<R: Request>(&mut self, req: R, bulk: &[u8]) -> Result<R::Reply, Code> {
         let body = req.to_bytes();
         self.now.sec += 1;
-        let answer = World::with_ctx(self.replay, self.full, |ctx| {
+        let answer = World::with_judge(self.replay, self.full, self.judged, |ctx| {
             if !R::MUTATES {
                 return crate::read(ctx, &self.txn, R::CALL, &body, &mut Buf::new());
             }
             let mut overlay = self.txn.clone();
-            let answer = crate::mutate(ctx, &mut overlay, R::CALL, &body, &[]);
+            let answer = crate::mutate(ctx, &mut overlay, R::CALL, &body, bulk);
             if answer.is_ok() {
                 self.txn = overlay;
             }
@@ -93,9 +106,12 @@ impl World {
             name: bytes(name),
             kind: Kind::File,
             mode: 0o644,
+            umask: 0,
             rdev: 0,
             exclusive: true,
+            read: false,
             write: false,
+            append: false,
             now: self.now,
             cred: cred(self.who),
             want: Fid(0),
@@ -109,8 +125,15 @@ impl World {
         self.create(parent, name).expect("create").fid
     }
     pub fn mkdir(&mut self, parent: Fid, name: &str, mode: u32) -> Result<Attr, Code> {
-        let req =
-            MakeDir { parent, name: bytes(name), mode, now: self.now, cred: cred(self.who), want: Fid(0) };
+        let req = MakeDir {
+            parent,
+            name: bytes(name),
+            mode,
+            umask: 0,
+            now: self.now,
+            cred: cred(self.who),
+            want: Fid(0),
+        };
         self.call(req).map(|i| i.attr)
     }
     pub fn dir(&mut self, parent: Fid, name: &str) -> Fid {
@@ -148,7 +171,7 @@ impl World {
         self.call(req)
     }
     pub fn lookup(&mut self, parent: Fid, name: &str) -> Result<Fid, Code> {
-        self.call(Lookup { parent, name: bytes(name) }).map(|i| i.attr.fid)
+        self.call(Lookup { parent, name: bytes(name), cred: cred(self.who) }).map(|i| i.attr.fid)
     }
     pub fn inode(&self, fid: Fid) -> InodeRecord {
         load_inode(&self.txn, fid).expect("the inode exists")

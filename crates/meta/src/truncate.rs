@@ -9,7 +9,7 @@ use crate::open::capability;
 use crate::records::InodeRecord;
 use crate::sharing::For;
 use crate::stripe::inline_max;
-use crate::{Ctx, Txn, inline, reap};
+use crate::{Ctx, Txn, access, inline, reap};
 
 pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<TruncateReply, Fault> {
     if req.size > FILE_SIZE_MAX {
@@ -21,6 +21,8 @@ pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<Trunc
         Kind::Dir => return Err(Code::IsDir.into()),
         _ => return Err(Code::Invalid.into()),
     }
+    ctx.need_write(req.held.as_ref(), &inode, &req.cred)?;
+    access::need_unprotected(&inode)?;
     let mut pending = false;
     if req.size == 0 {
         // Empty: old objects, if any, go to the purge list; the file starts inline again.

@@ -1,7 +1,7 @@
 //! Extended attributes: all of an inode's lie in one record, sorted by name.
 //!
-//! `user.*` belongs to regular files and directories and follows their permission bits; `trusted.*` and `security.*` are root's to
-//! change. Other name spaces (`system.*`: ACLs) are `Unsupported`.
+//! `user.*` belongs to regular files and directories and follows their permissions; `trusted.*` is root's alone; `security.*` is
+//! root's to change; ACLs are kept in the inode and seen here under their `system.*` names. Other names are `Unsupported`.
 
 use types::*;
 use wire::Empty;
@@ -10,15 +10,22 @@ use wire::meta::{
     GetXattr, GetXattrReply, ListXattr, ListXattrReply, RemoveXattr, SetXattr, XATTR_CREATE, XATTR_REPLACE,
 };
 
-use crate::access::{self, WRITE};
+use crate::access::{self, READ, WRITE};
+use crate::acl::Acl;
 use crate::inode::{STICKY, load_inode, need_room, store_inode};
 use crate::records::{InodeRecord, VERSION};
+use crate::set_acl::{self, Which};
 use crate::{Ctx, Txn, View, keys};
 
 /// Linux's limits: of a name, of all values of an inode here (of one there), and of a list of names.
 pub const XATTR_NAME_MAX: usize = 255;
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
 pub const XATTR_LIST_MAX: usize = 64 << 10;
+
+const USER: &[u8] = b"user.";
+const TRUSTED: &[u8] = b"trusted.";
+const SECURITY: &[u8] = b"security.";
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// All of an inode's extended attributes, sorted by name.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -27,8 +34,12 @@ pub struct XattrsRecord(pub Vec<(Vec<u8>, Vec<u8>)>);
 pub fn get_xattr(_: &Ctx<'_>, view: &dyn View, req: GetXattr) -> Result<GetXattrReply, Fault> {
     let space = Space::of(&req.name)?;
     let inode = load_inode(view, req.fid)?;
-    if space == Space::User && !takes_user(&inode) {
-        return Err(Code::NoData.into());
+    match space {
+        Space::Acl(which) => return Ok(GetXattrReply { value: Bytes(set_acl::get(&inode, which)?) }),
+        Space::User if !takes_user(&inode) => return Err(Code::NoData.into()),
+        Space::User => access::need(&inode, &req.cred, READ)?,
+        Space::Trusted if req.cred.uid != 0 => return Err(Code::NoData.into()),
+        Space::Trusted | Space::Security => {}
     }
     let mut record = load(view, req.fid)?;
     match record.find(&req.name) {
@@ -38,8 +49,11 @@ pub fn get_xattr(_: &Ctx<'_>, view: &dyn View, req: GetXattr) -> Result<GetXattr
 }
 
 pub fn list_xattr(_: &Ctx<'_>, view: &dyn View, req: ListXattr) -> Result<ListXattrReply, Fault> {
-    load_inode(view, req.fid)?;
-    Ok(ListXattrReply { names: load(view, req.fid)?.0.into_iter().map(|(name, _)| Bytes(name)).collect() })
+    let inode = load_inode(view, req.fid)?;
+    let acls = set_acl::names(&inode).map(Bytes::from);
+    let stored = load(view, req.fid)?.0.into_iter().map(|(name, _)| name);
+    let shown = stored.filter(|name| req.cred.uid == 0 || !name.starts_with(TRUSTED)).map(Bytes);
+    Ok(ListXattrReply { names: acls.chain(shown).collect() })
 }
 
 pub fn set_xattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetXattr) -> Result<Empty, Fault> {
@@ -47,7 +61,17 @@ pub fn set_xattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetXattr) -> Result<Empt
         return Err(Fault::new(Code::Invalid, format!("flags {:#x}", req.flags)));
     }
     let mut inode = load_inode(txn, req.fid)?;
+    if let Space::Acl(which) = Space::of(&req.name)? {
+        need_room(ctx)?;
+        set_acl::set(&mut inode, which, Acl::from_xattr(&req.value.0)?, &req.cred)?;
+        inode.attr.ctime = req.now;
+        store_inode(txn, &inode);
+        return Ok(Empty {});
+    }
     need_change(&inode, &req.name, &req.cred)?;
+    if req.value.0.len() > XATTR_BYTES_MAX {
+        return Err(Code::TooLong.into());
+    }
     need_room(ctx)?;
     let mut record = load(txn, req.fid)?;
     match record.find(&req.name) {
@@ -66,7 +90,13 @@ pub fn set_xattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetXattr) -> Result<Empt
 
 pub fn remove_xattr(_: &Ctx<'_>, txn: &mut dyn Txn, req: RemoveXattr) -> Result<Empty, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
-    need_change(&inode, &req.name, &req.cred)?;
+    if let Space::Acl(which) = Space::of(&req.name)? {
+        set_acl::set(&mut inode, which, Acl::default(), &req.cred)?;
+        inode.attr.ctime = req.now;
+        store_inode(txn, &inode);
+        return Ok(Empty {});
+    }
+    need_remove(&inode, &req.name, &req.cred)?;
     let mut record = load(txn, req.fid)?;
     match record.find(&req.name) {
         Ok(at) => record.0.remove(at),
@@ -79,8 +109,9 @@ pub fn remove_xattr(_: &Ctx<'_>, txn: &mut dyn Txn, req: RemoveXattr) -> Result<
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Space {
     User,
-    /// `trusted.*` and `security.*`.
-    Root,
+    Trusted,
+    Security,
+    Acl(Which),
 }
 
 impl Space {
@@ -92,12 +123,16 @@ impl Space {
             return Err(Code::Invalid.into());
         }
         let is_in = |space: &[u8]| name.starts_with(space) && name.len() > space.len();
-        match () {
-            _ if is_in(b"user.") => Ok(Space::User),
-            _ if is_in(b"trusted.") || is_in(b"security.") => Ok(Space::Root),
+        match name {
+            set_acl::ACCESS => Ok(Space::Acl(Which::Access)),
+            set_acl::DEFAULT => Ok(Space::Acl(Which::Default)),
+            _ if is_in(USER) => Ok(Space::User),
+            _ if is_in(TRUSTED) => Ok(Space::Trusted),
+            _ if is_in(SECURITY) => Ok(Space::Security),
+            USER | TRUSTED | SECURITY => Err(Fault::new(Code::Invalid, "an attribute without a name")),
             _ => Err(Fault::new(
                 Code::Unsupported,
-                "only user.*, trusted.* and security.* attributes are kept",
+                "only user.*, trusted.* and security.* attributes and ACLs are kept",
             )),
         }
     }
@@ -108,9 +143,12 @@ fn takes_user(inode: &InodeRecord) -> bool {
 }
 
 fn need_change(inode: &InodeRecord, name: &[u8], cred: &Cred) -> Result<(), Fault> {
+    access::need_unprotected(inode)?;
     match Space::of(name)? {
-        Space::Root if cred.uid == 0 => Ok(()),
-        Space::Root => Err(Fault::new(Code::Perm, "only root changes trusted.* and security.*")),
+        _ if cred.uid == 0 && !name.starts_with(USER) => Ok(()),
+        Space::Trusted | Space::Security | Space::Acl(_) => {
+            Err(Fault::new(Code::Perm, "only root changes trusted.* and security.*"))
+        }
         Space::User if !takes_user(inode) => {
             Err(Fault::new(Code::Perm, "user.* is for regular files and directories"))
         }
@@ -120,6 +158,14 @@ fn need_change(inode: &InodeRecord, name: &[u8], cred: &Cred) -> Result<(), Faul
             access::need(inode, cred, WRITE)
         }
         Space::User => access::need(inode, cred, WRITE),
+    }
+}
+
+/// As a change. But file capabilities go with a change of content, at the hands of whoever may change that.
+fn need_remove(inode: &InodeRecord, name: &[u8], cred: &Cred) -> Result<(), Fault> {
+    match name == CAPABILITY {
+        true => access::need(inode, cred, WRITE),
+        false => need_change(inode, name, cred),
     }
 }
 

@@ -40,6 +40,8 @@ impl Core {
             last_seq: self.store.last_seq(),
             session_ttl_ms: SESSION_TTL_MS,
             mode: 0,
+            judges: false,
+            knows_groups: false,
         }
         .put(reply);
         Ok(Served::READ)

@@ -140,6 +140,7 @@ impl Rig {
             session: SESSION,
             name: "t".into(),
             observer: false,
+            claims: wire::session::Claims::All,
         };
         self.say(Header::default(), &attach, &[]).ok()
     }

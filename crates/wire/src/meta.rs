@@ -12,6 +12,17 @@ pub const SET_UID: u32 = 2;
 pub const SET_GID: u32 = 4;
 pub const SET_ATIME: u32 = 8;
 pub const SET_MTIME: u32 = 16;
+/// Takes the set-id bits away, as a change of content does; also who does not own the file may. `mode` is not looked at.
+pub const SET_KILLPRIV: u32 = 32;
+/// The times named are the present moment: also who may write sets those.
+pub const SET_TOUCH: u32 = 64;
+/// Bits of `Inode::flags`, numbered as `chattr`'s (`FS_IOC_GETFLAGS`).
+pub const FLAG_IMMUTABLE: u32 = 0x10;
+pub const FLAG_APPEND: u32 = 0x20;
+pub const FLAG_NODUMP: u32 = 0x40;
+pub const FLAG_NOATIME: u32 = 0x80;
+/// All that are kept; others are `Unsupported`.
+pub const FLAGS_KEPT: u32 = FLAG_IMMUTABLE | FLAG_APPEND | FLAG_NODUMP | FLAG_NOATIME;
 /// Bits of `Rename::flags`, numbered as the kernel's.
 pub const RENAME_NOREPLACE: u32 = 1;
 pub const RENAME_EXCHANGE: u32 = 2;
@@ -26,19 +37,22 @@ bodies! {
         /// `None`: inline (or not a regular file).
         layout: Option<Layout>,
         state: FileState,
+        /// `FLAG_*`.
+        flags: u32,
     }
-    Lookup { parent: Fid, name: Bytes }
+    Lookup { parent: Fid, name: Bytes, cred: Cred }
     GetAttr { fid: Fid }
     /// Changes what `valid` names; ctime becomes `now`. Sizes are changed by `Truncate`.
     SetAttr { fid: Fid, valid: u32, mode: u32, uid: u32, gid: u32, atime: Time, mtime: Time, now: Time, cred: Cred }
     /// Makes a regular file or a special one. With `exclusive` an existing name is `Exists`; without, an existing regular
-    /// file is returned as `Open` would (`made` false).
-    Create { parent: Fid, name: Bytes, kind: Kind, mode: u32, rdev: u32, exclusive: bool, write: bool, now: Time, cred: Cred,
+    /// file is returned as `Open` would (`made` false). `umask` counts unless the directory has a default ACL; so in `MakeDir`.
+    Create { parent: Fid, name: Bytes, kind: Kind, mode: u32, umask: u32, rdev: u32, exclusive: bool, read: bool, write: bool,
+        append: bool, now: Time, cred: Cred,
         /// 0; in a replay, the fid that the first answer gave.
         want: Fid,
     }
     CreateReply { made: bool, open: OpenReply }
-    MakeDir { parent: Fid, name: Bytes, mode: u32, now: Time, cred: Cred, want: Fid }
+    MakeDir { parent: Fid, name: Bytes, mode: u32, umask: u32, now: Time, cred: Cred, want: Fid }
     Symlink { parent: Fid, name: Bytes, target: Bytes, now: Time, cred: Cred, want: Fid }
     Link { fid: Fid, parent: Fid, name: Bytes, now: Time, cred: Cred }
     /// Removes a name. With `held` (the client has the file open) the last link leaves an orphan that `Release` ends.
@@ -55,34 +69,48 @@ bodies! {
     ReadLink { fid: Fid }
     ReadLinkReply { target: Bytes }
     /// Entries with cookies above `cookie`, in cookie order; `.` and `..` are the client's to add (`parent` serves `..`).
-    ReadDir { dir: Fid, cookie: u64, max: u32, plus: bool }
+    ReadDir { dir: Fid, cookie: u64, max: u32, plus: bool, cred: Cred }
     ReadDirReply { parent: Fid, entries: Vec<DirEntry>, more: bool }
     DirEntry { name: Bytes, fid: Fid, kind: Kind, cookie: u64, inode: Option<Inode> }
-    GetXattr { fid: Fid, name: Bytes }
+    GetXattr { fid: Fid, name: Bytes, cred: Cred }
     GetXattrReply { value: Bytes }
     SetXattr { fid: Fid, name: Bytes, value: Bytes, flags: u32, now: Time, cred: Cred }
     RemoveXattr { fid: Fid, name: Bytes, now: Time, cred: Cred }
-    ListXattr { fid: Fid }
+    ListXattr { fid: Fid, cred: Cred }
     ListXattrReply { names: Vec<Bytes> }
     /// Opens by fid. `write` on a file with objects marks it as being written by this session (`FileState::Writing`).
     /// `truncate` empties it (`O_TRUNC`): its old objects, if any, go to the purge list, in the same entry.
-    Open { fid: Fid, write: bool, truncate: bool, now: Time }
+    /// `held`, here and below: what an earlier open of this session gave. It proves the right to go on where the MDT judges
+    /// each request itself, whatever became of the file's permissions since; elsewhere it may be absent.
+    Open {
+        fid: Fid,
+        /// What a new descriptor is to do, which `cred` must be allowed to. None of them: only a renewal.
+        read: bool,
+        write: bool,
+        append: bool,
+        truncate: bool,
+        /// The capability shall be good for writing, too, for descriptors that there are.
+        keep_write: bool,
+        held: Option<Capability>,
+        now: Time,
+        cred: Cred,
+    }
     OpenReply { inode: Inode, cap: Option<Capability> }
     /// The last descriptor of an orphan is closed: it may go. Fine for a fid that is no orphan.
     Release { fid: Fid }
     /// Content of an inline file: bulk in the reply, cut at the file's size.
-    ReadInline { fid: Fid, offset: u64, len: u32 }
+    ReadInline { fid: Fid, offset: u64, len: u32, held: Option<Capability> }
     ReadInlineReply { crcs: Vec<u32>, size: u64 }
     /// Writes bulk bytes into an inline file; its size and mtime follow. `NeedLayout` if it would end past `inline_max`;
     /// `NotInline` if the file has objects by now.
-    WriteInline { fid: Fid, offset: u64, crcs: Vec<u32>, now: Time }
+    WriteInline { fid: Fid, offset: u64, crcs: Vec<u32>, now: Time, held: Option<Capability> }
     WriteInlineReply { attr: Attr }
     /// An inline file outgrows its record. For an empty file the layout is switched at once (`switched`); else the client
     /// copies all bytes to the objects, flushes them, and calls `Switch` (rule O4).
-    Grow { fid: Fid, now: Time }
+    Grow { fid: Fid, now: Time, held: Option<Capability> }
     GrowReply { inode: Inode, layout: Layout, cap: Capability, switched: bool }
     /// Ends rule O4: the objects of `generation` hold the content and are flushed. Drops the inline bytes.
-    Switch { fid: Fid, generation: Generation, written: Vec<WrittenBits>, now: Time }
+    Switch { fid: Fid, generation: Generation, written: Vec<WrittenBits>, now: Time, held: Option<Capability> }
     SwitchReply { inode: Inode }
     /// The size, mtime and written bits that flushed bytes have proven (rule O3). `done`: nobody writes any more.
     /// The size only rises here, unless the file is in state `Truncating`, where it is set.
@@ -101,7 +129,7 @@ bodies! {
     WrittenBits { component: u16, bits: Vec<u64> }
     /// Sets the size. Inline files and growth: done in this entry. To 0 with objects: new generation, done. Shrinking with
     /// objects: state `Truncating`, flushed before the reply; the client cuts the objects, flushes them and settles.
-    Truncate { fid: Fid, size: u64, now: Time, cred: Cred }
+    Truncate { fid: Fid, size: u64, now: Time, held: Option<Capability>, cred: Cred }
     TruncateReply { inode: Inode, cap: Option<Capability>, pending: bool }
     /// Striping of a directory (inherited by what is made in it) or of an empty file; text form as `stria setstripe` makes it.
     SetStripe { fid: Fid, spec: Option<StripeSpec>, now: Time, cred: Cred }
@@ -125,6 +153,14 @@ bodies! {
     /// A path of a fid by parent hints, for damage lists and tools.
     PathOf { fid: Fid }
     PathOfReply { path: Bytes }
+    /// Sets a file's or directory's flags to exactly these. Root changes `FLAG_IMMUTABLE` and `FLAG_APPEND`, the owner the others.
+    SetFlags { fid: Fid, flags: u32, now: Time, cred: Cred }
+    /// Makes a regular file without a name (`O_TMPFILE`), open for reading and writing: an orphan of this session, which `Link`
+    /// gives its first name unless it was made `exclusive`.
+    Tmpfile { parent: Fid, mode: u32, umask: u32, exclusive: bool, now: Time, cred: Cred,
+        /// 0; in a replay, the fid that the first answer gave.
+        want: Fid,
+    }
     /// Everything of the name space in key order, for fsck: records after `after`.
     Scan { after: Bytes, max: u32 }
     ScanReply { records: Vec<ScanRecord>, last: Bytes, more: bool }
@@ -283,4 +319,6 @@ calls! {
     0x021a GetStripe => GetStripeReply, read;
     0x021b PathOf => PathOfReply, read;
     0x021c Scan => ScanReply, read;
+    0x0230 SetFlags => Inode, mutate;
+    0x0231 Tmpfile => OpenReply, mutate;
 }

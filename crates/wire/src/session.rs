@@ -30,6 +30,8 @@ bodies! {
         name: String,
         /// A tool (fsck, df, damage): it takes no session, holds no lease and does not count as a client.
         observer: bool,
+        /// Whom it may act for; kept with the session. OSTs do not look at it.
+        claims: Claims,
     }
     AttachReply {
         session: SessionId,
@@ -42,6 +44,11 @@ bodies! {
         session_ttl_ms: u32,
         /// As in `KeepAliveReply`.
         mode: u32,
+        /// This MDT judges each request by the `Cred` in it, also those that only read: send the true one. Else the client's
+        /// kernel is taken at its word and root's will do for them.
+        judges: bool,
+        /// It finds the groups of a user out by itself and does not look at those in a `Cred`.
+        knows_groups: bool,
     }
     /// Says that the client lives, and by which mode.
     KeepAlive { session: SessionId, mode: u32 }
@@ -76,6 +83,36 @@ bodies! {
         failure: String,
         /// Of the two superblock copies, how many were good when the target was started (and wrote both anew).
         superblock_copies: u8,
+    }
+}
+
+/// Whom a session may act for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Claims {
+    /// Anybody: a mount by root, whose kernel tells users apart.
+    #[default]
+    All,
+    /// One user: a mount by a plain user. Every request is judged as theirs, whatever `Cred` it carries.
+    User(Cred),
+}
+
+impl crate::codec::Wire for Claims {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Claims::All => out.push(0),
+            Claims::User(cred) => {
+                out.push(1);
+                cred.put(out);
+            }
+        }
+    }
+    fn get(r: &mut crate::Reader<'_>) -> Result<Self, crate::Malformed> {
+        use crate::codec::Wire;
+        Ok(match u8::get(r)? {
+            0 => Claims::All,
+            1 => Claims::User(Wire::get(r)?),
+            _ => return Err(crate::Malformed("claims")),
+        })
     }
 }
 

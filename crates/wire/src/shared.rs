@@ -10,12 +10,13 @@ use types::*;
 use crate::Empty;
 use crate::codec::{bodies, calls};
 use crate::meta::OpenReply;
+use crate::object::Capability;
 
 bodies! {
     /// Begins the section `token` of `fid`. Exclusive ones are alone; others share. Sections are given in the order in which they
     /// were asked for; who is not `granted` asks again soon, and keeps its place for two seconds.
-    /// With `write` it counts as an open for writing, too.
-    Enter { fid: Fid, token: u64, exclusive: bool, write: bool, now: Time }
+    /// With `write` it counts as an open for writing, too. `held` as in `Open`.
+    Enter { fid: Fid, token: u64, exclusive: bool, write: bool, now: Time, held: Option<Capability> }
     EnterReply {
         granted: bool,
         /// As `Open` answers; there if granted.

@@ -41,7 +41,7 @@ macro_rules! all_types {
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
-                meta::GetStripe, meta::PathOf, meta::Scan,
+                meta::GetStripe, meta::PathOf, meta::Scan, meta::SetFlags, meta::Tmpfile,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
@@ -54,7 +54,7 @@ macro_rules! all_types {
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
-                map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
+                session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
             }
         }
     };
@@ -103,7 +103,12 @@ fn capability() -> object::Capability {
 }
 
 fn inode() -> meta::Inode {
-    meta::Inode { attr: attr(), layout: Some(layout()), state: meta::FileState::Writing(SessionId(4)) }
+    meta::Inode {
+        attr: attr(),
+        layout: Some(layout()),
+        state: meta::FileState::Writing(SessionId(4)),
+        flags: 0x10,
+    }
 }
 
 fn open_reply() -> meta::OpenReply {
@@ -146,8 +151,8 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "reply to meta::MakeDir" | "reply to meta::Symlink" | "reply to meta::Link" => {
             vec![inode().to_bytes()]
         }
-        "reply to meta::Switch" => vec![inode().to_bytes()],
-        "reply to meta::Open" => vec![open_reply().to_bytes()],
+        "reply to meta::Switch" | "reply to meta::SetFlags" => vec![inode().to_bytes()],
+        "reply to meta::Open" | "reply to meta::Tmpfile" => vec![open_reply().to_bytes()],
         "reply to meta::Create" => vec![meta::CreateReply { made: true, open: open_reply() }.to_bytes()],
         "reply to meta::WriteInline" => vec![meta::WriteInlineReply { attr: attr() }.to_bytes()],
         "reply to meta::Settle" => vec![meta::SettleReply { attr: attr() }.to_bytes()],

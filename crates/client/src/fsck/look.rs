@@ -146,7 +146,9 @@ fn inode(fs: &Fs, fid: Fid) -> Result<Option<Inode>, Fault> {
 fn entries(fs: &Fs, dir: Fid, look: &mut Round, is_wanted: impl Fn(Fid, Kind) -> bool) -> Result<(), Fault> {
     let mut cookie = 0;
     loop {
-        let reply = match fs.ask(dir, &ReadDir { dir, cookie, max: How::TOOL.page, plus: false }) {
+        let reply = match fs
+            .ask(dir, &ReadDir { dir, cookie, max: How::TOOL.page, plus: false, cred: types::Cred::root() })
+        {
             Err(fault) if matches!(fault.code, Code::Stale | Code::NotDir) => return Ok(()),
             reply => reply?,
         };

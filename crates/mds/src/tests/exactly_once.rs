@@ -100,7 +100,13 @@ fn o3_a_pending_truncate_is_flushed_before_it_is_answered() {
     rig.make(0, 1, "a").unwrap();
     let volume = &rig.mdt.core.volume;
     assert!(volume.flushed_seq() < volume.last_seq());
-    let req = Truncate { fid: Fid(16), size: 5, now: types::Time::default(), cred: types::Cred::root() };
+    let req = Truncate {
+        fid: Fid(16),
+        size: 5,
+        now: types::Time::default(),
+        cred: types::Cred::root(),
+        held: None,
+    };
     let (seq, _) = rig.mutate(Truncate::CALL, 0, 2, &req.to_bytes()).unwrap();
     assert!(volume.flushed_seq() >= seq);
 }

@@ -93,7 +93,8 @@ fn table_with(key: &Key, value: &[u8]) -> Table {
 #[test]
 fn a_session_is_read_or_refused() {
     let seed = |name: &str| {
-        let (key, value) = Session::new(SessionId(3), Uuid([7; 16]), name, 0).to_record();
+        let (key, value) =
+            Session::new(SessionId(3), Uuid([7; 16]), name, wire::session::Claims::All, 0).to_record();
         join(&key, &value)
     };
     // The table that it is put into, and a list of one.

@@ -24,6 +24,7 @@ fn second(rig: &Rig) -> SessionId {
         session: SessionId(0),
         name: "client 2".into(),
         observer: false,
+        claims: wire::session::Claims::All,
     };
     rig.mdt.core.begin_session(&req, 0).unwrap().id
 }

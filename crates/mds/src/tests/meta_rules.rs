@@ -38,11 +38,14 @@ fn create(name: &str) -> Create {
         now: Time::new(10, 0),
         cred: Cred::root(),
         want: Fid(0),
+        umask: 0,
+        read: false,
+        append: false,
     }
 }
 
 fn lookup(rig: &Rig, name: &str) -> Result<Inode, Fault> {
-    rig.ask(&Lookup { parent: Fid::ROOT, name: name.as_bytes().into() }, SessionId(0))
+    rig.ask(&Lookup { parent: Fid::ROOT, name: name.as_bytes().into(), cred: Cred::root() }, SessionId(0))
 }
 
 #[test]
@@ -52,7 +55,13 @@ fn a_file_lives_dies_and_is_remembered() {
     let fid = made.open.inode.attr.fid;
     assert_eq!(fid, Fid(Fid::FIRST));
     let bytes = b"hello".to_vec();
-    let write = WriteInline { fid, offset: 0, crcs: crc::fragment_crcs(0, &bytes), now: Time::new(11, 0) };
+    let write = WriteInline {
+        fid,
+        offset: 0,
+        crcs: crc::fragment_crcs(0, &bytes),
+        now: Time::new(11, 0),
+        held: None,
+    };
     rig1.ask_with(&write, rig1.session, &bytes).unwrap();
     assert_eq!(rig1.ask(&create("a"), rig1.session).unwrap_err().code, Code::Exists);
     // A kill: everything is there, and counted.
@@ -60,7 +69,7 @@ fn a_file_lives_dies_and_is_remembered() {
     assert_eq!(lookup(&rig2, "a").unwrap().attr.size, 5);
     let mut bulk = Buf::new();
     let head = Header { call: <ReadInline as wire::Request>::CALL, ..Header::default() };
-    let read = wire::Wire::to_bytes(&ReadInline { fid, offset: 0, len: 100 });
+    let read = wire::Wire::to_bytes(&ReadInline { fid, offset: 0, len: 100, held: None });
     rig2.send_bulk(head, &read, &[], &mut bulk).unwrap();
     assert_eq!(&bulk[..], b"hello");
     let stat = rig2.ask(&TargetStat {}, SessionId(0)).unwrap();

@@ -105,8 +105,12 @@ fn truncate(body: &[u8]) -> Vec<u8> {
         ctime: t,
         btime: t,
     };
-    TruncateReply { inode: Inode { attr, layout: None, state: FileState::Settled }, cap: None, pending: true }
-        .to_bytes()
+    TruncateReply {
+        inode: Inode { attr, layout: None, state: FileState::Settled, flags: 0 },
+        cap: None,
+        pending: true,
+    }
+    .to_bytes()
 }
 
 impl Rules for FlatRules {

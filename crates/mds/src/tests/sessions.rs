@@ -91,6 +91,7 @@ fn observers_read_and_flush_and_count_for_nothing() {
         session: SessionId(0),
         name: "fsck".into(),
         observer: true,
+        claims: wire::session::Claims::All,
     };
     assert_eq!(rig.ask(&attach(FS_UUID), SessionId(0)).unwrap().session, SessionId(0));
     assert_eq!(rig.ask(&attach(Uuid([1; 16])), SessionId(0)).unwrap_err().code, Code::Invalid);

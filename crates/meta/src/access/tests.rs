@@ -28,7 +28,7 @@ fn the_first_class_that_matches_decides() {
         let f = file(mode, uid, gid);
         for wanted in 1..=7 {
             assert_eq!(
-                allows(&f.attr, &cred(who), wanted),
+                allows(&f, &cred(who), wanted),
                 wanted & allowed == wanted,
                 "{mode:o} {who} wants {wanted}"
             );

@@ -36,7 +36,7 @@ fn every_call_has_its_rule() {
 fn replies_are_bodies_without_a_head() {
     let mut w = World::new();
     let f = w.file(ROOT, "f");
-    let body = Lookup { parent: ROOT, name: bytes("f") }.to_bytes();
+    let body = Lookup { parent: ROOT, name: bytes("f"), cred: Cred::root() }.to_bytes();
     let reply = World::with_ctx(false, false, |ctx| read(ctx, &w.txn, Lookup::CALL, &body, &mut Buf::new()));
     assert_eq!(reply.map(|b| Inode::from_bytes(&b).map(|i| i.attr.fid)), Ok(Ok(f)));
 }

@@ -39,8 +39,15 @@ fn setgid_comes_from_the_parent_only() {
 fn a_replay_finds_its_directory() {
     let mut w = World::new();
     w.replay = true;
-    let req =
-        MakeDir { parent: ROOT, name: bytes("d"), mode: 0o755, now: w.now, cred: cred(0), want: Fid(600) };
+    let req = MakeDir {
+        parent: ROOT,
+        name: bytes("d"),
+        mode: 0o755,
+        now: w.now,
+        cred: cred(0),
+        want: Fid(600),
+        umask: 0,
+    };
     let first = w.call(req.clone()).expect("mkdir");
     assert_eq!(first.attr.fid, Fid(600));
     assert_eq!(w.call(req), Ok(first));

@@ -7,7 +7,7 @@ use super::*;
 use crate::testing::*;
 
 fn page(w: &mut World, dir: Fid, cookie: u64, max: u32) -> ReadDirReply {
-    w.call(ReadDir { dir, cookie, max, plus: false }).expect("readdir")
+    w.call(ReadDir { dir, cookie, max, plus: false, cred: Cred::root() }).expect("readdir")
 }
 
 /// [S-big-directory] Entries that stay are listed exactly once while others come and go.
@@ -79,7 +79,8 @@ fn pages_are_bounded_in_entries_and_bytes() {
         let at = Parent { fid: d, h64: h64(name(n).as_bytes()), collision: 0 };
         names::put_entry(&mut w.txn, at, big, Kind::File, name(n).as_bytes());
     }
-    let p = w.call(ReadDir { dir: d, cookie: 0, max: 4096, plus: true }).expect("readdir");
+    let p =
+        w.call(ReadDir { dir: d, cookie: 0, max: 4096, plus: true, cred: Cred::root() }).expect("readdir");
     let body = wire::Wire::to_bytes(&p).len();
     assert!(p.more && body > BYTES_MAX / 2 && body < BYTES_MAX + 10_000, "{body} bytes");
     assert!(p.entries.iter().all(|e| e.inode.as_ref().is_some_and(|i| i.attr.fid == e.fid)));
@@ -90,7 +91,7 @@ fn what_is_no_directory_is_refused() {
     let mut w = World::new();
     let f = w.file(ROOT, "f");
     for (dir, want) in [(f, Code::NotDir), (Fid(99), Code::Stale)] {
-        assert_eq!(w.call(ReadDir { dir, cookie: 0, max: 10, plus: false }), Err(want));
+        assert_eq!(w.call(ReadDir { dir, cookie: 0, max: 10, plus: false, cred: Cred::root() }), Err(want));
     }
     let empty = w.dir(ROOT, "d");
     assert_eq!(page(&mut w, empty, 0, 10), ReadDirReply { parent: ROOT, entries: vec![], more: false });

@@ -47,6 +47,9 @@ fn inode_bytes() {
     inode.parents.push(Parent { fid: Fid::ROOT, h64: 0x0102_0304_0506_0700, collision: 4 });
     inode.layout = Some(layout());
     inode.target = b"t".to_vec();
+    inode.flags = wire::meta::FLAG_IMMUTABLE | LINKABLE;
+    let acl = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x04\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+    inode.access_acl = crate::acl::Acl::from_xattr(acl).expect("an ACL");
     let want = [
         "01",
         "1000000000000000",
@@ -71,7 +74,13 @@ fn inode_bytes() {
         "00",
         "00",
         "0100000074",
-        "00000000000000000000000000000000",
+        "000000000000000000000000",
+        "10000080",
+        "03000000",
+        "01000600ffffffff",
+        "04000400ffffffff",
+        "20000000ffffffff",
+        "00000000",
     ];
     assert_eq!(hex(&inode.encode()), want.concat());
     assert_eq!(InodeRecord::decode(&inode.encode()), Ok(inode.clone()));

@@ -1,5 +1,5 @@
 use types::*;
-use wire::meta::{Inode, SET_ATIME, SET_GID, SET_MODE, SET_MTIME, SET_UID, SetAttr};
+use wire::meta::{Inode, SET_ATIME, SET_GID, SET_MODE, SET_MTIME, SET_TOUCH, SET_UID, SetAttr};
 
 use crate::testing::*;
 
@@ -106,12 +106,15 @@ fn owners_and_writers_set_times() {
         (0o000, ALICE, THEN, None),
         (0o000, 0, THEN, None),
         (0o666, BOB, NOW, None),
+        (0o666, BOB, THEN, Some(Code::Perm)),
         (0o644, BOB, NOW, Some(Code::Access)),
         (0o644, BOB, THEN, Some(Code::Perm)),
     ];
     for (mode, who, time, want) in table {
-        let (reply, attr) =
-            set(mode, who, |r| (r.valid, r.atime, r.mtime) = (SET_ATIME | SET_MTIME, time, time));
+        let (reply, attr) = set(mode, who, |r| {
+            let touch = if time == NOW { SET_TOUCH } else { 0 };
+            (r.valid, r.atime, r.mtime) = (SET_ATIME | SET_MTIME | touch, time, time)
+        });
         assert_eq!(reply.err(), want, "{mode:o} {who} {time:?}");
         assert_eq!(
             (attr.atime == time, attr.mtime == time, attr.ctime == NOW),
@@ -122,7 +125,7 @@ fn owners_and_writers_set_times() {
 
 #[test]
 fn unknown_bits_and_files_are_refused_and_a_refused_part_refuses_all() {
-    assert_eq!(set(0o644, 0, |r| r.valid = 64).0, Err(Code::BadRequest));
+    assert_eq!(set(0o644, 0, |r| r.valid = 128).0, Err(Code::BadRequest));
     assert_eq!(set(0o644, 0, |r| r.fid = Fid(99)).0, Err(Code::Stale));
     let (reply, attr) = set(0o644, ALICE, |r| (r.valid, r.mode, r.uid) = (SET_MODE | SET_UID, 0o600, BOB));
     assert_eq!((reply, attr.mode), (Err(Code::Perm), 0o644));

@@ -36,7 +36,7 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
     for (n, (events, want)) in table.iter().enumerate() {
         let mut w = World::new();
         let fid = w.file(ROOT, "f");
-        let generation = w.call(Grow { fid, now: at(100) }).expect("grow").layout.generation;
+        let generation = w.call(Grow { fid, now: at(100), held: None }).expect("grow").layout.generation;
         w.edit(fid, |i| i.attr.mtime = at(1));
         for event in *events {
             match *event {

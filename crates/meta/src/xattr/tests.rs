@@ -11,10 +11,10 @@ fn set(w: &mut World, fid: Fid, name: &str, value: &[u8], flags: u32) -> Result<
     w.call(req).map(drop)
 }
 fn get(w: &mut World, fid: Fid, name: &str) -> Result<Vec<u8>, Code> {
-    w.call(GetXattr { fid, name: bytes(name) }).map(|r| r.value.0)
+    w.call(GetXattr { fid, name: bytes(name), cred: cred(w.who) }).map(|r| r.value.0)
 }
 fn list(w: &mut World, fid: Fid) -> Vec<Bytes> {
-    w.call(ListXattr { fid }).expect("list").names
+    w.call(ListXattr { fid, cred: cred(w.who) }).expect("list").names
 }
 fn remove(w: &mut World, fid: Fid, name: &str) -> Result<(), Code> {
     let req = RemoveXattr { fid, name: bytes(name), now: w.now, cred: cred(w.who) };
@@ -57,9 +57,10 @@ fn name_spaces_have_their_rules() {
         ("f", "trusted.x", ALICE, Some(Code::Perm)),
         ("f", "trusted.x", 0, None),
         ("fifo", "security.x", 0, None),
-        ("f", "system.posix_acl_access", 0, Some(Code::Unsupported)),
+        ("f", "system.posix_acl_access", 0, Some(Code::Invalid)),
+        ("f", "system.x", 0, Some(Code::Unsupported)),
         ("f", "x", 0, Some(Code::Unsupported)),
-        ("f", "user.", 0, Some(Code::Unsupported)),
+        ("f", "user.", 0, Some(Code::Invalid)),
         ("f", "", 0, Some(Code::Range)),
         ("f", &long, ALICE, Some(Code::Range)),
         ("f", &long[..255], ALICE, None),
@@ -84,14 +85,14 @@ fn name_spaces_have_their_rules() {
     }
     let mut w = World::new();
     let f = w.file(ROOT, "f");
-    assert_eq!(get(&mut w, f, "system.posix_acl_access"), Err(Code::Unsupported));
+    assert_eq!(get(&mut w, f, "system.x"), Err(Code::Unsupported));
 }
 
 #[test]
 fn values_take_64_kib_in_all() {
     let mut w = World::new();
     let f = w.file(ROOT, "f");
-    assert_eq!(set(&mut w, f, "user.a", &[1; 65_537], 0), Err(Code::NoSpace));
+    assert_eq!(set(&mut w, f, "user.a", &[1; 65_537], 0), Err(Code::TooLong));
     assert_eq!(set(&mut w, f, "user.a", &[1; 65_536], 0), Ok(()));
     assert_eq!(set(&mut w, f, "user.b", &[1], 0), Err(Code::NoSpace));
     assert_eq!(set(&mut w, f, "user.b", &[], 0), Ok(()));

@@ -32,7 +32,7 @@ fn layout(generation: u32, written: u64) -> Layout {
 }
 fn inode(attr: Attr, layout: Option<Layout>, state: FileState) -> ScanRecord {
     ScanRecord::Inode {
-        inode: Inode { attr, layout, state },
+        inode: Inode { attr, layout, state, flags: 0 },
         inline_bytes: 0,
         parents: vec![],
         pending: None,
@@ -80,7 +80,7 @@ fn a_whole_system_has_no_findings() {
 fn each_problem_is_told_with_its_path() {
     let ok = || (5, stat(21, 1, 0, 10));
     let pending = ScanRecord::Inode {
-        inode: Inode { attr: attr(30, Kind::File, 1, 0), layout: None, state: FileState::Settled },
+        inode: Inode { attr: attr(30, Kind::File, 1, 0), layout: None, state: FileState::Settled, flags: 0 },
         inline_bytes: 0,
         parents: vec![],
         pending: Some(layout(7, 0)),

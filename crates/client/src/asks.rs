@@ -1,0 +1,38 @@
+//! For whom a file is opened, and what proves to the MDT that this client may go on with one that it has open.
+
+use types::{Cred, Time};
+use wire::meta::Open;
+use wire::object::Capability;
+
+use crate::api::OpenFlags;
+use crate::files::File;
+
+/// Why the MDT is asked to open a file.
+#[derive(Clone, Copy)]
+pub(crate) enum Asks<'a> {
+    /// For a new descriptor: the caller must be allowed to.
+    New(OpenFlags, &'a Cred),
+    /// Again, for descriptors that there are: what they got before proves their right.
+    Again,
+}
+
+impl Asks<'_> {
+    /// With `write` the capability shall be good for writing, whoever of the file's descriptors needs that.
+    pub fn request(self, file: &File, write: bool, now: Time) -> Open {
+        let (flags, cred) = match self {
+            Asks::New(flags, cred) => (flags, cred.clone()),
+            Asks::Again => (OpenFlags::default(), Cred::root()),
+        };
+        let OpenFlags { read, append, appends_itself, truncate, .. } = flags;
+        let append = append || appends_itself;
+        let (held, keep_write) = (file.held(), write && !flags.write);
+        Open { fid: file.fid, read, write: flags.write, append, truncate, keep_write, held, now, cred }
+    }
+}
+
+impl File {
+    /// What the last open gave.
+    pub fn held(&self) -> Option<Capability> {
+        self.meta.lock().cap.clone()
+    }
+}

@@ -1,0 +1,31 @@
+//! Tmpfile: a regular file without a name, held open by who made it. `Link` gives it its first name, unless it was made exclusive.
+
+use types::*;
+use wire::meta::{OpenReply, Tmpfile};
+
+use crate::inode::{load_dir, load_inode, need_room, store_inode};
+use crate::make::{Seed, make_nameless};
+use crate::open::open_reply;
+use crate::records::{self, LINKABLE};
+use crate::{Ctx, Txn, access, keys};
+
+pub fn tmpfile(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Tmpfile) -> Result<OpenReply, Fault> {
+    let Tmpfile { parent, mode, umask, exclusive, now, cred, want } = req;
+    // A replay whose file survived finds its own work.
+    if ctx.replay && txn.get(&keys::orphan(want)).is_some() {
+        let mut made = load_inode(txn, want)?;
+        return open_reply(ctx, txn, &mut made, true);
+    }
+    let dir = load_dir(txn, parent)?;
+    access::need_change(&dir, &cred)?;
+    need_room(ctx)?;
+    let seed = Seed { kind: Kind::File, mode, umask, rdev: 0, target: Vec::new(), cred: &cred, now, want };
+    let mut inode = make_nameless(ctx, txn, &dir, seed);
+    inode.flags = if exclusive { 0 } else { LINKABLE };
+    txn.put(keys::orphan(inode.fid()), records::encode_orphan(ctx.session));
+    store_inode(txn, &inode);
+    open_reply(ctx, txn, &mut inode, true)
+}
+
+#[cfg(test)]
+mod tests;
