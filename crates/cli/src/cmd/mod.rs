@@ -25,7 +25,8 @@ use crate::exit::{Exit, Failure};
 const EXIT_CODES: &str = "\
 Exit codes: 0 done and nothing wrong; 1 it failed, or it found something; 2 it could not be tried (usage, wrong directory).
 Environment: STRIA_LOG filters log lines, as RUST_LOG does (STRIA_LOG=debug).
-First steps: stria up --dir /tmp/s --mount /mnt/s    then    stria down --dir /tmp/s";
+Example: stria up --dir /tmp/s --mount /mnt/s     (a file system on this machine; then: stria down --dir /tmp/s)
+Example: stria help mount                         (the same as: stria mount --help)";
 
 /// Stria: a parallel file system, wholly in user space.
 #[derive(Debug, Parser)]
@@ -123,5 +124,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(path.components().collect())
 }
 
+#[cfg(test)]
+mod manual;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,147 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_stria_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_stria_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_stria_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_stria_using_subcommand
+    set -l cmd (__fish_stria_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c stria -n "__fish_stria_needs_command" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_needs_command" -s V -l version -d 'Print version'
+complete -c stria -n "__fish_stria_needs_command" -f -a "up" -d 'Make a file system in a directory (or start the one that is there), serve it and mount it'
+complete -c stria -n "__fish_stria_needs_command" -f -a "down" -d 'Stop the cluster in a directory: unmount, stop its servers, wait until they are gone'
+complete -c stria -n "__fish_stria_needs_command" -f -a "status" -d 'Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too'
+complete -c stria -n "__fish_stria_needs_command" -f -a "df" -d 'Show space or inodes of each MDT and OST, in the columns of `lfs df`'
+complete -c stria -n "__fish_stria_needs_command" -f -a "setstripe" -d 'Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it'
+complete -c stria -n "__fish_stria_needs_command" -f -a "getstripe" -d 'Show the striping of files; of a directory, what new files in it get, and the striping of those in it'
+complete -c stria -n "__fish_stria_needs_command" -f -a "fsck" -d 'Check a file system, running or stopped: lost and leaked objects, link counts, sizes. Nothing is repaired or written'
+complete -c stria -n "__fish_stria_needs_command" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
+complete -c stria -n "__fish_stria_needs_command" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
+complete -c stria -n "__fish_stria_needs_command" -f -a "mount" -d 'Mount a file system: NID:/fsname on a directory, or as a configuration file says'
+complete -c stria -n "__fish_stria_needs_command" -f -a "mgs" -d 'Run the management service: keeper of the cluster map, which servers and clients ask first'
+complete -c stria -n "__fish_stria_needs_command" -f -a "mds" -d 'Run a metadata server with one MDT; its device is formatted only with --format, foreign content is refused'
+complete -c stria -n "__fish_stria_needs_command" -f -a "oss" -d 'Run an object storage server, one OST per device; devices are formatted only with --format, foreign content is refused'
+complete -c stria -n "__fish_stria_needs_command" -f -a "version" -d 'Print the version, and the frame and handshake versions that peers must share'
+complete -c stria -n "__fish_stria_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand up" -l dir -d 'Directory of the file system: targets are sparse files in it. Made if it does not exist' -r -F
+complete -c stria -n "__fish_stria_using_subcommand up" -l osts -d 'Number of OSTs of a new file system [default: 4]' -r
+complete -c stria -n "__fish_stria_using_subcommand up" -l mdts -d 'Number of MDTs of a new file system [default: 1]' -r
+complete -c stria -n "__fish_stria_using_subcommand up" -l ost-size -d 'Size of each OST of a new file system [default: 8G]' -r
+complete -c stria -n "__fish_stria_using_subcommand up" -l mdt-size -d 'Size of each MDT of a new file system [default: 8G]' -r
+complete -c stria -n "__fish_stria_using_subcommand up" -l fsname -d 'Name of a new file system [default: stria]' -r
+complete -c stria -n "__fish_stria_using_subcommand up" -l inline-max -d 'Files up to this size live in the MDT (as `setstripe --inline` on the root); 0 = none [default: 64K]' -r
+complete -c stria -n "__fish_stria_using_subcommand up" -l mount -d 'Where to mount it; without, servers only' -r -F
+complete -c stria -n "__fish_stria_using_subcommand up" -l allow-other -d 'Let other users use the mount [default: yes if root mounts]'
+complete -c stria -n "__fish_stria_using_subcommand up" -l no-allow-other -d 'Keep the mount to who mounted it'
+complete -c stria -n "__fish_stria_using_subcommand up" -l foreground -d 'Stay in the foreground, with log lines on stderr'
+complete -c stria -n "__fish_stria_using_subcommand up" -l detached -d 'In the background: words go to the waiting parent'
+complete -c stria -n "__fish_stria_using_subcommand up" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand down" -l dir -d 'The directory that `stria up` was given' -r -F
+complete -c stria -n "__fish_stria_using_subcommand down" -l purge -d 'Delete the file system: every file that `stria up` made in the directory, and nothing else'
+complete -c stria -n "__fish_stria_using_subcommand down" -l force -d 'Unmount even if the mount is in use; kill the process if it does not end'
+complete -c stria -n "__fish_stria_using_subcommand down" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand status" -l dir -d 'The directory that `stria up` was given. Without: every file system that is mounted here' -r -F
+complete -c stria -n "__fish_stria_using_subcommand status" -s j -l json -d 'JSON output'
+complete -c stria -n "__fish_stria_using_subcommand status" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand df" -s h -l human-readable -d 'Sizes with a letter instead of 1024-byte blocks'
+complete -c stria -n "__fish_stria_using_subcommand df" -s i -l inodes -d 'Inodes (MDT) and objects (OST) instead of space'
+complete -c stria -n "__fish_stria_using_subcommand df" -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand setstripe" -s c -l stripe-count -d 'Stripes; 0 = default, -1 = all OSTs' -r
+complete -c stria -n "__fish_stria_using_subcommand setstripe" -s S -l stripe-size -d 'Bytes per stripe before the next one; a power of two from 64K' -r
+complete -c stria -n "__fish_stria_using_subcommand setstripe" -s i -l stripe-index -d 'Index of the first OST; -1 = any' -r
+complete -c stria -n "__fish_stria_using_subcommand setstripe" -s E -l component-end -d 'Offset where a component ends; -1 or eof = end of the file. Later letters belong to it' -r
+complete -c stria -n "__fish_stria_using_subcommand setstripe" -l inline -d 'Files up to this size stay in the MDT; 0 = none' -r
+complete -c stria -n "__fish_stria_using_subcommand setstripe" -s d -l delete -d 'Delete the striping: back to the default of the file system'
+complete -c stria -n "__fish_stria_using_subcommand setstripe" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand getstripe" -s y -l yaml -d 'YAML'
+complete -c stria -n "__fish_stria_using_subcommand getstripe" -s d -l directory -d 'Of a directory only what it hands down, not its files'
+complete -c stria -n "__fish_stria_using_subcommand getstripe" -s c -l stripe-count -d 'Only the stripe count (of a progressive file: of the last part with content)'
+complete -c stria -n "__fish_stria_using_subcommand getstripe" -s S -l stripe-size -d 'Only the stripe size in bytes'
+complete -c stria -n "__fish_stria_using_subcommand getstripe" -s i -l stripe-index -d 'Only the index of the first OST'
+complete -c stria -n "__fish_stria_using_subcommand getstripe" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand fsck" -l dir -d 'The directory that `stria up` was given' -r -F
+complete -c stria -n "__fish_stria_using_subcommand fsck" -s j -l json -d 'JSON output'
+complete -c stria -n "__fish_stria_using_subcommand fsck" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand damage; and not __fish_seen_subcommand_from list clear help" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand damage; and not __fish_seen_subcommand_from list clear help" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
+complete -c stria -n "__fish_stria_using_subcommand damage; and not __fish_seen_subcommand_from list clear help" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
+complete -c stria -n "__fish_stria_using_subcommand damage; and not __fish_seen_subcommand_from list clear help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from list" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from list" -s j -l json -d 'JSON output'
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from clear" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from clear" -s j -l json -d 'JSON output'
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from clear" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick help" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l json -d 'Write the result as JSON to a file; - is stdout, in place of the table' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l workers -d 'Worker threads [default: 4]' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l bytes -d 'Bytes of each sequential row, over all workers [default: 1G]' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l files -d 'Files of each small-file row, per worker [default: 2000]' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l repeats -d 'Samples of each row; the table shows their median and spread' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l budget -d 'Aim for the whole run, seconds' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l direct -d 'Sequential and random rows by-pass the kernel\'s page cache (O_DIRECT)'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l quiet -d 'No progress on stderr'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand mount" -s o -d 'Mount options, separated by commas' -r
+complete -c stria -n "__fish_stria_using_subcommand mount" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
+complete -c stria -n "__fish_stria_using_subcommand mount" -l fake -d 'Check source and options, and mount nothing (`mount -f`)'
+complete -c stria -n "__fish_stria_using_subcommand mount" -l foreground -d 'Stay in the foreground (always so with --config)'
+complete -c stria -n "__fish_stria_using_subcommand mount" -l detached -d 'In the background: words go to the waiting parent'
+complete -c stria -n "__fish_stria_using_subcommand mount" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'
+complete -c stria -n "__fish_stria_using_subcommand mount" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand mgs" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
+complete -c stria -n "__fish_stria_using_subcommand mgs" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'
+complete -c stria -n "__fish_stria_using_subcommand mgs" -l format -d 'Make an empty cluster map if there is none: once, for a new cluster. Without, a missing map is an error'
+complete -c stria -n "__fish_stria_using_subcommand mgs" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand mds" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
+complete -c stria -n "__fish_stria_using_subcommand mds" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'
+complete -c stria -n "__fish_stria_using_subcommand mds" -l format -d 'Make and format the target if its device is missing (then `size` is needed) or blank: once, for a new target. Without, such a device is an error'
+complete -c stria -n "__fish_stria_using_subcommand mds" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand oss" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
+complete -c stria -n "__fish_stria_using_subcommand oss" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'
+complete -c stria -n "__fish_stria_using_subcommand oss" -l format -d 'Make and format targets whose devices are missing (then `size` is needed) or blank: once, for new targets. Without, such a device is an error'
+complete -c stria -n "__fish_stria_using_subcommand oss" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand version" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "up" -d 'Make a file system in a directory (or start the one that is there), serve it and mount it'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "down" -d 'Stop the cluster in a directory: unmount, stop its servers, wait until they are gone'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "status" -d 'Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "df" -d 'Show space or inodes of each MDT and OST, in the columns of `lfs df`'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "setstripe" -d 'Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "getstripe" -d 'Show the striping of files; of a directory, what new files in it get, and the striping of those in it'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "fsck" -d 'Check a file system, running or stopped: lost and leaked objects, link counts, sizes. Nothing is repaired or written'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "mount" -d 'Mount a file system: NID:/fsname on a directory, or as a configuration file says'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "mgs" -d 'Run the management service: keeper of the cluster map, which servers and clients ask first'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "mds" -d 'Run a metadata server with one MDT; its device is formatted only with --format, foreign content is refused'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "oss" -d 'Run an object storage server, one OST per device; devices are formatted only with --format, foreign content is refused'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "version" -d 'Print the version, and the frame and handshake versions that peers must share'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from damage" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from damage" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
