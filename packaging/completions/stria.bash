@@ -840,7 +840,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__up)
-            opts="-h --dir --osts --mdts --ost-size --mdt-size --fsname --inline-max --mount --allow-other --no-allow-other --foreground --detached --help"
+            opts="-o -h --dir --osts --mdts --ost-size --mdt-size --fsname --inline-max --mount --allow-other --no-allow-other --foreground --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -875,6 +875,10 @@ _stria() {
                     return 0
                     ;;
                 --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

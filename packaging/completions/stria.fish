@@ -49,6 +49,7 @@ complete -c stria -n "__fish_stria_using_subcommand up" -l mdt-size -d 'Size of 
 complete -c stria -n "__fish_stria_using_subcommand up" -l fsname -d 'Name of a new file system [default: stria]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l inline-max -d 'Files up to this size live in the MDT (as `setstripe --inline` on the root); 0 = none [default: 64K]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l mount -d 'Where to mount it; without, servers only' -r -F
+complete -c stria -n "__fish_stria_using_subcommand up" -s o -d 'Mount options, separated by commas: those of `stria mount`' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l allow-other -d 'Let other users use the mount [default: yes if root mounts]'
 complete -c stria -n "__fish_stria_using_subcommand up" -l no-allow-other -d 'Keep the mount to who mounted it'
 complete -c stria -n "__fish_stria_using_subcommand up" -l foreground -d 'Stay in the foreground, with log lines on stderr'

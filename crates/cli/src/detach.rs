@@ -33,6 +33,13 @@ impl Herald {
         let _ = writeln!(out, "{prefix}{line}").and_then(|()| out.flush());
     }
 
+    /// Tells a line to who waits for a process in the background; in the foreground the log has it.
+    pub fn say_to_parent(self, line: &str) {
+        if self == Herald::Parent {
+            self.say(line);
+        }
+    }
+
     /// The last word of a good start.
     pub fn ready(self) {
         if self == Herald::Parent {
@@ -44,7 +51,7 @@ impl Herald {
     /// The last word of a start that failed.
     pub fn failed(self, err: &anyhow::Error) {
         if self == Herald::Parent {
-            let text = format!("{err:#}").replace('\n', " ");
+            let text = crate::exit::line_of(err).replace('\n', " ");
             let mut out = std::io::stdout().lock();
             let _ = writeln!(out, "! {} {text}", crate::exit::code_of(err) as u8).and_then(|()| out.flush());
         }

@@ -61,6 +61,38 @@ pub fn code_of(err: &anyhow::Error) -> Exit {
     err.chain().find_map(|e| e.downcast_ref::<Failure>()).map_or(Exit::Findings, |f| f.exit)
 }
 
+/// The whole error line: what says no next step itself is given one by what stood in the way.
+pub fn line_of(err: &anyhow::Error) -> String {
+    let has_next = err.chain().any(|e| e.is::<Failure>());
+    if has_next { format!("{err:#}") } else { format!("{err:#}; {}", next_step(err)) }
+}
+
+fn next_step(err: &anyhow::Error) -> &'static str {
+    use std::io::ErrorKind;
+    use types::{Code, Fault};
+    let fault = err.chain().find_map(|e| e.downcast_ref::<Fault>()).map(|f| f.code);
+    let io = err.chain().find_map(|e| e.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+    let refused = err.chain().any(|e| e.is::<net::NetError>());
+    match (fault, io) {
+        (Some(Code::NotReady | Code::Timeout | Code::Moved), _) => {
+            "see `stria status`, and try again when all targets are up"
+        }
+        (Some(Code::Busy), _) => "end what holds it, or wait until it is done",
+        (Some(Code::Damaged), _) => {
+            "see `stria damage list` and `stria fsck`; keep a copy before any attempt"
+        }
+        (Some(Code::NoSpace), _) => "see `stria df`, and remove files or add room",
+        (Some(Code::Access | Code::Perm), _) => "do it as root, or as the owner",
+        (Some(Code::NotFound | Code::Invalid), _) => "correct what was asked for; `--help` shows the form",
+        (_, Some(ErrorKind::PermissionDenied)) => "do it as root, or check the permissions",
+        (_, Some(ErrorKind::NotFound)) => "check the path",
+        (_, Some(ErrorKind::StorageFull)) => "make room on the disk that holds it",
+        (_, Some(ErrorKind::ReadOnlyFilesystem)) => "choose a place that can be written",
+        _ if refused => "check that the server runs and that its address is right",
+        _ => "docs/errors.md lists what it may be; the log says more",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +110,20 @@ mod tests {
         let outer = Err::<(), _>(err).context("fsck").unwrap_err();
         assert_eq!(code_of(&outer), Exit::Unusable);
         assert_eq!(code_of(&anyhow::anyhow!("disk on fire")), Exit::Findings);
+    }
+
+    #[test]
+    fn what_names_no_next_step_is_given_one() {
+        let said = Failure::failed("mount", "in use", "end it");
+        assert_eq!(line_of(&anyhow::Error::new(said).context("up")), "up: mount: in use; end it");
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let line = line_of(&anyhow::Error::new(denied).context("make /d"));
+        assert!(
+            line.starts_with("make /d: ") && line.ends_with("; do it as root, or check the permissions"),
+            "{line}"
+        );
+        let fault = types::Fault::new(types::Code::NotReady, "no OST");
+        assert!(line_of(&fault.into()).contains("; see `stria status`"));
+        assert!(line_of(&anyhow::anyhow!("disk on fire")).contains("docs/errors.md"));
     }
 }

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     match cli.command.run() {
         Ok(exit) => exit.into(),
         Err(err) => {
-            eprintln!("stria: {err:#}");
+            eprintln!("stria: {}", exit::line_of(&err));
             exit::code_of(&err).into()
         }
     }

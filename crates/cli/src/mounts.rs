@@ -160,6 +160,12 @@ pub fn users(point: &Path, except: u32) -> Vec<User> {
     found
 }
 
+/// As words behind a refusal: "; it is in use by …", or nothing if nobody is seen.
+pub fn named(point: &Path, except: u32) -> String {
+    let users: Vec<String> = users(point, except).iter().map(User::to_string).collect();
+    if users.is_empty() { String::new() } else { format!("; it is in use by {}", users.join(", ")) }
+}
+
 /// The first way in which a process uses the mount.
 fn use_by(process: &Path, point: &Path) -> Option<(String, PathBuf)> {
     let under = |link: PathBuf| fs::read_link(link).ok().filter(|target| target.starts_with(point));

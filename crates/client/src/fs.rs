@@ -187,7 +187,7 @@ impl Fs {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The background thread itself may hold the last reference and end up here.
             if thread.thread().id() != me && thread.join().is_err() {
-                tracing::error!("a thread of the client panicked");
+                tracing::error!("a thread of the client panicked; mount again, and report the lines above");
             }
         }
     }

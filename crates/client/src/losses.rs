@@ -56,7 +56,9 @@ impl Losses {
 
     /// Fid 0 is no file: a change of names was lost; it is logged, and nobody waits for it but fsync of a directory.
     pub fn add(&self, fid: Fid, why: &str) {
-        tracing::error!("file {fid} lost acknowledged changes: {why}");
+        tracing::error!(
+            "file {fid} lost acknowledged changes: {why}; its next fsync says EIO: write it again or restore it"
+        );
         let mut state = self.state.lock();
         let why = match state.why.take() {
             Some(last) if &*last == why => last,

@@ -64,7 +64,7 @@ pub fn time(wanted: TimeOrNow, now: SystemTime) -> Time {
 pub fn errno(verb: &str, fault: &Fault) -> Errno {
     let errno = Errno::from_i32(client::errno_of(fault.code));
     if errno.code() == Errno::EIO.code() {
-        tracing::warn!(verb, %fault, "a caller gets EIO");
+        tracing::warn!(verb, %fault, "a caller gets EIO; see `stria status` and `stria damage list`");
     }
     errno
 }

@@ -188,7 +188,7 @@ impl Core {
     pub fn volume_fault(&self, e: VolumeError) -> Fault {
         let label = self.volume.label();
         let fault = Fault::from(e);
-        tracing::error!(fs = label.fs_name, index = label.index, %fault, "the MDT's volume refused");
+        tracing::error!(fs = label.fs_name, index = label.index, %fault, "the MDT's volume refused; look at its medium and `stria status`");
         Fault::new(fault.code, format!("MDT {} of {}: {}", label.index, label.fs_name, fault.detail))
     }
 

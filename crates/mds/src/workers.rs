@@ -74,7 +74,9 @@ impl Workers {
         match std::thread::Builder::new().name(name.into()).spawn(move || run(&core)) {
             Ok(thread) => self.0.lock().push(thread),
             // Requests still work: who finds the log full checkpoints it, who finds no ids reserves them.
-            Err(error) => tracing::error!(name, %error, "cannot start a thread of the MDT; it will be slow"),
+            Err(error) => {
+                tracing::error!(name, %error, "cannot start a thread of the MDT, it will be slow; raise the limit of threads and restart it")
+            }
         }
     }
 
@@ -86,7 +88,7 @@ impl Workers {
         core.bells.purge.ring();
         for thread in std::mem::take(&mut *self.0.lock()) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the MDT panicked");
+                tracing::error!("a thread of the MDT panicked: restart it, and report the lines above");
             }
         }
     }
@@ -123,7 +125,7 @@ fn flusher(core: &Core) {
             _ if core.is_stopping() => return,
             Ok(()) => {}
             Err(fault) => {
-                tracing::error!(%fault, "the MDT cannot make its log durable");
+                tracing::error!(%fault, "the MDT cannot make its log durable; look at its medium, then restart it");
                 // A failed volume stays failed: ask rarely.
                 core.bells.flush.wait(Duration::from_secs(10));
             }

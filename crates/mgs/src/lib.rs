@@ -39,7 +39,9 @@ impl Mgs {
     pub fn open(path: &Path) -> Result<Arc<Mgs>, Fault> {
         let store = FileStore::open(path).map_err(fault)?;
         if let Some(warning) = store.take_warning() {
-            tracing::error!("the cluster map was damaged: {warning}");
+            tracing::error!(
+                "the cluster map was damaged, and its second copy is used: {warning}; look at the disk that holds it"
+            );
         }
         Mgs::over(Box::new(store))
     }

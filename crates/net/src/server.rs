@@ -133,7 +133,7 @@ impl Server {
             }
         }
         if accepting.join().is_err() {
-            tracing::error!(nid = %self.nid, "the accepting thread had panicked");
+            tracing::error!(nid = %self.nid, "the accepting thread had panicked; restart the process, and report the lines above");
         }
     }
 }

@@ -41,7 +41,9 @@ impl Workers {
         match std::thread::Builder::new().name(name.into()).spawn(move || run(&core)) {
             Ok(thread) => self.0.lock().push(thread),
             // Requests still work: Flush flushes, and who finds the log full checkpoints it.
-            Err(error) => tracing::error!(name, %error, "cannot start a thread of the OST; it will be slow"),
+            Err(error) => {
+                tracing::error!(name, %error, "cannot start a thread of the OST, it will be slow; raise the limit of threads and restart it")
+            }
         }
     }
 
@@ -54,7 +56,7 @@ impl Workers {
         }
         for thread in std::mem::take(&mut *self.0.lock()) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the OST panicked");
+                tracing::error!("a thread of the OST panicked: restart it, and report the lines above");
             }
         }
     }
@@ -76,7 +78,7 @@ fn run(core: &Core, what: &str, round: fn(&Core) -> Result<(), Fault>) {
         pause = match round(core) {
             Ok(()) => core.commit_interval(),
             Err(fault) => {
-                tracing::error!(what, %fault, "background work of the OST failed");
+                tracing::error!(what, %fault, "background work of the OST failed and is tried again; if this goes on, look at its medium and `stria status`");
                 AFTER_ERROR
             }
         };

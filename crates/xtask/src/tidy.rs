@@ -1,5 +1,7 @@
 //! `cargo xtask tidy`: what the compiler does not check. Layer edges, purity of the rules, where `unsafe` may stand, file
-//! sizes, the size of the default build, SEMANTICS paragraphs with their tests, and words that do not belong in a repository.
+//! sizes, the size of the default build, SEMANTICS paragraphs with their tests, docs/errors.md, and words that do not belong in a repository.
+
+mod errors;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,6 +31,7 @@ pub fn run() -> Result<()> {
     check_edges(&layers, &mut findings)?;
     check_sources(&layers, &mut findings)?;
     check_semantics(&mut findings)?;
+    errors::check(&tracked_files()?, &mut findings)?;
     let crates = check_default_graph(&layers, &mut findings)?;
     for finding in &findings {
         eprintln!("tidy: {finding}");

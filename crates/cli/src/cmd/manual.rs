@@ -86,7 +86,9 @@ fn after_help(command: &clap::Command) -> Roff {
         roff.control("fi", []);
     }
     roff.control("SH", ["EXIT STATUS"]);
-    roff.text([roman("0: done, and nothing is wrong. 1: it failed, or it found something. 2: it could not be tried.")]);
+    roff.text([roman(
+        "0: done, and nothing is wrong. 1: it failed, or it found something. 2: it could not be tried.",
+    )]);
     roff
 }
 
@@ -101,7 +103,8 @@ fn see_also(command: &clap::Command, name: &str) -> Roff {
     }
     let mut roff = Roff::new();
     roff.control("SH", ["SEE ALSO"]).text(words);
-    roff.control("PP", []).text([roman("docs/errors.md lists what error lines mean, docs/operations.md how it is run.")]);
+    roff.control("PP", [])
+        .text([roman("docs/errors.md lists what error lines mean, docs/operations.md how it is run.")]);
     roff
 }
 
@@ -124,7 +127,11 @@ fn man_pages_and_completions_are_those_of_this_source() {
     for dir in [PAGES, COMPLETIONS] {
         for entry in std::fs::read_dir(root.join(dir)).unwrap() {
             let path = Path::new(dir).join(entry.unwrap().file_name());
-            assert!(made.contains_key(&path), "{}: no command has it any more: run `make man`", path.display());
+            assert!(
+                made.contains_key(&path),
+                "{}: no command has it any more: run `make man`",
+                path.display()
+            );
         }
     }
 }

@@ -72,7 +72,8 @@ impl Mount {
         if self.fake {
             return Ok(Exit::Done);
         }
-        self.serve(MountWish { source, point: super::absolute(&config.mountpoint)?, options })
+        let (point, herald) = (super::absolute(&config.mountpoint)?, Herald::new(self.detached));
+        self.serve(MountWish { source, point, options, herald })
     }
 
     fn wish(&self, source: &str, point: PathBuf) -> anyhow::Result<MountWish> {
@@ -80,12 +81,12 @@ impl Mount {
         options.apply_all(&self.options)?;
         let source = Source::parse(source)
             .map_err(|why| Failure::unusable("mount", why, "see `stria mount --help`"))?;
-        Ok(MountWish { source, point: super::absolute(&point)?, options })
+        Ok(MountWish { source, point: super::absolute(&point)?, options, herald: Herald::new(self.detached) })
     }
 
     fn serve(&self, wish: MountWish) -> anyhow::Result<Exit> {
         logs::start_for_servers();
-        let herald = Herald::new(self.detached);
+        let herald = wish.herald;
         let said = format!("mounted {} on {}", wish.source, wish.point.display());
         let result = role::mount(wish, || {
             herald.say(&said);

@@ -276,7 +276,7 @@ impl Up {
         let source = Source { nids: vec![nid.to_owned()], fsname: cluster.fsname.clone() };
         let reach = Reach::in_process(servers.fabric.clone(), &cluster.fsname)?;
         end_own_sessions(servers, &reach, point)?;
-        wait_for("mount", Some(events), || {
+        wait_for("mount", Some(events), &|_| {}, || {
             let wish = Wish {
                 fabric: servers.fabric.clone(),
                 map: &reach.map,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use anyhow::Context;
 use client::Fs;
 use fuse::{MountError, MountOptions, Mounted, Unmount};
 use net::Fabric;
@@ -107,7 +106,7 @@ fn watch(mounted: &Arc<Mounted>, events: Sender<Event>) -> std::io::Result<()> {
     let joined = mounted.clone();
     std::thread::Builder::new().name("mount-join".into()).spawn(move || {
         if let Err(e) = joined.join() {
-            tracing::error!("the mount ended with an error: {e}");
+            tracing::error!("the mount ended with an error: {e}; mount again, and report the lines above");
         }
     })?;
     let watched = mounted.clone();
@@ -126,8 +125,12 @@ fn settle(fs: &Arc<Fs>, fabric: &Arc<Fabric>, limit: Duration) {
     let ending = fs.clone();
     match bounded("settle", limit, move || ending.shutdown()) {
         Some(Ok(())) => return,
-        Some(Err(fault)) => tracing::error!("not everything could be settled at unmount: {fault}"),
-        None => tracing::error!("servers did not answer within {limit:?} at unmount; leaving without them"),
+        Some(Err(fault)) => tracing::error!(
+            "not everything could be settled at unmount: {fault}; the next mount finds the rest"
+        ),
+        None => tracing::error!(
+            "servers did not answer within {limit:?} at unmount; leaving without them, the next mount finds the rest"
+        ),
     }
     let (fs, fabric) = (fs.clone(), fabric.clone());
     bounded("abort", ABORT_MAX, move || {
@@ -151,5 +154,8 @@ pub fn prepare_point(point: &Path) -> anyhow::Result<()> {
         let why = format!("{} is mounted there already", there.source);
         return Err(Failure::failed(point.display(), why, "unmount it, or choose another directory").into());
     }
-    std::fs::create_dir_all(point).with_context(|| format!("make the mount point {}", point.display()))
+    std::fs::create_dir_all(point).map_err(|e| {
+        let next = "give a directory, or a path where one may be made";
+        Failure::failed(format!("mount point {}", point.display()), e, next).into()
+    })
 }

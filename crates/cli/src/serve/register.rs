@@ -20,6 +20,8 @@ pub const WAIT_MAX: Duration = Duration::from_secs(300);
 const BUSY_MAX: Duration = Duration::from_secs(20);
 /// Between two tries.
 const TRY_EACH: Duration = Duration::from_millis(200);
+/// A person who waits is told why from here on; before, what starts is only starting.
+const SAY_AFTER: Duration = Duration::from_secs(2);
 /// Between two lines that say what is waited for.
 const SAY_EACH: Duration = Duration::from_secs(5);
 
@@ -79,6 +81,7 @@ impl MgsPeers {
 pub fn wait_for<T>(
     what: &str,
     events: Option<&Receiver<Event>>,
+    say: &dyn Fn(&str),
     mut attempt: impl FnMut() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let begin = Instant::now();
@@ -97,9 +100,14 @@ pub fn wait_for<T>(
             let next = "check that it runs and that its address is right";
             return Err(Failure::failed(what, format!("gave up after {WAIT_MAX:?} ({err:#})"), next).into());
         }
-        if said_at.is_none_or(|t| t.elapsed() >= SAY_EACH) {
+        let is_due = said_at
+            .is_none_or(|t| t.elapsed() >= SAY_EACH || t - begin < SAY_AFTER && begin.elapsed() >= SAY_AFTER);
+        if is_due {
             said_at = Some(Instant::now());
             tracing::info!("{what}: waiting ({err:#})");
+            if begin.elapsed() >= SAY_AFTER {
+                say(&format!("{what}: waiting, {} s at most ({err:#})", WAIT_MAX.as_secs()));
+            }
         }
         match events.map(|e| e.recv_timeout(TRY_EACH)) {
             None => std::thread::sleep(TRY_EACH),
@@ -152,7 +160,7 @@ impl Announcement<'_> {
             nids: self.nids.to_vec(),
         };
         let what = format!("register with the management service at {}", mgs.describe());
-        wait_for(&what, events, || mgs.ask(&request))
+        wait_for(&what, events, &|_| {}, || mgs.ask(&request))
     }
 }
 
@@ -174,17 +182,23 @@ mod tests {
     #[test]
     fn waiting_ends_with_success_a_final_refusal_or_a_signal() {
         let mut tries = 0;
-        let got = wait_for("test", None, || {
+        let got = wait_for("test", None, &|_| {}, || {
             tries += 1;
             if tries < 3 { Err(Fault::new(Code::NotReady, "starting").into()) } else { Ok(tries) }
         });
         assert_eq!(got.unwrap(), 3);
         let refused =
-            wait_for::<()>("test", None, || Err(Fault::new(Code::Exists, "index 0 is taken").into()));
+            wait_for::<()>(
+                "test",
+                None,
+                &|_| {},
+                || Err(Fault::new(Code::Exists, "index 0 is taken").into()),
+            );
         assert!(format!("{:#}", refused.unwrap_err()).contains("index 0 is taken"));
         let (sender, receiver) = std::sync::mpsc::channel();
         sender.send(Event::Stop(Manner::Polite)).unwrap();
-        let stopped = wait_for::<()>("test", Some(&receiver), || Err(anyhow::anyhow!("connection refused")));
+        let stopped =
+            wait_for::<()>("test", Some(&receiver), &|_| {}, || Err(anyhow::anyhow!("connection refused")));
         assert!(stopped.unwrap_err().to_string().contains("asked to stop"));
     }
 

@@ -12,6 +12,7 @@ use net::{Fabric, Server};
 use wire::map::ClusterMap;
 
 use crate::config;
+use crate::detach::Herald;
 use crate::exit::{Exit, Failure};
 use crate::options::Options;
 use crate::reach::Source;
@@ -193,6 +194,8 @@ pub struct MountWish {
     pub source: Source,
     pub point: PathBuf,
     pub options: Options,
+    /// Where it is said what is waited for.
+    pub herald: Herald,
 }
 
 pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
@@ -241,7 +244,8 @@ fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyh
     // 1. A map with the file system, its MDT and at least one OST.
     let what = format!("mount {}", wish.source);
     let mgs = MgsPeers::at(fabric.clone(), wish.source.nids.clone());
-    let map = wait_for(&what, None, || usable_map(&mgs, &wish.source.fsname))?;
+    let say = |line: &str| wish.herald.say_to_parent(line);
+    let map = wait_for(&what, None, &say, || usable_map(&mgs, &wish.source.fsname))?;
     fabric.set_map(&map);
     let fs =
         map.fs_named(&wish.source.fsname).map(|f| f.id).context("the file system is in the usable map")?;
@@ -255,7 +259,7 @@ fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyh
     });
     let heart = Heart::start(Beat { mgs: mgs.clone(), node: None, targets: vec![], known_version, on_map })?;
     // 3. Connect and mount; targets may still be starting.
-    let client = wait_for(&what, None, || {
+    let client = wait_for(&what, None, &say, || {
         // Asked for anew each time: connecting with an old map would bring back old addresses.
         let map = usable_map(&mgs, &wish.source.fsname)?;
         let how = Wish {
@@ -282,7 +286,10 @@ fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyh
 /// The newest map, once it can be mounted from.
 fn usable_map(mgs: &MgsPeers, fsname: &str) -> anyhow::Result<ClusterMap> {
     let map = mgs.map(0, false)?.context("the answer has no map")?;
-    let fs = map.fs_named(fsname).with_context(|| format!("there is no file system '{fsname}' yet"))?.id;
+    let fs = map.fs_named(fsname).map(|f| f.id).with_context(|| {
+        let known: Vec<&str> = map.file_systems.iter().map(|f| f.name.as_str()).collect();
+        format!("there is no file system '{fsname}' yet; known here: {}", known.join(", "))
+    })?;
     let has = |is_mdt: bool| map.targets.iter().any(|t| t.fs == fs && t.is_mdt == is_mdt);
     anyhow::ensure!(has(true), "file system '{fsname}' has no MDT yet");
     anyhow::ensure!(has(false), "file system '{fsname}' has no OST yet");
@@ -300,7 +307,10 @@ fn serve_mount(client: &Client, events: &Receiver<Event>) -> Manner {
                 }
                 match client.unmount(manner) {
                     Ok(()) => return manner,
-                    Err(e) => tracing::error!("still mounted: {e}; a second signal unmounts all the same"),
+                    Err(e) => {
+                        let users = crate::mounts::named(&client.point(), std::process::id());
+                        tracing::error!("still mounted: {e}{users}; a second signal unmounts all the same")
+                    }
                 }
             }
         }
