@@ -20,9 +20,23 @@ pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// What a serving process asks of the kernel for itself, before it starts threads: they inherit it.
+pub fn prepare_process() {
+    raise_file_limit();
+    be_io_flusher();
+}
+
+/// Memory that this process asks for is never found by writing out pages, which may be those of a mount that this very process
+/// serves (decision 0018). It needs CAP_SYS_RESOURCE.
+fn be_io_flusher() {
+    if let Err(e) = rustix::process::configure_io_flusher_behavior(true) {
+        tracing::debug!("no IO_FLUSHER state: {e}");
+    }
+}
+
 /// Each connection is an open file, and the usual soft limit of 1024 is what one server may have of them alone: the limit becomes
 /// what the system allows. Where that fails it stays, and `accept` says so when it is reached.
-pub fn raise_file_limit() {
+fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
@@ -60,6 +74,19 @@ mod tests {
         raise_file_limit();
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
+    }
+
+    #[test]
+    fn threads_that_start_later_do_not_write_out_pages_for_memory() {
+        // On a thread of its own: the state is the thread's, and goes to those that it starts.
+        let seen = std::thread::spawn(|| {
+            be_io_flusher();
+            std::thread::spawn(rustix::process::is_io_flusher).join().expect("it does not panic")
+        });
+        match seen.join().unwrap() {
+            Ok(is_io_flusher) => assert!(is_io_flusher),
+            Err(e) => eprintln!("skipped: it needs CAP_SYS_RESOURCE ({e})"),
+        }
     }
 
     #[test]

@@ -90,7 +90,8 @@ impl<F: Filesystem> Session<F> {
             .map(|n| Ok(Arc::new(Channel { fd: own_device(&device, n)?, interrupts: interrupts.clone() })))
             .collect::<io::Result<Vec<_>>>()?;
         let serve = |channel: &Arc<Channel>| {
-            let mut buffer = vec![0; MAX_WRITE_BYTES as usize + OVERHEAD];
+            // Not zeros, which the system would only promise: when memory is short, requests must find it here.
+            let mut buffer = vec![1; MAX_WRITE_BYTES as usize + OVERHEAD];
             while let Some(bytes) = next(&channel.fd, &mut buffer)? {
                 dispatch(&fs, channel, long_setxattr, bytes, &around);
             }

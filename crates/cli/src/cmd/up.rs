@@ -24,7 +24,7 @@ use crate::serve::device::Blank;
 use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX, Wish, prepare_point};
 use crate::serve::register::wait_for;
 use crate::serve::servers::Servers;
-use crate::serve::{device, local, raise_file_limit, role};
+use crate::serve::{device, local, prepare_process, role};
 use crate::size::{Size, human};
 use crate::stop::{self, Event, Manner};
 use crate::{config, logs, mounts};
@@ -196,7 +196,7 @@ impl Up {
 
     fn serve(&self, herald: Herald) -> anyhow::Result<Exit> {
         let begin = Instant::now();
-        raise_file_limit();
+        prepare_process();
         let mut cluster = self.plan()?;
         let run = RunDir::of(&self.dir);
         let (sender, events) = stop::listen()?;

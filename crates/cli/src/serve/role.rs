@@ -21,7 +21,7 @@ use crate::serve::heart::{Beat, Heart};
 use crate::serve::mounted::{Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, prepare_point};
 use crate::serve::register::{MgsPeers, wait_for};
 use crate::serve::servers::{Node, Role, Servers};
-use crate::serve::{device, host_name, raise_file_limit};
+use crate::serve::{device, host_name, prepare_process};
 use crate::size::Size;
 use crate::stop::{self, Event, Manner};
 
@@ -32,7 +32,7 @@ const ABORTED_CONNECT_MAX: Duration = Duration::from_secs(2);
 
 pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
     crate::logs::start_for_servers();
-    raise_file_limit();
+    prepare_process();
     keep_files_private();
     if blank == Blank::Refuse && !mgs::Mgs::is_in(&config.dir) {
         return Err(Failure::unusable(
@@ -82,7 +82,7 @@ fn targets(
     at: Place,
 ) -> anyhow::Result<Exit> {
     crate::logs::start_for_servers();
-    raise_file_limit();
+    prepare_process();
     keep_files_private();
     let (_sender, events) = stop::listen()?;
     let mut servers = Servers::new();
@@ -199,7 +199,7 @@ pub struct MountWish {
 }
 
 pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
-    raise_file_limit();
+    prepare_process();
     let (sender, events) = stop::listen()?;
     prepare_point(&wish.point)?;
     let (client, mut heart) = connect_unless_stopped(wish, sender, &events)?;
