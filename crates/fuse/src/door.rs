@@ -8,15 +8,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
 use client::{DirItem, Fs, Handle, Mode, SetAttr};
 use fusedev::*;
 use rustix::mount::MountFlags;
-use types::{Attr, Buf, Cred, Fault, Fid};
+use types::{Attr, Buf, Cred, Fault, Fid, Kind};
 
 use crate::cred::cred_of;
+use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
 use crate::options::MountOptions;
 use crate::reply::{errno, file_attr, file_type, node_kind, time};
@@ -43,8 +43,7 @@ pub struct Door {
     fs: Arc<Fs>,
     options: MountOptions,
     set_id: SetIdWatch,
-    /// Files whose pages the kernel is to forget.
-    stale: Sender<Fid>,
+    forget: Forget,
 }
 
 fn fid(ino: INodeNo) -> Fid {
@@ -55,8 +54,8 @@ fn handle(fh: FileHandle) -> Handle {
 }
 
 impl Door {
-    pub fn new(fs: Arc<Fs>, options: MountOptions, stale: Sender<Fid>) -> Door {
-        Door { fs, options, set_id: SetIdWatch::default(), stale }
+    pub fn new(fs: Arc<Fs>, options: MountOptions, forget: Forget) -> Door {
+        Door { fs, options, set_id: SetIdWatch::default(), forget }
     }
 
     /// Among other clients the kernel remembers nothing.
@@ -70,6 +69,14 @@ impl Door {
         match self.fs.is_shared() {
             true => session::fopen_flags_shared(),
             false => session::fopen_flags(write && !self.fs.is_fate_shared()),
+        }
+    }
+
+    fn note_place(&self, found: &Result<Attr, Fault>, parent: INodeNo, name: &OsStr) {
+        if let Ok(attr) = found
+            && attr.kind == Kind::Dir
+        {
+            self.forget.found(attr.fid, fid(parent), name.as_bytes(), self.fs.is_shared());
         }
     }
 
@@ -238,7 +245,9 @@ impl Filesystem for Door {
     // Names.
 
     fn lookup(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer_entry("lookup", self.fs.lookup_as(fid(parent), name.as_bytes(), &self.reader(rq)), reply);
+        let found = self.fs.lookup_as(fid(parent), name.as_bytes(), &self.reader(rq));
+        self.note_place(&found, parent, name);
+        self.answer_entry("lookup", found, reply);
     }
 
     fn forget(&self, _: &Request, _ino: INodeNo, _nlookup: u64) {}
@@ -283,6 +292,7 @@ impl Filesystem for Door {
 
     fn mkdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let made = self.fs.mkdir(fid(parent), name.as_bytes(), masked(mode, umask), &cred_of(rq));
+        self.note_place(&made, parent, name);
         self.answer_entry("mkdir", self.kept(parent, made), reply);
     }
 
@@ -444,7 +454,7 @@ impl Filesystem for Door {
         });
         // The kernel keeps these pages, since nobody else was there when the file was opened.
         if self.fs.is_shared() && self.fs.is_kept_by_kernel(handle(fh)) {
-            self.stale.send(fid(ino)).unwrap_or_default();
+            self.forget.pages(fid(ino));
         }
     }
 
@@ -518,6 +528,9 @@ impl Filesystem for Door {
             let name = OsStr::from_bytes(&item.name);
             match &item.attr {
                 Some(attr) => {
+                    if attr.kind == Kind::Dir {
+                        self.forget.found(attr.fid, fid(ino), &item.name, self.fs.is_shared());
+                    }
                     reply.add(INodeNo(item.fid.0), item.cookie, name, &ttl, &file_attr(attr), GENERATION)
                 }
                 // Inode number 0 says "no attributes here"; the entry's own number and kind still stand in it.

@@ -4,15 +4,17 @@
 //! (the kernel would own size and mtime), and answers "not here" to locks, fallocate, SEEK_HOLE and copy_file_range, so that
 //! the kernel or the C library does these locally.
 //! I1. An inode number is the fid, generation 0: nothing is remembered per inode, so `forget` has nothing to do.
-//! I2. No thread that serves requests ever waits for the kernel to do something about this mount (invalidate, unmount).
+//! I2. No thread that serves requests waits for the kernel to do something about this mount (invalidate, unmount), but for a moment
+//!     where the answer is right all the same (`forget`).
 //! I3. While this client is alone all changes come through this mount, so the kernel's page cache stays valid over open. Among
-//!     others nothing is cached, and pages of descriptors from before are forgotten as they are read (`mount::forget_stale`).
+//!     others nothing is cached, and pages of descriptors from before are forgotten as they are read (`forget`).
 //! I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
 
 mod cred;
 mod door;
+pub mod forget;
 mod fsflags;
-pub mod gate;
+mod gate;
 mod mount;
 mod mountinfo;
 mod options;

@@ -11,18 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fusedev::{Filesystem, INodeNo, Notifier, Session};
+use fusedev::{Filesystem, Notifier, Session};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use types::Fid;
 
 use crate::door::Door;
+use crate::forget::Forget;
 use crate::gate::{Class, Gate};
 use crate::mountinfo;
 use crate::options::MountOptions;
@@ -77,32 +76,12 @@ pub type Serve = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// Mounts `fs` at `mountpoint`; returns when the kernel may use it.
 pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
-    let (stale, stale_pages) = mpsc::channel();
-    let door = Door::new(fs.clone(), options.clone(), stale.clone());
+    let (forget, asked) = Forget::new();
+    let door = Door::new(fs.clone(), options.clone(), forget.clone());
     let (mounted, notifier) = attach(door, mountpoint, options)?;
-    forget_stale(stale_pages, notifier);
-    fs.on_sharing(Box::new(move |fids| {
-        fids.iter().for_each(|fid| stale.send(*fid).unwrap_or_default());
-    }));
+    asked.serve(&notifier);
+    fs.on_sharing(Box::new(move |fids| fids.iter().for_each(|fid| forget.pages(*fid))));
     Ok(mounted)
-}
-
-/// Makes the kernel forget pages of files that other clients may change, on a thread that serves no requests (I2). It ends with the
-/// mount.
-fn forget_stale(pages: mpsc::Receiver<Fid>, notifier: Notifier) {
-    let run = move || {
-        for fid in pages {
-            // A file of which the kernel has nothing is fine.
-            if let Err(error) = notifier.inval_inode(INodeNo(fid.0), 0, 0)
-                && error.raw_os_error() != Some(Errno::NOENT.raw_os_error())
-            {
-                tracing::debug!(fid = fid.0, %error, "the kernel keeps pages of a file that others may change");
-            }
-        }
-    };
-    if let Err(error) = std::thread::Builder::new().name("fuse-forget".into()).spawn(run) {
-        tracing::error!(%error, "no thread to make the kernel forget pages: files that are open may read old bytes");
-    }
 }
 
 /// Mounts any file system the way Stria's own is mounted. The notifier is for threads that serve no requests (I2 of the crate).
