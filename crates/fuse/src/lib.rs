@@ -12,9 +12,9 @@
 
 mod cred;
 mod door;
-pub mod forget;
+mod forget;
 mod fsflags;
-mod gate;
+pub mod gate;
 mod mount;
 mod mountinfo;
 mod options;
