@@ -119,3 +119,30 @@ pub struct StatFs {
     pub block_size: u32,
     pub name_max: u32,
 }
+
+/// What `fallocate` does to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Every byte has space afterwards, and the file reaches at least to the range's end.
+    Grow,
+    /// Every byte has space afterwards; the size stays.
+    KeepSize,
+    /// Bytes become zeros, and give their space back where whole pages do.
+    Punch,
+    /// Bytes become zeros and have space; the file reaches at least to the range's end.
+    Zero,
+    /// Bytes become zeros and have space; the size stays.
+    ZeroKeepSize,
+}
+
+impl Allocate {
+    pub(crate) fn allocates(self) -> bool {
+        self != Allocate::Punch
+    }
+    pub(crate) fn erases(self) -> bool {
+        matches!(self, Allocate::Punch | Allocate::Zero | Allocate::ZeroKeepSize)
+    }
+    pub(crate) fn grows(self) -> bool {
+        matches!(self, Allocate::Grow | Allocate::Zero)
+    }
+}

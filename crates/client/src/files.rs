@@ -325,7 +325,7 @@ mod tests {
         let files = Files::new();
         let file = files.pin(Fid(5), For::Writing);
         assert!(files.is_held(Fid(5)) && files.quiet().is_none());
-        file.meta.lock().progress.reached(0, 10, types::Time::new(1, 0));
+        file.meta.lock().progress.reached(10, types::Time::new(1, 0));
         assert!(!files.unpin(&file, For::Writing));
         assert!(files.get(Fid(5)).is_some() && !files.is_held(Fid(5)), "closed but not settled");
         let queue = files.take_queue();

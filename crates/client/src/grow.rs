@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plan::retry::CHECKSUM_TRIES;
+use plan::spans::spans;
 use types::crc::verify_fragments;
-use types::{BULK_MAX, Buf, Code, Fault, Layout};
-use wire::meta::{Grow, ReadInline, Switch};
+use types::{Attr, BULK_MAX, Buf, Code, Fault, Layout, PAGE_SIZE};
+use wire::meta::{Grow, ReadInline, SeekInline, SeekInlineReply, Switch};
 use wire::object::Capability;
 
 use crate::Fs;
+use crate::fallocate::Grows;
 use crate::files::File;
 use crate::objects::Stopped;
 use crate::open::is_written;
@@ -31,8 +33,8 @@ impl Fs {
             inode.layout.get_or_insert(reply.layout);
         } else {
             // 2. All bytes go to the objects, and are flushed.
-            file.meta.lock().progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
-            self.copy_inline(file, &reply.layout, &reply.cap, inode.attr.size, deadline)?;
+            file.meta.lock().progress.start_anew(inode.attr.size, 0, inode.attr.mtime);
+            self.copy_inline(file, &reply.layout, &reply.cap, &inode.attr, deadline)?;
             let snapshot = file.meta.lock().progress.snapshot();
             self.flush_marks(file, &snapshot.marks, deadline)?;
             // 3. One entry switches the layout and drops the inline bytes.
@@ -44,6 +46,7 @@ impl Fs {
             )?;
             file.meta.lock().saw(switched.mark);
             inode = switched.reply.inode;
+            inode.attr.blocks = snapshot.blocks;
             inode.layout.get_or_insert(reply.layout);
         }
         body.is_loaded = true;
@@ -62,22 +65,48 @@ impl Fs {
         file: &File,
         layout: &Layout,
         cap: &Capability,
-        size: u64,
+        attr: &Attr,
         deadline: Instant,
     ) -> Result<(), Fault> {
+        let refused = |stopped| match stopped {
+            Stopped::Failed(fault) => fault,
+            _ => Fault::new(Code::Fenced, format!("file {}: its new objects refuse this client", file.fid)),
+        };
         let mut buf = Buf::new();
         let mut at = 0;
-        while at < size {
-            self.fetch_inline(file, at, (size - at).min(BULK_MAX as u64) as usize, &mut buf, deadline)?;
-            self.write_pieces(file, layout, cap, at, &buf, deadline).map_err(|stopped| match stopped {
-                Stopped::Failed(fault) => fault,
-                _ => {
-                    Fault::new(Code::Fenced, format!("file {}: its new objects refuse this client", file.fid))
-                }
-            })?;
+        let mut until = attr.size;
+        let has_holes = attr.blocks < attr.size.div_ceil(512);
+        let mut reserved = None;
+        while at < attr.size {
+            // A hole stays one.
+            if has_holes || reserved.is_none_or(|pages| pages > 0) {
+                let found = self.seek_in_record(file, at, deadline)?;
+                reserved = Some(found.reserved);
+                let Some(data) = found.data else { break };
+                at = data;
+                until = match found.hole > data {
+                    true => found.hole,
+                    false => self.seek_in_record(file, data, deadline)?.hole,
+                };
+            }
+            self.fetch_inline(file, at, (until - at).min(BULK_MAX as u64) as usize, &mut buf, deadline)?;
+            self.write_pieces(file, layout, cap, at, &buf, deadline).map_err(refused)?;
             at += buf.len() as u64;
         }
+        // Nor is space lost that was kept.
+        let pages = reserved.unwrap_or(0);
+        for page in (0..64).filter(|p| pages >> p & 1 == 1) {
+            let begin = page * PAGE_SIZE as u64;
+            let spans = spans(layout, file.fid, begin, begin + PAGE_SIZE as u64);
+            self.reserve(file, cap, &spans, Grows::No, self.now(), deadline).map_err(refused)?;
+        }
         Ok(())
+    }
+
+    fn seek_in_record(&self, file: &File, offset: u64, deadline: Instant) -> Result<SeekInlineReply, Fault> {
+        Ok(self
+            .ask_until(file.fid, &SeekInline { fid: file.fid, offset, held: file.held() }, deadline)?
+            .reply)
     }
 
     /// Exactly `len` bytes of inline content at `offset`.

@@ -27,6 +27,8 @@
 //! link(fid, parent, name, &Cred) -> Attr     unlink(parent, name, &Cred)     rmdir(parent, name, &Cred)
 //! rename(parent, name, new_parent, new_name, flags, &Cred)
 //! open(fid, OpenFlags) -> (Handle, Attr)     read(Handle, offset, len, &mut Buf)     write(Handle, offset, &[u8])
+//! copy(from, offset, to, offset, len) -> u64
+//! fallocate(Handle, offset, len, Allocate)   seek(Handle, offset, Whence) -> Option<u64>
 //! flush(Handle)    fsync(Handle, data_only)    release(Handle)    fsync_dir(fid)
 //! readdir(dir, cookie, max, plus) -> Vec<DirItem>      // empty = the end; `.` and `..` are cookies 1 and 2
 //! getxattr(fid, name) -> Vec<u8>      setxattr(fid, name, value, flags, &Cred)
@@ -42,8 +44,10 @@ mod alive;
 mod api;
 mod asks;
 mod cluster;
+mod copy;
 mod create;
 mod errno;
+mod fallocate;
 mod files;
 mod fs;
 pub mod fsck;
@@ -63,6 +67,7 @@ mod readdir;
 mod recover;
 mod replaced;
 mod request;
+mod seek;
 mod set_flags;
 mod setattr;
 mod settle;
@@ -75,10 +80,11 @@ mod unlink;
 mod write;
 mod xattr;
 
-pub use api::{DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, StatFs};
+pub use api::{Allocate, DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, StatFs};
 pub use errno::errno_of;
 pub use fs::Fs;
 pub use locks::{BodyLock, FileLock, LockAnswer, LockDone};
+pub use plan::spans::Whence;
 pub use sharing::Forget;
 pub use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP};
 pub use wire::session::Claims;

@@ -65,8 +65,17 @@ impl Fs {
         asked: &[(Arc<Link>, R)],
         deadline: Instant,
     ) -> Result<Vec<Answer<R::Reply>>, Fault> {
+        self.ask_each(fid, asked, deadline).into_iter().collect()
+    }
+
+    /// As `ask_all`, with what came of each.
+    pub(crate) fn ask_each<R: Sent>(
+        &self,
+        fid: Fid,
+        asked: &[(Arc<Link>, R)],
+        deadline: Instant,
+    ) -> Vec<Result<Answer<R::Reply>, Fault>> {
         let mut answers = Vec::with_capacity(asked.len());
-        let mut failed = None;
         for window in asked.chunks(IN_FLIGHT_MAX) {
             let mut bufs: Vec<Buf> = window.iter().map(|_| Buf::new()).collect();
             let mut pending = Vec::with_capacity(window.len());
@@ -87,18 +96,10 @@ impl Fs {
                 pending.into_iter().map(|made| made.and_then(|p| p.map(Pending::run).transpose())).collect();
             // 3. Last those that found no slot or no room: now that none is held here, they may wait.
             for (answer, (link, req)) in first.into_iter().zip(window) {
-                match answer.and_then(|a| a.map_or_else(|| link.ask(fid, req, deadline), Ok)) {
-                    Ok(answer) => answers.push(answer),
-                    Err(fault) => {
-                        failed.get_or_insert(fault);
-                    }
-                }
+                answers.push(answer.and_then(|a| a.map_or_else(|| link.ask(fid, req, deadline), Ok)));
             }
         }
-        match failed {
-            None => Ok(answers),
-            Some(fault) => Err(fault),
-        }
+        answers
     }
 
     /// Lengths of objects, from every target that has some.

@@ -219,9 +219,9 @@ impl Fs {
             match answer {
                 Ok(answer) => {
                     meta.progress.wrote(piece.object, piece.written, answer.mark);
+                    meta.progress.took(answer.reply.pages as u64);
                     if failed.is_none() {
-                        let begin = piece.file_offset;
-                        meta.progress.reached(begin, begin + piece.len as u64, now);
+                        meta.progress.reached(piece.file_offset + piece.len as u64, now);
                     }
                 }
                 Err(fault) => {

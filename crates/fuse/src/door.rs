@@ -16,6 +16,7 @@ use rustix::mount::MountFlags;
 use types::{Attr, Buf, Cred, Fault, Fid, Kind};
 
 use crate::cred::cred_of;
+use crate::data;
 use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
 use crate::options::MountOptions;
@@ -90,12 +91,16 @@ impl Door {
     }
 
     /// Whom the MDT hears of where the kernel's check would do: the caller if it judges each request, else root.
-    fn reader(&self, request: &Request) -> Cred {
+    pub fn reader(&self, request: &Request) -> Cred {
         match (self.fs.is_judged(), self.fs.knows_groups()) {
             (false, _) => Cred::root(),
             (true, true) => Cred { uid: request.uid(), gid: request.gid(), groups: Vec::new() },
             (true, false) => cred_of(request),
         }
+    }
+
+    pub fn fs(&self) -> &Fs {
+        &self.fs
     }
 
     fn answer_entry(&self, verb: &str, result: Result<Attr, Fault>, reply: ReplyEntry) {
@@ -143,7 +148,7 @@ impl Door {
     }
 
     /// Takes set-id bits away from a file whose content changes.
-    fn drop_privileges(&self, fid: Fid, cred: &Cred) -> Result<Option<Attr>, Fault> {
+    pub fn drop_privileges(&self, fid: Fid, cred: &Cred) -> Result<Option<Attr>, Fault> {
         let mode = self.fs.getattr(fid)?.mode;
         let Some(_) = without_privileges(mode) else { return Ok(None) };
         self.fs.setattr(fid, &SetAttr { kill_privileges: true, ..SetAttr::default() }, cred).map(Some)
@@ -474,7 +479,8 @@ impl Filesystem for Door {
         // Pages of a shared mapping know their place, whatever handle the kernel sends them by.
         let is_append = flags.0 & O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let offset = (!is_append || !self.fs.is_shared()).then_some(offset);
-        match self.write_all(rq, fid(ino), handle(fh), offset, data, kill) {
+        let written = self.write_all(rq, fid(ino), handle(fh), offset, data, kill);
+        match written.and_then(|()| self.sync_if_asked(handle(fh), flags.0)) {
             Ok(()) => reply.written(data.len() as u32),
             Err(fault) => reply.error(errno("write", &fault)),
         }
@@ -606,48 +612,50 @@ impl Filesystem for Door {
         }
     }
 
-    // Not here yet. ENOSYS makes the kernel stop asking and do it locally or, for fallocate, answer EOPNOTSUPP, so that the C
-    // library falls back.
-
     fn fallocate(
         &self,
-        _: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _offset: u64,
-        _length: u64,
-        _mode: i32,
+        rq: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::ENOSYS);
+        match self.allocate((rq, fid(ino)), handle(fh), offset, length, mode, errno) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
     }
 
-    fn lseek(
-        &self,
-        _: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _offset: i64,
-        _whence: i32,
-        reply: ReplyLseek,
-    ) {
-        reply.error(Errno::ENOSYS);
+    fn lseek(&self, _: &Request, _ino: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let Some(whence) = data::whence(whence) else { return reply.error(Errno::EINVAL) };
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        match self.fs.seek(handle(fh), offset, whence) {
+            Ok(Some(at)) => reply.offset(at as i64),
+            Ok(None) => reply.error(Errno::ENXIO),
+            Err(fault) => reply.error(errno("lseek", &fault)),
+        }
     }
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        rq: &Request,
         _ino_in: INodeNo,
-        _fh_in: FileHandle,
-        _offset_in: u64,
-        _ino_out: INodeNo,
-        _fh_out: FileHandle,
-        _offset_out: u64,
-        _len: u64,
+        fh_in: FileHandle,
+        offset_in: u64,
+        ino_out: INodeNo,
+        fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        reply.error(Errno::ENOSYS);
+        let (from, to) = ((handle(fh_in), offset_in), (handle(fh_out), offset_out));
+        match self.copy((rq, fid(ino_out)), from, to, len, errno) {
+            Ok(copied) => reply.written(copied),
+            Err(errno) => reply.error(errno),
+        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! The FUSE door: a thin adapter between the kernel's FUSE protocol and `client::Fs`.
 //!
 //! It promises what a local file system's mount promises for one node, as far as `client` does. It refuses kernel write-back
-//! (the kernel would own size and mtime), and answers "not here" to locks, fallocate, SEEK_HOLE and copy_file_range, so that
-//! the kernel or the C library does these locally.
+//! (the kernel would own size and mtime), and answers "not here" to locks, so that the kernel does these locally.
 //! I1. An inode number is the fid, generation 0: nothing is remembered per inode, so `forget` has nothing to do.
 //! I2. No thread that serves requests waits for the kernel to do something about this mount (invalidate, unmount), but for a moment
 //!     where the answer is right all the same (`forget`).
@@ -11,6 +10,7 @@
 //! I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
 
 mod cred;
+mod data;
 mod door;
 mod forget;
 mod fsflags;

@@ -10,8 +10,8 @@ use wire::shared::Enter;
 use crate::judge::Claimed;
 use crate::{Ctx, Txn, View};
 use crate::{
-    create, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir, readlink, reap,
-    rename, rmdir, scan, setattr, settle, stripe, symlink, tmpfile, truncate, unlink, xattr,
+    create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir, readlink,
+    reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tmpfile, truncate, unlink, xattr,
 };
 
 macro_rules! table {
@@ -22,6 +22,7 @@ macro_rules! table {
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
     ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile Enter
+    AllocateInline SeekInline
 };
 
 /// Whether `call` changes records; `None` if it is no metadata call.
@@ -52,6 +53,7 @@ pub fn mutate(
         Enter::CALL => answer(body, |r| open::enter(ctx, txn, r)),
         Release::CALL => answer(body, |r| reap::release(ctx, txn, r)),
         WriteInline::CALL => answer(body, |r| inline::write_inline(ctx, txn, r, bulk)),
+        AllocateInline::CALL => answer(body, |r| fallocate::allocate_inline(ctx, txn, r)),
         Grow::CALL => answer(body, |r| grow::grow(ctx, txn, r)),
         Switch::CALL => answer(body, |r| grow::switch(ctx, txn, r)),
         Settle::CALL => answer(body, |r| settle::settle(ctx, txn, r)),
@@ -73,6 +75,7 @@ pub fn read(ctx: &Ctx<'_>, view: &dyn View, call: u16, body: &[u8], out: &mut Bu
         GetXattr::CALL => answer_as(ctx, body, |r| xattr::get_xattr(ctx, view, r)),
         ListXattr::CALL => answer_as(ctx, body, |r| xattr::list_xattr(ctx, view, r)),
         ReadInline::CALL => answer(body, |r| inline::read_inline(ctx, view, r, out)),
+        SeekInline::CALL => answer(body, |r| fallocate::seek_inline(ctx, view, r)),
         GetStripe::CALL => answer(body, |r| stripe::get_stripe(ctx, view, r)),
         PathOf::CALL => answer(body, |r| path_of::path_of(ctx, view, r)),
         Scan::CALL => answer(body, |r| scan::scan(ctx, view, r)),

@@ -37,20 +37,34 @@ pub fn write_inline(
     if end > inline_max(ctx, &inode) as u64 {
         return Err(Code::NeedLayout.into());
     }
-    if ctx.mdt_full {
+    if ctx.mdt_full && !is_kept(txn, &inode, req.offset, end) {
         return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
     }
     // 3. Page by page: merge with what is there, verified.
+    let is_dense = inode.attr.blocks == inode.attr.size.div_ceil(512) && req.offset <= inode.attr.size;
     for (at, len) in fragments(req.offset, bulk.len()) {
         write_fragment(txn, &inode, req.offset + at as u64, &bulk[at..at + len])?;
     }
     // 4. Size and times, in the same entry.
-    let size = inode.attr.size.max(end);
-    set_size(&mut inode, size);
+    inode.attr.size = inode.attr.size.max(end);
+    inode.attr.blocks = match is_dense {
+        true => inode.attr.size.div_ceil(512),
+        false => count_blocks(txn, req.fid),
+    };
     inode.attr.mtime = req.now;
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);
     Ok(WriteInlineReply { attr: inode.attr })
+}
+
+/// Is there a page for every byte of the range? Then a write takes no space.
+fn is_kept(view: &(impl View + ?Sized), inode: &InodeRecord, begin: u64, end: u64) -> bool {
+    fragments(begin, (end - begin) as usize).all(|(at, len)| {
+        let offset = begin + at as u64;
+        let to = (offset % PAGE_SIZE as u64) as usize + len;
+        let page = view.get(&keys::inline(inode.fid(), (offset / PAGE_SIZE as u64) as u32));
+        page.is_some_and(|value| page_len(&value) >= to)
+    })
 }
 
 fn write_fragment(txn: &mut dyn Txn, inode: &InodeRecord, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
@@ -90,7 +104,7 @@ pub fn read_inline(
     Ok(ReadInlineReply { crcs, size: inode.attr.size })
 }
 
-fn require_inline(inode: &InodeRecord) -> Result<(), Fault> {
+pub fn require_inline(inode: &InodeRecord) -> Result<(), Fault> {
     match inode.attr.kind {
         Kind::File if inode.layout.is_none() => Ok(()),
         Kind::File => Err(Code::NotInline.into()),
@@ -100,7 +114,7 @@ fn require_inline(inode: &InodeRecord) -> Result<(), Fault> {
 }
 
 /// The verified bytes of a page; none if it is absent.
-fn load_page(view: &(impl View + ?Sized), fid: Fid, page: u32) -> Result<Vec<u8>, Fault> {
+pub fn load_page(view: &(impl View + ?Sized), fid: Fid, page: u32) -> Result<Vec<u8>, Fault> {
     let Some(value) = view.get(&keys::inline(fid, page)) else { return Ok(Vec::new()) };
     match InlinePage::decode(&value) {
         Ok(bytes) => Ok(bytes.to_vec()),
@@ -114,10 +128,15 @@ pub fn cut(txn: &mut dyn Txn, fid: Fid, size: u64) -> Result<(), Fault> {
     delete_pages(txn, fid, whole);
     let rest = (size % PAGE_SIZE as u64) as usize;
     if rest > 0 {
+        let key = keys::inline(fid, whole - 1);
+        let is_reserved = txn.get(&key).is_some_and(|value| InlinePage::is_reserved(&value));
         let mut last = load_page(txn, fid, whole - 1)?;
         if last.len() > rest {
             last.truncate(rest);
-            txn.put(keys::inline(fid, whole - 1), InlinePage::encode(&last));
+            txn.put(
+                key,
+                if is_reserved { InlinePage::encode_reserved(rest) } else { InlinePage::encode(&last) },
+            );
         }
     }
     Ok(())
@@ -133,17 +152,26 @@ pub fn delete_pages(txn: &mut dyn Txn, fid: Fid, first: u32) {
     doomed.iter().for_each(|k| txn.delete(k));
 }
 
-/// Size of an inline file, and the blocks that go with it.
-pub fn set_size(inode: &mut InodeRecord, size: u64) {
-    inode.attr.size = size;
-    inode.attr.blocks = size.div_ceil(512);
+/// Blocks of 512 bytes that an inline file's pages take.
+pub fn count_blocks(view: &(impl View + ?Sized), fid: Fid) -> u64 {
+    let mut blocks = 0;
+    view.range(&keys::inline(fid, 0), &keys::inline(Fid(fid.0 + 1), 0), &mut |_, value| {
+        blocks += page_len(value).div_ceil(512) as u64;
+        true
+    });
+    blocks
+}
+
+/// Bytes that a page holds or keeps space for.
+pub fn page_len(value: &[u8]) -> usize {
+    value.len().saturating_sub(InlinePage::HEAD_BYTES)
 }
 
 /// Bytes that an inline file's pages hold, for fsck.
 pub fn stored_bytes(view: &dyn View, fid: Fid) -> u64 {
     let mut total = 0;
     view.range(&keys::inline(fid, 0), &keys::inline(Fid(fid.0 + 1), 0), &mut |_, v| {
-        total += v.len().saturating_sub(5) as u64;
+        total += page_len(v) as u64;
         true
     });
     total

@@ -9,6 +9,7 @@ pub mod access;
 pub mod acl;
 pub mod create;
 mod dispatch;
+mod fallocate;
 pub mod flags;
 mod format;
 pub mod getattr;

@@ -180,17 +180,35 @@ pub struct InlinePage {
     pub bytes: Vec<u8>,
 }
 
+/// The first byte of a page whose zeros only keep space for what will be written.
+const RESERVED: u8 = 2;
+
 impl InlinePage {
+    /// What a page takes beside its bytes.
+    pub const HEAD_BYTES: usize = 5;
+
     pub fn encode(bytes: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(5 + bytes.len());
+        let mut out = Vec::with_capacity(InlinePage::HEAD_BYTES + bytes.len());
         out.push(VERSION);
         types::crc::crc32c(bytes).put(&mut out);
         out.extend_from_slice(bytes);
         out
     }
+    /// A page without bytes of its own: it reads as `len` zeros, and takes the space of as many bytes.
+    pub fn encode_reserved(len: usize) -> Vec<u8> {
+        let mut out = InlinePage::encode(&vec![0; len]);
+        out[0] = RESERVED;
+        out
+    }
+    pub fn is_reserved(value: &[u8]) -> bool {
+        value.first() == Some(&RESERVED)
+    }
     /// The page's bytes, verified against their CRC.
     pub fn decode(value: &[u8]) -> Result<&[u8], Malformed> {
-        let mut r = versioned(value)?;
+        let mut r = Reader::new(value);
+        if !matches!(u8::get(&mut r)?, VERSION | RESERVED) {
+            return Err(Malformed("inline page"));
+        }
         let want = u32::get(&mut r)?;
         let bytes = r.take(r.remaining())?;
         if bytes.len() > PAGE_SIZE || types::crc::crc32c(bytes) != want {

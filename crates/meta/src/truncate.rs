@@ -34,11 +34,13 @@ pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<Trunc
         if req.size < inode.attr.size {
             inline::cut(txn, req.fid, req.size)?;
         }
-        inline::set_size(&mut inode, req.size);
+        inode.attr.size = req.size;
+        inode.attr.blocks = inline::count_blocks(txn, req.fid);
     } else {
-        // A session may have written past the size that is recorded: then, too, the objects must be cut.
+        // A session may have written past the size that is recorded: then, too, the objects must be cut. A cut to the present
+        // size frees what is reserved past it.
         let unsettled = inode.state != FileState::Settled;
-        pending = req.size < inode.attr.size || unsettled;
+        pending = req.size <= inode.attr.size || unsettled;
         if pending {
             inode.state = FileState::Truncating { session: ctx.session, size: req.size };
         }
@@ -58,7 +60,7 @@ pub fn empty(txn: &mut dyn Txn, inode: &mut InodeRecord, now: Time) {
     for layout in [inode.layout.take(), inode.pending.take()].into_iter().flatten() {
         reap::bury(txn, inode.fid(), &layout);
     }
-    inline::set_size(inode, 0);
+    (inode.attr.size, inode.attr.blocks) = (0, 0);
     inode.state = FileState::Settled;
     inode.attr.mtime = now;
     inode.attr.ctime = now;

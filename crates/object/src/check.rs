@@ -2,10 +2,11 @@
 
 use types::crc::fragment_count;
 use types::{BULK_MAX, Code, FILE_SIZE_MAX, Fault, ObjectId};
+use wire::object::SeekFrom;
 
 /// Most objects in one Destroy or Glimpse: 24 bytes each keep a log entry below 64 KiB; callers with more send several.
 pub const OBJECTS_MAX: usize = 2048;
-/// Most objects in one List reply: 56 bytes each keep it well below the largest body.
+/// Most objects in one List reply: 61 bytes each keep it well below the largest body.
 pub const LIST_MAX: u32 = 16_384;
 
 /// A write of `len` bulk bytes with `crcs` fragment CRCs.
@@ -44,13 +45,37 @@ pub fn truncate(object: &ObjectId, len: u64) -> Result<(), Fault> {
     end_of(object, 0, len)
 }
 
+/// A range to reserve, to release or to punch, and the length that comes with it.
+pub fn range(object: &ObjectId, offset: u64, len: u64, end: u64) -> Result<(), Fault> {
+    id(object)?;
+    if len == 0 {
+        return Err(bad(object, format!("a range of no bytes at {offset}")));
+    }
+    end_of(object, offset, len)?;
+    end_of(object, 0, end)
+}
+
+/// A list of objects to seek in.
+pub fn seeks(from: &[SeekFrom]) -> Result<(), Fault> {
+    count(from.len())?;
+    from.iter().try_for_each(|f| {
+        id(&f.object)?;
+        end_of(&f.object, 0, f.offset)
+    })
+}
+
 /// A list of objects to destroy or to glimpse.
 pub fn objects(objects: &[ObjectId]) -> Result<(), Fault> {
-    if objects.len() > OBJECTS_MAX {
-        let detail = format!("{} objects in one request; send at most {OBJECTS_MAX}", objects.len());
+    count(objects.len())?;
+    objects.iter().try_for_each(id)
+}
+
+fn count(objects: usize) -> Result<(), Fault> {
+    if objects > OBJECTS_MAX {
+        let detail = format!("{objects} objects in one request; send at most {OBJECTS_MAX}");
         return Err(Fault::new(Code::BadRequest, detail));
     }
-    objects.iter().try_for_each(id)
+    Ok(())
 }
 
 /// Snapshots do not exist yet: their number is zero.
@@ -110,6 +135,21 @@ mod tests {
         assert!(read(&o, 0, BULK_MAX as u32 + 1).is_err());
         assert!(truncate(&o, FILE_SIZE_MAX).is_ok());
         assert_eq!(truncate(&o, FILE_SIZE_MAX + 1).unwrap_err().code, Code::FileTooBig);
+        //           offset             len  end                refusal
+        let table = [
+            (0, 1, 0, None),
+            (FILE_SIZE_MAX - 1, 1, FILE_SIZE_MAX, None),
+            (0, 0, 0, Some(Code::BadRequest)),
+            (FILE_SIZE_MAX, 1, 0, Some(Code::FileTooBig)),
+            (1, u64::MAX, 0, Some(Code::FileTooBig)),
+            (0, 1, FILE_SIZE_MAX + 1, Some(Code::FileTooBig)),
+        ];
+        for (offset, len, end, want) in table {
+            assert_eq!(range(&o, offset, len, end).err().map(|f| f.code), want, "{offset} {len} {end}");
+        }
+        let from = |offset| SeekFrom { object: o, offset };
+        assert!(seeks(&[from(0), from(FILE_SIZE_MAX)]).is_ok() && seeks(&[from(FILE_SIZE_MAX + 1)]).is_err());
+        assert!(seeks(&vec![from(0); OBJECTS_MAX + 1]).is_err());
         assert!(objects(&vec![o; OBJECTS_MAX]).is_ok());
         assert!(objects(&vec![o; OBJECTS_MAX + 1]).is_err());
     }

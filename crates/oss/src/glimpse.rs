@@ -30,6 +30,6 @@ impl Core {
 
 pub fn describe(object: ObjectId, attrs: Option<Attrs>) -> ObjectStat {
     let exists = attrs.is_some();
-    let Attrs { len, used, mtime, .. } = attrs.unwrap_or_default();
-    ObjectStat { object, exists, len, used, mtime }
+    let Attrs { len, used, reserved_end, mtime, .. } = attrs.unwrap_or_default();
+    ObjectStat { object, exists, len, used, reserved_end, mtime }
 }

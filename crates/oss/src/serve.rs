@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use net::Answer;
 use types::{Buf, Code, Fault, Seq};
 use wire::object::{
-    DamageClear, DamageList, Destroy, Glimpse, List, Read, ReportMissing, Truncate, Verify, Write,
+    DamageClear, DamageList, Destroy, Glimpse, List, Punch, Read, Release, ReportMissing, Reserve, Seek,
+    Truncate, Verify, Write,
 };
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::{Header, Malformed, ReplyHead, Request, Wire};
@@ -70,6 +71,10 @@ impl Core {
             Write::CALL => self.on_write(&ctx, parse(body)?, bulk, reply),
             Read::CALL => self.on_read(&ctx, parse(body)?, out, reply),
             Truncate::CALL => self.on_truncate(&ctx, parse(body)?, reply),
+            Reserve::CALL => self.on_reserve(&ctx, parse(body)?, reply),
+            Release::CALL => self.on_release(&ctx, parse(body)?, reply),
+            Punch::CALL => self.on_punch(&ctx, parse(body)?, reply),
+            Seek::CALL => self.on_seek(&ctx, parse(body)?, reply),
             Destroy::CALL => self.on_destroy(&ctx, parse(body)?, reply),
             Glimpse::CALL => self.on_glimpse(&ctx, parse(body)?, reply),
             List::CALL => self.on_list(&ctx, parse(body)?, reply),

@@ -1,5 +1,6 @@
 //! Write: bulk bytes to an object.
 
+use store::Written;
 use types::Fault;
 use wire::Wire;
 use wire::object::{RIGHT_WRITE, Write, WriteReply};
@@ -35,7 +36,8 @@ impl Core {
             self.store.write(&write).map_err(|e| self.note_damage(ctx, e))
         })?;
         // 4. reply.
-        WriteReply { len: done.answer }.put(reply);
+        let Written { len, pages } = Written::from_answer(done.answer);
+        WriteReply { len, pages }.put(reply);
         Ok(Served { seq: done.seq })
     }
 }

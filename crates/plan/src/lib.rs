@@ -2,6 +2,7 @@
 //!
 //! - `range`: a file range becomes pieces of objects; what came back becomes bytes, holes or damage.
 //! - `size`: what a glimpse of objects proves about a file; how a shrink cuts objects.
+//! - `spans`: whole ranges as spans of objects; where a file has bytes and where holes.
 //! - `settle`: what may be told to the MDT after which flushes (rule O3).
 //! - `retry`: whether and when a request is sent again.
 //! - `replay`: what is kept until it is flushed, and in which order it is sent again.
@@ -17,4 +18,5 @@ pub mod retry;
 pub mod settle;
 pub mod show;
 pub mod size;
+pub mod spans;
 pub mod stripe;

@@ -5,7 +5,7 @@
 //! S2: what changed after the snapshot stays untold.  S3: a mark goes only when a flush covered it.
 //! S4: a snapshot from before a truncate is void: told late, its size would bring cut bytes back as zeros.
 
-use types::{Incarnation, ObjectId, Seq, TargetId, Time};
+use types::{Incarnation, ObjectId, PAGE_SIZE, Seq, TargetId, Time};
 use wire::meta::WrittenBits;
 
 use crate::size::{has_bit, set_bit};
@@ -44,7 +44,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     pub size: u64,
-    /// 512-byte units; an estimate until objects are glimpsed.
+    /// 512-byte units.
     pub blocks: u64,
     pub mtime: Time,
     /// When bytes were last written; unlike `mtime` never set by hand.
@@ -80,18 +80,28 @@ impl Progress {
         }
     }
 
-    /// The file's bytes from `begin` to `end` are acknowledged, at `now`. Blocks are estimated: pages past the size are new,
-    /// pages below it count as there already; the closing settle counts them.
-    pub fn reached(&mut self, begin: u64, end: u64, now: Time) {
+    /// Bytes took so many pages that had no space before. (What a repeat of a lost answer does not tell, the closing settle counts.)
+    pub fn took(&mut self, pages: u64) {
+        self.blocks += pages * (PAGE_SIZE as u64 / 512);
+    }
+
+    /// The file's bytes up to `end` are acknowledged, at `now`.
+    pub fn reached(&mut self, end: u64, now: Time) {
         self.change += 1;
         self.mtime = now;
         self.written_at = now;
         if end > self.size {
-            let first_new = self.size.div_ceil(4096).max(begin / 4096);
-            self.blocks += end.div_ceil(4096).saturating_sub(first_new) * 8;
             self.size = end;
             self.data_change += 1;
         }
+    }
+
+    /// Space was given or taken, or bytes became zeros: the file takes `blocks` now.
+    pub fn changed(&mut self, blocks: u64, now: Time) {
+        self.change += 1;
+        self.blocks = blocks;
+        self.mtime = now;
+        self.written_at = now;
     }
 
     /// A user set mtime.
@@ -198,11 +208,11 @@ mod tests {
     fn what_changes_after_the_snapshot_stays_untold() {
         let mut p = Progress::new(0, 0, at(0));
         p.wrote(object(0), false, mark(1, 1, 10));
-        p.reached(0, 100, at(1));
+        p.reached(100, at(1));
         let first = p.snapshot();
         p.wrote(object(1), false, mark(2, 1, 7));
         p.wrote(object(0), false, mark(1, 1, 11));
-        p.reached(0, 200, at(2));
+        p.reached(200, at(2));
         p.flushed(&first);
         p.was_told(&first);
         assert_eq!((first.size, first.mtime, first.marks.as_slice()), (100, at(1), &[mark(1, 1, 10)][..]));
@@ -219,7 +229,7 @@ mod tests {
     fn an_overwrite_changes_only_the_time() {
         let mut p = Progress::new(4096, 8, at(0));
         p.wrote(object(0), true, mark(1, 1, 3));
-        p.reached(0, 4096, at(9));
+        p.reached(4096, at(9));
         assert!(p.is_untold() && !p.is_data_untold());
         assert_eq!((p.size, p.blocks, p.mtime), (4096, 8, at(9)));
     }
@@ -241,7 +251,7 @@ mod tests {
     fn new_objects_forget_what_the_old_ones_owed() {
         let mut p = Progress::default();
         p.wrote(object(0), false, mark(1, 1, 50));
-        p.reached(0, 1 << 20, at(1));
+        p.reached(1 << 20, at(1));
         let before = p.snapshot();
         p.start_anew(0, 0, at(2));
         assert!(!p.is_valid(&before) && p.is_valid(&p.snapshot()));

@@ -1,6 +1,6 @@
 //! What the objects of a file prove about it, and what a shrink does to them.
 
-use types::{Layout, ObjectId, Time};
+use types::{Layout, ObjectId, PAGE_SIZE, Time};
 use wire::meta::WrittenBits;
 use wire::object::ObjectStat;
 
@@ -52,11 +52,14 @@ pub fn has_bit(written: &[WrittenBits], component: u16, stripe: u16) -> bool {
     bits.and_then(|b| b.get(stripe as usize / 64)).is_some_and(|w| w >> (stripe % 64) & 1 == 1)
 }
 
-/// The cuts of a shrink to `size`: each object that is longer than what is left of it, with the length to cut it to.
+/// The cuts of a shrink to `size`: each object that is longer than what is left of it, or has space reserved past that, with the
+/// length to cut it to.
 pub fn cuts(layout: &Layout, size: u64, stats: &[ObjectStat]) -> Vec<(ObjectId, u64)> {
     let longer = |s: &ObjectStat| {
         let keep = layout.object_len(s.object.component, s.object.stripe, size);
-        (s.exists && s.object.generation == layout.generation && s.len > keep).then_some((s.object, keep))
+        let is_past = s.len > keep || s.reserved_end > keep.next_multiple_of(PAGE_SIZE as u64);
+        // (One that is shorter becomes as long as the file says, which proves no other size.)
+        (s.exists && s.object.generation == layout.generation && is_past).then_some((s.object, keep))
     };
     stats.iter().filter_map(longer).collect()
 }
@@ -80,7 +83,8 @@ mod tests {
 
     fn stat(component: u16, stripe: u16, exists: bool, len: u64, sec: i64) -> ObjectStat {
         let object = layout().object(Fid(9), component, stripe);
-        ObjectStat { object, exists, len, used: len.next_multiple_of(4096), mtime: Time::new(sec, 0) }
+        let (used, mtime) = (len.next_multiple_of(4096), Time::new(sec, 0));
+        ObjectStat { object, exists, len, used, reserved_end: 0, mtime }
     }
 
     #[test]
@@ -127,5 +131,8 @@ mod tests {
         assert_eq!(cut(5 * UNIT + 1), [(1, 0, UNIT), (1, 1, 1)]);
         assert_eq!(cut(4 * UNIT), [(1, 0, 0), (1, 1, 0)]);
         assert_eq!(cut(7), [(0, 0, 7), (1, 0, 0), (1, 1, 0)]);
+        let reserving = |end| [ObjectStat { reserved_end: end, ..stat(0, 0, true, 10, 1) }];
+        assert_eq!(cuts(&layout(), 4097, &reserving(8192)), []);
+        assert_eq!(cuts(&layout(), 4096, &reserving(8192)), [(stat(0, 0, true, 0, 1).object, 4096)]);
     }
 }

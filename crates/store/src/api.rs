@@ -8,7 +8,10 @@ use types::{Buf, Epoch, Fid, Incarnation, ObjectId, PAGE_SIZE, Seq, SessionId};
 use crate::engine::Engine;
 use crate::error::{DamageKind, StoreError};
 use crate::space::reserve_pages;
-use crate::{Attrs, Damage, Done, Health, ObjectStore, Origin, Read, Recorded, Slot, Truncate, Usage, Write};
+use crate::{
+    Attrs, Damage, Done, Found, Gate, Health, ObjectStore, Origin, Punch, Read, Recorded, Release, Reserve,
+    Slot, Truncate, Usage, Write,
+};
 
 impl ObjectStore for Engine {
     fn write(&self, write: &Write<'_>) -> Result<Done, StoreError> {
@@ -19,6 +22,18 @@ impl ObjectStore for Engine {
     }
     fn truncate(&self, truncate: &Truncate<'_>) -> Result<Done, StoreError> {
         self.truncate_object(truncate)
+    }
+    fn reserve(&self, reserve: &Reserve<'_>) -> Result<Done, StoreError> {
+        self.reserve_pages_of(reserve)
+    }
+    fn release(&self, release: &Release<'_>) -> Result<Done, StoreError> {
+        self.release_pages_of(release)
+    }
+    fn punch(&self, punch: &Punch<'_>) -> Result<Done, StoreError> {
+        self.punch_object(punch)
+    }
+    fn seek(&self, object: ObjectId, offset: u64, gate: Gate<'_>) -> Result<Found, StoreError> {
+        self.seek_object(object, offset, gate)
     }
     fn destroy(&self, objects: &[ObjectId], origin: Option<Origin>) -> Result<Done, StoreError> {
         self.destroy_objects(objects, origin)
@@ -104,6 +119,7 @@ impl ObjectStore for Engine {
         let space = self.space.lock();
         let page = PAGE_SIZE as u64;
         let free = space.free_pages() + space.waiting_pages() + space.freed.out_pages;
+        let free = free.saturating_sub(space.promised_pages());
         Usage {
             bytes_total: space.total_pages() * page,
             bytes_free: free * page,

@@ -18,17 +18,22 @@ use crate::error::StoreError;
 use crate::extent::{Extent, ExtentMap};
 use crate::index::State;
 use crate::record::{get_damage, put_damage};
+use crate::reserved::Reserved;
 use crate::sessions::SESSIONS_MAX;
 use crate::slots::Session;
 use crate::{Damage, Slot};
 
 const MAGIC: [u8; 4] = *b"SOX1";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
-/// Varints: fid 10, generation 5, component 3, stripe 3, flags 1, length 7, mtime 10 + 5, lease 10, extent count 5.
-pub const OBJECT_BYTES_MAX: u64 = 59;
+/// Varints: fid 10, generation 5, component 3, stripe 3, flags 1, length 7, mtime 10 + 5, lease 10, extent count 5, count of
+/// reserved runs 5.
+pub const OBJECT_BYTES_MAX: u64 = 64;
 /// Varints: page gap 5, place 7 (below 2^48, as a difference with sign), pages 2; each page's CRC is counted apart.
 pub const EXTENT_BYTES_MAX: u64 = 14;
+/// A reserved page: as an extent of one page with its CRC, which it may become, or as a run of its own (gap 5, pages 5), whichever
+/// its neighbours make of it: both, to be safe. Less than the 32 bytes that the slot has for each page.
+pub const RESERVED_PAGE_BYTES: u64 = EXTENT_BYTES_MAX + 4 + 10;
 /// Session 8, begun 10, used slots 1, each used slot: number 1, sequence 5, seq 10, answer 10.
 pub const SESSION_BYTES_MAX: u64 = 19 + 64 * 26;
 /// A damage record: object 24, offset 8, kind 1, time 8.
@@ -162,6 +167,13 @@ fn put_object(buf: &mut Vec<u8>, id: &ObjectId, state: &State, fid_before: u64) 
         e.crcs().iter().for_each(|crc| crc.put(buf));
         (page_before, place_before) = (page + e.run.pages, e.run.end() as i64);
     }
+    put_varint(buf, state.reserved.len() as u64);
+    let mut page_before = 0;
+    for (first, limit) in state.reserved.iter() {
+        put_varint(buf, (first - page_before) as u64);
+        put_varint(buf, (limit - first) as u64);
+        page_before = limit;
+    }
 }
 
 /// Reads a stream that `write_snapshot` wrote. `InvalidData` if it is anything else.
@@ -222,7 +234,26 @@ fn get_object(r: &mut impl Read, fid_before: u64) -> io::Result<(ObjectId, State
     let nsec = get_limited(r, 999_999_999, "nanoseconds")? as u32;
     let lease = get_varint(r)?;
     let extents = get_extents(r, len)?;
-    Ok((id, State { exists, len, mtime: Time { sec, nsec }, lease, extents }))
+    let reserved = get_reserved(r, &extents)?;
+    Ok((id, State { exists, len, mtime: Time { sec, nsec }, lease, extents, reserved }))
+}
+
+fn get_reserved(r: &mut impl Read, extents: &ExtentMap) -> io::Result<Reserved> {
+    let limit = types::FILE_SIZE_MAX / PAGE_SIZE as u64;
+    let mut reserved = Reserved::default();
+    let mut page = 0;
+    for i in 0..get_limited(r, limit, "count of reserved runs")? {
+        let first = page + get_limited(r, limit, "page gap")?;
+        let end = first + get_limited(r, limit, "pages of a reserved run")?;
+        // Runs do not touch, and what has bytes is not reserved.
+        let is_sound = first < end && end <= limit && (i == 0 || first > page);
+        if !is_sound || extents.count(first as u32, end as u32) > 0 {
+            return Err(malformed("reserved run"));
+        }
+        reserved.insert(first as u32, end as u32);
+        page = end;
+    }
+    Ok(reserved)
 }
 
 fn get_extents(r: &mut impl Read, len: u64) -> io::Result<ExtentMap> {

@@ -62,7 +62,7 @@ impl Space {
         while let Some(stretch) = self.freed.due.pop_first() {
             let Some(run) = self.buddy.take_around(stretch << ORDER_MIN, ORDER_MIN) else { continue };
             // D4
-            if self.free_pages() < self.total_pages() / 8 + reserve_pages(self.total_pages()) {
+            if self.unpromised_pages() < self.total_pages() / 8 + reserve_pages(self.total_pages()) {
                 self.buddy.give_back(run.start, run.pages as u64);
                 continue;
             }

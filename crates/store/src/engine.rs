@@ -17,7 +17,7 @@ use crate::alloc::Run;
 use crate::error::{DamageKind, StoreError};
 use crate::extent::{Extent, Site};
 use crate::index::{Index, State, spread};
-use crate::record::{self, Record, TruncateRecord, WriteRecord};
+use crate::record::{self, PunchRecord, Record, ReserveRecord, TruncateRecord, WriteRecord};
 use crate::slots::Session;
 use crate::space::Space;
 use crate::{Attrs, Done, Gate, Origin};
@@ -144,13 +144,28 @@ impl Engine {
         record: &Record,
         freed: &mut Vec<Run>,
     ) {
+        let mut reserved = 0;
+        let mut change = |id: &ObjectId, change: &mut dyn FnMut(&mut State)| {
+            self.index.change(id, |state| {
+                let before = state.reserved.pages();
+                change(state);
+                reserved = state.reserved.pages() as i64 - before as i64;
+            })
+        };
         match record {
-            Record::Write(w) => self.index.change(&w.object, |state| apply_write(state, w, freed)),
-            Record::Truncate(t) => self.index.change(&t.object, |state| apply_truncate(state, t, freed)),
+            Record::Write(w) => change(&w.object, &mut |state| apply_write(state, w, freed)),
+            Record::Truncate(t) => change(&t.object, &mut |state| apply_truncate(state, t, freed)),
+            Record::Reserve(r) => change(&r.object, &mut |state| apply_reserve(state, r)),
+            Record::Release(r) => change(&r.object, &mut |state| {
+                state.reserved.remove(r.first, r.limit);
+                state.lease = state.lease.max(r.lease);
+            }),
+            Record::Punch(p) => change(&p.object, &mut |state| apply_punch(state, p, freed)),
             Record::Destroy { objects } => {
                 for id in objects {
                     if let Some(state) = self.index.remove(id) {
                         freed.extend(state.extents.iter().map(|(_, e)| e.run));
+                        reserved -= state.reserved.pages() as i64;
                     }
                 }
             }
@@ -166,8 +181,11 @@ impl Engine {
         if let Some(origin) = origin {
             self.apply_slot(origin, seq, answer);
         }
-        if !freed.is_empty() {
-            self.space.lock().supersede(seq, freed);
+        if !freed.is_empty() || reserved != 0 {
+            let mut space = self.space.lock();
+            space.supersede(seq, freed);
+            // While the log is replayed the number is not known yet.
+            space.reserved = space.reserved.wrapping_add_signed(reserved);
         }
     }
 
@@ -183,6 +201,7 @@ fn apply_write(state: &mut State, w: &WriteRecord, freed: &mut Vec<Run>) {
     let mut skip = 0;
     for p in &w.placed {
         state.extents.put(p.page, Extent::new(p.run, &w.crcs, skip), freed);
+        state.reserved.remove(p.page, p.page + p.run.pages);
         skip += p.run.pages;
     }
     state.exists = true;
@@ -194,10 +213,39 @@ fn apply_write(state: &mut State, w: &WriteRecord, freed: &mut Vec<Run>) {
 fn apply_truncate(state: &mut State, t: &TruncateRecord, freed: &mut Vec<Run>) {
     let page = types::PAGE_SIZE as u64;
     state.extents.cut(t.len.div_ceil(page) as u32, u32::MAX, freed);
+    state.reserved.remove(t.len.div_ceil(page) as u32, u32::MAX);
     if let Some((start, crc)) = t.tail {
         state.extents.put((t.len / page) as u32, Extent::one(start, crc), freed);
     }
     state.exists = true;
     state.len = t.len;
     state.lease = state.lease.max(t.lease);
+}
+
+fn apply_reserve(state: &mut State, r: &ReserveRecord) {
+    state.reserved.insert(r.first, r.limit);
+    for (page, e) in state.extents.range(r.first, r.limit) {
+        state.reserved.remove(page, page + e.run.pages);
+    }
+    state.exists = true;
+    state.len = state.len.max(r.end);
+    state.mtime = state.mtime.max(r.mtime);
+    state.lease = state.lease.max(r.lease);
+}
+
+fn apply_punch(state: &mut State, p: &PunchRecord, freed: &mut Vec<Run>) {
+    match p.is_kept {
+        true => {
+            let had: Vec<_> =
+                state.extents.range(p.first, p.limit).map(|(page, e)| (page, page + e.run.pages)).collect();
+            had.into_iter().for_each(|(first, limit)| state.reserved.insert(first, limit));
+        }
+        false => state.reserved.remove(p.first, p.limit),
+    }
+    state.extents.cut(p.first, p.limit, freed);
+    for z in &p.zeroed {
+        state.extents.put(z.page, Extent::one(z.start, z.crc), freed);
+    }
+    state.mtime = state.mtime.max(p.mtime);
+    state.lease = state.lease.max(p.lease);
 }

@@ -86,6 +86,32 @@ impl ExtentMap {
         })
     }
 
+    /// How many of pages `[first, limit)` there are.
+    pub fn count(&self, first: u32, limit: u32) -> u64 {
+        self.within(first, limit).map(|(begin, end)| (end - begin) as u64).sum()
+    }
+    /// The first page at or after `page`.
+    pub fn first_from(&self, page: u32) -> Option<u32> {
+        self.within(page, u32::MAX).next().map(|(begin, _)| begin)
+    }
+    /// The first page at or after `page` that is not there.
+    pub fn end_of_run(&self, page: u32) -> u32 {
+        let mut at = page;
+        for (begin, end) in self.within(page, u32::MAX) {
+            if begin > at {
+                break;
+            }
+            at = end;
+        }
+        at
+    }
+    /// As `range`, page numbers only.
+    fn within(&self, first: u32, limit: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let from = self.map.range(..=first).next_back().map_or(first, |(p, _)| *p);
+        let clip = move |(at, e): (&u32, &Extent)| (first.max(*at), limit.min(at + e.run.pages));
+        self.map.range(from..limit.max(from)).map(clip).filter(|(begin, end)| begin < end)
+    }
+
     pub fn site(&self, page: u32) -> Option<Site> {
         let (at, e) = self.map.range(..=page).next_back()?;
         let skip = page - at;
@@ -101,6 +127,9 @@ impl ExtentMap {
 
     /// Takes pages `[first, limit)` out; their runs are appended to `freed`.
     pub fn cut(&mut self, first: u32, limit: u32, freed: &mut Vec<Run>) {
+        if first >= limit {
+            return;
+        }
         // Only the last extent at or before `first` can reach in from the left.
         if let Some((at, e)) = self.map.range(..first).next_back()
             && at + e.run.pages > first
@@ -173,6 +202,10 @@ mod tests {
                     seen[at as usize + i] = Some(Site { page: e.run.start + i as u64, crc: *crc });
                 }
             }
+            let holds = |p: &u32| table[*p as usize].is_some();
+            assert_eq!(map.count(from, to), (from..to).filter(holds).count() as u64);
+            assert_eq!(map.first_from(from), (from..600).find(holds));
+            assert_eq!(map.end_of_run(from), (from..600).find(|p| !holds(p)).unwrap_or(600));
             for page in 0..600 {
                 let want = if (from as usize..to as usize).contains(&page) { table[page] } else { None };
                 assert_eq!(seen[page], want);

@@ -11,8 +11,9 @@ use parking_lot::RwLock;
 use types::{ObjectId, PAGE_SIZE, Time};
 
 use crate::Attrs;
-use crate::checkpoint::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX};
+use crate::checkpoint::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX, RESERVED_PAGE_BYTES};
 use crate::extent::ExtentMap;
+use crate::reserved::Reserved;
 
 /// 64 shards: with 32 serving threads two seldom want the same one, and a shard of a million objects stays shallow.
 const SHARDS: usize = 64;
@@ -26,17 +27,27 @@ pub struct State {
     pub mtime: Time,
     pub lease: u64,
     pub extents: ExtentMap,
+    /// None of these is in `extents`.
+    pub reserved: Reserved,
 }
 
 impl State {
     pub fn attrs(&self) -> Attrs {
-        let used = self.extents.pages() * PAGE_SIZE as u64;
-        Attrs { exists: self.exists, len: self.len, used, mtime: self.mtime, lease: self.lease }
+        let page = PAGE_SIZE as u64;
+        Attrs {
+            exists: self.exists,
+            len: self.len,
+            used: (self.extents.pages() + self.reserved.pages()) * page,
+            reserved_end: self.reserved.limit() as u64 * page,
+            mtime: self.mtime,
+            lease: self.lease,
+        }
     }
 
-    /// Upper bound of its bytes in a checkpoint.
+    /// Upper bound of its bytes in a checkpoint, also after writes to its reserved pages.
     fn bytes(&self) -> u64 {
-        OBJECT_BYTES_MAX + self.extents.len() as u64 * EXTENT_BYTES_MAX + self.extents.pages() * 4
+        let extents = self.extents.len() as u64 * EXTENT_BYTES_MAX + self.extents.pages() * 4;
+        OBJECT_BYTES_MAX + extents + self.reserved.pages() * RESERVED_PAGE_BYTES
     }
 }
 

@@ -8,6 +8,7 @@
 //! - O2 (recovery): the data of entries after the last flush mark is verified; the log is cut at the first that fails.
 //! - S4 (zeros): bytes of an object's last page past its length are zero, so that extension reads zeros.
 //! - S5 (full): a full medium refuses writes before anything is written; removing always works.
+//! - S6 (reserved): a write to reserved pages finds space, whatever else was written meanwhile.
 //!
 //! It refuses requests whose gate (the caller's rule) says no, bad checksums, and what does not fit. It has no clock and no
 //! thread of its own: the daemon calls `flush`, `seal` and `checkpoint`. Byte formats: docs/formats/ost.md.
@@ -26,10 +27,14 @@ mod extent;
 mod format;
 mod index;
 mod list;
+mod punch;
 mod read;
 mod record;
 mod recover;
+mod reserve;
+mod reserved;
 mod room;
+mod seek;
 mod sessions;
 mod slots;
 mod space;
@@ -43,20 +48,32 @@ pub use damage::{DAMAGE_MAX, Recorded};
 pub use engine::Engine;
 pub use error::{DamageKind, StoreError};
 pub use format::{Geometry, geometry};
+pub use reserve::Reservation;
 pub use sessions::SESSIONS_MAX;
+pub use write::Written;
 
 use disk::volume::Label;
 use types::{Buf, Epoch, Fault, Fid, Incarnation, ObjectId, Seq, SessionId, Time};
 
 /// Objects on a medium. Every method may be called from any thread; changes to different objects do their data I/O at once.
 pub trait ObjectStore: Send + Sync {
-    /// Writes bytes; makes the object if there is none. Answers with the object's length.
+    /// Writes bytes; makes the object if there is none. Answers as `Written` says.
     fn write(&self, write: &Write<'_>) -> Result<Done, StoreError>;
     /// Reads up to `len` bytes at `offset` into `into`; fewer at the object's end; holes are zeros. `crcs` gets one CRC per
     /// fragment. `Ok(false)`: there is no such object.
     fn read(&self, read: &Read<'_>, into: &mut Buf, crcs: &mut Vec<u32>) -> Result<bool, StoreError>;
     /// Cuts or extends an object; an absent one stays absent. Answers with the object's length.
     fn truncate(&self, truncate: &Truncate<'_>) -> Result<Done, StoreError>;
+    /// Promises space to each page of a range that has none; makes the object if there is none. All or nothing. Answers as
+    /// `reserve::Reservation` says.
+    fn reserve(&self, reserve: &Reserve<'_>) -> Result<Done, StoreError>;
+    /// Takes promises back that no write has used.
+    fn release(&self, release: &Release<'_>) -> Result<Done, StoreError>;
+    /// Makes bytes zeros: whole pages become holes, or stay reserved. An absent object stays absent. Answers with the object's
+    /// length.
+    fn punch(&self, punch: &Punch<'_>) -> Result<Done, StoreError>;
+    /// The first page with bytes and the first without, at or after an offset, as offsets. Reserved pages are without.
+    fn seek(&self, object: ObjectId, offset: u64, gate: Gate<'_>) -> Result<Found, StoreError>;
     /// Removes objects; absent ones are fine.
     fn destroy(&self, objects: &[ObjectId], origin: Option<Origin>) -> Result<Done, StoreError>;
     /// Raises the lease version that an object has seen, also of one that does not exist yet. Nothing is logged if it does not
@@ -151,6 +168,60 @@ pub struct Truncate<'a> {
     pub origin: Option<Origin>,
 }
 
+pub struct Reserve<'a> {
+    pub object: ObjectId,
+    pub offset: u64,
+    /// Bytes; at least 1.
+    pub len: u64,
+    /// The object is at least this long afterwards, bytes.
+    pub end: u64,
+    pub mtime: Time,
+    pub lease: u64,
+    pub gate: Gate<'a>,
+    pub origin: Option<Origin>,
+}
+
+pub struct Release<'a> {
+    pub object: ObjectId,
+    pub offset: u64,
+    /// Bytes; at least 1.
+    pub len: u64,
+    pub lease: u64,
+    pub gate: Gate<'a>,
+    pub origin: Option<Origin>,
+}
+
+pub struct Punch<'a> {
+    pub object: ObjectId,
+    pub offset: u64,
+    /// Bytes; at least 1. Past the object's end there is nothing to punch but reservations.
+    pub len: u64,
+    pub leave: Leave,
+    pub mtime: Time,
+    pub lease: u64,
+    pub gate: Gate<'a>,
+    pub origin: Option<Origin>,
+}
+
+/// What pages with bytes are after they were punched; those without stay what they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// Holes; pages that were only reserved, too.
+    Hole,
+    /// Their space stays promised to them.
+    Reserved,
+}
+
+/// What `seek` found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Found {
+    pub exists: bool,
+    /// `None`: no bytes from there on.
+    pub data: Option<u64>,
+    /// There always is one, behind the end if nowhere else.
+    pub hole: u64,
+}
+
 /// Whose request a change carries out: it is recorded in the same log entry (exactly once).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -164,7 +235,7 @@ pub struct Origin {
 pub struct Done {
     /// The log entry that holds it; 0 if nothing had to be changed.
     pub seq: Seq,
-    /// The request's one answer: an object's length in bytes, or 0.
+    /// The request's one answer: an object's length in bytes, or 0, or what the call's own type says.
     pub answer: u64,
 }
 
@@ -183,8 +254,10 @@ pub struct Attrs {
     pub exists: bool,
     /// Bytes.
     pub len: u64,
-    /// Bytes on the medium.
+    /// Bytes on the medium, those that are reserved too.
     pub used: u64,
+    /// Where the last reserved page ends, bytes; 0 if none is.
+    pub reserved_end: u64,
     pub mtime: Time,
     /// Highest lease version seen.
     pub lease: u64,
@@ -214,7 +287,7 @@ pub struct Health {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     pub bytes_total: u64,
-    /// Free now, or as soon as what superseded it is sealed.
+    /// Free now, or as soon as what superseded it is sealed, and promised to nobody.
     pub bytes_free: u64,
     /// What writes may still take: the rest is the reserve that truncation needs.
     pub bytes_available: u64,

@@ -20,6 +20,9 @@ pub const VERSION: u8 = 1;
 pub enum Record {
     Write(WriteRecord),
     Truncate(TruncateRecord),
+    Reserve(ReserveRecord),
+    Release(ReleaseRecord),
+    Punch(PunchRecord),
     Destroy {
         objects: Vec<ObjectId>,
     },
@@ -73,6 +76,49 @@ pub struct TruncateRecord {
     pub tail: Option<(u64, u32)>,
 }
 
+/// Pages `[first, limit)` that have no bytes have space from here on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReserveRecord {
+    pub object: ObjectId,
+    pub first: u32,
+    pub limit: u32,
+    /// The object is at least this long afterwards, bytes.
+    pub end: u64,
+    pub mtime: Time,
+    pub lease: u64,
+}
+
+/// What no write has used of the space of pages `[first, limit)` is given up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReleaseRecord {
+    pub object: ObjectId,
+    pub first: u32,
+    pub limit: u32,
+    pub lease: u64,
+}
+
+/// Pages `[first, limit)` lose their bytes, and parts of others are zeros.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PunchRecord {
+    pub object: ObjectId,
+    pub first: u32,
+    pub limit: u32,
+    /// The space stays reserved.
+    pub is_kept: bool,
+    pub mtime: Time,
+    pub lease: u64,
+    /// Two at most.
+    pub zeroed: Vec<Zeroed>,
+}
+
+/// A page of which a part was made zeros: its new place and CRC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zeroed {
+    pub page: u32,
+    pub start: u64,
+    pub crc: u32,
+}
+
 impl Record {
     fn kind(&self) -> u8 {
         match self {
@@ -85,6 +131,9 @@ impl Record {
             Record::SessionBegin { .. } => 7,
             Record::SessionEnd { .. } => 8,
             Record::Nothing => 9,
+            Record::Reserve(_) => 10,
+            Record::Release(_) => 11,
+            Record::Punch(_) => 12,
         }
     }
 }
@@ -119,6 +168,34 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
             t.tail.is_some().put(out);
             start.put(out);
             crc.put(out);
+        }
+        Record::Reserve(r) => {
+            r.object.put(out);
+            r.first.put(out);
+            r.limit.put(out);
+            r.end.put(out);
+            r.mtime.put(out);
+            r.lease.put(out);
+        }
+        Record::Release(r) => {
+            r.object.put(out);
+            r.first.put(out);
+            r.limit.put(out);
+            r.lease.put(out);
+        }
+        Record::Punch(p) => {
+            p.object.put(out);
+            p.first.put(out);
+            p.limit.put(out);
+            p.is_kept.put(out);
+            p.mtime.put(out);
+            p.lease.put(out);
+            out.push(p.zeroed.len() as u8);
+            for z in &p.zeroed {
+                z.page.put(out);
+                z.start.put(out);
+                z.crc.put(out);
+            }
         }
         Record::Destroy { objects } => objects.put(out),
         Record::Fence { object, lease } => {
@@ -163,6 +240,9 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, Malformed> {
         7 => Record::SessionBegin { session: Wire::get(&mut r)? },
         8 => Record::SessionEnd { session: Wire::get(&mut r)? },
         9 => Record::Nothing,
+        10 => Record::Reserve(get_reserve(&mut r)?),
+        11 => Record::Release(get_release(&mut r)?),
+        12 => Record::Punch(get_punch(&mut r)?),
         _ => return Err(Malformed("log record kind")),
     };
     r.end()?;
@@ -206,6 +286,42 @@ fn get_truncate(r: &mut Reader<'_>) -> Result<TruncateRecord, Malformed> {
         return Err(Malformed("truncation"));
     }
     Ok(TruncateRecord { object, len, lease, tail: has_tail.then_some((start, crc)) })
+}
+
+fn get_reserve(r: &mut Reader<'_>) -> Result<ReserveRecord, Malformed> {
+    let (object, first, limit, end): (_, u32, u32, u64) =
+        (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    if first >= limit || end > types::FILE_SIZE_MAX {
+        return Err(Malformed("reservation"));
+    }
+    Ok(ReserveRecord { object, first, limit, end, mtime: Wire::get(r)?, lease: Wire::get(r)? })
+}
+
+fn get_release(r: &mut Reader<'_>) -> Result<ReleaseRecord, Malformed> {
+    let (object, first, limit): (_, u32, u32) = (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    if first >= limit {
+        return Err(Malformed("release"));
+    }
+    Ok(ReleaseRecord { object, first, limit, lease: Wire::get(r)? })
+}
+
+fn get_punch(r: &mut Reader<'_>) -> Result<PunchRecord, Malformed> {
+    let (object, first, limit): (_, u32, u32) = (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    let (is_kept, mtime, lease) = (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    let count = u8::get(r)?;
+    if first > limit || count > 2 {
+        return Err(Malformed("punch"));
+    }
+    let mut zeroed: Vec<Zeroed> = Vec::new();
+    for _ in 0..count {
+        let z = Zeroed { page: Wire::get(r)?, start: Wire::get(r)?, crc: Wire::get(r)? };
+        let is_new = zeroed.last().is_none_or(|last| last.page < z.page) && !(first..limit).contains(&z.page);
+        if z.start >= 1 << 48 || z.page == u32::MAX || !is_new {
+            return Err(Malformed("punch"));
+        }
+        zeroed.push(z);
+    }
+    Ok(PunchRecord { object, first, limit, is_kept, mtime, lease, zeroed })
 }
 
 pub fn put_damage(d: &Damage, out: &mut Vec<u8>) {

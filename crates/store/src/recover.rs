@@ -12,7 +12,7 @@ use crate::checkpoint::{index_bytes_max, read_snapshot};
 use crate::engine::Engine;
 use crate::error::{DamageKind, StoreError};
 use crate::extent::Site;
-use crate::record::{self, Placed, Record, TruncateRecord};
+use crate::record::{self, Placed, Record, TruncateRecord, Zeroed};
 use crate::space::Space;
 
 /// What recovery finds of an entry's data.
@@ -45,7 +45,9 @@ impl Engine {
         // 3. From here on all of it is flushed, so nothing waits to be reused (O1), and the incarnation is new (O5).
         engine.vol.start()?;
         // 4. What nothing names is free.
-        *engine.space.lock() = Space::new(engine.find_free(total_pages)?);
+        let mut space = Space::new(engine.find_free(total_pages)?);
+        space.reserved = engine.index.snapshot().iter().map(|(_, state)| state.reserved.pages()).sum();
+        *engine.space.lock() = space;
         Ok(engine)
     }
 
@@ -105,6 +107,13 @@ impl Engine {
                 let page = (len / PAGE_SIZE as u64) as u32;
                 let placed = Placed { page, run: Run { start: *start, pages: 1 } };
                 self.look_at_run(*object, &placed, &[*crc])
+            }
+            Record::Punch(p) => {
+                let is_torn = |z: &Zeroed| {
+                    let placed = Placed { page: z.page, run: Run { start: z.start, pages: 1 } };
+                    self.look_at_run(p.object, &placed, &[z.crc]) == Data::Torn
+                };
+                if p.zeroed.iter().any(is_torn) { Data::Torn } else { Data::ThereOrDamaged }
             }
             _ => Data::ThereOrDamaged,
         }
@@ -171,6 +180,7 @@ fn check_places(record: &Record, total_pages: u64) -> Result<(), String> {
     };
     match record {
         Record::Write(w) => w.placed.iter().try_for_each(|p| outside(p.run)),
+        Record::Punch(p) => p.zeroed.iter().try_for_each(|z| outside(Run { start: z.start, pages: 1 })),
         Record::Truncate(t) => t.tail.map_or(Ok(()), |(start, _)| outside(Run { start, pages: 1 })),
         _ => Ok(()),
     }

@@ -2,7 +2,10 @@
 //!
 //! Superseded runs wait in log order until the entry that superseded them is sealed; only then can no recovery want to see
 //! their old bytes. Runs that were taken and never named by an entry go back at once.
+//!
+//! R1: as many pages are free, or free once what waits is sealed, as are promised to objects and not taken for them yet.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use disk::volume::VolumeError;
@@ -36,13 +39,27 @@ pub struct Space {
     /// Superseded runs with the entry that superseded them, in log order.
     waiting: VecDeque<(Seq, Run)>,
     waiting_pages: u64,
+    /// Of all objects, pages that are reserved.
+    pub(crate) reserved: u64,
+    /// About to be reserved.
+    held: u64,
+    /// Of the reserved ones, those that writes under way have taken space for.
+    claimed: u64,
     /// What to discard.
     pub(crate) freed: Freed,
 }
 
 impl Space {
     pub fn new(buddy: Buddy) -> Space {
-        Space { buddy, waiting: VecDeque::new(), waiting_pages: 0, freed: Freed::default() }
+        Space {
+            buddy,
+            waiting: VecDeque::new(),
+            waiting_pages: 0,
+            reserved: 0,
+            held: 0,
+            claimed: 0,
+            freed: Freed::default(),
+        }
     }
     pub fn total_pages(&self) -> u64 {
         self.buddy.total_pages()
@@ -53,6 +70,15 @@ impl Space {
     }
     pub fn waiting_pages(&self) -> u64 {
         self.waiting_pages
+    }
+
+    /// What must stay free for those to whom it was promised.
+    pub fn promised_pages(&self) -> u64 {
+        (self.reserved + self.held).saturating_sub(self.claimed)
+    }
+    /// What anybody may take, but for the reserve.
+    pub fn unpromised_pages(&self) -> u64 {
+        self.free_pages().saturating_sub(self.promised_pages())
     }
 
     /// Queues runs that entry `seq` superseded. Entries come in order.
@@ -82,6 +108,8 @@ impl Space {
 pub struct Taken<'a> {
     engine: &'a Engine,
     pub runs: Vec<Run>,
+    /// How many of the pages were promised.
+    claim: Cell<u64>,
 }
 
 impl Taken<'_> {
@@ -89,10 +117,20 @@ impl Taken<'_> {
     pub fn keep(mut self) {
         self.runs.clear();
     }
+
+    /// Before the entry is applied, which takes the promise away: counted in between as promised and as taken, which at worst
+    /// refuses somebody for a moment; the other way round somebody could take what is promised.
+    pub fn give_up_claim(&self) {
+        let claim = self.claim.take();
+        if claim > 0 {
+            self.engine.space.lock().claimed -= claim;
+        }
+    }
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
+        self.give_up_claim();
         if self.runs.is_empty() {
             return;
         }
@@ -101,16 +139,48 @@ impl Drop for Taken<'_> {
     }
 }
 
+/// Pages that are about to be reserved. Dropped, they are not any more.
+pub struct Held<'a> {
+    engine: &'a Engine,
+    pub pages: u64,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.engine.space.lock().held -= self.pages;
+    }
+}
+
 impl Engine {
-    /// Takes `pages` pages. What waits to be sealed is space too: it is sealed before `NoSpace` is said.
-    pub(crate) fn take(&self, pages: u32, purpose: Purpose) -> Result<Taken<'_>, StoreError> {
+    /// Takes `pages` pages, of which `claim` are promised to who takes them. What waits to be sealed is space too: it is sealed
+    /// before `NoSpace` is said.
+    pub(crate) fn take(&self, pages: u32, claim: u64, purpose: Purpose) -> Result<Taken<'_>, StoreError> {
+        self.with_space(|space| {
+            let mut runs = Vec::new();
+            if !may_take(space, pages as u64, claim, purpose) || !space.buddy.take(pages, &mut runs) {
+                return None;
+            }
+            space.claimed += claim;
+            Some(Taken { engine: self, runs, claim: Cell::new(claim) })
+        })
+    }
+
+    /// Keeps `pages` pages from everybody, so that they can be promised.
+    pub(crate) fn hold(&self, pages: u64) -> Result<Held<'_>, StoreError> {
+        self.with_space(|space| {
+            let is_room = may_take(space, pages, 0, Purpose::Write);
+            space.held += if is_room { pages } else { 0 };
+            is_room.then(|| Held { engine: self, pages })
+        })
+    }
+
+    fn with_space<T>(&self, mut try_it: impl FnMut(&mut Space) -> Option<T>) -> Result<T, StoreError> {
         for round in 0..=SEAL_ROUNDS_MAX {
             let waiting = {
                 let mut space = self.space.lock();
                 self.reclaim(&mut space);
-                let mut taken = Taken { engine: self, runs: Vec::new() };
-                if self.may_take(&space, pages, purpose) && space.buddy.take(pages, &mut taken.runs) {
-                    return Ok(taken);
+                if let Some(done) = try_it(&mut space) {
+                    return Ok(done);
                 }
                 space.waiting_pages
             };
@@ -121,14 +191,6 @@ impl Engine {
             self.seal()?;
         }
         Err(StoreError::NoSpace("the medium is full"))
-    }
-
-    fn may_take(&self, space: &Space, pages: u32, purpose: Purpose) -> bool {
-        let kept = match purpose {
-            Purpose::Write => reserve_pages(space.total_pages()),
-            Purpose::Reserved => 0,
-        };
-        space.free_pages() >= kept + pages as u64
     }
 
     /// Frees what is sealed. Readers that saw the old place notice by the reuse count.
@@ -178,4 +240,14 @@ impl Engine {
     pub(crate) fn at(&self, page: u64) -> u64 {
         self.data_begin + page * PAGE_SIZE as u64
     }
+}
+
+fn may_take(space: &Space, pages: u64, claim: u64, purpose: Purpose) -> bool {
+    let kept = match purpose {
+        // S6: who takes only what was promised to him needs nobody's leave.
+        Purpose::Write if pages == claim => 0,
+        Purpose::Write => reserve_pages(space.total_pages()) + space.promised_pages().saturating_sub(claim),
+        Purpose::Reserved => 0,
+    };
+    space.free_pages() >= kept + pages
 }

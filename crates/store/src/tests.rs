@@ -5,6 +5,7 @@ mod discard;
 mod full;
 mod model;
 mod parallel;
+mod reserve;
 mod rules;
 
 use std::sync::Arc;

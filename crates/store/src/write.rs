@@ -53,6 +53,27 @@ impl Span {
     }
 }
 
+/// What a write has made of its object, as its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Written {
+    /// The object's length in bytes.
+    pub len: u64,
+    /// Pages that had no space before.
+    pub pages: u32,
+}
+
+/// Lengths stay below 2^44.
+const PAGES_SHIFT: u32 = 48;
+
+impl Written {
+    pub fn to_answer(self) -> u64 {
+        self.len | (self.pages as u64) << PAGES_SHIFT
+    }
+    pub fn from_answer(answer: u64) -> Written {
+        Written { len: answer & ((1 << PAGES_SHIFT) - 1), pages: (answer >> PAGES_SHIFT) as u32 }
+    }
+}
+
 /// A partial page, made whole from what was there and what is new.
 pub(crate) struct Merged {
     pub page: u32,
@@ -63,20 +84,33 @@ pub(crate) struct Merged {
     pub crc: u32,
 }
 
+impl Merged {
+    /// There was nothing to merge with.
+    pub fn is_hole(&self) -> bool {
+        self.before.is_none()
+    }
+}
+
 impl Engine {
     pub(crate) fn write_object(&self, w: &Write<'_>) -> Result<Done, StoreError> {
         // 1. S2: what arrived is what was sent.
         verify_fragments(w.offset, w.data, w.crcs)
             .map_err(|at| StoreError::BadChecksum { object: w.object, offset: w.offset + at as u64 })?;
         // 2. Refuse early; the same gate is asked again under the tail lock.
-        self.pass_gate(&w.object, w.gate)?;
+        let attrs = self.pass_gate(&w.object, w.gate)?;
         let span = Span::of(w.offset, w.data.len());
-        self.check_index_room(OBJECT_BYTES_MAX + span.pages as u64 * (EXTENT_BYTES_MAX + 4), Wish::Write)?;
+        // Asked of the few objects that have some: most never do.
+        let is_promised = attrs.reserved_end > w.offset;
+        let unreserved = span.pages as u64 - if is_promised { self.reserved_in(&w.object, &span) } else { 0 };
+        if unreserved > 0 {
+            // What reserved pages take in the index was counted when they were reserved.
+            self.check_index_room(OBJECT_BYTES_MAX + unreserved * (EXTENT_BYTES_MAX + 4), Wish::Write)?;
+        }
         // 3. Partial-page writers of one object take turns, so that they do not chase each other.
         let is_partial = span.is_head_partial || span.is_tail_partial;
         let _turn = is_partial.then(|| self.merge_lock(&w.object).lock());
         for _ in 0..MERGE_TRIES_MAX {
-            match self.try_write(w, &span) {
+            match self.try_write(w, &span, is_promised) {
                 Err(Stop::Again) => continue,
                 Err(Stop::Failed(e)) => return Err(e),
                 Ok(done) => return Ok(done),
@@ -85,7 +119,7 @@ impl Engine {
         Err(StoreError::TooMany { what: "writers of one page at once", max: MERGE_TRIES_MAX })
     }
 
-    fn try_write(&self, w: &Write<'_>, span: &Span) -> Result<Done, Stop> {
+    fn try_write(&self, w: &Write<'_>, span: &Span, is_promised: bool) -> Result<Done, Stop> {
         // 1. Merge partial pages with what is there.
         let merge = |i: u32, skip: usize| {
             self.merge(w.object, span.first + i, skip, &w.data[span.bytes(i, w.data.len())])
@@ -93,7 +127,8 @@ impl Engine {
         let head = span.is_head_partial.then(|| merge(0, span.skip)).transpose()?;
         let tail = span.is_tail_partial.then(|| merge(span.pages - 1, 0)).transpose()?;
         // 2. Data to new places. No lock is held.
-        let taken = self.take(span.pages, Purpose::Write)?;
+        let claim = if is_promised { self.reserved_in(&w.object, span) } else { 0 };
+        let taken = self.take(span.pages, claim, Purpose::Write)?;
         self.write_data(w, span, &taken, head.as_ref(), tail.as_ref())?;
         // 3. The entry, and the index, in one step; unless a merged page changed meanwhile, or the gate closed.
         let record = Record::Write(describe(w, span, &taken.runs, head.as_ref(), tail.as_ref()));
@@ -101,10 +136,27 @@ impl Engine {
         let done = self.commit(w.origin, &record, || {
             let attrs = self.pass_gate(&w.object, w.gate)?;
             self.check_unchanged(&w.object, head.iter().chain(&tail))?;
-            Ok::<u64, Stop>(attrs.len.max(end))
+            taken.give_up_claim();
+            let written = Written { len: attrs.len.max(end), pages: self.lacking_in(&w.object, span) };
+            Ok::<u64, Stop>(written.to_answer())
         })?;
         taken.keep();
         Ok(done)
+    }
+
+    /// How many pages of the span have space and no bytes. If two writers claim one page, the second frees what the first took.
+    fn reserved_in(&self, object: &ObjectId, span: &Span) -> u64 {
+        let Some(object) = self.index.get(object) else { return 0 };
+        let state = object.read();
+        state.reserved.count(span.first, span.first + span.pages)
+    }
+
+    /// How many pages of the span have no space.
+    fn lacking_in(&self, object: &ObjectId, span: &Span) -> u32 {
+        let Some(object) = self.index.get(object) else { return span.pages };
+        let (state, limit) = (object.read(), span.first + span.pages);
+        let has = state.extents.count(span.first, limit) + state.reserved.count(span.first, limit);
+        span.pages - has as u32
     }
 
     fn write_data(

@@ -141,6 +141,28 @@ bodies! {
         /// `None` = the file system's.
         inline_max: Option<u32>,
     }
+    /// `fallocate` of inline content. With `erase` its bytes become zeros, with `allocate` space is kept for them; `grow`: the file
+    /// reaches to the end of the range afterwards.
+    AllocateInline {
+        fid: Fid,
+        offset: u64,
+        len: u64,
+        erase: bool,
+        allocate: bool,
+        grow: bool,
+        now: Time,
+        held: Option<Capability>,
+    }
+    AllocateInlineReply { attr: Attr }
+    /// The first byte of inline content at or after `offset` that was written, and the first that was not.
+    SeekInline { fid: Fid, offset: u64, held: Option<Capability> }
+    SeekInlineReply {
+        data: Option<u64>,
+        hole: u64,
+        size: u64,
+        /// Bit p: space is kept for page p, and it was not written.
+        reserved: u64,
+    }
     StripeComponent {
         end: u64,
         /// 0 = default.
@@ -321,4 +343,6 @@ calls! {
     0x021c Scan => ScanReply, read;
     0x0230 SetFlags => Inode, mutate;
     0x0231 Tmpfile => OpenReply, mutate;
+    0x0250 AllocateInline => AllocateInlineReply, mutate;
+    0x0251 SeekInline => SeekInlineReply, read;
 }

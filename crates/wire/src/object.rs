@@ -39,6 +39,8 @@ bodies! {
     WriteReply {
         /// The object's length in bytes after the write.
         len: u64,
+        /// Pages that had no space before.
+        pages: u32,
     }
     /// Reads up to `len` bytes. Bytes past the object's end are not sent; holes are sent as zeros.
     Read { cap: Capability, object: ObjectId, offset: u64, len: u32 }
@@ -50,6 +52,40 @@ bodies! {
     }
     /// Cuts or extends an object to `len` bytes; of an absent object nothing is made.
     Truncate { cap: Capability, object: ObjectId, len: u64 }
+    /// Promises space to each page of the range that has none: a later write to it finds room. All or nothing. Makes the object if
+    /// there is none.
+    Reserve {
+        cap: Capability,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+        /// The object is at least this long afterwards, bytes.
+        end: u64,
+        mtime: Time,
+    }
+    ReserveReply {
+        /// Pages that had no space.
+        pages: u64,
+        /// Some pages of the range were reserved before.
+        mixed: bool,
+    }
+    /// Takes back what was promised to the pages of the range and is not used.
+    Release { cap: Capability, object: ObjectId, offset: u64, len: u64 }
+    /// Makes the bytes of the range zeros: whole pages become holes, or with `keep` stay reserved. Of an absent object nothing
+    /// is made, and no object's length changes.
+    Punch { cap: Capability, object: ObjectId, offset: u64, len: u64, keep: bool, mtime: Time }
+    /// Where do objects have bytes, and where not, from an offset on?
+    Seek { cap: Capability, objects: Vec<SeekFrom> }
+    SeekFrom { object: ObjectId, offset: u64 }
+    SeekReply { objects: Vec<Sought> }
+    Sought {
+        object: ObjectId,
+        exists: bool,
+        /// The first byte at or after the offset that lies in a page with bytes.
+        data: Option<u64>,
+        /// The first that does not; behind the object's end if no other.
+        hole: u64,
+    }
     /// Removes objects; absent ones are fine. `RIGHT_ADMIN`.
     Destroy { cap: Capability, objects: Vec<ObjectId> }
     /// Lengths and times of objects, as acknowledged (flushed or not). A higher lease version in the capability fences.
@@ -59,8 +95,10 @@ bodies! {
         object: ObjectId,
         exists: bool,
         len: u64,
-        /// Bytes allocated on the medium.
+        /// Bytes allocated on the medium, or reserved there.
         used: u64,
+        /// Where the last reserved page ends, bytes; 0 if none is.
+        reserved_end: u64,
         mtime: Time,
     }
     /// Objects in id order after `after` (exclusive; `None` = from the start), for fsck. `RIGHT_ADMIN`.
@@ -111,4 +149,8 @@ calls! {
     0x0308 ReportMissing => Empty, read;
     0x0309 DamageList => DamageListReply, read;
     0x030a DamageClear => Empty, read;
+    0x030b Reserve => ReserveReply, mutate;
+    0x030c Release => Empty, mutate;
+    0x030d Punch => Empty, mutate;
+    0x030e Seek => SeekReply, read;
 }

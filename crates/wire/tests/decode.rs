@@ -41,16 +41,18 @@ macro_rules! all_types {
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
-                meta::GetStripe, meta::PathOf, meta::Scan, meta::SetFlags, meta::Tmpfile,
+                meta::GetStripe, meta::PathOf, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::AllocateInline, meta::SeekInline,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
+                object::Reserve, object::Release, object::Punch, object::Seek,
                 mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
             }
             values {
                 wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
+                object::SeekFrom, object::Sought,
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
@@ -155,6 +157,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "reply to meta::Open" | "reply to meta::Tmpfile" => vec![open_reply().to_bytes()],
         "reply to meta::Create" => vec![meta::CreateReply { made: true, open: open_reply() }.to_bytes()],
         "reply to meta::WriteInline" => vec![meta::WriteInlineReply { attr: attr() }.to_bytes()],
+        "reply to meta::AllocateInline" => vec![meta::AllocateInlineReply { attr: attr() }.to_bytes()],
         "reply to meta::Settle" => vec![meta::SettleReply { attr: attr() }.to_bytes()],
         "reply to meta::Grow" => {
             let reply =

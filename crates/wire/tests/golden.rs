@@ -17,7 +17,7 @@ const WRITE: &[&str] = &[
     "22ffffffffffffffffffc99a3b",
 ];
 const REFUSED: &[&str] = &["01000c0000006e6f2073756368206e616d6500000000000000004d00000000000000"];
-const DONE: &[&str] = &["0000000000004e000000000000004d000000000000000040000000000000"];
+const DONE: &[&str] = &["0000000000004e000000000000004d00000000000000004000000000000003000000"];
 const LAYOUT: &[&str] = &[
     "07000000020000000000100000000000000001000100000003000000010000000100000000000000ffffffffffffffff",
     "0000100002000000030000000400000000000000",
@@ -108,7 +108,7 @@ fn a_request() {
 #[test]
 fn replies() {
     let done = ReplyHead::done(Seq(78), Seq(77));
-    assert_eq!(hex(&encode_reply(&done, Some(&WriteReply { len: 16_384 }))), DONE.concat());
+    assert_eq!(hex(&encode_reply(&done, Some(&WriteReply { len: 16_384, pages: 3 }))), DONE.concat());
     let fault = Fault::new(Code::NotFound, "no such name");
     let refused = encode_reply(&ReplyHead::refused(&fault, Seq(77)), None::<&WriteReply>);
     assert_eq!(hex(&refused), REFUSED.concat());

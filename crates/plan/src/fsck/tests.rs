@@ -44,7 +44,7 @@ fn entry(parent: u64, name: &str, fid: u64, kind: Kind) -> ScanRecord {
 fn stat(fid: u64, generation: u32, stripe: u16, len: u64) -> ObjectStat {
     let object =
         ObjectId { fid: Fid(fid), generation: Generation(generation), component: 0, stripe, snapshot: 0 };
-    ObjectStat { object, exists: true, len, used: len, mtime: Time::default() }
+    ObjectStat { object, exists: true, len, used: len, reserved_end: 0, mtime: Time::default() }
 }
 
 /// `/d/f`: striped, 10 bytes in stripe 0; settled.

@@ -17,7 +17,21 @@ fn state(len: u64, extents: &[(u32, u64, u32)]) -> Arc<State> {
         let crcs: Arc<[u32]> = (0..*pages).map(|i| *start as u32 + i).collect();
         map.put(*page, Extent::new(Run { start: *start, pages: *pages }, &crcs, 0), &mut vec![]);
     }
-    Arc::new(State { exists: true, len, mtime: Time::new(-5, 7), lease: 1 << 32, extents: map })
+    Arc::new(State {
+        exists: true,
+        len,
+        mtime: Time::new(-5, 7),
+        lease: 1 << 32,
+        extents: map,
+        reserved: Default::default(),
+    })
+}
+
+/// With pages `[first, limit)` reserved.
+fn reserving(state: Arc<State>, first: u32, limit: u32) -> Arc<State> {
+    let mut state = Arc::unwrap_or_clone(state);
+    state.reserved.insert(first, limit);
+    Arc::new(state)
 }
 
 fn sample() -> Snapshot {
@@ -30,7 +44,7 @@ fn sample() -> Snapshot {
         objects: vec![
             (id(16, 0), state(9000, &[(0, 700, 2), (2, 10, 1)])),
             (id(16, 1), Arc::new(fenced)),
-            (id(99, 0), state(1 << 40, &[(1 << 20, 3, 1)])),
+            (id(99, 0), reserving(state(1 << 40, &[(1 << 20, 3, 1)]), 5, 300)),
         ],
     }
 }
@@ -43,11 +57,11 @@ fn bytes_of(s: &Snapshot) -> Vec<u8> {
 
 #[test]
 fn the_bytes_are_golden() {
-    let golden = "534f583101000000 02 0300000000000000 01 02 00 c801 ac02 8020 3f c801 ac02 8020 0400000000000000 02 00 \
+    let golden = "534f583102000000 02 0300000000000000 01 02 00 c801 ac02 8020 3f c801 ac02 8020 0400000000000000 02 00 \
         01 1000000000000000 01000000 0000 0000 00000000 00000000 0010000000000000 01 0900000000000000 \
-        03 10 01 00 00 01 a846 09 07 8080808010 02 00 f80a 02 bc020000bd020000 00 e70a 01 0a000000 \
-        00 01 00 01 00 00 00 00 05 00 \
-        53 01 00 00 01 808080808020 09 07 8080808010 01 808040 06 01 03000000";
+        03 10 01 00 00 01 a846 09 07 8080808010 02 00 f80a 02 bc020000bd020000 00 e70a 01 0a000000 00 \
+        00 01 00 01 00 00 00 00 05 00 00 \
+        53 01 00 00 01 808080808020 09 07 8080808010 01 808040 06 01 03000000 01 05 a702";
     let hex: String = bytes_of(&sample()).iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(hex, golden.replace(' ', ""));
 }
@@ -62,6 +76,7 @@ fn a_snapshot_survives_the_way_there_and_back() {
     for ((a, x), (b, y)) in back.objects.iter().zip(&sample().objects) {
         assert_eq!((a, x.attrs()), (b, y.attrs()));
         assert!((0..20).chain([1 << 20]).all(|p| x.extents.site(p) == y.extents.site(p)));
+        assert_eq!(x.reserved, y.reserved);
     }
     assert_eq!(bytes_of(&back), bytes);
 }
@@ -74,6 +89,7 @@ fn bounds_hold_for_the_worst_object_and_session() {
         mtime: Time::new(i64::MIN, 999_999_999),
         lease: u64::MAX,
         extents: ExtentMap::default(),
+        reserved: Default::default(),
     };
     let last = (types::FILE_SIZE_MAX / 4096 - 1) as u32;
     worst.extents.put(0, Extent::one((1 << 48) - 2, 1), &mut vec![]);
@@ -85,9 +101,12 @@ fn bounds_hold_for_the_worst_object_and_session() {
         stripe: u16::MAX,
         snapshot: 0,
     };
+    worst.reserved.insert(1 << 29, (1 << 29) + 1);
+    worst.reserved.insert(last - 1, last);
     let mut buf = Vec::new();
     put_object(&mut buf, &id, &worst, 0);
-    assert!(buf.len() as u64 <= OBJECT_BYTES_MAX + 2 * (EXTENT_BYTES_MAX + 4), "{}", buf.len());
+    let bound = OBJECT_BYTES_MAX + 2 * (EXTENT_BYTES_MAX + 4) + 2 * RESERVED_PAGE_BYTES;
+    assert!(buf.len() as u64 <= bound, "{}", buf.len());
     let slot = Slot { sequence: u32::MAX, seq: Seq(u64::MAX), answer: u64::MAX };
     let sessions = vec![(SessionId(u64::MAX), Seq(u64::MAX), (0..64).map(|i| (i, slot)).collect())];
     let alone = bytes_of(&Snapshot { sessions, damage: vec![], objects: vec![] });

@@ -27,6 +27,10 @@ fn samples() -> Vec<(Option<Origin>, u64, Record)> {
         crcs: [0xa1, 0xa2, 0xa3].into(),
     };
     let truncate = TruncateRecord { object: object(), len: 100, lease: 2, tail: Some((0x99, 0xc0ffee)) };
+    let mtime = Time::new(1_700_000_000, 5);
+    let reserve = ReserveRecord { object: object(), first: 2, limit: 6, end: 0x5800, mtime, lease: 3 };
+    let zeroed = vec![Zeroed { page: 1, start: 0x77, crc: 0xb1 }, Zeroed { page: 6, start: 0x78, crc: 0xb2 }];
+    let punch = PunchRecord { object: object(), first: 2, limit: 6, is_kept: true, mtime, lease: 3, zeroed };
     let damage = Damage { object: object(), offset: 8192, kind: DamageKind::Medium, found_sec: 77 };
     vec![
         (Some(ORIGIN), 0x8000, Record::Write(write)),
@@ -39,6 +43,10 @@ fn samples() -> Vec<(Option<Origin>, u64, Record)> {
         (None, 0, Record::SessionBegin { session: SessionId(8) }),
         (None, 0, Record::SessionEnd { session: SessionId(8) }),
         (Some(ORIGIN), 0, Record::Nothing),
+        (Some(ORIGIN), 4, Record::Reserve(reserve)),
+        (None, 0, Record::Release(ReleaseRecord { object: object(), first: 2, limit: 6, lease: 3 })),
+        (Some(ORIGIN), 0x9000, Record::Punch(punch.clone())),
+        (None, 0, Record::Punch(PunchRecord { is_kept: false, zeroed: vec![], ..punch })),
     ]
 }
 
@@ -71,6 +79,17 @@ fn the_bytes_are_golden() {
         format!("{} 0800000000000000", nobody("07")),
         format!("{} 0800000000000000", nobody("08")),
         format!("{} 0000000000000000", head_of("09")),
+        format!(
+            "{} 0400000000000000 {id} 02000000 06000000 0058000000000000 00f1536500000000 05000000 0300000000000000",
+            head_of("0a")
+        ),
+        format!("{} {id} 02000000 06000000 0300000000000000", nobody("0b")),
+        format!(
+            "{} 0090000000000000 {id} 02000000 06000000 01 00f1536500000000 05000000 0300000000000000 02 \
+             01000000 7700000000000000 b1000000 06000000 7800000000000000 b2000000",
+            head_of("0c")
+        ),
+        format!("{} {id} 02000000 06000000 00 00f1536500000000 05000000 0300000000000000 00", nobody("0c")),
     ];
     for (sample, want) in samples().iter().zip(&golden) {
         let hex: String = bytes_of(sample).iter().map(|b| format!("{b:02x}")).collect();

@@ -25,7 +25,37 @@ fn a_crash_at_every_write_leaves_a_state_that_was() {
     states.push(now.clone());
     rig.store.checkpoint().unwrap();
     rig.write_as(id(1), 0, &new, origin(3)).unwrap();
-    states.push(new);
+    states.push(new.clone());
+    rig.store.flush().unwrap();
+    let mtime = Time::default();
+    let reserve = Reserve {
+        object: id(1),
+        offset: 0,
+        len: 20_000,
+        end: 20_000,
+        mtime,
+        lease: 0,
+        gate: &anyone,
+        origin: origin(4),
+    };
+    rig.store.reserve(&reserve).unwrap();
+    now = new;
+    now.resize(20_000, 0);
+    states.push(now.clone());
+    let punch = |leave, n| {
+        let (object, offset, len) = (id(1), 1000, 4000);
+        let punch = Punch { object, offset, len, leave, mtime, lease: 0, gate: &anyone, origin: origin(n) };
+        rig.store.punch(&punch).unwrap()
+    };
+    punch(Leave::Reserved, 5);
+    now[1000..5000].fill(0);
+    states.push(now.clone());
+    rig.write_as(id(1), 12_000, &[7; 3000], origin(6)).unwrap();
+    now[12_000..15_000].fill(7);
+    states.push(now.clone());
+    rig.store.flush().unwrap();
+    punch(Leave::Hole, 7);
+    states.push(now);
     rig.store.flush().unwrap();
 
     let recording = rig.disk.take_recording().unwrap();
@@ -68,7 +98,7 @@ fn slots_and_attributes_survive_log_and_checkpoint() {
             rig.store.checkpoint().unwrap();
         }
         let rig = rig.crashed(Crash::KeepAll);
-        let slot = Slot { sequence: 41, seq: done.seq, answer: 150 };
+        let slot = Slot { sequence: 41, seq: done.seq, answer: 1 << 48 | 150 };
         assert_eq!(rig.store.slot(SESSION, 5), Some(slot));
         let attrs = rig.store.stat(id(1)).unwrap();
         assert_eq!((attrs.len, attrs.used, attrs.mtime, attrs.lease), (150, 4096, Time::new(101, 0), 9));

@@ -12,7 +12,35 @@ const OBJECTS: u64 = 6;
 const OFFSET_MAX: u64 = 300_000;
 const WRITE_MAX: u64 = 90_000;
 
-type Content = BTreeMap<ObjectId, Arc<Vec<u8>>>;
+/// Bytes, and what each page is.
+type Content = BTreeMap<ObjectId, Arc<Modelled>>;
+
+#[derive(Clone, Default)]
+struct Modelled {
+    bytes: Vec<u8>,
+    pages: Vec<Page>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum Page {
+    #[default]
+    Hole,
+    Reserved,
+    Data,
+}
+
+const PAGE: usize = PAGE_SIZE;
+
+impl Modelled {
+    fn pages(&mut self, first: usize, limit: usize) -> &mut [Page] {
+        let len = self.pages.len().max(limit);
+        self.pages.resize(len, Page::Hole);
+        &mut self.pages[first.min(limit)..limit]
+    }
+    fn used(&self) -> u64 {
+        self.pages.iter().filter(|p| **p != Page::Hole).count() as u64 * PAGE as u64
+    }
+}
 
 struct Model {
     rig: Rig,
@@ -42,8 +70,11 @@ impl Model {
     fn step(&mut self) {
         let object = id(self.rng.below(OBJECTS));
         match self.rng.below(100) {
-            0..55 => self.write(object),
-            55..67 => self.truncate(object),
+            0..40 => self.write(object),
+            40..46 => self.reserve(object),
+            46..55 => self.punch(object),
+            55..58 => self.release(object),
+            58..67 => self.truncate(object),
             67..71 => self.destroy(object),
             71..88 => self.read(object),
             88..92 => self.flush(),
@@ -70,11 +101,16 @@ impl Model {
             Err(StoreError::NoSpace(_)) => {}
             done => {
                 let mut now = self.now().clone();
-                let bytes = Arc::make_mut(now.entry(object).or_default());
+                let modelled = Arc::make_mut(now.entry(object).or_default());
                 let end = offset as usize + len;
+                let pages = modelled.pages(offset as usize / PAGE, end.div_ceil(PAGE));
+                let new = pages.iter().filter(|p| **p == Page::Hole).count() as u32;
+                pages.fill(Page::Data);
+                let bytes = &mut modelled.bytes;
                 bytes.resize(bytes.len().max(end), 0);
                 bytes[offset as usize..end].copy_from_slice(&data);
-                assert_eq!(done.unwrap().answer, bytes.len() as u64);
+                let want = Written { len: bytes.len() as u64, pages: new };
+                assert_eq!(Written::from_answer(done.unwrap().answer), want);
                 self.after.push((self.sequence, now));
             }
         }
@@ -85,8 +121,76 @@ impl Model {
         let origin = self.next_origin();
         self.rig.store.truncate(&Truncate { object, len, lease: 0, gate: &anyone, origin }).unwrap();
         let mut now = self.now().clone();
-        if let Some(bytes) = now.get_mut(&object) {
-            Arc::make_mut(bytes).resize(len as usize, 0);
+        if let Some(modelled) = now.get_mut(&object) {
+            let modelled = Arc::make_mut(modelled);
+            modelled.bytes.resize(len as usize, 0);
+            modelled.pages.truncate((len as usize).div_ceil(PAGE));
+        }
+        self.after.push((self.sequence, now));
+    }
+
+    fn range(&mut self) -> (u64, u64) {
+        let mask = if self.rng.below(2) == 0 { !4095 } else { !0 };
+        (self.rng.below(OFFSET_MAX) & mask, 1 + (self.rng.below(WRITE_MAX) & mask))
+    }
+
+    fn reserve(&mut self, object: ObjectId) {
+        let (offset, len) = self.range();
+        let end = if self.rng.below(2) == 0 { offset + len } else { 0 };
+        let (origin, mtime) = (self.next_origin(), Time::default());
+        let reserve = Reserve { object, offset, len, end, mtime, lease: 0, gate: &anyone, origin };
+        let done = match self.rig.store.reserve(&reserve) {
+            Err(StoreError::NoSpace(_)) => return,
+            done => Reservation::from_answer(done.unwrap().answer),
+        };
+        let mut now = self.now().clone();
+        let modelled = Arc::make_mut(now.entry(object).or_default());
+        let pages = modelled.pages(offset as usize / PAGE, ((offset + len) as usize).div_ceil(PAGE));
+        let count = |what| pages.iter().filter(|p| **p == what).count() as u64;
+        assert_eq!(
+            done,
+            Reservation { pages: count(Page::Hole), is_mixed: count(Page::Reserved) > 0 },
+            "{offset} {len}"
+        );
+        pages.iter_mut().filter(|p| **p == Page::Hole).for_each(|p| *p = Page::Reserved);
+        let len = modelled.bytes.len().max(end as usize);
+        modelled.bytes.resize(len, 0);
+        self.after.push((self.sequence, now));
+    }
+
+    fn release(&mut self, object: ObjectId) {
+        let ((offset, len), origin) = (self.range(), self.next_origin());
+        self.rig.store.release(&Release { object, offset, len, lease: 0, gate: &anyone, origin }).unwrap();
+        let mut now = self.now().clone();
+        if let Some(modelled) = now.get_mut(&object) {
+            let pages = Arc::make_mut(modelled)
+                .pages(offset as usize / PAGE, ((offset + len) as usize).div_ceil(PAGE));
+            pages.iter_mut().filter(|p| **p == Page::Reserved).for_each(|p| *p = Page::Hole);
+        }
+        self.after.push((self.sequence, now));
+    }
+
+    fn punch(&mut self, object: ObjectId) {
+        let ((offset, len), origin) = (self.range(), self.next_origin());
+        let leave = if self.rng.below(2) == 0 { Leave::Hole } else { Leave::Reserved };
+        let mtime = Time::default();
+        let punch = Punch { object, offset, len, leave, mtime, lease: 0, gate: &anyone, origin };
+        match self.rig.store.punch(&punch) {
+            Err(StoreError::NoSpace(_)) => return,
+            done => done.unwrap(),
+        };
+        let mut now = self.now().clone();
+        if let Some(modelled) = now.get_mut(&object) {
+            let modelled = Arc::make_mut(modelled);
+            let (begin, end) = (offset as usize, (offset + len) as usize);
+            let size = modelled.bytes.len();
+            modelled.bytes[begin.min(size)..end.min(size)].fill(0);
+            for page in modelled.pages(begin.div_ceil(PAGE), end / PAGE) {
+                *page = match (leave, *page) {
+                    (Leave::Hole, _) | (_, Page::Hole) => Page::Hole,
+                    (Leave::Reserved, _) => Page::Reserved,
+                };
+            }
         }
         self.after.push((self.sequence, now));
     }
@@ -103,10 +207,22 @@ impl Model {
         let (offset, len) = (self.rng.below(OFFSET_MAX), self.rng.below(200_000));
         let got = self.rig.read(object, offset, len as u32).unwrap();
         let want = self.now().get(&object).map(|b| {
-            let from = (offset as usize).min(b.len());
-            b[from..(from + len as usize).min(b.len())].to_vec()
+            let from = (offset as usize).min(b.bytes.len());
+            b.bytes[from..(from + len as usize).min(b.bytes.len())].to_vec()
         });
         assert!(got == want, "read {object} at {offset}, {len} bytes");
+        self.seek(object, offset);
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64) {
+        let found = self.rig.store.seek(object, offset, &anyone).unwrap();
+        let pages = self.now().get(&object).map_or(&[][..], |m| &m.pages);
+        let first = offset as usize / PAGE;
+        let at = |page: usize| (page * PAGE).max(offset as usize) as u64;
+        let is_data = |p: &usize| pages[*p] == Page::Data;
+        let data = (first..pages.len()).find(is_data).map(at);
+        let hole = at((first..pages.len()).find(|p| !is_data(p)).unwrap_or(pages.len().max(first)));
+        assert_eq!((found.data, found.hole), (data, hole), "{object} from {offset}");
     }
 
     fn flush(&mut self) {
@@ -139,8 +255,22 @@ impl Model {
             want.keys().copied().collect::<Vec<_>>()
         );
         for (object, bytes) in want {
-            assert!(self.rig.content(*object).as_ref() == Some(&**bytes), "{crash:?}: {object} is another");
+            assert!(
+                self.rig.content(*object).as_ref() == Some(&bytes.bytes),
+                "{crash:?}: {object} is another"
+            );
+            let attrs = self.rig.store.stat(*object).unwrap();
+            let reserved = bytes.pages.iter().rposition(|p| *p == Page::Reserved).map_or(0, |p| p + 1) * PAGE;
+            assert_eq!(
+                (attrs.used, attrs.reserved_end),
+                (bytes.used(), reserved as u64),
+                "{crash:?}: {object}"
+            );
         }
+        // What is reserved is kept from all others, and nothing else is.
+        let used: u64 = want.values().map(|m| m.used()).sum();
+        let usage = self.rig.store.usage();
+        assert_eq!(usage.bytes_total - usage.bytes_free, used, "{crash:?}");
         // Opening flushed what it kept.
         self.after = vec![(slot.sequence, want.clone())];
     }

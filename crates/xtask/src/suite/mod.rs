@@ -8,6 +8,7 @@
 mod content;
 mod crash;
 mod damage;
+mod data;
 mod life;
 mod mounting;
 mod names;
@@ -117,6 +118,8 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend(names::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(content::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(programs::all());
+    tests.extend(data::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend_from_slice(data::OWN);
     tests.extend_from_slice(pjdfstest::TESTS);
     tests.extend_from_slice(damage::TESTS);
     tests.extend_from_slice(crash::TESTS);

@@ -1,0 +1,102 @@
+//! `fallocate`, `lseek` for bytes and holes, `copy_file_range` and synchronous writes: the kernel's words for them.
+
+use client::{Allocate, Handle, Whence};
+use fusedev::{Errno, Request};
+use types::{Fault, Fid};
+
+use crate::door::Door;
+
+/// Modes of fallocate(2).
+const KEEP_SIZE: i32 = 0x01;
+const PUNCH_HOLE: i32 = 0x02;
+const ZERO_RANGE: i32 = 0x10;
+/// Whences of lseek(2); the kernel does the others itself.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+/// Among the flags of a write, if it is to be durable before it is answered; `O_SYNC` includes it.
+const O_DSYNC: i32 = 0o10000;
+
+/// Ranges cannot be collapsed, inserted or unshared, as on other FUSE file systems.
+fn allocation(mode: i32) -> Option<Allocate> {
+    const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;
+    const ZERO_KEEP: i32 = ZERO_RANGE | KEEP_SIZE;
+    match mode {
+        0 => Some(Allocate::Grow),
+        KEEP_SIZE => Some(Allocate::KeepSize),
+        PUNCH => Some(Allocate::Punch),
+        ZERO_RANGE => Some(Allocate::Zero),
+        ZERO_KEEP => Some(Allocate::ZeroKeepSize),
+        _ => None,
+    }
+}
+
+/// `None`: the kernel never asks for another.
+pub fn whence(whence: i32) -> Option<Whence> {
+    match whence {
+        SEEK_DATA => Some(Whence::Data),
+        SEEK_HOLE => Some(Whence::Hole),
+        _ => None,
+    }
+}
+
+/// The errno of a fault, and the log line that goes with it.
+type Told = fn(&str, &Fault) -> Errno;
+
+impl Door {
+    /// Set-id bits go, as by a write: the kernel leaves that to us, and does not say so with these calls.
+    fn drop_privileges_of(&self, rq: &Request, fid: Fid) -> Result<(), Fault> {
+        if rq.uid() == 0 { Ok(()) } else { self.drop_privileges(fid, &self.reader(rq)).map(|_| ()) }
+    }
+
+    pub fn allocate(
+        &self,
+        (rq, fid): (&Request, Fid),
+        handle: Handle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        told: Told,
+    ) -> Result<(), Errno> {
+        let what = allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
+        let done =
+            self.drop_privileges_of(rq, fid).and_then(|()| self.fs().fallocate(handle, offset, len, what));
+        done.map_err(|fault| told("fallocate", &fault))
+    }
+
+    pub fn copy(
+        &self,
+        (rq, target): (&Request, Fid),
+        from: (Handle, u64),
+        to: (Handle, u64),
+        len: u64,
+        told: Told,
+    ) -> Result<u32, Errno> {
+        let copied = self
+            .drop_privileges_of(rq, target)
+            .and_then(|()| self.fs().copy(from.0, from.1, to.0, to.1, len));
+        // One call copies less than 4 GiB.
+        copied.map(|n| n as u32).map_err(|fault| told("copy_file_range", &fault))
+    }
+
+    /// What was just written through a descriptor with these flags (fcntl may have changed them since the open) is made durable, if
+    /// they say so. The kernel asks for an fsync of its own after most such writes, and finds nothing left to do; after direct and
+    /// asynchronous ones it does not.
+    pub fn sync_if_asked(&self, handle: Handle, flags: i32) -> Result<(), Fault> {
+        if flags & O_DSYNC == 0 { Ok(()) } else { self.fs().fsync(handle, true) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_that_make_no_sense_here_are_refused() {
+        //           collapse, insert, unshare, no hide stale, punch without keep, punch and zero
+        for mode in [0x08, 0x20, 0x40, 0x04, 0x02, 0x13, 0x09, 0x80] {
+            assert_eq!(allocation(mode), None, "{mode:#x}");
+        }
+        assert_eq!(allocation(3), Some(Allocate::Punch));
+        assert_eq!(allocation(0x11), Some(Allocate::ZeroKeepSize));
+    }
+}

@@ -1,0 +1,124 @@
+//! `fallocate` and `lseek` of inline content. Space that is kept for bytes is kept as pages of zeros that are marked as reserved: what
+//! is written there later takes no more of the MDT than they do.
+
+use types::*;
+use wire::meta::{AllocateInline, AllocateInlineReply, SeekInline, SeekInlineReply};
+use wire::object::{RIGHT_READ, RIGHT_WRITE};
+
+use crate::inline::{count_blocks, load_page, page_len, require_inline};
+use crate::inode::{load_inode, store_inode};
+use crate::records::InlinePage;
+use crate::stripe::inline_max;
+use crate::{Ctx, Txn, View, access, keys};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+/// `SeekInlineReply` has a bit for each page.
+const _: () = assert!(INLINE_MAX as u64 <= 64 * PAGE);
+
+pub fn allocate_inline(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    req: AllocateInline,
+) -> Result<AllocateInlineReply, Fault> {
+    // 1. The file can take it. Space past the end is not kept inline: objects can do that.
+    let end = req.offset.checked_add(req.len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Code::FileTooBig)?;
+    ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_WRITE)?;
+    let mut inode = load_inode(txn, req.fid)?;
+    access::need_mutable(&inode)?;
+    if req.erase {
+        access::need_unprotected(&inode)?;
+    }
+    require_inline(&inode)?;
+    let size = inode.attr.size;
+    if req.allocate && (end > inline_max(ctx, &inode) as u64 || (end > size && !req.grow)) {
+        return Err(Code::NeedLayout.into());
+    }
+    // 2. Bytes to zeros. A range that goes on past the end takes the last page whole.
+    let zeros_end = if end > size { size.next_multiple_of(PAGE) } else { end };
+    if req.erase && req.offset < zeros_end {
+        erase(txn, req.fid, req.offset, zeros_end, req.allocate)?;
+    }
+    // 3. Space for the rest.
+    if req.allocate {
+        let is_new = reserve(txn, req.fid, req.offset, end)?;
+        if is_new && ctx.mdt_full {
+            return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
+        }
+    }
+    // 4. Size, blocks and times, in the same entry.
+    inode.attr.size = if req.grow { size.max(end) } else { size };
+    inode.attr.blocks = count_blocks(txn, req.fid);
+    (inode.attr.mtime, inode.attr.ctime) = (req.now, req.now);
+    store_inode(txn, &inode);
+    Ok(AllocateInlineReply { attr: inode.attr })
+}
+
+/// The pages of a range, each with its part of it.
+fn parts(begin: u64, end: u64) -> impl Iterator<Item = (u32, std::ops::Range<usize>)> {
+    let part = move |page: u64| {
+        let at = |offset: u64| offset.clamp(page * PAGE, (page + 1) * PAGE) - page * PAGE;
+        (page as u32, at(begin) as usize..at(end) as usize)
+    };
+    (begin / PAGE..end.div_ceil(PAGE)).map(part)
+}
+
+fn erase(txn: &mut dyn Txn, fid: Fid, begin: u64, end: u64, is_kept: bool) -> Result<(), Fault> {
+    for (page, part) in parts(begin, end) {
+        let key = keys::inline(fid, page);
+        let Some(value) = txn.get(&key) else { continue };
+        match (part.len() == PAGE_SIZE, is_kept) {
+            (true, true) => txn.put(key, InlinePage::encode_reserved(page_len(&value))),
+            (true, false) => txn.delete(&key),
+            (false, _) if InlinePage::is_reserved(&value) => {}
+            (false, _) => {
+                let mut bytes = load_page(txn, fid, page)?;
+                let to = part.end.min(bytes.len());
+                bytes[part.start.min(to)..to].fill(0);
+                txn.put(key, InlinePage::encode(&bytes));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// True if that takes space that was not taken before.
+fn reserve(txn: &mut dyn Txn, fid: Fid, begin: u64, end: u64) -> Result<bool, Fault> {
+    let mut is_new = false;
+    for (page, part) in parts(begin, end) {
+        let key = keys::inline(fid, page);
+        let value = txn.get(&key);
+        if value.as_ref().is_some_and(|v| page_len(v) >= part.end) {
+            continue;
+        }
+        is_new = true;
+        match value.is_some_and(|v| !InlinePage::is_reserved(&v)) {
+            true => {
+                let mut bytes = load_page(txn, fid, page)?;
+                bytes.resize(part.end, 0);
+                txn.put(key, InlinePage::encode(&bytes));
+            }
+            false => txn.put(key, InlinePage::encode_reserved(part.end)),
+        }
+    }
+    Ok(is_new)
+}
+
+pub fn seek_inline(ctx: &Ctx<'_>, view: &dyn View, req: SeekInline) -> Result<SeekInlineReply, Fault> {
+    ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_READ)?;
+    let inode = load_inode(view, req.fid)?;
+    require_inline(&inode)?;
+    let size = inode.attr.size;
+    let pages = (req.offset / PAGE) as u32..size.div_ceil(PAGE) as u32;
+    let is_data = |page: &u32| {
+        view.get(&keys::inline(req.fid, *page)).is_some_and(|value| !InlinePage::is_reserved(&value))
+    };
+    let at = |page: u32| (page as u64 * PAGE).max(req.offset);
+    let data = pages.clone().find(is_data).map(at);
+    let hole = pages.clone().find(|page| !is_data(page)).map_or(size, at);
+    let is_kept = |page| view.get(&keys::inline(req.fid, page)).is_some_and(|v| InlinePage::is_reserved(&v));
+    let reserved = (0..size.div_ceil(PAGE) as u32).filter(|p| is_kept(*p)).map(|p| 1 << p).sum();
+    Ok(SeekInlineReply { data, hole, size, reserved })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! Reserve and release: space that is promised to pages before they are written.
+
+use store::Reservation;
+use types::Fault;
+use wire::object::{RIGHT_WRITE, Release, Reserve, ReserveReply};
+use wire::{Empty, Wire};
+
+use crate::Core;
+use crate::admit::{gate_of, lease_of};
+use crate::serve::{Ctx, Served};
+
+impl Core {
+    pub fn on_reserve(&self, ctx: &Ctx<'_>, r: Reserve, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        object::check::range(&r.object, r.offset, r.len, r.end)?;
+        self.check_cap(ctx, &r.cap, &r.object, RIGHT_WRITE)?;
+        // Of one that was done long ago it is not known any more what it found: nothing, so that nobody takes it back.
+        let long_ago = || Reservation { pages: 0, is_mixed: true }.to_answer();
+        let done = self.once(ctx.head, long_ago, |origin| {
+            let reserve = store::Reserve {
+                object: r.object,
+                offset: r.offset,
+                len: r.len,
+                end: r.end,
+                mtime: r.mtime,
+                lease: lease_of(&r.cap),
+                gate: &gate_of(&r.cap, &r.object),
+                origin,
+            };
+            Ok(self.store.reserve(&reserve)?)
+        })?;
+        let Reservation { pages, is_mixed } = Reservation::from_answer(done.answer);
+        ReserveReply { pages, mixed: is_mixed }.put(reply);
+        Ok(Served { seq: done.seq })
+    }
+
+    pub fn on_release(&self, ctx: &Ctx<'_>, r: Release, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        object::check::range(&r.object, r.offset, r.len, 0)?;
+        self.check_cap(ctx, &r.cap, &r.object, RIGHT_WRITE)?;
+        let done = self.once(
+            ctx.head,
+            || 0,
+            |origin| {
+                let release = store::Release {
+                    object: r.object,
+                    offset: r.offset,
+                    len: r.len,
+                    lease: lease_of(&r.cap),
+                    gate: &gate_of(&r.cap, &r.object),
+                    origin,
+                };
+                Ok(self.store.release(&release)?)
+            },
+        )?;
+        Empty {}.put(reply);
+        Ok(Served { seq: done.seq })
+    }
+}

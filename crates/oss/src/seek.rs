@@ -1,0 +1,25 @@
+//! Seek: where objects have bytes and where they have none.
+
+use types::Fault;
+use wire::Wire;
+use wire::object::{RIGHT_READ, Seek, SeekReply, Sought};
+
+use crate::Core;
+use crate::admit::gate_of;
+use crate::serve::{Ctx, Served};
+
+impl Core {
+    pub fn on_seek(&self, ctx: &Ctx<'_>, s: Seek, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        object::check::seeks(&s.objects)?;
+        self.check_cap_right(ctx, &s.cap, RIGHT_READ)?;
+        let mut objects = Vec::with_capacity(s.objects.len());
+        for from in &s.objects {
+            self.check_cap(ctx, &s.cap, &from.object, RIGHT_READ)?;
+            let found = self.store.seek(from.object, from.offset, &gate_of(&s.cap, &from.object))?;
+            let store::Found { exists, data, hole } = found;
+            objects.push(Sought { object: from.object, exists, data, hole });
+        }
+        SeekReply { objects }.put(reply);
+        Ok(Served::READ)
+    }
+}

@@ -1,0 +1,104 @@
+//! Pages of an object that have space and no bytes yet: what `fallocate` promised and no write has used.
+//!
+//! A reservation is a number, not a place: writes go to new places anyhow (S1), so it is enough that the medium keeps as many
+//! pages free as were promised (space.rs, R1).
+//! I1: runs are not empty, do not overlap and do not touch.  I2: `pages` is their sum.
+
+use std::collections::BTreeMap;
+
+/// A set of page numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reserved {
+    /// First page → the page after the last.
+    runs: BTreeMap<u32, u32>,
+    pages: u64,
+}
+
+impl Reserved {
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+    /// Runs in order: first page, and the page after the last.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.runs.iter().map(|(first, limit)| (*first, *limit))
+    }
+    /// The page after the last one; 0 if there is none.
+    pub fn limit(&self) -> u32 {
+        self.runs.last_key_value().map_or(0, |(_, limit)| *limit)
+    }
+
+    /// How many of pages `[first, limit)` are in the set.
+    pub fn count(&self, first: u32, limit: u32) -> u64 {
+        let from = self.runs.range(..=first).next_back().map_or(first, |(begin, _)| *begin);
+        let within =
+            |(begin, end): (&u32, &u32)| (*end.min(&limit)).saturating_sub(*begin.max(&first)) as u64;
+        self.runs.range(from..limit.max(from)).map(within).sum()
+    }
+
+    pub fn insert(&mut self, mut first: u32, mut limit: u32) {
+        if first >= limit {
+            return;
+        }
+        // I1: what overlaps or touches becomes one run.
+        while let Some((begin, end)) = self.runs.range(..=limit).next_back().map(|(b, e)| (*b, *e))
+            && end >= first
+        {
+            self.runs.remove(&begin);
+            self.pages -= (end - begin) as u64;
+            (first, limit) = (first.min(begin), limit.max(end));
+        }
+        self.runs.insert(first, limit);
+        self.pages += (limit - first) as u64;
+    }
+
+    pub fn remove(&mut self, first: u32, limit: u32) {
+        if first >= limit {
+            return;
+        }
+        while let Some((begin, end)) = self.runs.range(..limit).next_back().map(|(b, e)| (*b, *e))
+            && end > first
+        {
+            self.runs.remove(&begin);
+            self.pages -= (end - begin) as u64;
+            // What is left on both sides; the right side lies behind `limit` and is not met again.
+            for (begin, end) in [(begin, first), (limit, end)] {
+                if begin < end {
+                    self.runs.insert(begin, end);
+                    self.pages += (end - begin) as u64;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_agree_with_a_table() {
+        let mut rng = disk::SplitMix::new(99);
+        let (mut set, mut table) = (Reserved::default(), vec![false; 300]);
+        for step in 0..5000 {
+            let first = rng.below(280) as u32;
+            let limit = first + rng.below(20) as u32;
+            let is_in = rng.below(2) == 0;
+            match is_in {
+                true => set.insert(first, limit),
+                false => set.remove(first, limit),
+            }
+            table[first as usize..limit as usize].fill(is_in);
+            assert_eq!(set.pages(), table.iter().filter(|p| **p).count() as u64, "step {step}");
+            let runs: Vec<_> = set.iter().collect();
+            assert!(runs.iter().all(|(begin, end)| begin < end), "step {step}");
+            assert!(runs.windows(2).all(|w| w[0].1 < w[1].0), "I1, step {step}: {runs:?}");
+            let (from, to) = (rng.below(300) as u32, rng.below(300) as u32);
+            let want = if from < to { &table[from as usize..to as usize] } else { &[] };
+            assert_eq!(set.count(from, to), want.iter().filter(|p| **p).count() as u64, "step {step}");
+            assert_eq!(set.limit() as usize, table.iter().rposition(|p| *p).map_or(0, |p| p + 1));
+        }
+    }
+}
