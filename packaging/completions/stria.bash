@@ -696,13 +696,21 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mds)
-            opts="-h --config --print-config --format --help"
+            opts="-h --config --print-config --format --groups --root-squash --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --groups)
+                    COMPREPLY=($(compgen -W "client server" -- "${cur}"))
+                    return 0
+                    ;;
+                --root-squash)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -120,9 +120,12 @@ complete -c stria -n "__fish_stria_using_subcommand mgs" -l print-config -d 'Pri
 complete -c stria -n "__fish_stria_using_subcommand mgs" -l format -d 'Make an empty cluster map if there is none: once, for a new cluster. Without, a missing map is an error'
 complete -c stria -n "__fish_stria_using_subcommand mgs" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mds" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
+complete -c stria -n "__fish_stria_using_subcommand mds" -l groups -d 'Who says in which groups a user is [default: client, or what the file says]' -r -f -a "client\t'The client\'s kernel'
+server\t'This server\'s user database, looked up every 10 s; what clients say of groups gains them nothing'"
+complete -c stria -n "__fish_stria_using_subcommand mds" -l root-squash -d 'Clients\' root counts as this user' -r
 complete -c stria -n "__fish_stria_using_subcommand mds" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'
 complete -c stria -n "__fish_stria_using_subcommand mds" -l format -d 'Make and format the target if its device is missing (then `size` is needed) or blank: once, for a new target. Without, such a device is an error'
-complete -c stria -n "__fish_stria_using_subcommand mds" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand mds" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c stria -n "__fish_stria_using_subcommand oss" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
 complete -c stria -n "__fish_stria_using_subcommand oss" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'
 complete -c stria -n "__fish_stria_using_subcommand oss" -l format -d 'Make and format targets whose devices are missing (then `size` is needed) or blank: once, for new targets. Without, such a device is an error'

@@ -10,6 +10,7 @@ use net::nid::{Address, Nid};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::claims::{Groups, RootSquash};
 use crate::exit::Failure;
 use crate::size::Size;
 
@@ -51,6 +52,10 @@ pub struct Mds {
     pub listen: String,
     #[serde(default)]
     pub nids: Vec<String>,
+    #[serde(default)]
+    pub groups: Groups,
+    #[serde(default)]
+    pub root_squash: Option<RootSquash>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -114,10 +119,10 @@ fn toml_of(value: &(impl Serialize + ?Sized)) -> String {
 }
 
 /// A commented key. An absent value is printed as a comment that shows an example.
-fn key(comment: &str, name: &str, value: impl Display) -> String {
+pub fn key(comment: &str, name: &str, value: impl Display) -> String {
     format!("# {comment}\n{name} = {value}\n\n")
 }
-fn absent_key(comment: &str, name: &str, example: &str) -> String {
+pub fn absent_key(comment: &str, name: &str, example: &str) -> String {
     format!("# {comment}\n# {name} = {example}\n\n")
 }
 
@@ -215,6 +220,8 @@ impl Config for Mds {
             size: None,
             listen: any_port(),
             nids: vec![],
+            groups: Groups::Client,
+            root_squash: None,
         }
     }
     fn print(&self) -> String {
@@ -222,8 +229,18 @@ impl Config for Mds {
         let comment = "Block device or file of the MDT. A blank one is formatted with --format; foreign content is refused.";
         let device = key(comment, "device", toml_of(&self.device));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
-        [head, &*mgs, &name, &device, &size_key(self.size), &listen_key(&self.listen), &nids_key(&self.nids)]
-            .concat()
+        let claims = crate::claims::keys(self.groups, self.root_squash);
+        [
+            head,
+            &*mgs,
+            &name,
+            &device,
+            &size_key(self.size),
+            &listen_key(&self.listen),
+            &nids_key(&self.nids),
+            &claims,
+        ]
+        .concat()
     }
     fn check(&self) -> Result<(), String> {
         check_mgs(&self.mgs)?;

@@ -4,6 +4,7 @@
 
 #[macro_use]
 mod output;
+mod claims;
 mod cluster;
 mod cmd;
 mod config;

@@ -65,7 +65,13 @@ impl Fs {
             FileState::Settled | FileState::Shared { .. } => Ok(inode.attr),
             // Among others, what this client writes it has told.
             FileState::Writing(session) if session == self.session() && self.is_shared() => Ok(inode.attr),
-            FileState::Writing(_) | FileState::Truncating { .. } => self.recover(inode.attr.fid, deadline),
+            FileState::Writing(_) | FileState::Truncating { .. } => {
+                self.recover(inode.attr.fid, deadline).or_else(|fault| match fault.code {
+                    // Not this user's to finish: what the MDT has is shown.
+                    Code::Access => Ok(inode.attr),
+                    _ => Err(fault),
+                })
+            }
         }
     }
 }

@@ -151,7 +151,10 @@ impl Door {
     pub fn drop_privileges(&self, fid: Fid, cred: &Cred) -> Result<Option<Attr>, Fault> {
         let mode = self.fs.getattr(fid)?.mode;
         let Some(_) = without_privileges(mode) else { return Ok(None) };
-        self.fs.setattr(fid, &SetAttr { kill_privileges: true, ..SetAttr::default() }, cred).map(Some)
+        let attr = self.fs.setattr(fid, &SetAttr { kill_privileges: true, ..SetAttr::default() }, cred)?;
+        // The answer to a write has no room for the new mode, and the kernel runs programs by the one it knows.
+        self.forget.pages(fid);
+        Ok(Some(attr))
     }
 
     /// `offset` `None`: at the end, which among other clients the kernel does not know.

@@ -118,8 +118,8 @@ impl Core {
             last_seq: self.volume.last_seq(),
             session_ttl_ms: self.session_ttl_ms() as u32,
             mode: self.sharers.mode(),
-            judges: false,
-            knows_groups: false,
+            judges: self.judges(),
+            knows_groups: self.knows_groups(),
         }
     }
 

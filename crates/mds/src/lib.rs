@@ -55,6 +55,7 @@ use wire::mgmt::RegisterReply;
 
 pub use clock::{Clock, MachineClock};
 pub use format::FormatSpec;
+pub use judge::{Groups, MachineUsers, Squash, UserDatabase};
 pub use rules::{MetaRules, Rules};
 pub use settings::Settings;
 
@@ -91,6 +92,7 @@ pub(crate) struct Core {
     clock: Arc<dyn Clock>,
     settings: Settings,
     bells: workers::Bells,
+    known_groups: judge::Known,
     stopping: AtomicBool,
     room: stat::Room,
     locks: locks::Locks,

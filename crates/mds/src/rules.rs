@@ -2,7 +2,7 @@
 //! of their own, so that the executor is tested for what it promises whatever the rules are.
 
 use meta::{Ctx, Txn, View};
-use types::{Buf, Fault, Fid, Generation, Layout, SessionId, Time};
+use types::{Buf, Cred, Fault, Fid, Generation, Layout, SessionId, Time};
 
 pub trait Rules: Send + Sync {
     /// Does the call change things? `None`: no such call.
@@ -25,6 +25,10 @@ pub trait Rules: Send + Sync {
         body: &[u8],
         out: &mut Buf,
     ) -> Result<Vec<u8>, Fault>;
+    /// Who a request says that it is for.
+    fn claimed(&self, _call: u16, _body: &[u8]) -> Option<Cred> {
+        None
+    }
     /// Makes a new name space.
     fn format(&self, txn: &mut dyn Txn, now: Time);
     /// Was `format` ever done here?
@@ -72,6 +76,9 @@ impl Rules for MetaRules {
         out: &mut Buf,
     ) -> Result<Vec<u8>, Fault> {
         meta::read(ctx, view, call, body, out)
+    }
+    fn claimed(&self, call: u16, body: &[u8]) -> Option<Cred> {
+        meta::claimed(call, body)
     }
     fn format(&self, txn: &mut dyn Txn, now: Time) {
         meta::format(txn, now)

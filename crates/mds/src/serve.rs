@@ -92,7 +92,7 @@ impl Core {
         }
         let snap = self.kv.snapshot();
         let (view, lease_high) = (SnapView::new(&snap), Cell::new(0));
-        let reply = self.with_ctx(head, &joined, &lease_high, &mut |ctx| {
+        let reply = self.with_ctx(head, body, &joined, &lease_high, &mut |ctx| {
             self.rules.read(ctx, &view, head.call, body, out)
         });
         // Damage first: what a rule made of a record that was not there is not the truth.
@@ -120,7 +120,7 @@ impl Core {
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
         // True for a repeat, which runs no rule: the first may not have come to its flush.
         let (lease_high, puts_inode) = (Cell::new(0), Cell::new(true));
-        let done = self.with_ctx(head, &joined, &lease_high, &mut |ctx| {
+        let done = self.with_ctx(head, body, &joined, &lease_high, &mut |ctx| {
             self.transact(head.call, origin, &lease_high, &mut |txn| {
                 let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
                 match ctx.replay {
@@ -146,6 +146,7 @@ impl Core {
     fn with_ctx<T>(
         &self,
         head: &Header,
+        body: &[u8],
         joined: &Joined,
         lease_high: &Cell<u32>,
         run: &mut dyn FnMut(&Ctx<'_>) -> Result<T, Fault>,
@@ -161,7 +162,8 @@ impl Core {
             let now_sec = self.clock.wall().sec.max(0) as u64;
             cap.session == head.session && object::cap::check_right(&joined.secret, cap, 0, now_sec).is_ok()
         };
-        let judge = self.judged(head.session).map(|cred| Judge { cred, is_ours: &is_ours });
+        let judge = self.judged(head.session, head.call, body);
+        let judge = judge.map(|j| Judge { cred: j.cred, is_anybody: j.is_anybody, is_ours: &is_ours });
         run(&Ctx {
             judge,
             session: head.session,

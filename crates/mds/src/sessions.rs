@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use kv::{Snapshot, TableSnapshot};
-use types::{Code, Fault, Key, SessionId, Uuid};
+use types::{Code, Cred, Fault, Key, SessionId, Uuid};
 use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
 
@@ -123,6 +123,14 @@ impl Sessions {
     }
     pub fn find(&self, is_it: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
         self.0.load().iter().find(|s| is_it(s)).cloned()
+    }
+
+    /// The user that session `id` may act for; `None` if that is anybody.
+    pub fn one_user(&self, id: SessionId) -> Option<Cred> {
+        match &self.0.load().iter().find(|s| s.id == id)?.claims {
+            Claims::All => None,
+            Claims::User(cred) => Some(cred.clone()),
+        }
     }
 
     /// A request of `id` came; false: there is no such session.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::judge::{Groups, Squash};
 use crate::{Clock, MachineClock, MetaRules, Rules};
 
 /// How an MDT behaves. `Default` is what the servers use.
@@ -14,6 +15,9 @@ pub struct Settings {
     pub session_ttl: Duration,
     /// False: no threads; the owner flushes and checkpoints by hand (tests of power loss, which need every step to repeat).
     pub background: bool,
+    pub groups: Groups,
+    /// Root becomes this user; `None`: it stays root.
+    pub squash: Option<Squash>,
     pub rules: Arc<dyn Rules>,
     pub clock: Arc<dyn Clock>,
 }
@@ -27,6 +31,8 @@ impl Settings {
             // the owner of a killed mount does not give up waiting.
             session_ttl: Duration::from_secs(10),
             background: true,
+            groups: Groups::Client,
+            squash: None,
             rules,
             clock: Arc::new(MachineClock),
         }

@@ -16,6 +16,8 @@ use crate::{Ctx, access};
 pub struct Judge<'a> {
     /// Who asks.
     pub cred: Cred,
+    /// The session may act for anybody.
+    pub is_anybody: bool,
     /// Was the capability made for this session, and is it unchanged?
     pub is_ours: &'a dyn Fn(&Capability) -> bool,
 }

@@ -19,9 +19,9 @@ pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fa
     need_open(&inode, &req.cred, Wanted { read, write, append, truncate })?;
     // What there is goes on as it was, whatever became of the file's permissions (J2).
     let held = req.held.as_ref();
-    if keep_write {
+    if keep_write && !may_recover(ctx, &inode) {
         ctx.need_proof(held, req.fid, RIGHT_WRITE)?;
-    } else if !(read || write) {
+    } else if !(read || write || keep_write) {
         ctx.need_proof(held, req.fid, RIGHT_READ)?;
     }
     if req.truncate && inode.attr.kind == Kind::File {
@@ -29,6 +29,12 @@ pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fa
         store_inode(txn, &inode);
     }
     open_reply(ctx, txn, &mut inode, write || keep_write)
+}
+
+/// What a dead session left unsettled is finished by whoever finds it and may write it.
+fn may_recover(ctx: &Ctx<'_>, inode: &InodeRecord) -> bool {
+    let may_write = |j: &crate::Judge<'_>| j.is_anybody || access::allows(inode, &j.cred, access::WRITE);
+    sharing::is_left_over(ctx, inode) && ctx.judge.as_ref().is_some_and(may_write)
 }
 
 /// What a new descriptor is to do.

@@ -63,7 +63,7 @@ fn need_concern(ctx: &Ctx<'_>, inode: &InodeRecord) -> Result<(), Fault> {
         FileState::Shared { .. } => true,
         FileState::Writing(session) | FileState::Truncating { session, .. } => session == ctx.session,
     };
-    match ctx.judge.is_none() || is_its {
+    match ctx.judge.is_none() || is_its || sharing::is_left_over(ctx, inode) {
         true => Ok(()),
         false => {
             Err(Fault::new(Code::Access, format!("file {} is not this session's to settle", inode.fid())))

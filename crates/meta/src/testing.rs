@@ -74,7 +74,7 @@ impl World {
             make_cap: &make_cap,
             sharing: None,
             mdt_full: full,
-            judge: who.map(|uid| Judge { cred: cred(uid), is_ours: &is_ours }),
+            judge: who.map(|uid| Judge { cred: cred(uid), is_anybody: false, is_ours: &is_ours }),
         })
     }
 

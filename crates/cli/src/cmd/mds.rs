@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use crate::claims::{Groups, RootSquash};
 use crate::cmd::ConfigArgs;
 use crate::exit::Exit;
 use crate::serve;
@@ -19,12 +20,22 @@ pub struct Mds {
     /// Without, such a device is an error.
     #[arg(long)]
     format: bool,
+    /// Who says in which groups a user is [default: client, or what the file says]
+    #[arg(long, value_enum)]
+    groups: Option<Groups>,
+    /// Clients' root counts as this user
+    #[arg(long, value_name = "UID:GID")]
+    root_squash: Option<RootSquash>,
 }
 
 impl Mds {
     pub fn run(self) -> anyhow::Result<Exit> {
-        match self.config.load()? {
-            Some(config) => serve::role::mds(config, Blank::of(self.format)),
+        match self.config.load::<crate::config::Mds>()? {
+            Some(mut config) => {
+                config.groups = self.groups.unwrap_or(config.groups);
+                config.root_squash = self.root_squash.or(config.root_squash);
+                serve::role::mds(config, Blank::of(self.format))
+            }
             None => Ok(Exit::Done),
         }
     }

@@ -58,6 +58,7 @@ impl Client {
             op_timeout: wish.options.op_timeout,
             commit_interval: commit_interval(wish.map, wish.fs),
             name: wish.client_name,
+            claims: claims(),
             // A reply that is on its way when the time begins counts, too.
             kernel_remembers: fuse::ENTRY_TIMEOUT + Duration::from_millis(100),
             ..client::Settings::default()
@@ -158,4 +159,15 @@ pub fn prepare_point(point: &Path) -> anyhow::Result<()> {
         let next = "give a directory, or a path where one may be made";
         Failure::failed(format!("mount point {}", point.display()), e, next).into()
     })
+}
+
+/// Root's mount acts for whoever its kernel says; a plain user's for that user.
+fn claims() -> client::Claims {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if uid.is_root() {
+        return client::Claims::All;
+    }
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let groups = groups.iter().map(|g| g.as_raw()).take(types::Cred::GROUPS_MAX).collect();
+    client::Claims::User(types::Cred { uid: uid.as_raw(), gid: gid.as_raw(), groups })
 }

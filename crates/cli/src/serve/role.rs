@@ -57,12 +57,16 @@ pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
 
 pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
     let devices = [config.device];
-    let at = Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids };
+    let mdt = crate::claims::settings(config.groups, config.root_squash);
+    let at =
+        Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids, mdt };
     targets(Role::Mdt, &devices, config.size, blank, at)
 }
 
 pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
-    let at = Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids };
+    let mdt = mds::Settings::default();
+    let at =
+        Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids, mdt };
     targets(Role::Ost, &config.devices, config.size, blank, at)
 }
 
@@ -72,6 +76,7 @@ struct Place<'a> {
     fsname: &'a str,
     listen: &'a str,
     nids: Vec<String>,
+    mdt: mds::Settings,
 }
 
 fn targets(
@@ -86,6 +91,7 @@ fn targets(
     keep_files_private();
     let (_sender, events) = stop::listen()?;
     let mut servers = Servers::new();
+    servers.mdt = at.mdt;
     // 1. Listen before registering: the port may be chosen by the kernel, and the MGS is told it.
     let server = listen(at.listen, &servers)?;
     let mgs_nids = at

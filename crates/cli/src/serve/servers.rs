@@ -46,6 +46,8 @@ pub struct Node<'a> {
 pub struct Servers {
     pub hub: Arc<Hub>,
     pub fabric: Arc<Fabric>,
+    /// How MDTs are served.
+    pub mdt: mds::Settings,
     targets: Vec<(TargetId, Target)>,
     mgs: Option<Arc<mgs::Mgs>>,
     last: Option<RegisterReply>,
@@ -56,7 +58,15 @@ impl Servers {
     pub fn new() -> Servers {
         let hub = Hub::new();
         let fabric = Fabric::new(Some(hub.clone()));
-        Servers { hub, fabric, targets: vec![], mgs: None, last: None, heart: None }
+        Servers {
+            hub,
+            fabric,
+            mdt: mds::Settings::default(),
+            targets: vec![],
+            mgs: None,
+            last: None,
+            heart: None,
+        }
     }
 
     /// Serves the MGS whose map is in `dir`.
@@ -81,7 +91,7 @@ impl Servers {
             format(role, disk.clone(), node.fsname).with_context(|| format!("format {shown}"))?;
         }
         let bytes_total = disk.size();
-        let target = Target::open(role, disk).with_context(|| format!("open {shown}"))?;
+        let target = Target::open(role, disk, &self.mdt).with_context(|| format!("open {shown}"))?;
         let label = target.label();
         let announcement =
             Announcement { label: &label, index, bytes_total, node_name: &node.name, nids: &node.nids };
@@ -157,9 +167,9 @@ fn tell(fabric: &Fabric, targets: &[(TargetId, Target)], map: &ClusterMap) {
 }
 
 impl Target {
-    fn open(role: Role, disk: Arc<dyn Disk>) -> Result<Target, Fault> {
+    fn open(role: Role, disk: Arc<dyn Disk>, mdt: &mds::Settings) -> Result<Target, Fault> {
         match role {
-            Role::Mdt => Ok(Target::Mdt(mds::Mdt::open(disk, mds::Settings::default())?)),
+            Role::Mdt => Ok(Target::Mdt(mds::Mdt::open(disk, mdt.clone())?)),
             Role::Ost => Ok(Target::Ost(oss::Ost::open(disk, oss::Settings::default())?)),
         }
     }

@@ -36,6 +36,8 @@ pub struct Cluster {
     pub mdt: Option<(Arc<mds::Mdt>, Arc<SimDisk>)>,
     pub osts: Vec<Option<(Arc<oss::Ost>, Arc<SimDisk>)>>,
     pub session_ttl: Duration,
+    /// What the MDT believes of its clients, from its next start on.
+    pub believes: (mds::Groups, Option<mds::Squash>),
 }
 
 pub fn ost_target(n: usize) -> TargetId {
@@ -68,6 +70,7 @@ impl Cluster {
             mdt: None,
             osts: Vec::new(),
             session_ttl: Duration::from_millis(300),
+            believes: Default::default(),
         };
         let disk = Arc::new(SimDisk::new(MDT_BYTES));
         let label = Label {
@@ -93,7 +96,8 @@ impl Cluster {
     }
 
     fn start_mdt(&mut self, disk: Arc<SimDisk>) {
-        let settings = mds::Settings { session_ttl: self.session_ttl, ..mds::Settings::default() };
+        let (session_ttl, (groups, squash)) = (self.session_ttl, self.believes.clone());
+        let settings = mds::Settings { session_ttl, groups, squash, ..mds::Settings::default() };
         let mdt = mds::Mdt::open(disk.clone(), settings).expect("open");
         let fabric = Fabric::new(Some(self.hub.clone()));
         fabric.set_map(&self.map);

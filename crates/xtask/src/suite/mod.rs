@@ -9,6 +9,8 @@ mod content;
 mod crash;
 mod damage;
 mod data;
+mod guards;
+mod kinds;
 mod life;
 mod mounting;
 mod names;
@@ -32,6 +34,8 @@ pub struct Scale {
     pub operations: u64,
     pub seeds: u64,
     pub tree_files: usize,
+    /// Entries of a large directory.
+    pub entries: usize,
     /// Of each database.
     pub transactions: u64,
     /// How long programs run that take a time and not a count.
@@ -45,6 +49,7 @@ impl Scale {
         operations: 100_000,
         seeds: 1,
         tree_files: 5_000,
+        entries: 100_000,
         transactions: 400,
         load_seconds: 5,
     };
@@ -54,6 +59,7 @@ impl Scale {
         operations: 1_000_000,
         seeds: 4,
         tree_files: 50_000,
+        entries: 1_000_000,
         transactions: 8_000,
         load_seconds: 60,
     };
@@ -114,6 +120,8 @@ pub enum Needs {
 pub fn all() -> Vec<(Needs, Test)> {
     let mut tests = Vec::new();
     tests.extend(semantics::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(kinds::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(guards::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(posix::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(names::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(content::TESTS.iter().map(|t| (Needs::Shared, *t)));

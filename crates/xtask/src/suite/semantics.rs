@@ -314,8 +314,8 @@ fn unlinked_open(b: &mut Bench) -> Result<()> {
 /// [S-big-directory] A directory of 100,000 entries lists each entry exactly once, also while it changes.
 fn big_directory(b: &mut Bench) -> Result<()> {
     let dir = b.dir("big_directory")?;
-    const COUNT: usize = 100_000;
-    for n in 0..COUNT {
+    let count = b.scale.entries;
+    for n in 0..count {
         File::create(dir.join(format!("stays.{n}")))?;
     }
     let changer = {
@@ -329,7 +329,7 @@ fn big_directory(b: &mut Bench) -> Result<()> {
             Ok(())
         })
     };
-    let mut seen = vec![0u8; COUNT];
+    let mut seen = vec![0u8; count];
     for entry in fs::read_dir(b.look(&dir))? {
         let name = entry?.file_name();
         if let Some(n) = name.to_str().and_then(|s| s.strip_prefix("stays.")) {
