@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use net::nid::{Address, Nid};
@@ -27,6 +27,8 @@ use crate::stop::{self, Event, Manner};
 
 /// Time between two looks for a signal while connecting.
 const SIGNAL_LOOK_EACH: Duration = Duration::from_millis(50);
+/// After so long without a mount, who waits is told.
+const SILENT_MAX: Duration = Duration::from_secs(4);
 /// How long a connect that was aborted may take to end.
 const ABORTED_CONNECT_MAX: Duration = Duration::from_secs(2);
 
@@ -225,6 +227,7 @@ fn connect_unless_stopped(
     let fabric = Fabric::new(None);
     let (connecting, what) = (fabric.clone(), format!("mount {}", wish.source));
     let (done, result) = mpsc::channel();
+    let (herald, begin, mut has_said) = (wish.herald, Instant::now(), false);
     std::thread::Builder::new().name("connect".into()).spawn(move || {
         let client = connect(&wish, connecting, sender);
         // Nobody waits after a signal; a mount that was just made is taken away by being dropped.
@@ -235,6 +238,13 @@ fn connect_unless_stopped(
             Ok(client) => return client,
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("{what}: the connecting thread panicked"),
             Err(RecvTimeoutError::Timeout) => {}
+        }
+        // One attempt may take the whole of an operation's time-out where a server takes connections and does not answer.
+        if !has_said && begin.elapsed() > SILENT_MAX {
+            has_said = true;
+            let line = format!("{what}: waiting for its servers; `stria status` shows which are up");
+            tracing::info!("{line}");
+            herald.say_to_parent(&line);
         }
         if let Ok(Event::Stop(_)) = events.try_recv() {
             fabric.abort();

@@ -5,6 +5,7 @@
 //! process, then over TCP (about 80 s and 220 s in short form). On the wiring `two` the file system is mounted twice, and a test
 //! acts at one place (`Bench::dir`) and looks at the other (`Bench::look`).
 
+mod admin;
 mod content;
 mod crash;
 mod damage;
@@ -132,6 +133,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(damage::TESTS);
     tests.extend_from_slice(crash::TESTS);
     tests.extend_from_slice(life::TESTS);
+    tests.extend_from_slice(admin::TESTS);
     tests.extend_from_slice(mounting::TESTS);
     tests
 }

@@ -1,0 +1,237 @@
+//! What an administrator does: `mount -t stria` and `umount`, mounts that cannot be, mounts in use, systemd units.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use testkit::cluster::is_mounted;
+use testkit::{Role, Wiring};
+
+use super::semantics::wait_until;
+use super::sys::*;
+use super::{Bench, Needs, Test};
+
+pub const TESTS: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Tcp), ("admin::mount_t_stria", mount_t_stria)),
+    (Needs::Only(Wiring::Tcp), ("admin::mounts_that_cannot_be_say_why", refused_mounts)),
+    (Needs::Only(Wiring::Tcp), ("admin::umount_of_a_busy_mount", busy_umount)),
+    (Needs::Only(Wiring::Tcp), ("admin::a_killed_mount_is_started_again", killed_mount)),
+    (Needs::Only(Wiring::Local), ("admin::systemd_units", units)),
+];
+
+/// `NID:/fsname` of the cluster.
+fn source(b: &Bench) -> Result<String> {
+    let config = fs::read_to_string(b.cluster.dir.join("mount.toml"))?;
+    let nid = config.split('"').nth(1).context("mount.toml names the management service")?;
+    Ok(format!("{nid}:/stria"))
+}
+
+/// Runs a script in a mount name space of its own, where `/sbin/mount.stria` is this binary: nothing is installed.
+/// `$S` is the source, `$M` a directory to mount on. Gives the exit code and what was said.
+fn with_helper(b: &Bench, mount: &Path, script: &str) -> Result<(i32, String)> {
+    let helpers = b.cluster.dir.join("helpers");
+    if !helpers.exists() {
+        fs::create_dir(&helpers)?;
+        std::os::unix::fs::symlink(b.cluster.bin(), helpers.join("mount.stria"))?;
+    }
+    let real = fs::canonicalize("/sbin")?;
+    let whole = format!("set -e; mount --bind '{}' '{}'; {script}", helpers.display(), real.display());
+    let out = Command::new("unshare")
+        .args(["-m", "sh", "-c", &whole])
+        .envs([("S", source(b)?), ("M", mount.display().to_string()), ("T", "stria".into())])
+        .env("BIN", b.cluster.bin())
+        .stdin(Stdio::null())
+        .output()
+        .context("unshare")?;
+    let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    Ok((out.status.code().unwrap_or(-1), text))
+}
+
+fn place(b: &Bench, name: &str) -> Result<PathBuf> {
+    let mount = b.cluster.dir.join(name);
+    fs::create_dir(&mount)?;
+    Ok(mount)
+}
+
+/// By hand, by a line of fstab, read-only, faked; and gone after umount.
+fn mount_t_stria(b: &mut Bench) -> Result<()> {
+    fs::write(b.cluster.mount.join("seen"), "by mount(8)")?;
+    let mount = place(b, "by-mount")?;
+    let fstab = b.cluster.dir.join("fstab");
+    let line =
+        format!("{} {} stria _netdev,nofail,nosuid,x-systemd.automount 0 0\n", source(b)?, mount.display());
+    fs::write(&fstab, line)?;
+    let script = format!(
+        "mount -t $T $S $M -o nosuid,noatime,_netdev; grep -q 'by mount(8)' $M/seen; \
+         findmnt -n -o FSTYPE,SOURCE $M; echo more > $M/more; umount $M; test ! -e $M/seen; \
+         mount -f -t $T $S $M; test ! -e $M/seen; \
+         mount -T {fstab} $M; grep -q more $M/more; umount -t fuse.stria $M; test ! -e $M/seen; \
+         mount -r -t $T $S $M; ! touch $M/new 2>/dev/null; test ! -e $M/new; umount $M; echo all done",
+        fstab = fstab.display()
+    );
+    let (code, out) = with_helper(b, &mount, &script)?;
+    ensure!(code == 0 && out.contains("all done"), "exit {code}: {out}");
+    ensure!(out.contains(&format!("fuse.stria {}", source(b)?)), "what findmnt shows: {out}");
+    ensure_eq(
+        fs::read_to_string(b.cluster.mount.join("more"))?,
+        "more\n".into(),
+        "written through mount(8)'s mount",
+    )
+}
+
+/// Each says what, why and what to do, and leaves nothing behind.
+fn refused_mounts(b: &mut Bench) -> Result<()> {
+    let (mount, good) = (place(b, "refused")?, source(b)?);
+    let expect = |args: &[&str], code: i32, words: &[&str]| -> Result<()> {
+        let (got, out) = b.cluster.stria(&[&["mount"], args].concat())?;
+        let missing: Vec<_> = words.iter().filter(|w| !out.contains(**w)).collect();
+        ensure!(got == code && missing.is_empty(), "mount {args:?}: exit {got}, no {missing:?} in: {out}");
+        ensure!(!is_mounted(&mount), "mount {args:?}: mounted all the same");
+        Ok(())
+    };
+    let point = mount.display().to_string();
+    expect(&["nonsense", &point], 2, &["'nonsense' is not NID:/fsname", "10.0.0.5@tcp0:/stria"])?;
+    expect(&[&good, &point, "-o", "cheese"], 2, &["'cheese' is no option", "--help"])?;
+    expect(&[&good.replace(":/stria", ":/"), &point], 2, &["--help"])?;
+    // A file is no mount point; a mounted one is not mounted again.
+    let file = b.cluster.dir.join("a-file");
+    fs::write(&file, "")?;
+    expect(&[&good, &file.display().to_string()], 1, &["mount point", "a-file", "give a directory"])?;
+    let taken = b.cluster.mount.display().to_string();
+    expect(&[&good, &taken], 1, &[&taken, "is mounted there already", "choose another directory"])?;
+    // Waiting, who waits is told for what: a wrong name with those that are known, a service that does not answer.
+    waits(
+        b,
+        &good.replace(":/stria", ":/other"),
+        &mount,
+        &["no file system 'other' yet", "known here: stria"],
+    )?;
+    waits(b, "127.0.0.1:1@tcp0:/stria", &mount, &["127.0.0.1:1", "waiting"])?;
+    b.cluster.kill(Role::Mds)?;
+    waits(b, &good, &mount, &["waiting for its servers", "stria status"])?;
+    b.cluster.start_role(Role::Mds)?;
+    // Not empty is no reason: what lies below is hidden, as everywhere.
+    fs::write(mount.join("below"), "")?;
+    let (code, out) = b.cluster.stria(&["mount", &good, &point])?;
+    ensure!(code == 0 && !mount.join("below").exists(), "over a directory with files: exit {code}: {out}");
+    run("umount", &[&point], Path::new("/"))?;
+    ensure!(mount.join("below").exists(), "what lay below is back");
+    Ok(())
+}
+
+/// `stria mount` goes on trying and says why; SIGTERM ends it at once, with nothing left.
+fn waits(b: &Bench, source: &str, mount: &Path, words: &[&str]) -> Result<()> {
+    let said = b.cluster.dir.join("said");
+    let out = File::create(&said)?;
+    let mut child = Command::new(b.cluster.bin())
+        .args(["mount", "--foreground", source])
+        .arg(mount)
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out)
+        .spawn()?;
+    let heard = wait_until("it says what it waits for", || {
+        let text = fs::read_to_string(&said)?;
+        Ok(words.iter().all(|w| text.contains(w)))
+    });
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+    let status = child.wait()?;
+    heard.with_context(|| format!("{source}: {}", fs::read_to_string(&said).unwrap_or_default()))?;
+    let text = fs::read_to_string(&said)?;
+    ensure!(
+        status.code() == Some(1) && text.contains("asked to stop before it was mounted"),
+        "{status}: {text}"
+    );
+    ensure!(!is_mounted(mount), "{source}: something is mounted");
+    Ok(())
+}
+
+/// umount refuses while somebody works there, a signal names them, and a lazy umount lets them finish.
+fn busy_umount(b: &mut Bench) -> Result<()> {
+    let mount = b.cluster.mount.clone();
+    fs::write(mount.join("f"), "content")?;
+    let mut user = Command::new("sleep").arg("600").current_dir(&mount).spawn()?;
+    let outcome = (|| {
+        let refused = run("umount", &[&mount.display().to_string()], Path::new("/"));
+        let text = refused.err().map(|e| format!("{e:#}")).unwrap_or_default();
+        ensure!(text.contains("busy") && is_mounted(&mount), "umount of a mount in use: {text}");
+        let pid = b.cluster.pid(Role::Mount).and_then(|p| rustix::process::Pid::from_raw(p as i32));
+        rustix::process::kill_process(pid.context("the mount runs")?, rustix::process::Signal::HUP)?;
+        let name = format!("pid {} (sleep): cwd", user.id());
+        wait_until("the mount's log names who uses it", || {
+            Ok(fs::read_to_string(b.cluster.dir.join("mount.log"))?.contains(&name))
+        })?;
+        ensure!(is_mounted(&mount), "a polite signal leaves a mount that is in use");
+        let held = File::open(mount.join("f"))?;
+        run("umount", &["-l", &mount.display().to_string()], Path::new("/"))?;
+        ensure!(!is_mounted(&mount), "umount -l takes it out of the tree");
+        let text = std::io::read_to_string(&held)?;
+        ensure_eq(text.as_str(), "content", "who had it open goes on")
+    })();
+    user.kill()?;
+    user.wait()?;
+    outcome
+}
+
+/// What a supervisor does: the mount's process dies, is started again with the same words, and clears what it left.
+fn killed_mount(b: &mut Bench) -> Result<()> {
+    let mount = b.cluster.mount.clone();
+    fs::write(mount.join("f"), "kept")?;
+    for _ in 0..3 {
+        b.cluster.kill(Role::Mount)?;
+        expect_errno(fs::read(mount.join("f")), rustix::io::Errno::NOTCONN, "a mount without its process")?;
+        b.cluster.start_role(Role::Mount)?;
+        b.cluster.wait_mounted()?;
+        ensure_eq(fs::read_to_string(mount.join("f"))?, "kept".into(), "after the restart")?;
+    }
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    let mounts = table.lines().filter(|l| l.split(' ').nth(4) == Some(&mount.display().to_string())).count();
+    ensure_eq(mounts, 1, "mounts at the mount point")
+}
+
+/// The units are what systemd takes, run what the binary takes, and are started again after a fault.
+fn units(b: &mut Bench) -> Result<()> {
+    let dir = b.cluster.dir.join("units");
+    fs::create_dir(&dir)?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir("packaging/systemd").context("run from the root of the checkout")? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let text = fs::read_to_string(entry.path())?;
+        check_unit(b, &text).with_context(|| name.clone())?;
+        // A template is looked at as one of its instances.
+        let name = name.replace("@.", "@0.");
+        fs::write(dir.join(&name), text.replace("/usr/bin/stria", &b.cluster.bin().display().to_string()))?;
+        names.push(name);
+    }
+    ensure!(names.len() >= 5, "only {names:?}");
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        println!("       no systemd-analyze here: the units were read by us only");
+        return Ok(());
+    }
+    let mut args = vec!["verify", "--man=no"];
+    args.extend(names.iter().map(String::as_str));
+    let said = run("systemd-analyze", &args, &dir)?;
+    let ours: Vec<&str> = said.lines().filter(|l| l.contains("stria")).collect();
+    ensure!(ours.is_empty(), "systemd-analyze verify: {ours:?}");
+    Ok(())
+}
+
+fn check_unit(b: &Bench, text: &str) -> Result<()> {
+    let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
+    ensure_eq(value("Restart"), Some("on-failure"), "Restart")?;
+    ensure_eq(value("RestartPreventExitStatus"), Some("2"), "RestartPreventExitStatus")?;
+    let start = value("ExecStart").context("ExecStart")?.replace("%i", "0");
+    let mut words = start.split(' ').skip(1);
+    let verb = words.next().context("a command")?;
+    // Its options are known: the files that they name are not there, and that is what it says.
+    let (code, out) = b.cluster.stria(
+        &[&[verb], &words.filter(|w| *w != "--foreground").collect::<Vec<_>>()[..], &["--help"]].concat(),
+    )?;
+    if code != 0 {
+        bail!("{start}: {out}");
+    }
+    Ok(())
+}
