@@ -167,6 +167,9 @@ impl Link {
     pub fn ttl_ms(&self) -> u32 {
         self.ttl_ms.load(Ordering::Relaxed)
     }
+    pub fn is_in(&self, incarnation: Incarnation) -> bool {
+        self.incarnation.load(Ordering::Acquire) == incarnation.0
+    }
     pub fn is_attached(&self) -> bool {
         self.incarnation.load(Ordering::Acquire) != 0
     }

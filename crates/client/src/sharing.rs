@@ -8,6 +8,7 @@
 //! H2: before the MDT hears that this client shares, all that it knew better is flushed and told, and what the kernel was
 //!     allowed to remember has run out.
 //! H3: a section is entered before locks of the file are taken (C1).
+//! H4: what a restarted MDT is told of sections is what this client is in: noted after it was let in, struck out before it leaves.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -171,12 +172,16 @@ impl Fs {
         let (fid, token, deadline) = (file.fid, section.token, section.deadline);
         let write = file.meta.lock().writers > 0;
         self.id.sharing.note_open(fid, write);
-        self.id.sharing.held.lock().sections.insert((fid, token), exclusive);
         loop {
             let req = Enter { fid, token, exclusive, write, now: self.now(), held: file.held() };
             let Answer { reply, mark } = self.ask_until(fid, &req, deadline)?;
             if let (true, Some(open)) = (reply.granted, reply.open) {
                 section.attr = Some(open.inode.attr);
+                // H4: from here on a restarted MDT is told of it; if it was started anew since it let us in, it does not know.
+                self.id.sharing.held.lock().sections.insert((fid, token), exclusive);
+                if !self.mdt(fid)?.is_in(mark.incarnation) {
+                    continue;
+                }
                 let _order = file.lock_order(deadline)?;
                 let found = self.adopt(file, open, mark, deadline)?;
                 return Ok(found);
@@ -337,12 +342,11 @@ impl Fs {
         }
     }
 
+    /// H4: a section that ends is not claimed any more, before the MDT hears of it.
     fn leave(&self, fid: Fid, token: u64, deadline: Instant) {
-        match self.ask_until(fid, &Leave { fid, token }, deadline) {
-            Ok(_) => {
-                self.id.sharing.held.lock().sections.remove(&(fid, token));
-            }
-            Err(_) => self.id.sharing.held.lock().not_left.push((fid, token)),
+        self.id.sharing.held.lock().sections.remove(&(fid, token));
+        if self.ask_until(fid, &Leave { fid, token }, deadline).is_err() {
+            self.id.sharing.held.lock().not_left.push((fid, token));
         }
     }
 }
