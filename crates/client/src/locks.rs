@@ -10,7 +10,7 @@ mod reclaim;
 mod verbs;
 mod wait;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 
 use meta::lock::{Ask, LockTable, Owner, Range};
 use parking_lot::{Condvar, Mutex};
@@ -52,9 +52,6 @@ pub enum LockAnswer {
 /// Is told how a wait ended; on whatever thread finds out.
 pub type LockDone = Box<dyn FnOnce(Result<LockAnswer, Fault>) + Send>;
 
-/// Interrupts that came before the request that they are about; the youngest are kept.
-const EARLY_MAX: usize = 256;
-
 #[derive(Default)]
 pub(crate) struct Locks {
     state: Mutex<State>,
@@ -76,7 +73,6 @@ struct State {
     /// released is an open file description.
     takers: HashMap<Fid, BTreeSet<(Handle, u64)>>,
     waiting: HashMap<u64, Waiting>,
-    early: VecDeque<u64>,
     owed: Vec<Debt>,
 }
 

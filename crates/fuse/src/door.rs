@@ -19,6 +19,7 @@ use crate::cred::cred_of;
 use crate::data;
 use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
+use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::reply::{errno, file_attr, file_type, node_kind, time};
 use crate::session;
@@ -41,10 +42,11 @@ thread_local! {
 }
 
 pub struct Door {
-    fs: Arc<Fs>,
+    pub(crate) fs: Arc<Fs>,
     options: MountOptions,
     set_id: SetIdWatch,
     forget: Forget,
+    has_locks: bool,
 }
 
 fn fid(ino: INodeNo) -> Fid {
@@ -56,7 +58,7 @@ fn handle(fh: FileHandle) -> Handle {
 
 impl Door {
     pub fn new(fs: Arc<Fs>, options: MountOptions, forget: Forget) -> Door {
-        Door { fs, options, set_id: SetIdWatch::default(), forget }
+        Door { fs, options, set_id: SetIdWatch::default(), forget, has_locks: false }
     }
 
     /// Among other clients the kernel remembers nothing.
@@ -69,7 +71,7 @@ impl Door {
     fn fopen_flags(&self, write: bool) -> FopenFlags {
         match self.fs.is_shared() {
             true => session::fopen_flags_shared(),
-            false => session::fopen_flags(write && !self.fs.is_fate_shared()),
+            false => session::fopen_flags(self.has_locks || (write && !self.fs.is_fate_shared())),
         }
     }
 
@@ -247,6 +249,7 @@ fn answer_empty(verb: &str, result: Result<(), Fault>, reply: ReplyEmpty) {
 impl Filesystem for Door {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         session::kernel_config(config, &self.options);
+        self.has_locks = self.fs.has_locks() && session::ask_for_locks(config);
         Ok(())
     }
 
@@ -489,8 +492,9 @@ impl Filesystem for Door {
         }
     }
 
-    fn flush(&self, _: &Request, _ino: INodeNo, fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        answer_empty("flush", self.fs.flush(handle(fh)), reply);
+    fn flush(&self, _: &Request, _ino: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        let closed = self.fs.close_locks(handle(fh), owner.0);
+        answer_empty("flush", self.fs.flush(handle(fh)).and(closed), reply);
     }
 
     fn release(
@@ -499,13 +503,50 @@ impl Filesystem for Door {
         _ino: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
-        _owner: Option<LockOwner>,
+        flock: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
         self.set_id.forget(fh.0);
-        self.fs.release(handle(fh));
+        self.fs.release_owned(handle(fh), flock.map(|owner| owner.0));
         reply.ok();
+    }
+
+    // Locks.
+
+    fn getlk(
+        &self,
+        rq: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        self.test_lock(rq, &LockAsked { fh, owner, start, end, typ, pid }, reply);
+    }
+
+    fn setlk(
+        &self,
+        rq: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.take_lock(rq, &LockAsked { fh, owner, start, end, typ, pid }, sleep, reply);
+    }
+
+    fn interrupt(&self, unique: RequestId) {
+        self.fs.interrupt_lock(unique.0);
     }
 
     fn fsync(&self, _: &Request, _ino: INodeNo, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {

@@ -1,7 +1,7 @@
 //! The FUSE door: a thin adapter between the kernel's FUSE protocol and `client::Fs`.
 //!
 //! It promises what a local file system's mount promises for one node, as far as `client` does. It refuses kernel write-back
-//! (the kernel would own size and mtime), and answers "not here" to locks, so that the kernel does these locally.
+//! (the kernel would own size and mtime).
 //! I1. An inode number is the fid, generation 0: nothing is remembered per inode, so `forget` has nothing to do.
 //! I2. No thread that serves requests waits for the kernel to do something about this mount (invalidate, unmount), but for a moment
 //!     where the answer is right all the same (`forget`).
@@ -15,6 +15,7 @@ mod door;
 mod forget;
 mod fsflags;
 pub mod gate;
+mod lock;
 mod mount;
 mod mountinfo;
 mod options;

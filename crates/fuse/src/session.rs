@@ -28,6 +28,11 @@ pub const WANTED: [InitFlags; 10] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
 ];
 
+/// fcntl and flock are asked of the servers. Without it they are the kernel's own.
+pub fn ask_for_locks(config: &mut KernelConfig) -> bool {
+    config.add_capabilities(InitFlags::FUSE_POSIX_LOCKS | InitFlags::FUSE_FLOCK_LOCKS).is_ok()
+}
+
 /// Sets the connection's limits and capabilities; to be called from `Filesystem::init`.
 pub fn kernel_config(config: &mut KernelConfig, options: &MountOptions) {
     for flag in WANTED {
@@ -51,7 +56,8 @@ pub fn fopen_flags_shared() -> FopenFlags {
 }
 
 /// What the kernel may do with an open file: keep its pages (I3), and close it without asking if no error can be waiting for the
-/// closer (`close_asks` false): it was not open for writing, or nothing that was acknowledged can be lost.
+/// closer (`close_asks` false): it was not open for writing, or nothing that was acknowledged can be lost. Where locks are at the servers
+/// every closer asks, since its locks go (see `lock`).
 pub fn fopen_flags(close_asks: bool) -> FopenFlags {
     match close_asks {
         true => FopenFlags::FOPEN_KEEP_CACHE,

@@ -1,6 +1,7 @@
 //! `cargo xtask`: what a developer does with this repository beside building it.
 
 mod bars;
+mod locker;
 mod long;
 mod suite;
 mod tidy;
@@ -65,6 +66,9 @@ enum Task {
         #[arg(long, default_value_t = 15)]
         pairs: usize,
     },
+    /// Takes locks as it is told; started by `suite`.
+    #[command(hide = true)]
+    Locker,
     /// Holds free memory; started by `bars`.
     #[command(hide = true)]
     HoldMemory,
@@ -118,6 +122,7 @@ fn main() -> Result<()> {
         Task::Cluster { osts, ost_size, dir } => {
             cluster(Shape { wiring: Wiring::Tcp, osts, ost_size }, &work_dir(dir))
         }
+        Task::Locker => locker::run(),
         Task::HoldMemory => bars::warm::hold(),
         Task::Bars { set: BarSet::Road, dir, gib, pairs } => {
             cargo(&["build", "--release", "--quiet", "--package", "stria", "--package", "stria-yardstick"])?;

@@ -11,6 +11,11 @@ use crate::api::Handle;
 use crate::request::Sent;
 
 impl Fs {
+    /// Are locks to be asked of the MDT? Where it lives in this process, the kernel's own do the same for less (decision 0015).
+    pub fn has_locks(&self) -> bool {
+        !self.settings.observer && !self.is_fate_shared()
+    }
+
     /// The lock that stands in the way of `lock`, if any. Its pid is 0 if another client holds it.
     pub fn get_lock(&self, handle: Handle, lock: &FileLock) -> Result<Option<FileLock>, Fault> {
         let fid = self.locked_file(handle)?;

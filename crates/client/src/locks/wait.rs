@@ -11,7 +11,7 @@ use wire::lock::{
     AwaitLocks, CancelLock, LOCKS_PER_CALL_MAX, Lock, LockKind, LockOutcome, LockSpace, WaitingLock,
 };
 
-use super::{Debt, EARLY_MAX, FileLock, LockAnswer, LockDone, Waiting};
+use super::{Debt, FileLock, LockAnswer, LockDone, Waiting};
 use crate::Fs;
 use crate::api::Handle;
 
@@ -23,7 +23,8 @@ const CANCEL_MAX: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
 
 impl Fs {
-    /// Takes a lock as soon as it is free; `done` is told, now or later. `unique` names the request to `interrupt_lock`.
+    /// Takes a lock as soon as it is free; `done` is told, now or later. `unique` names the request to `interrupt_lock`, which finds it
+    /// from when this returns, or before.
     pub fn await_lock(&self, handle: Handle, lock: &FileLock, unique: u64, done: LockDone) {
         let fid = match self.locked_file(handle) {
             Ok(fid) => fid,
@@ -32,10 +33,9 @@ impl Fs {
         self.note_taker(fid, handle, lock);
         let ticket = {
             let mut state = self.id.locks.state.lock();
-            let is_interrupted = state.early.contains(&unique);
             let ticket = state.new_number();
             let lock = *lock;
-            let waiting = Waiting { fid, lock, unique, handle, is_asked: true, is_interrupted, done };
+            let waiting = Waiting { fid, lock, unique, handle, is_asked: true, is_interrupted: false, done };
             state.waiting.insert(ticket, waiting);
             ticket
         };
@@ -50,10 +50,6 @@ impl Fs {
         let mut state = self.id.locks.state.lock();
         let found = state.waiting.iter_mut().find(|(_, w)| w.unique == unique);
         let Some((&ticket, waiting)) = found else {
-            if state.early.len() == EARLY_MAX {
-                state.early.pop_front();
-            }
-            state.early.push_back(unique);
             return false;
         };
         if waiting.is_asked {

@@ -13,6 +13,7 @@ mod data;
 mod guards;
 mod kinds;
 mod life;
+mod locks;
 mod mounting;
 mod names;
 mod pjdfstest;
@@ -124,6 +125,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend(kinds::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(guards::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(posix::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(locks::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(names::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(content::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(programs::all());
@@ -135,6 +137,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(life::TESTS);
     tests.extend_from_slice(admin::TESTS);
     tests.extend_from_slice(mounting::TESTS);
+    tests.extend_from_slice(locks::OWN);
     tests
 }
 
