@@ -83,7 +83,7 @@ mod xattr;
 pub use api::{Allocate, DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, StatFs};
 pub use errno::errno_of;
 pub use fs::Fs;
-pub use locks::{BodyLock, FileLock, LockAnswer, LockDone};
+pub use locks::{FileLock, LockAnswer, LockDone};
 pub use plan::spans::Whence;
 pub use sharing::Forget;
 pub use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP};

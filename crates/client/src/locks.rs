@@ -2,10 +2,9 @@
 //!
 //! N1: what is noted as held is at most what the MDT holds for us: what shrinks a lock is noted before it is sent, what makes or
 //!     widens one after it was granted. So nothing is reclaimed that another may have got meanwhile.
-//! N2: an answer counts only if nothing was reclaimed or lost since its request began (`era`); else the request is sent again.
+//! N2: an answer counts only if nothing was reclaimed or lost since its request began (`reclaims`); else the request is sent again.
 //! N3: what may have been granted without our knowing is owed: the MDT is told what is noted until it has heard it.
 
-mod body;
 mod reclaim;
 mod verbs;
 mod wait;
@@ -19,7 +18,6 @@ use wire::lock::{LockKind, LockSpace, Turn};
 
 use crate::api::Handle;
 
-pub use body::BodyLock;
 pub(crate) use wait::wait_loop;
 
 /// A lock that a program asks for, asks about, or gives back.
@@ -61,12 +59,12 @@ pub(crate) struct Locks {
 
 #[derive(Default)]
 struct State {
-    /// Numbers requests, tickets and the owners of content locks.
+    /// Numbers requests and tickets.
     last: u64,
     /// Requests that are not answered yet, by number.
     under_way: BTreeSet<u64>,
     /// N2: raised when what is held was told to an MDT that was started anew, or was lost.
-    era: u64,
+    reclaims: u64,
     /// N1. All owners are of session 0 here: ours, whatever its number is.
     held: LockTable,
     /// Per file, through which descriptor which owner took fcntl locks since it last closed one: who is left when the descriptor is

@@ -21,7 +21,7 @@ use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
 use crate::lock::LockAsked;
 use crate::options::MountOptions;
-use crate::reply::{errno, file_attr, file_type, node_kind, time};
+use crate::reply::{bare_attr, errno, file_attr, file_type, node_kind, time};
 use crate::session;
 use crate::setid::{SetIdWatch, without_privileges};
 
@@ -29,10 +29,6 @@ use crate::setid::{SetIdWatch, without_privileges};
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
-/// Entries asked for at once: with attributes about a third of what a 32 KiB listing request holds, so that little is fetched in
-/// vain when the kernel's buffer is full.
-const PLUS_BATCH: usize = 64;
-const PLAIN_BATCH: usize = 256;
 /// An inode number is never used twice, so generations are not needed (I1).
 const GENERATION: Generation = Generation(0);
 
@@ -189,33 +185,6 @@ impl Door {
             return Ok(self.drop_privileges(fid, &cred)?.unwrap_or(attr));
         }
         Ok(attr)
-    }
-
-    /// Lists from `cookie` on until `add` says that the kernel's buffer is full.
-    fn list(
-        &self,
-        cred: &Cred,
-        dir: Fid,
-        mut cookie: u64,
-        plus: bool,
-        mut add: impl FnMut(&DirItem) -> bool,
-    ) -> Result<(), Fault> {
-        let batch = if plus { PLUS_BATCH } else { PLAIN_BATCH };
-        let mut any = false;
-        loop {
-            let items = match self.fs.readdir_as(dir, cookie, batch, plus, cred) {
-                Ok(items) => items,
-                // What is in the buffer already is good; the error meets the next call.
-                Err(_) if any => return Ok(()),
-                Err(fault) => return Err(fault),
-            };
-            let Some(last) = items.last() else { return Ok(()) };
-            cookie = last.cookie;
-            if items.iter().any(&mut add) {
-                return Ok(());
-            }
-            any = true;
-        }
     }
 
     /// Asked for with size 0, the kernel wants to know how large a buffer must be.
@@ -700,27 +669,5 @@ impl Filesystem for Door {
             Ok(copied) => reply.written(copied),
             Err(errno) => reply.error(errno),
         }
-    }
-}
-
-/// What a listing entry without attributes shows: its number and kind.
-fn bare_attr(item: &DirItem) -> FileAttr {
-    let epoch = SystemTime::UNIX_EPOCH;
-    FileAttr {
-        ino: INodeNo(item.fid.0),
-        size: 0,
-        blocks: 0,
-        atime: epoch,
-        mtime: epoch,
-        ctime: epoch,
-        crtime: epoch,
-        kind: file_type(item.kind),
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
     }
 }

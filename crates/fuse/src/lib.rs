@@ -15,6 +15,7 @@ mod door;
 mod forget;
 mod fsflags;
 pub mod gate;
+mod list;
 mod lock;
 mod mount;
 mod mountinfo;

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use client::DirItem;
 use fusedev::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
 use types::{Attr, Fault, Kind, Time};
 
@@ -18,6 +19,28 @@ pub fn file_type(kind: Kind) -> FileType {
         Kind::Socket => FileType::Socket,
         Kind::Char => FileType::CharDevice,
         Kind::Block => FileType::BlockDevice,
+    }
+}
+
+/// What a listing entry without attributes shows: its number and kind.
+pub fn bare_attr(item: &DirItem) -> FileAttr {
+    let epoch = SystemTime::UNIX_EPOCH;
+    FileAttr {
+        ino: INodeNo(item.fid.0),
+        size: 0,
+        blocks: 0,
+        atime: epoch,
+        mtime: epoch,
+        ctime: epoch,
+        crtime: epoch,
+        kind: file_type(item.kind),
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
     }
 }
 

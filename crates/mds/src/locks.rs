@@ -3,7 +3,7 @@
 //! K1: after a start nobody gets a lock before each session that was known has said what it holds, or has ended.
 //! K2: a lock belongs to a session that lives: a session leaves the list before its locks go, and who is given one is looked up under
 //!     the shard's lock.
-//! K3: no request waits here longer than `PATIENCE_MAX`.
+//! K3: only `AwaitLocks` waits here, and no longer than `PATIENCE_MAX`.
 //! A shard's lock is a leaf, but for bells.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use meta::lock::{Ask, LockTable, Owner, Range, Resource};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use types::{Code, Fault, SessionId};
 use wire::lock::*;
 use wire::{Empty, Header, Request};
@@ -21,37 +21,30 @@ use crate::execute::Done;
 use crate::serve::{parse, plain};
 use crate::sessions::Session;
 
-/// Shards of content and flock locks, besides the one of fcntl. Twice the serving threads that a large machine keeps busy.
+/// Shards of flock locks, besides the one of fcntl. As many as the serving threads that a large machine keeps busy.
 const SHARDS: usize = 64;
-/// Longest wait for a lock within one request: a connection and a serving thread are its price.
+/// Longest wait within one request: a connection and a serving thread are its price.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
 pub struct Locks {
     /// The first has all fcntl locks: deadlocks are looked for within one table.
-    shards: Vec<Shard>,
+    shards: Vec<Mutex<LockTable>>,
     /// K1: those who have not said yet what they hold.
     awaited: Mutex<Vec<SessionId>>,
     is_grace: AtomicBool,
-}
-
-#[derive(Default)]
-struct Shard {
-    table: Mutex<LockTable>,
-    /// Somebody's turn may have come.
-    freed: Condvar,
 }
 
 impl Locks {
     /// `known`: the sessions of the time before this start.
     pub fn new(known: Vec<SessionId>) -> Locks {
         Locks {
-            shards: (0..=SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..=SHARDS).map(|_| Mutex::default()).collect(),
             is_grace: AtomicBool::new(!known.is_empty()),
             awaited: Mutex::new(known),
         }
     }
 
-    fn shard(&self, (fid, space): Resource) -> &Shard {
+    fn shard(&self, (fid, space): Resource) -> &Mutex<LockTable> {
         let at = if space == LockSpace::Posix { 0 } else { 1 + fid.0 as usize % SHARDS };
         &self.shards[at]
     }
@@ -96,7 +89,7 @@ impl Core {
         }
     }
 
-    fn on_lock(&self, session: &Arc<Session>, req: &Lock) -> Result<LockReply, Fault> {
+    fn on_lock(&self, session: &Session, req: &Lock) -> Result<LockReply, Fault> {
         let ask = Ask {
             resource: (req.fid, req.space),
             owner: Owner { session: session.id, token: req.owner },
@@ -105,24 +98,13 @@ impl Core {
             pid: req.pid,
             ticket: req.wait.then_some(req.ticket),
         };
-        let shard = self.locks.shard(ask.resource);
-        let until = Instant::now() + Duration::from_millis(req.patience_ms as u64).min(PATIENCE_MAX);
-        let mut is_last = false;
-        let mut table = self.take_turn(session, &req.turn, shard)?;
-        loop {
-            let outcome = match self.locks.is_grace() && req.kind != LockKind::Unlock {
-                false => table.ask(&ask, self.clock.boot_ms()),
-                true if req.wait => LockOutcome::Wait,
-                true => return Err(self.grace()),
-            };
-            self.wake(shard, &mut table);
-            if outcome != LockOutcome::Wait || is_last {
-                return Ok(LockReply { outcome });
-            }
-            is_last = shard.freed.wait_until(&mut table, until).timed_out() || self.is_stopping();
-            // Its client may have been served by another copy of this request, or be gone.
-            self.check_turn(session, &req.turn)?;
+        let mut table = self.take_turn(session, &req.turn, ask.resource)?;
+        if self.locks.is_grace() && req.kind != LockKind::Unlock {
+            return if req.wait { Ok(LockReply { outcome: LockOutcome::Wait }) } else { Err(self.grace()) };
         }
+        let outcome = table.ask(&ask, self.clock.boot_ms());
+        self.wake(&mut table);
+        Ok(LockReply { outcome })
     }
 
     fn on_test_lock(&self, session: &Session, req: &TestLock) -> Result<TestLockReply, Fault> {
@@ -137,24 +119,22 @@ impl Core {
             pid: 0,
             ticket: None,
         };
-        Ok(TestLockReply { found: self.locks.shard(ask.resource).table.lock().test(&ask) })
+        Ok(TestLockReply { found: self.locks.shard(ask.resource).lock().test(&ask) })
     }
 
-    fn on_cancel_lock(&self, session: &Arc<Session>, req: &CancelLock) -> Result<Empty, Fault> {
+    fn on_cancel_lock(&self, session: &Session, req: &CancelLock) -> Result<Empty, Fault> {
         let resource = (req.fid, req.space);
-        let shard = self.locks.shard(resource);
-        let mut table = self.take_turn(session, &req.turn, shard)?;
+        let mut table = self.take_turn(session, &req.turn, resource)?;
         table.cancel(resource, session.id, req.ticket);
-        self.wake(shard, &mut table);
+        self.wake(&mut table);
         Ok(Empty {})
     }
 
-    fn on_drop_owner(&self, session: &Arc<Session>, req: &DropOwner) -> Result<Empty, Fault> {
+    fn on_drop_owner(&self, session: &Session, req: &DropOwner) -> Result<Empty, Fault> {
         let resource = (req.fid, req.space);
-        let shard = self.locks.shard(resource);
-        let mut table = self.take_turn(session, &req.turn, shard)?;
+        let mut table = self.take_turn(session, &req.turn, resource)?;
         table.drop_owner(resource, Owner { session: session.id, token: req.owner });
-        self.wake(shard, &mut table);
+        self.wake(&mut table);
         Ok(Empty {})
     }
 
@@ -183,22 +163,21 @@ impl Core {
 
     fn is_due(&self, session: SessionId, waiting: &WaitingLock) -> bool {
         let resource = (waiting.fid, waiting.space);
-        let shard = self.locks.shard(resource);
-        let mut table = shard.table.lock();
+        let mut table = self.locks.shard(resource).lock();
         let is_due = table.look(resource, session, waiting.ticket, self.clock.boot_ms());
-        self.wake(shard, &mut table);
+        self.wake(&mut table);
         is_due
     }
 
     /// What a session held before this start. Who is not awaited has said it already: the table is right, and this a late copy.
-    fn on_reclaim(&self, session: &Arc<Session>, req: &Reclaim) -> Result<ReclaimReply, Fault> {
+    fn on_reclaim(&self, session: &Session, req: &Reclaim) -> Result<ReclaimReply, Fault> {
         let mut refused = vec![];
         if !self.locks.is_awaited(session.id) {
             return Ok(ReclaimReply { refused });
         }
         for (at, lock) in req.locks.iter().enumerate() {
             range(lock.start, lock.end)?;
-            let mut table = self.locks.shard((lock.fid, lock.space)).table.lock();
+            let mut table = self.locks.shard((lock.fid, lock.space)).lock();
             self.living(session.id)?;
             if !table.reclaim(session.id, lock) {
                 refused.push(at as u32);
@@ -213,9 +192,9 @@ impl Core {
     /// The session is gone from the list: so are its locks (K2).
     pub fn drop_locks(&self, session: SessionId) {
         for shard in &self.locks.shards {
-            let mut table = shard.table.lock();
+            let mut table = shard.lock();
             table.drop_session(session);
-            self.wake(shard, &mut table);
+            self.wake(&mut table);
         }
         if self.locks.not_awaited(session) {
             self.end_grace();
@@ -226,22 +205,19 @@ impl Core {
     pub fn sweep_locks(&self) {
         let now_ms = self.clock.boot_ms();
         for shard in &self.locks.shards {
-            let mut table = shard.table.lock();
+            let mut table = shard.lock();
             table.sweep(now_ms);
-            self.wake(shard, &mut table);
+            self.wake(&mut table);
         }
     }
 
     #[cfg(test)]
     pub fn locks_of(&self, fid: types::Fid, space: LockSpace) -> usize {
-        self.locks.shard((fid, space)).table.lock().held((fid, space)).len()
+        self.locks.shard((fid, space)).lock().held((fid, space)).len()
     }
 
     fn end_grace(&self) {
         tracing::info!("every client has said which locks it holds; new ones are given");
-        for shard in &self.locks.shards {
-            shard.freed.notify_all();
-        }
         self.sessions.ids().iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
     }
 
@@ -249,39 +225,28 @@ impl Core {
         Fault::new(Code::NotReady, "this MDT waits for its clients to say which locks they hold; try again")
     }
 
-    /// Wakes those whose turn has come: who waits here, and the calls that keep places.
-    fn wake(&self, shard: &Shard, table: &mut LockTable) {
+    /// Rings for those whose turn has come.
+    fn wake(&self, table: &mut LockTable) {
         let mut woken = table.take_woken();
-        if woken.is_empty() {
-            return;
-        }
-        shard.freed.notify_all();
-        // For content, who waits does so with its request.
-        woken.retain(|(_, space)| *space != LockSpace::Body);
         woken.sort_unstable();
         woken.dedup();
-        woken.iter().filter_map(|(id, _)| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
+        woken.iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
     }
 
-    fn take_turn<'a>(
+    fn take_turn(
         &self,
-        session: &Arc<Session>,
+        session: &Session,
         turn: &Turn,
-        shard: &'a Shard,
-    ) -> Result<MutexGuard<'a, LockTable>, Fault> {
+        resource: Resource,
+    ) -> Result<MutexGuard<'_, LockTable>, Fault> {
         // Before the table's lock: whatever comes after us in the table sees it.
         session.lock_floor.fetch_max(turn.floor, Ordering::SeqCst);
-        let table = shard.table.lock();
-        self.check_turn(session, turn)?;
-        Ok(table)
-    }
-
-    /// The table's lock is held.
-    fn check_turn(&self, session: &Arc<Session>, turn: &Turn) -> Result<(), Fault> {
+        let table = self.locks.shard(resource).lock();
         if turn.number < session.lock_floor.load(Ordering::SeqCst) {
             return Err(Fault::new(Code::BadRequest, "a late copy of a lock request that was answered"));
         }
-        self.living(session.id).map(|_| ())
+        self.living(session.id)?;
+        Ok(table)
     }
 
     fn living(&self, id: SessionId) -> Result<Arc<Session>, Fault> {

@@ -30,7 +30,7 @@ pub const WAITING_MAX: u32 = 4096;
 /// What locks are taken on.
 pub type Resource = (Fid, LockSpace);
 
-/// Who holds a lock: a process, an open file description, or an operation, as its client numbers them.
+/// Who holds a lock: a process or an open file description, as its client numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
     pub session: SessionId,
@@ -71,7 +71,7 @@ pub struct LockTable {
     sessions: HashMap<SessionId, Load>,
     /// Where `Posix` owners wait, for the search for deadlocks. It may name places that are lost by now.
     blocked: HashMap<Owner, Vec<Resource>>,
-    woken: Vec<(SessionId, LockSpace)>,
+    woken: Vec<SessionId>,
 }
 
 /// What counts against the bounds.
@@ -209,8 +209,8 @@ impl LockTable {
         });
     }
 
-    /// The sessions whose turn may have come since this was asked last, and where; one may be there twice.
-    pub fn take_woken(&mut self) -> Vec<(SessionId, LockSpace)> {
+    /// The sessions whose turn may have come since this was asked last; one may be there twice.
+    pub fn take_woken(&mut self) -> Vec<SessionId> {
         std::mem::take(&mut self.woken)
     }
 
@@ -250,7 +250,7 @@ impl LockTable {
         let queue = self.files.entry(resource).or_default();
         let change = change(queue);
         if change.frees {
-            self.woken.extend(queue.due_sessions().into_iter().map(|session| (session, resource.1)));
+            self.woken.extend(queue.due_sessions());
         }
         if queue.is_empty() {
             self.files.remove(&resource);

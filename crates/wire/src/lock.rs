@@ -15,11 +15,9 @@ bodies! {
     /// below the highest floor that the MDT has seen is a copy that came late, and is refused.
     Turn { number: u64, floor: u64 }
     /// Takes a lock, changes one, or gives bytes back (`Unlock`). The same request again gives the same state. With `wait` a
-    /// request that conflicts is queued under `ticket` (unique in the session) and answered `Wait` after at most `patience_ms`;
-    /// it keeps its place if the client asks again, by this call or by `AwaitLocks`, within two seconds.
-    Lock { fid: Fid, space: LockSpace, owner: u64, start: u64, end: u64, kind: LockKind, pid: u32, wait: bool, patience_ms: u32,
-        ticket: u64, turn: Turn,
-    }
+    /// request that conflicts is queued under `ticket` (unique in the session) and answered `Wait`; it keeps its place if the client
+    /// asks again, by this call or by `AwaitLocks`, within two seconds.
+    Lock { fid: Fid, space: LockSpace, owner: u64, start: u64, end: u64, kind: LockKind, pid: u32, wait: bool, ticket: u64, turn: Turn }
     LockReply { outcome: LockOutcome }
     /// The lock that would stand in the way of this one.
     TestLock { fid: Fid, space: LockSpace, owner: u64, start: u64, end: u64, kind: LockKind }
@@ -68,8 +66,6 @@ numbered! {
         Posix = 1,
         /// flock.
         Flock = 2,
-        /// A client's, around one operation on the content.
-        Body = 3,
     }
     LockKind, "lock kind" {
         Read = 1,

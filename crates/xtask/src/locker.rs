@@ -60,12 +60,14 @@ impl Locker {
             ["lend", name] => {
                 let copy = self.file(name)?.try_clone()?;
                 // It ends with us, since its input does.
-                let borrow = |c: &mut Command| c.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(copy).spawn();
+                let borrow =
+                    |c: &mut Command| c.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(copy).spawn();
                 self.borrower = Some(borrow(&mut Command::new("cat"))?);
             }
             ["unlend"] => self.unlend()?,
-            ["flock", name, kind] => rustix::fs::flock(self.file(name)?, operation(kind, false)?)
-                .map_err(std::io::Error::from)?,
+            ["flock", name, kind] => {
+                rustix::fs::flock(self.file(name)?, operation(kind, false)?).map_err(std::io::Error::from)?
+            }
             ["flock", name, kind, "wait"] => {
                 rustix::fs::flock(self.file(name)?, operation(kind, true)?).map_err(std::io::Error::from)?
             }

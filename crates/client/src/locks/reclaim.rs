@@ -17,7 +17,7 @@ impl Locks {
     /// All that is held, to be told to the MDT. What is under way is sent again afterwards (N2).
     fn begin_reclaim(&self) -> Vec<HeldLock> {
         let mut state = self.state.lock();
-        state.era += 1;
+        state.reclaims += 1;
         let told = |(fid, space): (Fid, LockSpace), held: &Held| HeldLock {
             fid,
             space,
@@ -41,12 +41,11 @@ impl Locks {
     /// The session that held all this has ended: files with locks of programs fail from now on.
     pub fn lose(&self, losses: &Losses, why: &str) {
         let mut state = self.state.lock();
-        state.era += 1;
+        state.reclaims += 1;
         state.owed.clear();
         let held = std::mem::take(&mut state.held);
         drop(state);
-        let mut files: Vec<_> =
-            held.all().filter(|((_, space), _)| *space != LockSpace::Body).map(|((fid, _), _)| fid).collect();
+        let mut files: Vec<_> = held.all().map(|((fid, _), _)| fid).collect();
         files.sort_unstable();
         files.dedup();
         files.iter().for_each(|fid| losses.add(*fid, &format!("its locks are gone: {why}")));

@@ -35,7 +35,7 @@ impl Fs {
     pub fn set_lock(&self, handle: Handle, lock: &FileLock) -> Result<LockAnswer, Fault> {
         let fid = self.locked_file(handle)?;
         self.note_taker(fid, handle, lock);
-        Ok(match self.send_lock(fid, lock, None, 0, self.deadline())? {
+        Ok(match self.send_lock(fid, lock, None, self.deadline())? {
             LockOutcome::Granted => LockAnswer::Granted,
             LockOutcome::Conflict | LockOutcome::Wait => LockAnswer::Conflict,
             LockOutcome::Deadlock => LockAnswer::Deadlock,
@@ -68,13 +68,7 @@ impl Fs {
         }
     }
 
-    pub(super) fn drop_locks(
-        &self,
-        fid: Fid,
-        space: LockSpace,
-        owner: u64,
-        deadline: Instant,
-    ) -> Result<(), Fault> {
+    fn drop_locks(&self, fid: Fid, space: LockSpace, owner: u64, deadline: Instant) -> Result<(), Fault> {
         self.id.locks.state.lock().drop_owner(fid, space, owner);
         let make = |turn| DropOwner { fid, space, owner, turn };
         let dropped = self.exchange_lock(fid, make, deadline, |_, _| {});
@@ -87,13 +81,12 @@ impl Fs {
         fid: Fid,
         lock: &FileLock,
         ticket: Option<u64>,
-        patience_ms: u32,
         deadline: Instant,
     ) -> Result<LockOutcome, Fault> {
         let FileLock { space, owner, start, end, kind, pid } = *lock;
         self.id.locks.state.lock().shrink(fid, lock);
         let (wait, ticket) = (ticket.is_some(), ticket.unwrap_or(0));
-        let make = |turn| Lock { fid, space, owner, start, end, kind, pid, wait, patience_ms, ticket, turn };
+        let make = |turn| Lock { fid, space, owner, start, end, kind, pid, wait, ticket, turn };
         let note = |state: &mut State, reply: &wire::lock::LockReply| {
             if reply.outcome == LockOutcome::Granted {
                 state.grant(fid, lock);
@@ -116,18 +109,23 @@ impl Fs {
     ) -> Result<R::Reply, Fault> {
         let mdt = self.mdt(fid)?;
         loop {
-            let (turn, era) = {
+            let (turn, reclaims) = {
                 let mut state = self.id.locks.state.lock();
-                (state.begin(), state.era)
+                (state.begin(), state.reclaims)
             };
             let number = turn.number;
             let answer = mdt.ask(fid, &make(turn), deadline);
             let mut state = self.id.locks.state.lock();
             state.under_way.remove(&number);
             let reply = answer?.reply;
-            if state.era == era {
+            if state.reclaims == reclaims {
                 note(&mut state, &reply);
                 return Ok(reply);
+            }
+            drop(state);
+            // The file's locks may be lost with the session that ended meanwhile: nothing is to be added to them.
+            if let Some(fault) = self.id.losses.of(fid) {
+                return Err(fault);
             }
         }
     }

@@ -70,9 +70,8 @@ impl Fs {
             Some(w) => (w.fid, w.lock, w.handle),
             None => return,
         };
-        let asked = self
-            .locked_file(handle)
-            .and_then(|_| self.send_lock(fid, &lock, Some(ticket), 0, self.deadline()));
+        let asked =
+            self.locked_file(handle).and_then(|_| self.send_lock(fid, &lock, Some(ticket), self.deadline()));
         let mut state = self.id.locks.state.lock();
         let Some(waiting) = state.waiting.get_mut(&ticket) else { return };
         let answer = match asked {
@@ -155,19 +154,7 @@ impl Fs {
     /// Tells the MDT what is noted already.
     fn restore(&self, fid: Fid, piece: &FileLock) -> Result<(), Fault> {
         let FileLock { space, owner, start, end, kind, pid } = *piece;
-        let make = |turn| Lock {
-            fid,
-            space,
-            owner,
-            start,
-            end,
-            kind,
-            pid,
-            wait: false,
-            patience_ms: 0,
-            ticket: 0,
-            turn,
-        };
+        let make = |turn| Lock { fid, space, owner, start, end, kind, pid, wait: false, ticket: 0, turn };
         let outcome = self.exchange_lock(fid, make, self.deadline(), |_, _| {})?.outcome;
         if outcome != LockOutcome::Granted {
             self.id.losses.add(fid, "a lock of it is held by another client by now");

@@ -7,7 +7,7 @@ use disk::Crash;
 use types::{Code, Fault, Fid, SessionId, Uuid};
 use wire::lock::LockKind::{Read, Unlock, Write};
 use wire::lock::LockOutcome::{Conflict, Deadlock, Granted, Wait};
-use wire::lock::LockSpace::{Body, Flock, Posix};
+use wire::lock::LockSpace::{Flock, Posix};
 use wire::lock::*;
 use wire::session::{Attach, Detach, KeepAlive};
 use wire::shared::Hold;
@@ -36,21 +36,29 @@ fn turn() -> Turn {
 
 fn lock(space: LockSpace, owner: u64, kind: LockKind, start: u64, end: u64) -> Lock {
     let fid = Fid(16);
-    Lock { fid, space, owner, start, end, kind, pid: 7, wait: false, patience_ms: 0, ticket: 0, turn: turn() }
+    Lock { fid, space, owner, start, end, kind, pid: 7, wait: false, ticket: 0, turn: turn() }
 }
 
-fn wait(ticket: u64, patience_ms: u32, lock: Lock) -> Lock {
-    Lock { wait: true, ticket, patience_ms, ..lock }
+fn wait(ticket: u64, lock: Lock) -> Lock {
+    Lock { wait: true, ticket, ..lock }
 }
 
 fn ask(rig: &Rig, session: SessionId, lock: &Lock) -> Result<LockOutcome, Fault> {
     rig.ask(lock, session).map(|reply| reply.outcome)
 }
 
-/// Asks under ticket 1 until it need not wait any more.
+/// Asks under ticket 1 whenever its turn has come, until it need not wait any more.
 fn until_served(rig: &Rig, session: SessionId, space: LockSpace) -> Option<LockOutcome> {
-    let asked = wait(1, 250, lock(space, 1, Write, 0, 9));
-    (0..400).map(|_| ask(rig, session, &asked).unwrap()).find(|outcome| *outcome != Wait)
+    let asked = wait(1, lock(space, 1, Write, 0, 9));
+    let keep = AwaitLocks { waiting: vec![WaitingLock { fid: Fid(16), space, ticket: 1 }], patience_ms: 250 };
+    let ask_or_wait = |_| {
+        let outcome = ask(rig, session, &asked).unwrap();
+        if outcome == Wait {
+            rig.ask(&keep, session).unwrap();
+        }
+        outcome
+    };
+    (0..400).map(ask_or_wait).find(|outcome| *outcome != Wait)
 }
 
 fn held(space: LockSpace, owner: u64, end: u64) -> HeldLock {
@@ -77,26 +85,23 @@ fn sessions_exclude_each_other_and_see_who_is_in_the_way() {
 fn a_wait_ends_with_the_lock_or_with_its_patience() {
     let (rig, _) = Rig::fresh();
     let (one, two) = (rig.session, second(&rig));
-    for space in [Posix, Flock, Body] {
+    for space in [Posix, Flock] {
         ask(&rig, one, &lock(space, 1, Write, 0, 9)).unwrap();
-        assert_eq!(ask(&rig, two, &wait(1, 1, lock(space, 1, Read, 0, 9))).unwrap(), Wait);
-        let rig = &rig;
+        assert_eq!(ask(&rig, two, &wait(1, lock(space, 1, Write, 0, 9))).unwrap(), Wait);
+        let waiting = vec![WaitingLock { fid: Fid(16), space, ticket: 1 }];
+        assert_eq!(rig.ask(&AwaitLocks { waiting, patience_ms: 1 }, two).unwrap().ready, [0u64; 0]);
         std::thread::scope(|scope| {
-            // Both ways to wait: with the request, and with the call that keeps places.
-            let with_request = scope.spawn(move || until_served(rig, two, space));
-            let keep = AwaitLocks {
-                waiting: vec![WaitingLock { fid: Fid(16), space, ticket: 1 }],
-                patience_ms: 250,
-            };
-            let keep = move |_| rig.ask(&keep, two).unwrap().ready;
-            let with_others = scope.spawn(move || (0..400).map(keep).find(|ready| !ready.is_empty()));
+            let rig = &rig;
+            let served = scope.spawn(move || until_served(rig, two, space));
             ask(rig, one, &lock(space, 1, Unlock, 0, 9)).unwrap();
-            assert_eq!(with_request.join().unwrap(), Some(Granted));
-            assert_eq!(with_others.join().unwrap(), Some(vec![1]));
+            assert_eq!(served.join().unwrap(), Some(Granted));
         });
-        assert_eq!(ask(rig, one, &lock(space, 1, Write, 0, 9)).unwrap(), Conflict);
+        assert_eq!(ask(&rig, one, &lock(space, 1, Write, 0, 9)).unwrap(), Conflict);
         rig.ask(&DropOwner { fid: Fid(16), space, owner: 1, turn: turn() }, two).unwrap();
-        assert_eq!(ask(rig, one, &lock(space, 1, Write, 0, 9)).unwrap(), Granted);
+        assert_eq!(ask(&rig, one, &lock(space, 1, Write, 0, 9)).unwrap(), Granted);
+        let unknown = vec![WaitingLock { fid: Fid(16), space, ticket: 77 }];
+        let reply = rig.ask(&AwaitLocks { waiting: unknown, patience_ms: 250 }, two).unwrap();
+        assert_eq!(reply.ready, [77], "who has no place is to ask for one");
     }
 }
 
@@ -106,10 +111,10 @@ fn a_circle_over_two_sessions_is_a_deadlock() {
     let (one, two) = (rig.session, second(&rig));
     ask(&rig, one, &lock(Posix, 1, Write, 0, 0)).unwrap();
     ask(&rig, two, &lock(Posix, 1, Write, 1, 1)).unwrap();
-    assert_eq!(ask(&rig, one, &wait(1, 0, lock(Posix, 1, Write, 1, 1))).unwrap(), Wait);
-    assert_eq!(ask(&rig, two, &wait(1, 0, lock(Posix, 1, Write, 0, 0))).unwrap(), Deadlock);
+    assert_eq!(ask(&rig, one, &wait(1, lock(Posix, 1, Write, 1, 1))).unwrap(), Wait);
+    assert_eq!(ask(&rig, two, &wait(1, lock(Posix, 1, Write, 0, 0))).unwrap(), Deadlock);
     rig.ask(&CancelLock { fid: Fid(16), space: Posix, ticket: 1, turn: turn() }, one).unwrap();
-    assert_eq!(ask(&rig, two, &wait(2, 0, lock(Posix, 1, Write, 0, 0))).unwrap(), Wait);
+    assert_eq!(ask(&rig, two, &wait(2, lock(Posix, 1, Write, 0, 0))).unwrap(), Wait);
 }
 
 #[test]
@@ -135,11 +140,11 @@ fn a_late_copy_takes_nothing_and_gives_nothing_back() {
 fn a_session_that_ends_frees_its_locks_and_wakes_who_waits() {
     let (rig, _) = Rig::fresh();
     let (one, two) = (rig.session, second(&rig));
-    for space in [Posix, Flock, Body] {
+    for space in [Posix, Flock] {
         ask(&rig, two, &lock(space, 1, Write, 0, 9)).unwrap();
     }
     std::thread::scope(|scope| {
-        let waits = [Posix, Flock, Body].map(|space| {
+        let waits = [Posix, Flock].map(|space| {
             let rig = &rig;
             scope.spawn(move || until_served(rig, one, space))
         });
@@ -179,7 +184,7 @@ fn after_a_start_locks_are_reclaimed_before_anybody_gets_one() {
         rig.ask(&hold, one).unwrap();
         rig.ask(&KeepAlive { session: one, mode: 1 }, SessionId(0)).unwrap();
         assert_eq!(ask(&rig, one, &lock(Posix, 1, Write, 50, 50)).unwrap_err().code, Code::NotReady);
-        assert_eq!(ask(&rig, one, &wait(1, 1, lock(Posix, 1, Write, 50, 50))).unwrap(), Wait);
+        assert_eq!(ask(&rig, one, &wait(1, lock(Posix, 1, Write, 50, 50))).unwrap(), Wait);
         assert_eq!(ask(&rig, one, &lock(Posix, 1, Unlock, 9, 9)).unwrap(), Granted);
         // 3. The other's, but for what is not its own.
         let refused = rig.ask(&reclaim(vec![held(Flock, 1, 9), held(Posix, 1, 30)], false), two).unwrap();
@@ -201,12 +206,12 @@ fn the_grace_ends_with_the_session_that_does_not_come_back() {
     let rig = Rig::open(Arc::new(disk.crash(Crash::KeepAll)));
     let one = rig.session;
     rig.ask(&Reclaim { locks: vec![], more: false }, one).unwrap();
-    assert_eq!(ask(&rig, one, &lock(Body, 1, Read, 0, 9)).unwrap_err().code, Code::NotReady);
+    assert_eq!(ask(&rig, one, &lock(Flock, 1, Read, 0, 9)).unwrap_err().code, Code::NotReady);
     let core = &rig.mdt.core;
     core.end_session(two).unwrap();
-    assert_eq!(ask(&rig, one, &lock(Body, 1, Read, 0, 9)).unwrap(), Granted);
+    assert_eq!(ask(&rig, one, &lock(Flock, 1, Read, 0, 9)).unwrap(), Granted);
     // A new client has nothing to reclaim.
     let three = second(&rig);
-    assert_eq!(ask(&rig, three, &lock(Body, 1, Read, 0, 9)).unwrap(), Granted);
+    assert_eq!(ask(&rig, three, &lock(Flock, 1, Read, 0, 9)).unwrap(), Granted);
     rig.ask(&KeepAlive { session: three, mode: 1 }, SessionId(0)).unwrap();
 }

@@ -1,7 +1,7 @@
 //! One file's locks of one space, and who waits for them.
 
 use types::SessionId;
-use wire::lock::{LockKind, LockSpace};
+use wire::lock::LockKind;
 
 use super::{Ask, Owner, PLACE_MS, Range};
 
@@ -81,18 +81,13 @@ impl Queue {
         })
     }
 
-    /// Must another that came before have it first? `Body` is first come, first served. Elsewhere only those count whose turn it is,
-    /// and only for who waits, too: a try takes what is free.
+    /// Must another that came before, and whose turn it is, have it first? A try takes what is free.
     pub fn is_others_turn(&self, ask: &Ask) -> bool {
-        let is_strict = ask.resource.1 == LockSpace::Body;
-        let is_me = |w: &Waiter| ask.ticket.is_some_and(|t| w.is(ask.owner.session, t));
-        if !is_strict && ask.ticket.is_none() {
-            return false;
-        }
-        let mut before = self.waiting.iter().take_while(|w| !is_me(w));
+        let Some(ticket) = ask.ticket else { return false };
+        let mut before = self.waiting.iter().take_while(|w| !w.is(ask.owner.session, ticket));
         before.any(|w| {
             let is_rival = w.ask.owner != ask.owner && w.ask.range.overlaps(&ask.range);
-            is_rival && excludes(w.ask.kind, ask.kind) && (is_strict || self.conflict(&w.ask).is_none())
+            is_rival && excludes(w.ask.kind, ask.kind) && self.conflict(&w.ask).is_none()
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hammer::Dice;
 use wire::lock::LockKind::{Read, Unlock, Write};
 use wire::lock::LockOutcome::{Conflict, Deadlock, Full, Granted, Wait};
-use wire::lock::LockSpace::{Body, Flock, Posix};
+use wire::lock::LockSpace::{Flock, Posix};
 
 use super::*;
 
@@ -70,32 +70,20 @@ fn the_first_lock_in_the_way_is_shown() {
 #[test]
 fn a_place_is_kept_by_asking_and_lost_by_silence() {
     let mut locks = LockTable::default();
-    locks.ask(&ask(Body, 1, Write, 0, 9), 0);
-    assert_eq!(locks.ask(&waiting(ask(Body, 11, Write, 0, 9), 1), 0), Wait);
-    assert_eq!(locks.ask(&waiting(ask(Body, 12, Write, 0, 9), 2), 0), Wait);
-    let resource = (Fid(16), Body);
+    locks.ask(&ask(Flock, 1, Write, 0, 9), 0);
+    assert_eq!(locks.ask(&waiting(ask(Flock, 11, Write, 0, 9), 1), 0), Wait);
+    assert_eq!(locks.ask(&waiting(ask(Flock, 12, Write, 0, 9), 2), 0), Wait);
+    let resource = (Fid(16), Flock);
     assert!(!locks.look(resource, SessionId(1), 2, PLACE_MS));
     // Ticket 1 was not asked for; 2 was.
-    locks.ask(&ask(Body, 1, Unlock, 0, 9), PLACE_MS + 1);
+    locks.ask(&ask(Flock, 1, Unlock, 0, 9), PLACE_MS + 1);
     assert!(locks.look(resource, SessionId(1), 1, PLACE_MS + 1), "no place: ask for a new one");
     assert!(locks.look(resource, SessionId(1), 2, PLACE_MS + 1));
-    assert_eq!(locks.ask(&waiting(ask(Body, 11, Write, 0, 9), 1), PLACE_MS + 1), Wait, "behind 2 now");
-    assert_eq!(locks.ask(&waiting(ask(Body, 12, Write, 0, 9), 2), PLACE_MS + 1), Granted);
+    assert_eq!(locks.ask(&waiting(ask(Flock, 11, Write, 0, 9), 1), PLACE_MS + 1), Wait, "behind 2 now");
+    assert_eq!(locks.ask(&waiting(ask(Flock, 12, Write, 0, 9), 2), PLACE_MS + 1), Granted);
     locks.sweep(2 * PLACE_MS + 2);
     locks.drop_owner(resource, owner(12));
     assert!(locks.is_empty() && locks.sessions.is_empty());
-}
-
-#[test]
-fn content_is_first_come_first_served() {
-    let mut locks = LockTable::default();
-    locks.ask(&ask(Body, 1, Read, 0, 9), 0);
-    assert_eq!(locks.ask(&waiting(ask(Body, 2, Write, 0, 9), 1), 0), Wait);
-    assert_eq!(locks.ask(&waiting(ask(Body, 3, Read, 0, 9), 2), 0), Wait, "not past the writer");
-    assert_eq!(locks.ask(&ask(Body, 4, Read, 0, 9), 0), Conflict);
-    locks.cancel((Fid(16), Body), SessionId(0), 1);
-    assert_eq!(locks.take_woken(), [(SessionId(0), Body)]);
-    assert_eq!(locks.ask(&waiting(ask(Body, 3, Read, 0, 9), 2), 0), Granted);
 }
 
 #[test]
@@ -108,7 +96,7 @@ fn readers_pass_a_writer_that_waits_but_nobody_passes_one_whose_turn_it_is() {
         locks.ask(&ask(space, 3, Unlock, 0, 9), 0);
         assert!(locks.take_woken().is_empty());
         locks.ask(&ask(space, 1, Unlock, 0, 9), 0);
-        assert_eq!(locks.take_woken(), [(SessionId(0), space)]);
+        assert_eq!(locks.take_woken(), [SessionId(0)]);
         assert_eq!(locks.ask(&waiting(ask(space, 1, Write, 0, 9), 3), 0), Wait);
         assert_eq!(locks.ask(&waiting(ask(space, 2, Write, 0, 9), 1), 0), Granted);
     }
@@ -171,7 +159,7 @@ fn a_session_takes_all_that_is_its_own_with_it() {
     locks.ask(&waiting(ask(Posix, 22, Write, 5, 5), 1), 0);
     locks.take_woken();
     locks.drop_session(SessionId(1));
-    assert_eq!(locks.take_woken(), [(SessionId(2), Posix)]);
+    assert_eq!(locks.take_woken(), [SessionId(2)]);
     assert_eq!(shown(&locks, Posix), [(21, Write, 20, 29)]);
     assert!(locks.held((Fid(7), Flock)).is_empty());
     locks.drop_session(SessionId(2));
