@@ -59,8 +59,7 @@ fn count_files(dir: &Path) -> Result<usize> {
 /// Of `stress-ng --class filesystem` and a few others: what works on files of the working directory. Not here, with the reason:
 /// bind-mount, binderfs, procfs, eventfd, seal: other file systems. fanotify, dnotify, lease: the kernel's own, per node.
 /// fiemap, file-ioctl, verity: calls of block file systems. ioprio: a block device's scheduler. inode-flags: does nothing on
-/// ext4. iomix: needs `fallocate`. xattr: a round sets 4,096 attributes of one file, of which ext4 refuses all but 104, and takes
-/// half a minute here.
+/// ext4. xattr: a round sets 4,096 attributes of one file, of which ext4 refuses all but 104, and takes half a minute here.
 const STRESSORS: &[&str] = &[
     "access",
     "aio",
@@ -86,6 +85,7 @@ const STRESSORS: &[&str] = &[
     "hdd",
     "inotify",
     "io",
+    "iomix",
     "link",
     "locka",
     "lockf",
@@ -111,6 +111,7 @@ const SMALL: &[&str] = &[
     "--copy-file-bytes=128m",
     "--fallocate-bytes=16m",
     "--hdd-bytes=8m",
+    "--iomix-bytes=16m",
     "--mmap-bytes=16m",
     "--msync-bytes=16m",
     "--readahead-bytes=16m",

@@ -82,7 +82,8 @@ fn tar(b: &mut Bench) -> Result<()> {
     Ok(fs::remove_dir_all(dir)?)
 }
 
-/// A tree in which everything that has attributes has some: hard links over directories, xattrs, owners, set-id bits, times before 1970 and to the nanosecond, a fifo, names that are no text, a sparse file.
+/// A tree in which everything that has attributes has some: hard links over directories, xattrs, ACLs with masks, a default
+/// ACL, owners, set-id bits, times before 1970 and to the nanosecond, a fifo, names that are no text, a sparse file.
 fn rich_tree(root: &Path) -> Result<()> {
     fs::create_dir_all(root.join("a/b"))?;
     for n in 0..40 {
@@ -96,7 +97,8 @@ fn rich_tree(root: &Path) -> Result<()> {
         }
         std::os::unix::fs::chown(&path, Some(1000 + n as u32 % 3), Some(2000))?;
     }
-    let script = "chmod 6755 a/f3; chmod 1777 a; touch -d '1965-01-02 03:04:05.123456789' a/f4; touch -d '2040-01-01' a/b; mkfifo a/fifo; \
+    let script = "setfacl -m u:1001:rw,g:2001:r,m::r a/f1; setfacl -m u:1001:rwx a/f2; setfacl -m d:u:1001:rx,u:1002:rwx a/b; \
+        chmod 6755 a/f3; chmod 1777 a; touch -d '1965-01-02 03:04:05.123456789' a/f4; touch -d '2040-01-01' a/b; mkfifo a/fifo; \
         ln -s ../nowhere a/dangling; printf x > \"$(printf 'a/\\377\\001name')\"; truncate -s 5M a/sparse; \
         printf end >> a/sparse; setfattr -n user.dir -v yes a/b; touch -h -d '2001-01-01' a/dangling";
     run("sh", &["-ec", script], root).map(drop)
