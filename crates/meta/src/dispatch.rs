@@ -21,8 +21,8 @@ macro_rules! table {
 /// Every metadata call, and whether it changes records.
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
-    ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile Enter
-    AllocateInline SeekInline
+    ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
+    AllocateInline SeekInline Enter
 };
 
 /// Whether `call` changes records; `None` if it is no metadata call.
