@@ -44,8 +44,8 @@ impl Fs {
         loop {
             let section = self.section(file, To::Change, deadline)?;
             let done = {
-                let mut body = file.own_body(deadline)?;
-                self.fallocate_body(file, &mut body, offset, end, what, deadline)
+                let body = file.own_body(deadline)?;
+                self.fallocate_body(file, &body, offset, end, what, deadline)
             };
             let shown = self.show_written(&section);
             match done {
@@ -62,7 +62,7 @@ impl Fs {
     fn fallocate_body(
         &self,
         file: &Arc<File>,
-        body: &mut Body,
+        body: &Body,
         begin: u64,
         end: u64,
         what: Allocate,
@@ -90,6 +90,7 @@ impl Fs {
             Allocate::Punch if end > size => end.next_multiple_of(PAGE_SIZE as u64).min(FILE_SIZE_MAX),
             _ => end,
         };
+        self.cut_overshoot(file, body, deadline)?;
         let spans = spans(layout, file.fid, begin, end);
         let now = self.now();
         let done = self.fallocate_spans(file, &cap, &spans, end, what, now, deadline);

@@ -59,6 +59,8 @@ pub(crate) struct Meta {
     pub flags: u32,
     /// A shrink to this size was begun at the MDT and its cuts did not get through: it is finished before anything else.
     pub cutting: Option<u64>,
+    /// A write that was refused in part has left bytes past the file's end.
+    pub overshot: bool,
     /// In the list of what the settle thread looks at.
     pub is_queued: bool,
     /// The session that the marks and capabilities belong to.

@@ -61,6 +61,7 @@ mod losses;
 mod names;
 mod objects;
 mod open;
+mod overshoot;
 mod owed;
 mod read;
 mod readdir;

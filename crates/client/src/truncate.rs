@@ -97,6 +97,7 @@ impl Fs {
         if size > 0 {
             // An earlier shrink that did not get through first; emptying needs none of its cuts.
             self.cut_if_due(file, &mut body, deadline)?;
+            self.cut_overshoot(file, &body, deadline)?;
         }
         // 1. The MDT's part: everything, or the intent of a shrink.
         let req = Truncate { fid: file.fid, size, now: self.now(), held: file.held(), cred: cred.clone() };

@@ -14,6 +14,7 @@ use crate::api::Handle;
 use crate::files::{Body, File, Opened};
 use crate::link::Link;
 use crate::objects::{IN_FLIGHT_MAX, Stopped};
+use crate::overshoot::is_definite;
 use crate::request::{Answer, Patience, Pending};
 use crate::sharing::To;
 
@@ -57,6 +58,9 @@ impl Fs {
                     self.write_body(&opened.file, &body, offset, data, deadline)
                 }
             };
+            if stopped.is_err() {
+                self.tidy_up(&opened.file, deadline);
+            }
             let shown = self.show_written(&section);
             match stopped {
                 Ok(()) => {
@@ -209,7 +213,9 @@ impl Fs {
         answers: Vec<Result<Answer<WriteReply>, Fault>>,
         now: Time,
     ) -> Result<(), Stopped> {
-        let mut failed = None;
+        let mut failed: Option<Fault> = None;
+        // Where bytes behind a refused piece end.
+        let mut furthest = 0;
         let mut meta = file.meta.lock();
         if !meta.progress.is_untold() {
             // What was written before was told under its session; from here on it is this one's.
@@ -220,8 +226,10 @@ impl Fs {
                 Ok(answer) => {
                     meta.progress.wrote(piece.object, piece.written, answer.mark);
                     meta.progress.took(answer.reply.pages as u64);
-                    if failed.is_none() {
-                        meta.progress.reached(piece.file_offset + piece.len as u64, now);
+                    let end = piece.file_offset + piece.len as u64;
+                    match failed {
+                        None => meta.progress.reached(end, now),
+                        Some(_) => furthest = furthest.max(end),
                     }
                 }
                 Err(fault) => {
@@ -231,7 +239,10 @@ impl Fs {
         }
         match failed {
             None => Ok(()),
-            Some(fault) => Err(fault.into()),
+            Some(fault) => {
+                meta.overshot |= is_definite(fault.code) && furthest > meta.progress.size;
+                Err(fault.into())
+            }
         }
     }
 }

@@ -78,9 +78,8 @@ impl Door {
         copied.map(|n| n as u32).map_err(|fault| told("copy_file_range", &fault))
     }
 
-    /// What was just written through a descriptor with these flags (fcntl may have changed them since the open) is made durable, if
-    /// they say so. The kernel asks for an fsync of its own after most such writes, and finds nothing left to do; after direct and
-    /// asynchronous ones it does not.
+    /// What was just written through a descriptor with these flags (`RWF_DSYNC` shows in them, too) is made durable, if they say so.
+    /// Whatever fsync the kernel sends after such a write finds nothing left to do; not every way to write promises one.
     pub fn sync_if_asked(&self, handle: Handle, flags: i32) -> Result<(), Fault> {
         if flags & O_DSYNC == 0 { Ok(()) } else { self.fs().fsync(handle, true) }
     }

@@ -91,3 +91,31 @@ fn truncation_works_on_a_full_ost_and_survives_power_loss() {
     let free = |n| story.stat(Who::Ost(n)).bytes_available;
     assert!(free(0) + free(1) > (names.len() * PIECE / 2) as u64, "what was cut off is free");
 }
+
+/// [S-no-space] A call whose bytes go to several OSTs may have reached those that have room: what lies past the size is cut off again,
+/// and shows nowhere when the file is made longer.
+#[test]
+fn what_other_osts_took_of_a_refused_write_does_not_come_back() {
+    let shape = StoryShape { ost_bytes: 9 << 20, ..StoryShape::quiet(Wiring::Local) };
+    let mut story = Story::begin(shape);
+    // 1. OST 1 is full, OST 0 is not.
+    story.create_striped("filler", "-c 1 -i 1 --inline 0").unwrap();
+    let mut at = 0;
+    for len in [PIECE, 64 << 10, 4096] {
+        while story.write("filler", at, &vec![9; len]).is_ok() {
+            at += len as u64;
+        }
+    }
+    // 2. Stripes 0, 2 … go to OST 1 and are refused; 1, 3 … find room.
+    let fid = story.create_striped("f", "-c 2 -i 1 -S 64k --inline 0").unwrap();
+    let refused = story.write("f", 0, &content("f")).unwrap_err();
+    assert_eq!(refused.code, Code::NoSpace, "{refused}");
+    let attr = story.fs().getattr(fid).unwrap();
+    assert_eq!((attr.size, attr.blocks), (0, 0), "nothing is contiguous, and nothing is kept");
+    // 3. Longer, with the size untouched by any write in between.
+    story.truncate("f", PIECE as u64).unwrap();
+    assert!(story.read("f").unwrap() == vec![0; PIECE], "zeros where nothing was acknowledged");
+    story.fsync("f").unwrap();
+    story.power_cut_and_remount(3);
+    assert!(story.read("f").unwrap() == vec![0; PIECE], "zeros after a power loss");
+}

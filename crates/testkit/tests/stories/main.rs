@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
 
 mod damage;
+mod door;
 mod exactly_once;
 mod fsck;
 mod fsync;

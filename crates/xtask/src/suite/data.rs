@@ -2,11 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
 use rustix::io::Errno;
 use testkit::{Rng, Wiring};
 
@@ -18,6 +18,9 @@ pub const TESTS: &[Test] = &[
     ("data::holes", holes),
     ("data::random_ranges", random_ranges),
     ("data::sparse_copies", sparse_copies),
+    ("data::copy_range", copy_range),
+    ("data::direct", direct),
+    ("data::mapped", mapped),
 ];
 pub const OWN: &[(Needs, Test)] = &[(Needs::Own, ("data::full", full))];
 
@@ -293,6 +296,149 @@ fn full(b: &mut Bench) -> Result<()> {
         let (code, out) =
             b.cluster.stria(&["fsck", "--dir", &b.cluster.state_dir().display().to_string()])?;
         ensure_eq(code, 0, &format!("fsck: {out}"))?;
+    }
+    Ok(())
+}
+
+/// [S-copy-range] `copy_file_range` copies between files of the mount and within one.
+fn copy_range(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("copy_range")?;
+    let mut rng = b.rng();
+    let mut want = vec![0u8; 5_000_000];
+    rng.fill(&mut want);
+    let [_, plain, striped] = three_files(b, &dir)?;
+    fs::write(&plain, &want)?;
+    let (from, to) = (open_rw(&plain)?, open_rw(&striped)?);
+    // 1. Whole, in as many calls as it takes; then to the end of the source and past it.
+    let (mut at_from, mut at_to) = (0, 0);
+    while copy_file_range(&from, Some(&mut at_from), &to, Some(&mut at_to), want.len())? > 0 {}
+    ensure_same(&fs::read(&striped)?, &want, "a whole copy")?;
+    let mut at = 4_999_990;
+    ensure_eq(copy_file_range(&from, Some(&mut at), &to, Some(&mut 10), 100)?, 10, "the last ten bytes")?;
+    let last = want[4_999_990..].to_vec();
+    want[10..20].copy_from_slice(&last);
+    // 2. Parts, unaligned, past the target's end, and inline.
+    let end = want.len() as u64;
+    ensure_eq(
+        copy_file_range(&from, Some(&mut 77), &to, Some(&mut (end + 1000)), 70_000)?,
+        70_000,
+        "a part",
+    )?;
+    let part = fs::read(&plain)?[77..70_077].to_vec();
+    want.resize(end as usize + 1000, 0);
+    want.extend_from_slice(&part);
+    ensure_same(&fs::read(&striped)?, &want, "parts")?;
+    let small = open_rw(&dir.join("small"))?;
+    ensure_eq(copy_file_range(&from, Some(&mut 77), &small, None, 9000)?, 9000, "a small copy")?;
+    ensure_same(&fs::read(dir.join("small"))?, &part[..9000], "a small copy")?;
+    // 3. Within one file: apart is a copy, overlapping is not.
+    ensure_eq(copy_file_range(&to, Some(&mut 0), &to, Some(&mut 100_000), 100_000)?, 100_000, "within")?;
+    let (head, tail) = want.split_at_mut(100_000);
+    tail[..100_000].copy_from_slice(head);
+    ensure_same(&fs::read(&striped)?, &want, "within one file")?;
+    let overlap = copy_file_range(&to, Some(&mut 0), &to, Some(&mut 50_000), 100_000);
+    expect_errno(overlap.map_err(Into::into), Errno::INVAL, "overlapping")?;
+    // 4. Appending descriptors are refused; from and to elsewhere goes another way, and goes.
+    let append = OpenOptions::new().append(true).open(&striped)?;
+    let refused = copy_file_range(&from, Some(&mut 0), &append, None, 10);
+    expect_errno(refused.map_err(Into::into), Errno::BADF, "appending")?;
+    let elsewhere = tempfile_beside(b)?;
+    std::io::copy(&mut File::open(&plain)?, &mut &elsewhere)?;
+    ensure_eq(elsewhere.metadata()?.len(), 5_000_000, "to another file system")
+}
+
+/// A file that is not on the mount, and has no name any more.
+fn tempfile_beside(b: &Bench) -> Result<File> {
+    let path = b.cluster.dir.join("elsewhere");
+    let file = open_rw(&path)?;
+    fs::remove_file(path)?;
+    Ok(file)
+}
+
+/// [S-direct] Direct and buffered users of a file see each other's writes.
+fn direct(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("direct")?;
+    for path in three_files(b, &dir)? {
+        let buffered = open_rw(&path)?;
+        let mut options = OpenOptions::new();
+        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let direct = options.read(true).write(true).custom_flags(flags).open(&path)?;
+        let (mut rng, mut want) = (b.rng(), vec![0u8; 400_000]);
+        buffered.write_all_at(&want, 0)?;
+        for n in 0..120 {
+            let at = rng.below(350_000) as usize;
+            // Unaligned offsets, lengths and memory are as good as any.
+            let at = if rng.chance(50) { at & !4095 } else { at };
+            let len = 1 + rng.below(40_000) as usize;
+            let mut data = vec![0u8; len];
+            rng.fill(&mut data);
+            let (writer, reader) = if n % 2 == 0 { (&direct, &buffered) } else { (&buffered, &direct) };
+            writer.write_all_at(&data, at as u64)?;
+            want[at..at + len].copy_from_slice(&data);
+            let from = at.saturating_sub(5000);
+            let mut got = vec![0u8; len + 5000];
+            reader.read_exact_at(&mut got, from as u64)?;
+            ensure_same(&got, &want[from..from + got.len()], &format!("{} step {n}", path.display()))?;
+        }
+        ensure_same(&fs::read(&path)?, &want, "in the end")?;
+    }
+    Ok(())
+}
+
+const MMAP: &str = r#"
+import ctypes, mmap, os, signal, sys
+path, size = sys.argv[1], int(sys.argv[2])
+fd = os.open(path, os.O_RDWR | os.O_CREAT)
+os.pwrite(fd, b'\x07' * size, 0)
+shared = mmap.mmap(fd, size)
+private = mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE)
+def child(f):
+    pid = os.fork()
+    if pid == 0:
+        try: os._exit(0 if f() else 1)
+        except BaseException as e: print(e, file=sys.stderr); os._exit(2)
+    return os.waitpid(pid, 0)[1]
+def check(ok, what):
+    if not ok: sys.exit(what)
+# Written through the mapping, read by read(2), by another process, and by another mapping.
+shared[5000:5005] = b'hello'
+check(os.pread(fd, 5, 5000) == b'hello', 'read(2) misses what the mapping wrote')
+check(child(lambda: open(path, 'rb').read()[5000:5005] == b'hello') == 0, 'another process misses it')
+check(private[5000:5005] == b'hello', 'another mapping misses it')
+# Written by write(2), seen through the mapping.
+os.pwrite(fd, b'world', 9000)
+check(shared[9000:9005] == b'world', 'the mapping misses what write(2) wrote')
+# A private mapping keeps its changes.
+private[100:103] = b'own'
+check(os.pread(fd, 3, 100) == b'\x07' * 3, 'a private change came out')
+# msync: a fresh descriptor that goes past the cache finds it.
+shared[12000:12004] = b'sync'
+shared.flush()
+direct = os.open(path, os.O_RDONLY | os.O_DIRECT)
+page = mmap.mmap(-1, 4096)
+check(os.preadv(direct, [page], 8192) == 4096 and page[3808:3812] == b'sync', 'msync did not write')
+# Cut under the mapping: what is past the end is a signal, what is below is there, and zeros come back.
+def past():
+    os.ftruncate(fd, 4096)
+    return shared[4095] == 7 and shared[8192] == 0
+check(child(past) == signal.SIGBUS, 'no SIGBUS past the end')
+os.ftruncate(fd, size)
+check(shared[4095] == 7 and shared[5000:5005] == b'\0' * 5, 'what was cut came back')
+# Advice is harmless.
+for advice in (os.POSIX_FADV_SEQUENTIAL, os.POSIX_FADV_RANDOM, os.POSIX_FADV_WILLNEED, os.POSIX_FADV_DONTNEED):
+    os.posix_fadvise(fd, 0, 0, advice)
+libc = ctypes.CDLL(None)
+libc.readahead.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_size_t]
+check(libc.readahead(fd, 0, size) == 0, 'readahead')
+check(os.pread(fd, 4096, 0) == b'\x07' * 4096, 'after advice')
+"#;
+
+/// [S-mmap] Shared mappings and descriptors see one file; private ones keep their changes; msync writes; a cut is a signal.
+fn mapped(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("mapped")?;
+    for path in three_files(b, &dir)? {
+        let size = if path.ends_with("inline") { "40000" } else { "3000000" };
+        run("python3", &["-c", MMAP, &path.display().to_string(), size], &dir)?;
     }
     Ok(())
 }
