@@ -45,7 +45,7 @@ type Told = fn(&str, &Fault) -> Errno;
 impl Door {
     /// Set-id bits go, as by a write: the kernel leaves that to us, and does not say so with these calls.
     fn drop_privileges_of(&self, rq: &Request, fid: Fid) -> Result<(), Fault> {
-        if rq.uid() == 0 { Ok(()) } else { self.drop_privileges(fid, &self.reader(rq)).map(|_| ()) }
+        if rq.uid() == 0 { Ok(()) } else { self.drop_privileges(rq, fid).map(|_| ()) }
     }
 
     pub fn allocate(

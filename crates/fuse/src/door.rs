@@ -23,7 +23,7 @@ use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::reply::{bare_attr, errno, file_attr, file_type, node_kind, time};
 use crate::session;
-use crate::setid::{SetIdWatch, without_privileges};
+use crate::setid::{SetIdWatch, has_set_id, without_privileges};
 
 /// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
@@ -146,13 +146,21 @@ impl Door {
     }
 
     /// Takes set-id bits away from a file whose content changes.
-    pub fn drop_privileges(&self, fid: Fid, cred: &Cred) -> Result<Option<Attr>, Fault> {
-        let mode = self.fs.getattr(fid)?.mode;
-        let Some(_) = without_privileges(mode) else { return Ok(None) };
-        let attr = self.fs.setattr(fid, &SetAttr { kill_privileges: true, ..SetAttr::default() }, cred)?;
+    pub fn drop_privileges(&self, rq: &Request, fid: Fid) -> Result<Attr, Fault> {
+        let attr = self.fs.getattr(fid)?;
+        let is_in_group = || rq.uid() == 0 || cred_of(rq).is_in_group(attr.gid);
+        let Some(left) = without_privileges(attr.mode, is_in_group) else {
+            return Ok(attr);
+        };
+        let set = match self.fs.is_judged() {
+            true => SetAttr { kill_privileges: true, ..SetAttr::default() },
+            // The change is ours, not the caller's, who need not own the file.
+            false => SetAttr { mode: Some(left), ..SetAttr::default() },
+        };
+        let attr = self.fs.setattr(fid, &set, &self.reader(rq))?;
         // The answer to a write has no room for the new mode, and the kernel runs programs by the one it knows.
         self.forget.pages(fid);
-        Ok(Some(attr))
+        Ok(attr)
     }
 
     /// `offset` `None`: at the end, which among other clients the kernel does not know.
@@ -167,8 +175,10 @@ impl Door {
     ) -> Result<(), Fault> {
         if kill && (self.fs.is_shared() || !self.set_id.is_clear(handle.0)) {
             let epoch = self.set_id.epoch();
-            self.drop_privileges(fid, &self.reader(rq))?;
-            self.set_id.learn_clear(handle.0, epoch);
+            // What a member of the group leaves would go with a stranger's write through the same descriptor.
+            if !has_set_id(self.drop_privileges(rq, fid)?.mode) {
+                self.set_id.learn_clear(handle.0, epoch);
+            }
         }
         match offset {
             Some(offset) => self.fs.write(handle, offset, data),
@@ -182,7 +192,7 @@ impl Door {
         self.set_id.on_mode(attr.mode);
         // A change of owner drops set-id bits at the MDT; a change of size is ours to watch.
         if set.size.is_some() && request.uid() != 0 {
-            return Ok(self.drop_privileges(fid, &cred)?.unwrap_or(attr));
+            return self.drop_privileges(request, fid);
         }
         Ok(attr)
     }
@@ -368,6 +378,7 @@ impl Filesystem for Door {
         // the times to now (whoever may write), and to cut through a descriptor that was opened for writing.
         let is_granted = !owners_only && (size.is_none() || fh.is_some());
         let touch = is_now(atime) && is_now(mtime);
+        let is_nothing = !owners_only && size.is_none() && atime.is_none() && mtime.is_none();
         let (atime, mtime) = (atime.map(|t| time(t, now)), mtime.map(|t| time(t, now)));
         let set = SetAttr {
             mode: mode.map(|m| m & 0o7777),
@@ -379,7 +390,12 @@ impl Filesystem for Door {
             touch,
             kill_privileges: false,
         };
-        match self.set(rq, fid(ino), &set, is_granted) {
+        let mut done = self.set(rq, fid(ino), &set, is_granted);
+        if is_nothing && done.as_ref().is_ok_and(|attr| attr.kind != Kind::Dir) {
+            // A change of owner to nobody else, and the kernel's wish before a write, name nothing and take set-id bits away.
+            done = self.drop_privileges(rq, fid(ino));
+        }
+        match done {
             Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
             Err(fault) => reply.error(errno("setattr", &fault)),
         }
@@ -404,8 +420,8 @@ impl Filesystem for Door {
         let open = self.open_flags(flags.0);
         let opened = self.fs.open_as(fid(ino), open, &self.reader(rq)).and_then(|(handle, attr)| {
             // O_TRUNC changes the content: set-id bits go, as by truncate.
-            let drops = open.truncate && rq.uid() != 0 && without_privileges(attr.mode).is_some();
-            if drops && let Err(fault) = self.drop_privileges(fid(ino), &self.reader(rq)) {
+            let drops = open.truncate && rq.uid() != 0 && has_set_id(attr.mode);
+            if drops && let Err(fault) = self.drop_privileges(rq, fid(ino)) {
                 self.fs.release(handle);
                 return Err(fault);
             }

@@ -14,11 +14,16 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const GROUP_EXEC: u32 = 0o010;
 
+/// Whether a mode has bits to watch.
+pub fn has_set_id(mode: u32) -> bool {
+    mode & (SET_UID | SET_GID) != 0
+}
+
 /// The mode that is left when the privileges go, if that is another one. Set-gid without group execution is not a privilege but
-/// mandatory locking's old mark: it stays, as in the kernel.
-pub fn without_privileges(mode: u32) -> Option<u32> {
+/// mandatory locking's old mark: to members of the group it stays, as in the kernel.
+pub fn without_privileges(mode: u32, is_in_group: impl FnOnce() -> bool) -> Option<u32> {
     let mut left = mode & !SET_UID;
-    if mode & GROUP_EXEC != 0 {
+    if mode & SET_GID != 0 && (mode & GROUP_EXEC != 0 || !is_in_group()) {
         left &= !SET_GID;
     }
     (left != mode).then_some(left)
@@ -48,7 +53,7 @@ impl SetIdWatch {
 
     /// Some file may have such bits now.
     pub fn on_mode(&self, mode: u32) {
-        if mode & (SET_UID | SET_GID) != 0 {
+        if has_set_id(mode) {
             self.epoch.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -77,8 +82,9 @@ mod tests {
             (0o1777, None),
         ];
         for (mode, left) in table {
-            assert_eq!(without_privileges(mode), left, "{mode:o}");
+            assert_eq!(without_privileges(mode, || true), left, "{mode:o}");
         }
+        assert_eq!(without_privileges(0o2644, || false), Some(0o0644), "a stranger to the group");
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod content;
 mod crash;
 mod damage;
 mod data;
+mod equal;
+mod fsx;
 mod guards;
 mod kinds;
 mod life;
@@ -20,6 +22,7 @@ mod pjdfstest;
 mod posix;
 mod programs;
 mod semantics;
+mod storm;
 pub mod sys;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +45,8 @@ pub struct Scale {
     pub transactions: u64,
     /// How long programs run that take a time and not a count.
     pub load_seconds: u64,
+    /// Sequences of 200 calls that are compared with ext4, in one process; over TCP a fifth of it.
+    pub sequences: u64,
 }
 
 impl Scale {
@@ -54,6 +59,7 @@ impl Scale {
         entries: 100_000,
         transactions: 400,
         load_seconds: 5,
+        sequences: 2_000,
     };
     /// `cargo xtask long`: 200 kills and 2 × 10^6 operations on both wirings together.
     pub const LONG: Scale = Scale {
@@ -64,6 +70,7 @@ impl Scale {
         entries: 1_000_000,
         transactions: 8_000,
         load_seconds: 60,
+        sequences: 100_000,
     };
 
     pub fn operations_per_seed(&self) -> u64 {
@@ -127,7 +134,10 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend(posix::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(locks::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(names::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(equal::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(content::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(fsx::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(storm::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(programs::all());
     tests.extend(data::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend_from_slice(data::OWN);

@@ -1,0 +1,144 @@
+//! Equal to ext4: random sequences of 200 calls by three users on the mount and on an ext4 must give the same values and the same
+//! errors, and in the end the same tree. With two mounts the calls take turns between them. A sequence that differs is made as short
+//! as it can be and printed.
+//!
+//! What is not compared: sizes of directories, inode numbers, blocks, atime of what is read; what `SEEK_HOLE` and `SEEK_DATA` find
+//! between the offset and the end. mmap is for `fsx`, which has it.
+
+mod act;
+mod call;
+mod reference;
+mod tree;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use testkit::Wiring;
+
+use self::act::Side;
+use self::call::Step;
+use self::reference::Reference;
+use super::{Bench, Test};
+
+pub const TESTS: &[Test] = &[("equal::random_calls_give_what_ext4_gives", random_calls)];
+
+const CALLS: usize = 200;
+/// So many show whether they have one cause; each takes a while to be made shorter.
+const FAILURES_MAX: usize = 4;
+
+fn random_calls(b: &mut Bench) -> Result<()> {
+    let reference = Reference::new(&b.cluster.dir)?;
+    let pair = Pair { b, reference: &reference, times: reference.tells_times()? };
+    // Over TCP the calls are the same and take several times as long.
+    let count = if b.cluster.wiring() == Wiring::Local { b.scale.sequences } else { b.scale.sequences / 5 };
+    println!(
+        "       {count} sequences against {}{}",
+        reference.kind,
+        if pair.times { "" } else { "; its times are too coarse to compare" }
+    );
+    let mut failures = Vec::new();
+    for seed in b.seed..b.seed + count {
+        let steps = call::sequence(seed, CALLS);
+        if let Some(what) = pair.differ(&steps)? {
+            let (steps, what) = shrink(&pair, steps, what)?;
+            let lines: Vec<String> =
+                steps.iter().enumerate().map(|(n, s)| format!("         {n}: {s}")).collect();
+            failures.push(format!(
+                "seed {seed} begins with this, made shorter:\n{}\n       {what}",
+                lines.join("\n")
+            ));
+        }
+        if failures.len() == FAILURES_MAX {
+            break;
+        }
+    }
+    if !failures.is_empty() {
+        bail!("{}", failures.join("\n       "));
+    }
+    Ok(())
+}
+
+/// The two sides; each run gets new directories on both.
+struct Pair<'a> {
+    b: &'a Bench,
+    reference: &'a Reference,
+    times: bool,
+}
+
+impl Pair<'_> {
+    /// What differs first, if anything.
+    fn differ(&self, steps: &[Step]) -> Result<Option<String>> {
+        let ours = self.b.cluster.mount.join("equal");
+        let theirs = self.reference.dir.join("equal");
+        for dir in [&ours, &theirs] {
+            fs::create_dir_all(dir.join("w"))?;
+            for made in [dir.clone(), dir.join("w")] {
+                fs::set_permissions(made, Permissions::from_mode(0o777))?;
+            }
+        }
+        let seen = self.b.look(&ours);
+        let mut places: Vec<PathBuf> = vec![ours.join("w")];
+        if seen != ours {
+            places.push(seen.join("w"));
+        }
+        let got = act::act(&Side { places, times: self.times }, steps)?;
+        let want = act::act(&Side { places: vec![theirs.join("w")], times: self.times }, steps)?;
+        let call = got.iter().zip(&want).position(|(g, w)| g != w).map(|n| {
+            format!(
+                "call {n} of {}: {:?} gives {:?}\n         ext4: {:?}",
+                steps.len(),
+                steps[n].call,
+                got[n],
+                want[n]
+            )
+        });
+        let difference = match call {
+            Some(difference) => Some(difference),
+            None => trees_differ(&[&ours, &seen], &theirs)?,
+        };
+        for dir in [&ours, &theirs] {
+            fs::remove_dir_all(dir).with_context(|| dir.display().to_string())?;
+        }
+        Ok(difference)
+    }
+}
+
+fn trees_differ(ours: &[&Path], theirs: &Path) -> Result<Option<String>> {
+    let want = tree::tree(theirs)?;
+    for place in ours {
+        if let Some(what) = tree::difference(&tree::tree(place)?, &want) {
+            return Ok(Some(format!("the tree: {what}")));
+        }
+    }
+    Ok(None)
+}
+
+/// A shrinking that takes longer has made the sequence short enough.
+const SHRINK: Duration = Duration::from_secs(60);
+
+/// Leaves out ever smaller runs of calls as long as something still differs (Zeller and Hildebrandt 2002).
+fn shrink(pair: &Pair, mut steps: Vec<Step>, mut what: String) -> Result<(Vec<Step>, String)> {
+    let began = Instant::now();
+    if pair.differ(&steps)?.is_none() {
+        return Ok((steps, format!("{what}\n       but it did not differ again: a matter of time")));
+    }
+    let mut run = steps.len() / 2;
+    while run > 0 && began.elapsed() < SHRINK {
+        let (mut at, mut left_out) = (0, false);
+        while at < steps.len() && began.elapsed() < SHRINK {
+            let mut fewer = steps.clone();
+            fewer.drain(at..(at + run).min(steps.len()));
+            match pair.differ(&fewer)? {
+                Some(still) => (steps, what, left_out) = (fewer, still, true),
+                None => at += run,
+            }
+        }
+        if !left_out || run > 1 {
+            run /= 2;
+        }
+    }
+    Ok((steps, what))
+}

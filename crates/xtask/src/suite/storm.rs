@@ -1,0 +1,233 @@
+//! Name-space storms: four workers, spread over the mounts, in the same few directories. Each owns some names, of which it knows
+//! exactly what they must be; all fight for others, of which every outcome must be one that some order of the calls gives. In the
+//! end every mount shows the same tree, and fsck nothing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::io::Errno;
+use testkit::Rng;
+
+use super::{Bench, Test};
+
+pub const TESTS: &[Test] = &[("storm::four_workers_in_shared_directories", storm)];
+
+const WORKERS: u64 = 4;
+const DIRECTORIES: u64 = 4;
+/// Contended names of each directory; few, so that calls meet.
+const SHARED: u64 = 6;
+/// Names that a worker owns in each directory.
+const OWNED: u64 = 8;
+
+fn storm(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("storm")?;
+    for n in 0..DIRECTORIES {
+        fs::create_dir(dir.join(format!("d{n}")))?;
+    }
+    let calls = b.scale.operations / 4 / WORKERS;
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|id| {
+            let (root, rng) = (b.turn(id, &dir), Rng::new(b.seed.wrapping_mul(1000) + id));
+            std::thread::spawn(move || Worker { id, root, rng, owned: BTreeMap::new() }.work(calls))
+        })
+        .collect();
+    let mut owned = BTreeMap::new();
+    for worker in workers {
+        owned.extend(worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??);
+    }
+    // 1. What was owned is exactly what its owner knows, wherever one looks.
+    let (here, there) = (tree(&dir)?, tree(&b.look(&dir))?);
+    ensure!(here == there, "the mounts show different trees: {}", first_difference(&here, &there));
+    for (path, kind) in &here {
+        if path.contains("/own") {
+            ensure!(owned.get(path) == Some(kind), "{path} is {kind}, its owner knows {:?}", owned.get(path));
+        }
+    }
+    if let Some(lost) = owned.keys().find(|path| !here.contains_key(*path)) {
+        bail!("{lost} is lost");
+    }
+    // 2. Every name is listed, found and removed; nothing keeps a directory from going.
+    fs::remove_dir_all(b.look(&dir)).context("removal by the other place")?;
+    ensure!(!dir.exists(), "the directory is still there");
+    Ok(())
+}
+
+struct Worker {
+    id: u64,
+    root: PathBuf,
+    rng: Rng,
+    /// Path → kind and links.
+    owned: BTreeMap<String, String>,
+}
+
+impl Worker {
+    fn work(mut self, calls: u64) -> Result<BTreeMap<String, String>> {
+        for n in 0..calls {
+            let done = if self.rng.chance(50) { self.own() } else { self.contend() };
+            done.with_context(|| format!("worker {} call {n}", self.id))?;
+        }
+        Ok(self.owned)
+    }
+
+    fn owned_name(&mut self) -> String {
+        let (dir, name) = (self.rng.below(DIRECTORIES), self.rng.below(OWNED));
+        format!("d{dir}/own{}-{name}", self.id)
+    }
+    fn shared_name(&mut self) -> String {
+        format!("d{}/any{}", self.rng.below(DIRECTORIES), self.rng.below(SHARED))
+    }
+
+    /// A call on names of mine only: it must give exactly what they make it give.
+    fn own(&mut self) -> Result<()> {
+        let (a, z) = (self.owned_name(), self.owned_name());
+        let (at, to) = (self.root.join(&a), self.root.join(&z));
+        let kind = |owned: &BTreeMap<String, String>, name: &String| owned.get(name).cloned();
+        let (was, other) = (kind(&self.owned, &a), kind(&self.owned, &z));
+        match self.rng.below(7) {
+            0 => {
+                expect(File::create_new(&at).map(drop), was.is_none().then_some(()).ok_or(Errno::EXIST), &a)?;
+                self.owned.entry(a).or_insert_with(|| "file".into());
+            }
+            1 => {
+                expect(fs::create_dir(&at), was.is_none().then_some(()).ok_or(Errno::EXIST), &a)?;
+                self.owned.entry(a).or_insert_with(|| "directory".into());
+            }
+            2 => {
+                let want = match was.as_deref() {
+                    None => Err(Errno::NOENT),
+                    Some("directory") => Err(Errno::ISDIR),
+                    Some(_) => Ok(()),
+                };
+                expect(fs::remove_file(&at), want, &a)?;
+                if want.is_ok() {
+                    self.owned.remove(&a);
+                }
+            }
+            3 => {
+                let want = match was.as_deref() {
+                    None => Err(Errno::NOENT),
+                    Some("directory") => Ok(()),
+                    Some(_) => Err(Errno::NOTDIR),
+                };
+                expect(fs::remove_dir(&at), want, &a)?;
+                if want.is_ok() {
+                    self.owned.remove(&a);
+                }
+            }
+            4 | 5 => {
+                let want = match (was.as_deref(), other.as_deref()) {
+                    (None, _) => Err(Errno::NOENT),
+                    (Some("directory"), Some("file")) => Err(Errno::NOTDIR),
+                    (Some("file"), Some("directory")) => Err(Errno::ISDIR),
+                    _ => Ok(()),
+                };
+                expect(rename(&at, &to), want, &format!("{a} to {z}"))?;
+                if let (Ok(()), Some(kind)) = (want, self.owned.remove(&a)) {
+                    self.owned.insert(z, kind);
+                } else if let Some(kind) = was {
+                    self.owned.insert(a, kind);
+                }
+            }
+            _ => {
+                let seen = fs::symlink_metadata(&at).map(|m| kind_of(&m));
+                ensure!(
+                    seen.as_ref().ok() == was.as_ref(),
+                    "{a} is {seen:?}, but I, its owner, know {was:?}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A call on names that others use, too: it gives one of what it may give.
+    fn contend(&mut self) -> Result<()> {
+        let (a, z) = (self.shared_name(), self.shared_name());
+        let (at, to) = (self.root.join(&a), self.root.join(&z));
+        let (done, may): (io::Result<()>, &[Errno]) = match self.rng.below(9) {
+            0 | 1 => (File::create_new(&at).map(drop), &[Errno::EXIST]),
+            2 => (fs::create_dir(&at), &[Errno::EXIST]),
+            3 => (fs::remove_file(&at), &[Errno::NOENT, Errno::ISDIR]),
+            4 => (fs::remove_dir(&at), &[Errno::NOENT, Errno::NOTDIR, Errno::NOTEMPTY]),
+            5 | 6 => (rename(&at, &to), &[Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::NOTEMPTY]),
+            7 => (fs::hard_link(&at, &to), &[Errno::NOENT, Errno::EXIST, Errno::PERM]),
+            _ => {
+                let seen = fs::symlink_metadata(&at);
+                if let Ok(m) = &seen {
+                    ensure!(m.is_dir() || m.nlink() <= DIRECTORIES * SHARED, "{a} has {} links", m.nlink());
+                }
+                (seen.map(drop), &[Errno::NOENT])
+            }
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(e) if may.iter().any(|m| e.raw_os_error() == Some(m.raw_os_error())) => Ok(()),
+            Err(e) => bail!("{a} {z}: {e}, may be {may:?}"),
+        }
+    }
+}
+
+/// `ESTALE` is what a rename gives that meets a directory which another mount has moved; a look at the names mends it.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    for _ in 0..100 {
+        match fs::rename(from, to) {
+            Err(e) if e.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {
+                for name in [from, to] {
+                    let _ = fs::symlink_metadata(name);
+                }
+            }
+            done => return done,
+        }
+    }
+    fs::rename(from, to)
+}
+
+fn expect(got: io::Result<()>, want: Result<(), Errno>, what: &str) -> Result<()> {
+    let errno = |e: &io::Error| e.raw_os_error();
+    match (&got, want) {
+        (Ok(()), Ok(())) => Ok(()),
+        (Err(e), Err(w)) if errno(e) == Some(w.raw_os_error()) => Ok(()),
+        _ => bail!("{what}: {got:?}, must be {want:?}"),
+    }
+}
+
+fn kind_of(m: &fs::Metadata) -> String {
+    if m.is_dir() { "directory".into() } else { "file".into() }
+}
+
+/// Kinds of all names; for contended files also how many names the inode has, which must be as many as were found.
+fn tree(root: &Path) -> Result<BTreeMap<String, String>> {
+    let mut out = BTreeMap::new();
+    let mut links: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for n in 0..DIRECTORIES {
+        for entry in fs::read_dir(root.join(format!("d{n}")))? {
+            let entry = entry?;
+            let meta = fs::symlink_metadata(entry.path())?;
+            if meta.is_file() {
+                let seen = links.entry(meta.ino()).or_insert((meta.nlink(), 0));
+                ensure!(
+                    seen.0 == meta.nlink(),
+                    "names of one inode say {} and {} links",
+                    seen.0,
+                    meta.nlink()
+                );
+                seen.1 += 1;
+            }
+            let name = format!("d{n}/{}", entry.file_name().to_string_lossy());
+            ensure!(out.insert(name.clone(), kind_of(&meta)).is_none(), "{name} is listed twice");
+        }
+    }
+    if let Some((ino, (says, found))) = links.iter().find(|(_, (says, found))| says != found) {
+        bail!("inode {ino} says {says} links and has {found} names");
+    }
+    Ok(out)
+}
+
+fn first_difference(one: &BTreeMap<String, String>, two: &BTreeMap<String, String>) -> String {
+    let names = one.keys().chain(two.keys());
+    let mut differing = names.filter(|n| one.get(*n) != two.get(*n));
+    differing.next().map_or_else(String::new, |n| format!("{n}: {:?} and {:?}", one.get(n), two.get(n)))
+}
