@@ -223,7 +223,7 @@ fn join(r: &mut Rng, last: &[&str]) -> String {
         path.push_str(r.pick::<&str>(&["d", "d", "d", "e", "e", "s", "a"]));
         path.push('/');
     }
-    path + *r.pick::<&str>(last)
+    path + r.pick::<&str>(last)
 }
 fn file(r: &mut Rng) -> String {
     join(r, &["a", "a", "b", "b", "c", "d", "s", "t"])
@@ -336,7 +336,7 @@ fn node(r: &mut Rng) -> Node {
     *r.pick(&[Node::Fifo, Node::Fifo, Node::Socket, Node::Char, Node::Block, Node::File])
 }
 fn xattr(r: &mut Rng) -> &'static str {
-    *r.pick::<&str>(&[
+    r.pick::<&str>(&[
         "user.a",
         "user.a",
         "user.b",
