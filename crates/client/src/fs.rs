@@ -38,6 +38,7 @@ pub struct Fs {
     /// Files that could not be settled in the last round; they count as queued.
     pub(crate) put_off: Mutex<Vec<Arc<File>>>,
     pub(crate) replaced: Replaced,
+    pub(crate) noted: crate::accessed::Noted,
     pub(crate) forget: std::sync::OnceLock<crate::sharing::Forget>,
     pub(crate) names: NameLocks,
     pub(crate) settings: Settings,
@@ -87,6 +88,7 @@ impl Fs {
             files: Files::new(),
             put_off: Mutex::default(),
             replaced: Replaced::default(),
+            noted: Default::default(),
             forget: std::sync::OnceLock::new(),
             names: NameLocks::new(),
             settings,
@@ -150,6 +152,7 @@ impl Fs {
             self.close(&opened, deadline);
         }
         // 2. Bytes, then sizes; then the names.
+        self.tell_accessed(deadline);
         let settled = self.settle_all(deadline);
         let flushed = self
             .mdt(Fid::ROOT)
@@ -348,6 +351,7 @@ fn settle_loop(weak: &Weak<Fs>) {
     while !wait_for_stop(weak, interval) {
         let Some(fs) = weak.upgrade() else { return };
         fs.settle_round(None);
+        fs.tell_accessed(fs.deadline());
         fs.release_replaced();
     }
 }

@@ -40,6 +40,7 @@
 //! fsck::check(&Fs, secret: &Uuid) -> Report
 //! ```
 
+mod accessed;
 mod alive;
 mod api;
 mod asks;

@@ -60,6 +60,7 @@ sent!(
     wire::lock::DropOwner,
     wire::lock::AwaitLocks,
     wire::meta::SetFlags,
+    wire::accessed::Accessed,
     wire::object::Write,
     wire::object::Read,
     wire::object::Truncate,

@@ -28,6 +28,7 @@ use crate::setid::{SetIdWatch, has_set_id, without_privileges};
 /// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
+const O_NOATIME: i32 = 0o1000000;
 const O_APPEND: i32 = 0o2000;
 /// An inode number is never used twice, so generations are not needed (I1).
 const GENERATION: Generation = Generation(0);
@@ -86,6 +87,13 @@ impl Door {
             self.fs.fsync_dir(fid(dir))?;
         }
         Ok(changed)
+    }
+
+    /// Something is being read; access times are kept unless the mount says otherwise.
+    fn accessed(&self, rq: &Request, ino: INodeNo, known: Option<&Attr>, without: MountFlags) {
+        if !self.options.flags.intersects(MountFlags::RDONLY | MountFlags::NOATIME | without) {
+            self.fs.accessed(fid(ino), known, || self.reader(rq));
+        }
     }
 
     /// Whom the MDT hears of where the kernel's check would do: the caller if it judges each request, else root.
@@ -236,6 +244,8 @@ impl Filesystem for Door {
 
     fn lookup(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.fs.lookup_as(fid(parent), name.as_bytes(), &self.reader(rq));
+        let is_newer = found.as_ref().is_ok_and(|attr| self.fs.tell_accessed_of(attr.fid));
+        let found = if is_newer { found.and_then(|attr| self.fs.getattr(attr.fid)) } else { found };
         self.note_place(&found, parent, name);
         self.answer_entry("lookup", found, reply);
     }
@@ -291,7 +301,8 @@ impl Filesystem for Door {
         self.answer_entry("symlink", self.kept(parent, made), reply);
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, rq: &Request, ino: INodeNo, reply: ReplyData) {
+        self.accessed(rq, ino, None, MountFlags::empty());
         match self.fs.readlink(fid(ino)) {
             Ok(target) => reply.data(&target),
             Err(fault) => reply.error(errno("readlink", &fault)),
@@ -331,6 +342,7 @@ impl Filesystem for Door {
     // Attributes.
 
     fn getattr(&self, _: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.fs.tell_accessed_of(fid(ino));
         match self.fs.getattr(fid(ino)) {
             Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
             Err(fault) => reply.error(errno("getattr", &fault)),
@@ -346,6 +358,7 @@ impl Filesystem for Door {
         _mask: u32,
         reply: ReplyStatx,
     ) {
+        self.fs.tell_accessed_of(fid(ino));
         match self.fs.getattr(fid(ino)) {
             Ok(attr) => reply.statx(&self.attr_ttl(), &file_attr(&attr), &StatxAttr::default()),
             Err(fault) => reply.error(errno("statx", &fault)),
@@ -424,6 +437,9 @@ impl Filesystem for Door {
             if drops && let Err(fault) = self.drop_privileges(rq, fid(ino)) {
                 self.fs.release(handle);
                 return Err(fault);
+            }
+            if open.read && !open.write && flags.0 & O_NOATIME == 0 {
+                self.accessed(rq, ino, Some(&attr), MountFlags::empty());
             }
             Ok(handle)
         });
@@ -544,6 +560,9 @@ impl Filesystem for Door {
         let add = |item: &DirItem| {
             reply.add(INodeNo(item.fid.0), item.cookie, file_type(item.kind), OsStr::from_bytes(&item.name))
         };
+        if cookie == 0 {
+            self.accessed(rq, ino, None, MountFlags::NODIRATIME);
+        }
         match self.list(&self.reader(rq), fid(ino), cookie, false, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdir", &fault)),
@@ -572,6 +591,9 @@ impl Filesystem for Door {
                 None => reply.add(INodeNo(0), item.cookie, name, &ttl, &bare_attr(item), GENERATION),
             }
         };
+        if cookie == 0 {
+            self.accessed(rq, ino, None, MountFlags::NODIRATIME);
+        }
         match self.list(&self.reader(rq), fid(ino), cookie, true, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdirplus", &fault)),

@@ -4,14 +4,15 @@
 
 use types::{Buf, Code, Fault};
 use wire::Request;
+use wire::accessed::Accessed;
 use wire::meta::*;
 use wire::shared::Enter;
 
 use crate::judge::Claimed;
 use crate::{Ctx, Txn, View};
 use crate::{
-    create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir, readlink,
-    reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tmpfile, truncate, unlink, xattr,
+    accessed, create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir,
+    readlink, reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tmpfile, truncate, unlink, xattr,
 };
 
 macro_rules! table {
@@ -22,7 +23,7 @@ macro_rules! table {
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
     ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
-    AllocateInline SeekInline Enter
+    AllocateInline SeekInline Enter Accessed
 };
 
 /// Whether `call` changes records; `None` if it is no metadata call.
@@ -50,6 +51,7 @@ pub fn mutate(
         SetXattr::CALL => answer_as(ctx, body, |r| xattr::set_xattr(ctx, txn, r)),
         RemoveXattr::CALL => answer_as(ctx, body, |r| xattr::remove_xattr(ctx, txn, r)),
         Open::CALL => answer_as(ctx, body, |r| open::open(ctx, txn, r)),
+        Accessed::CALL => answer_as(ctx, body, |r| accessed::accessed(ctx, txn, r)),
         Enter::CALL => answer(body, |r| open::enter(ctx, txn, r)),
         Release::CALL => answer(body, |r| reap::release(ctx, txn, r)),
         WriteInline::CALL => answer(body, |r| inline::write_inline(ctx, txn, r, bulk)),

@@ -6,6 +6,7 @@
 
 use types::{Code, Cred, Fault, Fid};
 use wire::Request;
+use wire::accessed::Accessed;
 use wire::meta::*;
 use wire::object::{Capability, RIGHT_WRITE};
 
@@ -45,7 +46,7 @@ macro_rules! claimed {
     };
 }
 claimed!(Lookup SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadDir GetXattr SetXattr RemoveXattr ListXattr
-    Open Truncate SetStripe SetFlags Tmpfile);
+    Open Truncate SetStripe SetFlags Tmpfile Accessed);
 
 impl Ctx<'_> {
     /// J2: what an open gave for `fid`, good for all of `rights`. True where nobody is judged.

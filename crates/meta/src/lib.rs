@@ -6,6 +6,7 @@
 //! I4: a directory's `nlink` is 2 plus its subdirectories; every other inode's is the length of its `parents`.
 
 pub mod access;
+pub mod accessed;
 pub mod acl;
 pub mod create;
 mod dispatch;

@@ -3,6 +3,7 @@
 //! Bodies are written by hand to the byte, little-endian, in field order, by the `bodies!` macro (decision 0003). Decoding
 //! never panics and never allocates more than a small multiple of the bytes at hand.
 
+pub mod accessed;
 pub mod codec;
 pub mod frame;
 pub mod lock;

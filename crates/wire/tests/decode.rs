@@ -10,7 +10,7 @@ use hammer::{Dice, Hammer, peak_of};
 use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
-use wire::{HEADER_LEN, Header, Reader, Request, lock, map, meta, mgmt, object, session, shared};
+use wire::{HEADER_LEN, Header, Reader, Request, accessed, lock, map, meta, mgmt, object, session, shared};
 
 /// The value that the bytes begin with, and its length.
 fn decode<T: Wire>(bytes: &[u8]) -> Option<(T, usize)> {
@@ -42,6 +42,7 @@ macro_rules! all_types {
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
                 meta::GetStripe, meta::PathOf, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::AllocateInline, meta::SeekInline,
+                accessed::Accessed,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
@@ -56,7 +57,7 @@ macro_rules! all_types {
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
-                session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
+                accessed::ReadTime, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
             }
         }
     };

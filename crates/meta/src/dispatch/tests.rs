@@ -10,7 +10,11 @@ use crate::testing::*;
 fn every_call_has_its_rule() {
     assert_eq!(
         super::CALLS.iter().map(|c| c.0).collect::<Vec<_>>(),
-        wire::meta::CALLS.iter().map(|c| c.0).chain([wire::shared::Enter::CALL]).collect::<Vec<_>>()
+        wire::meta::CALLS
+            .iter()
+            .map(|c| c.0)
+            .chain([wire::shared::Enter::CALL, wire::accessed::Accessed::CALL])
+            .collect::<Vec<_>>()
     );
     assert_eq!(
         (is_mutation(Lookup::CALL), is_mutation(Create::CALL), is_mutation(0x0101)),

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -107,6 +107,12 @@ fn options(b: &mut Bench) -> Result<()> {
     expect_errno(program, Errno::ACCESS, "a program under noexec")?;
     fs::write(file("synced"), "at once")?;
     fs::rename(file("synced"), file("synced too"))?;
+    // [S-atime] `noatime` is respected.
+    ensure_eq(run("cat", &["f"], &own.mount)?, "kept".into(), "content")?;
+    let read = fs::metadata(file("f"))?;
+    if read.atime() > read.mtime() {
+        bail!("a read changed atime under noatime");
+    }
     let words = own.words()?;
     for word in ["noexec", "noatime", "sync", "dirsync"] {
         if !words.iter().any(|w| w == word) {

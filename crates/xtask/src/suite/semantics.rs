@@ -32,6 +32,7 @@ pub const TESTS: &[Test] = &[
     ("semantics::sticky", sticky),
     ("semantics::setgid_directory", setgid_directory),
     ("semantics::times", times),
+    ("semantics::atime", atime),
     ("semantics::xattrs", xattrs),
     ("semantics::statfs", statfs),
 ];
@@ -442,6 +443,59 @@ fn times(b: &mut Bench) -> Result<()> {
         bail!("a new name must change the directory's mtime and ctime");
     }
     Ok(())
+}
+
+/// [S-atime] Reading changes atime as by `relatime`. Opening a file for reading only counts as reading it. `O_NOATIME` is respected.
+fn atime(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("atime")?;
+    let (file, link, sub) = (dir.join("f"), dir.join("l"), dir.join("d"));
+    fs::write(&file, "read me")?;
+    symlink("f", &link)?;
+    fs::create_dir(&sub)?;
+    let all = [&file, &link, &sub];
+    let read_all = || -> Result<()> {
+        fs::read(&file)?;
+        fs::read_link(&link)?;
+        fs::read_dir(&sub)?.for_each(drop);
+        Ok(())
+    };
+    let times = || all.map(|p| fs::symlink_metadata(b.look(p)).map(|m| (m.atime(), m.atime_nsec())));
+    let set = |seconds: [i64; 2]| {
+        let [last_access, last_modification] = seconds.map(|tv_sec| Timespec { tv_sec, tv_nsec: 5 });
+        let times = Timestamps { last_access, last_modification };
+        all.into_iter().try_for_each(|p| {
+            rustix::fs::utimensat(rustix::fs::CWD, p, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+        })
+    };
+    // Not read since the change of the times themselves (ctime): now it is.
+    set([1_000_000, 1_000_000])?;
+    let noatime =
+        OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOATIME.bits() as i32).open(&file)?;
+    noatime.read_at(&mut [0; 4], 0)?;
+    drop(noatime);
+    ensure_eq(fs::metadata(&file)?.atime(), 1_000_000, "after a read with O_NOATIME")?;
+    read_all()?;
+    wait_until("atime of what was read", || {
+        Ok(times().into_iter().all(|t| t.is_ok_and(|t| t.0 > 1_000_000)))
+    })?;
+    let before = times().map(Result::ok);
+    let ctimes = all.map(|p| fs::symlink_metadata(p).map(|m| (m.ctime(), m.ctime_nsec())).ok());
+    read_all()?;
+    // Told before this listing is answered, or never: read a moment ago, so not again.
+    ensure_eq(times().map(Result::ok), before, "atime after a second read")?;
+    ensure_eq(
+        all.map(|p| fs::symlink_metadata(p).map(|m| (m.ctime(), m.ctime_nsec())).ok()),
+        ctimes,
+        "ctime",
+    )?;
+    // A change makes the next read count; a day does, too.
+    fs::write(&file, "changed")?;
+    let changed = fs::metadata(&file)?;
+    fs::read(&file)?;
+    wait_until("atime after a change", || {
+        let now = fs::metadata(b.look(&file))?;
+        Ok((now.atime(), now.atime_nsec()) > (changed.mtime(), changed.mtime_nsec()))
+    })
 }
 
 /// [S-xattrs] `user.*` attributes are kept, listed and removed.
