@@ -19,7 +19,8 @@ pub struct Options {
 }
 
 /// Taken and without effect: what they ask for is always so, or is the mount helper's own business.
-const WITHOUT_EFFECT: [&str; 13] = [
+const WITHOUT_EFFECT: [&str; 14] = [
+    "acl",
     "_netdev",
     "user_xattr",
     "lazystatfs",
@@ -105,7 +106,7 @@ impl Options {
                     .ok_or(format!("'{option}': give seconds, at least 1"))?;
             }
             _ if WITHOUT_EFFECT.contains(&name) || LOCAL_LOCKS.contains(&name) || name.starts_with("x-") => {}
-            "acl" => return Err("'acl': POSIX ACLs are not there yet; leave it out".into()),
+            "noacl" => return Err("'noacl': POSIX ACLs always decide; leave it out".into()),
             "strictatime" => {
                 return Err("'strictatime': access times are kept as by relatime; leave it out".into());
             }
@@ -137,7 +138,7 @@ mod tests {
             op_timeout: Duration::from_secs(7),
         };
         assert_eq!(options, want);
-        for bad in ["acl", "cheese", "op_timeout=0", "op_timeout", "max_read=17", "strictatime", "remount"] {
+        for bad in ["noacl", "cheese", "op_timeout=0", "op_timeout", "max_read=17", "strictatime", "remount"] {
             assert!(options.apply(bad).is_err(), "{bad}");
         }
     }
