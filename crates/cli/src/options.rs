@@ -138,7 +138,8 @@ mod tests {
             op_timeout: Duration::from_secs(7),
         };
         assert_eq!(options, want);
-        for bad in ["noacl", "cheese", "op_timeout=0", "op_timeout", "max_read=17", "strictatime", "remount"] {
+        for bad in ["noacl", "cheese", "op_timeout=0", "op_timeout", "max_read=17", "strictatime", "remount"]
+        {
             assert!(options.apply(bad).is_err(), "{bad}");
         }
     }
