@@ -49,6 +49,8 @@ pub struct Wish<'a> {
     pub options: &'a Options,
     /// Shown to people in the servers' lists of clients.
     pub client_name: String,
+    /// Whom the mount acts for.
+    pub claims: client::Claims,
 }
 
 impl Client {
@@ -58,7 +60,7 @@ impl Client {
             op_timeout: wish.options.op_timeout,
             commit_interval: commit_interval(wish.map, wish.fs),
             name: wish.client_name,
-            claims: claims(),
+            claims: wish.claims,
             // A reply that is on its way when the time begins counts, too.
             kernel_remembers: fuse::ENTRY_TIMEOUT + Duration::from_millis(100),
             ..client::Settings::default()
@@ -162,7 +164,7 @@ pub fn prepare_point(point: &Path) -> anyhow::Result<()> {
 }
 
 /// Root's mount acts for whoever its kernel says; a plain user's for that user.
-fn claims() -> client::Claims {
+pub fn claims_of_this_process() -> client::Claims {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if uid.is_root() {
         return client::Claims::All;

@@ -18,7 +18,9 @@ use crate::options::Options;
 use crate::reach::Source;
 use crate::serve::device::Blank;
 use crate::serve::heart::{Beat, Heart};
-use crate::serve::mounted::{Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, prepare_point};
+use crate::serve::mounted::{
+    Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, claims_of_this_process, prepare_point,
+};
 use crate::serve::register::{MgsPeers, wait_for};
 use crate::serve::servers::{Node, Role, Servers};
 use crate::serve::{device, host_name, prepare_process};
@@ -286,6 +288,7 @@ fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyh
             source: wish.source.to_string(),
             options: &wish.options,
             client_name: format!("{} pid {} {}", host_name(), std::process::id(), wish.point.display()),
+            claims: claims_of_this_process(),
         };
         Client::start(how, sender.clone())
     })?;
