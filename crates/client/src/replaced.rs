@@ -1,4 +1,4 @@
-//! Files that a rename has just replaced, and that nobody had open here: they live a little longer.
+//! Files that a rename has just replaced: they live a little longer, whether somebody had them open here or not.
 //!
 //! Whoever opens a name does it in two steps, name → fid and fid → open. A replacement between them would be `ESTALE`, which the
 //! kernel tries again only once: a program that reads a file which others replace in a loop would meet it. POSIX lets it have the
@@ -60,7 +60,7 @@ impl Fs {
     }
 
     /// If somebody has the file open: its last close lets it go.
-    pub(crate) fn release_at_last_close(&self, fid: Fid) -> bool {
+    fn release_at_last_close(&self, fid: Fid) -> bool {
         self.files.get(fid).is_some_and(|file| {
             let mut meta = file.meta.lock();
             meta.is_orphan |= meta.pins > 0;

@@ -88,7 +88,8 @@ impl Fs {
 
     fn note_replaced(&self, gone: &UnlinkReply, deadline: Instant) {
         let Attr { fid, nlink, .. } = gone.attr;
-        if nlink == 0 && !self.release_at_last_close(fid) {
+        // Also one that is open: when its last descriptor is closed at once, another open may still be on its way.
+        if nlink == 0 {
             self.id.gone.remember(gone.attr);
             self.keep_replaced(fid, deadline);
         }

@@ -300,3 +300,28 @@ fn an_open_that_a_rename_overtakes_gets_the_old_file() {
         }
     }
 }
+
+/// [S-rename] Of two who open a name that is replaced, the one that closes first does not take the old file from the other.
+#[test]
+fn the_close_of_a_replaced_file_leaves_it_to_who_is_about_to_open_it() {
+    for wiring in [Wiring::Local, Wiring::Tcp] {
+        let cluster = Cluster::new(wiring, 1);
+        let fs = cluster.mount();
+        let (old, handle) = make(&fs, "name");
+        fs.write(handle, 0, &pattern(1, 200_000)).unwrap();
+        let (_, new) = make(&fs, "new");
+        fs.release(new);
+        // One has it open when it is replaced; the other has looked it up, and comes to its open when the first has closed it.
+        fs.rename(Fid::ROOT, b"new", Fid::ROOT, b"name", 0, &root()).unwrap();
+        fs.release(handle);
+        let (handle, attr) = fs.open(old, OpenFlags::read_only()).expect("the old file, whole");
+        assert_eq!((attr.size, attr.nlink), (200_000, 0));
+        assert!(read(&fs, handle, 0, 200_000).unwrap() == pattern(1, 200_000));
+        fs.release(handle);
+        let until = Instant::now() + Duration::from_secs(20);
+        while !is_gone(&fs, old) {
+            assert!(Instant::now() < until, "a replaced file stays");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
