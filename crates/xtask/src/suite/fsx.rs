@@ -82,7 +82,7 @@ fn turns(b: &mut Bench) -> Result<()> {
 }
 
 fn operations(b: &Bench) -> u64 {
-    b.scale.operations_per_seed() / 20
+    b.scale.operations_per_seed() / 50
 }
 
 fn config(b: &Bench, size: u64) -> Result<String> {

@@ -153,7 +153,7 @@ impl Worker {
             3 => (fs::remove_file(&at), &[Errno::NOENT, Errno::ISDIR]),
             4 => (fs::remove_dir(&at), &[Errno::NOENT, Errno::NOTDIR, Errno::NOTEMPTY]),
             5 | 6 => (rename(&at, &to), &[Errno::NOENT, Errno::NOTDIR, Errno::ISDIR, Errno::NOTEMPTY]),
-            7 => (fs::hard_link(&at, &to), &[Errno::NOENT, Errno::EXIST, Errno::PERM]),
+            7 => (fs::hard_link(&at, &to), &[Errno::NOENT, Errno::EXIST, Errno::PERM, Errno::STALE]),
             _ => {
                 let seen = fs::symlink_metadata(&at);
                 if let Ok(m) = &seen {
