@@ -115,7 +115,7 @@ fn main() -> Result<()> {
                 Some(WiringName::Local) => vec![Wiring::Local],
                 Some(WiringName::Tcp) => vec![Wiring::Tcp],
                 Some(WiringName::Two) => vec![Wiring::Two],
-                None => vec![Wiring::Local, Wiring::Tcp],
+                None => vec![Wiring::Local, Wiring::Tcp, Wiring::Two],
             };
             suite::run(&binary()?, &work_dir(dir), scale, &wirings, only.as_deref(), seed)
         }
