@@ -21,7 +21,7 @@ use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
 use crate::lock::LockAsked;
 use crate::options::MountOptions;
-use crate::reply::{bare_attr, errno, file_attr, file_type, node_kind, time};
+use crate::reply::{answer_empty, bare_attr, errno, file_attr, file_type, handle, node_kind, time};
 use crate::session;
 use crate::setid::{SetIdWatch, has_set_id, without_privileges};
 
@@ -30,7 +30,6 @@ const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const O_NOATIME: i32 = 0o1000000;
 const O_APPEND: i32 = 0o2000;
-/// An inode number is never used twice, so generations are not needed (I1).
 const GENERATION: Generation = Generation(0);
 
 thread_local! {
@@ -48,9 +47,6 @@ pub struct Door {
 
 fn fid(ino: INodeNo) -> Fid {
     Fid(ino.0)
-}
-fn handle(fh: FileHandle) -> Handle {
-    Handle(fh.0)
 }
 
 impl Door {
@@ -224,13 +220,6 @@ fn lister(rq: &Request) -> Cred {
 /// The mode that is asked for.
 fn masked(mode: u32, umask: u32) -> Mode {
     Mode { bits: mode & 0o7777, umask }
-}
-
-fn answer_empty(verb: &str, result: Result<(), Fault>, reply: ReplyEmpty) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(fault) => reply.error(errno(verb, &fault)),
-    }
 }
 
 impl Filesystem for Door {

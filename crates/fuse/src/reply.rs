@@ -10,6 +10,10 @@ use types::{Attr, Fault, Kind, Time};
 /// request each.
 const BLOCK_SIZE_HINT: u32 = 64 * 1024;
 
+pub fn handle(fh: fusedev::FileHandle) -> client::Handle {
+    client::Handle(fh.0)
+}
+
 pub fn file_type(kind: Kind) -> FileType {
     match kind {
         Kind::File => FileType::RegularFile,
@@ -73,6 +77,13 @@ pub fn file_attr(attr: &Attr) -> FileAttr {
         rdev: attr.rdev,
         blksize: BLOCK_SIZE_HINT,
         flags: 0,
+    }
+}
+
+pub fn answer_empty(verb: &str, result: Result<(), Fault>, reply: fusedev::ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(fault) => reply.error(errno(verb, &fault)),
     }
 }
 
