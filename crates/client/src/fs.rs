@@ -270,6 +270,10 @@ impl Fs {
 
     /// Unties a descriptor's or a call's pin; the last one of an orphan lets the file go.
     pub(crate) fn unpin(&self, file: &Arc<File>, why: For, deadline: Instant) {
+        // No open of it comes between the last pin's going and the MDT's hearing of that. (A lock that is not to be had in time is done
+        // without: the caller cannot be told, and who opens it then finds it gone.)
+        let is_orphan = file.meta.lock().is_orphan;
+        let _fid_lock = is_orphan.then(|| self.names.lock_fid(file.fid, deadline));
         if self.files.unpin(file, why) {
             self.id.gone.add(file.fid, None);
             if let Err(fault) = self.ask_until(file.fid, &Release { fid: file.fid }, deadline) {
