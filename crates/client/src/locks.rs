@@ -4,6 +4,8 @@
 //!     widens one after it was granted. So nothing is reclaimed that another may have got meanwhile.
 //! N2: an answer counts only if nothing was reclaimed or lost since its request began (`reclaims`); else the request is sent again.
 //! N3: what may have been granted without our knowing is owed: the MDT is told what is noted until it has heard it.
+//! N4: the end of an open file description gives back what was taken through its own descriptor, and nothing that another with the
+//!     same name has taken since.
 
 mod reclaim;
 mod verbs;
@@ -70,6 +72,9 @@ struct State {
     /// Per file, through which descriptor which owner took fcntl locks since it last closed one: who is left when the descriptor is
     /// released is an open file description.
     takers: HashMap<Fid, BTreeSet<(Handle, u64)>>,
+    /// Through which descriptor an owner took its flock lock last. The kernel names open file descriptions by their addresses, which it
+    /// uses again at once; of the end of one it tells late. So a name may be another's by then (N4).
+    flockers: HashMap<(Fid, u64), Handle>,
     waiting: HashMap<u64, Waiting>,
     owed: Vec<Debt>,
 }

@@ -187,3 +187,25 @@ fn who_loses_its_session_is_told_and_does_not_go_on_as_if_it_held_its_locks() {
     let (h, _) = fs.open(fid, OpenFlags::read_write()).expect("opened anew");
     assert_eq!(fs.set_lock(h, &posix(1, Write, 0, 9)), Ok(LockAnswer::Granted));
 }
+
+/// The kernel gives a new open file description the name of one that was closed, and tells of the close late.
+#[test]
+fn a_late_release_gives_back_nothing_that_its_namesake_took() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let fs = cluster.mount();
+    let (fid, old) = make(&fs, "f");
+    for space in [Flock, Posix] {
+        let new = fs.open(fid, OpenFlags::read_write()).expect("open").0;
+        fs.set_lock(old, &lock(space, 7, Write, 0, u64::MAX)).expect("free");
+        fs.set_lock(new, &lock(space, 7, Write, 0, u64::MAX)).expect("its own, as the MDT sees it");
+        let released = fs.open(fid, OpenFlags::read_write()).expect("open").0;
+        fs.set_lock(released, &lock(space, 7, Write, 0, u64::MAX)).expect("its own");
+        fs.set_lock(new, &lock(space, 7, Write, 0, u64::MAX)).expect("its own");
+        fs.release_owned(released, Some(7));
+        assert_eq!(holder(&fs, old, space), Some((7, Write, 0, u64::MAX)), "{space:?}: taken since");
+        fs.release_owned(new, Some(7));
+        if space == Flock {
+            assert_eq!(holder(&fs, old, space), None, "the last taker's end gives it back");
+        }
+    }
+}

@@ -57,7 +57,17 @@ impl Fs {
 
     /// The last descriptor of an open file description is closed: what it holds itself goes. `flock`: its owner of flock locks.
     pub(crate) fn release_locks(&self, handle: Handle, fid: Fid, flock: Option<u64>, deadline: Instant) {
-        let owners = self.id.locks.state.lock().take_takers(fid, |h, _| h == handle);
+        let (owners, flock) = {
+            let mut state = self.id.locks.state.lock();
+            let mut owners = state.take_takers(fid, |h, _| h == handle);
+            // N4
+            let others = state.takers.get(&fid);
+            owners.retain(|owner| !others.is_some_and(|all| all.iter().any(|(_, o)| o == owner)));
+            let is_its_own = |owner: &u64| state.flockers.get(&(fid, *owner)) == Some(&handle);
+            let flock = flock.filter(is_its_own);
+            flock.map(|owner| state.flockers.remove(&(fid, owner)));
+            (owners, flock)
+        };
         // The kernel tells of each process that closes a descriptor: who is left here is no process.
         let posix = owners.into_iter().map(|owner| (LockSpace::Posix, owner));
         for (space, owner) in posix.chain(flock.map(|owner| (LockSpace::Flock, owner))) {
@@ -136,8 +146,13 @@ impl Fs {
     }
 
     pub(super) fn note_taker(&self, fid: Fid, handle: Handle, lock: &FileLock) {
-        if lock.space == LockSpace::Posix && lock.kind != LockKind::Unlock {
-            self.id.locks.state.lock().takers.entry(fid).or_default().insert((handle, lock.owner));
+        if lock.kind == LockKind::Unlock {
+            return;
+        }
+        let mut state = self.id.locks.state.lock();
+        match lock.space {
+            LockSpace::Posix => drop(state.takers.entry(fid).or_default().insert((handle, lock.owner))),
+            LockSpace::Flock => drop(state.flockers.insert((fid, lock.owner), handle)),
         }
     }
 
