@@ -163,7 +163,7 @@ impl Door {
         };
         let attr = self.fs.setattr(fid, &set, &self.reader(rq))?;
         // The answer to a write has no room for the new mode, and the kernel runs programs by the one it knows.
-        self.forget.pages(fid);
+        self.forget.attributes(fid);
         Ok(attr)
     }
 

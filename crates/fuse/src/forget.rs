@@ -3,6 +3,10 @@
 //! A notice waits for locks of the kernel's which a request may hold that waits for us. So each is sent by a thread that serves no
 //! requests, and who needs to know that it was sent waits for that a short time only (I2 of the crate).
 //!
+//! A process that is killed while such a thread waits for a page or a directory does not end before that lock is free, and who holds the
+//! lock may wait for it: `umount -f` parts them. So notices that wait are sent only while several clients share, and only for files
+//! that were open before and directories that moved; attributes are forgotten without waiting.
+//!
 //! Places: the kernel has a directory under one name. Where another client moved it and a cross-directory rename of ours is the
 //! first to look at its new name, the kernel cannot move it there itself (it holds the lock that this needs) and would answer
 //! `ESTALE`. So a directory that is found elsewhere than before is forgotten at its old place before the lookup is answered.
@@ -27,6 +31,8 @@ type Place = (Fid, Vec<u8>);
 
 enum Notice {
     Pages(Fid),
+    /// Takes no lock of the kernel's, so it never waits.
+    Attributes(Fid),
     Entry(Place, Sender<()>),
 }
 
@@ -50,6 +56,10 @@ impl Forget {
     pub fn pages(&self, fid: Fid) {
         // After the mount has ended nobody listens, and nothing is cached.
         self.pages.send(Notice::Pages(fid)).unwrap_or_default();
+    }
+
+    pub fn attributes(&self, fid: Fid) {
+        self.pages.send(Notice::Attributes(fid)).unwrap_or_default();
     }
 
     /// The kernel is about to hear that directory `dir` is `name` in `parent`.
@@ -90,6 +100,7 @@ impl Asked {
 fn send(notifier: &Notifier, notice: Notice) {
     let sent = match &notice {
         Notice::Pages(fid) => notifier.inval_inode(INodeNo(fid.0), 0, 0),
+        Notice::Attributes(fid) => notifier.inval_inode(INodeNo(fid.0), -1, 0),
         Notice::Entry((parent, name), _) => notifier.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name)),
     };
     if let Err(error) = sent {
@@ -112,7 +123,7 @@ mod tests {
                 .try_iter()
                 .map(|n| match n {
                     Notice::Entry((p, n), _) => (p.0, String::from_utf8(n).unwrap()),
-                    Notice::Pages(_) => panic!("not an entry"),
+                    Notice::Pages(_) | Notice::Attributes(_) => panic!("not an entry"),
                 })
                 .collect::<Vec<_>>()
         };

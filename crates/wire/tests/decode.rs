@@ -297,7 +297,16 @@ fn every_call_is_listed() {
         };
     }
     all_types!(list);
-    let all = [session::CALLS, shared::CALLS, meta::CALLS, object::CALLS, mgmt::CALLS, lock::CALLS].concat();
+    let all = [
+        session::CALLS,
+        shared::CALLS,
+        meta::CALLS,
+        object::CALLS,
+        mgmt::CALLS,
+        lock::CALLS,
+        accessed::CALLS,
+    ]
+    .concat();
     let numbers: BTreeSet<u16> = all.iter().map(|(n, _)| *n).collect();
     assert_eq!(numbers.len(), all.len(), "no number is used twice");
     assert_eq!(numbers, listed);

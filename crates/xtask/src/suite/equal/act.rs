@@ -163,7 +163,7 @@ impl Actor {
             Call::Futimens(slot, a, m) => {
                 let fd = self.fd(*slot)?;
                 sys::futimens(fd, &stamps(*a, *m))?;
-                Ok(times_shown(&sys::fstat(fd)?))
+                Ok(times_shown(&sys::fstat(fd)?, a))
             }
             Call::Fstat(slot) => Ok(shown(&sys::fstat(self.fd(*slot)?)?)),
             Call::LinkFd(slot, path) => {
@@ -283,7 +283,7 @@ fn by_name(call: &Call) -> Outcome {
         }
         Call::Utimens(path, a, m, no) => {
             sys::utimensat(CWD, path.as_str(), &stamps(*a, *m), nofollow(*no))?;
-            Ok(times_shown(&sys::statat(CWD, path.as_str(), nofollow(*no))?))
+            Ok(times_shown(&sys::statat(CWD, path.as_str(), nofollow(*no))?, a))
         }
         Call::Stat(path, no) => Ok(shown(&sys::statat(CWD, path.as_str(), nofollow(*no))?)),
         Call::Access(path, how) => {
@@ -389,12 +389,13 @@ pub fn shown(s: &Stat) -> String {
 pub fn time_shown(sec: i64, nsec: i64) -> String {
     if sec > 1 << 30 { "now".into() } else { format!("{sec}.{nsec:09}") }
 }
-fn times_shown(s: &Stat) -> String {
-    format!(
-        "atime {} mtime {}",
-        time_shown(s.st_atime, s.st_atime_nsec as i64),
-        time_shown(s.st_mtime, s.st_mtime_nsec as i64)
-    )
+/// An access time that this call did not set may have been changed by a read, here within a second and there not at all.
+fn times_shown(s: &Stat, atime: &Time) -> String {
+    let mtime = time_shown(s.st_mtime, s.st_mtime_nsec as i64);
+    match atime {
+        Time::Omit => format!("mtime {mtime}"),
+        _ => format!("atime {} mtime {mtime}", time_shown(s.st_atime, s.st_atime_nsec as i64)),
+    }
 }
 
 fn list(path: &str) -> Outcome {
