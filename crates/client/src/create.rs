@@ -81,7 +81,7 @@ impl Fs {
         deadline: Instant,
     ) -> Result<(Handle, Attr), Fault> {
         match attr.and_then(|attr| self.overlay(&file, attr, deadline)) {
-            Ok(attr) => Ok((self.files.add_handle(file, flags, !self.is_shared()), attr)),
+            Ok(attr) => Ok((self.files.add_handle(file, flags), attr)),
             Err(fault) => {
                 self.unpin(&file, if flags.write { For::Writing } else { For::Reading }, deadline);
                 Err(fault)

@@ -95,8 +95,6 @@ impl Meta {
 pub(crate) struct Opened {
     pub file: Arc<File>,
     pub flags: OpenFlags,
-    /// The kernel was allowed to keep what is read through it.
-    pub is_kept: bool,
 }
 
 pub(crate) struct Files {
@@ -270,9 +268,9 @@ impl Files {
         std::mem::take(&mut self.left.lock())
     }
 
-    pub fn add_handle(&self, file: Arc<File>, flags: OpenFlags, is_kept: bool) -> Handle {
+    pub fn add_handle(&self, file: Arc<File>, flags: OpenFlags) -> Handle {
         let n = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        self.handles[n as usize % SHARDS].write().insert(n, Arc::new(Opened { file, flags, is_kept }));
+        self.handles[n as usize % SHARDS].write().insert(n, Arc::new(Opened { file, flags }));
         Handle(n)
     }
     pub fn handle(&self, handle: Handle) -> Option<Arc<Opened>> {
@@ -352,9 +350,9 @@ mod tests {
     fn handles_are_never_used_twice() {
         let files = Files::new();
         let file = files.pin(Fid(5), For::Reading);
-        let first = files.add_handle(file.clone(), OpenFlags::read_only(), false);
+        let first = files.add_handle(file.clone(), OpenFlags::read_only());
         assert!(files.take_handle(first).is_some() && files.handle(first).is_none());
-        assert_ne!(files.add_handle(file, OpenFlags::read_only(), false), first);
+        assert_ne!(files.add_handle(file, OpenFlags::read_only()), first);
         assert_eq!(files.take_handles().len(), 1);
     }
 }

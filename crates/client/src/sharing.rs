@@ -21,7 +21,6 @@ use wire::meta::Settle;
 use wire::shared::{Close, Enter, HeldSection, Hold, Leave, OpenFile};
 
 use crate::Fs;
-use crate::api::Handle;
 use crate::files::File;
 use crate::fs::wait_for_stop;
 use crate::open::Found;
@@ -138,11 +137,6 @@ impl Fs {
     /// Do other clients work on this file system, so that nothing may be cached?
     pub fn is_shared(&self) -> bool {
         self.id.sharing.is_shared()
-    }
-
-    /// Was the descriptor opened while this client was alone, so that the kernel keeps what it reads?
-    pub fn is_kept_by_kernel(&self, handle: Handle) -> bool {
-        self.files.handle(handle).is_some_and(|opened| opened.is_kept)
     }
 
     /// H3: begins a call on the content of a pinned file. No lock of the file is held.

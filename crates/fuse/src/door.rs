@@ -68,14 +68,6 @@ impl Door {
         }
     }
 
-    fn note_place(&self, found: &Result<Attr, Fault>, parent: INodeNo, name: &OsStr) {
-        if let Ok(attr) = found
-            && attr.kind == Kind::Dir
-        {
-            self.forget.found(attr.fid, fid(parent), name.as_bytes(), self.fs.is_shared());
-        }
-    }
-
     /// After a change of names in `dir`: durable before the answer, if the mount is `sync` or `dirsync`.
     fn kept<T>(&self, dir: INodeNo, changed: Result<T, Fault>) -> Result<T, Fault> {
         let changed = changed?;
@@ -225,6 +217,9 @@ fn masked(mode: u32, umask: u32) -> Mode {
 impl Filesystem for Door {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         session::kernel_config(config, &self.options);
+        if !self.fs.is_fate_shared() {
+            session::watch_mtime(config);
+        }
         self.has_locks = self.fs.has_locks() && session::ask_for_locks(config);
         Ok(())
     }
@@ -235,7 +230,6 @@ impl Filesystem for Door {
         let found = self.fs.lookup_as(fid(parent), name.as_bytes(), &self.reader(rq));
         let is_newer = found.as_ref().is_ok_and(|attr| self.fs.tell_accessed_of(attr.fid));
         let found = if is_newer { found.and_then(|attr| self.fs.getattr(attr.fid)) } else { found };
-        self.note_place(&found, parent, name);
         self.answer_entry("lookup", found, reply);
     }
 
@@ -281,7 +275,6 @@ impl Filesystem for Door {
 
     fn mkdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let made = self.fs.mkdir(fid(parent), name.as_bytes(), masked(mode, umask), &cred_of(rq));
-        self.note_place(&made, parent, name);
         self.answer_entry("mkdir", self.kept(parent, made), reply);
     }
 
@@ -441,7 +434,7 @@ impl Filesystem for Door {
     fn read(
         &self,
         _: &Request,
-        ino: INodeNo,
+        _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
@@ -453,10 +446,6 @@ impl Filesystem for Door {
             Ok(()) => reply.data(buf),
             Err(fault) => reply.error(errno("read", &fault)),
         });
-        // The kernel keeps these pages, since nobody else was there when the file was opened.
-        if self.fs.is_shared() && self.fs.is_kept_by_kernel(handle(fh)) {
-            self.forget.pages(fid(ino));
-        }
     }
 
     fn write(
@@ -571,9 +560,6 @@ impl Filesystem for Door {
             let name = OsStr::from_bytes(&item.name);
             match &item.attr {
                 Some(attr) => {
-                    if attr.kind == Kind::Dir {
-                        self.forget.found(attr.fid, fid(ino), &item.name, self.fs.is_shared());
-                    }
                     reply.add(INodeNo(item.fid.0), item.cookie, name, &ttl, &file_attr(attr), GENERATION)
                 }
                 // Inode number 0 says "no attributes here"; the entry's own number and kind still stand in it.

@@ -3,10 +3,10 @@
 //! It promises what a local file system's mount promises for one node, as far as `client` does. It refuses kernel write-back
 //! (the kernel would own size and mtime).
 //! I1. An inode number is the fid, generation 0: nothing is remembered per inode, so `forget` has nothing to do.
-//! I2. No thread that serves requests waits for the kernel to do something about this mount (invalidate, unmount), but for a moment
-//!     where the answer is right all the same (`forget`).
+//! I2. No thread that serves requests waits for the kernel to do something about this mount (invalidate, unmount); none sends a notice
+//!     that waits for a lock (`forget`).
 //! I3. While this client is alone all changes come through this mount, so the kernel's page cache stays valid over open. Among
-//!     others nothing is cached, and pages of descriptors from before are forgotten as they are read (`forget`).
+//!     others nothing is cached, and descriptors from before ask for mtime at each read (`session::watch_mtime`).
 //! I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
 
 mod cred;

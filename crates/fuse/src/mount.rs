@@ -80,7 +80,7 @@ pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> 
     let door = Door::new(fs.clone(), options.clone(), forget.clone());
     let (mounted, notifier) = attach(door, mountpoint, options)?;
     asked.serve(&notifier);
-    fs.on_sharing(Box::new(move |fids| fids.iter().for_each(|fid| forget.pages(*fid))));
+    fs.on_sharing(Box::new(move |fids| fids.iter().for_each(|fid| forget.attributes(*fid))));
     Ok(mounted)
 }
 
