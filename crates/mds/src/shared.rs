@@ -310,8 +310,10 @@ pub struct Others<'a> {
 }
 
 impl Sharing for Others<'_> {
+    /// By the mode and not by their number: who is left alone, or came when another had just died, goes on taking turns for a while,
+    /// and its own calls must not fence each other by a lease version each.
     fn is_shared(&self) -> bool {
-        self.core.sessions.count() > 1
+        self.core.sharers.is_sharing()
     }
     fn is_alive(&self, session: SessionId) -> bool {
         self.core.sessions.get(session).is_some()
