@@ -19,7 +19,6 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("life::leftovers_of_a_kill_are_cleared", leftovers)),
     (Needs::Own, ("life::fsck_is_clean_after_work", fsck_clean)),
     (Needs::Only(Wiring::Tcp), ("life::umount_with_frozen_servers", frozen_servers)),
-    (Needs::Only(Wiring::Tcp), ("life::a_second_mount_comes_and_goes", second_mount)),
 ];
 
 fn text(path: &Path) -> String {
@@ -174,54 +173,6 @@ fn frozen_servers(b: &mut Bench) -> Result<()> {
     stuck.wait()?;
     for role in servers {
         b.cluster.thaw(role)?;
-    }
-    Ok(())
-}
-
-/// [S-several-mounts] A mount comes in while another has unsettled files open, both see everything, and it leaves again.
-fn second_mount(b: &mut Bench) -> Result<()> {
-    let mnt = b.cluster.dir.join("second");
-    fs::create_dir(&mnt)?;
-    let config = fs::read_to_string(b.cluster.dir.join("mount.toml"))?;
-    let config = config.replace(&text(&b.cluster.mount), &text(&mnt));
-    fs::write(b.cluster.dir.join("second.toml"), config)?;
-    // 1. What the first has in hand, unflushed, is there for the second.
-    let mut bytes = vec![7; 3 << 20];
-    let first = File::options().read(true).write(true).create_new(true).open(b.cluster.mount.join("f"))?;
-    first.write_all_at(&bytes, 0)?;
-    let (code, out) = b.cluster.stria(&["mount", "--config", &text(&b.cluster.dir.join("second.toml"))])?;
-    if code != 0 || !is_mounted(&mnt) {
-        bail!("a second mount: exit {code}: {out}");
-    }
-    let done = (|| {
-        if fs::read(mnt.join("f"))? != bytes {
-            bail!("the second mount reads other bytes than the first wrote");
-        }
-        // 2. Both ways, through descriptors of before and of now.
-        let second = File::options().read(true).write(true).open(mnt.join("f"))?;
-        for n in 0..200u64 {
-            let (write, read) = if n % 2 == 0 { (&first, &second) } else { (&second, &first) };
-            write.write_all_at(&n.to_le_bytes(), n * 5000)?;
-            bytes[n as usize * 5000..][..8].copy_from_slice(&n.to_le_bytes());
-            let mut got = [0; 8];
-            read.read_exact_at(&mut got, n * 5000)?;
-            if got != n.to_le_bytes() {
-                bail!("write {n} is not seen");
-            }
-        }
-        fs::rename(mnt.join("f"), mnt.join("g"))?;
-        Ok(())
-    })();
-    let ended = Command::new("umount").arg(&mnt).output()?;
-    done?;
-    if !ended.status.success() {
-        bail!("umount of the second: {}", String::from_utf8_lossy(&ended.stderr));
-    }
-    // 3. Alone again.
-    first.write_all_at(b"alone", 11)?;
-    bytes[11..16].copy_from_slice(b"alone");
-    if fs::read(b.cluster.mount.join("g"))? != bytes {
-        bail!("bytes are lost after the second mount has gone");
     }
     Ok(())
 }
