@@ -18,6 +18,8 @@ pub type Outcome = std::result::Result<String, Errno>;
 /// A directory to act in: through one mount, or through each in turn.
 pub struct Side {
     pub places: Vec<PathBuf>,
+    /// The sequence is carried out through two mounts here or on the other side.
+    pub two: bool,
     /// Changes of times can be told from each other (`tells_times`).
     pub times: bool,
 }
@@ -25,6 +27,7 @@ pub struct Side {
 struct Actor {
     slots: Vec<Option<OwnedFd>>,
     places: Vec<OwnedFd>,
+    two: bool,
     times: bool,
 }
 
@@ -36,6 +39,7 @@ pub fn act(side: &Side, steps: &[Step]) -> Result<Vec<Outcome>> {
     let mut actor = Actor {
         slots: (0..SLOTS).map(|_| None).collect(),
         places: side.places.iter().map(open).collect::<Result<_>>()?,
+        two: side.two,
         times: side.times,
     };
     let umask = rustix::process::umask(Mode::from_raw_mode(0o022));
@@ -143,6 +147,17 @@ impl Actor {
             }
             Call::CopyRange { from, at, to, to_at, len } => {
                 let (mut at, mut to_at) = (*at, *to_at);
+                if self.is_gone(*from) || self.is_gone(*to) {
+                    return Ok(GONE.into());
+                }
+                if self.two {
+                    // Descriptors of two mounts are of two files to the kernel; and it takes the source's size as it saw it last
+                    // (SEMANTICS, exceptions).
+                    let (source, target) = (sys::fstat(self.fd(*from)?), sys::fstat(self.fd(*to)?));
+                    if source.is_ok_and(|s| target.is_ok_and(|t| s.st_ino == t.st_ino)) {
+                        return Ok("within one file".into());
+                    }
+                }
                 let n = sys::copy_file_range(
                     self.fd(*from)?,
                     Some(&mut at),
@@ -170,6 +185,16 @@ impl Actor {
                 let fd = format!("/proc/self/fd/{}", self.fd(*slot)?.as_raw_fd());
                 done(sys::linkat(CWD, fd.as_str(), CWD, path.as_str(), AtFlags::SYMLINK_FOLLOW)?)
             }
+            // What a program does where a rename meets a directory that the other mount has moved (SEMANTICS, exceptions).
+            Call::Rename(from, to, _) if self.two => by_name(call).or_else(|e| match e {
+                Errno::STALE => {
+                    for name in [from, to] {
+                        let _ = sys::statat(CWD, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+                    }
+                    by_name(call)
+                }
+                _ => Err(e),
+            }),
             other => by_name(other),
         }
     }
