@@ -42,7 +42,7 @@ impl Fs {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, why)
         };
-        self.id.sharing.note_open(fid, flags.write);
+        self.id.sharing.note_open(&file);
         drop(name_lock);
         // 2. From here on as an open.
         let attr = self

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -67,6 +67,8 @@ pub(crate) struct Meta {
     pub session: SessionId,
     /// Changed while this client was alone: the MDT is told before it is believed.
     pub knows_better: bool,
+    /// The MDT was told, among other clients, that it is open here.
+    pub is_noted: bool,
     /// Others worked on it until this client was alone again: the MDT is asked before anything is believed.
     pub is_stale: bool,
 }
@@ -108,9 +110,8 @@ pub(crate) struct Files {
     quiet_count: AtomicUsize,
     /// What the settle thread looks at next.
     queue: Mutex<Vec<Arc<File>>>,
-    /// Files that left the table, if that is watched.
+    /// Files that left the table and are open here for all that the MDT knows.
     left: Mutex<Vec<Fid>>,
-    is_watched: AtomicBool,
 }
 
 /// As long as it lives, no `pin` returns.
@@ -143,7 +144,6 @@ impl Files {
             quiet_count: AtomicUsize::new(0),
             queue: Mutex::default(),
             left: Mutex::default(),
-            is_watched: AtomicBool::new(false),
         }
     }
 
@@ -248,19 +248,12 @@ impl Files {
         if file.meta.lock().is_idle() && shard.get(&file.fid).is_some_and(|f| Arc::ptr_eq(f, file)) {
             shard.remove(&file.fid);
             self.count.fetch_sub(1, Ordering::SeqCst);
-            if self.is_watched.load(Ordering::Relaxed) {
+            if file.meta.lock().is_noted {
                 self.left(file.fid);
             }
         }
     }
 
-    /// Are files that leave the table remembered for `take_left`?
-    pub fn watch(&self, is_watched: bool) {
-        self.is_watched.store(is_watched, Ordering::SeqCst);
-        if !is_watched {
-            self.left.lock().clear();
-        }
-    }
     pub fn left(&self, fid: Fid) {
         self.left.lock().push(fid);
     }

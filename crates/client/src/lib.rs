@@ -87,6 +87,5 @@ pub use errno::errno_of;
 pub use fs::Fs;
 pub use locks::{FileLock, LockAnswer, LockDone};
 pub use plan::spans::Whence;
-pub use sharing::Forget;
 pub use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP};
 pub use wire::session::Claims;

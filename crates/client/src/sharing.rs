@@ -11,7 +11,7 @@
 //! H4: what a restarted MDT is told of sections is what this client is in: noted after it was let in, struck out before it leaves.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,6 @@ pub(crate) struct Sharing {
     /// Calls on content that began while alone.
     alone: AtomicUsize,
     next_token: AtomicU64,
-    /// The kernel's pages may be another session's by now.
-    is_forgetting: AtomicBool,
     held: Mutex<Held>,
 }
 
@@ -75,13 +73,23 @@ impl Sharing {
     pub fn begin(&self, mode: u32) {
         *self.held.lock() = Held::default();
         self.renew(mode);
-        self.is_forgetting.store(true, Ordering::SeqCst);
     }
 
-    pub fn note_open(&self, fid: Fid, write: bool) {
-        if self.is_shared() {
-            *self.held.lock().opens.entry(fid).or_default() |= write;
+    /// The MDT hears, by what is asked next, that this file is open here, if it is.
+    pub fn note_open(&self, file: &File) {
+        if !self.is_shared() {
+            return;
         }
+        let write = {
+            let mut meta = file.meta.lock();
+            if meta.pins == 0 {
+                return;
+            }
+            // From here on its last close is noted, too.
+            meta.is_noted = true;
+            meta.writers > 0
+        };
+        *self.held.lock().opens.entry(file.fid).or_default() |= write;
     }
 
     /// All that is held, in parts; the last says so.
@@ -121,9 +129,6 @@ impl Section<'_> {
         self.token != 0
     }
 }
-
-/// Makes the kernel forget the pages of these files.
-pub type Forget = Box<dyn Fn(&[Fid]) + Send + Sync>;
 
 /// What a call does to the content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,7 +170,7 @@ impl Fs {
     fn enter(&self, file: &Arc<File>, section: &mut Section<'_>, exclusive: bool) -> Result<Found, Fault> {
         let (fid, token, deadline) = (file.fid, section.token, section.deadline);
         let write = file.meta.lock().writers > 0;
-        self.id.sharing.note_open(fid, write);
+        self.id.sharing.note_open(file);
         loop {
             let req = Enter { fid, token, exclusive, write, now: self.now(), held: file.held() };
             let Answer { reply, mark } = self.ask_until(fid, &req, deadline)?;
@@ -220,24 +225,8 @@ impl Fs {
 
     // ---- changes of mode ----
 
-    /// What is to be done to let the kernel forget the pages of open files; set once by who mounts.
-    pub fn on_sharing(&self, forget: Forget) {
-        self.forget.get_or_init(|| forget);
-    }
-    fn forget_pages(&self) {
-        if let Some(forget) = self.forget.get() {
-            let fids: Vec<_> = self.files.all().iter().map(|file| file.fid).collect();
-            forget(&fids);
-        }
-    }
-
     /// Tells closed files, and changes the mode when the MDT wants that.
     fn share_round(&self, until: &mut Instant) {
-        let sharing = &self.id.sharing;
-        if sharing.is_forgetting.swap(false, Ordering::SeqCst) {
-            self.files.watch(sharing.is_shared());
-            self.forget_pages();
-        }
         self.tell_closed();
         if !self.id.sharing.is_due() {
             return;
@@ -263,7 +252,6 @@ impl Fs {
         // What is known of open files is as old as their last section.
         self.files.all().iter().for_each(|file| file.meta.lock().is_stale = true);
         self.id.sharing.mode.store(mode, Ordering::SeqCst);
-        self.files.watch(false);
         tracing::info!("this client is alone again");
     }
 
@@ -274,7 +262,6 @@ impl Fs {
         if !sharing.is_shared() {
             tracing::info!("another client comes in: from here on nothing is cached");
         }
-        self.files.watch(true);
         sharing.mode.store(mode, Ordering::SeqCst);
         let since = Instant::now();
         let late = |what: &str| Err(Fault::new(Code::Timeout, what.to_string()));
@@ -287,8 +274,7 @@ impl Fs {
         }
         // 3. The MDT hears all that is known better here.
         self.settle_all(deadline)?;
-        // 4. What the kernel remembers runs out; its pages are dropped by who mounted.
-        self.forget_pages();
+        // 4. What the kernel remembers runs out; pages it looks at itself, by mtime.
         while since.elapsed() < self.settings.kernel_remembers {
             if self.is_stopping() {
                 return late("the client ends");
@@ -296,15 +282,7 @@ impl Fs {
             std::thread::sleep(Duration::from_millis(10));
         }
         // 5. From here on others may come in.
-        {
-            let mut held = sharing.held.lock();
-            for file in self.files.all() {
-                let meta = file.meta.lock();
-                if meta.pins > 0 {
-                    *held.opens.entry(file.fid).or_default() |= meta.writers > 0;
-                }
-            }
-        }
+        self.files.all().iter().for_each(|file| sharing.note_open(file));
         for part in sharing.hold() {
             self.ask_until(Fid::ROOT, &part, deadline)?;
         }
@@ -318,7 +296,12 @@ impl Fs {
         for (fid, token) in not_left {
             self.leave(fid, token, soon);
         }
-        for fid in self.files.take_left() {
+        let left = self.files.take_left();
+        if !self.is_shared() {
+            // The MDT has let go of all that.
+            return;
+        }
+        for fid in left {
             // No open of it begins between the look and the word.
             let Ok(_fid_lock) = self.names.lock_fid(fid, soon) else {
                 self.files.left(fid);

@@ -11,7 +11,6 @@ use fusedev::{INodeNo, Notifier};
 use types::Fid;
 
 /// Where notices are asked for.
-#[derive(Clone)]
 pub struct Forget(Sender<Fid>);
 
 /// What the sending thread works through.

@@ -77,10 +77,9 @@ pub type Serve = Box<dyn FnOnce() -> io::Result<()> + Send>;
 /// Mounts `fs` at `mountpoint`; returns when the kernel may use it.
 pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
     let (forget, asked) = Forget::new();
-    let door = Door::new(fs.clone(), options.clone(), forget.clone());
+    let door = Door::new(fs, options.clone(), forget);
     let (mounted, notifier) = attach(door, mountpoint, options)?;
     asked.serve(&notifier);
-    fs.on_sharing(Box::new(move |fids| fids.iter().for_each(|fid| forget.attributes(*fid))));
     Ok(mounted)
 }
 

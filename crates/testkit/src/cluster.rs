@@ -165,9 +165,13 @@ impl Cluster {
         args
     }
 
+    /// The MGS of a cluster over TCP.
+    pub fn mgs(&self) -> String {
+        format!("127.0.0.1:{}@tcp0", self.ports[0])
+    }
+
     fn write_configs(&self) -> Result<()> {
-        let d = self.dir.display();
-        let mgs = format!("127.0.0.1:{}@tcp0", self.ports[0]);
+        let (d, mgs) = (self.dir.display(), self.mgs());
         let write = |name: &str, text: String| fs::write(self.dir.join(name), text);
         write("mgs.toml", format!("listen = \"127.0.0.1:{}\"\ndir = \"{d}/mgs\"\n", self.ports[0]))?;
         write(

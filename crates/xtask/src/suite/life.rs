@@ -19,6 +19,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("life::leftovers_of_a_kill_are_cleared", leftovers)),
     (Needs::Own, ("life::fsck_is_clean_after_work", fsck_clean)),
     (Needs::Only(Wiring::Tcp), ("life::umount_with_frozen_servers", frozen_servers)),
+    (Needs::Only(Wiring::Tcp), ("life::a_second_mount_comes_and_goes", second_mount)),
 ];
 
 fn text(path: &Path) -> String {
@@ -175,4 +176,45 @@ fn frozen_servers(b: &mut Bench) -> Result<()> {
         b.cluster.thaw(role)?;
     }
     Ok(())
+}
+
+/// [S-several-mounts] A mount comes in while another has unsettled files open, both see everything, and it leaves again.
+fn second_mount(b: &mut Bench) -> Result<()> {
+    let second = b.cluster.dir.join("second");
+    fs::create_dir(&second)?;
+    // 1. What the first has in hand, unflushed, is there for the second.
+    let mut bytes = vec![7; 3 << 20];
+    let first = File::options().read(true).write(true).create_new(true).open(b.cluster.mount.join("f"))?;
+    first.write_all_at(&bytes, 0)?;
+    let source = format!("{}:/stria", b.cluster.mgs());
+    let (code, out) = b.cluster.stria(&["mount", &source, &text(&second)])?;
+    ensure_eq(code, 0, &format!("stria mount {source}: {out}"))?;
+    let done = work_at_both(&first, &second, &mut bytes);
+    let ended = Command::new("umount").arg(&second).output()?;
+    if done.is_err() {
+        rustix::mount::unmount(&second, rustix::mount::UnmountFlags::DETACH).unwrap_or_default();
+    }
+    done?;
+    if !ended.status.success() || is_mounted(&second) {
+        bail!("umount of the second: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+    // 3. Alone again: what is cached is right.
+    first.write_all_at(b"alone", 11)?;
+    bytes[11..16].copy_from_slice(b"alone");
+    ensure_same(&fs::read(b.cluster.mount.join("g"))?, &bytes, "after the second mount has gone")
+}
+
+/// Both ways, through descriptors of before and of now.
+fn work_at_both(first: &File, second: &Path, bytes: &mut [u8]) -> Result<()> {
+    ensure_same(&fs::read(second.join("f"))?, bytes, "what the first wrote before the second came")?;
+    let file = File::options().read(true).write(true).open(second.join("f"))?;
+    for n in 0..200u64 {
+        let (write, read) = if n % 2 == 0 { (first, &file) } else { (&file, first) };
+        write.write_all_at(&n.to_le_bytes(), n * 5000)?;
+        bytes[n as usize * 5000..][..8].copy_from_slice(&n.to_le_bytes());
+        let mut got = [0; 8];
+        read.read_exact_at(&mut got, n * 5000)?;
+        ensure_eq(u64::from_le_bytes(got), n, "what the other just wrote")?;
+    }
+    Ok(fs::rename(second.join("f"), second.join("g"))?)
 }
