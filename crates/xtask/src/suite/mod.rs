@@ -1,9 +1,9 @@
 //! Suites that run on a mounted file system of real processes. Each test gets its own directory on the mount.
 //!
 //! A test is a function `fn(&mut Bench) -> Result<()>`; a failure prints the line that repeats it. Tests that kill or fill
-//! get a cluster of their own, the others share one per wiring. Short or long, everything runs on both wirings: all in one
-//! process, then over TCP (about 80 s and 220 s in short form). On the wiring `two` the file system is mounted twice, and a test
-//! acts at one place (`Bench::dir`) and looks at the other (`Bench::look`).
+//! get a cluster of their own, the others share one per wiring. Short or long, everything runs on all wirings: all in one
+//! process, over TCP, and on `two`, where the file system is mounted twice over TCP: a test acts at one place (`Bench::dir`) and
+//! looks at the other (`Bench::look`).
 
 mod admin;
 mod content;
@@ -38,6 +38,8 @@ pub struct Scale {
     /// Random operations on names, over all seeds; others do a fixed part of it.
     pub operations: u64,
     pub seeds: u64,
+    /// Of all workers of a storm on names.
+    pub storm_calls: u64,
     pub tree_files: usize,
     /// Entries of a large directory.
     pub entries: usize,
@@ -55,6 +57,7 @@ impl Scale {
         kills: 20,
         operations: 100_000,
         seeds: 1,
+        storm_calls: 25_000,
         tree_files: 5_000,
         entries: 100_000,
         transactions: 400,
@@ -66,6 +69,7 @@ impl Scale {
         kills: 100,
         operations: 1_000_000,
         seeds: 4,
+        storm_calls: 1_000_000,
         tree_files: 50_000,
         entries: 1_000_000,
         transactions: 8_000,
