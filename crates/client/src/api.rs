@@ -56,6 +56,8 @@ pub struct OpenFlags {
     pub truncate: bool,
     /// `create` only: an existing name is `Exists`.
     pub exclusive: bool,
+    /// What the descriptor changes is durable before the call returns: see `Fs::sync_if_asked`.
+    pub sync: bool,
 }
 
 impl OpenFlags {

@@ -86,12 +86,20 @@ impl Fs {
         self.check_poison(file)
     }
 
-    /// Makes every change of names that was acknowledged durable. (One log serves all directories.)
+    /// `fsync`, if the descriptor was opened for synchronous changes.
+    pub fn sync_if_asked(&self, handle: Handle) -> Result<(), Fault> {
+        if self.opened(handle)?.flags.sync { self.fsync(handle, true) } else { Ok(()) }
+    }
+
+    /// Makes every change at the MDT that was acknowledged durable: names, attributes, sizes that were set. (One log serves all.)
+    pub fn fsync_meta(&self, fid: Fid) -> Result<(), Fault> {
+        let mdt = self.mdt(fid)?;
+        if mdt.is_all_flushed() { Ok(()) } else { mdt.flush(self.deadline()) }
+    }
+
+    /// Makes every change of names that was acknowledged durable.
     pub fn fsync_dir(&self, dir: Fid) -> Result<(), Fault> {
-        let mdt = self.mdt(dir)?;
-        if !mdt.is_all_flushed() {
-            mdt.flush(self.deadline())?;
-        }
+        self.fsync_meta(dir)?;
         // Creations that could not be replayed after a restart of the MDT stand under their parent, too.
         match self.id.losses.of(dir) {
             Some(fault) => {

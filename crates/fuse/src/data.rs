@@ -1,4 +1,4 @@
-//! `fallocate`, `lseek` for bytes and holes, `copy_file_range` and synchronous writes: the kernel's words for them.
+//! `fallocate`, `lseek` for bytes and holes, `copy_file_range`: the kernel's words for them.
 
 use client::{Allocate, Handle, Whence};
 use fusedev::{Errno, Request};
@@ -13,8 +13,6 @@ const ZERO_RANGE: i32 = 0x10;
 /// Whences of lseek(2); the kernel does the others itself.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
-/// Among the flags of a write, if it is to be durable before it is answered; `O_SYNC` includes it.
-const O_DSYNC: i32 = 0o10000;
 
 /// Ranges cannot be collapsed, inserted or unshared, as on other FUSE file systems.
 fn allocation(mode: i32) -> Option<Allocate> {
@@ -58,8 +56,10 @@ impl Door {
         told: Told,
     ) -> Result<(), Errno> {
         let what = allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
-        let done =
-            self.drop_privileges_of(rq, fid).and_then(|()| self.fs().fallocate(handle, offset, len, what));
+        let done = self
+            .drop_privileges_of(rq, fid)
+            .and_then(|()| self.fs().fallocate(handle, offset, len, what))
+            .and_then(|()| self.fs().sync_if_asked(handle));
         done.map_err(|fault| told("fallocate", &fault))
     }
 
@@ -73,15 +73,10 @@ impl Door {
     ) -> Result<u32, Errno> {
         let copied = self
             .drop_privileges_of(rq, target)
-            .and_then(|()| self.fs().copy(from.0, from.1, to.0, to.1, len));
+            .and_then(|()| self.fs().copy(from.0, from.1, to.0, to.1, len))
+            .and_then(|n| self.fs().sync_if_asked(to.0).map(|()| n));
         // One call copies less than 4 GiB.
         copied.map(|n| n as u32).map_err(|fault| told("copy_file_range", &fault))
-    }
-
-    /// What was just written through a descriptor with these flags (`RWF_DSYNC` shows in them, too) is made durable, if they say so.
-    /// Whatever fsync the kernel sends after such a write finds nothing left to do; not every way to write promises one.
-    pub fn sync_if_asked(&self, handle: Handle, flags: i32) -> Result<(), Fault> {
-        if flags & O_DSYNC == 0 { Ok(()) } else { self.fs().fsync(handle, true) }
     }
 }
 

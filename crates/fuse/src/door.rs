@@ -24,6 +24,7 @@ use crate::options::MountOptions;
 use crate::reply::{answer_empty, bare_attr, errno, file_attr, file_type, handle, node_kind, time};
 use crate::session;
 use crate::setid::{SetIdWatch, has_set_id, without_privileges};
+use crate::synced;
 
 /// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
@@ -39,7 +40,7 @@ thread_local! {
 
 pub struct Door {
     pub(crate) fs: Arc<Fs>,
-    options: MountOptions,
+    pub(crate) options: MountOptions,
     set_id: SetIdWatch,
     forget: Forget,
     has_locks: bool,
@@ -66,15 +67,6 @@ impl Door {
             true => session::fopen_flags_shared(),
             false => session::fopen_flags(self.has_locks || (write && !self.fs.is_fate_shared())),
         }
-    }
-
-    /// After a change of names in `dir`: durable before the answer, if the mount is `sync` or `dirsync`.
-    fn kept<T>(&self, dir: INodeNo, changed: Result<T, Fault>) -> Result<T, Fault> {
-        let changed = changed?;
-        if self.options.flags.intersects(MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC) {
-            self.fs.fsync_dir(fid(dir))?;
-        }
-        Ok(changed)
     }
 
     /// Something is being read; access times are kept unless the mount says otherwise.
@@ -127,8 +119,8 @@ impl Door {
     }
 
     /// O_APPEND is not passed on: alone, the kernel holds the inode's lock and a true size (I3), so the offset that it sends is
-    /// the file's end; among other clients each write says that it appends. A handle that ignored offsets would send pages of a shared mapping, for which the kernel picks any writable
-    /// handle, to the wrong place.
+    /// the file's end; among other clients each write says that it appends. A handle that ignored offsets would send pages of a
+    /// shared mapping, for which the kernel picks any writable handle, to the wrong place.
     fn open_flags(&self, flags: i32) -> client::OpenFlags {
         let access = OpenFlags(flags).acc_mode();
         client::OpenFlags {
@@ -138,6 +130,7 @@ impl Door {
             appends_itself: flags & O_APPEND != 0,
             truncate: flags & O_TRUNC != 0,
             exclusive: flags & O_EXCL != 0,
+            sync: flags & synced::O_DSYNC != 0 || self.is_sync(),
         }
     }
 
@@ -390,7 +383,7 @@ impl Filesystem for Door {
             // A change of owner to nobody else, and the kernel's wish before a write, name nothing and take set-id bits away.
             done = self.drop_privileges(rq, fid(ino));
         }
-        match done {
+        match self.kept_attributes(ino, done) {
             Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
             Err(fault) => reply.error(errno("setattr", &fault)),
         }
@@ -416,7 +409,10 @@ impl Filesystem for Door {
         let opened = self.fs.open_as(fid(ino), open, &self.reader(rq)).and_then(|(handle, attr)| {
             // O_TRUNC changes the content: set-id bits go, as by truncate.
             let drops = open.truncate && rq.uid() != 0 && has_set_id(attr.mode);
-            if drops && let Err(fault) = self.drop_privileges(rq, fid(ino)) {
+            let dropped = if drops { self.drop_privileges(rq, fid(ino)).map(|_| ()) } else { Ok(()) };
+            let cut =
+                dropped.and_then(|()| if open.truncate { self.kept_attributes(ino, Ok(())) } else { Ok(()) });
+            if let Err(fault) = cut {
                 self.fs.release(handle);
                 return Err(fault);
             }
@@ -601,7 +597,7 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let done = self.fs.setxattr(fid(ino), name.as_bytes(), value, flags as u32, &cred_of(rq));
-        answer_empty("setxattr", done, reply);
+        answer_empty("setxattr", self.kept_attributes(ino, done), reply);
     }
 
     fn listxattr(&self, rq: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
@@ -612,7 +608,8 @@ impl Filesystem for Door {
     }
 
     fn removexattr(&self, rq: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty("removexattr", self.fs.removexattr(fid(ino), name.as_bytes(), &cred_of(rq)), reply);
+        let done = self.fs.removexattr(fid(ino), name.as_bytes(), &cred_of(rq));
+        answer_empty("removexattr", self.kept_attributes(ino, done), reply);
     }
 
     fn ioctl(

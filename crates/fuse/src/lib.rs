@@ -23,6 +23,7 @@ mod options;
 mod reply;
 mod session;
 mod setid;
+mod synced;
 
 pub use mount::{MountError, Mounted, Serve, Unmount, attach, attach_with, mount};
 pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};
