@@ -65,11 +65,11 @@ pub fn become_daemon() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs this program with `args` in the background and waits until it is ready, printing what it says meanwhile.
-pub fn run_detached(args: &[std::ffi::OsString], log: &Path) -> anyhow::Result<Exit> {
-    let log_file = File::options().create(true).append(true).open(log)?;
+/// Runs this program with `args` in the background and waits until it is ready, printing what it says meanwhile. `log` is open for
+/// its lines and lies at `log_path`.
+pub fn run_detached(args: &[std::ffi::OsString], log: File, log_path: &Path) -> anyhow::Result<Exit> {
     let mut command = Command::new(std::env::current_exe()?);
-    let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
+    let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = child.spawn()?;
     let pipe = child.stdout.take().expect("stdout was asked to be a pipe");
     match relay(BufReader::new(pipe), &mut std::io::stdout())? {
@@ -80,7 +80,7 @@ pub fn run_detached(args: &[std::ffi::OsString], log: &Path) -> anyhow::Result<E
         }
         None => {
             let status = child.wait()?;
-            let next = format!("its last words are in {}", log.display());
+            let next = format!("its last words are in {}", log_path.display());
             Err(Failure::failed("start", format!("the process in the background ended with {status}"), next)
                 .into())
         }

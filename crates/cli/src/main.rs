@@ -12,6 +12,7 @@ mod detach;
 mod df;
 mod exit;
 mod logs;
+mod mountlog;
 mod mounts;
 mod options;
 mod reach;

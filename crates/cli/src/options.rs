@@ -32,11 +32,19 @@ const WITHOUT_EFFECT: [&str; 14] = [
     "nogroup",
     "noowner",
     "fg",
-    "async",
-    "norelatime",
+    // Locks hold among all mounts. `localflock` is content with those of one node, and gets more than it asks for.
+    "flock",
+    "localflock",
 ];
-/// Taken though the kernel's FUSE does it per node only until leases exist: locks are local to one node.
-const LOCAL_LOCKS: [&str; 4] = ["flock", "localflock", "noflock", "retry"];
+/// Words of mount(8), of ext4 or of the field that ask for what is not so here, and what is.
+const REFUSED: [(&str, &str); 6] = [
+    ("noacl", "POSIX ACLs always decide; leave it out"),
+    ("nouser_xattr", "extended attributes are always there; leave it out"),
+    ("noflock", "flock locks are always there and hold among all mounts; leave it out"),
+    ("strictatime", "access times are kept as by relatime; leave it out"),
+    ("norelatime", "access times are kept as by relatime, or not at all with noatime; leave it out"),
+    ("remount", "use `mount -i -o remount,...`, which asks the kernel only"),
+];
 /// What `user` and its like take away unless a later word gives it back: as mount(8) has it.
 const UNTRUSTED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 /// A page: the kernel takes no less.
@@ -60,6 +68,7 @@ fn flags_of(word: &str) -> Option<(MountFlags, MountFlags)> {
         "nodiratime" => (MountFlags::NODIRATIME, none),
         "diratime" => (none, MountFlags::NODIRATIME),
         "sync" => (MountFlags::SYNCHRONOUS, none),
+        "async" => (none, MountFlags::SYNCHRONOUS),
         "dirsync" => (MountFlags::DIRSYNC, none),
         "defaults" => (none, UNTRUSTED | MountFlags::RDONLY | MountFlags::SYNCHRONOUS),
         "user" | "users" | "group" => (UNTRUSTED, none),
@@ -105,16 +114,15 @@ impl Options {
                     .map(Duration::from_secs)
                     .ok_or(format!("'{option}': give seconds, at least 1"))?;
             }
-            _ if WITHOUT_EFFECT.contains(&name) || LOCAL_LOCKS.contains(&name) || name.starts_with("x-") => {}
-            "noacl" => return Err("'noacl': POSIX ACLs always decide; leave it out".into()),
-            "strictatime" => {
-                return Err("'strictatime': access times are kept as by relatime; leave it out".into());
-            }
-            "remount" => {
-                return Err("'remount': use `mount -i -o remount,...`, which asks the kernel only".into());
-            }
+            // A mount waits for its servers by itself, for longer than those who write this expect.
+            "retry" => {}
+            _ if WITHOUT_EFFECT.contains(&name) || name.starts_with("x-") => {}
             _ => {
-                return Err(format!("'{option}' is no option of this file system; see `stria mount --help`"));
+                let refused = REFUSED.iter().find(|(word, _)| *word == name);
+                return Err(match refused {
+                    Some((_, why)) => format!("'{name}': {why}"),
+                    None => format!("'{option}' is no option of this file system"),
+                });
             }
         }
         Ok(())
@@ -128,7 +136,8 @@ mod tests {
     #[test]
     fn usual_options_are_taken_and_strange_ones_refused() {
         let mut options = Options::new(Duration::from_secs(60));
-        options.apply("rw,_netdev,flock,user_xattr,retry=5,x-systemd.automount,,allow_other").unwrap();
+        let usual = "rw,_netdev,flock,localflock,user_xattr,retry=5,x-systemd.automount,,allow_other";
+        options.apply(usual).unwrap();
         assert_eq!(options, Options { allow_other: Some(true), ..Options::new(Duration::from_secs(60)) });
         options.apply("ro,op_timeout=7,no_allow_other,max_read=65536").unwrap();
         let want = Options {
@@ -138,9 +147,11 @@ mod tests {
             op_timeout: Duration::from_secs(7),
         };
         assert_eq!(options, want);
-        for bad in ["noacl", "cheese", "op_timeout=0", "op_timeout", "max_read=17", "strictatime", "remount"]
-        {
+        for bad in ["cheese", "op_timeout=0", "op_timeout", "max_read=17"] {
             assert!(options.apply(bad).is_err(), "{bad}");
+        }
+        for (word, why) in REFUSED {
+            assert_eq!(options.apply(word).unwrap_err(), format!("'{word}': {why}"));
         }
     }
 
@@ -153,6 +164,7 @@ mod tests {
             ("user", UNTRUSTED),
             ("user,exec,suid", MountFlags::NODEV),
             ("ro,user,defaults", MountFlags::empty()),
+            ("sync,async", MountFlags::empty()),
             (
                 "sync,dirsync,nodiratime",
                 MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC | MountFlags::NODIRATIME,

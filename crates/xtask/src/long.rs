@@ -40,7 +40,7 @@ pub fn run(parent: &Path, seed: u64) -> Result<()> {
         Command::new("cargo").args(["test", "--workspace", "--no-fail-fast"]).env("STRIA_LONG", "1"),
         "STRIA_LONG=1 cargo test --workspace",
     )?;
-    // 3. Suites on mounted file systems, on both wirings.
+    // 3. Suites on mounted file systems, on all three wirings.
     let (dir, seed) = (parent.display().to_string(), seed.to_string());
     let suite = ["suite", "--scale", "long", "--seed", &seed, "--dir", &dir];
     all_good &= part(

@@ -30,7 +30,7 @@ enum Task {
     Suite {
         #[arg(long, value_enum, default_value = "short")]
         scale: ScaleName,
-        /// Default: all in one process first, then over TCP.
+        /// Default: all three: in one process, over TCP, over TCP with two mounts.
         #[arg(long, value_enum)]
         wiring: Option<WiringName>,
         /// Only tests whose name contains this.
@@ -72,7 +72,7 @@ enum Task {
     /// Holds free memory; started by `bars`.
     #[command(hide = true)]
     HoldMemory,
-    /// Full counts of every test and suite, on both wirings; writes its results to docs/proof/long.txt. Needs a clean tree.
+    /// Full counts of every test and suite, on all three wirings; writes its results to docs/proof/long.txt. Needs a clean tree.
     Long {
         #[arg(long, default_value_t = 1)]
         seed: u64,

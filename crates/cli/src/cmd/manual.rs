@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, roman};
+use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::Cli;
 
@@ -36,10 +36,11 @@ fn made() -> BTreeMap<PathBuf, Vec<u8>> {
 fn pages_of(command: &clap::Command, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     files.insert(Path::new(PAGES).join(format!("{name}.1")), page(command, &name));
-    command
-        .get_subcommands()
-        .filter(|c| !c.is_hide_set() && c.get_name() != "help")
-        .for_each(|c| pages_of(c, files));
+    with_a_page(command).for_each(|c| pages_of(c, files));
+}
+
+fn with_a_page(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+    command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help")
 }
 
 fn page(command: &clap::Command, name: &str) -> Vec<u8> {
@@ -49,17 +50,57 @@ fn page(command: &clap::Command, name: &str) -> Vec<u8> {
     let written: std::io::Result<()> = (|| {
         man.render_title(&mut out)?;
         man.render_name_section(&mut out)?;
-        man.render_synopsis_section(&mut out)?;
+        synopsis(command).to_writer(&mut out)?;
         man.render_description_section(&mut out)?;
         man.render_options_section(&mut out)?;
-        if command.get_subcommands().any(|c| c.get_name() != "help") {
-            man.render_subcommands_section(&mut out)?;
-        }
+        commands(command, name).to_writer(&mut out)?;
         after_help(command).to_writer(&mut out)?;
         see_also(command, name).to_writer(&mut out)
     })();
     written.expect("a Vec takes all that is written");
     out
+}
+
+/// Each option with its value; what may be left out is in brackets.
+fn synopsis(command: &clap::Command) -> Roff {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let mut line = vec![bold(name)];
+    let (words, options): (Vec<_>, Vec<_>) =
+        command.get_arguments().filter(|a| !a.is_hide_set()).partition(|a| a.is_positional());
+    for arg in options.into_iter().chain(words) {
+        let (open, close) = if arg.is_required_set() { (" ", "") } else { (" [", "]") };
+        line.push(roman(open));
+        let names = [arg.get_short().map(|c| format!("-{c}")), arg.get_long().map(|l| format!("--{l}"))];
+        let names = names.into_iter().flatten().collect::<Vec<_>>().join("|");
+        line.extend(Some(names).filter(|n| !n.is_empty()).map(bold));
+        if arg.get_action().takes_values() {
+            let id = arg.get_id().as_str().to_uppercase();
+            let value = arg.get_value_names().map_or(id, |v| v.join(" "));
+            line.extend([roman(if arg.is_positional() { "" } else { " " }), italic(value)]);
+            let is_many = arg.get_num_args().is_some_and(|n| n.max_values() > 1);
+            line.push(roman(if is_many { "..." } else { "" }));
+        }
+        line.push(roman(close));
+    }
+    if with_a_page(command).next().is_some() {
+        line.extend([roman(" "), italic("COMMAND")]);
+    }
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]).text(line);
+    roff
+}
+
+/// Those that have a page of their own: `help` has none.
+fn commands(command: &clap::Command, name: &str) -> Roff {
+    let mut roff = Roff::new();
+    for (n, c) in with_a_page(command).enumerate() {
+        if n == 0 {
+            roff.control("SH", ["SUBCOMMANDS"]);
+        }
+        let about = c.get_about().map(ToString::to_string).unwrap_or_default();
+        roff.control("TP", []).text([roman(format!("{name}-{}(1)", c.get_name()))]).text([roman(about)]);
+    }
+    roff
 }
 
 /// The words after the options: examples as they are typed, each of the others a paragraph.
@@ -94,9 +135,8 @@ fn after_help(command: &clap::Command) -> Roff {
 
 fn see_also(command: &clap::Command, name: &str) -> Roff {
     let mut pages: Vec<String> = vec![];
-    pages.extend(command.get_subcommands().map(|c| format!("{name}-{}", c.get_name())));
+    pages.extend(with_a_page(command).map(|c| format!("{name}-{}", c.get_name())));
     pages.extend(name.rsplit_once('-').map(|(above, _)| above.to_owned()));
-    pages.retain(|p| !p.ends_with("-help"));
     let mut words = Vec::new();
     for (n, page) in pages.iter().enumerate() {
         words.extend([bold(page.as_str()), roman(if n + 1 < pages.len() { "(1), " } else { "(1)" })]);
@@ -134,6 +174,23 @@ fn man_pages_and_completions_are_those_of_this_source() {
             );
         }
     }
+}
+
+#[test]
+fn pages_name_only_pages_that_are_there_and_options_with_their_values() {
+    let pages = made();
+    for (path, text) in pages.iter().filter(|(p, _)| p.starts_with(PAGES)) {
+        let text = String::from_utf8_lossy(text).replace("\\-", "-").replace("\\fR", "");
+        let before = |(at, _): (usize, &str)| text[..at].rsplit(|c: char| c != '-' && !c.is_alphanumeric()).next();
+        for name in text.match_indices("(1)").filter_map(before).filter(|n| n.contains("stria")) {
+            // `\fBstria` is bold.
+            let name = name.trim_start_matches("fB");
+            let page = Path::new(PAGES).join(format!("{name}.1"));
+            assert!(pages.contains_key(&page), "{} names {name}(1)", path.display());
+        }
+    }
+    let up = String::from_utf8_lossy(&pages[Path::new("docs/man/stria-up.1")]).replace("\\-", "-");
+    assert!(up.contains("\\fB--dir\\fR \\fIDIR\\fR [\\fB--osts\\fR \\fIN\\fR]"), "{up}");
 }
 
 #[test]

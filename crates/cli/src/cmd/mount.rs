@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::options::Options;
 use crate::reach::Source;
 use crate::serve::role::{self, MountWish};
-use crate::{config, logs};
+use crate::{config, logs, mountlog};
 
 /// Mount a file system: NID:/fsname on a directory, or as a configuration file says.
 #[derive(Debug, Args)]
@@ -19,8 +19,9 @@ use crate::{config, logs};
 Example: stria mount 10.0.0.5@tcp:/stria /mnt/stria -o ro
 Example: stria mount --config mount.toml
 Options (-o): ro, nosuid, nodev, noexec, noatime, nodiratime, sync, dirsync and their opposites, allow_other,
-no_allow_other, max_read=BYTES, op_timeout=SECONDS; taken without effect: _netdev, flock, localflock, noflock,
-user_xattr, lazystatfs, retry=N and what mount(8) itself uses.
+no_allow_other, max_read=BYTES, op_timeout=SECONDS. Always so, and therefore taken without effect: acl, user_xattr, flock and
+localflock (locks hold among all mounts), lazystatfs, retry=N, _netdev and what else mount(8) itself uses. Refused, since they
+would not be so: noacl, nouser_xattr, noflock, strictatime, norelatime.
 As another user than root it needs fusermount3, and allow_other needs user_allow_other in /etc/fuse.conf.
 Unmount with umount, or by SIGHUP to the process; SIGTERM and SIGINT (Ctrl-C) unmount even if it is in use.")]
 pub struct Mount {
@@ -98,15 +99,15 @@ impl Mount {
         result
     }
 
-    /// A mount has no directory of its own for a log; it goes to the user's temporary directory, named by the mount point.
     fn run_in_background(&self, wish: &MountWish) -> anyhow::Result<Exit> {
-        let name: String = wish.point.to_string_lossy().replace('/', "-");
-        let log = std::env::temp_dir().join(format!("stria-mount{name}.log"));
         let mut args: Vec<_> = ["mount", "--foreground", "--detached"].map(Into::into).to_vec();
         args.extend([wish.source.to_string().into(), wish.point.clone().into()]);
         for options in &self.options {
             args.extend(["-o".into(), options.into()]);
         }
-        detach::run_detached(&args, &log)
+        let (log, path) = mountlog::open(&wish.point)?;
+        let exit = detach::run_detached(&args, log, &path)?;
+        Herald::Stdout.say(&format!("  log        {}", path.display()));
+        Ok(exit)
     }
 }

@@ -125,7 +125,9 @@ impl Up {
         let flags = [("--allow-other", self.allow_other), ("--no-allow-other", self.no_allow_other)];
         args.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name.into()));
         args.extend(self.options.iter().flat_map(|list| ["-o".into(), list.into()]));
-        detach::run_detached(&args, &run.log())
+        let path = run.log();
+        let log = std::fs::File::options().create(true).append(true).open(&path);
+        detach::run_detached(&args, log.with_context(|| path.display().to_string())?, &path)
     }
 
     /// What there is or will be; refuses wishes that do not fit it.

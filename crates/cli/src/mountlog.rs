@@ -1,0 +1,161 @@
+//! Where the log of a mount in the background is: a mount has no directory of its own.
+//!
+//! Root's logs lie where only root may write: /var/log/stria, else /run/stria. A plain user's lie in $XDG_RUNTIME_DIR/stria. Where
+//! there is none of these, in the temporary directory, which is everybody's.
+//! I1: a file that another user could have put there (a link, a fifo, one of their own) is never written to.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::exit::Failure;
+
+/// A name has at most 255 bytes; this leaves room for what stands around it.
+const POINT_BYTES_MAX: usize = 160;
+/// Nobody else may change what lies in a directory of ours.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// The log of the mount at `point`, open for more lines, and where it is.
+pub fn open(point: &Path) -> Result<(File, PathBuf), Failure> {
+    open_in(&own_directories(), &std::env::temp_dir(), &name_of(point))
+}
+
+/// Directories that only this user writes to, best first.
+fn own_directories() -> Vec<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return vec!["/var/log/stria".into(), "/run/stria".into()];
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    runtime.filter(|dir| dir.is_absolute()).into_iter().map(|dir| dir.join("stria")).collect()
+}
+
+/// Two mount points of one name here (`/a/b` and `/a-b`) share a log. A long one keeps its end and is told apart by its checksum.
+fn name_of(point: &Path) -> String {
+    let mut name = point.to_string_lossy().replace('/', "-");
+    if name.len() > POINT_BYTES_MAX {
+        let crc = types::crc::crc32c(name.as_bytes());
+        let cut = (name.len() - POINT_BYTES_MAX..).find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+        name = format!("-{crc:08x}-{}", &name[cut..]);
+    }
+    format!("stria-mount{name}.log")
+}
+
+fn open_in(own: &[PathBuf], shared: &Path, name: &str) -> Result<(File, PathBuf), Failure> {
+    let in_own = own.iter().find_map(|dir| {
+        make_own(dir).ok()?;
+        let path = dir.join(name);
+        Some((open_own_file(&path).ok()?, path))
+    });
+    if let Some(found) = in_own {
+        return Ok(found);
+    }
+    // Somebody may have taken the name in everybody's directory to keep us from it: the second is not foreseen.
+    let second = format!("{name}.{}", std::process::id());
+    let mut why = None;
+    for path in [name, &*second].map(|name| shared.join(name)) {
+        match open_own_file(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(e) => why = why.or(Some((e, path))),
+        }
+    }
+    let (why, path) = why.expect("both names were tried");
+    let next = "remove it, or set TMPDIR to a directory of your own, or stay in the --foreground";
+    Err(Failure::failed(format!("the log {}", path.display()), why, next))
+}
+
+/// Makes the directory if it is not there; refuses one that others could put something into.
+fn make_own(dir: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    let there = std::fs::symlink_metadata(dir)?;
+    let is_ours = there.is_dir() && there.uid() == my_uid() && there.mode() & OTHERS_WRITE == 0;
+    if is_ours { Ok(()) } else { Err(io::Error::other("others may write to it")) }
+}
+
+/// I1. Not through a link, not waiting for the other end of a fifo; then what was opened is looked at, which nobody can exchange.
+fn open_own_file(path: &Path) -> io::Result<File> {
+    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).custom_flags(careful.bits() as i32);
+    let file = options.open(path)?;
+    let there = file.metadata()?;
+    if !there.is_file() || there.uid() != my_uid() || there.nlink() != 1 {
+        return Err(io::Error::other("another user's, or no plain file of one name"));
+    }
+    Ok(file)
+}
+
+fn my_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdir::TestDir;
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    const NAME: &str = "stria-mount-mnt-s.log";
+
+    #[test]
+    fn it_lies_in_ones_own_directory_which_is_made_for_its_owner_only() {
+        let dir = TestDir::new("mountlog-own");
+        let own = dir.path().join("own");
+        for line in ["one\n", "two\n"] {
+            let (mut file, path) = open_in(std::slice::from_ref(&own), dir.path(), NAME).unwrap();
+            assert_eq!(path, own.join(NAME));
+            file.write_all(line.as_bytes()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(own.join(NAME)).unwrap(), "one\ntwo\n");
+        assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
+        // Where others may write, where it is a link, or where none can be made: the next one.
+        std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let (linked, good) = (dir.path().join("linked"), dir.path().join("good"));
+        symlink(&good, &linked).unwrap();
+        let all = [own, linked, dir.path().join("no/such"), good.clone()];
+        assert_eq!(open_in(&all, dir.path(), NAME).unwrap().1, good.join(NAME));
+    }
+
+    #[test]
+    fn what_another_could_have_laid_there_is_not_written_to() {
+        let lay: [(&str, fn(&Path)); 4] = [
+            ("link", |path| symlink(path.with_file_name("victim"), path).unwrap()),
+            ("hard", |path| std::fs::hard_link(path.with_file_name("victim"), path).unwrap()),
+            ("fifo", |path| {
+                let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+                rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+            }),
+            ("directory", |path| std::fs::create_dir(path).unwrap()),
+        ];
+        for (what, lay) in lay {
+            let dir = TestDir::new(&format!("mountlog-{what}"));
+            std::fs::write(dir.path().join("victim"), "theirs").unwrap();
+            lay(&dir.path().join(NAME));
+            let (mut file, path) = open_in(&[], dir.path(), NAME).unwrap();
+            assert_ne!(path, dir.path().join(NAME), "{what}");
+            file.write_all(b"ours").unwrap();
+            assert_eq!(std::fs::read_to_string(dir.path().join("victim")).unwrap(), "theirs", "{what}");
+            // Neither name is free: it is said, and nothing hangs.
+            std::fs::remove_file(&path).unwrap();
+            std::fs::create_dir(&path).unwrap();
+            let said = open_in(&[], dir.path(), NAME).unwrap_err().to_string();
+            assert!(said.contains(NAME) && said.contains("--foreground"), "{what}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_long_mount_point_has_a_name_of_its_own() {
+        let long = |first: &str| PathBuf::from(format!("/{first}/{}/end", "ä/".repeat(400)));
+        let (a, b) = (name_of(&long("a")), name_of(&long("b")));
+        assert!(a != b && a.len() <= 255 && a.ends_with("-end.log"), "{a}");
+        assert_eq!(name_of(Path::new("/mnt/s")), NAME);
+        let dir = TestDir::new("mountlog-long");
+        open_in(&[], dir.path(), &a).unwrap();
+    }
+}
