@@ -101,6 +101,8 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    /// Lays something where the log would be.
+    type Lay = fn(&Path);
     const NAME: &str = "stria-mount-mnt-s.log";
 
     #[test]
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_another_could_have_laid_there_is_not_written_to() {
-        let lay: [(&str, fn(&Path)); 4] = [
+        let lay: [(&str, Lay); 4] = [
             ("link", |path| symlink(path.with_file_name("victim"), path).unwrap()),
             ("hard", |path| std::fs::hard_link(path.with_file_name("victim"), path).unwrap()),
             ("fifo", |path| {

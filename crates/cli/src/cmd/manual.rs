@@ -181,7 +181,8 @@ fn pages_name_only_pages_that_are_there_and_options_with_their_values() {
     let pages = made();
     for (path, text) in pages.iter().filter(|(p, _)| p.starts_with(PAGES)) {
         let text = String::from_utf8_lossy(text).replace("\\-", "-").replace("\\fR", "");
-        let before = |(at, _): (usize, &str)| text[..at].rsplit(|c: char| c != '-' && !c.is_alphanumeric()).next();
+        let before =
+            |(at, _): (usize, &str)| text[..at].rsplit(|c: char| c != '-' && !c.is_alphanumeric()).next();
         for name in text.match_indices("(1)").filter_map(before).filter(|n| n.contains("stria")) {
             // `\fBstria` is bold.
             let name = name.trim_start_matches("fB");
