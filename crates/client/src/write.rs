@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use plan::range::pieces;
+use plan::range::{clip, pieces};
 use types::crc::fragment_crcs;
 use types::{BULK_MAX, Buf, Code, FILE_SIZE_MAX, Fault, INLINE_MAX, Layout, Piece, Time};
 use wire::meta::{GetStripe, WriteInline};
@@ -18,21 +18,37 @@ use crate::overshoot::is_definite;
 use crate::request::{Answer, Patience, Pending};
 use crate::sharing::To;
 
+/// Where bytes go.
+#[derive(Clone, Copy)]
+enum Place {
+    At(u64),
+    /// As far as the file reaches.
+    Within(u64),
+    End,
+}
+
 impl Fs {
     /// Writes all of `data` at `offset`, or at the file's end if the descriptor appends.
     ///
     /// On an error a part may have been written: what is contiguous from `offset` on then counts for the file's size.
     pub fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let opened = self.opened(handle)?;
-        self.write_opened(&opened, offset, opened.flags.append, data)
+        let place = if opened.flags.append { Place::End } else { Place::At(offset) };
+        self.write_opened(&opened, place, data)
     }
 
     /// Writes all of `data` at the file's end.
     pub fn append(&self, handle: Handle, data: &[u8]) -> Result<(), Fault> {
-        self.write_opened(&*self.opened(handle)?, 0, true, data)
+        self.write_opened(&*self.opened(handle)?, Place::End, data)
     }
 
-    fn write_opened(&self, opened: &Opened, offset: u64, is_append: bool, data: &[u8]) -> Result<(), Fault> {
+    /// Writes pages of a shared mapping. They make no file longer: what lies past its end was cut off, perhaps by another client,
+    /// since the kernel looked at the size, and goes nowhere.
+    pub fn write_mapped(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
+        self.write_opened(&*self.opened(handle)?, Place::Within(offset), data)
+    }
+
+    fn write_opened(&self, opened: &Opened, place: Place, data: &[u8]) -> Result<(), Fault> {
         if !opened.flags.write {
             return Err(Fault::new(
                 Code::Invalid,
@@ -46,16 +62,23 @@ impl Fs {
         let mut tries = 0;
         loop {
             let section = self.section(&opened.file, To::Change, deadline)?;
-            let stopped = match is_append {
-                true => {
+            let stopped = match place {
+                Place::End => {
                     // Alone, so that the end is the end until the bytes are there.
                     let body = opened.file.own_body(deadline)?;
                     let end = opened.file.meta.lock().progress.size;
                     self.write_body(&opened.file, &body, end, data, deadline)
                 }
-                false => {
+                Place::At(offset) => {
                     let body = opened.file.share_body(deadline)?;
                     self.write_body(&opened.file, &body, offset, data, deadline)
+                }
+                Place::Within(offset) => {
+                    // Who shares the body meets nobody who cuts: what is within the file now stays so until it is written.
+                    let body = opened.file.share_body(deadline)?;
+                    let size = opened.file.meta.lock().progress.size;
+                    let within = &data[..clip(size, offset, data.len())];
+                    self.write_body(&opened.file, &body, offset, within, deadline)
                 }
             };
             if stopped.is_err() {
@@ -82,6 +105,9 @@ impl Fs {
     ) -> Result<(), Stopped> {
         self.check_poison(file)?;
         self.check_stale(file)?;
+        if data.is_empty() {
+            return Ok(());
+        }
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_SIZE_MAX) {
             let detail =
                 format!("file {}: {} bytes at {offset} end past {FILE_SIZE_MAX}", file.fid, data.len());

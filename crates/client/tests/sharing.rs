@@ -118,6 +118,30 @@ fn appends_of_two_clients_never_overwrite_each_other() {
     assert_eq!(next, [60, 60]);
 }
 
+/// [S-mmap] "what a cut took does not come back"
+#[test]
+fn a_mapped_page_does_not_bring_back_what_another_client_cut() {
+    let (_cluster, a, b) = two(2);
+    for (name, len) in [("in objects", 2 * MIB), ("inline", 9000)] {
+        let (fid, ha) = make(&a, name);
+        a.write(ha, 0, &vec![1; len]).expect("write");
+        // The kernel of `a` has dirty pages of before the cut.
+        let page = len as u64 / 2 / 4096 * 4096;
+        truncate(&b, fid, page + 100);
+        a.write_mapped(ha, page, &[2; 4096]).expect("in part past the end");
+        a.write_mapped(ha, page + 4096, &[2; 4096]).expect("past the end");
+        assert_eq!(stat(&b, name).size, page + 100);
+        truncate(&b, fid, len as u64);
+        let mut want = vec![1; page as usize];
+        want.resize(page as usize + 100, 2);
+        want.resize(len, 0);
+        assert!(read(&b, open(&b, fid), 0, len).expect("read") == want, "{name}");
+        truncate(&b, fid, 0);
+        a.write_mapped(ha, 0, &[2; 4096]).expect("of an empty file");
+        assert_eq!(stat(&a, name).size, 0);
+    }
+}
+
 #[test]
 fn what_one_unlinks_the_other_keeps_while_it_is_open() {
     let (cluster, a, b) = two(2);

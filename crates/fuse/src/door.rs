@@ -38,6 +38,15 @@ thread_local! {
     static READ: RefCell<Buf> = RefCell::new(Buf::new());
 }
 
+/// Where the bytes of a write go.
+enum Place {
+    At(u64),
+    /// Pages of a shared mapping: there, as far as the file reaches.
+    Mapped(u64),
+    /// Among other clients the kernel does not know where that is.
+    End,
+}
+
 pub struct Door {
     pub(crate) fs: Arc<Fs>,
     pub(crate) options: MountOptions,
@@ -152,13 +161,12 @@ impl Door {
         Ok(attr)
     }
 
-    /// `offset` `None`: at the end, which among other clients the kernel does not know.
     fn write_all(
         &self,
         rq: &Request,
         fid: Fid,
         handle: Handle,
-        offset: Option<u64>,
+        place: Place,
         data: &[u8],
         kill: bool,
     ) -> Result<(), Fault> {
@@ -169,9 +177,10 @@ impl Door {
                 self.set_id.learn_clear(handle.0, epoch);
             }
         }
-        match offset {
-            Some(offset) => self.fs.write(handle, offset, data),
-            None => self.fs.append(handle, data),
+        match place {
+            Place::At(offset) => self.fs.write(handle, offset, data),
+            Place::Mapped(offset) => self.fs.write_mapped(handle, offset, data),
+            Place::End => self.fs.append(handle, data),
         }
     }
 
@@ -457,10 +466,13 @@ impl Filesystem for Door {
         reply: ReplyWrite,
     ) {
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        // Pages of a shared mapping know their place, whatever handle the kernel sends them by.
-        let is_append = flags.0 & O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let offset = (!is_append || !self.fs.is_shared()).then_some(offset);
-        let written = self.write_all(rq, fid(ino), handle(fh), offset, data, kill);
+        let place = match flags.0 & O_APPEND != 0 && self.fs.is_shared() {
+            // Pages of a shared mapping know their place, whatever handle the kernel sends them by.
+            _ if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) => Place::Mapped(offset),
+            true => Place::End,
+            false => Place::At(offset),
+        };
+        let written = self.write_all(rq, fid(ino), handle(fh), place, data, kill);
         match written.and_then(|()| self.sync_if_asked(handle(fh), flags.0)) {
             Ok(()) => reply.written(data.len() as u32),
             Err(fault) => reply.error(errno("write", &fault)),
