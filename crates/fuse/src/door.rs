@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use client::{DirItem, Fs, Handle, Mode, SetAttr};
 use fusedev::*;
@@ -23,7 +23,7 @@ use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::reply::{answer_empty, bare_attr, errno, file_attr, file_type, handle, node_kind, time};
 use crate::session;
-use crate::setid::{SetIdWatch, has_set_id, without_privileges};
+use crate::setid::{SetIdWatch, has_set_id, loses_privileges};
 use crate::synced;
 
 /// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
@@ -147,15 +147,13 @@ impl Door {
     pub fn drop_privileges(&self, rq: &Request, fid: Fid) -> Result<Attr, Fault> {
         let attr = self.fs.getattr(fid)?;
         let is_in_group = || rq.uid() == 0 || cred_of(rq).is_in_group(attr.gid);
-        let Some(left) = without_privileges(attr.mode, is_in_group) else {
+        if !loses_privileges(attr.mode, is_in_group) {
             return Ok(attr);
-        };
-        let set = match self.fs.is_judged() {
-            true => SetAttr { kill_privileges: true, ..SetAttr::default() },
-            // The change is ours, not the caller's, who need not own the file.
-            false => SetAttr { mode: Some(left), ..SetAttr::default() },
-        };
-        let attr = self.fs.setattr(fid, &set, &self.reader(rq))?;
+        }
+        // The MDT takes them from the mode that the file has by then: another mount may be changing it. Who asks need not own it.
+        let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
+        let cred = if self.fs.is_judged() { self.reader(rq) } else { cred_of(rq) };
+        let attr = self.fs.setattr(fid, &set, &cred)?;
         // The answer to a write has no room for the new mode, and the kernel runs programs by the one it knows.
         self.forget.attributes(fid);
         Ok(attr)
@@ -170,11 +168,15 @@ impl Door {
         data: &[u8],
         kill: bool,
     ) -> Result<(), Fault> {
-        if kill && (self.fs.is_shared() || !self.set_id.is_clear(handle.0)) {
-            let epoch = self.set_id.epoch();
-            // What a member of the group leaves would go with a stranger's write through the same descriptor.
-            if !has_set_id(self.drop_privileges(rq, fid)?.mode) {
-                self.set_id.learn_clear(handle.0, epoch);
+        if kill {
+            let look = self.set_id.look(Instant::now());
+            let is_shared = self.fs.is_shared();
+            if is_shared || !self.set_id.is_clear(handle.0, look) {
+                let mode = self.drop_privileges(rq, fid)?.mode;
+                // What a member of the group leaves would go with a stranger's write through the same descriptor.
+                if !is_shared && !has_set_id(mode) {
+                    self.set_id.learn_clear(handle.0, look);
+                }
             }
         }
         match place {

@@ -4,11 +4,16 @@
 //! asking for the mode each time would double the requests of every user but root. So each handle is remembered as *clear* under
 //! an epoch that rises whenever this mount may have set such bits anywhere.
 //! I1. A handle counts as clear only if its mode was read after the epoch that it is filed under.
+//! I2. It counts for no longer than the kernel remembers attributes, and is filed only while no other client works on the file system:
+//!     who comes in waits for longer than that, so no other client has set bits since.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::RwLock;
+
+use crate::options::ENTRY_TIMEOUT;
 
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
@@ -19,36 +24,41 @@ pub fn has_set_id(mode: u32) -> bool {
     mode & (SET_UID | SET_GID) != 0
 }
 
-/// The mode that is left when the privileges go, if that is another one. Set-gid without group execution is not a privilege but
-/// mandatory locking's old mark: to members of the group it stays, as in the kernel.
-pub fn without_privileges(mode: u32, is_in_group: impl FnOnce() -> bool) -> Option<u32> {
-    let mut left = mode & !SET_UID;
-    if mode & SET_GID != 0 && (mode & GROUP_EXEC != 0 || !is_in_group()) {
-        left &= !SET_GID;
-    }
-    (left != mode).then_some(left)
+/// Whether such a change takes bits of a mode away. Set-gid without group execution is not a privilege but mandatory locking's old
+/// mark: to members of the group it stays, as in the kernel.
+pub fn loses_privileges(mode: u32, is_in_group: impl FnOnce() -> bool) -> bool {
+    mode & SET_UID != 0 || mode & SET_GID != 0 && (mode & GROUP_EXEC != 0 || !is_in_group())
+}
+
+/// When a mode was asked for.
+#[derive(Clone, Copy)]
+pub struct Look {
+    epoch: u64,
+    at: Instant,
 }
 
 /// Which open files are known to carry no set-id bits.
 #[derive(Default)]
 pub struct SetIdWatch {
     epoch: AtomicU64,
-    clear: RwLock<HashMap<u64, u64>>,
+    clear: RwLock<HashMap<u64, Look>>,
 }
 
 impl SetIdWatch {
-    /// To be read before the mode is asked for, and given to `learn_clear`.
-    pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::SeqCst)
+    /// To be taken before it is asked whether other clients are there, and for the mode.
+    pub fn look(&self, now: Instant) -> Look {
+        Look { epoch: self.epoch.load(Ordering::SeqCst), at: now }
     }
 
-    pub fn is_clear(&self, handle: u64) -> bool {
-        self.clear.read().get(&handle) == Some(&self.epoch())
+    pub fn is_clear(&self, handle: u64, look: Look) -> bool {
+        let clear = self.clear.read();
+        let is_new = |c: &Look| look.at.saturating_duration_since(c.at) < ENTRY_TIMEOUT;
+        clear.get(&handle).is_some_and(|c| c.epoch == look.epoch && is_new(c))
     }
 
-    /// I1: `epoch` was read before the mode was.
-    pub fn learn_clear(&self, handle: u64, epoch: u64) {
-        self.clear.write().insert(handle, epoch);
+    /// I1, I2: `look` was taken before the mode was read, and before it was seen that no other client is there.
+    pub fn learn_clear(&self, handle: u64, look: Look) {
+        self.clear.write().insert(handle, look);
     }
 
     /// Some file may have such bits now.
@@ -72,37 +82,43 @@ mod tests {
 
     #[test]
     fn the_bits_go_as_in_the_kernel() {
-        let table = [
-            (0o0644, None),
-            (0o4755, Some(0o0755)),
-            (0o6755, Some(0o0755)),
-            (0o2755, Some(0o0755)),
-            (0o2644, None),
-            (0o6644, Some(0o2644)),
-            (0o1777, None),
-        ];
-        for (mode, left) in table {
-            assert_eq!(without_privileges(mode, || true), left, "{mode:o}");
+        for mode in [0o4755, 0o6755, 0o2755, 0o6644] {
+            assert!(loses_privileges(mode, || true), "{mode:o}");
         }
-        assert_eq!(without_privileges(0o2644, || false), Some(0o0644), "a stranger to the group");
+        for mode in [0o0644, 0o2644, 0o1777] {
+            assert!(!loses_privileges(mode, || true), "{mode:o}");
+        }
+        assert!(loses_privileges(0o2644, || false), "a stranger to the group");
     }
 
     #[test]
     fn a_chmod_after_the_look_is_not_missed() {
         let watch = SetIdWatch::default();
-        assert!(!watch.is_clear(7));
-        let epoch = watch.epoch();
-        watch.learn_clear(7, epoch);
-        assert!(watch.is_clear(7));
+        let now = Instant::now();
+        let is_clear = || watch.is_clear(7, watch.look(now));
+        assert!(!is_clear());
+        let look = watch.look(now);
+        watch.learn_clear(7, look);
+        assert!(is_clear());
         watch.on_mode(0o755);
-        assert!(watch.is_clear(7));
+        assert!(is_clear());
         watch.on_mode(0o4755);
-        assert!(!watch.is_clear(7));
+        assert!(!is_clear());
         // A look that began before the chmod must not count.
-        watch.learn_clear(7, epoch);
-        assert!(!watch.is_clear(7));
-        watch.learn_clear(7, watch.epoch());
+        watch.learn_clear(7, look);
+        assert!(!is_clear());
+        watch.learn_clear(7, watch.look(now));
         watch.forget(7);
-        assert!(!watch.is_clear(7));
+        assert!(!is_clear());
+    }
+
+    /// I2.
+    #[test]
+    fn what_another_client_may_have_set_since_is_asked_for() {
+        let watch = SetIdWatch::default();
+        let now = Instant::now();
+        watch.learn_clear(7, watch.look(now));
+        assert!(watch.is_clear(7, watch.look(now + ENTRY_TIMEOUT / 2)));
+        assert!(!watch.is_clear(7, watch.look(now + ENTRY_TIMEOUT)));
     }
 }

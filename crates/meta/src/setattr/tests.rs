@@ -1,5 +1,5 @@
 use types::*;
-use wire::meta::{Inode, SET_ATIME, SET_GID, SET_MODE, SET_MTIME, SET_TOUCH, SET_UID, SetAttr};
+use wire::meta::{Inode, SET_ATIME, SET_GID, SET_KILLPRIV, SET_MODE, SET_MTIME, SET_TOUCH, SET_UID, SetAttr};
 
 use crate::testing::*;
 
@@ -45,6 +45,31 @@ fn chmod_is_the_owners() {
         let mut req = ask(SET_MODE);
         (req.fid, req.cred, req.mode) = (f, cred(who), 0o2755);
         assert_eq!(w.call(req).map(|i| i.attr.mode), Ok(want));
+    }
+}
+
+/// who, judged | mode | what is left of it, or the refusal
+#[test]
+fn whose_write_changes_a_file_takes_its_privileges() {
+    let table = [
+        (BOB, false, 0o6755, Ok(0o755)),
+        (BOB, false, 0o4444, Ok(0o444)),
+        (BOB, false, 0o2644, Ok(0o644)),
+        // Without execution it is no privilege, and stays to who is in the group.
+        (ALICE, false, 0o2644, Ok(0o2644)),
+        (ALICE, true, 0o6755, Ok(0o755)),
+        (BOB, true, 0o4777, Ok(0o777)),
+        (BOB, true, 0o4755, Err(Code::Access)),
+    ];
+    for (who, is_judged, mode, want) in table {
+        let mut w = World::new();
+        let f = w.file(ROOT, "f");
+        w.set_owner(f, ALICE, ALICE);
+        w.set_mode(f, mode);
+        w.judged = is_judged.then_some(who);
+        let mut req = ask(SET_KILLPRIV);
+        (req.fid, req.cred) = (f, cred(who));
+        assert_eq!(w.call(req).map(|i| i.attr.mode), want, "{who} {mode:o}");
     }
 }
 
