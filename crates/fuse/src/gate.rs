@@ -32,7 +32,7 @@ const SCORE_BLOCKS: u8 = 8;
 pub enum Class {
     /// Lookups, attributes, listings: reads of the name space.
     Look,
-    /// Changes of names and attributes.
+    /// Changes of names and attributes; locks.
     Change,
     Open,
     /// Close and release.
@@ -67,7 +67,8 @@ impl Class {
             | opcode::CREATE
             | opcode::TMPFILE
             | opcode::SETLK
-            | opcode::SETLKW => Class::Change,
+            | opcode::SETLKW
+            | opcode::INTERRUPT => Class::Change,
             _ => Class::Look,
         }
     }

@@ -6,19 +6,23 @@ use crate::reply::{Channel, Raw};
 use crate::request::{self, Header, Operation};
 use crate::*;
 
+/// What is called with a request's opcode and the work of serving it.
+pub(crate) trait Around: Fn(u32, &mut dyn FnMut()) + Sync {}
+impl<T: Fn(u32, &mut dyn FnMut()) + Sync> Around for T {}
+
 /// Requests that nobody answers.
 fn is_silent(opcode: u32) -> bool {
     matches!(opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT | opcode::NOTIFY_REPLY)
 }
 
-/// Serves what stands in `bytes`. `around` is called with the request's opcode and the work; forgets and interrupts, which wait for
-/// nothing, are done outside it.
+/// Serves what stands in `bytes`. `around` is called with the request's opcode and the work; what waits for nothing (forgets, and
+/// interrupts of requests that nobody keeps) is done outside it.
 pub(crate) fn dispatch<F: Filesystem>(
     fs: &F,
     channel: &Arc<Channel>,
     long_setxattr: bool,
     bytes: &[u8],
-    around: &(impl Fn(u32, &mut dyn FnMut()) + Sync),
+    around: &impl Around,
 ) {
     // I1: without a header nobody can be answered. The kernel does not send such.
     let Some((header, body)) = request::header(bytes) else {
@@ -27,7 +31,7 @@ pub(crate) fn dispatch<F: Filesystem>(
     };
     let operation = request::operation(header.opcode, body, long_setxattr);
     if is_silent(header.opcode) {
-        return operation.into_iter().for_each(|operation| serve_silent(fs, channel, &header, operation));
+        return operation.into_iter().for_each(|operation| serve_silent(fs, channel, &header, operation, around));
     }
     let raw = Raw::new(header.unique, channel.clone());
     let Some(operation) = operation else {
@@ -58,14 +62,23 @@ fn request_of(header: &Header) -> Request {
     }
 }
 
-fn serve_silent<F: Filesystem>(fs: &F, channel: &Channel, header: &Header, operation: Operation<'_>) {
+fn serve_silent<F: Filesystem>(
+    fs: &F,
+    channel: &Channel,
+    header: &Header,
+    operation: Operation<'_>,
+    around: &impl Around,
+) {
     let rq = request_of(header);
     match operation {
         Operation::Forget { lookups } => fs.forget(&rq, header.node, lookups),
         Operation::BatchForget { pairs } => {
             request::forgets(pairs).for_each(|(ino, lookups)| fs.forget(&rq, ino, lookups));
         }
-        Operation::Interrupt { unique } if channel.interrupts.interrupt(unique) => fs.interrupt(unique),
+        // The file system may ask a server to give a place up.
+        Operation::Interrupt { unique } if channel.interrupts.interrupt(unique) => {
+            around(header.opcode, &mut || fs.interrupt(unique));
+        }
         _ => {}
     }
 }

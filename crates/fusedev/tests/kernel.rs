@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: a failure of its own preparation is a failure of the test")]
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -33,7 +34,12 @@ struct Toy {
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Waits { is_flock: bool },
-    Interrupted,
+    /// In the midst of `around`?
+    Interrupted { is_around: bool },
+}
+
+thread_local! {
+    static IS_AROUND: Cell<bool> = const { Cell::new(false) };
 }
 
 fn attr(ino: INodeNo) -> FileAttr {
@@ -139,7 +145,7 @@ impl Filesystem for Shared {
     }
     fn interrupt(&self, unique: RequestId) {
         if let Some(reply) = self.0.waiting.lock().unwrap().remove(&unique) {
-            self.0.tell(Seen::Interrupted);
+            self.0.tell(Seen::Interrupted { is_around: IS_AROUND.get() });
             reply.error(Errno::EINTR);
         }
     }
@@ -186,7 +192,12 @@ impl Rig {
         let toy = Arc::new(Toy::default());
         let session = Session::start(Shared(toy.clone(), Some(told)), device).unwrap();
         let notifier = session.notifier();
-        let server = std::thread::spawn(move || session.run(4, |_, work| work()));
+        let around = |_, work: &mut dyn FnMut()| {
+            IS_AROUND.set(true);
+            work();
+            IS_AROUND.set(false);
+        };
+        let server = std::thread::spawn(move || session.run(4, around));
         Some(Rig { dir, toy, notifier, destroyed, server: Some(server) })
     }
     fn file(&self) -> PathBuf {
@@ -258,7 +269,7 @@ fn a_lock_that_is_waited_for_can_be_given_up() {
         waiter.kill().unwrap();
         waiter.wait().unwrap();
         if round < 10 {
-            assert_eq!(seen.recv().unwrap(), Seen::Interrupted);
+            assert_eq!(seen.recv().unwrap(), Seen::Interrupted { is_around: true });
         }
     }
 }
