@@ -565,8 +565,9 @@ impl Filesystem for Door {
         cookie: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let ttl = self.attr_ttl().min(self.entry_ttl());
         let add = |item: &DirItem| {
+            // Looked at for each: other clients may come in while it is listed.
+            let ttl = self.attr_ttl().min(self.entry_ttl());
             let name = OsStr::from_bytes(&item.name);
             match &item.attr {
                 Some(attr) => {
