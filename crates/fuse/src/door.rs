@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use client::{DirItem, Fs, Handle, Mode, SetAttr};
 use fusedev::*;
@@ -23,8 +23,9 @@ use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::reply::{answer_empty, bare_attr, errno, file_attr, file_type, handle, node_kind, time};
 use crate::session;
-use crate::setid::{SetIdWatch, has_set_id, loses_privileges};
+use crate::setid::{SetIdWatch, has_set_id};
 use crate::synced;
+use crate::write::Place;
 
 /// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
@@ -38,20 +39,11 @@ thread_local! {
     static READ: RefCell<Buf> = RefCell::new(Buf::new());
 }
 
-/// Where the bytes of a write go.
-enum Place {
-    At(u64),
-    /// Pages of a shared mapping: there, as far as the file reaches.
-    Mapped(u64),
-    /// Among other clients the kernel does not know where that is.
-    End,
-}
-
 pub struct Door {
     pub(crate) fs: Arc<Fs>,
     pub(crate) options: MountOptions,
-    set_id: SetIdWatch,
-    forget: Forget,
+    pub(crate) set_id: SetIdWatch,
+    pub(crate) forget: Forget,
     has_locks: bool,
 }
 
@@ -140,49 +132,6 @@ impl Door {
             truncate: flags & O_TRUNC != 0,
             exclusive: flags & O_EXCL != 0,
             sync: flags & synced::O_DSYNC != 0 || self.is_sync(),
-        }
-    }
-
-    /// Takes set-id bits away from a file whose content changes.
-    pub fn drop_privileges(&self, rq: &Request, fid: Fid) -> Result<Attr, Fault> {
-        let attr = self.fs.getattr(fid)?;
-        let is_in_group = || rq.uid() == 0 || cred_of(rq).is_in_group(attr.gid);
-        if !loses_privileges(attr.mode, is_in_group) {
-            return Ok(attr);
-        }
-        // The MDT takes them from the mode that the file has by then: another mount may be changing it. Who asks need not own it.
-        let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
-        let cred = if self.fs.is_judged() { self.reader(rq) } else { cred_of(rq) };
-        let attr = self.fs.setattr(fid, &set, &cred)?;
-        // The answer to a write has no room for the new mode, and the kernel runs programs by the one it knows.
-        self.forget.attributes(fid);
-        Ok(attr)
-    }
-
-    fn write_all(
-        &self,
-        rq: &Request,
-        fid: Fid,
-        handle: Handle,
-        place: Place,
-        data: &[u8],
-        kill: bool,
-    ) -> Result<(), Fault> {
-        if kill {
-            let look = self.set_id.look(Instant::now());
-            let is_shared = self.fs.is_shared();
-            if is_shared || !self.set_id.is_clear(handle.0, look) {
-                let mode = self.drop_privileges(rq, fid)?.mode;
-                // What a member of the group leaves would go with a stranger's write through the same descriptor.
-                if !is_shared && !has_set_id(mode) {
-                    self.set_id.learn_clear(handle.0, look);
-                }
-            }
-        }
-        match place {
-            Place::At(offset) => self.fs.write(handle, offset, data),
-            Place::Mapped(offset) => self.fs.write_mapped(handle, offset, data),
-            Place::End => self.fs.append(handle, data),
         }
     }
 

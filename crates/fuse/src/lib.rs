@@ -24,6 +24,7 @@ mod reply;
 mod session;
 mod setid;
 mod synced;
+mod write;
 
 pub use mount::{MountError, Mounted, Serve, Unmount, attach, attach_with, mount};
 pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};

@@ -31,7 +31,9 @@ pub(crate) fn dispatch<F: Filesystem>(
     };
     let operation = request::operation(header.opcode, body, long_setxattr);
     if is_silent(header.opcode) {
-        return operation.into_iter().for_each(|operation| serve_silent(fs, channel, &header, operation, around));
+        return operation
+            .into_iter()
+            .for_each(|operation| serve_silent(fs, channel, &header, operation, around));
     }
     let raw = Raw::new(header.unique, channel.clone());
     let Some(operation) = operation else {

@@ -33,9 +33,13 @@ struct Toy {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    Waits { is_flock: bool },
+    Waits {
+        is_flock: bool,
+    },
     /// In the midst of `around`?
-    Interrupted { is_around: bool },
+    Interrupted {
+        is_around: bool,
+    },
 }
 
 thread_local! {
