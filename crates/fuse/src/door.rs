@@ -30,7 +30,7 @@ use crate::write::Place;
 /// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
-const O_NOATIME: i32 = 0o1000000;
+pub(crate) const O_NOATIME: i32 = 0o1000000;
 const O_APPEND: i32 = 0o2000;
 const GENERATION: Generation = Generation(0);
 
@@ -71,7 +71,7 @@ impl Door {
     }
 
     /// Something is being read; access times are kept unless the mount says otherwise.
-    fn accessed(&self, rq: &Request, ino: INodeNo, known: Option<&Attr>, without: MountFlags) {
+    pub(crate) fn accessed(&self, rq: &Request, ino: INodeNo, known: Option<&Attr>, without: MountFlags) {
         if !self.options.flags.intersects(MountFlags::RDONLY | MountFlags::NOATIME | without) {
             self.fs.accessed(fid(ino), known, || self.reader(rq));
         }
@@ -493,13 +493,19 @@ impl Filesystem for Door {
 
     // Directories. They need no handle: a cookie continues a listing on its own.
 
-    fn readdir(&self, rq: &Request, ino: INodeNo, _fh: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        rq: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        cookie: u64,
+        flags: OpenFlags,
+        mut reply: ReplyDirectory,
+    ) {
         let add = |item: &DirItem| {
             reply.add(INodeNo(item.fid.0), item.cookie, file_type(item.kind), OsStr::from_bytes(&item.name))
         };
-        if cookie == 0 {
-            self.accessed(rq, ino, None, MountFlags::NODIRATIME);
-        }
+        self.begins_listing(rq, ino, cookie, flags);
         match self.list(&self.reader(rq), fid(ino), cookie, false, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdir", &fault)),
@@ -512,6 +518,7 @@ impl Filesystem for Door {
         ino: INodeNo,
         _fh: FileHandle,
         cookie: u64,
+        flags: OpenFlags,
         mut reply: ReplyDirectoryPlus,
     ) {
         let add = |item: &DirItem| {
@@ -526,9 +533,7 @@ impl Filesystem for Door {
                 None => reply.add(INodeNo(0), item.cookie, name, &ttl, &bare_attr(item), GENERATION),
             }
         };
-        if cookie == 0 {
-            self.accessed(rq, ino, None, MountFlags::NODIRATIME);
-        }
+        self.begins_listing(rq, ino, cookie, flags);
         match self.list(&self.reader(rq), fid(ino), cookie, true, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdirplus", &fault)),

@@ -1,9 +1,11 @@
 //! Listings, in batches that the kernel's buffer can take.
 
 use client::DirItem;
+use fusedev::{INodeNo, OpenFlags, Request};
+use rustix::mount::MountFlags;
 use types::{Cred, Fault, Fid};
 
-use crate::door::Door;
+use crate::door::{Door, O_NOATIME};
 
 /// Entries asked for at once: with attributes about a third of what a 32 KiB listing request holds, so that little is fetched in
 /// vain when the kernel's buffer is full.
@@ -11,6 +13,13 @@ const PLUS_BATCH: usize = 64;
 const PLAIN_BATCH: usize = 256;
 
 impl Door {
+    /// Who lists a directory from its beginning reads it, unless its descriptor says that this is not to show.
+    pub(crate) fn begins_listing(&self, rq: &Request, ino: INodeNo, cookie: u64, flags: OpenFlags) {
+        if cookie == 0 && flags.0 & O_NOATIME == 0 {
+            self.accessed(rq, ino, None, MountFlags::NODIRATIME);
+        }
+    }
+
     /// Lists from `cookie` on until `add` says that the kernel's buffer is full.
     pub(crate) fn list(
         &self,

@@ -147,11 +147,11 @@ fn serve<F: Filesystem>(fs: &F, channel: &Channel, header: &Header, operation: O
         Operation::RemoveXattr { name } => fs.removexattr(&rq, ino, name, ReplyEmpty(raw)),
         Operation::Flush { fh, owner } => fs.flush(&rq, ino, fh, owner, ReplyEmpty(raw)),
         Operation::OpenDir { flags } => fs.opendir(&rq, ino, flags, ReplyOpen(raw)),
-        Operation::ReadDir { fh, cookie, size, plus: false } => {
-            fs.readdir(&rq, ino, fh, cookie, ReplyDirectory::new(raw, size));
+        Operation::ReadDir { fh, cookie, size, flags, plus: false } => {
+            fs.readdir(&rq, ino, fh, cookie, flags, ReplyDirectory::new(raw, size));
         }
-        Operation::ReadDir { fh, cookie, size, plus: true } => {
-            fs.readdirplus(&rq, ino, fh, cookie, ReplyDirectoryPlus::new(raw, size));
+        Operation::ReadDir { fh, cookie, size, flags, plus: true } => {
+            fs.readdirplus(&rq, ino, fh, cookie, flags, ReplyDirectoryPlus::new(raw, size));
         }
         Operation::ReleaseDir { fh, flags } => fs.releasedir(&rq, ino, fh, flags, ReplyEmpty(raw)),
         Operation::FsyncDir { fh, data_only } => fs.fsyncdir(&rq, ino, fh, data_only, ReplyEmpty(raw)),

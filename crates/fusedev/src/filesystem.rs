@@ -207,7 +207,15 @@ pub trait Filesystem: Send + Sync + 'static {
     fn opendir(&self, rq: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         reply.opened(FileHandle(0), FopenFlags::empty());
     }
-    fn readdir(&self, rq: &Request, ino: INodeNo, fh: FileHandle, cookie: u64, reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        rq: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        cookie: u64,
+        flags: OpenFlags,
+        reply: ReplyDirectory,
+    ) {
         reply.error(Errno::ENOSYS);
     }
     fn readdirplus(
@@ -216,6 +224,7 @@ pub trait Filesystem: Send + Sync + 'static {
         ino: INodeNo,
         fh: FileHandle,
         cookie: u64,
+        flags: OpenFlags,
         reply: ReplyDirectoryPlus,
     ) {
         reply.error(Errno::ENOSYS);

@@ -186,6 +186,7 @@ pub enum Operation<'a> {
         fh: FileHandle,
         cookie: u64,
         size: u32,
+        flags: OpenFlags,
         plus: bool,
     },
     ReleaseDir {
@@ -323,8 +324,8 @@ pub fn operation(opcode: u32, body: &[u8], long_setxattr: bool) -> Option<Operat
         opcode::OPENDIR => Operation::OpenDir { flags: a.open_flags()? },
         opcode::READ => Operation::Read(read(&mut a)?.0),
         opcode::READDIR | opcode::READDIRPLUS => {
-            let (Read { fh, offset, size, .. }, _) = read(&mut a)?;
-            Operation::ReadDir { fh, cookie: offset, size, plus: opcode == opcode::READDIRPLUS }
+            let (Read { fh, offset, size, flags, .. }, _) = read(&mut a)?;
+            Operation::ReadDir { fh, cookie: offset, size, flags, plus: opcode == opcode::READDIRPLUS }
         }
         opcode::WRITE => {
             let (to, flags) = read(&mut a)?;

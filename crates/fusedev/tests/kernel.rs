@@ -117,7 +117,15 @@ impl Filesystem for Shared {
         // Dropped without an answer.
         drop(reply);
     }
-    fn readdir(&self, _: &Request, _: INodeNo, _: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        cookie: u64,
+        _: OpenFlags,
+        mut reply: ReplyDirectory,
+    ) {
         for n in cookie + 1..=1000 {
             if reply.add(INodeNo(n + 100), n, FileType::RegularFile, format!("name.{n}")) {
                 break;

@@ -474,6 +474,12 @@ fn atime(b: &mut Bench) -> Result<()> {
     noatime.read_at(&mut [0; 4], 0)?;
     drop(noatime);
     ensure_eq(fs::metadata(&file)?.atime(), 1_000_000, "after a read with O_NOATIME")?;
+    let noatime = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOATIME;
+    let listed = rustix::fs::open(&sub, noatime, rustix::fs::Mode::empty())?;
+    ensure_eq(rustix::fs::Dir::new(listed)?.count(), 2, "entries of an empty directory")?;
+    let sync = rustix::fs::AtFlags::STATX_FORCE_SYNC;
+    let stat = rustix::fs::statx(rustix::fs::CWD, &sub, sync, rustix::fs::StatxFlags::ATIME)?;
+    ensure_eq(stat.stx_atime.tv_sec, 1_000_000, "after a listing with O_NOATIME")?;
     read_all()?;
     wait_until("atime of what was read", || {
         Ok(times().into_iter().all(|t| t.is_ok_and(|t| t.0 > 1_000_000)))
