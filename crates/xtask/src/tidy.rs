@@ -40,7 +40,7 @@ pub fn run() -> Result<()> {
         bail!("{} findings", findings.len());
     }
     println!(
-        "tidy: layers, purity, unsafe, sizes and semantics hold; {crates} crates in the default build (at most {})",
+        "tidy: layers, purity, unsafe, sizes, semantics and error messages hold; {crates} crates in the default build (at most {})",
         layers.default_graph_crates_max
     );
     Ok(())
