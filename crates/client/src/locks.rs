@@ -1,7 +1,7 @@
 //! Locks of files at the MDT: what this client holds, what it waits for, and what it owes (decision 0015).
 //!
 //! N1: what is noted as held is at most what the MDT holds for us: what shrinks a lock is noted before it is sent, what makes or
-//!     widens one after it was granted. So nothing is reclaimed that another may have got meanwhile.
+//!     widens one after it was granted. So nothing is reclaimed that another may have got meanwhile. What was refused is noted as before.
 //! N2: an answer counts only if nothing was reclaimed or lost since its request began (`reclaims`); else the request is sent again.
 //! N3: what may have been granted without our knowing is owed: the MDT is told what is noted until it has heard it.
 //! N4: the end of an open file description gives back what was taken through its own descriptor, and nothing that another with the

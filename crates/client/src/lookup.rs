@@ -33,11 +33,17 @@ impl Fs {
         }
     }
 
-    /// What this client knows better than the MDT: nothing, among others.
+    /// What this client knows better than the MDT: nothing, among others, but what it has not told yet since they came.
     pub(crate) fn overlay(&self, file: &File, attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
-        match self.is_shared() {
-            true => Ok(attr),
-            false => file.overlay(attr, deadline),
+        match self.knows_better(file) {
+            true => file.overlay(attr, deadline),
+            false => Ok(attr),
+        }
+    }
+    fn knows_better(&self, file: &File) -> bool {
+        !self.is_shared() || {
+            let meta = file.meta.lock();
+            meta.knows_better && meta.progress.is_untold()
         }
     }
 
@@ -57,7 +63,9 @@ impl Fs {
             return Ok(inode.attr);
         }
         match file.or_else(|| self.files.get(inode.attr.fid)) {
-            Some(file) if file.is_loaded() && !self.is_shared() => return file.overlay(inode.attr, deadline),
+            Some(file) if file.is_loaded() && self.knows_better(&file) => {
+                return file.overlay(inode.attr, deadline);
+            }
             // Not in the table, or only on its way into it, or just being changed: `recover` waits for that.
             _ => {}
         }

@@ -105,6 +105,7 @@ impl Fs {
             written: written.clone(),
             done,
             hint: false,
+            held: file.held(),
         };
         let answer = self.ask_until(file.fid, &req, deadline)?;
         written.iter().for_each(|w| mark_written(layout, w));

@@ -163,16 +163,19 @@ impl Fs {
         if let Some(mark) = snapshot.marks.iter().find(|m| round.down.contains(&m.target) && is_open(m)) {
             return Err(Fault::new(Code::NotReady, format!("target {} was not flushed", mark.target)));
         }
-        // H1: among others the file is looked at in its turn; what it says of sizes then is what is told.
+        // H1: among others the file is looked at in its turn.
         let section = self.section(file, To::Change, round.until_free())?;
         let due = file.meta.lock().cutting.is_some();
         if due {
             return self.cut_in_round(file, round);
         }
         let _order = file.lock_order(round.until_free())?;
-        let done = self.settle_in_round(file, snapshot, round);
-        drop(section);
-        done
+        if section.is_among_others() {
+            // Others may have written since: what is told is what stands now.
+            let snapshot = file.meta.lock().progress.snapshot();
+            return self.settle_in_round(file, &snapshot, round);
+        }
+        self.settle_in_round(file, snapshot, round)
     }
 
     fn cut_in_round(&self, file: &Arc<File>, round: &mut Round) -> Result<(), Fault> {
@@ -285,6 +288,7 @@ impl Fs {
             written: written.clone(),
             done,
             hint: false,
+            held: file.held(),
         };
         match self.ask_until(file.fid, &req, round.within(self.settings.op_timeout)) {
             Ok(answer) => {
@@ -329,7 +333,8 @@ impl Fs {
         };
         let Snapshot { size, blocks, mtime, ref written, .. } = *snapshot;
         let (written, done, hint) = (written.clone(), false, false);
-        let req = Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint };
+        let req =
+            Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint, held: file.held() };
         let answer = self.ask_until(file.fid, &req, deadline)?;
         self.learn_written(file, snapshot, deadline)?;
         let mut meta = file.meta.lock();

@@ -9,9 +9,10 @@
 //!     allowed to remember has run out.
 //! H3: a section is entered before locks of the file are taken (C1).
 //! H4: what a restarted MDT is told of sections is what this client is in: noted after it was let in, struck out before it leaves.
+//! H5: a token is in use from the first request for its section until the MDT has heard of its end; the floor is the lowest in use.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -37,9 +38,10 @@ pub(crate) struct Sharing {
     mode: AtomicU32,
     /// What the MDT wants.
     wanted: AtomicU32,
+    /// The session is new, and the MDT is to hear what is open here all the same.
+    owes_hold: AtomicBool,
     /// Calls on content that began while alone.
     alone: AtomicUsize,
-    next_token: AtomicU64,
     held: Mutex<Held>,
 }
 
@@ -49,6 +51,27 @@ struct Held {
     sections: HashMap<(Fid, u64), bool>,
     /// Sections whose end the MDT did not hear.
     not_left: Vec<(Fid, u64)>,
+    /// H5.
+    in_use: BTreeSet<u64>,
+    last_token: u64,
+}
+
+impl Held {
+    fn new_token(&mut self) -> u64 {
+        self.last_token += 1;
+        self.in_use.insert(self.last_token);
+        self.last_token
+    }
+    fn floor(&self) -> u64 {
+        self.in_use.first().copied().unwrap_or(self.last_token + 1)
+    }
+    /// The MDT has let go of all that was held. Calls that are under way keep their tokens.
+    fn clear(&mut self) {
+        (self.opens, self.sections) = Default::default();
+        for (_, token) in std::mem::take(&mut self.not_left) {
+            self.in_use.remove(&token);
+        }
+    }
 }
 
 impl Sharing {
@@ -62,17 +85,18 @@ impl Sharing {
         self.wanted.store(mode, Ordering::SeqCst);
     }
     fn is_due(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst) != self.mode()
+        self.wanted.load(Ordering::SeqCst) != self.mode() || self.owes_hold.load(Ordering::SeqCst)
     }
     /// The MDT counts anew after a restart; what it means is the same.
     pub fn renew(&self, mode: u32) {
         self.want(mode);
         self.mode.store(mode, Ordering::SeqCst);
     }
-    /// A new session lives by what the MDT told it at its beginning: it has nothing to tell.
+    /// A new session lives by what the MDT told it at its beginning. What a client has open from an earlier one, it tells soon.
     pub fn begin(&self, mode: u32) {
-        *self.held.lock() = Held::default();
+        self.held.lock().clear();
         self.renew(mode);
+        self.owes_hold.store(mode % 2 == 1, Ordering::SeqCst);
     }
 
     /// The MDT hears, by what is asked next, that this file is open here, if it is.
@@ -102,12 +126,12 @@ impl Sharing {
             token: *token,
             exclusive: *exclusive,
         });
-        let mode = self.mode();
+        let (mode, floor) = (self.mode(), held.floor());
         let mut parts: Vec<_> = opens
             .chunks(PART_MAX)
-            .map(|some| Hold { mode, opens: some.to_vec(), sections: vec![], more: true })
+            .map(|some| Hold { mode, floor, opens: some.to_vec(), sections: vec![], more: true })
             .collect();
-        parts.push(Hold { mode, opens: vec![], sections: sections.collect(), more: false });
+        parts.push(Hold { mode, floor, opens: vec![], sections: sections.collect(), more: false });
         parts
     }
 }
@@ -119,7 +143,6 @@ pub(crate) struct Section<'a> {
     /// 0: alone.
     token: u64,
     pub deadline: Instant,
-    to: To,
     /// The file as it was at the beginning, if the MDT was asked.
     pub attr: Option<Attr>,
 }
@@ -147,13 +170,16 @@ impl Fs {
     /// H3: begins a call on the content of a pinned file. No lock of the file is held.
     pub(crate) fn section(&self, file: &Arc<File>, to: To, deadline: Instant) -> Result<Section<'_>, Fault> {
         let sharing = &self.id.sharing;
-        let mut section = Section { fs: self, file: file.clone(), token: 0, deadline, to, attr: None };
+        let mut section = Section { fs: self, file: file.clone(), token: 0, deadline, attr: None };
         // Counted first, looked second: a change of mode sees us, or we see it.
         sharing.alone.fetch_add(1, Ordering::SeqCst);
         if !sharing.is_shared() || self.settings.observer {
+            if to == To::Change {
+                file.meta.lock().knows_better = true;
+            }
             return Ok(section);
         }
-        section.token = sharing.next_token.fetch_add(1, Ordering::Relaxed) + 1;
+        section.token = sharing.held.lock().new_token();
         sharing.alone.fetch_sub(1, Ordering::SeqCst);
         match self.enter(file, &mut section, to == To::Change)? {
             Found::Settled => Ok(section),
@@ -161,10 +187,24 @@ impl Fs {
             Found::LeftOver if to == To::Change => self.finish_left_over(section),
             Found::LeftOver => {
                 drop(section);
-                drop(self.section(file, To::Change, deadline)?);
-                self.section(file, to, deadline)
+                let finished = self.section(file, To::Change, deadline).map(drop);
+                match finished {
+                    // Not this user's to finish: what the MDT shows is what there is.
+                    Err(fault) if fault.code == Code::Access => self.section_as_shown(file, deadline),
+                    finished => finished.and_then(|()| self.section(file, to, deadline)),
+                }
             }
         }
+    }
+
+    /// For a reader, of a file that a dead session left.
+    fn section_as_shown(&self, file: &Arc<File>, deadline: Instant) -> Result<Section<'_>, Fault> {
+        let token = self.id.sharing.held.lock().new_token();
+        let mut section = Section { fs: self, file: file.clone(), token, deadline, attr: None };
+        self.enter(file, &mut section, false)?;
+        // Asked about again with the next call.
+        file.own_body(deadline)?.is_loaded = true;
+        Ok(section)
     }
 
     fn enter(&self, file: &Arc<File>, section: &mut Section<'_>, exclusive: bool) -> Result<Found, Fault> {
@@ -172,7 +212,8 @@ impl Fs {
         let write = file.meta.lock().writers > 0;
         self.id.sharing.note_open(file);
         loop {
-            let req = Enter { fid, token, exclusive, write, now: self.now(), held: file.held() };
+            let floor = self.id.sharing.held.lock().floor();
+            let req = Enter { fid, token, floor, exclusive, write, now: self.now(), held: file.held() };
             let Answer { reply, mark } = self.ask_until(fid, &req, deadline)?;
             if let (true, Some(open)) = (reply.granted, reply.open) {
                 section.attr = Some(open.inode.attr);
@@ -217,7 +258,8 @@ impl Fs {
             (meta.progress.size, meta.progress.blocks, meta.progress.mtime)
         };
         let (written, done, hint) = (vec![], false, true);
-        let req = Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint };
+        let req =
+            Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint, held: file.held() };
         let answer = self.ask_until(file.fid, &req, section.deadline)?;
         file.meta.lock().saw(answer.mark);
         Ok(())
@@ -248,7 +290,8 @@ impl Fs {
     }
 
     fn be_alone(&self, mode: u32) {
-        *self.id.sharing.held.lock() = Held::default();
+        self.id.sharing.held.lock().clear();
+        self.id.sharing.owes_hold.store(false, Ordering::SeqCst);
         // What is known of open files is as old as their last section.
         self.files.all().iter().for_each(|file| file.meta.lock().is_stale = true);
         self.id.sharing.mode.store(mode, Ordering::SeqCst);
@@ -272,8 +315,13 @@ impl Fs {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // 3. The MDT hears all that is known better here.
-        self.settle_all(deadline)?;
+        // 3. The MDT hears all that is known better here: in one round, then of each file in its turn, for writers go on.
+        let files = self.files.all();
+        files.iter().for_each(|file| self.files.enqueue(file));
+        self.settle_round(Some(deadline));
+        for file in &files {
+            self.tell_better(file, deadline)?;
+        }
         // 4. What the kernel remembers runs out; pages it looks at itself, by mtime.
         while since.elapsed() < self.settings.kernel_remembers {
             if self.is_stopping() {
@@ -283,8 +331,28 @@ impl Fs {
         }
         // 5. From here on others may come in.
         self.files.all().iter().for_each(|file| sharing.note_open(file));
+        let owed = sharing.owes_hold.swap(false, Ordering::SeqCst);
         for part in sharing.hold() {
-            self.ask_until(Fid::ROOT, &part, deadline)?;
+            self.ask_until(Fid::ROOT, &part, deadline)
+                .inspect_err(|_| sharing.owes_hold.store(owed, Ordering::SeqCst))?;
+        }
+        Ok(())
+    }
+
+    /// Tells what this client knows of a file from when it was alone. Nobody writes it meanwhile.
+    fn tell_better(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
+        let is_due = || {
+            let meta = file.meta.lock();
+            meta.knows_better && meta.needs_settling()
+        };
+        while is_due() {
+            let _section = self.section(file, To::Change, deadline)?;
+            if file.meta.lock().cutting.is_some() {
+                self.finish_cut(file, deadline)?;
+            }
+            let _order = file.lock_order(deadline)?;
+            let snapshot = file.meta.lock().progress.snapshot();
+            self.settle_snapshot(file, &snapshot, deadline)?;
         }
         Ok(())
     }
@@ -307,7 +375,9 @@ impl Fs {
                 self.files.left(fid);
                 continue;
             };
-            if self.files.get(fid).is_some() {
+            if let Some(file) = self.files.get(fid) {
+                // Open again, or on the way to it: its next last close tells.
+                file.meta.lock().is_noted = true;
                 continue;
             }
             match self.ask_until(fid, &Close { fids: vec![fid] }, soon) {
@@ -321,9 +391,19 @@ impl Fs {
 
     /// H4: a section that ends is not claimed any more, before the MDT hears of it.
     fn leave(&self, fid: Fid, token: u64, deadline: Instant) {
-        self.id.sharing.held.lock().sections.remove(&(fid, token));
-        if self.ask_until(fid, &Leave { fid, token }, deadline).is_err() {
-            self.id.sharing.held.lock().not_left.push((fid, token));
+        let held = &self.id.sharing.held;
+        let floor = {
+            let mut held = held.lock();
+            held.sections.remove(&(fid, token));
+            held.floor()
+        };
+        let told = self.ask_until(fid, &Leave { fid, token, floor }, deadline);
+        let mut held = held.lock();
+        match told {
+            Ok(_) => {
+                held.in_use.remove(&token);
+            }
+            Err(_) => held.not_left.push((fid, token)),
         }
     }
 }
@@ -332,9 +412,6 @@ impl Drop for Section<'_> {
     fn drop(&mut self) {
         match self.token {
             0 => {
-                if self.to == To::Change {
-                    self.file.meta.lock().knows_better = true;
-                }
                 self.fs.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);
             }
             token => self.fs.leave(self.file.fid, token, self.deadline),

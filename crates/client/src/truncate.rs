@@ -187,6 +187,7 @@ impl Fs {
             written: written.clone(),
             done,
             hint: false,
+            held: file.held(),
         };
         let answer = self.ask_until(file.fid, &req, deadline)?;
         for w in &written {

@@ -136,6 +136,19 @@ fn locks_outlive_a_restart_of_the_mdt_and_waits_go_on() {
     }
 }
 
+#[test]
+fn a_lock_that_was_not_converted_is_whole_after_a_restart() {
+    let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    let fs = cluster.mount();
+    let (_, h) = make(&fs, "f");
+    fs.set_lock(h, &posix(1, Write, 0, 9)).expect("free");
+    fs.set_lock(h, &posix(2, Write, 50, 59)).expect("free");
+    // It would make the first a lock for reading, and does not.
+    assert_eq!(fs.set_lock(h, &posix(1, Read, 0, 99)), Ok(LockAnswer::Conflict));
+    cluster.crash_mdt(Crash::KeepAll);
+    assert_eq!(fs.set_lock(h, &posix(3, Read, 0, 9)), Ok(LockAnswer::Conflict));
+}
+
 /// A clean stop keeps the incarnation: the MDT itself must ask for the locks.
 #[test]
 fn locks_outlive_a_clean_restart_that_no_answer_shows() {

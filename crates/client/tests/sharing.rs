@@ -92,6 +92,69 @@ fn what_a_lone_client_had_in_hand_is_there_for_the_one_that_comes() {
     assert_eq!(read(&a, ha, 5, 8).expect("read"), b"fivenine");
 }
 
+/// Who writes without a pause keeps nobody out, and what it wrote is never gone for itself.
+#[test]
+fn a_client_comes_in_beside_one_that_writes_on_and_on() {
+    let cluster = Cluster::new(Wiring::Tcp, 2);
+    let a = cluster.mount_with(Settings { commit_interval: Duration::from_secs(600), ..cluster.settings() });
+    let (fid, ha) = make(&a, "f");
+    a.write(ha, 0, &pattern(1, 2 * MIB)).expect("write");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for n in 0..3u64 {
+            let (a, stop) = (&a, &stop);
+            s.spawn(move || {
+                let mut rng = disk::SplitMix::new(n);
+                while !stop.load(Ordering::SeqCst) {
+                    let at = rng.next_u64() % (2 * MIB as u64 - 4096);
+                    a.write(ha, at, &[n as u8; 4096]).expect("write");
+                }
+            });
+        }
+        let looker = s.spawn(|| {
+            let mut seen = u64::MAX;
+            while !stop.load(Ordering::SeqCst) {
+                seen = seen.min(a.getattr(fid).expect("stat").size).min(stat(&a, "f").size);
+            }
+            seen
+        });
+        let mounted = cluster.try_mount(cluster.settings());
+        stop.store(true, Ordering::SeqCst);
+        let seen = looker.join().expect("no panic");
+        let b = mounted.expect("it is let in");
+        assert_eq!(seen, 2 * MIB as u64, "its size never went back");
+        assert_eq!(stat(&b, "f").size, 2 * MIB as u64);
+        let hb = open(&b, fid);
+        assert!(read(&b, hb, 0, 2 * MIB).expect("read") == read(&a, ha, 0, 2 * MIB).expect("read"));
+    });
+}
+
+/// It was given up for dead, and comes back with its descriptors.
+#[test]
+fn what_a_client_has_open_counts_again_when_it_comes_back() {
+    let (cluster, a, b) = two(2);
+    let (fid, ha) = make(&a, "f");
+    a.write(ha, 0, &pattern(1, MIB)).expect("write");
+    a.fsync(ha, false).expect("fsync");
+    a.release(ha);
+    let hb = open(&b, fid);
+    cluster.end_session(b.session());
+    assert!(read(&b, hb, 0, MIB).expect("read") == pattern(1, MIB));
+    // A descriptor that is not used meanwhile.
+    let (other, ho) = make(&a, "g");
+    a.write(ho, 0, &pattern(2, MIB)).expect("write");
+    a.fsync(ho, false).expect("fsync");
+    let idle = b.open(other, OpenFlags::read_only()).expect("open").0;
+    a.release(ho);
+    cluster.end_session(b.session());
+    b.lookup(Fid::ROOT, b"nothing").expect_err("no such file");
+    // It says so within its next round.
+    std::thread::sleep(cluster.settings().kernel_remembers + Duration::from_secs(1));
+    a.unlink(Fid::ROOT, b"g", &Cred::root()).expect("unlink");
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(read(&b, idle, 0, MIB).expect("it is there still") == pattern(2, MIB));
+}
+
 #[test]
 fn appends_of_two_clients_never_overwrite_each_other() {
     let (_cluster, a, b) = two(2);

@@ -9,7 +9,7 @@ use meta::{Ctx, Judge};
 use net::Answer;
 use object::LeaseVersion;
 use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Key, Seq, SessionId};
-use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Truncate, TruncateReply};
+use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Tmpfile, Truncate, TruncateReply};
 use wire::object::Capability;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::shared::{Close, Enter, EnterReply, Hold, Leave};
@@ -58,6 +58,7 @@ impl Core {
             Flush::CALL => self.on_flush(head),
             0x0260..=0x026f => self.on_lock_call(head, body),
             Leave::CALL => {
+                self.check_session(head.session)?;
                 self.sharers.leave(head.session, &parse(body)?);
                 Ok(plain(Empty {}))
             }
@@ -112,7 +113,7 @@ impl Core {
         if !is_replay {
             self.check_whole()?;
         }
-        if head.call == Enter::CALL && !is_replay && !self.sharers.enter(head.session, &parse(body)?) {
+        if head.call == Enter::CALL && !is_replay && !self.sharers.enter(head.session, &parse(body)?)? {
             return Ok(plain(EnterReply { granted: false, open: None }));
         }
         let Header { session, slot, sequence, .. } = *head;
@@ -133,7 +134,7 @@ impl Core {
         });
         if done.is_err() && head.call == Enter::CALL {
             let Enter { fid, token, .. } = parse(body)?;
-            self.sharers.leave(session, &Leave { fid, token });
+            self.sharers.let_go(session, fid, token);
         }
         let done = done?;
         if lets_objects_change(head.call, &done.reply, puts_inode.get()) {
@@ -183,6 +184,8 @@ impl Core {
         let open = match call {
             Open::CALL => Open::from_bytes(body).ok().map(|r| (r.fid, r.write)),
             Enter::CALL => Enter::from_bytes(body).ok().map(|r| (r.fid, r.write)),
+            // It has no name: who is given one, and loses it, is open here.
+            Tmpfile::CALL => OpenReply::from_bytes(reply).ok().map(|r| (r.inode.attr.fid, true)),
             Create::CALL => Create::from_bytes(body)
                 .ok()
                 .and_then(|r| Some((CreateReply::from_bytes(reply).ok()?.open.inode.attr.fid, r.write))),

@@ -8,13 +8,13 @@
 //! X2: a newcomer comes in only when all others live by the mode of those who share: they have told the MDT what they knew better
 //!     than it, and cache nothing.
 //! X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
+//! X4: a section that was left is never begun again, whatever request for it still comes.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kv::Kv;
 use meta::sharing::Sharing;
 use parking_lot::{Condvar, Mutex};
 use types::{Code, Fault, Fid, SessionId};
@@ -30,6 +30,8 @@ const ENTER_WAIT: Duration = Duration::from_millis(40);
 const ASKS_WITHIN: Duration = Duration::from_secs(2);
 /// How long those who are alone again go on sharing: somebody who asked to come in may ask again.
 const LINGER_MS: u64 = 15_000;
+/// Sections that were left while an older one of the session goes on.
+const ENDED_MAX: usize = 1 << 20;
 
 /// What the MDT keeps in mind of its sessions.
 pub struct Sharers {
@@ -47,10 +49,43 @@ struct State {
     /// Who has which file open; true: for writing.
     opens: HashMap<Fid, BTreeMap<SessionId, bool>>,
     sections: HashMap<Fid, Sections>,
+    /// X4.
+    ended: HashMap<SessionId, Ended>,
     /// The lease that those who share have in common: counter and what goes above it.
     lease: Option<(u32, u32)>,
     /// When somebody last asked to come in, boot time.
     asked_ms: u64,
+}
+
+/// The sections that a session has left.
+#[derive(Default)]
+struct Ended {
+    /// All below it.
+    floor: u64,
+    others: BTreeSet<u64>,
+}
+
+impl Ended {
+    fn raise(&mut self, floor: u64) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.others = self.others.split_off(&floor);
+        }
+    }
+    fn left(&mut self, token: u64) {
+        if token >= self.floor {
+            self.others.insert(token);
+        }
+        // Only a client that never raises its floor comes here.
+        if self.others.len() > ENDED_MAX
+            && let Some(lowest) = self.others.first().copied()
+        {
+            self.raise(lowest + 1);
+        }
+    }
+    fn is_over(&self, token: u64) -> bool {
+        token < self.floor || self.others.contains(&token)
+    }
 }
 
 #[derive(Default)]
@@ -132,6 +167,7 @@ impl Sharers {
     pub fn forget(&self, session: SessionId) {
         let mut state = self.state.lock();
         state.lives_by.remove(&session);
+        state.ended.remove(&session);
         state.opens.retain(|_, who| {
             who.remove(&session);
             !who.is_empty()
@@ -177,6 +213,18 @@ impl Sharers {
         }
     }
 
+    /// The session has the file open no more; another that has.
+    fn close(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
+        let mut state = self.state.lock();
+        let who = state.opens.get_mut(&fid)?;
+        who.remove(&session);
+        let next = who.keys().next().copied();
+        if next.is_none() {
+            state.opens.remove(&fid);
+        }
+        next
+    }
+
     /// Another session that has the file open.
     pub fn other_holder(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
         self.elsewhere(session, fid, |_| true)
@@ -190,28 +238,46 @@ impl Sharers {
     }
 
     /// Waits a little for the section. The table's truth is read after this, so what those before did is seen.
-    pub fn enter(&self, session: SessionId, req: &Enter) -> bool {
+    pub fn enter(&self, session: SessionId, req: &Enter) -> Result<bool, Fault> {
         let who = Section { session, token: req.token, exclusive: req.exclusive };
         let until = Instant::now() + ENTER_WAIT;
         let mut state = self.state.lock();
+        state.ended.entry(session).or_default().raise(req.floor);
         loop {
+            if state.ended.get(&session).is_some_and(|e| e.is_over(who.token)) {
+                return Err(Fault::new(
+                    Code::BadRequest,
+                    "a late copy of a request for a section that was left",
+                ));
+            }
             if state.sections.entry(req.fid).or_default().admit(who, Instant::now()) {
-                return true;
+                return Ok(true);
             }
             if self.changed.wait_until(&mut state, until).timed_out() {
-                return false;
+                return Ok(false);
             }
         }
     }
 
     pub fn leave(&self, session: SessionId, req: &Leave) {
+        {
+            let mut state = self.state.lock();
+            let ended = state.ended.entry(session).or_default();
+            ended.left(req.token);
+            ended.raise(req.floor);
+        }
+        self.let_go(session, req.fid, req.token);
+    }
+
+    /// The session is not in the section, and may ask for it again.
+    pub fn let_go(&self, session: SessionId, fid: Fid, token: u64) {
         let mut state = self.state.lock();
-        let Some(sections) = state.sections.get_mut(&req.fid) else { return };
-        let it = Section { session, token: req.token, exclusive: false };
+        let Some(sections) = state.sections.get_mut(&fid) else { return };
+        let it = Section { session, token, exclusive: false };
         sections.inside.retain(|s| !s.is(&it));
         sections.queue.retain(|(s, _)| !s.is(&it));
         if sections.is_over() {
-            state.sections.remove(&req.fid);
+            state.sections.remove(&fid);
         }
         self.changed.notify_all();
     }
@@ -236,15 +302,21 @@ impl Core {
     }
 
     pub fn on_hold(&self, session: SessionId, req: &Hold) -> Result<Empty, Fault> {
+        self.ensure_era()?;
+        let mut state = self.sharers.state.lock();
+        // Looked at under the lock: who ends the session forgets what is noted here.
         if self.sessions.get(session).is_none() {
             return Err(object::slots::unknown(session));
         }
-        self.ensure_era()?;
-        let mut state = self.sharers.state.lock();
+        state.ended.entry(session).or_default().raise(req.floor);
         for open in &req.opens {
             *state.opens.entry(open.fid).or_default().entry(session).or_default() |= open.write;
         }
         for held in &req.sections {
+            // X4: left since this was said.
+            if state.ended.get(&session).is_some_and(|e| e.is_over(held.token)) {
+                continue;
+            }
             let section = Section { session, token: held.token, exclusive: held.exclusive };
             let sections = state.sections.entry(held.fid).or_default();
             if !sections.inside.iter().any(|s| s.is(&section)) {
@@ -259,25 +331,17 @@ impl Core {
 
     /// H2: the last who had an orphan open lets it go.
     pub fn on_close(&self, session: SessionId, req: &Close) -> Result<Empty, Fault> {
+        // Who else has it open must be known.
+        self.check_whole()?;
         for fid in &req.fids {
-            let next = {
-                let mut state = self.sharers.state.lock();
-                let Some(who) = state.opens.get_mut(fid) else { continue };
-                who.remove(&session);
-                let next = who.keys().next().copied();
-                if next.is_none() {
-                    state.opens.remove(fid);
-                }
-                next
-            };
-            let snap = self.kv.snapshot();
-            let view = crate::overlay::SnapView::new(&snap);
-            if self.rules.orphan_holder(&view, *fid) == Some(session) {
-                self.transact(0, None, &no_lease(), &mut |txn| {
+            // Under the writer's lock: an unlink that finds it open here is over, or finds it closed.
+            self.transact(0, None, &no_lease(), &mut |txn| {
+                let next = self.sharers.close(session, *fid);
+                if self.rules.orphan_holder(txn, *fid) == Some(session) {
                     self.rules.leave_orphan(txn, *fid, next)?;
-                    Ok(vec![])
-                })?;
-            }
+                }
+                Ok(vec![])
+            })?;
         }
         Ok(Empty {})
     }
@@ -358,6 +422,36 @@ mod tests {
         assert!(s.admit(c, now), "asked again it is inside still");
         s.inside.clear();
         assert!(s.admit(d, now) && s.queue.is_empty());
+    }
+
+    /// X4: its end may overtake a request for it.
+    #[test]
+    fn a_section_that_was_left_is_not_begun_again() {
+        let (s, fid) = (Sharers::new(2), Fid(7));
+        let enter = |session, token, floor| {
+            let (exclusive, write, now, held) = (true, false, types::Time::default(), None);
+            s.enter(SessionId(session), &Enter { fid, token, floor, exclusive, write, now, held })
+        };
+        let leave = |session, token, floor| s.leave(SessionId(session), &Leave { fid, token, floor });
+        assert_eq!(enter(1, 3, 3), Ok(true));
+        // One waits while its end comes by.
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| enter(2, 5, 4));
+            while s.state.lock().sections[&fid].queue.is_empty() {
+                std::thread::yield_now();
+            }
+            leave(2, 5, 4);
+            assert!(late.join().expect("no panic").is_err());
+        });
+        assert!(enter(2, 5, 4).is_err(), "nor by a later copy");
+        assert_eq!(enter(2, 4, 4), Ok(false), "an older one may go on, and waits");
+        leave(2, 4, 6);
+        leave(1, 3, 4);
+        assert_eq!(enter(2, 6, 6), Ok(true));
+        assert!(enter(2, 4, 4).is_err(), "below the floor all are over");
+        leave(2, 6, 7);
+        assert_eq!(enter(1, 8, 8), Ok(true), "nothing is left behind");
+        assert!(s.state.lock().ended.values().all(|e| e.others.is_empty()));
     }
 
     #[test]

@@ -385,6 +385,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
         written: vec![],
         done,
         hint: false,
+        held: None,
     };
     assert_eq!(call(txn, settle(9000, true)).expect("settle").attr.size, 9000);
     assert_eq!(call(txn, settle(50, true)).expect("settle").attr.size, 9000);

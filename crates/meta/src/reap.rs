@@ -57,7 +57,10 @@ pub fn bury(txn: &mut dyn Txn, fid: Fid, layout: &Layout) {
 
 /// The call `Release`: the holder closed its last descriptor.
 pub fn release(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Release) -> Result<Empty, Fault> {
-    leave_orphan(txn, req.fid, ctx.opened_elsewhere(req.fid))?;
+    // Another's it is if that one had it open, too, and was named when the last name went.
+    if orphan_holder(txn, req.fid) == Some(ctx.session) {
+        leave_orphan(txn, req.fid, ctx.opened_elsewhere(req.fid))?;
+    }
     Ok(Empty {})
 }
 

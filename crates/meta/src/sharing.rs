@@ -38,7 +38,8 @@ impl Ctx<'_> {
         self.sharing.is_some_and(|s| s.is_alive(session))
     }
     fn is_era(&self, era: u64) -> bool {
-        self.sharing.is_some_and(|s| s.era() == era)
+        // 0: said before the first era began.
+        era != 0 && self.sharing.is_some_and(|s| s.era() == era)
     }
 }
 

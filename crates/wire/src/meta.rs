@@ -124,6 +124,8 @@ bodies! {
         written: Vec<WrittenBits>,
         done: bool,
         hint: bool,
+        /// As in `Open`: good for writing.
+        held: Option<Capability>,
     }
     SettleReply { attr: Attr }
     WrittenBits { component: u16, bits: Vec<u64> }

@@ -16,16 +16,18 @@ bodies! {
     /// Begins the section `token` of `fid`. Exclusive ones are alone; others share. Sections are given in the order in which they
     /// were asked for; who is not `granted` asks again soon, and keeps its place for two seconds.
     /// With `write` it counts as an open for writing, too. `held` as in `Open`.
-    Enter { fid: Fid, token: u64, exclusive: bool, write: bool, now: Time, held: Option<Capability> }
+    /// Tokens rise within a session; below `floor`, here and in what follows, none is in use any more. A section that was left is not
+    /// begun again: what asks for it is a copy that came late.
+    Enter { fid: Fid, token: u64, floor: u64, exclusive: bool, write: bool, now: Time, held: Option<Capability> }
     EnterReply {
         granted: bool,
         /// As `Open` answers; there if granted.
         open: Option<OpenReply>,
     }
     /// Ends a section. Fine for one that is not held.
-    Leave { fid: Fid, token: u64 }
+    Leave { fid: Fid, token: u64, floor: u64 }
     /// What this session holds: all of it, in one or several parts (`more`). With the last part the session lives by `mode`.
-    Hold { mode: u32, opens: Vec<OpenFile>, sections: Vec<HeldSection>, more: bool }
+    Hold { mode: u32, floor: u64, opens: Vec<OpenFile>, sections: Vec<HeldSection>, more: bool }
     OpenFile { fid: Fid, write: bool }
     HeldSection { fid: Fid, token: u64, exclusive: bool }
     /// The session has these files open no more.

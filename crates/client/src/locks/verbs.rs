@@ -94,12 +94,22 @@ impl Fs {
         deadline: Instant,
     ) -> Result<LockOutcome, Fault> {
         let FileLock { space, owner, start, end, kind, pid } = *lock;
-        self.id.locks.state.lock().shrink(fid, lock);
+        let (before, left) = {
+            let mut state = self.id.locks.state.lock();
+            let before = state.held_of(fid, space, owner);
+            state.shrink(fid, lock);
+            (before, state.held_of(fid, space, owner))
+        };
         let (wait, ticket) = (ticket.is_some(), ticket.unwrap_or(0));
         let make = |turn| Lock { fid, space, owner, start, end, kind, pid, wait, ticket, turn };
         let note = |state: &mut State, reply: &wire::lock::LockReply| {
-            if reply.outcome == LockOutcome::Granted {
-                state.grant(fid, lock);
+            match reply.outcome {
+                LockOutcome::Granted => state.grant(fid, lock),
+                // The MDT has left everything as it was. (What another thread of the owner has changed since stays so.)
+                _ if space != LockSpace::Flock && state.held_of(fid, space, owner) == left => {
+                    before.iter().for_each(|held| state.grant(fid, held));
+                }
+                _ => {}
             }
         };
         let reply = self.exchange_lock(fid, make, deadline, note).inspect_err(|_| {

@@ -180,7 +180,7 @@ fn after_a_start_locks_are_reclaimed_before_anybody_gets_one() {
             "more comes"
         );
         rig.ask(&reclaim(vec![held(Flock, 2, 9)], false), one).unwrap();
-        let hold = Hold { mode: 1, opens: vec![], sections: vec![], more: false };
+        let hold = Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], more: false };
         rig.ask(&hold, one).unwrap();
         rig.ask(&KeepAlive { session: one, mode: 1 }, SessionId(0)).unwrap();
         assert_eq!(ask(&rig, one, &lock(Posix, 1, Write, 50, 50)).unwrap_err().code, Code::NotReady);

@@ -57,6 +57,7 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
                         written,
                         done: false,
                         hint: false,
+                        held: None,
                     })
                     .expect("settle");
                 }
@@ -64,4 +65,24 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
         }
         assert_eq!(w.attr(fid).mtime, at(*want), "row {n}");
     }
+}
+
+/// A kernel that remembers pages sees by mtime that they are old, though the clock of who wrote is behind.
+#[test]
+fn a_hint_always_moves_mtime_on() {
+    let mut w = World::new();
+    let fid = w.file(ROOT, "f");
+    let generation = w.call(Grow { fid, now: at(100), held: None }).expect("grow").layout.generation;
+    let mut hint = |mtime, hint| {
+        let (size, blocks, written) = (0, 0, vec![]);
+        w.call(Settle { fid, generation, size, blocks, mtime, written, done: false, hint, held: None })
+            .expect("settle")
+            .attr
+    };
+    let last = hint(Time::new(900, 999_999_998), true);
+    assert_eq!(last.mtime, Time::new(900, 999_999_998));
+    assert_eq!(hint(at(100), true).mtime, Time::new(900, 999_999_999));
+    assert_eq!(hint(at(100), true).mtime, at(901));
+    assert_eq!(hint(at(100), false).mtime, at(901), "only hints");
+    assert!(hint(at(100), true).ctime >= at(901));
 }
