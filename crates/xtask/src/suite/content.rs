@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use testkit::Rng;
 
 use super::sys::*;
-use super::{Bench, Test};
+use super::{Bench, Test, set_stripe};
 
 pub const TESTS: &[Test] = &[("content::random_operations_match_a_model", random_operations)];
 
@@ -36,7 +36,7 @@ fn random_operations(b: &mut Bench) -> Result<()> {
     let dir = b.dir("content")?;
     // A file that stays inline, one around the border, one that spans stripes of 64 KiB, one progressive.
     fs::create_dir(dir.join("striped"))?;
-    b.cluster.stria(&["setstripe", "-c", "3", "-S", "64K", &dir.join("striped").display().to_string()])?;
+    set_stripe(b, &["-c", "3", "-S", "64K"], &dir.join("striped"))?;
     let mut files = Vec::new();
     for (name, size_max) in
         [("inline", 30_000), ("border", 90_000), ("striped/f", 2 << 20), ("plain", 6 << 20)]

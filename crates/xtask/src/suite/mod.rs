@@ -130,6 +130,13 @@ impl Bench {
     }
 }
 
+/// `stria setstripe` with these options; fails with what it said.
+fn set_stripe(b: &Bench, options: &[&str], path: &Path) -> Result<()> {
+    let path = path.display().to_string();
+    let (code, out) = b.cluster.stria(&[&["setstripe"], options, &[path.as_str()]].concat())?;
+    sys::ensure_eq(code, 0, &format!("setstripe {} {path}: {out}", options.join(" ")))
+}
+
 pub type Test = (&'static str, fn(&mut Bench) -> Result<()>);
 
 /// Where a test may run and whether it needs a cluster of its own.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use testkit::{Role, Wiring};
 
 use super::super::sys::*;
-use super::super::{Bench, Needs, Test};
+use super::super::{Bench, Needs, Test, set_stripe};
 use super::databases::Committer;
 
 pub const TESTS: &[(Needs, Test)] = &[
@@ -118,7 +118,7 @@ fn rollback_journal(b: &mut Bench) -> Result<()> {
 fn osts_killed(b: &mut Bench) -> Result<()> {
     let db = b.dir("sqlite-osts")?.join("db");
     // Rows enough for objects, over all OSTs.
-    b.cluster.stria(&["setstripe", "-c", "-1", "-S", "64K", &db.display().to_string()])?;
+    set_stripe(b, &["-c", "-1", "-S", "64K"], &db)?;
     make(&db, "WAL")?;
     let mut committer = committer(&db, 0, 1)?;
     let mut rng = b.rng();
