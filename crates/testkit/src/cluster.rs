@@ -65,6 +65,9 @@ pub struct Cluster {
     keep: bool,
 }
 
+/// `statfs` of a file system behind FUSE (linux/magic.h).
+const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
+
 /// How long a role may take to be ready; recovery of a small cluster takes well under a second.
 const READY: Duration = Duration::from_secs(30);
 
@@ -224,7 +227,9 @@ impl Cluster {
         let until = Instant::now() + READY;
         loop {
             // Not `stat`: the kernel may answer that from its cache although the server is dead.
-            if self.mounts().all(|m| is_mounted(m) && rustix::fs::statvfs(m).is_ok()) {
+            // And not just any answer: a dead mount is taken away at some moment, and what lay below it would give one.
+            let answers = |m: &PathBuf| rustix::fs::statfs(m).is_ok_and(|s| s.f_type == FUSE_SUPER_MAGIC);
+            if self.mounts().all(|m| is_mounted(m) && answers(m)) {
                 return Ok(());
             }
             let mut ended = None;

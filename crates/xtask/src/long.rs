@@ -20,6 +20,7 @@ const PROOF: &str = "docs/proof/long.txt";
 struct Counts {
     passed: u64,
     failed: u64,
+    skipped: u64,
 }
 
 /// Builds, runs the long forms in turn and writes `docs/proof/long.txt`, also when something fails: then it says so.
@@ -51,12 +52,13 @@ pub fn run(parent: &Path, seed: u64) -> Result<()> {
     )?;
 
     // 4. The proof.
-    out.push_str(&format!("\n{} passed, {} failed\n", counts.passed, counts.failed));
+    let sum = format!("{} skipped\n{} passed, {} failed\n", counts.skipped, counts.passed, counts.failed);
+    out.push_str(&format!("\n{sum}"));
     refuse_changes()?;
     ensure!(self::commit()? == commit, "another commit was checked out meanwhile: nothing is proven");
     fs::create_dir_all("docs/proof")?;
     fs::write(PROOF, &out)?;
-    println!("\nwritten: {PROOF}\n{} passed, {} failed", counts.passed, counts.failed);
+    print!("\nwritten: {PROOF}\n{sum}");
     ensure!(all_good && counts.failed == 0, "something failed; see {PROOF}");
     Ok(())
 }
@@ -130,8 +132,14 @@ fn without_place(line: &str) -> &str {
 
 /// Is the line a result, or does it say of what or why?
 fn is_telling(line: &str) -> bool {
-    let begins = ["test ", "ok ", "FAILED", "     Running ", "   Doc-tests ", "error", "       again:"];
-    begins.iter().any(|b| line.starts_with(b)) || line.contains("panicked at") || line.ends_with(" failed")
+    let begins = ["test ", "ok ", "skip ", "FAILED", "     Running ", "   Doc-tests ", "error"];
+    // What suites say of what they compared, or how to repeat it, is seven blanks in.
+    let is_remark = line.strip_prefix("       ").is_some_and(|l| l.starts_with(|c: char| !c.is_whitespace()));
+    is_remark
+        || begins.iter().any(|b| line.starts_with(b))
+        || line.ends_with(" skipped, each for the reason above")
+        || line.contains("panicked at")
+        || line.ends_with(" failed")
 }
 
 impl Counts {
@@ -139,6 +147,7 @@ impl Counts {
     fn add(&mut self, line: &str) {
         let is_test = line.starts_with("test ") && !line.starts_with("test result:");
         self.passed += (is_test && line.ends_with("... ok") || line.starts_with("ok ")) as u64;
+        self.skipped += line.starts_with("skip ") as u64;
         self.failed += (is_test && line.ends_with("... FAILED") || line.starts_with("FAILED ")) as u64;
     }
 }
@@ -153,14 +162,21 @@ mod tests {
         let mut counts = Counts::default();
         let text = "   Compiling x\n     Running tests/a.rs (target/a)\ntest a::b ... ok\ntest c ... FAILED\ntest d ... ignored\n\
             thread 'c' panicked at a.rs:1:\ntest result: FAILED. 1 passed; 1 failed; 1 ignored\n\
-            ok     Local life::x (1.0 s)\nFAILED Tcp life::y (2.0 s): why\n       again: so\n1 passed, 1 failed\n";
+            ok     Local life::x (1.0 s)\nFAILED Tcp life::y (2.0 s): why\n       again: so\n\
+            skip   Two life::z: no such device\n       3 sequences against ext4\n1 passed, 1 failed\n";
         let mut command = Command::new("sh");
         command.args(["-c", "printf '%s' \"$0\"; echo 'test late ... ok' >&2; exit 3", text]);
         assert!(!part(&mut out, &mut counts, &mut command, "a part").unwrap());
-        assert_eq!(counts, Counts { passed: 3, failed: 2 });
+        assert_eq!(counts, Counts { passed: 3, failed: 2, skipped: 1 });
         let kept: Vec<&str> = out.lines().skip(2).collect();
         assert_eq!(kept.len(), text.lines().count(), "all but the compiler's line, and the late one: {out}");
-        assert!(kept.contains(&"     Running tests/a.rs"), "{out}");
+        for line in [
+            "     Running tests/a.rs",
+            "       3 sequences against ext4",
+            "skip   Two life::z: no such device",
+        ] {
+            assert!(kept.contains(&line), "{line}: {out}");
+        }
         assert!(out.starts_with("\n== a part: FAILED in 0 s\n"), "{out}");
     }
 }

@@ -1,6 +1,7 @@
 //! `kill -9` under load: nothing that a call acknowledged may be lost, whoever is killed.
 //!
-//! Workers each own a directory and a model of it. A system call that fails leaves its file *unsure*: old or new content
+//! Workers each own a directory and a model of it; with two mounts each call goes through one or the other, and both are looked at.
+//! A mount that dies ends the calls through it and no others. A system call that fails leaves its file *unsure*: old or new content
 //! (per page for writes) is then right, anything else is not.
 
 use std::collections::BTreeMap;
@@ -36,47 +37,68 @@ struct Expected {
 }
 
 struct Worker {
-    dir: PathBuf,
+    /// The directory, by each mount.
+    dirs: Vec<PathBuf>,
+    /// How a call through that mount failed, if one did.
+    failed: Vec<Option<String>>,
     rng: Rng,
     files: BTreeMap<String, Expected>,
 }
 
-/// [S-kill] A `kill -9` of any process, or of all, loses nothing that a call acknowledged.
+/// [S-kill] A `kill -9` of any process, or of all, loses nothing that a call acknowledged. [S-dead-mount] Nor do others' calls fail.
 fn kill_any(b: &mut Bench) -> Result<()> {
     let root = b.dir("kills")?;
     let mut workers = Vec::new();
     for w in 0..WORKERS {
         let dir = root.join(w.to_string());
         fs::create_dir(&dir)?;
-        workers.push(Worker { dir, rng: Rng::new(b.seed * 1000 + w as u64), files: BTreeMap::new() });
+        let mut dirs = vec![dir.clone(), b.look(&dir)];
+        dirs.truncate(b.cluster.mounts().count());
+        let failed = vec![None; dirs.len()];
+        let rng = Rng::new(b.seed * 1000 + w as u64);
+        workers.push(Worker { dirs, failed, rng, files: BTreeMap::new() });
     }
     let mut rng = b.rng();
+    // Every role gets its turn, and so does all at once.
+    let mut victims = b.cluster.roles().into_iter().map(Victim::One).collect::<Vec<_>>();
+    if victims.len() > 1 {
+        victims.push(Victim::All);
+    }
     for round in 0..b.scale.kills {
-        let roles = b.cluster.roles();
-        let victim = *rng.pick(&roles);
-        let all = roles.len() > 1 && rng.chance(20);
-        let context =
-            || format!("round {round}, killed {}", if all { "all".into() } else { format!("{victim:?}") });
-        workers = storm(b, workers, victim, all, Duration::from_millis(30 + rng.below(250)))
-            .with_context(context)?;
+        let victim = victims[((b.seed + round) % victims.len() as u64) as usize];
+        let context = || format!("round {round}, killed {victim:?}");
+        workers =
+            storm(b, workers, victim, Duration::from_millis(30 + rng.below(250))).with_context(context)?;
         for w in &mut workers {
             w.verify().with_context(context)?;
         }
     }
     for w in &workers {
-        fs::remove_dir_all(&w.dir)?;
+        fs::remove_dir_all(&w.dirs[0])?;
     }
     Ok(())
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    One(Role),
+    All,
+}
+
+impl Victim {
+    /// Whether the mount with this number dies.
+    fn is_mount(self, n: usize) -> bool {
+        match self {
+            Victim::All | Victim::One(Role::All) => true,
+            Victim::One(Role::Mount) => n == 0,
+            Victim::One(Role::SecondMount) => n == 1,
+            Victim::One(_) => false,
+        }
+    }
+}
+
 /// Runs the workers for a while, kills in the midst of it, brings back what was killed, and waits for the workers.
-fn storm(
-    b: &mut Bench,
-    workers: Vec<Worker>,
-    victim: Role,
-    all: bool,
-    lead: Duration,
-) -> Result<Vec<Worker>> {
+fn storm(b: &mut Bench, workers: Vec<Worker>, victim: Victim, lead: Duration) -> Result<Vec<Worker>> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let running: Vec<_> = workers
@@ -90,40 +112,56 @@ fn storm(
             })
             .collect();
         thread::sleep(lead);
-        let mount_dies = all || matches!(victim, Role::All | Role::Mount);
-        let outcome = if all {
-            b.cluster.kill_all_and_start()
-        } else {
-            b.cluster
-                .kill(victim)
-                .and_then(|()| b.cluster.start_role(victim))
-                .and_then(|()| b.cluster.wait_mounted())
+        let outcome = match victim {
+            Victim::All => b.cluster.kill_all_and_start(),
+            Victim::One(role) => b
+                .cluster
+                .kill(role)
+                .and_then(|()| b.cluster.start_role(role))
+                .and_then(|()| b.cluster.wait_mounted()),
         };
-        if !mount_dies && outcome.is_ok() {
-            // Servers only: the workers must get on without an error once it is back.
+        let lives = (0..b.cluster.mounts().count()).any(|n| !victim.is_mount(n));
+        if lives && outcome.is_ok() {
+            // Those who have a mount must get on without an error once the victim is back.
             thread::sleep(Duration::from_millis(300));
         }
         stop.store(true, Ordering::Relaxed);
-        let workers: Vec<Worker> = running
+        let mut workers: Vec<Worker> = running
             .into_iter()
             .map(|t| t.join().map_err(|_| anyhow::anyhow!("worker panicked")))
             .collect::<Result<_>>()?;
         outcome?;
-        let unsure = workers.iter().flat_map(|w| w.files.values()).any(|e| e.or.is_some());
-        if unsure && !mount_dies {
-            bail!("a call failed though only {victim:?} was restarted");
+        for w in &mut workers {
+            for (n, failed) in w.failed.iter_mut().enumerate() {
+                match failed.take() {
+                    Some(what) if !victim.is_mount(n) => {
+                        bail!("a call through mount {n} failed though only {victim:?} was restarted: {what}")
+                    }
+                    _ => {}
+                }
+            }
         }
         Ok(workers)
     })
 }
 
 impl Worker {
-    /// One system call (with open and close around it). False if it failed: the mount is gone.
+    /// One system call (with open and close around it). False if no mount is left to make one through.
     fn step(&mut self) -> bool {
+        let living: Vec<usize> = (0..self.dirs.len()).filter(|n| self.failed[*n].is_none()).collect();
+        if living.is_empty() {
+            return false;
+        }
+        let place = *self.rng.pick(&living);
         let name = format!("f{}", self.rng.below(FILES_PER_WORKER));
-        let path = self.dir.join(&name);
+        if self.is_unsure(&name) {
+            // What a call through a mount that died has done to it is looked at when it is back.
+            return true;
+        }
+        let path = self.dirs[place].join(&name);
         let old = self.files.get(&name).and_then(|e| e.now.clone());
-        let (new, outcome) = match (old.clone(), self.rng.below(10)) {
+        let kind = self.rng.below(10);
+        let (new, outcome) = match (old.clone(), kind) {
             (None, _) => (Some(Vec::new()), File::create_new(&path).map(drop)),
             (Some(mut bytes), 0..6) => {
                 let big = self.rng.chance(15);
@@ -140,55 +178,72 @@ impl Worker {
                 (Some(bytes), OpenOptions::new().write(true).open(&path).and_then(|f| f.set_len(len)))
             }
             (Some(_), 7) => (None, fs::remove_file(&path)),
-            (Some(bytes), 8) => return self.rename(name, bytes),
+            (Some(bytes), 8) => {
+                self.rename(place, name, bytes);
+                return true;
+            }
             (Some(bytes), _) => {
                 let synced = File::open(&path).and_then(|f| f.sync_all());
                 (Some(bytes), synced)
             }
         };
-        self.record(name, old, new, outcome.is_ok())
+        if let Err(e) = &outcome {
+            self.failed[place] =
+                Some(format!("call {kind} on {}, there: {}: {e}", path.display(), old.is_some()));
+        }
+        self.record(name, old, new, outcome.is_ok());
+        true
     }
 
-    fn record(&mut self, name: String, old: Option<Vec<u8>>, new: Option<Vec<u8>>, done: bool) -> bool {
+    fn is_unsure(&self, name: &str) -> bool {
+        self.files.get(name).is_some_and(|e| e.or.is_some())
+    }
+
+    fn record(&mut self, name: String, old: Option<Vec<u8>>, new: Option<Vec<u8>>, done: bool) {
         let expected = match done {
             true => Expected { now: new, or: None },
             false => Expected { now: old, or: Some(new) },
         };
         self.files.insert(name, expected);
-        done
     }
 
-    fn rename(&mut self, name: String, bytes: Vec<u8>) -> bool {
+    fn rename(&mut self, place: usize, name: String, bytes: Vec<u8>) {
         let target = format!("f{}", self.rng.below(FILES_PER_WORKER));
-        if target == name {
-            return true;
+        if target == name || self.is_unsure(&target) {
+            return;
         }
         let old_target = self.files.get(&target).and_then(|e| e.now.clone());
-        let done = fs::rename(self.dir.join(&name), self.dir.join(&target)).is_ok();
-        self.record(name, Some(bytes.clone()), None, done);
-        self.record(target, old_target, Some(bytes), done);
-        done
+        let outcome = fs::rename(self.dirs[place].join(&name), self.dirs[place].join(&target));
+        if let Err(e) = &outcome {
+            self.failed[place] = Some(format!("rename of {name} to {target}: {e}"));
+        }
+        self.record(name, Some(bytes.clone()), None, outcome.is_ok());
+        self.record(target, old_target, Some(bytes), outcome.is_ok());
     }
 
-    /// Compares the directory with the model; what was unsure becomes certain.
+    /// Compares the directory with the model, by each mount; what was unsure becomes certain by the first that looks.
     fn verify(&mut self) -> Result<()> {
-        for entry in fs::read_dir(&self.dir)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            if !self.files.contains_key(&name) {
-                bail!("{name} was never made");
+        let first = self.rng.below(self.dirs.len() as u64) as usize;
+        for n in 0..self.dirs.len() {
+            let dir = &self.dirs[(first + n) % self.dirs.len()];
+            for entry in fs::read_dir(dir)? {
+                let name = entry?.file_name().to_string_lossy().into_owned();
+                if !self.files.contains_key(&name) {
+                    bail!("{name} was never made, or is gone by another mount: {}", dir.display());
+                }
             }
+            for (name, expected) in &mut self.files {
+                let path = dir.join(name);
+                let got = match fs::read(&path) {
+                    Ok(bytes) => Some(bytes),
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                    Err(e) => return Err(e).with_context(|| path.display().to_string()),
+                };
+                expected.check(&got).with_context(|| path.display().to_string())?;
+                *expected = Expected { now: got, or: None };
+            }
+            self.files.retain(|_, e| e.now.is_some());
         }
-        for (name, expected) in &mut self.files {
-            let path = self.dir.join(name);
-            let got = match fs::read(&path) {
-                Ok(bytes) => Some(bytes),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-                Err(e) => return Err(e).with_context(|| path.display().to_string()),
-            };
-            expected.check(&got).with_context(|| path.display().to_string())?;
-            *expected = Expected { now: got, or: None };
-        }
-        self.files.retain(|_, e| e.now.is_some());
         Ok(())
     }
 }
@@ -249,7 +304,7 @@ fn orphans_are_freed(b: &mut Bench) -> Result<()> {
     file.sync_all()?;
     // The numbers that `statfs` gives are up to a second old.
     super::semantics::wait_until("the file takes space", || Ok(used(&mount)? >= before + (30 << 20)))?;
-    fs::remove_file(&path)?;
+    fs::remove_file(b.look(&path))?;
     b.cluster.kill_all_and_start()?;
     drop(file);
     let mount = b.cluster.mount.clone();

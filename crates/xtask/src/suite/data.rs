@@ -374,7 +374,11 @@ fn copy_range(b: &mut Bench) -> Result<()> {
 fn copies(acts: &Path, there: &Path, plain: &Path, striped: &Path, mut want: Vec<u8>) -> Result<()> {
     let both = |path: &Path, want: &[u8], what: &str| -> Result<()> {
         ensure_same(&fs::read(path)?, want, what)?;
-        ensure_same(&fs::read(there.join(path.strip_prefix(acts)?))?, want, &format!("{what}, by the other mount"))
+        ensure_same(
+            &fs::read(there.join(path.strip_prefix(acts)?))?,
+            want,
+            &format!("{what}, by the other mount"),
+        )
     };
     let (from, to) = (open_rw(plain)?, open_rw(striped)?);
     // 1. Whole, in as many calls as it takes; then to the end of the source and past it.

@@ -243,12 +243,18 @@ fn set_id(b: &mut Bench) -> Result<()> {
         (1, 1000, "chmod 2755 f", 0o644, 0o755),
         (1, 1000, "chmod u+s f", 0o644, 0o4644),
     ];
-    for (size, who, what, before, after) in table {
+    // Each at either mount, whichever of them made the file; and both know it at once.
+    for (round, (size, who, what, before, after)) in (0..2).flat_map(|round| table.map(|line| (round, line)))
+    {
         fs::write(&f, vec![b'x'; size])?;
         std::os::unix::fs::chown(&f, Some(1000), Some(1009))?;
         fs::set_permissions(&f, Permissions::from_mode(before))?;
-        ensure_may(true, who, "", &dir, what)?;
-        ensure_eq(mode(&f)?, after, &format!("{what} by {who} on {size} bytes, {before:o}"))?;
+        let place = &b.turn(round, &dir);
+        ensure_may(true, who, "", place, what)?;
+        for seen in [f.clone(), b.look(&f)] {
+            let what = format!("{what} by {who} in {} on {size} bytes, {before:o}", place.display());
+            ensure_eq(mode(&seen)?, after, &format!("{what}: {}", seen.display()))?;
+        }
     }
     Ok(())
 }

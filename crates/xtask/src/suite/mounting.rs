@@ -8,17 +8,20 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{Dev, FileType, Mode, makedev, mknodat};
+use rustix::fs::{AtFlags, Dev, FileType, Mode, Timespec, Timestamps, makedev, mknodat};
 use rustix::io::Errno;
 use testkit::cluster::is_mounted;
 use testkit::{Role, Wiring};
 
+use super::semantics::wait_until;
 use super::sys::*;
-use super::{Bench, Needs, Test};
+use super::{Bench, Needs, Test, skip};
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("mounting::options", options)),
+    (Needs::Only(Wiring::Local), ("mounting::who_may_look", who_may_look)),
     (Needs::Only(Wiring::Local), ("mounting::plain_user", plain_user)),
+    (Needs::Only(Wiring::Tcp), ("mounting::second_mount_with_options", second_mount)),
     (Needs::Own, ("mounting::short_memory", short_memory)),
 ];
 
@@ -102,17 +105,37 @@ fn options(b: &mut Bench) -> Result<()> {
     expect_errno(File::open(file("zero")).map(drop), Errno::ACCESS, "a device node under nodev")?;
     own.down()?;
 
+    // [S-atime] `noatime` and `nodiratime` are respected. A mount that ends has told what was read.
+    own.up("rw")?;
+    fs::create_dir(file("d"))?;
+    own.down()?;
+    for (option, file_counts, dir_counts) in
+        [("noatime", false, false), ("nodiratime", true, false), ("rw", true, true)]
+    {
+        own.up("rw")?;
+        for path in [file("f"), file("d")] {
+            set_old_times(&path)?;
+        }
+        own.down()?;
+        own.up(option)?;
+        ensure_eq(fs::read_to_string(file("f"))?, "kept".into(), "content")?;
+        fs::read_dir(file("d"))?.for_each(drop);
+        own.down()?;
+        own.up("rw")?;
+        let is_new = |name: &str| fs::metadata(file(name)).map(|m| m.atime() > OLD);
+        ensure_eq(
+            (is_new("f")?, is_new("d")?),
+            (file_counts, dir_counts),
+            &format!("atime of file and directory under {option}"),
+        )?;
+        own.down()?;
+    }
+
     own.up("noexec,noatime,sync,dirsync")?;
     let program = Command::new(file("id")).output().map(drop);
     expect_errno(program, Errno::ACCESS, "a program under noexec")?;
     fs::write(file("synced"), "at once")?;
     fs::rename(file("synced"), file("synced too"))?;
-    // [S-atime] `noatime` is respected.
-    ensure_eq(run("cat", &["f"], &own.mount)?, "kept".into(), "content")?;
-    let read = fs::metadata(file("f"))?;
-    if read.atime() > read.mtime() {
-        bail!("a read changed atime under noatime");
-    }
     let words = own.words()?;
     for word in ["noexec", "noatime", "sync", "dirsync"] {
         if !words.iter().any(|w| w == word) {
@@ -128,26 +151,127 @@ fn options(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// [S-plain-user] A plain user makes, mounts and uses a file system of their own; others cannot see into it.
-fn plain_user(b: &mut Bench) -> Result<()> {
+/// Long ago: whatever is read now is read after it.
+const OLD: i64 = 1_000_000;
+
+fn set_old_times(path: &Path) -> Result<()> {
+    let old = Timespec { tv_sec: OLD, tv_nsec: 0 };
+    let times = Timestamps { last_access: old, last_modification: old };
+    Ok(rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty())?)
+}
+
+/// [S-mount-options] What root mounts is for everybody, and with `no_allow_other` for root.
+fn who_may_look(b: &mut Bench) -> Result<()> {
+    // Below a directory that all may search.
+    let own = Own { b, dir: b.cluster.dir.join("own"), mount: public_dir("own")? };
+    let others = || as_user(NOBODY, "", Path::new("/"), &format!("cat {}/f >/dev/null", own.mount.display()));
+    for (option, may) in [("rw", true), ("no_allow_other", false), ("allow_other", true)] {
+        own.up(option)?;
+        fs::write(own.mount.join("f"), "x")?;
+        let got = others()?;
+        own.down()?;
+        ensure_eq(got == 0, may, &format!("another user reads under {option}"))?;
+    }
+    Ok(fs::remove_dir(&own.mount)?)
+}
+
+/// A new directory that is not below the cluster's, into which only root may look.
+pub fn public_dir(name: &str) -> Result<PathBuf> {
+    let dir = std::env::temp_dir().join(format!("stria-{name}.{}", std::process::id()));
+    fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+    fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
+    Ok(dir)
+}
+
+/// [S-several-mounts] [S-mount-options] A second mount has options of its own, while the first writes.
+fn second_mount(b: &mut Bench) -> Result<()> {
+    let second = b.cluster.dir.join("second");
+    fs::create_dir(&second)?;
+    fs::write(b.cluster.mount.join("old"), "x")?;
+    fs::create_dir(b.cluster.mount.join("d"))?;
+    let source = format!("{}:/stria", b.cluster.mgs());
+    for (options, counts) in [("ro,noatime", false), ("rw", true)] {
+        for name in ["old", "d"] {
+            set_old_times(&b.cluster.mount.join(name))?;
+        }
+        let args = ["mount", &source, &second.display().to_string(), "-o", options];
+        let (code, out) = b.cluster.stria(&args)?;
+        ensure_eq(code, 0, &out)?;
+        let looked = look_while_written(&b.cluster.mount, &second, !counts).and_then(|()| {
+            ensure_eq(fs::read_to_string(second.join("old"))?, "x".into(), "content")?;
+            fs::read_dir(second.join("d"))?.for_each(drop);
+            Ok(())
+        });
+        let ended = run("umount", &[&second.display().to_string()], Path::new("/"));
+        if ended.is_err() {
+            rustix::mount::unmount(&second, rustix::mount::UnmountFlags::DETACH).unwrap_or_default();
+        }
+        looked.and(ended)?;
+        // It has told what was read, or its process does so now.
+        let atimes = || {
+            ["old", "d"].map(|name| fs::metadata(b.cluster.mount.join(name)).map(|m| m.atime() > OLD).ok())
+        };
+        if counts {
+            wait_until("atime of what the second mount has read", || Ok(atimes() == [Some(true); 2]))?;
+        } else {
+            ensure_eq(atimes(), [Some(false); 2], "atime of what was read under noatime")?;
+        }
+    }
+    Ok(())
+}
+
+/// What the first appends the second reads, whole; and it changes nothing.
+fn look_while_written(first: &Path, second: &Path, is_read_only: bool) -> Result<()> {
+    const RECORDS: usize = 300;
+    let (path, seen) = (first.join("grows"), second.join("grows"));
+    fs::write(&path, "")?;
+    let writer = std::thread::spawn(move || -> std::io::Result<()> {
+        let mut file = OpenOptions::new().append(true).open(path)?;
+        (0..RECORDS).try_for_each(|n| file.write_all(&[n as u8; 100]))
+    });
+    let mut size = 0;
+    while size < RECORDS * 100 {
+        let is_last = writer.is_finished();
+        let bytes = fs::read(&seen)?;
+        if bytes.len() < size || !bytes.iter().enumerate().all(|(at, byte)| *byte == (at / 100) as u8) {
+            bail!("{} bytes that the first has not written so, after {size}", bytes.len());
+        }
+        size = bytes.len();
+        if is_read_only {
+            expect_errno(OpenOptions::new().append(true).open(&seen), Errno::ROFS, "open for writing")?;
+            expect_errno(File::create(second.join("new")), Errno::ROFS, "create")?;
+            expect_errno(fs::remove_file(&seen), Errno::ROFS, "unlink")?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+    ensure_eq(size, RECORDS * 100, "what the second saw in the end")
+}
+
+/// Why a plain user cannot mount here, if so.
+pub fn plain_users_lack() -> Option<&'static str> {
     let helper = run("fusermount3", &["-V"], Path::new("/"));
     let device = fs::metadata("/dev/fuse").map(|m| m.permissions().mode() & 0o006).unwrap_or(0);
-    if helper.is_err() || device != 0o006 {
-        println!("       skipped: a plain user needs fusermount3 and a /dev/fuse that all may open");
-        return Ok(());
+    (helper.is_err() || device != 0o006)
+        .then_some("a plain user needs fusermount3 and a /dev/fuse that all may open")
+}
+
+/// [S-plain-user] A plain user makes, mounts and uses a file system of their own; others cannot see into it.
+fn plain_user(b: &mut Bench) -> Result<()> {
+    if let Some(lack) = plain_users_lack() {
+        return skip(lack);
     }
-    // Not below the cluster's directory, into which only root may look.
-    let home = std::env::temp_dir().join(format!("stria-plain-user.{}", std::process::id()));
+    let home = public_dir("plain-user")?;
     let result = plain_user_in(b, &home);
     fs::remove_dir_all(&home).ok();
     result
 }
 
 fn plain_user_in(b: &Bench, home: &Path) -> Result<()> {
-    fs::create_dir(home)?;
     fs::copy(b.cluster.bin(), home.join("stria"))?;
     chown(home, Some(NOBODY), Some(NOBODY))?;
-    fs::set_permissions(home, Permissions::from_mode(0o755))?;
     let script = |script: &str| as_user(NOBODY, "", home, &format!("export HOME=$PWD; {script}"));
     let up = "./stria up --dir d --mount m --ost-size 1G --mdt-size 1G";
     ensure_eq(script(&format!("{up} >up.log 2>&1"))?, 0, &read_log(home))?;
@@ -168,15 +292,40 @@ fn plain_user_in(b: &Bench, home: &Path) -> Result<()> {
     if is_mounted(&home.join("m")) {
         bail!("still mounted after down");
     }
-    Ok(())
+    allow_other(home)
+}
+
+/// `allow_other` of a plain user is for /etc/fuse.conf to permit. Each in a mount name space of its own with such a file.
+fn allow_other(home: &Path) -> Result<()> {
+    // 1. Where it says nothing.  2. Where it permits: root and others look into it.  3. And without the option they may not.
+    let script = "set -e
+        as() { id=$1; shift; setpriv --reuid=$id --regid=$id --clear-groups env HOME=$PWD \"$@\"; }
+        no() { if \"$@\"; then echo \"it may: $*\"; exit 1; fi; }
+        mount --bind none.conf /etc/fuse.conf
+        no as 65534 ./stria up --dir d --mount m -o allow_other 2>no.log
+        grep -q user_allow_other no.log
+        mount --bind all.conf /etc/fuse.conf
+        as 65534 ./stria up --dir d --mount m -o allow_other
+        as 65534 sh -c 'echo seen >m/f; chmod 644 m/f; chmod 755 m'
+        grep -q seen m/f
+        as 1 grep -q seen m/f
+        no as 1 touch m/new
+        as 65534 ./stria down --dir d
+        as 65534 ./stria up --dir d --mount m
+        no as 1 cat m/f
+        no cat m/f
+        as 65534 ./stria down --dir d";
+    fs::write(home.join("none.conf"), "")?;
+    fs::write(home.join("all.conf"), "user_allow_other\n")?;
+    run("unshare", &["-m", "sh", "-xc", script], home).map(drop)
 }
 
 /// A group of processes that may use so much memory together, page cache among it.
 struct Group(PathBuf);
 
 impl Group {
-    /// `None`, with a word why, where such groups cannot be made.
-    fn new(name: &str, limit_bytes: u64) -> Option<Group> {
+    /// The test is skipped where such groups cannot be made.
+    fn new(name: &str, limit_bytes: u64) -> Result<Group> {
         let hierarchies =
             [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
         let made = hierarchies.iter().find_map(|(root, limit)| {
@@ -187,10 +336,7 @@ impl Group {
             file.write_all(limit_bytes.to_string().as_bytes()).ok()?;
             Some(group)
         });
-        if made.is_none() {
-            println!("       skipped: no memory cgroup can be made here");
-        }
-        made
+        made.map_or_else(|| skip("no memory cgroup can be made here"), Ok)
     }
 
     fn add(&self, pid: u32) -> Result<()> {
@@ -220,13 +366,13 @@ const STUCK: Duration = Duration::from_secs(300);
 /// [S-short-memory] A program that writes much more than the memory it may use, by write(2) or through a mapping, ends.
 fn short_memory(b: &mut Bench) -> Result<()> {
     let dir = b.dir("short")?;
-    let Some(alone) = Group::new("alone", PROGRAM_BYTES) else { return Ok(()) };
+    let alone = Group::new("alone", PROGRAM_BYTES)?;
     write_in(&alone, &dir.join("alone"), 4 * PROGRAM_BYTES)?;
     map_in(&alone, &dir.join("mapped"), 4 * PROGRAM_BYTES)?;
     drop(alone);
     let role = if b.cluster.wiring() == Wiring::Local { Role::All } else { Role::Mount };
     let mount = b.cluster.pid(role).context("the mount's process")?;
-    let Some(together) = Group::new("together", TOGETHER_BYTES) else { return Ok(()) };
+    let together = Group::new("together", TOGETHER_BYTES)?;
     together.add(mount)?;
     map_in(&together, &dir.join("mapped together"), 3 * TOGETHER_BYTES / 2)?;
     every_thread_is_io_flusher(mount)
@@ -269,6 +415,7 @@ fn map_in(group: &Group, path: &Path, bytes: u64) -> Result<()> {
         "--bs=64k",
         "--verify=crc32c",
         "--fallocate=none",
+        "--verify_state_save=0",
     ]);
     fio.arg(format!("--size={bytes}")).arg(format!("--filename={}", path.display()));
     match Command::new("fio").arg("--version").output() {

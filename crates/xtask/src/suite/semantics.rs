@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +15,7 @@ use rustix::io::Errno;
 use testkit::Rng;
 
 use super::sys::*;
-use super::{Bench, Test};
+use super::{Bench, Test, set_stripe};
 
 pub const TESTS: &[Test] = &[
     ("semantics::read_your_writes", read_your_writes),
@@ -157,22 +158,39 @@ fn growth(b: &mut Bench) -> Result<()> {
     let seen_at = b.look(&path);
     let total = 400_000usize;
     let byte = |i: usize| (i % 251) as u8;
+    let (tell, reads) = std::sync::mpsc::channel();
     let writer = {
         let path = path.clone();
         thread::spawn(move || -> Result<()> {
             let mut f = File::create(path)?;
             for at in (0..total).step_by(1000) {
                 f.write_all(&(at..at + 1000).map(byte).collect::<Vec<_>>())?;
+                // Inline, at the border and after it the reader gets its turn: one read that begins and ends now.
+                if at % 20_000 == 0 {
+                    reads.try_iter().for_each(drop);
+                    // No more of them come from a reader that has failed.
+                    let _ = reads.recv().and_then(|()| reads.recv());
+                }
             }
             Ok(())
         })
     };
+    let mut sizes = std::collections::BTreeSet::new();
     while !writer.is_finished() {
-        let Ok(seen) = fs::read(&seen_at) else { continue };
+        let seen = match fs::read(&seen_at) {
+            Ok(seen) => seen,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(e).context("a read while the file grows"),
+        };
         if let Some(bad) = seen.iter().enumerate().position(|(i, x)| *x != byte(i)) {
             bail!("a reader saw a foreign byte at {bad} of {}", seen.len());
         }
+        sizes.insert(seen.len());
+        // The writer may have ended.
+        let _ = tell.send(());
     }
+    drop(tell);
+    ensure_eq(sizes.len() >= 20, true, &format!("reads while it grew found {sizes:?}"))?;
     writer.join().map_err(|_| anyhow::anyhow!("writer panicked"))??;
     ensure_same(&fs::read(&seen_at)?, &(0..total).map(byte).collect::<Vec<_>>(), "the grown file")
 }
@@ -189,8 +207,7 @@ fn striping(b: &mut Bench) -> Result<()> {
     }
     let wide = dir.join("wide");
     fs::create_dir(&wide)?;
-    let set = b.cluster.stria(&["setstripe", "-c", "4", "-S", "256K", &wide.display().to_string()])?;
-    ensure_eq(set.0, 0, &set.1)?;
+    set_stripe(b, &["-c", "4", "-S", "256K"], &wide)?;
     let sub = b.look(&wide).join("sub");
     fs::create_dir(&sub)?;
     let file = sub.join("f");
@@ -319,25 +336,53 @@ fn big_directory(b: &mut Bench) -> Result<()> {
     for n in 0..count {
         File::create(dir.join(format!("stays.{n}")))?;
     }
-    let changer = {
-        let dir = dir.clone();
-        thread::spawn(move || -> Result<()> {
-            for n in 0..2_000 {
-                let path = dir.join(format!("comes.{n}"));
-                File::create(&path)?;
-                fs::remove_file(&path)?;
+    // Names come and go until the listing has ended; a few are always there, and none comes twice.
+    const PRESENT: u64 = 20;
+    let (listed, changed) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (changes, listing) = (
+        || -> Result<()> {
+            let name = |n: u64| dir.join(format!("comes.{n}"));
+            for n in 0.. {
+                File::create(name(n))?;
+                if n >= PRESENT {
+                    fs::remove_file(name(n - PRESENT))?;
+                }
+                changed.store(n, Ordering::Relaxed);
+                if listed.load(Ordering::Relaxed) {
+                    break;
+                }
             }
             Ok(())
-        })
-    };
-    let mut seen = vec![0u8; count];
-    for entry in fs::read_dir(b.look(&dir))? {
-        let name = entry?.file_name();
-        if let Some(n) = name.to_str().and_then(|s| s.strip_prefix("stays.")) {
-            seen[n.parse::<usize>()?] += 1;
+        },
+        || -> Result<(Vec<u8>, std::collections::HashMap<String, u64>)> {
+            let (mut stay, mut come) = (vec![0u8; count], std::collections::HashMap::new());
+            for entry in fs::read_dir(b.look(&dir))? {
+                let name = entry?.file_name().into_string().unwrap_or_default();
+                match name.strip_prefix("stays.") {
+                    Some(n) => stay[n.parse::<usize>()?] += 1,
+                    None => *come.entry(name).or_insert(0) += 1,
+                }
+            }
+            Ok((stay, come))
+        },
+    );
+    let (found, changes) = thread::scope(|scope| {
+        let changer = scope.spawn(changes);
+        while changed.load(Ordering::Relaxed) < PRESENT && !changer.is_finished() {
+            thread::yield_now();
         }
+        let before = changed.load(Ordering::Relaxed);
+        let found = listing();
+        let changes = changed.load(Ordering::Relaxed) - before;
+        listed.store(true, Ordering::Relaxed);
+        changer.join().map_err(|_| anyhow::anyhow!("changer panicked"))??;
+        found.map(|found| (found, changes))
+    })?;
+    let (seen, come) = found;
+    ensure_eq(changes > 0, true, "names came and went during the listing")?;
+    if let Some((name, times)) = come.iter().find(|(_, times)| **times > 1) {
+        bail!("{name}, which came meanwhile, was listed {times} times");
     }
-    changer.join().map_err(|_| anyhow::anyhow!("changer panicked"))??;
     if let Some(n) = seen.iter().position(|c| *c != 1) {
         bail!("entry {n} was listed {} times", seen[n]);
     }
@@ -543,7 +588,7 @@ fn statfs(b: &mut Bench) -> Result<()> {
     drop(f);
     wait_until("space of 64 MiB is taken", || {
         let now = rustix::fs::statvfs(&seen)?;
-        Ok((before.f_bfree - now.f_bfree) * now.f_frsize >= 60 << 20)
+        Ok(before.f_bfree.saturating_sub(now.f_bfree) * now.f_frsize >= 60 << 20)
     })?;
     fs::remove_file(&path)?;
     wait_until("space is given back", || {

@@ -5,8 +5,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+
+/// Longest wait for one more transaction, or for the shell's end: longer than servers are away, or a shell waits for another's lock.
+const STUCK: Duration = Duration::from_secs(150);
 
 /// A shell of a database with one transaction per line. It ends when it is told to, or when a transaction fails.
 pub struct Committer {
@@ -74,11 +78,19 @@ impl Committer {
 
     /// Waits until `n` is acknowledged; fails with the shell's complaint if it ends before.
     pub fn wait_for(&mut self, n: u64) -> Result<()> {
+        let (mut seen, mut since) = (self.acknowledged(), Instant::now());
         while self.acknowledged() < n {
+            if self.acknowledged() > seen {
+                (seen, since) = (self.acknowledged(), Instant::now());
+            }
+            if since.elapsed() > STUCK {
+                self.child.kill()?;
+                bail!("the database acknowledges nothing after {seen}, for {STUCK:?}");
+            }
             if let Some(status) = self.child.try_wait()? {
                 bail!("the database's shell ended at {}: {status}", self.acknowledged());
             }
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
     }
@@ -86,8 +98,19 @@ impl Committer {
     /// Sends no more; gives the last acknowledged transaction. With `must_live`, fails if the shell complained of anything.
     pub fn finish(mut self, must_live: bool) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
+        // The feeder ends with the transaction under way and closes the shell's input; that ends the shell.
+        let until = Instant::now() + STUCK;
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > until {
+                self.child.kill()?;
+                bail!("the database's shell does not end at {}, for {STUCK:?}", self.acknowledged());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
         let _ = self.feeder.join();
-        let status = self.child.wait()?;
         let _ = self.reader.join();
         let complaints = self.complaints.join().unwrap_or_default();
         if must_live && (!status.success() || !complaints.is_empty()) {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
@@ -12,6 +13,9 @@ use super::trees::tree;
 
 pub const TESTS: &[(Needs, Test)] =
     &[(Needs::Shared, ("programs::git", git)), (Needs::Shared, ("programs::git_index_lock_races", races))];
+
+/// Three others are in the way for milliseconds each.
+const COMMITTED_WITHIN: Duration = Duration::from_secs(120);
 
 const IDENT: [&str; 6] = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "gc.auto=0"];
 
@@ -83,12 +87,13 @@ fn commit(repo: &Path, w: usize, n: u64) -> Result<u64> {
     let (name, message) = (format!("f{w}-{n}"), format!("{w} {n}"));
     fs::write(repo.join(&name), &message)?;
     let partial = [&IDENT[..], &["commit", "-qm", &message, "--", &name]].concat();
-    let mut refused = 0;
+    let (mut refused, until) = (0, Instant::now() + COMMITTED_WITHIN);
     while let Err(e) = run("git", &["add", &name], repo).and_then(|_| run("git", &partial, repo)) {
         let text = format!("{e:#}");
         if !IN_THE_WAY.iter().any(|w| text.contains(w)) {
             bail!(e);
         }
+        ensure!(Instant::now() < until, "refused {refused} times in {COMMITTED_WITHIN:?}, last by {text}");
         refused += 1;
     }
     Ok(refused)

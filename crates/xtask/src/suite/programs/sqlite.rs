@@ -144,7 +144,7 @@ fn all_killed(b: &mut Bench) -> Result<()> {
         let db = dir.join(journal);
         make(&db, journal)?;
         let mut last = 0;
-        for _ in 0..b.scale.kills / 10 {
+        for _ in 0..b.scale.kills.div_ceil(10) {
             let mut committer = committer(&db, 0, last + 1)?;
             committer.wait_for(last + 1 + rng.below(60))?;
             b.cluster.kill_all_and_start()?;
