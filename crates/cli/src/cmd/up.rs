@@ -4,8 +4,8 @@
 //! that serves is the same command with `--foreground`.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
@@ -34,6 +34,8 @@ const SIZE: Size = Size(8 << 30);
 const FSNAME: &str = "stria";
 /// Most OSTs of one process: each has threads, a log and a flusher; more devices are for more servers.
 const OSTS_MAX: u32 = 160;
+/// Time between two looks whether another mount has come in.
+const COMPANY_LOOK_EACH: Duration = Duration::from_secs(1);
 
 /// Make a file system in a directory (or start the one that is there), serve it and mount it.
 #[derive(Debug, Args)]
@@ -374,9 +376,12 @@ fn serve_until_stopped(
     run: &RunDir,
     lock: &Lock,
 ) -> (Option<Client>, Manner) {
-    while let Ok(event) = events.recv() {
-        match event {
-            Event::Unmounted => {
+    let mut is_alone = true;
+    loop {
+        match events.recv_timeout(COMPANY_LOOK_EACH) {
+            Err(RecvTimeoutError::Disconnected) => return (client, Manner::Polite),
+            Err(RecvTimeoutError::Timeout) => is_alone = warn_of_company(client.as_ref(), is_alone),
+            Ok(Event::Unmounted) => {
                 // Somebody else unmounted: the servers stay, and the session ends so that another client may come.
                 tracing::info!("the mount was taken away; the servers go on");
                 client.take().into_iter().for_each(|c| c.finish(SETTLE_LOCAL_MAX));
@@ -384,7 +389,7 @@ fn serve_until_stopped(
                     tracing::warn!("holder.json was not changed: {e}");
                 }
             }
-            Event::Stop(manner) => {
+            Ok(Event::Stop(manner)) => {
                 tracing::info!(?manner, "stopping");
                 if manner == Manner::Forced {
                     stop::begin_forced(stop::FORCED_STOP_MAX);
@@ -396,7 +401,18 @@ fn serve_until_stopped(
             }
         }
     }
-    (client, Manner::Polite)
+}
+
+/// Locks of this mount are its kernel's alone: who comes in through the socket does not see them. True while nobody has.
+fn warn_of_company(client: Option<&Client>, was_alone: bool) -> bool {
+    let is_alone = client.is_none_or(|c| !c.fs().is_shared());
+    if was_alone && !is_alone {
+        tracing::warn!(
+            "another mount has come in through the socket, and locks of the two do not see each other: where both lock, \
+             serve the file system with `stria mgs`, `mds` and `oss`, and use `stria mount` for both"
+        );
+    }
+    is_alone
 }
 
 /// What a plain user makes belongs to that user, from the root directory on: nobody else can mount it.
