@@ -2,7 +2,8 @@
 //!
 //! Root mounts by the system call itself, with the device fd that the session then serves; nothing needs to be installed. Others go
 //! through `fusermount3`, as fuser does it.
-//! I1. Only the mount that was made here is ever unmounted by it: the mount table's device number must be ours.
+//! I1. Only the mount that was made here is ever unmounted by it: the mount table's device number must be ours, and, as another mount
+//!     may have it once ours has ended, the mount's own number.
 //! I2. Nothing here asks the mounted file system anything, so a mount whose servers are dead can still be taken down.
 
 use std::io;
@@ -67,6 +68,7 @@ pub enum Unmount {
 pub struct Mounted {
     point: PathBuf,
     device: String,
+    id: Option<u64>,
     ended: Arc<AtomicBool>,
     server: Mutex<Option<JoinHandle<io::Result<()>>>>,
 }
@@ -138,6 +140,7 @@ fn serve_at<T>(
     let (serve, extra) = start(device, gate.clone())?;
     let entry =
         mountinfo::at(point)?.ok_or_else(|| io::Error::other("it vanished from the mount table at once"))?;
+    let id = mountinfo::unique_id(point);
     raise_read_ahead(&entry.device, options.read_ahead_kib);
     let ended = Arc::new(AtomicBool::new(false));
     let mark = ended.clone();
@@ -150,7 +153,7 @@ fn serve_at<T>(
     };
     let server = std::thread::Builder::new().name("fuse".into()).spawn(run)?;
     let server = Mutex::new(Some(server));
-    Ok((Mounted { point: point.to_path_buf(), device: entry.device, ended, server }, extra))
+    Ok((Mounted { point: point.to_path_buf(), device: entry.device, id, ended, server }, extra))
 }
 
 /// Looks after the serving threads: lets parked ones out if the others hang, and all of them when the kernel has closed the channel.
@@ -205,12 +208,7 @@ impl Mounted {
 
     /// Takes the mount down. Fine if it is down already.
     pub fn unmount(&self, how: Unmount) -> Result<(), MountError> {
-        if self.has_ended() {
-            return Ok(());
-        }
-        // I1: another mount at this point is not ours to take.
-        let there = mountinfo::at(&self.point).map_err(|e| self.unmount_error(e))?;
-        if there.is_none_or(|entry| entry.device != self.device) {
+        if !self.is_there().map_err(|e| self.unmount_error(e))? {
             return Ok(());
         }
         match rustix::process::geteuid().is_root() {
@@ -222,6 +220,18 @@ impl Mounted {
                 other => other.map_err(|e| self.unmount_error(e)),
             },
         }
+    }
+
+    /// I1: another mount at this point is not ours to take. Ours may be there though it has ended: `umount -f` ends it, and leaves it
+    /// where it is if somebody uses it.
+    fn is_there(&self) -> io::Result<bool> {
+        if mountinfo::at(&self.point)?.is_none_or(|entry| entry.device != self.device) {
+            return Ok(false);
+        }
+        Ok(match self.id {
+            Some(id) => mountinfo::unique_id(&self.point) == Some(id),
+            None => !self.has_ended(),
+        })
     }
 
     fn unmount_by_system_call(&self, how: Unmount) -> Result<(), MountError> {

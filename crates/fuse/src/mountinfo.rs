@@ -5,6 +5,11 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+
+/// Asks for the number of a mount that is never used twice (Linux 6.8).
+const STATX_MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
 /// One line of `/proc/self/mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -19,6 +24,14 @@ pub struct Entry {
 pub fn at(point: &Path) -> io::Result<Option<Entry>> {
     let table = std::fs::read_to_string("/proc/self/mountinfo")?;
     Ok(table.lines().filter_map(parse).rfind(|e| e.point == point))
+}
+
+/// The number of the mount that shows at `point`: device numbers are given again as soon as they are free. `None`: the kernel does not
+/// tell. As nothing else is asked for, the kernel does not ask the file system.
+pub fn unique_id(point: &Path) -> Option<u64> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(CWD, point, flags, STATX_MNT_ID_UNIQUE).ok()?;
+    (stat.stx_mask & STATX_MNT_ID_UNIQUE.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
 fn parse(line: &str) -> Option<Entry> {

@@ -188,6 +188,47 @@ fn force_ends_a_mount_that_is_in_use() {
     assert!(open.write_all(b"nobody takes this").is_err());
 }
 
+/// `umount -f` of a mount in use: the kernel ends it, says that it is busy, and leaves it there.
+#[test]
+fn what_was_ended_in_use_can_be_taken_away() {
+    if !can_mount() {
+        return;
+    }
+    let dir = TempDir::new("ended");
+    let mounted = mount_null(&dir);
+    let open = File::create_new(dir.mnt().join("open")).unwrap();
+    let forced = rustix::mount::unmount(dir.mnt(), rustix::mount::UnmountFlags::FORCE);
+    assert_eq!(forced, Err(rustix::io::Errno::BUSY));
+    mounted.join().unwrap();
+    assert!(fs::read_dir(dir.mnt()).is_err(), "nobody serves it");
+    mounted.unmount(Unmount::Lazy).unwrap();
+    assert_eq!(fs::read_dir(dir.mnt()).unwrap().count(), 0);
+    drop(open);
+}
+
+#[test]
+fn a_later_mount_with_the_number_of_one_that_has_ended_is_left_alone() {
+    if !can_mount() {
+        return;
+    }
+    let dir = TempDir::new("number");
+    let device = || fs::metadata(dir.mnt()).unwrap().dev();
+    // Free device numbers are given again; others may be quicker than we.
+    let again = (0..100).find_map(|_| {
+        let first = mount_null(&dir);
+        let before = device();
+        first.unmount(Unmount::Clean).unwrap();
+        first.join().unwrap();
+        let second = mount_null(&dir);
+        (device() == before).then_some((first, second))
+    });
+    let (first, second) = again.unwrap();
+    File::create_new(dir.mnt().join("of the second")).unwrap();
+    first.unmount(Unmount::Lazy).unwrap();
+    assert!(dir.mnt().join("of the second").exists());
+    second.unmount(Unmount::Clean).unwrap();
+}
+
 #[test]
 fn another_mount_on_the_same_point_is_left_alone() {
     if !can_mount() {

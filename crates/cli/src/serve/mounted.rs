@@ -99,6 +99,10 @@ impl Client {
 
     /// After the mount is gone: settles what was written and leaves the servers, in at most `limit`.
     pub fn finish(self, limit: Duration) {
+        // Somebody may have ended it without taking it away (`umount -f` of a mount in use).
+        if let Err(error) = self.mounted.unmount(Unmount::Lazy) {
+            tracing::warn!(%error, "the mount point stays covered");
+        }
         settle(&self.fs, &self.fabric, limit)
     }
 }

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use testkit::cluster::is_mounted;
 use testkit::{Cluster, Role, Wiring};
 
+use super::semantics::wait_until;
 use super::sys::*;
 use super::{Bench, Needs, Test};
 
@@ -20,6 +21,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Own, ("life::fsck_is_clean_after_work", fsck_clean)),
     (Needs::Only(Wiring::Tcp), ("life::umount_with_frozen_servers", frozen_servers)),
     (Needs::Only(Wiring::Tcp), ("life::a_second_mount_comes_and_goes", second_mount)),
+    (Needs::Only(Wiring::Tcp), ("life::a_busy_mount_that_is_forced_leaves_its_point", forced_while_busy)),
 ];
 
 fn text(path: &Path) -> String {
@@ -217,4 +219,23 @@ fn work_at_both(first: &File, second: &Path, bytes: &mut [u8]) -> Result<()> {
         ensure_eq(u64::from_le_bytes(got), n, "what the other just wrote")?;
     }
     Ok(fs::rename(second.join("f"), second.join("g"))?)
+}
+
+fn forced_while_busy(b: &mut Bench) -> Result<()> {
+    let second = b.cluster.dir.join("forced");
+    fs::create_dir(&second)?;
+    let source = format!("{}:/stria", b.cluster.mgs());
+    let (code, out) = b.cluster.stria(&["mount", &source, &text(&second)])?;
+    ensure_eq(code, 0, &format!("stria mount {source}: {out}"))?;
+    let held = File::create(second.join("held"))?;
+    let forced = Command::new("umount").arg("-f").arg(&second).output()?;
+    let gone =
+        wait_until("the mount point of a busy mount is free after umount -f", || Ok(!is_mounted(&second)));
+    drop(held);
+    if gone.is_err() {
+        rustix::mount::unmount(&second, rustix::mount::UnmountFlags::DETACH).unwrap_or_default();
+    }
+    gone.with_context(|| format!("umount -f said {}", String::from_utf8_lossy(&forced.stderr)))?;
+    // It is a directory like any other.
+    ensure_eq(fs::read_dir(&second)?.count(), 0, "entries below the mount point")
 }
