@@ -6,6 +6,7 @@
 //!     may have it once ours has ended, the mount's own number.
 //! I2. Nothing here asks the mounted file system anything, so a mount whose servers are dead can still be taken down.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fusedev::{Filesystem, Notifier, Session};
 use parking_lot::Mutex;
@@ -31,6 +32,10 @@ use crate::options::MountOptions;
 /// long parked threads may take to notice that the mount is gone.
 const TICK_BUSY: Duration = Duration::from_millis(5);
 const TICK_IDLE: Duration = Duration::from_millis(50);
+/// The kernel lets go of a mount before the call that unmounts it returns, and `watch` sees that after TICK_IDLE. What is there still
+/// after so long is in use elsewhere.
+const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
+const LETS_GO_LOOK_EACH: Duration = Duration::from_millis(5);
 
 /// Why a mount or unmount did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +51,9 @@ pub enum MountError {
     /// Open files or working directories keep it.
     #[error("{} is in use; close what uses it (`fuser -m`), or unmount lazily", path.display())]
     Busy { path: PathBuf },
+    /// It is not at its point any more, and the kernel has it still.
+    #[error("it is unmounted at {}, but in use elsewhere{}; unmount it there", path.display(), Elsewhere(points))]
+    Elsewhere { path: PathBuf, points: Vec<PathBuf> },
     #[error("unmounting {}: {source}", path.display())]
     Unmount { path: PathBuf, source: io::Error },
     /// The serving threads ended with an error; the mount is gone.
@@ -53,10 +61,24 @@ pub enum MountError {
     Served { path: PathBuf, source: io::Error },
 }
 
+/// Where it is seen in this process's mount table, if it is.
+struct Elsewhere<'a>(&'a [PathBuf]);
+
+impl fmt::Display for Elsewhere<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.first() {
+            Some(first) => write!(f, ", at {}", first.display()),
+            None => {
+                f.write_str(", in another mount namespace or by who had it open when it was unmounted lazily")
+            }
+        }
+    }
+}
+
 /// How a mount is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
-    /// Only if nothing uses it.
+    /// Only if nothing uses it. `MountError::Elsewhere`: it is not at its point any more, and is served on for others who have it.
     Clean,
     /// Out of the name space now; the session ends with the last open file.
     Lazy,
@@ -208,9 +230,29 @@ impl Mounted {
 
     /// Takes the mount down. Fine if it is down already.
     pub fn unmount(&self, how: Unmount) -> Result<(), MountError> {
-        if !self.is_there().map_err(|e| self.unmount_error(e))? {
-            return Ok(());
+        if self.is_there().map_err(|e| self.unmount_error(e))? {
+            self.take_away(how)?;
         }
+        match how {
+            Unmount::Clean => self.expect_end(),
+            Unmount::Lazy | Unmount::Force => Ok(()),
+        }
+    }
+
+    /// Bind mounts and other mount namespaces keep a file system whose mount here is gone.
+    fn expect_end(&self) -> Result<(), MountError> {
+        let until = Instant::now() + LETS_GO_WITHIN;
+        while !self.has_ended() {
+            if Instant::now() > until {
+                let points = mountinfo::points_of(&self.device).map_err(|e| self.unmount_error(e))?;
+                return Err(MountError::Elsewhere { path: self.point.clone(), points });
+            }
+            std::thread::sleep(LETS_GO_LOOK_EACH);
+        }
+        Ok(())
+    }
+
+    fn take_away(&self, how: Unmount) -> Result<(), MountError> {
         match rustix::process::geteuid().is_root() {
             true => self.unmount_by_system_call(how),
             false => match unmount_by_helper(&self.point, how) {

@@ -26,6 +26,12 @@ pub fn at(point: &Path) -> io::Result<Option<Entry>> {
     Ok(table.lines().filter_map(parse).rfind(|e| e.point == point))
 }
 
+/// Where a device is mounted.
+pub fn points_of(device: &str) -> io::Result<Vec<PathBuf>> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(table.lines().filter_map(parse).filter(|e| e.device == device).map(|e| e.point).collect())
+}
+
 /// The number of the mount that shows at `point`: device numbers are given again as soon as they are free. `None`: the kernel does not
 /// tell. As nothing else is asked for, the kernel does not ask the file system.
 pub fn unique_id(point: &Path) -> Option<u64> {

@@ -207,6 +207,27 @@ fn what_was_ended_in_use_can_be_taken_away() {
 }
 
 #[test]
+fn a_mount_that_lives_on_elsewhere_says_so_and_is_served() {
+    if !can_mount() {
+        return;
+    }
+    let dir = TempDir::new("elsewhere");
+    let mounted = mount_null(&dir);
+    rustix::mount::mount_bind(dir.mnt(), dir.src()).unwrap();
+    for _ in 0..2 {
+        let Err(MountError::Elsewhere { points, .. }) = mounted.unmount(Unmount::Clean) else {
+            panic!("a bind mount has it");
+        };
+        assert_eq!(points, [dir.src()]);
+        assert_eq!(fs::read_dir(dir.mnt()).unwrap().count(), 0);
+    }
+    File::create_new(dir.src().join("served")).unwrap();
+    rustix::mount::unmount(dir.src(), rustix::mount::UnmountFlags::empty()).unwrap();
+    mounted.unmount(Unmount::Clean).unwrap();
+    mounted.join().unwrap();
+}
+
+#[test]
 fn a_later_mount_with_the_number_of_one_that_has_ended_is_left_alone() {
     if !can_mount() {
         return;

@@ -16,6 +16,7 @@ use super::{Bench, Needs, Test};
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("life::up_detaches_down_ends_up_finds_again", up_down_up)),
+    (Needs::Only(Wiring::Local), ("life::down_of_what_is_bound_elsewhere", bound_elsewhere)),
     (Needs::Only(Wiring::Local), ("life::two_clusters_and_a_refused_second_up", two_clusters)),
     (Needs::Only(Wiring::Local), ("life::leftovers_of_a_kill_are_cleared", leftovers)),
     (Needs::Own, ("life::fsck_is_clean_after_work", fsck_clean)),
@@ -77,6 +78,31 @@ fn up_down_up(b: &mut Bench) -> Result<()> {
         bail!("--purge left files in {}", dir.display());
     }
     Ok(())
+}
+
+fn bound_elsewhere(b: &mut Bench) -> Result<()> {
+    let (dir, mnt, other) =
+        (b.cluster.dir.join("bound"), b.cluster.dir.join("bound-mnt"), b.cluster.dir.join("elsewhere"));
+    fs::create_dir(&other)?;
+    let up = ["up", "--dir", &text(&dir), "--osts", "1", "--ost-size", "1G", "--mount", &text(&mnt)];
+    let (code, out) = b.cluster.stria(&up)?;
+    ensure_eq(code, 0, &out)?;
+    rustix::mount::mount_bind(&mnt, &other)?;
+    let (code, out) = b.cluster.stria(&["down", "--dir", &text(&dir)])?;
+    let served = fs::write(other.join("served"), "still");
+    let gone = rustix::mount::unmount(&other, rustix::mount::UnmountFlags::empty());
+    if code == 0 || !out.contains(&text(&other)) {
+        bail!("down of what is mounted elsewhere, too: exit {code}: {out}");
+    }
+    served.context("a write through the bind mount after it")?;
+    gone?;
+    let (code, out) = b.cluster.stria(&["down", "--dir", &text(&dir)])?;
+    ensure_eq(code, 0, &out)?;
+    let (code, out) = b.cluster.stria(&["up", "--dir", &text(&dir), "--mount", &text(&mnt)])?;
+    ensure_eq(code, 0, &out)?;
+    ensure_eq(fs::read_to_string(mnt.join("served"))?, "still".into(), "what was written elsewhere")?;
+    let (code, out) = b.cluster.stria(&["down", "--dir", &text(&dir), "--purge"])?;
+    ensure_eq(code, 0, &out)
 }
 
 fn two_clusters(b: &mut Bench) -> Result<()> {
