@@ -129,6 +129,25 @@ fn a_client_comes_in_beside_one_that_writes_on_and_on() {
     });
 }
 
+/// The unlink is lost with the MDT's power, and replayed before the other client has said that it has the file open.
+#[test]
+fn an_unlink_that_is_replayed_leaves_the_file_to_who_has_it_open() {
+    for _ in 0..4 {
+        let (mut cluster, a, b) = two(2);
+        let (fid, ha) = make(&a, "f");
+        a.write(ha, 0, &pattern(1, MIB)).expect("write");
+        a.fsync(ha, false).expect("fsync");
+        a.release(ha);
+        let hb = b.open(fid, OpenFlags::read_only()).expect("open").0;
+        a.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+        cluster.crash_mdt(Crash::DropAll);
+        a.lookup(Fid::ROOT, b"f").expect_err("it is gone");
+        assert!(read(&b, hb, 0, MIB).expect("it is there still") == pattern(1, MIB));
+        b.release(hb);
+        wait_until("the file is gone after its last close", || common_inode_is_gone(&cluster, fid));
+    }
+}
+
 /// It was given up for dead, and comes back with its descriptors.
 #[test]
 fn what_a_client_has_open_counts_again_when_it_comes_back() {

@@ -9,6 +9,8 @@
 //!     than it, and cache nothing.
 //! X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
 //! X4: a section that was left is never begun again, whatever request for it still comes.
+//! X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
+//!     `Hold` says whether it is to stay.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -51,6 +53,8 @@ struct State {
     sections: HashMap<Fid, Sections>,
     /// X4.
     ended: HashMap<SessionId, Ended>,
+    /// X5: what was left to whom.
+    left_to: HashMap<SessionId, Vec<Fid>>,
     /// The lease that those who share have in common: counter and what goes above it.
     lease: Option<(u32, u32)>,
     /// When somebody last asked to come in, boot time.
@@ -168,6 +172,7 @@ impl Sharers {
         let mut state = self.state.lock();
         state.lives_by.remove(&session);
         state.ended.remove(&session);
+        state.left_to.remove(&session);
         state.opens.retain(|_, who| {
             who.remove(&session);
             !who.is_empty()
@@ -213,16 +218,23 @@ impl Sharers {
         }
     }
 
-    /// The session has the file open no more; another that has.
-    fn close(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
+    fn close(&self, session: SessionId, fid: Fid) {
         let mut state = self.state.lock();
-        let who = state.opens.get_mut(&fid)?;
+        let Some(who) = state.opens.get_mut(&fid) else { return };
         who.remove(&session);
-        let next = who.keys().next().copied();
-        if next.is_none() {
+        if who.is_empty() {
             state.opens.remove(&fid);
         }
-        next
+    }
+
+    /// X5: one of these who has not said what it holds.
+    fn leave_to_awaited(&self, session: SessionId, fid: Fid, sessions: &[SessionId]) -> Option<SessionId> {
+        let mode = self.mode();
+        let mut state = self.state.lock();
+        let is_awaited = |s: &&SessionId| **s != session && state.lives_by.get(s) != Some(&mode);
+        let other = *sessions.iter().find(is_awaited)?;
+        state.left_to.entry(other).or_default().push(fid);
+        Some(other)
     }
 
     /// Another session that has the file open.
@@ -323,26 +335,36 @@ impl Core {
                 sections.inside.push(section);
             }
         }
-        if !req.more {
-            state.lives_by.insert(session, req.mode);
+        if req.more {
+            return Ok(Empty {});
         }
+        state.lives_by.insert(session, req.mode);
+        let mut left = state.left_to.remove(&session).unwrap_or_default();
+        left.retain(|fid| !state.opens.get(fid).is_some_and(|who| who.contains_key(&session)));
+        drop(state);
+        left.into_iter().try_for_each(|fid| self.let_orphan_go(session, fid))?;
         Ok(Empty {})
+    }
+
+    /// The session has the file open no more, or never had.
+    fn let_orphan_go(&self, session: SessionId, fid: Fid) -> Result<(), Fault> {
+        // Under the writer's lock: an unlink that finds it open here is over, or finds it closed.
+        let done = self.transact(0, None, &no_lease(), &mut |txn| {
+            let others = Others { core: self, session, lease_high: &no_lease() };
+            self.sharers.close(session, fid);
+            if self.rules.orphan_holder(txn, fid) == Some(session) {
+                self.rules.leave_orphan(txn, fid, others.opened_elsewhere(fid))?;
+            }
+            Ok(vec![])
+        });
+        done.map(|_| ())
     }
 
     /// H2: the last who had an orphan open lets it go.
     pub fn on_close(&self, session: SessionId, req: &Close) -> Result<Empty, Fault> {
         // Who else has it open must be known.
         self.check_whole()?;
-        for fid in &req.fids {
-            // Under the writer's lock: an unlink that finds it open here is over, or finds it closed.
-            self.transact(0, None, &no_lease(), &mut |txn| {
-                let next = self.sharers.close(session, *fid);
-                if self.rules.orphan_holder(txn, *fid) == Some(session) {
-                    self.rules.leave_orphan(txn, *fid, next)?;
-                }
-                Ok(vec![])
-            })?;
-        }
+        req.fids.iter().try_for_each(|fid| self.let_orphan_go(session, *fid))?;
         Ok(Empty {})
     }
 
@@ -383,7 +405,9 @@ impl Sharing for Others<'_> {
         self.core.sessions.get(session).is_some()
     }
     fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
-        self.core.sharers.other_holder(self.session, fid)
+        let sharers = &self.core.sharers;
+        let holder = sharers.other_holder(self.session, fid);
+        holder.or_else(|| sharers.leave_to_awaited(self.session, fid, &self.core.sessions.ids()))
     }
     fn written_elsewhere(&self, fid: Fid) -> bool {
         self.core.sharers.elsewhere(self.session, fid, |write| write).is_some()
