@@ -45,6 +45,8 @@ impl Down {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
         let dir = super::absolute(&self.dir)?;
+        // Who stands in the mount and says `down` is not in its own way.
+        std::env::set_current_dir("/")?;
         let cluster = match (Cluster::find(&dir)?, dir.exists()) {
             (Found::Cluster(cluster), _) => Some(cluster),
             (Found::Empty, true) if self.purge => None,
