@@ -69,6 +69,9 @@ enum Task {
     /// Takes locks as it is told; started by `suite`.
     #[command(hide = true)]
     Locker,
+    /// Works on names among others; started by `suite`.
+    #[command(hide = true)]
+    StormWorker(suite::storm::Orders),
     /// Holds free memory; started by `bars`.
     #[command(hide = true)]
     HoldMemory,
@@ -123,6 +126,7 @@ fn main() -> Result<()> {
             cluster(Shape { wiring: Wiring::Tcp, osts, ost_size }, &work_dir(dir))
         }
         Task::Locker => locker::run(),
+        Task::StormWorker(orders) => suite::storm::work(orders),
         Task::HoldMemory => bars::warm::hold(),
         Task::Bars { set: BarSet::Road, dir, gib, pairs } => {
             cargo(&["build", "--release", "--quiet", "--package", "stria", "--package", "stria-yardstick"])?;

@@ -49,27 +49,23 @@ fn two_files(b: &mut Bench) -> Result<()> {
     Ok(fs::remove_dir_all(dir)?)
 }
 
-/// One file, held by `flock` while one of them works on it: what one leaves, the other cuts off and writes over. The lock of two
-/// mounts is on the machine's own file system: what is looked at is the file.
+/// One file, held by `flock` of another on the mount while one of them works on it: what one leaves, the other cuts off and writes
+/// over. A lock that let both in would show as bytes of the other.
 fn turns(b: &mut Bench) -> Result<()> {
     let dir = b.dir("fsx-turns")?;
-    let lock = match b.cluster.second {
-        Some(_) => b.cluster.dir.join("turns").display().to_string(),
-        None => "lock".into(),
-    };
     let players: Vec<_> = (0..2u64)
         .map(|n| {
             let place = b.turn(n, &dir);
             let config = config(b, SIZES[1])?;
-            let (lock, artifacts) = (lock.clone(), b.cluster.dir.display().to_string());
+            let artifacts = b.cluster.dir.display().to_string();
             let (program, seed) = (cargo_program("fsx", "0.3")?, b.seed + n);
-            // The same name for both: they share the file through `flock` only.
+            // The same names for both: what they share they share through the file system.
             Ok(std::thread::spawn(move || -> Result<()> {
                 for round in 0..10 {
                     let seed = (seed + 2 * round).to_string();
                     let fsx =
                         [program.as_str(), "-N", "100", "-S", &seed, "-f", &config, "-P", &artifacts, "file"];
-                    run("flock", &[&[lock.as_str()][..], &fsx].concat(), &place)?;
+                    run("flock", &[&["lock"][..], &fsx].concat(), &place)?;
                 }
                 Ok(())
             }))

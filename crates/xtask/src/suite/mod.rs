@@ -23,7 +23,7 @@ mod pjdfstest;
 mod posix;
 mod programs;
 mod semantics;
-mod storm;
+pub mod storm;
 pub mod sys;
 
 use std::path::{Path, PathBuf};

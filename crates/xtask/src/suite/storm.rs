@@ -1,12 +1,13 @@
-//! Name-space storms: four workers, spread over the mounts, in the same few directories. Each owns some names, of which it knows
+//! Name-space storms: four processes, spread over the mounts, in the same few directories. Each owns some names, of which it knows
 //! exactly what they must be; all fight for others, of which every outcome must be one that some order of the calls gives. In the
 //! end every mount shows the same tree, and fsck finds nothing.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use testkit::{Rng, Wiring};
 
 use super::{Bench, Test};
 
-pub const TESTS: &[Test] = &[("storm::four_workers_in_shared_directories", storm)];
+pub const TESTS: &[Test] = &[("storm::four_processes_in_shared_directories", storm)];
 
 const WORKERS: u64 = 4;
 const DIRECTORIES: u64 = 4;
@@ -31,16 +32,20 @@ fn storm(b: &mut Bench) -> Result<()> {
         fs::create_dir(dir.join(format!("d{n}")))?;
     }
     let calls = b.scale.storm_calls / WORKERS;
-    let workers: Vec<_> = (0..WORKERS)
-        .map(|id| {
-            let (root, rng) = (b.turn(id, &dir), Rng::new(b.seed.wrapping_mul(1000) + id));
-            let among = b.cluster.second.is_some();
-            std::thread::spawn(move || Worker { id, root, among, rng, owned: BTreeMap::new() }.work(calls))
-        })
-        .collect();
+    let mut workers = Vec::new();
+    for id in 0..WORKERS {
+        workers.push(Process::start(&Orders {
+            id,
+            root: b.turn(id, &dir),
+            seed: b.seed.wrapping_mul(1000) + id,
+            calls,
+            among: b.cluster.second.is_some(),
+        })?);
+    }
+    workers.iter_mut().try_for_each(Process::go)?;
     let mut owned = BTreeMap::new();
     for worker in workers {
-        owned.extend(worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??);
+        owned.extend(worker.finish()?);
     }
     // 1. What was owned is exactly what its owner knows, wherever one looks.
     let (here, there) = (tree(&dir)?, tree(&b.look(&dir))?);
@@ -62,6 +67,77 @@ fn storm(b: &mut Bench) -> Result<()> {
     fs::remove_dir_all(b.look(&dir)).context("removal by the other place")?;
     ensure!(!dir.exists(), "the directory is still there");
     Ok(())
+}
+
+/// What a worker is told.
+#[derive(clap::Args)]
+pub struct Orders {
+    id: u64,
+    root: PathBuf,
+    seed: u64,
+    calls: u64,
+    /// There are other mounts.
+    #[arg(long)]
+    among: bool,
+}
+
+/// The other side of `Process`: works when told to on its input, and prints what it owns in the end.
+pub fn work(orders: Orders) -> Result<()> {
+    let Orders { id, root, seed, calls, among } = orders;
+    io::stdin().read_line(&mut String::new())?;
+    let owned = Worker { id, root, among, rng: Rng::new(seed), owned: BTreeMap::new() }.work(calls)?;
+    for (path, kind) in owned {
+        println!("{kind} {path}");
+    }
+    println!("{DONE}");
+    Ok(())
+}
+
+/// The last line of a worker that came to its end.
+const DONE: &str = "done";
+
+/// A worker's process; killed if the test ends before it.
+struct Process {
+    id: u64,
+    child: Child,
+}
+
+impl Process {
+    fn start(orders: &Orders) -> Result<Process> {
+        let Orders { id, root, seed, calls, among } = orders;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("storm-worker").arg(id.to_string()).arg(root);
+        command.args([seed.to_string(), calls.to_string()]).args(among.then_some("--among"));
+        command.env("RUST_BACKTRACE", "0");
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(Process { id: *id, child: pipes.spawn().context("storm-worker")? })
+    }
+
+    fn go(&mut self) -> Result<()> {
+        Ok(self.child.stdin.take().context("its input")?.write_all(b"go\n")?)
+    }
+
+    /// What it owns; or how it failed.
+    fn finish(mut self) -> Result<BTreeMap<String, String>> {
+        let (mut said, mut complaint) = (String::new(), String::new());
+        self.child.stdout.take().context("its output")?.read_to_string(&mut said)?;
+        self.child.stderr.take().context("its complaints")?.read_to_string(&mut complaint)?;
+        let status = self.child.wait()?;
+        ensure!(
+            status.success() && said.ends_with(&format!("{DONE}\n")),
+            "worker {}: {status}: {complaint}",
+            self.id
+        );
+        let lines = said.lines().filter_map(|l| l.split_once(' '));
+        Ok(lines.map(|(kind, path)| (path.to_owned(), kind.to_owned())).collect())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
 }
 
 struct Worker {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use rustix::fs::{self as sys, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::call::{Call, Node, SLOTS, Slot, Step, Time, USERS, User};
+use super::call::{Call, FLAGS, Node, SLOTS, Slot, Step, Time, USERS, User};
 
 /// The outcome of calls on what `Actor::is_gone`.
 const GONE: &str = "on what is gone";
@@ -20,6 +20,8 @@ pub struct Side {
     pub places: Vec<PathBuf>,
     /// The sequence is carried out through two mounts here or on the other side.
     pub two: bool,
+    /// `O_DIRECT` is asked for where the call says so. (On ext4 it would need alignment; what it gives is what buffered calls give.)
+    pub direct: bool,
     /// Changes of times can be told from each other (`tells_times`).
     pub times: bool,
 }
@@ -28,6 +30,7 @@ struct Actor {
     slots: Vec<Option<OwnedFd>>,
     places: Vec<OwnedFd>,
     two: bool,
+    direct: bool,
     times: bool,
 }
 
@@ -40,6 +43,7 @@ pub fn act(side: &Side, steps: &[Step]) -> Result<Vec<Outcome>> {
         slots: (0..SLOTS).map(|_| None).collect(),
         places: side.places.iter().map(open).collect::<Result<_>>()?,
         two: side.two,
+        direct: side.direct,
         times: side.times,
     };
     let umask = rustix::process::umask(Mode::from_raw_mode(0o022));
@@ -101,7 +105,8 @@ impl Actor {
         match call {
             // Without O_NONBLOCK a fifo would hold the test up.
             Call::Open { slot, path, flags, mode: m } => {
-                let flags = OFlags::from_bits_retain(*flags) | OFlags::NONBLOCK;
+                let mut flags = OFlags::from_bits_retain(*flags) | OFlags::NONBLOCK;
+                flags.set(OFlags::DIRECT, self.direct && is_for_direct(path, flags));
                 let fd = sys::openat(CWD, path.as_str(), flags, mode(m))?;
                 self.put(*slot, fd)
             }
@@ -181,6 +186,16 @@ impl Actor {
                 Ok(times_shown(&sys::fstat(fd)?, a))
             }
             Call::Fstat(slot) => Ok(shown(&sys::fstat(self.fd(*slot)?)?)),
+            Call::SetFlags(slot, flags) => {
+                let fd = self.fd(*slot)?;
+                let old = sys::ioctl_getflags(fd)?;
+                let (mask, new) =
+                    (sys::IFlags::from_bits_retain(FLAGS), sys::IFlags::from_bits_retain(*flags));
+                sys::ioctl_setflags(fd, old.difference(mask).union(new))?;
+                // The kernel does not know that this ioctl changes ctime, and shows the one that it remembers until it asks.
+                sys::statx(fd, "", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, sys::StatxFlags::CTIME)?;
+                Ok(format!("{:x} before", old.intersection(mask).bits()))
+            }
             Call::LinkFd(slot, path) => {
                 let fd = format!("/proc/self/fd/{}", self.fd(*slot)?.as_raw_fd());
                 done(sys::linkat(CWD, fd.as_str(), CWD, path.as_str(), AtFlags::SYMLINK_FOLLOW)?)
@@ -251,7 +266,7 @@ impl Actor {
             | Call::Ftruncate(s, _)
             | Call::Fallocate(s, ..)
             | Call::Fsync(s) => vec![content(*s)],
-            Call::Fchmod(s, _) | Call::Fchown(s, ..) => vec![stat(*s).map(of)],
+            Call::Fchmod(s, _) | Call::Fchown(s, ..) | Call::SetFlags(s, _) => vec![stat(*s).map(of)],
             Call::CopyRange { from, to, .. } => vec![content(*from), content(*to)],
             Call::Open { path, .. }
             | Call::Mkdir(path, _)
@@ -260,6 +275,7 @@ impl Actor {
             | Call::Symlink(_, path)
             | Call::Mknod(path, ..)
             | Call::Chmod(path, _)
+            | Call::Truncate(path, _)
             | Call::Chown(path, ..)
             | Call::SetXattr(path, ..)
             | Call::RemoveXattr(path, ..)
@@ -268,6 +284,14 @@ impl Actor {
             _ => Vec::new(),
         }
     }
+}
+
+/// Only regular files take it, and those that a call makes.
+fn is_for_direct(path: &str, flags: OFlags) -> bool {
+    let there = sys::statat(CWD, path, AtFlags::empty());
+    flags.contains(OFlags::DIRECT)
+        && !flags.intersects(OFlags::PATH | OFlags::DIRECTORY)
+        && there.map_or(true, |s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile)
 }
 
 /// The calls that take names and no descriptor.
@@ -300,6 +324,10 @@ fn by_name(call: &Call) -> Outcome {
                 Node::File => (FileType::RegularFile, 0),
             };
             done(sys::mknodat(CWD, path.as_str(), kind, mode(m), dev)?)
+        }
+        Call::Truncate(path, len) => {
+            let cut = nix::unistd::truncate(path.as_str(), *len as i64);
+            done(cut.map_err(|e| Errno::from_raw_os_error(e as i32))?)
         }
         Call::Chmod(path, m) => done(sys::chmodat(CWD, path.as_str(), mode(m), AtFlags::empty())?),
         Call::Chown(path, uid, gid, no) => {

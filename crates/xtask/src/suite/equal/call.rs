@@ -57,6 +57,7 @@ impl Call {
             | Call::Fchown(slot, ..)
             | Call::Futimens(slot, ..)
             | Call::Fstat(slot)
+            | Call::SetFlags(slot, _)
             | Call::LinkFd(slot, _) => Some(*slot),
             _ => None,
         }
@@ -67,10 +68,22 @@ pub type Slot = usize;
 
 #[derive(Clone, Debug)]
 pub enum Call {
-    Open { slot: Slot, path: String, flags: u32, mode: u32 },
-    TmpFile { slot: Slot, path: String, mode: u32 },
+    Open {
+        slot: Slot,
+        path: String,
+        flags: u32,
+        mode: u32,
+    },
+    TmpFile {
+        slot: Slot,
+        path: String,
+        mode: u32,
+    },
     Close(Slot),
-    Dup { from: Slot, to: Slot },
+    Dup {
+        from: Slot,
+        to: Slot,
+    },
     SetAppend(Slot, bool),
     Read(Slot, usize),
     Pread(Slot, u64, usize),
@@ -79,7 +92,13 @@ pub enum Call {
     Seek(Slot, u32, i64),
     Ftruncate(Slot, u64),
     Fallocate(Slot, u32, u64, u64),
-    CopyRange { from: Slot, at: u64, to: Slot, to_at: u64, len: usize },
+    CopyRange {
+        from: Slot,
+        at: u64,
+        to: Slot,
+        to_at: u64,
+        len: usize,
+    },
     Fsync(Slot),
     Fdatasync(Slot),
     Flock(Slot, u32),
@@ -88,6 +107,8 @@ pub enum Call {
     Fchown(Slot, Option<u32>, Option<u32>),
     Futimens(Slot, Time, Time),
     Fstat(Slot),
+    /// `chattr`, with these of `FLAGS`.
+    SetFlags(Slot, u32),
     LinkFd(Slot, String),
     Mkdir(String, u32),
     Rmdir(String),
@@ -97,6 +118,7 @@ pub enum Call {
     Symlink(String, String),
     Readlink(String),
     Mknod(String, Node, u32),
+    Truncate(String, u64),
     Chmod(String, u32),
     Chown(String, Option<u32>, Option<u32>, bool),
     Utimens(String, Time, Time, bool),
@@ -126,6 +148,12 @@ pub enum Time {
     Now,
     At(i64, i64),
 }
+
+/// Flags of `chattr` that both sides keep, but `a`: what that refuses to descriptors of before differs (S-flags).
+pub const FLAGS: u32 = IMMUTABLE | NODUMP | NOATIME;
+pub const IMMUTABLE: u32 = 0x10;
+const NODUMP: u32 = 0x40;
+const NOATIME: u32 = 0x80;
 
 /// Longest runs of zeros that a file may get by its size: read whole at the end.
 const FAR: u64 = 3 << 20;
@@ -172,13 +200,15 @@ fn call(r: &mut Rng) -> Call {
             Call::CopyRange { from: slot(r), at: place(r), to: slot(r), to_at: place(r), len: length(r) }
         }
         510..514 => Call::Fsync(slot(r)),
-        514..518 => Call::Fdatasync(slot(r)),
-        518..532 => Call::Flock(slot(r), r.below(3) as u32),
+        514..517 => Call::Fdatasync(slot(r)),
+        517..523 => Call::SetFlags(slot(r), *r.pick(&[0, 0, NODUMP, NOATIME, NODUMP | NOATIME, IMMUTABLE])),
+        523..532 => Call::Flock(slot(r), r.below(3) as u32),
         532..540 => Call::Lock(slot(r), r.below(3) as u32),
         540..550 => Call::Fchmod(slot(r), mode(r)),
         550..557 => Call::Fchown(slot(r), id(r), id(r)),
         557..565 => Call::Futimens(slot(r), time(r), time(r)),
-        565..590 => Call::Fstat(slot(r)),
+        565..582 => Call::Fstat(slot(r)),
+        582..590 => Call::Truncate(any(r), place(r)),
         590..596 => Call::LinkFd(slot(r), file(r)),
         596..646 => Call::Mkdir(dir(r), mode(r)),
         646..668 => Call::Rmdir(dir(r)),
@@ -273,6 +303,7 @@ fn open_flags(r: &mut Rng) -> u32 {
         (OFlags::SYNC, 1),
         (OFlags::DSYNC, 1),
         (OFlags::PATH, 3),
+        (OFlags::DIRECT, 5),
     ] {
         if r.chance(percent) {
             flags |= flag;

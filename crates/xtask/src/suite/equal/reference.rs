@@ -1,4 +1,4 @@
-//! The ext4 to compare with: a new one on a loop device, or, where none can be had, a directory of the machine's own file system.
+//! The ext4 to compare with: a new one on a loop device.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,8 +9,6 @@ use anyhow::Result;
 
 pub struct Reference {
     pub dir: PathBuf,
-    /// For people: which of the two it is.
-    pub kind: String,
     mounted: bool,
 }
 
@@ -29,9 +27,12 @@ impl Reference {
         // Reads change no atime on Stria; 256-byte inodes keep nanoseconds.
         let mounted = quiet("mkfs.ext4", &["-q", "-F", "-I", "256", "-O", "^has_journal", &image])
             && quiet("mount", &["-o", "loop,noatime", "-t", "ext4", &image, &mount]);
-        let kind =
-            if mounted { "ext4 on a loop device" } else { "a directory of this machine's file system" };
-        Ok(Reference { dir, kind: kind.into(), mounted })
+        Ok(Reference { dir, mounted })
+    }
+
+    /// False: none can be had here.
+    pub fn is_ext4(&self) -> bool {
+        self.mounted
     }
 
     /// Two changes of which one is looked at in between have different times (kernels from 6.13 on see to that).

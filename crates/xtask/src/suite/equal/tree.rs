@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use rustix::fs::{self as sys, AtFlags, CWD, FileType};
+use rustix::fs::{self as sys, AtFlags, CWD, FileType, Mode, OFlags};
 
 use super::act;
 
@@ -47,6 +47,29 @@ pub fn tree(root: &Path) -> Result<BTreeMap<String, String>> {
         out.insert(key, text);
     }
     Ok(out)
+}
+
+/// Takes `chattr` flags away that would keep files and directories from being removed.
+pub fn make_mutable(root: &Path) -> Result<()> {
+    let mut todo = vec![root.to_owned()];
+    while let Some(path) = todo.pop() {
+        let stat = sys::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+            continue;
+        }
+        let fd = sys::open(&path, OFlags::RDONLY, Mode::empty())?;
+        let flags = sys::ioctl_getflags(&fd)?;
+        if flags.contains(sys::IFlags::IMMUTABLE) {
+            sys::ioctl_setflags(&fd, flags.difference(sys::IFlags::IMMUTABLE))?;
+        }
+        if kind == FileType::Directory {
+            for entry in std::fs::read_dir(&path)? {
+                todo.push(entry?.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The first difference of two trees.
