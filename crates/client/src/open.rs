@@ -213,10 +213,18 @@ impl Fs {
         };
         // An unchanged layout needs no exclusive lock: reads and writes go on while another descriptor is opened.
         let generation = inode.layout.as_ref().map(|l| l.generation);
-        let (is_same, is_loaded) = {
+        let (is_same, is_loaded, is_known) = {
             let body = file.share_body(deadline)?;
-            (body.is_loaded && body.layout.as_ref().map(|l| l.generation) == generation, body.is_loaded)
+            let is_same = body.is_loaded && body.layout.as_ref().map(|l| l.generation) == generation;
+            (is_same, body.is_loaded, body.layout == inode.layout)
         };
+        if is_same && is_turn && !is_known {
+            // Others have written stripes that were not written before.
+            let mut body = file.own_body(deadline)?;
+            let pairs = body.layout.iter_mut().zip(&inode.layout);
+            let components = pairs.flat_map(|(mine, told)| mine.components.iter_mut().zip(&told.components));
+            components.for_each(|(mine, told)| mine.learn_written(told));
+        }
         if !is_same && (is_turn || !is_loaded) {
             let mut body = file.own_body(deadline)?;
             (body.is_loaded, body.layout) = (found == Found::Settled, inode.layout);

@@ -382,3 +382,22 @@ fn random_calls_of_two_clients_equal_one_array() {
     let report = client::fsck::check(&c, &common::SECRET).expect("check").findings;
     assert!(report.is_empty(), "{report:?}");
 }
+
+/// Each knows the stripes that the other has written: the last to close counts them all.
+#[test]
+fn blocks_are_counted_over_what_both_have_written() {
+    let (cluster, a, b) = two(3);
+    let (fid, ha) = make(&a, "f");
+    a.write(ha, 0, &pattern(1, 200_000)).expect("write");
+    let hb = open(&b, fid);
+    a.write(ha, 0, &pattern(1, 10)).expect("write");
+    b.write(hb, 200_000, &pattern(2, 6 * MIB)).expect("write");
+    b.fsync(hb, false).expect("fsync");
+    b.release(hb);
+    a.write(ha, 0, &pattern(3, 10)).expect("write");
+    a.release(ha);
+    wait_until("it is settled", || common::inode(&cluster, fid).state == wire::meta::FileState::Settled);
+    let attr = stat(&b, "f");
+    assert_eq!(attr.size, 200_000 + 6 * MIB as u64);
+    assert!(attr.blocks * 512 >= attr.size, "{} blocks", attr.blocks);
+}

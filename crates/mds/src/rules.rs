@@ -41,6 +41,8 @@ pub trait Rules: Send + Sync {
     fn leave_orphan(&self, txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Result<(), Fault>;
     /// The session that keeps an orphan.
     fn orphan_holder(&self, view: &dyn View, fid: Fid) -> Option<SessionId>;
+    /// Nobody has the file open for writing any more.
+    fn rest(&self, txn: &mut dyn Txn, fid: Fid, era: u64) -> Result<(), Fault>;
     /// Up to `max` files whose objects wait to be destroyed, in the order of their records; none behind the last is looked at.
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)>;
     /// The objects are destroyed: the record may go.
@@ -97,6 +99,9 @@ impl Rules for MetaRules {
     }
     fn orphan_holder(&self, view: &dyn View, fid: Fid) -> Option<SessionId> {
         meta::orphan_holder(view, fid)
+    }
+    fn rest(&self, txn: &mut dyn Txn, fid: Fid, era: u64) -> Result<(), Fault> {
+        meta::rest(txn, fid, era)
     }
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
         meta::dead_list(view, max)

@@ -342,18 +342,21 @@ impl Core {
         let mut left = state.left_to.remove(&session).unwrap_or_default();
         left.retain(|fid| !state.opens.get(fid).is_some_and(|who| who.contains_key(&session)));
         drop(state);
-        left.into_iter().try_for_each(|fid| self.let_orphan_go(session, fid))?;
+        left.into_iter().try_for_each(|fid| self.let_go_of(session, fid))?;
         Ok(Empty {})
     }
 
     /// The session has the file open no more, or never had.
-    fn let_orphan_go(&self, session: SessionId, fid: Fid) -> Result<(), Fault> {
+    fn let_go_of(&self, session: SessionId, fid: Fid) -> Result<(), Fault> {
         // Under the writer's lock: an unlink that finds it open here is over, or finds it closed.
         let done = self.transact(0, None, &no_lease(), &mut |txn| {
             let others = Others { core: self, session, lease_high: &no_lease() };
             self.sharers.close(session, fid);
             if self.rules.orphan_holder(txn, fid) == Some(session) {
                 self.rules.leave_orphan(txn, fid, others.opened_elsewhere(fid))?;
+            }
+            if !others.written_elsewhere(fid) {
+                self.rules.rest(txn, fid, others.era())?;
             }
             Ok(vec![])
         });
@@ -364,7 +367,7 @@ impl Core {
     pub fn on_close(&self, session: SessionId, req: &Close) -> Result<Empty, Fault> {
         // Who else has it open must be known.
         self.check_whole()?;
-        req.fids.iter().try_for_each(|fid| self.let_orphan_go(session, *fid))?;
+        req.fids.iter().try_for_each(|fid| self.let_go_of(session, *fid))?;
         Ok(Empty {})
     }
 

@@ -66,6 +66,20 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     Ok(SettleReply { attr: inode.attr })
 }
 
+/// Nobody has the file open for writing any more: if all of it is flushed, it is settled. (Who told the last of it may have been told
+/// that another still wrote.) What is of another era than `now` was left over, and its objects are asked.
+pub fn rest(txn: &mut dyn Txn, fid: Fid, now: u64) -> Result<(), Fault> {
+    let mut inode = match load_inode(txn, fid) {
+        Err(fault) if fault.code == Code::Stale => return Ok(()),
+        found => found?,
+    };
+    if matches!(inode.state, FileState::Shared { era, proven } if era == now && proven >= inode.attr.size) {
+        inode.state = FileState::Settled;
+        store_inode(txn, &inode);
+    }
+    Ok(())
+}
+
 fn just_after(time: Time) -> Time {
     match time.nsec {
         999_999_999 => Time::new(time.sec.saturating_add(1), 0),

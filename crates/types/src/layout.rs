@@ -36,6 +36,13 @@ impl Component {
     pub fn is_written(&self, stripe: u16) -> bool {
         self.written.get(stripe as usize / 64).is_some_and(|w| w >> (stripe % 64) & 1 == 1)
     }
+    /// Takes over what another view of the same component has as written.
+    pub fn learn_written(&mut self, other: &Component) {
+        if self.written.len() < other.written.len() {
+            self.written.resize(other.written.len(), 0);
+        }
+        self.written.iter_mut().zip(&other.written).for_each(|(mine, theirs)| *mine |= theirs);
+    }
     pub fn set_written(&mut self, stripe: u16) {
         let word = stripe as usize / 64;
         if self.written.len() <= word {

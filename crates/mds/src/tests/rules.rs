@@ -190,6 +190,9 @@ impl Rules for FlatRules {
     fn leave_orphan(&self, txn: &mut dyn Txn, fid: Fid, _: Option<SessionId>) -> Result<(), Fault> {
         self.reap(txn, fid)
     }
+    fn rest(&self, _: &mut dyn Txn, _: Fid, _: u64) -> Result<(), Fault> {
+        Ok(())
+    }
     fn orphan_holder(&self, _: &dyn View, _: Fid) -> Option<SessionId> {
         None
     }
