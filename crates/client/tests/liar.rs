@@ -195,3 +195,33 @@ fn root_is_squashed() {
     assert!(fs.is_judged() && !fs.knows_groups());
     assert_eq!(fs.lookup_as(known[0], b"inline", &user(ALICE, &[CREW])).expect("allowed").fid, known[1]);
 }
+
+/// [S-claims] While others write it, too, a file grows by who has it open for writing only.
+#[test]
+fn nobody_settles_what_another_writes() {
+    let cluster = believing(mds::Groups::Server(Arc::new(Database)), None);
+    let [_, _, large] = fids(&cluster);
+    let alice = mount_as(&cluster, Claims::User(user(ALICE, &[])));
+    let mallory = mount_as(&cluster, Claims::User(user(MALLORY, &[])));
+    let (handle, before) = alice.open(large, OpenFlags::read_write()).expect("allowed");
+    alice.write(handle, 0, b"hers").expect("allowed");
+    let generation = common::inode(&cluster, large).layout.expect("it has objects").generation;
+    let settle = |fs: &Fs, held| {
+        let head = wire::Header {
+            fs: types::FsId(1),
+            target: common::MDT,
+            session: fs.session(),
+            ..wire::Header::default()
+        };
+        let (size, blocks, mtime, written, done, hint) =
+            (1 << 40, 0, types::Time::default(), vec![], true, false);
+        let req =
+            wire::meta::Settle { fid: large, generation, size, blocks, mtime, written, done, hint, held };
+        let soon = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let said = net::rpc::call(&*cluster.peer(common::MDT), head, &req, &[], &mut Buf::new(), soon);
+        said.expect("answered").2
+    };
+    refused(settle(&mallory, None), "a settle");
+    assert_eq!(alice.getattr(large).expect("allowed").size, before.size);
+    alice.release(handle);
+}
