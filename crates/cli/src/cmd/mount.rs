@@ -18,12 +18,15 @@ use crate::{config, logs, mountlog};
 #[command(after_help = "\
 Example: stria mount 10.0.0.5@tcp:/stria /mnt/stria -o ro
 Example: stria mount --config mount.toml
-Options (-o): ro, nosuid, nodev, noexec, noatime, nodiratime, sync, dirsync and their opposites, allow_other,
-no_allow_other, max_read=BYTES, op_timeout=SECONDS. Always so, and therefore taken without effect: acl, user_xattr, flock and
-localflock (locks hold among all mounts), lazystatfs, retry=N, _netdev and what else mount(8) itself uses. Refused, since they
-would not be so: noacl, nouser_xattr, noflock, strictatime, norelatime.
-As another user than root it needs fusermount3, and allow_other needs user_allow_other in /etc/fuse.conf.
-Unmount with umount, or by SIGHUP to the process; SIGTERM and SIGINT (Ctrl-C) unmount even if it is in use.")]
+Options (-o): ro, nosuid, nodev, noexec, noatime, nodiratime, sync, dirsync and their opposites,
+allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS.
+Always so, and therefore taken without effect: acl, user_xattr, flock and localflock (locks hold
+among all mounts), lazystatfs, retry=N, _netdev and what else mount(8) itself uses.
+Refused, since nothing would come of them: noacl, nouser_xattr, noflock, strictatime, norelatime.
+As another user than root it needs fusermount3, and allow_other needs user_allow_other in
+/etc/fuse.conf.
+Unmount with umount, or by SIGHUP to the process; SIGTERM and SIGINT (Ctrl-C) unmount even if it
+is in use.")]
 pub struct Mount {
     /// NID[,NID...]:/fsname of the management service.
     #[arg(requires = "point", required_unless_present_any = ["config", "print_config"], conflicts_with = "config")]
