@@ -121,7 +121,13 @@ impl Cluster {
     }
 
     pub fn start_all(&mut self) -> Result<()> {
-        for role in self.roles() {
+        let (mounts, servers): (Vec<Role>, Vec<Role>) =
+            self.roles().into_iter().partition(|role| matches!(role, Role::Mount | Role::SecondMount));
+        for role in servers {
+            self.start_role(role)?;
+        }
+        self.wait_registered()?;
+        for role in mounts {
             self.start_role(role)?;
         }
         self.wait_mounted()
@@ -222,6 +228,37 @@ impl Cluster {
         std::iter::once(&self.mount).chain(&self.second)
     }
 
+    /// Waits until every OSS has said once that its OSTs serve: a mount that comes first does not know those that come later at once,
+    /// and which it knows would be chance. (What was said in an earlier life counts: the management service remembers its targets.)
+    fn wait_registered(&mut self) -> Result<()> {
+        let until = Instant::now() + READY;
+        let servers: Vec<Role> = self.roles().into_iter().filter(|r| matches!(r, Role::Oss(_))).collect();
+        for role in servers {
+            while !fs::read_to_string(self.log_path(role)).unwrap_or_default().contains(": ready ") {
+                self.fail_if_ended()?;
+                if Instant::now() > until {
+                    bail!("{role:?} is not ready within {READY:?}: see the logs in {}", self.dir.display());
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(())
+    }
+
+    fn fail_if_ended(&mut self) -> Result<()> {
+        let mut ended = None;
+        for (role, child) in &mut self.running {
+            ended = ended.or(child.try_wait()?.map(|status| (*role, status)));
+        }
+        match ended {
+            Some((role, status)) => {
+                let log = fs::read_to_string(self.log_path(role)).unwrap_or_default();
+                bail!("{role:?} ended at start: {status}\n{log}")
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Waits until every mount answers.
     pub fn wait_mounted(&mut self) -> Result<()> {
         let until = Instant::now() + READY;
@@ -232,14 +269,7 @@ impl Cluster {
             if self.mounts().all(|m| is_mounted(m) && answers(m)) {
                 return Ok(());
             }
-            let mut ended = None;
-            for (role, child) in &mut self.running {
-                ended = ended.or(child.try_wait()?.map(|status| (*role, status)));
-            }
-            if let Some((role, status)) = ended {
-                let log = fs::read_to_string(self.log_path(role)).unwrap_or_default();
-                bail!("{role:?} ended at start: {status}\n{log}");
-            }
+            self.fail_if_ended()?;
             if Instant::now() > until {
                 bail!("not mounted within {READY:?}: see the logs in {}", self.dir.display());
             }
