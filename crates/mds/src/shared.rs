@@ -335,7 +335,9 @@ impl Core {
                 sections.inside.push(section);
             }
         }
-        if req.more {
+        // X2: what was said of a mode that is over, by a client that has not heard so yet, says nothing of how it lives; modes are counted
+        // anew after a restart.
+        if req.more || req.mode != self.sharers.mode() {
             return Ok(Empty {});
         }
         state.lives_by.insert(session, req.mode);

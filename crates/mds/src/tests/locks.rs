@@ -215,3 +215,25 @@ fn the_grace_ends_with_the_session_that_does_not_come_back() {
     assert_eq!(ask(&rig, three, &lock(Flock, 1, Read, 0, 9)).unwrap(), Granted);
     rig.ask(&KeepAlive { session: three, mode: 1 }, SessionId(0)).unwrap();
 }
+
+/// A `Hold` of a mode that is over, or was before a restart, does not make a client one of those who share: what it knows better would
+/// be believed of it when it dies.
+#[test]
+fn what_a_client_says_of_another_mode_does_not_let_others_in() {
+    let (rig, _) = Rig::fresh();
+    let attach = Attach {
+        fs_uuid: FS_UUID,
+        client: Uuid([2; 16]),
+        session: SessionId(0),
+        name: "client 2".into(),
+        observer: false,
+        claims: wire::session::Claims::All,
+    };
+    let hold = |mode| Hold { mode, floor: 0, opens: vec![], sections: vec![], more: false };
+    rig.ask(&hold(1), rig.session).unwrap();
+    assert_eq!(rig.ask(&attach, SessionId(0)).unwrap_err().code, Code::NotReady);
+    rig.ask(&hold(3), rig.session).unwrap();
+    assert_eq!(rig.ask(&attach, SessionId(0)).unwrap_err().code, Code::NotReady);
+    rig.ask(&hold(1), rig.session).unwrap();
+    rig.ask(&attach, SessionId(0)).expect("now it shares");
+}
