@@ -145,7 +145,8 @@ fn next(device: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<&[u8]>> {
             Ok(_) => return Err(Errno::PROTO.into()),
             // ENOENT: a request was taken back while it was read.
             Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
-            Err(Errno::NODEV) => return Ok(None),
+            // ECONNABORTED: as it went, a request was being handed over.
+            Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
             Err(e) => return Err(e.into()),
         }
     }
