@@ -34,7 +34,7 @@ const TICK_BUSY: Duration = Duration::from_millis(5);
 const TICK_IDLE: Duration = Duration::from_millis(50);
 /// The kernel lets go of a mount before the call that unmounts it returns, and `watch` sees that after TICK_IDLE. What is there still
 /// after so long is in use elsewhere.
-const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
+const LETS_GO_WITHIN: Duration = Duration::from_secs(3);
 const LETS_GO_LOOK_EACH: Duration = Duration::from_millis(5);
 
 /// Why a mount or unmount did not happen.

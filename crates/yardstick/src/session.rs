@@ -1,6 +1,7 @@
 //! The yardsticks' transport is fuser's, not ours, so that ours is measured against another. All else is as in Stria's own mount: how
 //! it is mounted, threads, the gate, what is agreed on with the kernel.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use fuse::{MAX_REQUEST_BYTES, MountError, MountOptions, Mounted, Serve};
@@ -19,7 +20,12 @@ pub fn attach<F: Filesystem>(
     config.clone_fd = true;
     let started = fuse::attach_with(mountpoint, options, |device, gate| {
         let session = Session::from_fd(Gated { inner: door, gate }, device, config.acl, config)?;
-        Ok((Box::new(move || session.run()) as Serve, ()))
+        // ECONNABORTED: as the mount went, a request was being handed over.
+        let run = move || match session.run() {
+            Err(e) if e.kind() == ErrorKind::ConnectionAborted => Ok(()),
+            ended => ended,
+        };
+        Ok((Box::new(run) as Serve, ()))
     });
     started.map(|(mounted, ())| mounted)
 }
