@@ -121,6 +121,11 @@ impl Cluster {
         table.map.target(primary).map(|t| t.index)
     }
 
+    /// Is the MGS served in this process?
+    pub fn has_mgs(&self) -> bool {
+        self.fabric.peer(TargetId(0)).is_ok()
+    }
+
     /// What the MGS served in this process has to say, if there is one: a layout may name a mirror that is newer than the map.
     pub fn newer_map(&self, deadline: std::time::Instant) -> Option<ClusterMap> {
         use wire::mgmt::GetMap;

@@ -23,6 +23,8 @@ use crate::names::NameLocks;
 use crate::replaced::Replaced;
 use crate::request::{Answer, Sent};
 
+/// How often it is looked whether a new map has come.
+const MAP_EACH: Duration = Duration::from_millis(20);
 /// Buffers kept for reads that cross objects: as many as one thread has in flight.
 const BUFS_MAX: usize = 32;
 /// Longest time that `shutdown` takes; what is not settled by then is found by whoever opens it next.
@@ -206,12 +208,15 @@ impl Fs {
         self.cluster.mdt_of(fid)
     }
 
-    /// The link to the target that serves `mirror`; a mirror that is newer than the map is asked of the MGS.
+    /// The link to the target that serves `mirror`. One that is newer than the map is asked of the MGS, if that is in this process; else
+    /// the map that a heartbeat brings is waited for.
     pub(crate) fn ost(&self, mirror: MirrorId, deadline: Instant) -> Result<Arc<Link>, Fault> {
-        if !self.cluster.has_mirror(mirror)
-            && let Some(map) = self.cluster.newer_map(deadline)
-        {
-            self.cluster.set_map(map);
+        while !self.cluster.has_mirror(mirror) {
+            match self.cluster.newer_map(deadline) {
+                Some(map) => self.cluster.set_map(map),
+                None if self.cluster.has_mgs() || self.is_stopping() || Instant::now() >= deadline => break,
+                None => std::thread::sleep(MAP_EACH),
+            }
         }
         self.cluster.ost(mirror)
     }

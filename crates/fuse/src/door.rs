@@ -594,7 +594,11 @@ impl Filesystem for Door {
     ) {
         let done = match asked(cmd, in_data) {
             Asked::Get(form) => self.fs.flags(fid(ino)).map(|flags| form.answer(flags)),
-            Asked::Set(flags) => self.fs.set_flags(fid(ino), flags, &cred_of(rq)).map(|()| Vec::new()),
+            Asked::Set(flags) => self.fs.set_flags(fid(ino), flags, &cred_of(rq)).map(|()| {
+                // It changes ctime, and the answer has no room for that.
+                self.forget.attributes(fid(ino));
+                Vec::new()
+            }),
             Asked::Unsupported => return reply.error(Errno::EOPNOTSUPP),
             Asked::Unknown => return reply.error(Errno::ENOTTY),
         };

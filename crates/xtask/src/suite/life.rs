@@ -12,7 +12,7 @@ use testkit::{Cluster, Role, Wiring};
 
 use super::semantics::wait_until;
 use super::sys::*;
-use super::{Bench, Needs, Test};
+use super::{Bench, Needs, Test, set_stripe};
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("life::up_detaches_down_ends_up_finds_again", up_down_up)),
@@ -22,6 +22,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Own, ("life::fsck_is_clean_after_work", fsck_clean)),
     (Needs::Only(Wiring::Tcp), ("life::umount_with_frozen_servers", frozen_servers)),
     (Needs::Only(Wiring::Tcp), ("life::a_second_mount_comes_and_goes", second_mount)),
+    (Needs::Only(Wiring::Tcp), ("life::osts_join_while_files_are_written", osts_join)),
     (Needs::Only(Wiring::Tcp), ("life::a_busy_mount_that_is_forced_leaves_its_point", forced_while_busy)),
 ];
 
@@ -264,4 +265,65 @@ fn forced_while_busy(b: &mut Bench) -> Result<()> {
     gone.with_context(|| format!("umount -f said {}", String::from_utf8_lossy(&forced.stderr)))?;
     // It is a directory like any other.
     ensure_eq(fs::read_dir(&second)?.count(), 0, "entries below the mount point")
+}
+
+/// OSTs that join are written to by mounts that were there before, and nobody hears of it.
+fn osts_join(b: &mut Bench) -> Result<()> {
+    const DEVICES: usize = 4;
+    let dir = b.dir("join")?;
+    set_stripe(b, &["-c", "-1", "-S", "64K", "--inline", "0"], &dir)?;
+    let config = b.cluster.dir.join("oss-new.toml");
+    let devices: Vec<String> =
+        (0..DEVICES).map(|n| format!("\"{}/new{n}.img\"", b.cluster.dir.display())).collect();
+    let lines = format!(
+        "mgs = [\"{}\"]\nfsname = \"stria\"\ndevices = [{}]\nsize = \"1G\"\nlisten = \"127.0.0.1:0\"\n",
+        b.cluster.mgs(),
+        devices.join(", ")
+    );
+    fs::write(&config, lines)?;
+    let mut oss = Command::new(b.cluster.bin())
+        .args(["oss", "--format", "--config", &text(&config)])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(b.cluster.dir.join("oss-new.log"))?)
+        .spawn()?;
+    let log = b.cluster.dir.join("oss-new.log");
+    wait_until("the new OSTs serve", || Ok(fs::read_to_string(&log)?.contains("ready")))?;
+    // An MDT that is started now knows them at once, which clients may not.
+    b.cluster.kill(Role::Mds)?;
+    b.cluster.start_role(Role::Mds)?;
+    let written = write_until_wide(b, &dir, 4 + DEVICES);
+    let files = written.and_then(|files| {
+        // What lies there is there.
+        for n in 0..files {
+            ensure_same(
+                &fs::read(dir.join(n.to_string()))?,
+                &vec![n as u8; 1 << 20],
+                "what was written meanwhile",
+            )?;
+        }
+        Ok(files)
+    });
+    // The mount first: it would wait for those that end now.
+    b.cluster.terminate(Role::Mount, Duration::from_secs(20)).ok();
+    oss.kill()?;
+    oss.wait()?;
+    files.map(drop)
+}
+
+/// Writes files of 1 MiB over all OSTs until one lies on as many as `stripes`; gives how many files these are.
+fn write_until_wide(b: &Bench, dir: &Path, stripes: usize) -> Result<usize> {
+    let until = Instant::now() + Duration::from_secs(30);
+    for n in 0.. {
+        let path = dir.join(n.to_string());
+        fs::write(&path, vec![n as u8; 1 << 20]).with_context(|| format!("file {n}"))?;
+        let (_, count) = b.cluster.stria(&["getstripe", "-c", &text(&path)])?;
+        if count.trim() == stripes.to_string() {
+            return Ok(n + 1);
+        }
+        if Instant::now() > until {
+            bail!("after {n} files they have {} stripes, expected {stripes}", count.trim());
+        }
+    }
+    Ok(0)
 }
