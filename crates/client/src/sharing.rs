@@ -12,7 +12,7 @@
 //! H5: a token is in use from the first request for its section until the MDT has heard of its end; the floor is the lowest in use.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub(crate) struct Sharing {
     mode: AtomicU32,
     /// What the MDT wants.
     wanted: AtomicU32,
+    /// How often others came.
+    seasons: AtomicU64,
     /// The session is new, and the MDT is to hear what is open here all the same.
     owes_hold: AtomicBool,
     /// Calls on content that began while alone.
@@ -95,6 +97,9 @@ impl Sharing {
     /// A new session lives by what the MDT told it at its beginning. What a client has open from an earlier one, it tells soon.
     pub fn begin(&self, mode: u32) {
         self.held.lock().clear();
+        if mode % 2 == 1 {
+            self.seasons.fetch_add(1, Ordering::SeqCst);
+        }
         self.renew(mode);
         self.owes_hold.store(mode % 2 == 1, Ordering::SeqCst);
     }
@@ -165,6 +170,11 @@ impl Fs {
     /// Do other clients work on this file system, so that nothing may be cached?
     pub fn is_shared(&self) -> bool {
         self.id.sharing.is_shared()
+    }
+
+    /// How often other clients came since this one began: what was cached before the last time may be old.
+    pub fn seasons_shared(&self) -> u64 {
+        self.id.sharing.seasons.load(Ordering::SeqCst)
     }
 
     /// H3: begins a call on the content of a pinned file. No lock of the file is held.
@@ -304,6 +314,8 @@ impl Fs {
         // 1. Calls that begin from here on share; files that are open are held.
         if !sharing.is_shared() {
             tracing::info!("another client comes in: from here on nothing is cached");
+            // Counted before the mode: who sees this client alone later sees that it was not.
+            sharing.seasons.fetch_add(1, Ordering::SeqCst);
         }
         sharing.mode.store(mode, Ordering::SeqCst);
         let since = Instant::now();
@@ -322,7 +334,7 @@ impl Fs {
         for file in &files {
             self.tell_better(file, deadline)?;
         }
-        // 4. What the kernel remembers runs out; pages it looks at itself, by mtime.
+        // 4. What the kernel remembers of names and attributes runs out.
         while since.elapsed() < self.settings.kernel_remembers {
             if self.is_stopping() {
                 return late("the client ends");

@@ -21,6 +21,7 @@ use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
 use crate::lock::LockAsked;
 use crate::options::MountOptions;
+use crate::pages::Pages;
 use crate::reply::{answer_empty, bare_attr, errno, file_attr, file_type, handle, node_kind, time};
 use crate::session;
 use crate::setid::{SetIdWatch, has_set_id};
@@ -44,6 +45,7 @@ pub struct Door {
     pub(crate) options: MountOptions,
     pub(crate) set_id: SetIdWatch,
     pub(crate) forget: Forget,
+    pages: Pages,
     has_locks: bool,
 }
 
@@ -53,7 +55,8 @@ fn fid(ino: INodeNo) -> Fid {
 
 impl Door {
     pub fn new(fs: Arc<Fs>, options: MountOptions, forget: Forget) -> Door {
-        Door { fs, options, set_id: SetIdWatch::default(), forget, has_locks: false }
+        let (set_id, pages) = Default::default();
+        Door { fs, options, set_id, forget, pages, has_locks: false }
     }
 
     /// Among other clients the kernel remembers nothing.
@@ -63,11 +66,13 @@ impl Door {
     fn entry_ttl(&self) -> Duration {
         if self.fs.is_shared() { Duration::ZERO } else { self.options.entry_timeout }
     }
-    fn fopen_flags(&self, write: bool) -> FopenFlags {
-        match self.fs.is_shared() {
-            true => session::fopen_flags_shared(),
-            false => session::fopen_flags(self.has_locks || (write && !self.fs.is_fate_shared())),
+    fn fopen_flags(&self, fid: Fid, write: bool) -> FopenFlags {
+        if self.fs.is_shared() {
+            return session::fopen_flags_shared();
         }
+        let mut flags = session::fopen_flags(self.has_locks || (write && !self.fs.is_fate_shared()));
+        flags.set(FopenFlags::FOPEN_KEEP_CACHE, self.pages.may_be_kept(fid, self.fs.seasons_shared()));
+        flags
     }
 
     /// Something is being read; access times are kept unless the mount says otherwise.
@@ -112,7 +117,7 @@ impl Door {
             Ok((attr, handle)) => {
                 self.set_id.on_mode(attr.mode);
                 let ttl = self.attr_ttl().min(self.entry_ttl());
-                let flags = self.fopen_flags(open.write);
+                let flags = self.fopen_flags(attr.fid, open.write);
                 reply.created(&ttl, &file_attr(&attr), GENERATION, FileHandle(handle.0), flags)
             }
             Err(fault) => reply.error(errno(verb, &fault)),
@@ -170,9 +175,6 @@ fn masked(mode: u32, umask: u32) -> Mode {
 impl Filesystem for Door {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         session::kernel_config(config, &self.options);
-        if !self.fs.is_fate_shared() {
-            session::watch_mtime(config);
-        }
         self.has_locks = self.fs.has_locks() && session::ask_for_locks(config);
         Ok(())
     }
@@ -382,7 +384,7 @@ impl Filesystem for Door {
             Ok(handle)
         });
         match opened {
-            Ok(handle) => reply.opened(FileHandle(handle.0), self.fopen_flags(open.write)),
+            Ok(handle) => reply.opened(FileHandle(handle.0), self.fopen_flags(fid(ino), open.write)),
             Err(fault) => reply.error(errno("open", &fault)),
         }
     }

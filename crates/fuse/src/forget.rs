@@ -2,8 +2,8 @@
 //!
 //! Only notices that take no lock of the kernel's are sent. One that does (for pages, for names) may wait for a lock whose holder waits
 //! for us; were this process killed just then, that thread would never end, the kernel would never hear that nobody serves the mount,
-//! and whoever uses it would hang. So pages are left to the kernel's own look at mtime (`FUSE_AUTO_INVAL_DATA`), and a directory that
-//! another client moved to whoever looks at its new name.
+//! and whoever uses it would hang. So pages of descriptors from before another client came stay (SEMANTICS, exceptions), and a directory
+//! that another client moved is found by whoever looks at its new name.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 

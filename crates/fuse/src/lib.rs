@@ -6,7 +6,7 @@
 //! I2. No thread that serves requests waits for the kernel to do something about this mount (invalidate, unmount); none sends a notice
 //!     that waits for a lock (`forget`).
 //! I3. While this client is alone all changes come through this mount, so the kernel's page cache stays valid over open. Among
-//!     others nothing is cached, and descriptors from before ask for mtime at each read (`session::watch_mtime`).
+//!     others nothing is cached, and what was kept from before is dropped by the next open (`pages`).
 //! I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
 
 mod cred;
@@ -20,6 +20,7 @@ mod lock;
 mod mount;
 mod mountinfo;
 mod options;
+mod pages;
 mod reply;
 mod session;
 mod setid;

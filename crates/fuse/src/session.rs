@@ -50,14 +50,6 @@ pub fn kernel_config(config: &mut KernelConfig, options: &MountOptions) {
     config.set_max_background(options.max_background.max(1)).ok();
 }
 
-/// Pages of a file whose mtime changed are dropped by the kernel at the next read. Where other clients may come in, descriptors that were
-/// opened before they did see what they write; own writes cost the pages, too.
-pub fn watch_mtime(config: &mut KernelConfig) {
-    if config.add_capabilities(InitFlags::FUSE_AUTO_INVAL_DATA).is_err() {
-        tracing::debug!("this kernel does not look at mtime before it uses pages");
-    }
-}
-
 /// Among other clients: nothing is kept, every read and write comes here, and mappings are allowed all the same.
 pub fn fopen_flags_shared() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO

@@ -40,7 +40,7 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     }
     // 2. Times and blocks.
     let mtime = match req.hint && inode.mtime_set_at == Time::default() {
-        // Kernels tell by mtime whether their pages are still right, and the clock of who writes may be behind.
+        // Programs tell by mtime whether what they know is old, and the clock of who writes may be behind.
         true => req.mtime.max(just_after(inode.attr.mtime)),
         false => req.mtime,
     };

@@ -67,7 +67,7 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
     }
 }
 
-/// A kernel that remembers pages sees by mtime that they are old, though the clock of who wrote is behind.
+/// Who remembers content sees by mtime that it is old, though the clock of who wrote is behind.
 #[test]
 fn a_hint_always_moves_mtime_on() {
     let mut w = World::new();

@@ -23,6 +23,7 @@ pub const TESTS: &[Test] = &[
     ("data::copy_range", copy_range),
     ("data::direct", direct),
     ("data::mapped", mapped),
+    ("data::mapped_while_it_is_written", mapped_while_written),
 ];
 pub const OWN: &[(Needs, Test)] = &[(Needs::Own, ("data::full", full))];
 
@@ -534,6 +535,43 @@ fn mapped(b: &mut Bench) -> Result<()> {
             let (acts, other) = (acts.display().to_string(), other.display().to_string());
             run("python3", &["-c", MMAP, &acts, size, &other], &dir)?;
         }
+    }
+    Ok(())
+}
+
+/// Writes pages in place and looks at each through a mapping at once, while others read the mapping and ask for attributes.
+const WRITTEN: &str = r#"
+import mmap, os, random, struct, sys
+path, pages, writes = sys.argv[1], 64, 1000
+with open(path, 'wb') as f: f.write(bytes(4096 * pages))
+children = []
+def beside(act):
+    child = os.fork()
+    if child == 0:
+        while True: act()
+    children.append(child)
+def mapping():
+    return mmap.mmap(os.open(path, os.O_RDWR), 4096 * pages, prot=mmap.PROT_READ)
+seen = mapping()
+try:
+    beside(lambda: os.stat(path))
+    beside(lambda: [seen[n * 4096] for n in range(pages)])
+    fd, mine = os.open(path, os.O_RDWR), mapping()
+    for n in range(1, writes):
+        at = random.randrange(pages) * 4096
+        os.pwrite(fd, struct.pack('<Q', n) * 512, at)
+        got = struct.unpack_from('<Q', mine, at)[0]
+        assert got == n, f'write {n} to byte {at}: the mapping shows write {got}'
+finally:
+    for child in children: os.kill(child, 9)
+    for child in children: os.waitpid(child, 0)
+"#;
+
+/// [S-mmap] What a descriptor writes is in the mapping when the call returns, whatever others do with the file meanwhile.
+fn mapped_while_written(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("mapped-written")?;
+    for path in three_files(b, &dir)? {
+        run("python3", &["-c", WRITTEN, &path.display().to_string()], &dir)?;
     }
     Ok(())
 }

@@ -218,7 +218,7 @@ fn second_mount(b: &mut Bench) -> Result<()> {
     let source = format!("{}:/stria", b.cluster.mgs());
     let (code, out) = b.cluster.stria(&["mount", &source, &text(&second)])?;
     ensure_eq(code, 0, &format!("stria mount {source}: {out}"))?;
-    let done = work_at_both(&first, &second, &mut bytes);
+    let done = work_at_both(&first, &b.cluster.mount, &second, &mut bytes);
     let ended = Command::new("umount").arg(&second).output()?;
     if done.is_err() {
         rustix::mount::unmount(&second, rustix::mount::UnmountFlags::DETACH).unwrap_or_default();
@@ -234,11 +234,13 @@ fn second_mount(b: &mut Bench) -> Result<()> {
 }
 
 /// Both ways, through descriptors of before and of now.
-fn work_at_both(first: &File, second: &Path, bytes: &mut [u8]) -> Result<()> {
+fn work_at_both(first: &File, here: &Path, second: &Path, bytes: &mut [u8]) -> Result<()> {
     ensure_same(&fs::read(second.join("f"))?, bytes, "what the first wrote before the second came")?;
     let file = File::options().read(true).write(true).open(second.join("f"))?;
+    // What the first kept from before is not what is read through one that is opened now.
+    let again = File::open(here.join("f"))?;
     for n in 0..200u64 {
-        let (write, read) = if n % 2 == 0 { (first, &file) } else { (&file, first) };
+        let (write, read) = if n % 2 == 0 { (first, &file) } else { (&file, &again) };
         write.write_all_at(&n.to_le_bytes(), n * 5000)?;
         bytes[n as usize * 5000..][..8].copy_from_slice(&n.to_le_bytes());
         let mut got = [0; 8];
