@@ -16,17 +16,20 @@ use super::rig::{FS_UUID, Rig};
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// A further session, also where the MDT would take only one.
-fn second(rig: &Rig) -> SessionId {
-    let req = Attach {
+fn attach_second() -> Attach {
+    Attach {
         fs_uuid: FS_UUID,
         client: Uuid([2; 16]),
         session: SessionId(0),
         name: "client 2".into(),
         observer: false,
         claims: wire::session::Claims::All,
-    };
-    rig.mdt.core.begin_session(&req, 0).unwrap().id
+    }
+}
+
+/// A further session, also where the MDT would take only one.
+fn second(rig: &Rig) -> SessionId {
+    rig.mdt.core.begin_session(&attach_second(), 0).unwrap().id
 }
 
 fn turn() -> Turn {
@@ -221,14 +224,7 @@ fn the_grace_ends_with_the_session_that_does_not_come_back() {
 #[test]
 fn what_a_client_says_of_another_mode_does_not_let_others_in() {
     let (rig, _) = Rig::fresh();
-    let attach = Attach {
-        fs_uuid: FS_UUID,
-        client: Uuid([2; 16]),
-        session: SessionId(0),
-        name: "client 2".into(),
-        observer: false,
-        claims: wire::session::Claims::All,
-    };
+    let attach = attach_second();
     let hold = |mode| Hold { mode, floor: 0, opens: vec![], sections: vec![], more: false };
     rig.ask(&hold(1), rig.session).unwrap();
     assert_eq!(rig.ask(&attach, SessionId(0)).unwrap_err().code, Code::NotReady);

@@ -65,7 +65,7 @@ impl Scale {
         load_seconds: 5,
         sequences: 2_000,
     };
-    /// `cargo xtask long`: 200 kills and 2 × 10^6 operations on both wirings together.
+    /// `cargo xtask long`: 300 kills and 3 × 10^6 operations on the three wirings together.
     pub const LONG: Scale = Scale {
         kills: 100,
         operations: 1_000_000,
