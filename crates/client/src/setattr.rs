@@ -44,8 +44,11 @@ impl Fs {
         cred: &Cred,
         deadline: std::time::Instant,
     ) -> Result<Attr, Fault> {
+        let file = self.files.get(fid);
+        let held = file.as_ref().filter(|_| set.kill_privileges).and_then(|file| file.held());
         let req = m::SetAttr {
             fid,
+            held,
             valid,
             mode: set.mode.unwrap_or(0),
             uid: set.uid.unwrap_or(0),
@@ -55,7 +58,7 @@ impl Fs {
             now: self.now(),
             cred: cred.clone(),
         };
-        let Some(file) = self.files.get(fid) else {
+        let Some(file) = file else {
             return self.attr_of(&self.ask_until(fid, &req, deadline)?.reply, None);
         };
         // In order with settles, which tell an mtime too: the one set here must not be overtaken by an older one.

@@ -24,9 +24,7 @@ pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, 
     }
     need_utimes(&inode, &req)?;
     need_changeable(&inode, &req)?;
-    if req.valid & SET_KILLPRIV != 0 && ctx.judge.is_some() && !access::is_owner(&inode, &req.cred) {
-        access::need(&inode, &req.cred, WRITE)?;
-    }
+    need_content(ctx, &inode, &req)?;
     // 2. Mode: by the old owner's bits and the new group.
     inode.attr.mode = new_mode(&inode, &req);
     if req.valid & SET_MODE != 0 {
@@ -52,7 +50,19 @@ fn need_changeable(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     match req.valid & (SET_MODE | SET_UID | SET_GID) != 0 || times && req.valid & SET_TOUCH == 0 {
         true => access::need_unprotected(inode),
         false if times => access::need_mutable(inode),
-        // Set-id bits go with a change of content that was allowed.
+        false => Ok(()),
+    }
+}
+
+/// Set-id bits go with a change of content, and only if that is allowed: it is asked for afterwards.
+fn need_content(ctx: &Ctx<'_>, inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
+    if req.valid & SET_KILLPRIV == 0 {
+        return Ok(());
+    }
+    access::need_mutable(inode)?;
+    // Where the client's kernel judges, it has.
+    match ctx.judge.is_some() && !access::is_owner(inode, &req.cred) {
+        true => ctx.need_write(req.held.as_ref(), inode, &req.cred),
         false => Ok(()),
     }
 }

@@ -43,7 +43,10 @@ bodies! {
     Lookup { parent: Fid, name: Bytes, cred: Cred }
     GetAttr { fid: Fid }
     /// Changes what `valid` names; ctime becomes `now`. Sizes are changed by `Truncate`.
-    SetAttr { fid: Fid, valid: u32, mode: u32, uid: u32, gid: u32, atime: Time, mtime: Time, now: Time, cred: Cred }
+    /// `held`, with `SET_KILLPRIV`: as in `Truncate`.
+    SetAttr { fid: Fid, valid: u32, mode: u32, uid: u32, gid: u32, atime: Time, mtime: Time, now: Time,
+        held: Option<Capability>, cred: Cred,
+    }
     /// Makes a regular file or a special one. With `exclusive` an existing name is `Exists`; without, an existing regular
     /// file is returned as `Open` would (`made` false). `umask` counts unless the directory has a default ACL; so in `MakeDir`.
     Create { parent: Fid, name: Bytes, kind: Kind, mode: u32, umask: u32, rdev: u32, exclusive: bool, read: bool, write: bool,

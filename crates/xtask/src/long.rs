@@ -1,5 +1,7 @@
 //! `cargo xtask long`: full counts of everything, and its output kept with commit, date and machine as proof.
 //!
+//! It is of parts, because it takes hours: each can be run by itself, and has a proof of its own.
+//!
 //! L1: what is proven is a commit: a tree with changes is refused at the beginning, and at the end.  L2: every line that a
 //! test prints about its result is kept, and the last line counts them.
 
@@ -10,10 +12,30 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
 
 use crate::binary;
 
-const PROOF: &str = "docs/proof/long.txt";
+const PROOFS: &str = "docs/proof";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Tests of crates and stories.
+    Crates,
+    /// Suites on mounted file systems, by wiring.
+    Local,
+    Tcp,
+    Two,
+}
+
+impl Part {
+    fn name(self) -> String {
+        self.to_possible_value().expect("no part is skipped").get_name().to_owned()
+    }
+    fn proof(self) -> String {
+        format!("{PROOFS}/long-{}.txt", self.name())
+    }
+}
 
 /// What the parts came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,43 +45,53 @@ struct Counts {
     skipped: u64,
 }
 
-/// Builds, runs the long forms in turn and writes `docs/proof/long.txt`, also when something fails: then it says so.
-pub fn run(parent: &Path, seed: u64) -> Result<()> {
+/// Builds, runs the parts in turn and writes the proof of each when it ends, also when something failed: then it says so.
+pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
     // 1. What is it that is proven?
     ensure!(std::env::var_os("STRIA_BIN").is_none(), "long tests what it builds itself: unset STRIA_BIN");
     refuse_changes()?;
     let commit = commit()?;
-    let me = std::env::current_exe()?;
     super::cargo(&["build", "--release", "--quiet", "--package", "stria"])?;
     let bin = binary()?;
-    let (mut out, mut counts) = (header(&commit, &bin, seed)?, Counts::default());
 
-    // 2. Tests of crates and stories: as `cargo test` builds them, so that overflows are found too.
-    let mut all_good = part(
-        &mut out,
-        &mut counts,
-        Command::new("cargo").args(["test", "--workspace", "--no-fail-fast"]).env("STRIA_LONG", "1"),
-        "STRIA_LONG=1 cargo test --workspace",
-    )?;
-    // 3. Suites on mounted file systems, on all three wirings.
-    let (dir, seed) = (parent.display().to_string(), seed.to_string());
-    let suite = ["suite", "--scale", "long", "--seed", &seed, "--dir", &dir];
-    all_good &= part(
-        &mut out,
-        &mut counts,
-        Command::new(&me).args(suite).env("STRIA_BIN", &bin),
-        &format!("cargo xtask suite --scale long --seed {seed}"),
-    )?;
+    let mut bad = Vec::new();
+    for part in parts {
+        // 2. The part.
+        let mut out = header(*part, &commit, &bin, seed)?;
+        let mut counts = Counts::default();
+        let is_good = match part {
+            // As `cargo test` builds them, so that overflows are found too.
+            Part::Crates => steps(
+                &mut out,
+                &mut counts,
+                Command::new("cargo").args(["test", "--workspace", "--no-fail-fast"]).env("STRIA_LONG", "1"),
+                "STRIA_LONG=1 cargo test --workspace",
+            )?,
+            Part::Local | Part::Tcp | Part::Two => {
+                let (wiring, seed) = (part.name(), seed.to_string());
+                let suite = ["suite", "--scale", "long", "--wiring", &wiring, "--seed", &seed, "--dir"];
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(suite).arg(parent).env("STRIA_BIN", &bin);
+                let title = format!("cargo xtask suite --scale long --wiring {wiring} --seed {seed}");
+                steps(&mut out, &mut counts, &mut command, &title)?
+            }
+        };
 
-    // 4. The proof.
-    let sum = format!("{} skipped\n{} passed, {} failed\n", counts.skipped, counts.passed, counts.failed);
-    out.push_str(&format!("\n{sum}"));
-    refuse_changes()?;
-    ensure!(self::commit()? == commit, "another commit was checked out meanwhile: nothing is proven");
-    fs::create_dir_all("docs/proof")?;
-    fs::write(PROOF, &out)?;
-    print!("\nwritten: {PROOF}\n{sum}");
-    ensure!(all_good && counts.failed == 0, "something failed; see {PROOF}");
+        // 3. Its proof.
+        let sum =
+            format!("{} skipped\n{} passed, {} failed\n", counts.skipped, counts.passed, counts.failed);
+        out.push_str(&format!("\n{sum}"));
+        refuse_changes()?;
+        ensure!(self::commit()? == commit, "another commit was checked out meanwhile: nothing is proven");
+        fs::create_dir_all(PROOFS)?;
+        let proof = part.proof();
+        fs::write(&proof, &out).with_context(|| proof.clone())?;
+        print!("\nwritten: {proof}\n{sum}");
+        if !is_good || counts.failed > 0 {
+            bad.push(proof);
+        }
+    }
+    ensure!(bad.is_empty(), "something failed; see {}", bad.join(", "));
     Ok(())
 }
 
@@ -73,23 +105,24 @@ fn commit() -> Result<String> {
     ask("git", &["rev-parse", "HEAD"])
 }
 
-/// L1. The proof of an earlier run may differ: it is what is written.
+/// L1. Proofs of earlier runs may differ: they are what is written.
 fn refuse_changes() -> Result<()> {
     let status = ask("git", &["status", "--porcelain"])?;
-    let changed: Vec<&str> = status.lines().filter(|line| !line.ends_with(PROOF)).collect();
+    let changed: Vec<&str> = status.lines().filter(|line| !line.contains(PROOFS)).collect();
     if !changed.is_empty() {
         bail!("the tree differs from its commit, so a proof would be of neither:\n{}", changed.join("\n"));
     }
     Ok(())
 }
 
-fn header(commit: &str, bin: &Path, seed: u64) -> Result<String> {
+fn header(part: Part, commit: &str, bin: &Path, seed: u64) -> Result<String> {
     let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu_info.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().next().unwrap_or_default().trim_start_matches("MemTotal:").trim();
     Ok(format!(
-        "cargo xtask long --seed {seed}\ncommit {commit}\nbegun {}\nmachine {} cores,{}; {memory}\nkernel {}\n{}\n{}\n",
+        "cargo xtask long --part {} --seed {seed}\ncommit {commit}\nbegun {}\nmachine {} cores,{}; {memory}\nkernel {}\n{}\n{}\n",
+        part.name(),
         ask("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])?,
         std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
         model.trim_start_matches([' ', '\t', ':']),
@@ -99,8 +132,8 @@ fn header(commit: &str, bin: &Path, seed: u64) -> Result<String> {
     ))
 }
 
-/// Runs one part, shows all that it prints and keeps the lines of results. False: it failed.
-fn part(out: &mut String, counts: &mut Counts, command: &mut Command, title: &str) -> Result<bool> {
+/// Runs what tests, shows all that it prints and keeps the lines of results. False: it failed.
+fn steps(out: &mut String, counts: &mut Counts, command: &mut Command, title: &str) -> Result<bool> {
     println!("+ {title}");
     let began = Instant::now();
     // One pipe for both, so that lines stay in their order.
@@ -166,7 +199,7 @@ mod tests {
             skip   Two life::z: no such device\n       3 sequences against ext4\n1 passed, 1 failed\n";
         let mut command = Command::new("sh");
         command.args(["-c", "printf '%s' \"$0\"; echo 'test late ... ok' >&2; exit 3", text]);
-        assert!(!part(&mut out, &mut counts, &mut command, "a part").unwrap());
+        assert!(!steps(&mut out, &mut counts, &mut command, "a part").unwrap());
         assert_eq!(counts, Counts { passed: 3, failed: 2, skipped: 1 });
         let kept: Vec<&str> = out.lines().skip(2).collect();
         assert_eq!(kept.len(), text.lines().count(), "all but the compiler's line, and the late one: {out}");

@@ -75,10 +75,16 @@ enum Task {
     /// Holds free memory; started by `bars`.
     #[command(hide = true)]
     HoldMemory,
-    /// Full counts of every test and suite, on all three wirings; writes its results to docs/proof/long.txt. Needs a clean tree.
+    /// Full counts of every test and suite, on all three wirings, in hours; writes results to docs/proof. Needs a clean tree.
     Long {
+        /// Only this part; may be given several times.
+        #[arg(long, value_enum)]
+        part: Vec<long::Part>,
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Where clusters live while tested; default: a directory below the system's temporary one.
+        #[arg(long)]
+        dir: Option<PathBuf>,
     },
 }
 
@@ -140,7 +146,10 @@ fn main() -> Result<()> {
                 pairs_max: pairs,
             })
         }
-        Task::Long { seed } => long::run(&work_dir(None), seed),
+        Task::Long { part, seed, dir } => {
+            let parts = if part.is_empty() { long::Part::value_variants() } else { &part };
+            long::run(parts, &work_dir(dir), seed)
+        }
     }
 }
 

@@ -35,6 +35,7 @@ fn chmod(w: &mut World, fid: Fid, valid: u32) -> Option<Code> {
         atime: t,
         mtime: t,
         now: w.now,
+        held: None,
         cred: cred(w.who),
     };
     w.call(req).err()
@@ -85,6 +86,8 @@ fn a_protected_file_stays_as_it_is() {
         assert_eq!(w.call(cut).err(), perm);
         assert_eq!(chmod(&mut w, f, SET_MODE), perm);
         assert_eq!(chmod(&mut w, f, SET_UID), perm);
+        // As before a write, which may append.
+        assert_eq!(chmod(&mut w, f, SET_KILLPRIV).is_none(), is_append);
         assert_eq!(chmod(&mut w, f, SET_MTIME), perm);
         assert_eq!(chmod(&mut w, f, SET_MTIME | SET_TOUCH).is_none(), is_append);
         let note = SetXattr {

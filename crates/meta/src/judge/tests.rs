@@ -34,6 +34,11 @@ fn ask(w: &mut World, fid: Fid, held: Option<Capability>) -> [Option<Code>; 4] {
     ]
 }
 
+fn take_privileges(w: &mut World, fid: Fid, held: Option<Capability>) -> Option<Code> {
+    let (valid, now, t, cred) = (SET_KILLPRIV, w.now, Time::default(), cred(ALICE));
+    w.call(SetAttr { fid, valid, mode: 0, uid: 0, gid: 0, atime: t, mtime: t, now, held, cred }).err()
+}
+
 /// [S-claims] J2: what a judged session does by a fid it proves with what an open of that file gave it.
 #[test]
 fn without_the_proof_of_an_open_nothing_of_the_content_is_had() {
@@ -54,5 +59,7 @@ fn without_the_proof_of_an_open_nothing_of_the_content_is_had() {
     w.set_owner(f, BOB, BOB);
     w.set_mode(f, 0);
     assert_eq!(open(&mut w, f, false).err(), no);
+    // Set-id bits that her next write takes away are of its content, too.
+    assert_eq!([None, Some(given.clone())].map(|held| take_privileges(&mut w, f, held)), [no, None]);
     assert_eq!(ask(&mut w, f, Some(given)), [None; 4]);
 }

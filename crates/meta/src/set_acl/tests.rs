@@ -54,6 +54,7 @@ fn an_acl_and_the_mode_stay_in_step() {
         atime: t,
         mtime: t,
         now: w.now,
+        held: None,
         cred: cred(0),
     };
     w.call(chmod).expect("chmod");

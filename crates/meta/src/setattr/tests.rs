@@ -7,7 +7,8 @@ const THEN: Time = Time { sec: 5, nsec: 6 };
 const NOW: Time = Time { sec: 9000, nsec: 1 };
 
 fn ask(valid: u32) -> SetAttr {
-    SetAttr { fid: ROOT, valid, mode: 0, uid: 0, gid: 0, atime: THEN, mtime: THEN, now: NOW, cred: cred(0) }
+    let (fid, atime, mtime, now, held) = (ROOT, THEN, THEN, NOW, None);
+    SetAttr { fid, valid, mode: 0, uid: 0, gid: 0, atime, mtime, now, held, cred: cred(0) }
 }
 
 /// A file of Alice's, and the request about it.
