@@ -78,8 +78,7 @@ pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
         };
 
         // 3. Its proof.
-        let sum =
-            format!("{} skipped\n{} passed, {} failed\n", counts.skipped, counts.passed, counts.failed);
+        let sum = format!("{} skipped\n{} passed, {} failed\n", counts.skipped, counts.passed, counts.failed);
         out.push_str(&format!("\n{sum}"));
         refuse_changes()?;
         ensure!(self::commit()? == commit, "another commit was checked out meanwhile: nothing is proven");

@@ -43,8 +43,19 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
                 SetByHand { to } => {
                     let (mtime, atime, now) = (at(to), at(0), at(HAND));
                     let (valid, cred) = (SET_MTIME, cred(0));
-                    w.call(SetAttr { fid, valid, mode: 0, uid: 0, gid: 0, atime, mtime, now, held: None, cred })
-                        .expect("setattr");
+                    w.call(SetAttr {
+                        fid,
+                        valid,
+                        mode: 0,
+                        uid: 0,
+                        gid: 0,
+                        atime,
+                        mtime,
+                        now,
+                        held: None,
+                        cred,
+                    })
+                    .expect("setattr");
                 }
                 Told { write } => {
                     let (mtime, written) = (at(write), vec![]);
