@@ -57,6 +57,9 @@ impl Cluster {
             by_mirror.insert(mirror.id, link_to(&mut table.links, mirror.primary, false));
         }
         let mdt = map.mdt_of(fs, Fid::ROOT).map(|m| m.primary);
+        if let Some(target) = mdt {
+            self.id.mdt.store(target.0, std::sync::atomic::Ordering::Release);
+        }
         table.mdt = mdt.map(|target| link_to(&mut table.links, target, true));
         table.by_mirror = by_mirror;
         let is_here = |target: &TargetId| self.fabric.peer(*target).is_ok_and(|p| p.is_fate_shared());

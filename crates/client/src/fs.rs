@@ -80,6 +80,7 @@ impl Fs {
             locks: Default::default(),
             gone: Gone::default(),
             sharing: Default::default(),
+            mdt: Default::default(),
             aborted: AtomicBool::new(false),
             sleepers: (Mutex::new(()), Condvar::new()),
         });

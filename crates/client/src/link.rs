@@ -14,6 +14,7 @@ use plan::retry::backoff;
 use plan::settle::Mark;
 use types::{Buf, Code, Fault, Fid, FsId, Incarnation, Seq, SessionId, TargetId, Uuid};
 use wire::session::{Attach, AttachReply, Claims, Flush, KeepAlive};
+use wire::shared::{ALL, CatchUp, CaughtUp};
 use wire::{Flags, Header, Reader, ReplyHead, Wire};
 
 use crate::gone::Gone;
@@ -23,6 +24,11 @@ use crate::owed::Owed;
 use crate::request::{Answer, Patience, Pending, Sent};
 use crate::sharing::Sharing;
 use crate::slots::{Sendable, Slots};
+
+/// Longest wait for a turn within one attach, which then begins anew: the target may have restarted again.
+const TURN_WAIT: Duration = Duration::from_secs(2);
+/// Between two asks for it, in which the MDT waits, too.
+const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 /// What all links of a client have in common.
 pub(crate) struct Identity {
@@ -42,6 +48,8 @@ pub(crate) struct Identity {
     pub locks: Locks,
     pub gone: Gone,
     pub sharing: Sharing,
+    /// Whom to ask for a turn; 0: none is known.
+    pub mdt: AtomicU32,
     pub aborted: AtomicBool,
     /// Those who wait between two tries wait here, so that `abort` ends the wait.
     pub sleepers: (Mutex<()>, Condvar),
@@ -422,10 +430,15 @@ impl Link {
         match attached.last {
             Some((_, session)) if session != fresh => self.lose_session(session),
             Some((ended, _)) if ended != incarnation => {
-                attached.cuts.push((ended, reply.last_seq));
+                if attached.cuts.last() != Some(&(ended, reply.last_seq)) {
+                    attached.cuts.push((ended, reply.last_seq));
+                }
                 self.replay(&reply, incarnation, deadline)?;
             }
             _ => {}
+        }
+        if !self.is_mdt {
+            self.wait_turn(incarnation, ALL, deadline)?;
         }
         if self.is_mdt && !self.id.observer {
             match attached.last {
@@ -490,6 +503,46 @@ impl Link {
         }
     }
 
+    /// H6. Waits until what the target lost of entry `next` of its earlier life may be sent again; with `ALL`, until anything new may
+    /// be. Gives the entry below which that holds.
+    fn wait_turn(&self, incarnation: Incarnation, next: Seq, deadline: Instant) -> Result<Seq, Attempt> {
+        if self.id.observer {
+            return Ok(ALL);
+        }
+        let until = (Instant::now() + TURN_WAIT).min(deadline);
+        let at = CaughtUp { target: self.target, incarnation, next };
+        if !self.is_mdt {
+            self.id.sharing.note_target(at.clone());
+        }
+        while self.id.sharing.is_shared() {
+            let given = self.ask_turn(&at, deadline)?;
+            if given == ALL || given > next {
+                return Ok(given);
+            }
+            if !self.wait(TURN_PAUSE, until) {
+                let who = self.describe();
+                return Err(Attempt::Again(Fault::new(
+                    Code::NotReady,
+                    format!(
+                        "{who} restarted, and other clients have not sent again yet what it lost of theirs"
+                    ),
+                )));
+            }
+        }
+        Ok(ALL)
+    }
+
+    fn ask_turn(&self, at: &CaughtUp, deadline: Instant) -> Result<Seq, Attempt> {
+        let target = if self.is_mdt { self.target } else { TargetId(self.id.mdt.load(Ordering::Acquire)) };
+        let peer = self.fabric.peer(target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
+        let head = Header { session: self.session(), target, ..self.header() };
+        match rpc::call(&*peer, head, &CatchUp { at: at.clone() }, &[], &mut Buf::new(), deadline) {
+            Ok((_, _, Ok(reply))) => Ok(reply.until),
+            Ok((_, _, Err(fault))) => Err(Attempt::Again(fault)),
+            Err(e) => Err(Attempt::Again(self.unreachable(&e))),
+        }
+    }
+
     fn say_attach(&self, peer: &dyn Peer, deadline: Instant) -> Result<(Incarnation, AttachReply), Attempt> {
         let session = self.session();
         let req = Attach {
@@ -528,10 +581,17 @@ impl Link {
             tracing::warn!("{} restarted; sending {} requests again", self.describe(), lost.len());
         }
         let mut sent: Vec<(Option<Seq>, Kept<Sendable>)> = Vec::with_capacity(lost.len());
+        let mut until = Seq(0);
         while let Some(kept) = lost.next() {
-            match self.resend(&kept.what, incarnation, deadline) {
+            let outcome = match kept.seq < until {
+                true => Ok(()),
+                // X6: entries of other sessions may come before it.
+                false => self.wait_turn(incarnation, kept.seq, deadline).map(|given| until = given),
+            };
+            let outcome = outcome.and_then(|()| Ok(self.resend(&kept.what, incarnation, deadline)?));
+            match outcome {
                 Ok(seq) => sent.push((seq, kept)),
-                Err(fault) => {
+                Err(attempt) => {
                     // Not done: all go back under their old numbers, which keep the order; the next attach compares again.
                     let mut retained = self.retained.lock();
                     sent.into_iter()
@@ -539,7 +599,7 @@ impl Link {
                         .chain([kept])
                         .chain(lost)
                         .for_each(|k| retained.kept.keep(k));
-                    return Err(Attempt::Again(fault));
+                    return Err(attempt);
                 }
             }
         }

@@ -9,6 +9,8 @@
 //!     allowed to remember has run out.
 //! H3: a section is entered before locks of the file are taken (C1).
 //! H4: what a restarted MDT is told of sections is what this client is in: noted after it was let in, struck out before it leaves.
+//! H6: how far this client is with sending again what a target lost is noted before it asks whether it shares: who begins to share
+//!     meanwhile tells it, or it asks for its turn (`Link::catch_up`).
 //! H5: a token is in use from the first request for its section until the MDT has heard of its end; the floor is the lowest in use.
 
 use std::collections::{BTreeSet, HashMap};
@@ -17,9 +19,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use types::{Attr, Code, Fault, Fid};
+use types::{Attr, Code, Fault, Fid, TargetId};
 use wire::meta::Settle;
-use wire::shared::{Close, Enter, HeldSection, Hold, Leave, OpenFile};
+use wire::shared::{CaughtUp, Close, Enter, HeldSection, Hold, Leave, OpenFile};
 
 use crate::Fs;
 use crate::files::File;
@@ -45,6 +47,8 @@ pub(crate) struct Sharing {
     /// Calls on content that began while alone.
     alone: AtomicUsize,
     held: Mutex<Held>,
+    /// H6: OSTs that are in use.
+    targets: Mutex<HashMap<TargetId, CaughtUp>>,
 }
 
 #[derive(Default)]
@@ -121,6 +125,11 @@ impl Sharing {
         *self.held.lock().opens.entry(file.fid).or_default() |= write;
     }
 
+    /// H6. What is noted here the MDT hears by the next `Hold`, or by `CatchUp`.
+    pub fn note_target(&self, at: CaughtUp) {
+        self.targets.lock().insert(at.target, at);
+    }
+
     /// All that is held, in parts; the last says so.
     pub fn hold(&self) -> Vec<Hold> {
         let held = self.held.lock();
@@ -134,9 +143,18 @@ impl Sharing {
         let (mode, floor) = (self.mode(), held.floor());
         let mut parts: Vec<_> = opens
             .chunks(PART_MAX)
-            .map(|some| Hold { mode, floor, opens: some.to_vec(), sections: vec![], more: true })
+            .map(|some| Hold {
+                mode,
+                floor,
+                opens: some.to_vec(),
+                sections: vec![],
+                targets: vec![],
+                more: true,
+            })
             .collect();
-        parts.push(Hold { mode, floor, opens: vec![], sections: sections.collect(), more: false });
+        let targets = self.targets.lock().values().cloned().collect();
+        let sections = sections.collect();
+        parts.push(Hold { mode, floor, opens: vec![], sections, targets, more: false });
         parts
     }
 }

@@ -12,7 +12,7 @@ use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Key, Seq, SessionId}
 use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Tmpfile, Truncate, TruncateReply};
 use wire::object::Capability;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
-use wire::shared::{Close, Enter, EnterReply, Hold, Leave};
+use wire::shared::{CatchUp, Close, Enter, EnterReply, Hold, Leave};
 use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
 
 use crate::Core;
@@ -64,6 +64,7 @@ impl Core {
             }
             Hold::CALL => self.on_hold(head.session, &parse(body)?).map(plain),
             Close::CALL => self.on_close(head.session, &parse(body)?).map(plain),
+            CatchUp::CALL => self.on_catch_up(head.session, head.target, &parse(body)?).map(plain),
             TargetStat::CALL => self.target_stat().map(plain),
             call => match self.rules.is_mutation(call) {
                 Some(true) => self.on_mutation(head, body, bulk),
@@ -90,6 +91,8 @@ impl Core {
         self.check_incarnation(head)?;
         if head.session != SessionId(0) {
             self.check_session(head.session)?;
+            // X6: what others did may be about to come back.
+            self.check_whole()?;
         }
         let snap = self.kv.snapshot();
         let (view, lease_high) = (SnapView::new(&snap), Cell::new(0));

@@ -9,6 +9,7 @@
 //!     than it, and cache nothing.
 //! X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
 //! X4: a section that was left is never begun again, whatever request for it still comes.
+//! X6, X7: see `catch_up`.
 //! X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
 //!     `Hold` says whether it is to stay.
 
@@ -19,11 +20,12 @@ use std::time::{Duration, Instant};
 
 use meta::sharing::Sharing;
 use parking_lot::{Condvar, Mutex};
-use types::{Code, Fault, Fid, SessionId};
+use types::{Code, Fault, Fid, Seq, SessionId, TargetId};
 use wire::Empty;
-use wire::shared::{Close, Enter, Hold, Leave};
+use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, Leave};
 
 use crate::Core;
+use crate::catch_up::CatchingUp;
 use crate::recover::no_lease;
 
 /// Longest wait for a section within one request: others need the connection, and the client asks again.
@@ -57,6 +59,7 @@ struct State {
     left_to: HashMap<SessionId, Vec<Fid>>,
     /// The lease that those who share have in common: counter and what goes above it.
     lease: Option<(u32, u32)>,
+    catching_up: CatchingUp,
     /// When somebody last asked to come in, boot time.
     asked_ms: u64,
 }
@@ -173,6 +176,7 @@ impl Sharers {
         state.lives_by.remove(&session);
         state.ended.remove(&session);
         state.left_to.remove(&session);
+        state.catching_up.forget(session);
         state.opens.retain(|_, who| {
             who.remove(&session);
             !who.is_empty()
@@ -271,6 +275,35 @@ impl Sharers {
         }
     }
 
+    /// X6. Waits a little for the session's turn. `here`: this MDT, where those who have said what they hold have sent all again.
+    fn catch_up(&self, session: SessionId, req: &CatchUp, here: TargetId, sessions: &[SessionId]) -> Seq {
+        let at = &req.at;
+        let deadline = Instant::now() + ENTER_WAIT;
+        let is_here = at.target == here;
+        let mut state = self.state.lock();
+        if state.catching_up.note(session, at, Instant::now()) {
+            self.changed.notify_all();
+        }
+        loop {
+            let mode = self.mode();
+            let is_whole = |s: &SessionId| state.lives_by.get(s) == Some(&mode);
+            let others = sessions.iter().filter(|s| **s != session && !(is_here && is_whole(s)));
+            let others: Vec<_> = others.copied().collect();
+            let until = match is_here || others.iter().all(is_whole) {
+                true => {
+                    let unheard = if is_here { Seq(0) } else { ALL };
+                    state.catching_up.until(at, &others, unheard, Instant::now())
+                }
+                // Who uses the target is not known.
+                false => Seq(0),
+            };
+            let is_turn = until > at.next || until == ALL;
+            if is_turn || self.changed.wait_until(&mut state, deadline).timed_out() {
+                return until;
+            }
+        }
+    }
+
     pub fn leave(&self, session: SessionId, req: &Leave) {
         {
             let mut state = self.state.lock();
@@ -340,12 +373,26 @@ impl Core {
         if req.more || req.mode != self.sharers.mode() {
             return Ok(Empty {});
         }
+        for at in &req.targets {
+            state.catching_up.note(session, at, Instant::now());
+        }
         state.lives_by.insert(session, req.mode);
+        self.sharers.changed.notify_all();
         let mut left = state.left_to.remove(&session).unwrap_or_default();
         left.retain(|fid| !state.opens.get(fid).is_some_and(|who| who.contains_key(&session)));
         drop(state);
         left.into_iter().try_for_each(|fid| self.let_go_of(session, fid))?;
         Ok(Empty {})
+    }
+
+    pub fn on_catch_up(
+        &self,
+        session: SessionId,
+        here: TargetId,
+        req: &CatchUp,
+    ) -> Result<CatchUpReply, Fault> {
+        self.check_session(session)?;
+        Ok(CatchUpReply { until: self.sharers.catch_up(session, req, here, &self.sessions.ids()) })
     }
 
     /// The session has the file open no more, or never had.

@@ -12,6 +12,9 @@ use crate::codec::{bodies, calls};
 use crate::meta::OpenReply;
 use crate::object::Capability;
 
+/// `CaughtUp::next` of who has nothing left to send again.
+pub const ALL: Seq = Seq(u64::MAX);
+
 bodies! {
     /// Begins the section `token` of `fid`. Exclusive ones are alone; others share. Sections are given in the order in which they
     /// were asked for; who is not `granted` asks again soon, and keeps its place for two seconds.
@@ -27,9 +30,17 @@ bodies! {
     /// Ends a section. Fine for one that is not held.
     Leave { fid: Fid, token: u64, floor: u64 }
     /// What this session holds: all of it, in one or several parts (`more`). With the last part the session lives by `mode`.
-    Hold { mode: u32, floor: u64, opens: Vec<OpenFile>, sections: Vec<HeldSection>, more: bool }
+    /// `targets`: the OSTs that it uses.
+    Hold { mode: u32, floor: u64, opens: Vec<OpenFile>, sections: Vec<HeldSection>, targets: Vec<CaughtUp>, more: bool }
     OpenFile { fid: Fid, write: bool }
     HeldSection { fid: Fid, token: u64, exclusive: bool }
+    /// The session speaks with this incarnation of `target`, and has sent again all that the target lost of entries below `next` of
+    /// its earlier life; `ALL`: everything.
+    CaughtUp { target: TargetId, incarnation: Incarnation, next: Seq }
+    /// Said when a target is found to have restarted, before anything is sent to it, and again when `next` has risen.
+    CatchUp { at: CaughtUp }
+    /// What the target had lost may be sent again below `until`. `ALL`: the others have sent all, too, and anything new may follow.
+    CatchUpReply { until: Seq }
     /// The session has these files open no more.
     Close { fids: Vec<Fid> }
 }
@@ -39,4 +50,5 @@ calls! {
     0x0271 Leave => Empty, read;
     0x0272 Hold => Empty, read;
     0x0273 Close => Empty, read;
+    0x0274 CatchUp => CatchUpReply, read;
 }

@@ -44,7 +44,7 @@ macro_rules! all_types {
                 meta::GetStripe, meta::PathOf, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::AllocateInline, meta::SeekInline,
                 accessed::Accessed,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
-                shared::Enter, shared::Leave, shared::Hold, shared::Close,
+                shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 object::Reserve, object::Release, object::Punch, object::Seek,
                 mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
@@ -55,7 +55,7 @@ macro_rules! all_types {
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 object::SeekFrom, object::Sought,
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
-                meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection,
+                meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
                 accessed::ReadTime, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
             }

@@ -280,3 +280,11 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     out.truncate(len);
     out
 }
+
+/// The MDT reaches the OSTs through the hub that holds all of them: without this none would ever end.
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.hub.remove(MDT);
+        (0..self.osts.len()).for_each(|n| self.hub.remove(ost_target(n)));
+    }
+}
