@@ -341,9 +341,16 @@ impl Filesystem for Door {
             kill_privileges: false,
         };
         let mut done = self.set(rq, fid(ino), &set, is_granted);
-        if is_nothing && done.as_ref().is_ok_and(|attr| attr.kind != Kind::Dir) {
-            // A change of owner to nobody else, and the kernel's wish before a write, name nothing and take set-id bits away.
-            done = self.drop_privileges(rq, fid(ino));
+        if is_nothing && let Ok(attr) = &done {
+            // A change of owner to nobody else, and the kernel's wish before a write, name nothing and take set-id bits away. Where
+            // its owner asks it is a change also if there are none.
+            let is_owner = rq.uid() == 0 || rq.uid() == attr.uid;
+            if is_owner {
+                let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
+                done = self.set(rq, fid(ino), &set, false);
+            } else if attr.kind != Kind::Dir {
+                done = self.drop_privileges(rq, fid(ino));
+            }
         }
         match self.kept_attributes(ino, done) {
             Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),

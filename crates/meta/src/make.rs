@@ -1,6 +1,7 @@
 //! A new inode with its first name: what Create, MakeDir and Symlink have in common.
 
 use types::*;
+use wire::meta::{FLAG_NOATIME, FLAG_NODUMP};
 
 use crate::acl::Acl;
 use crate::inode::{
@@ -9,6 +10,9 @@ use crate::inode::{
 use crate::names::{self, Slot};
 use crate::records::InodeRecord;
 use crate::{Ctx, Txn, access, keys, stripe, totals};
+
+/// What a directory hands down of its `chattr` flags, as on ext4.
+const FLAGS_INHERITED: u32 = FLAG_NODUMP | FLAG_NOATIME;
 
 /// What the new inode is to be.
 pub struct Seed<'a> {
@@ -116,6 +120,7 @@ fn inode_from(fid: Fid, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
     });
     inode.target = target;
     inode.access_acl = access_acl;
+    inode.flags = dir.flags & FLAGS_INHERITED;
     if is_dir {
         inode.default_acl = dir.default_acl.clone();
     }

@@ -21,7 +21,7 @@ pub fn tmpfile(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Tmpfile) -> Result<OpenRep
     need_room(ctx)?;
     let seed = Seed { kind: Kind::File, mode, umask, rdev: 0, target: Vec::new(), cred: &cred, now, want };
     let mut inode = make_nameless(ctx, txn, &dir, seed);
-    inode.flags = if exclusive { 0 } else { LINKABLE };
+    inode.flags |= if exclusive { 0 } else { LINKABLE };
     txn.put(keys::orphan(inode.fid()), records::encode_orphan(ctx.session));
     store_inode(txn, &inode);
     open_reply(ctx, txn, &mut inode, true)

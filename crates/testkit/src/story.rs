@@ -272,6 +272,11 @@ impl Story {
         self.fs.replace(new).expect("a story has a client")
     }
 
+    /// Another client beside the story's own. Who asks for it ends it.
+    pub fn beside(&self) -> Arc<Fs> {
+        self.connect().expect("a client is let in when the others share")
+    }
+
     fn connect(&self) -> Result<Arc<Fs>, Fault> {
         let local = (self.shape.wiring == Wiring::Local).then(|| self.hub.clone());
         let settings = client::Settings {

@@ -142,3 +142,27 @@ fn a_protected_directory_keeps_its_names() {
         assert_eq!(w.rmdir(ROOT, "d").err(), Some(Code::Perm));
     }
 }
+
+/// New entries have what their directory has, but not what protects it.
+#[test]
+fn a_directory_hands_its_notes_down() {
+    let mut w = World::new();
+    let d = w.dir(ROOT, "d");
+    let before = w.file(d, "before");
+    set(&mut w, d, FLAG_NODUMP | FLAG_NOATIME | FLAG_APPEND).expect("set");
+    let (f, below) = (w.file(d, "f"), w.dir(d, "below"));
+    let deep = w.file(below, "deep");
+    let tmp = Tmpfile {
+        parent: below,
+        mode: 0o644,
+        umask: 0,
+        exclusive: false,
+        now: w.now,
+        cred: cred(0),
+        want: Fid(0),
+    };
+    let tmp = w.call(tmp).expect("tmpfile").inode.attr.fid;
+    for (fid, want) in [(before, 0), (f, 0xc0), (below, 0xc0), (deep, 0xc0), (tmp, 0xc0)] {
+        assert_eq!(w.inode(fid).flags & FLAGS_KEPT, want, "{fid}");
+    }
+}

@@ -444,7 +444,9 @@ pub fn time_shown(sec: i64, nsec: i64) -> String {
 }
 /// An access time that this call did not set may have been changed by a read, here within a second and there not at all.
 fn times_shown(s: &Stat, atime: &Time) -> String {
-    let mtime = time_shown(s.st_mtime, s.st_mtime_nsec as i64);
+    // What goes through a fifo does not change its times here (SEMANTICS, exceptions).
+    let is_fifo = FileType::from_raw_mode(s.st_mode) == FileType::Fifo;
+    let mtime = if is_fifo { "of a fifo".into() } else { time_shown(s.st_mtime, s.st_mtime_nsec as i64) };
     match atime {
         Time::Omit => format!("mtime {mtime}"),
         _ => format!("atime {} mtime {mtime}", time_shown(s.st_atime, s.st_atime_nsec as i64)),

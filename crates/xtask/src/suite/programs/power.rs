@@ -14,6 +14,10 @@ use super::sqlite;
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("programs::sqlite_power_cut_of_servers", servers_lose_power)),
+    (
+        Needs::Only(Wiring::Two),
+        ("programs::sqlite_power_cut_beside_another_mount", servers_of_two_lose_power),
+    ),
     (Needs::Only(Wiring::Local), ("programs::sqlite_power_cut_of_all", all_lose_power)),
 ];
 
@@ -26,7 +30,8 @@ struct Powered {
 
 impl Powered {
     fn begin(b: &Bench, name: &str) -> Result<Powered> {
-        let shape = StoryShape { ost_bytes: 128 << 20, ..StoryShape::lively(b.cluster.wiring()) };
+        let wiring = if b.cluster.wiring() == Wiring::Local { Wiring::Local } else { Wiring::Tcp };
+        let shape = StoryShape { ost_bytes: 128 << 20, ..StoryShape::lively(wiring) };
         let point = b.cluster.dir.join(name);
         fs::create_dir(&point)?;
         let mut powered = Powered { story: Story::begin(shape), mounted: None, point };
@@ -72,6 +77,36 @@ fn servers_lose_power(b: &mut Bench) -> Result<()> {
     }
     let last = committer.finish(true)?;
     sqlite::check(&db, &[last])?;
+    powered.unmount()
+}
+
+/// [S-replay] [S-several-mounts] The same with two mounts, each with a database that goes on; the one reads the other's in the end.
+fn servers_of_two_lose_power(b: &mut Bench) -> Result<()> {
+    let mut powered = Powered::begin(b, "power-two")?;
+    let point = b.cluster.dir.join("power-beside");
+    fs::create_dir(&point)?;
+    let second = fuse::mount(powered.story.beside(), &point, &MountOptions::new("beside"))?;
+    let (mut rng, kills, seed) = (b.rng(), b.scale.kills, b.seed);
+    let outcome = (|| {
+        let dbs = [powered.point.join("first.db"), point.join("second.db")];
+        dbs.iter().try_for_each(|db| sqlite::make(db, "DELETE"))?;
+        let mut committers = [sqlite::committer(&dbs[0], 0, 1)?, sqlite::committer(&dbs[1], 0, 1)?];
+        for round in 0..kills / 2 {
+            let who = *rng.pick(&[Who::Mdt, Who::Ost(0), Who::Ost(1), Who::Ost(1)]);
+            powered.story.power_cut(who, seed * 1000 + round);
+            powered.story.start(who);
+            for committer in &mut committers {
+                committer
+                    .wait_for(committer.acknowledged() + 1 + rng.below(5))
+                    .with_context(|| format!("round {round}: {who:?} lost power"))?;
+            }
+        }
+        let [first, second] = committers.map(|committer| committer.finish(true));
+        sqlite::check(&point.join("first.db"), &[first?])?;
+        sqlite::check(&powered.point.join("second.db"), &[second?])
+    })();
+    second.unmount(Unmount::Force)?;
+    outcome?;
     powered.unmount()
 }
 
