@@ -24,7 +24,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
     every_third(weak, MDT_PAUSE_MAX, |fs, pause| {
         let Ok(mdt) = fs.mdt(Fid::ROOT) else { return };
-        if mdt.is_attached()
+        if mdt.was_attached()
             && let Err(fault) = mdt.keep_alive(Instant::now() + pause)
         {
             tracing::debug!("keep-alive to {}: {fault}", mdt.describe());
@@ -35,7 +35,7 @@ pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
 /// As often, all OSTs that are in use.
 pub(crate) fn ost_loop(weak: &Weak<Fs>) {
     every_third(weak, Duration::MAX, |fs, pause| {
-        let mut links = fs.cluster.attached();
+        let mut links = fs.cluster.in_use();
         links.retain(|l| !l.is_mdt);
         // They are asked a window at a time; all windows together take no longer than the pause.
         let windows = links.len().div_ceil(IN_FLIGHT_MAX).max(1) as u32;

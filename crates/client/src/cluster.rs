@@ -110,6 +110,11 @@ impl Cluster {
         self.table.read().links.values().filter(|l| l.is_attached()).cloned().collect()
     }
 
+    /// Links that were attached once, and are to be again if they are not.
+    pub fn in_use(&self) -> Vec<Arc<Link>> {
+        self.table.read().links.values().filter(|l| l.was_attached()).cloned().collect()
+    }
+
     pub fn has_mirror(&self, mirror: MirrorId) -> bool {
         self.table.read().by_mirror.contains_key(&mirror)
     }

@@ -3,6 +3,7 @@
 //! C5: a request waits in `ready` until the target is attached and has been sent again what it lost. The incarnation in
 //! each request's header makes a target that restarted meanwhile refuse it (`Moved`), which leads back here.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -29,6 +30,9 @@ use crate::slots::{Sendable, Slots};
 const TURN_WAIT: Duration = Duration::from_secs(2);
 /// Between two asks for it, in which the MDT waits, too.
 const TURN_PAUSE: Duration = Duration::from_millis(1);
+
+/// While it sends again, a client says so this often.
+const TELL: Duration = Duration::from_secs(1);
 
 /// What all links of a client have in common.
 pub(crate) struct Identity {
@@ -66,6 +70,7 @@ pub(crate) struct Link {
     /// 0 = not attached.
     incarnation: AtomicU32,
     attached_session: AtomicU64,
+    was_attached: AtomicBool,
     flushed: AtomicU64,
     acknowledged: AtomicU64,
     is_fate_shared: AtomicBool,
@@ -86,6 +91,8 @@ struct Attached {
     last: Option<(Incarnation, SessionId)>,
     /// For each incarnation that ended: the highest entry that its successor still had.
     cuts: Vec<(Incarnation, Seq)>,
+    /// What was lost and could not be sent again yet.
+    unsent: VecDeque<Kept<Sendable>>,
 }
 
 impl Link {
@@ -99,6 +106,7 @@ impl Link {
             retained: Mutex::new(Retained { kept, incarnation: Incarnation(0) }),
             incarnation: AtomicU32::new(0),
             attached_session: AtomicU64::new(0),
+            was_attached: AtomicBool::new(false),
             flushed: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
             is_fate_shared: AtomicBool::new(false),
@@ -133,9 +141,11 @@ impl Link {
         self.ask(Fid(0), &Flush {}, deadline).map(|_| ())
     }
 
-    /// A word to the target, which also finds out early that it restarted, and replays then.
+    /// A word to the target, which also finds out early that it restarted, and replays then: for that there is more time, for others
+    /// may have to come first.
     pub fn keep_alive(&self, deadline: Instant) -> Result<(), Fault> {
-        let (peer, incarnation) = self.ready(deadline)?;
+        let attach_until = || deadline.max(Instant::now() + TURN_WAIT + TURN_WAIT / 2);
+        let (peer, incarnation) = self.ready(attach_until())?;
         let session = self.session();
         let head = Header { session, ..self.header() };
         let req = KeepAlive { session, mode: self.id.sharing.mode() };
@@ -151,7 +161,7 @@ impl Link {
         };
         if !is_known {
             self.detached(incarnation);
-            self.ready(deadline)?;
+            self.ready(attach_until())?;
         }
         Ok(())
     }
@@ -180,6 +190,9 @@ impl Link {
     }
     pub fn is_attached(&self) -> bool {
         self.incarnation.load(Ordering::Acquire) != 0
+    }
+    pub fn was_attached(&self) -> bool {
+        self.was_attached.load(Ordering::Acquire)
     }
     /// Are requests kept for replay? Not for a target that dies with this process.
     pub fn keeps(&self) -> bool {
@@ -428,12 +441,14 @@ impl Link {
             self.begin_anew(&reply);
         }
         match attached.last {
-            Some((_, session)) if session != fresh => self.lose_session(session),
+            Some((_, session)) if session != fresh => self.lose_session(session, &mut attached.unsent),
             Some((ended, _)) if ended != incarnation => {
-                if attached.cuts.last() != Some(&(ended, reply.last_seq)) {
-                    attached.cuts.push((ended, reply.last_seq));
+                // It may take several attaches, and the target may restart again between them.
+                match attached.cuts.last_mut() {
+                    Some((last, have)) if *last == ended => *have = reply.last_seq.min(*have),
+                    _ => attached.cuts.push((ended, reply.last_seq)),
                 }
-                self.replay(&reply, incarnation, deadline)?;
+                self.replay(&mut attached.unsent, &reply, incarnation, deadline)?;
             }
             _ => {}
         }
@@ -462,6 +477,7 @@ impl Link {
         attached.last = Some((incarnation, fresh));
         *self.peer.write() = Some(peer);
         self.attached_session.store(fresh.0, Ordering::Release);
+        self.was_attached.store(true, Ordering::Release);
         self.incarnation.store(incarnation.0, Ordering::Release);
         Ok(())
     }
@@ -565,46 +581,36 @@ impl Link {
     /// P1, P2: what the restarted target does not have, in acknowledged order, under the old slots and sequences.
     fn replay(
         &self,
+        unsent: &mut VecDeque<Kept<Sendable>>,
         reply: &AttachReply,
         incarnation: Incarnation,
         deadline: Instant,
     ) -> Result<(), Attempt> {
+        // 1. What was sent again to an incarnation that is over, too, was before what is still to be sent again.
         let mut lost = {
             let mut retained = self.retained.lock();
             // An answer of the old incarnation that is read only now is to be asked for again, not kept.
             retained.incarnation = incarnation;
             retained.kept.take_lost(&reply.slots)
         };
+        lost.extend(unsent.drain(..));
         self.id.gone.sift(&mut lost, |kept| &kept.what);
-        let mut lost = lost.into_iter();
-        if lost.len() > 0 {
+        if !lost.is_empty() {
             tracing::warn!("{} restarted; sending {} requests again", self.describe(), lost.len());
         }
-        let mut sent: Vec<(Option<Seq>, Kept<Sendable>)> = Vec::with_capacity(lost.len());
-        let mut until = Seq(0);
-        while let Some(kept) = lost.next() {
-            let outcome = match kept.seq < until {
-                true => Ok(()),
-                // X6: entries of other sessions may come before it.
-                false => self.wait_turn(incarnation, kept.seq, deadline).map(|given| until = given),
-            };
-            let outcome = outcome.and_then(|()| Ok(self.resend(&kept.what, incarnation, deadline)?));
-            match outcome {
-                Ok(seq) => sent.push((seq, kept)),
-                Err(attempt) => {
-                    // Not done: all go back under their old numbers, which keep the order; the next attach compares again.
-                    let mut retained = self.retained.lock();
-                    sent.into_iter()
-                        .map(|(_, k)| k)
-                        .chain([kept])
-                        .chain(lost)
-                        .for_each(|k| retained.kept.keep(k));
-                    return Err(attempt);
-                }
+        unsent.extend(lost);
+
+        // 2. One by one. What the target has done already in this incarnation it answers from its slot.
+        let (mut until, mut told) = (Seq(0), Instant::now());
+        while let Some(kept) = unsent.front() {
+            // X6: entries of other sessions may come before it.  X7: who says nothing is taken for gone.
+            if kept.seq >= until || told.elapsed() >= TELL {
+                until = self.wait_turn(incarnation, kept.seq, deadline)?;
+                told = Instant::now();
             }
-        }
-        for (seq, kept) in sent {
-            match seq {
+            let answered = self.resend(&kept.what, incarnation, deadline)?;
+            let Some(kept) = unsent.pop_front() else { break };
+            match answered {
                 Some(seq) => self.keep_again(seq, kept.what),
                 None => {
                     let why = format!("{} refused to take it again after its restart", self.describe());
@@ -615,9 +621,10 @@ impl Link {
         Ok(())
     }
 
-    fn lose_session(&self, ended: SessionId) {
+    fn lose_session(&self, ended: SessionId, unsent: &mut VecDeque<Kept<Sendable>>) {
         let why = format!("session {ended} was ended by {}", self.describe());
-        for kept in self.retained.lock().kept.take_all() {
+        let kept = self.retained.lock().kept.take_all();
+        for kept in kept.into_iter().chain(unsent.drain(..)) {
             kept.what.concerns().for_each(|fid| self.id.losses.add(fid, &why));
         }
         for stuck in self.slots.drop_stuck() {

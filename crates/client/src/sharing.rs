@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use types::{Attr, Code, Fault, Fid, TargetId};
 use wire::meta::Settle;
-use wire::shared::{CaughtUp, Close, Enter, HeldSection, Hold, Leave, OpenFile};
+use wire::shared::{ALL, CaughtUp, Close, Enter, HeldSection, Hold, Leave, OpenFile};
 
 use crate::Fs;
 use crate::files::File;
@@ -101,6 +101,8 @@ impl Sharing {
     /// A new session lives by what the MDT told it at its beginning. What a client has open from an earlier one, it tells soon.
     pub fn begin(&self, mode: u32) {
         self.held.lock().clear();
+        // Nothing of the old session can be sent again.
+        self.targets.lock().values_mut().for_each(|at| at.next = ALL);
         if mode % 2 == 1 {
             self.seasons.fetch_add(1, Ordering::SeqCst);
         }

@@ -202,3 +202,26 @@ fn after_power_loss_each_page_that_two_clients_wrote_is_old_or_new() {
         shared.lose_power_and_judge(&format!("seed {seed}"));
     }
 }
+
+/// [S-replay] One that only waits, beside one that died with the MDT's power: what it did is there when the dead one's session has
+/// ended, and its own has not.
+#[test]
+fn an_idle_client_tells_the_mdt_again_though_another_never_comes_back() {
+    // Its keeper, which ends sessions, wakes as often as it flushes.
+    let mut cluster = Cluster::new(Wiring::Tcp, 2);
+    cluster.session_ttl = Duration::from_secs(1);
+    cluster.crash_mdt(Crash::KeepAll);
+    let (a, b) = (cluster.mount_lazy(), cluster.mount_lazy());
+    let names: Vec<String> = (0..100).map(|n| format!("idle{n}")).collect();
+    for name in &names {
+        a.mkdir(Fid::ROOT, name.as_bytes(), 0o755, &Cred::root()).expect("mkdir");
+    }
+    let session = a.session();
+    b.abort();
+    cluster.crash_mdt(Crash::DropAll);
+    std::thread::sleep(Duration::from_secs(8));
+    for name in &names {
+        a.lookup(Fid::ROOT, name.as_bytes()).expect(name);
+    }
+    assert_eq!(a.session(), session, "nobody has ended it");
+}

@@ -6,7 +6,7 @@
 //!
 //! X6: an entry is sent again when every other living session that uses the target has sent again all its own below it, and anything
 //!     new only when all have sent everything.
-//! X7: one that does not come on for `PATIENCE` while others wait is not waited for: it may be cut off from the target alone. One
+//! X7: one that has said nothing of a restarted target for `PATIENCE` is not waited for: it may be cut off from that target alone. One
 //!     that is dead is not waited for when its session ends.
 
 use std::collections::HashMap;
@@ -25,35 +25,48 @@ pub struct CatchingUp {
 }
 
 struct Users {
-    said: HashMap<SessionId, (Incarnation, Seq)>,
-    /// When one of them came on last.
-    came_on: Instant,
+    said: HashMap<SessionId, Said>,
+    /// The newest incarnation that was named, and when first.
+    newest: (Incarnation, Instant),
+}
+
+struct Said {
+    incarnation: Incarnation,
+    next: Seq,
+    heard: Instant,
 }
 
 impl CatchingUp {
-    /// True: it came on.
+    /// True: the session came on. What it said before and comes late changes nothing.
     pub fn note(&mut self, session: SessionId, at: &CaughtUp, now: Instant) -> bool {
-        let users =
-            self.targets.entry(at.target).or_insert_with(|| Users { said: HashMap::new(), came_on: now });
-        let says = (at.incarnation, at.next);
-        let before = users.said.insert(session, says);
-        let comes_on = before.is_none_or(|b| b.0 != says.0 || b.1 < says.1);
-        if comes_on {
-            users.came_on = now;
+        let CaughtUp { target, incarnation, next } = *at;
+        let newest = (incarnation, now);
+        let users = self.targets.entry(target).or_insert_with(|| Users { said: HashMap::new(), newest });
+        if users.newest.0 < incarnation {
+            users.newest = newest;
         }
-        comes_on
+        let is_older = |s: &Said| (s.incarnation, s.next) >= (incarnation, next);
+        match users.said.get_mut(&session) {
+            Some(said) if is_older(said) => {
+                said.heard = now;
+                false
+            }
+            _ => {
+                users.said.insert(session, Said { incarnation, next, heard: now });
+                true
+            }
+        }
     }
 
-    /// X6: the lowest entry that one of `others` may still have to send again. `unheard` is for those who have said nothing.
-    pub fn until(&self, at: &CaughtUp, others: &[SessionId], unheard: Seq, now: Instant) -> Seq {
+    /// X6: the lowest entry that one of `others` may still have to send again. `restarted`: of this MDT itself, where those who have
+    /// said nothing are still to come, and end with their session if they do not (X7).
+    pub fn until(&self, at: &CaughtUp, others: &[SessionId], restarted: bool, now: Instant) -> Seq {
         let Some(users) = self.targets.get(&at.target) else { return ALL };
-        // X7.
-        if now.duration_since(users.came_on) >= PATIENCE {
-            return ALL;
-        }
         let next_of = |s: &SessionId| match users.said.get(s) {
-            None => unheard,
-            Some((incarnation, next)) if *incarnation == at.incarnation => *next,
+            None if restarted => Seq(0),
+            None => ALL,
+            Some(said) if !restarted && now.duration_since(said.heard.max(users.newest.1)) >= PATIENCE => ALL,
+            Some(said) if said.incarnation == at.incarnation => said.next,
             // It has not noticed the restart.
             Some(_) => Seq(0),
         };
@@ -80,49 +93,68 @@ mod tests {
         CaughtUp { target: TargetId(10), incarnation: Incarnation(incarnation), next }
     }
 
+    /// What A, B and C say at a time, and what each may go on to.
+    struct Table(CatchingUp, Instant);
+    impl Table {
+        fn says(&mut self, who: SessionId, what: CaughtUp) -> Seq {
+            let others: Vec<_> = [A, B, C].into_iter().filter(|s| *s != who).collect();
+            self.0.note(who, &what, self.1);
+            self.0.until(&what, &others, false, self.1)
+        }
+        fn pass(&mut self, time: Duration) {
+            self.1 += time;
+        }
+    }
+
     /// X6, with the entries 5 and 9 of A and 7 of B.
     #[test]
     fn what_was_lost_is_sent_again_in_its_old_order() {
-        let now = Instant::now();
-        let mut c = CatchingUp::default();
-        let mut says = |who, others: &[SessionId], what: CaughtUp| {
-            c.note(who, &what, now);
-            c.until(&what, others, ALL, now)
-        };
-        for who in [A, B] {
-            assert_eq!(says(who, &[A, B][(who == A) as usize..][..1], at(1, ALL)), ALL);
-        }
+        let mut t = Table(CatchingUp::default(), Instant::now());
+        assert_eq!([t.says(A, at(1, ALL)), t.says(B, at(1, ALL))], [ALL; 2]);
         // C has not used it. B has not noticed yet.
-        assert_eq!(says(A, &[B, C], at(2, Seq(5))), Seq(0));
-        assert_eq!(says(B, &[A, C], at(2, Seq(7))), Seq(5), "not its turn");
-        assert_eq!(says(A, &[B, C], at(2, Seq(5))), Seq(7), "5 may go");
-        assert_eq!(says(A, &[B, C], at(2, Seq(9))), Seq(7));
-        assert_eq!(says(B, &[A, C], at(2, Seq(7))), Seq(9));
-        assert_eq!(says(B, &[A, C], at(2, ALL)), Seq(9), "nothing new yet");
-        assert_eq!(says(A, &[B, C], at(2, ALL)), ALL);
-        assert_eq!(says(B, &[A, C], at(2, ALL)), ALL);
+        assert_eq!(t.says(A, at(2, Seq(5))), Seq(0));
+        assert_eq!(t.says(B, at(2, Seq(7))), Seq(5), "not its turn");
+        assert_eq!(t.says(A, at(2, Seq(5))), Seq(7), "5 may go");
+        assert_eq!(t.says(A, at(2, Seq(9))), Seq(7));
+        assert_eq!(t.says(B, at(2, Seq(7))), Seq(9));
+        assert_eq!(t.says(B, at(2, ALL)), Seq(9), "nothing new yet");
+        // What was said before and comes late.
+        t.says(B, at(2, Seq(7)));
+        t.says(B, at(1, ALL));
+        assert_eq!(t.says(A, at(2, ALL)), ALL);
+        assert_eq!(t.says(B, at(2, ALL)), ALL);
         // Who begins to use it waits for the others, too.
-        assert_eq!(says(A, &[B, C], at(3, Seq(20))), Seq(0));
-        assert_eq!(says(C, &[A, B], at(3, ALL)), Seq(0));
+        assert_eq!(t.says(A, at(3, Seq(20))), Seq(0));
+        assert_eq!(t.says(C, at(3, ALL)), Seq(0));
     }
 
     /// X7.
     #[test]
-    fn who_does_not_come_on_is_not_waited_for_for_ever() {
-        let now = Instant::now();
-        let mut c = CatchingUp::default();
-        assert!(c.note(A, &at(1, ALL), now) && c.note(B, &at(1, ALL), now));
-        assert!(c.note(A, &at(2, Seq(5)), now));
-        let almost = now + PATIENCE - Duration::from_millis(1);
-        assert!(!c.note(A, &at(2, Seq(5)), almost), "it only asks again");
-        assert_eq!(c.until(&at(2, Seq(5)), &[B], ALL, almost), Seq(0));
-        assert_eq!(c.until(&at(2, Seq(5)), &[B], ALL, now + PATIENCE), ALL);
-        // Who comes on is.
-        assert!(c.note(B, &at(2, Seq(3)), almost));
-        assert_eq!(c.until(&at(2, Seq(5)), &[B], ALL, now + PATIENCE), Seq(3));
-        // And who is dead is not.
+    fn who_says_nothing_is_not_waited_for_and_the_others_keep_their_order() {
+        let mut t = Table(CatchingUp::default(), Instant::now());
+        [A, B, C].into_iter().for_each(|who| assert_eq!(t.says(who, at(1, ALL)), ALL));
+        t.pass(PATIENCE * 9);
+        assert_eq!(t.says(A, at(2, Seq(5))), Seq(0), "silence counts from the restart on");
+        t.pass(PATIENCE / 2);
+        assert_eq!(t.says(B, at(2, Seq(7))), Seq(0), "C is waited for");
+        assert_eq!(t.says(A, at(2, Seq(5))), Seq(0));
+        t.pass(PATIENCE / 2);
+        assert_eq!(t.says(B, at(2, Seq(7))), Seq(5), "not C any more, but A, which asked for its turn");
+        assert_eq!(t.says(A, at(2, Seq(5))), Seq(7));
+        // A dies in its turn.
+        t.pass(PATIENCE);
+        assert_eq!(t.says(B, at(2, Seq(7))), ALL);
+    }
+
+    #[test]
+    fn at_a_restarted_mdt_those_who_are_to_come_are_waited_for_until_their_session_ends() {
+        let (mut c, now) = (CatchingUp::default(), Instant::now());
+        c.note(A, &at(2, Seq(5)), now);
+        c.note(B, &at(2, Seq(3)), now);
+        let late = now + PATIENCE * 2;
+        assert_eq!(c.until(&at(2, Seq(5)), &[B], true, late), Seq(3));
+        assert_eq!(c.until(&at(2, Seq(5)), &[B, C], true, late), Seq(0));
         c.forget(B);
-        assert_eq!(c.until(&at(2, Seq(5)), &[], ALL, now), ALL);
-        assert_eq!(c.until(&at(2, Seq(5)), &[C], Seq(0), now), Seq(0), "unless the MDT itself restarted");
+        assert_eq!(c.until(&at(2, Seq(5)), &[], true, late), ALL);
     }
 }

@@ -91,8 +91,7 @@ impl Core {
         self.check_incarnation(head)?;
         if head.session != SessionId(0) {
             self.check_session(head.session)?;
-            // X6: what others did may be about to come back.
-            self.check_whole()?;
+            self.check_come_back()?;
         }
         let snap = self.kv.snapshot();
         let (view, lease_high) = (SnapView::new(&snap), Cell::new(0));

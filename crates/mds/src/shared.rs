@@ -15,7 +15,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use meta::sharing::Sharing;
@@ -27,6 +27,7 @@ use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, Leave};
 use crate::Core;
 use crate::catch_up::CatchingUp;
 use crate::recover::no_lease;
+use crate::sessions::Sessions;
 
 /// Longest wait for a section within one request: others need the connection, and the client asks again.
 const ENTER_WAIT: Duration = Duration::from_millis(40);
@@ -44,6 +45,10 @@ pub struct Sharers {
     era: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
+    /// X6: it may be another's turn to send again.
+    turned: Condvar,
+    /// All have said what they hold, once since the start.
+    was_whole: AtomicBool,
 }
 
 #[derive(Default)]
@@ -155,6 +160,8 @@ impl Sharers {
             era: AtomicU64::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
+            turned: Condvar::new(),
+            was_whole: AtomicBool::new(false),
         }
     }
 
@@ -187,6 +194,7 @@ impl Sharers {
             !s.is_over()
         });
         self.changed.notify_all();
+        self.turned.notify_all();
     }
 
     /// X2: asks all to share, and says whether all of `sessions` do.
@@ -276,30 +284,38 @@ impl Sharers {
     }
 
     /// X6. Waits a little for the session's turn. `here`: this MDT, where those who have said what they hold have sent all again.
-    fn catch_up(&self, session: SessionId, req: &CatchUp, here: TargetId, sessions: &[SessionId]) -> Seq {
+    fn catch_up(
+        &self,
+        session: SessionId,
+        req: &CatchUp,
+        here: TargetId,
+        sessions: &Sessions,
+    ) -> Result<Seq, Fault> {
         let at = &req.at;
         let deadline = Instant::now() + ENTER_WAIT;
         let is_here = at.target == here;
         let mut state = self.state.lock();
+        // Looked at under the lock: who ends the session forgets what is noted here.
+        if sessions.get(session).is_none() {
+            return Err(object::slots::unknown(session));
+        }
         if state.catching_up.note(session, at, Instant::now()) {
-            self.changed.notify_all();
+            self.turned.notify_all();
         }
         loop {
+            let sessions = sessions.ids();
             let mode = self.mode();
             let is_whole = |s: &SessionId| state.lives_by.get(s) == Some(&mode);
             let others = sessions.iter().filter(|s| **s != session && !(is_here && is_whole(s)));
             let others: Vec<_> = others.copied().collect();
             let until = match is_here || others.iter().all(is_whole) {
-                true => {
-                    let unheard = if is_here { Seq(0) } else { ALL };
-                    state.catching_up.until(at, &others, unheard, Instant::now())
-                }
+                true => state.catching_up.until(at, &others, is_here, Instant::now()),
                 // Who uses the target is not known.
                 false => Seq(0),
             };
             let is_turn = until > at.next || until == ALL;
-            if is_turn || self.changed.wait_until(&mut state, deadline).timed_out() {
-                return until;
+            if is_turn || self.turned.wait_until(&mut state, deadline).timed_out() {
+                return Ok(until);
             }
         }
     }
@@ -341,6 +357,15 @@ impl Core {
         }
     }
 
+    /// X6, for reads: what others did before the restart may be about to come back. Takes no lock once it is over.
+    pub fn check_come_back(&self) -> Result<(), Fault> {
+        if !self.sharers.was_whole.load(Ordering::Acquire) {
+            self.check_whole()?;
+            self.sharers.was_whole.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// Several share, and this one has not told us what it holds.
     pub fn is_hold_awaited(&self, session: SessionId) -> bool {
         self.sessions.count() > 1 && !self.sharers.are_whole(&[session, session])
@@ -377,7 +402,7 @@ impl Core {
             state.catching_up.note(session, at, Instant::now());
         }
         state.lives_by.insert(session, req.mode);
-        self.sharers.changed.notify_all();
+        self.sharers.turned.notify_all();
         let mut left = state.left_to.remove(&session).unwrap_or_default();
         left.retain(|fid| !state.opens.get(fid).is_some_and(|who| who.contains_key(&session)));
         drop(state);
@@ -392,7 +417,7 @@ impl Core {
         req: &CatchUp,
     ) -> Result<CatchUpReply, Fault> {
         self.check_session(session)?;
-        Ok(CatchUpReply { until: self.sharers.catch_up(session, req, here, &self.sessions.ids()) })
+        Ok(CatchUpReply { until: self.sharers.catch_up(session, req, here, &self.sessions)? })
     }
 
     /// The session has the file open no more, or never had.
