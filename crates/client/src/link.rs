@@ -30,7 +30,6 @@ use crate::slots::{Sendable, Slots};
 const TURN_WAIT: Duration = Duration::from_secs(2);
 /// Between two asks for it, in which the MDT waits, too.
 const TURN_PAUSE: Duration = Duration::from_millis(1);
-
 /// While it sends again, a client says so this often.
 const TELL: Duration = Duration::from_secs(1);
 

@@ -9,9 +9,9 @@
 //!     allowed to remember has run out.
 //! H3: a section is entered before locks of the file are taken (C1).
 //! H4: what a restarted MDT is told of sections is what this client is in: noted after it was let in, struck out before it leaves.
-//! H6: how far this client is with sending again what a target lost is noted before it asks whether it shares: who begins to share
-//!     meanwhile tells it, or it asks for its turn (`Link::catch_up`).
 //! H5: a token is in use from the first request for its section until the MDT has heard of its end; the floor is the lowest in use.
+//! H6: how far this client is with sending again what a target lost is noted before it asks whether it shares: who begins to share
+//!     meanwhile tells it, or it asks for its turn (`Link::wait_turn`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -9,9 +9,9 @@
 //!     than it, and cache nothing.
 //! X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
 //! X4: a section that was left is never begun again, whatever request for it still comes.
-//! X6, X7: see `catch_up`.
 //! X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
 //!     `Hold` says whether it is to stay.
+//! X6, X7: see `catch_up`.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

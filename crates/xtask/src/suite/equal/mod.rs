@@ -2,7 +2,8 @@
 //! errors, and in the end the same tree. With two mounts the calls take turns between them. A sequence that differs is made as short
 //! as it can be and printed.
 //!
-//! `O_DIRECT` is asked for here only: it must give what ext4 gives without. What is not compared: sizes of directories, inode numbers, blocks, atime of what is read; what `SEEK_HOLE` and `SEEK_DATA` find
+//! `O_DIRECT` is asked for here only: it must give what ext4 gives without. What is not compared: sizes of directories, inode numbers,
+//! blocks, atime of what is read, times of fifos; what `SEEK_HOLE` and `SEEK_DATA` find
 //! between the offset and the end. mmap is for `fsx`, which has it.
 
 mod act;
@@ -45,6 +46,10 @@ fn random_calls(b: &mut Bench) -> Result<()> {
     );
     let mut failures = Vec::new();
     for seed in b.seed..b.seed + count {
+        let done = seed - b.seed;
+        if done > 0 && done.is_multiple_of(10_000) {
+            println!("       {done} sequences done, {} differ", failures.len());
+        }
         let mut steps = call::sequence(seed, CALLS);
         if b.cluster.second.is_some() {
             // To the kernel the mounts are two file systems: descriptors, fifos, the process as an owner of fcntl locks, and what
