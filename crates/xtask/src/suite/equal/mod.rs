@@ -3,8 +3,8 @@
 //! as it can be and printed.
 //!
 //! `O_DIRECT` is asked for here only: it must give what ext4 gives without. What is not compared: sizes of directories, inode numbers,
-//! blocks, atime of what is read, times of fifos; what `SEEK_HOLE` and `SEEK_DATA` find
-//! between the offset and the end. mmap is for `fsx`, which has it.
+//! blocks, atime of what is read, times of fifos; what `SEEK_HOLE` and `SEEK_DATA` find between the offset and the end. mmap is for
+//! `fsx`, which has it.
 
 mod act;
 mod call;
