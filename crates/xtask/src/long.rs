@@ -84,7 +84,7 @@ pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
         ensure!(self::commit()? == commit, "another commit was checked out meanwhile: nothing is proven");
         fs::create_dir_all(PROOFS)?;
         let proof = part.proof();
-        fs::write(&proof, without_place(&out, parent)).with_context(|| proof.clone())?;
+        fs::write(&proof, without_parent(&out, parent)).with_context(|| proof.clone())?;
         print!("\nwritten: {proof}\n{sum}");
         if !is_good || counts.failed > 0 {
             bad.push(proof);
@@ -95,7 +95,7 @@ pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
 }
 
 /// A proof says what was run, not in which directory of whose machine.
-fn without_place(out: &str, parent: &Path) -> String {
+fn without_parent(out: &str, parent: &Path) -> String {
     out.replace(&parent.display().to_string(), "DIR")
 }
 
@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn a_proof_does_not_name_the_directory_it_ran_in() {
-        let out = without_place("pjdfstest on /data/suites/local/c1-1/mnt: 397 passed", Path::new("/data/suites"));
+        let out =
+            without_parent("pjdfstest on /data/suites/local/c1-1/mnt: 397 passed", Path::new("/data/suites"));
         assert_eq!(out, "pjdfstest on DIR/local/c1-1/mnt: 397 passed");
     }
 
