@@ -65,6 +65,9 @@ enum Task {
         gib: u64,
         #[arg(long, default_value_t = 15)]
         pairs: usize,
+        /// Only rows whose title contains this; for work on one of them, not for a verdict.
+        #[arg(long, default_value = "")]
+        rows: String,
     },
     /// Takes locks as it is told; started by `suite`.
     #[command(hide = true)]
@@ -134,7 +137,7 @@ fn main() -> Result<()> {
         Task::Locker => locker::run(),
         Task::StormWorker(orders) => suite::storm::work(orders),
         Task::HoldMemory => bars::warm::hold(),
-        Task::Bars { set: BarSet::Road, dir, gib, pairs } => {
+        Task::Bars { set: BarSet::Road, dir, gib, pairs, rows } => {
             cargo(&["build", "--release", "--quiet", "--package", "stria", "--package", "stria-yardstick"])?;
             let bin = binary()?;
             let base = dir.unwrap_or_else(|| std::env::temp_dir().join("stria-bars"));
@@ -144,6 +147,7 @@ fn main() -> Result<()> {
                 base,
                 gib,
                 pairs_max: pairs,
+                rows,
             })
         }
         Task::Long { part, seed, dir } => {

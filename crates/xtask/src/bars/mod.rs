@@ -66,6 +66,8 @@ pub struct Settings {
     pub base: PathBuf,
     pub gib: u64,
     pub pairs_max: usize,
+    /// Rows whose title contains this are measured.
+    pub rows: String,
 }
 
 /// Values per side and row, newest last.
@@ -86,12 +88,12 @@ pub fn road(settings: &Settings) -> Result<()> {
         // A B, then B A: drift of the machine hits both sides alike.
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         for at in order {
-            measure(&sides[at], &warm, &mut values)?;
+            measure(&sides[at], &settings.rows, &warm, &mut values)?;
         }
         // The yardsticks' own ratios need fewer samples.
         if pair % 4 == 0 {
-            measure(&sides[2], &warm, &mut values)?;
-            measure(&sides[3], &warm, &mut values)?;
+            measure(&sides[2], &settings.rows, &warm, &mut values)?;
+            measure(&sides[3], &settings.rows, &warm, &mut values)?;
         }
         for row in 0..ROAD.len() {
             if let (Some(a), Some(b)) = (last(&values, &sides[0], row), last(&values, &sides[1], row)) {
@@ -99,7 +101,8 @@ pub fn road(settings: &Settings) -> Result<()> {
             }
         }
         println!("pair {} of at most {pairs_max}, {:.0} s", pair + 1, began.elapsed().as_secs_f64());
-        let settled = pair + 1 >= PAIRS_MIN && decided(&ratios);
+        // Part of the rows is work on them: all pairs that were asked for.
+        let settled = settings.rows.is_empty() && pair + 1 >= PAIRS_MIN && decided(&ratios);
         if settled || (pair + 1 >= PAIRS_MIN.min(pairs_max) && began.elapsed() > PAIRS_TIME) {
             break;
         }
@@ -107,7 +110,9 @@ pub fn road(settings: &Settings) -> Result<()> {
     drop(warm);
     let (table, sound) = report(&values, &ratios, &sides);
     println!("\n{table}");
-    std::fs::write(settings.base.join("bars-road.md"), &table)?;
+    if settings.rows.is_empty() {
+        std::fs::write(settings.base.join("bars-road.md"), &table)?;
+    }
     if !sound {
         bail!(
             "void: a yardstick is below {YARDSTICK_SHARE} of its known ratio to ext4; the machine is too noisy or the yardstick is not honest"
@@ -124,7 +129,7 @@ fn last(values: &Values, side: &Side, row: usize) -> Option<f64> {
     values.get(&(side.name, row))?.last().copied()
 }
 
-fn measure(side: &Side, warm: &Warm, values: &mut Values) -> Result<()> {
+fn measure(side: &Side, rows: &str, warm: &Warm, values: &mut Values) -> Result<()> {
     let params = Params {
         workers: 4,
         total_bytes: 512 << 20,
@@ -139,7 +144,7 @@ fn measure(side: &Side, warm: &Warm, values: &mut Values) -> Result<()> {
     for kind in Kind::ALL {
         let row = ROAD.iter().position(|b| b.kind == kind);
         let needed = row.is_some() || kind == Kind::SmallRemove;
-        if !needed {
+        if !needed || !kind.title().contains(rows) {
             continue;
         }
         warm.settle()?;
@@ -168,7 +173,7 @@ fn report(values: &Values, ratios: &BTreeMap<usize, Vec<f64>>, sides: &[Side]) -
         "| row | Stria | pass-through | ratio | 95 % interval | bar | verdict | ÷ null | ÷ ext4 | best peer ÷ ext4 |"
     );
     let _ = writeln!(out, "|---|---:|---:|---:|---|---:|---|---:|---:|---:|");
-    for (row, b) in ROAD.iter().enumerate() {
+    for (row, b) in ROAD.iter().enumerate().filter(|(row, _)| ratios.contains_key(row)) {
         let Estimate { median: ratio, low, high } =
             estimate(ratios.get(&row).map(Vec::as_slice).unwrap_or(&[]));
         let word = match verdict(Estimate { median: ratio, low, high }, b.bar) {
@@ -195,7 +200,8 @@ fn report(values: &Values, ratios: &BTreeMap<usize, Vec<f64>>, sides: &[Side]) -
     let mut sound = true;
     let _ = writeln!(out, "\nYardsticks ÷ ext4 (must reach {YARDSTICK_SHARE} of the known ratio):\n");
     for (kind, pass_known, null_known) in YARDSTICKS {
-        let Some(row) = ROAD.iter().position(|b| b.kind == *kind) else { continue };
+        let row = ROAD.iter().position(|b| b.kind == *kind);
+        let Some(row) = row.filter(|row| ratios.contains_key(row)) else { continue };
         let ext4 = median(values, "ext4", row);
         for (name, known) in [("pass-through", pass_known), ("null", null_known)] {
             let got = median(values, name, row) / ext4;
