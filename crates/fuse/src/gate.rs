@@ -20,8 +20,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A request that was off the processor for longer has blocked: longer than a lock's wait, shorter than the quickest disk.
 const BLOCKED: Duration = Duration::from_micros(20);
-/// Of so many requests of a kind one is measured: two more system calls, which a lookup would feel.
+/// Of so many requests of a kind one is measured: two more system calls, which a lookup would feel. Of a kind that is settled to be
+/// quick (score 0) it is one of so many more.
 const SAMPLE_EVERY: u32 = 8;
+const SAMPLE_QUICK_EVERY: u32 = 64;
 /// A kind's score moves by one per measured request between these; from the middle on, the kind counts as blocking. So single
 /// outliers (a preempted thread) change nothing.
 const SCORE_MAX: u8 = 16;
@@ -117,7 +119,11 @@ impl Gate {
         if waiting < self.wanted && self.blocks(class) {
             self.let_one_out();
         }
-        match TURN.replace(TURN.get().wrapping_add(1)).is_multiple_of(SAMPLE_EVERY) {
+        let every = match self.scores[class as usize].load(Ordering::Relaxed) {
+            0 => SAMPLE_QUICK_EVERY,
+            _ => SAMPLE_EVERY,
+        };
+        match TURN.replace(TURN.get().wrapping_add(1)).is_multiple_of(every) {
             true => self.score(class, off_processor(work)),
             false => work(),
         }

@@ -7,9 +7,8 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use imbl::OrdMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use types::Key;
 
 use crate::{Batch, Change, Damage, Kv, Size, Snapshot, Value, record_bytes};
@@ -97,7 +96,9 @@ where
 /// The table that an MDT serves from.
 #[derive(Default)]
 pub struct Table {
-    published: ArcSwap<Version>,
+    /// Locked for as long as it takes to count a reference or to put another one there. (`ArcSwap` spares readers that, but each
+    /// store looks at the slots of every thread that ever read, under the writer's lock: a seventh of an unlink.)
+    published: RwLock<Arc<Version>>,
     /// One writer at a time; readers never touch it.
     writer: Mutex<()>,
 }
@@ -116,19 +117,21 @@ impl Kv for Table {
     type Snap = TableSnapshot;
 
     fn snapshot(&self) -> TableSnapshot {
-        TableSnapshot(self.published.load_full())
+        TableSnapshot(self.published.read().clone())
     }
 
     fn apply(&self, batch: Batch) {
         let _one_writer = self.writer.lock();
-        let mut next = Version::clone(&self.published.load());
+        let mut next = Version::clone(&self.published.read());
         for change in batch.0 {
             next.change(change);
         }
         if next.recent.len() > RECENT_MAX {
             next.settle();
         }
-        self.published.store(Arc::new(next));
+        let next = Arc::new(next);
+        // Freed, if nobody has it, when the lock is free again.
+        let _old = std::mem::replace(&mut *self.published.write(), next);
     }
 }
 

@@ -89,6 +89,8 @@ impl Core {
         lease_high: &Cell<u32>,
         rule: Rule<'_>,
     ) -> Result<Done, Stop> {
+        // Freed after the lock: by then it is the last to hold the state that this request replaces.
+        let snap;
         let mut writer = self.writer.lock();
         writer.check_open()?;
         // 1. slot
@@ -104,7 +106,7 @@ impl Core {
             return Err(Stop::NoIds);
         }
         // 3. rule
-        let snap = self.kv.snapshot();
+        snap = self.kv.snapshot();
         let mut txn = Overlay::new(&snap, &mut writer.ids, lease_high);
         let reply: Arc<[u8]> = rule(&mut txn)?.into();
         let changes = txn.finish()?;
