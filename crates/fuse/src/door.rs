@@ -54,8 +54,8 @@ fn fid(ino: INodeNo) -> Fid {
 }
 
 impl Door {
-    pub fn new(fs: Arc<Fs>, options: MountOptions, forget: Forget) -> Door {
-        let (set_id, pages) = Default::default();
+    pub fn new(fs: Arc<Fs>, options: MountOptions) -> Door {
+        let (set_id, forget, pages) = Default::default();
         Door { fs, options, set_id, forget, pages, has_locks: false }
     }
 
@@ -177,6 +177,10 @@ impl Filesystem for Door {
         session::kernel_config(config, &self.options);
         self.has_locks = self.fs.has_locks() && session::ask_for_locks(config);
         Ok(())
+    }
+
+    fn started(&mut self, notifier: Notifier) {
+        self.forget = Forget(Some(notifier));
     }
 
     // Names.

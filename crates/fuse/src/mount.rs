@@ -16,14 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fusedev::{Filesystem, Notifier, Session};
+use fusedev::{Filesystem, Session};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::door::Door;
-use crate::forget::Forget;
 use crate::gate::{Class, Gate};
 use crate::mountinfo;
 use crate::options::MountOptions;
@@ -100,34 +99,29 @@ pub type Serve = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// Mounts `fs` at `mountpoint`; returns when the kernel may use it.
 pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
-    let (forget, asked) = Forget::new();
-    let door = Door::new(fs, options.clone(), forget);
-    let (mounted, notifier) = attach(door, mountpoint, options)?;
-    asked.serve(&notifier);
-    Ok(mounted)
+    attach(Door::new(fs, options.clone()), mountpoint, options)
 }
 
-/// Mounts any file system the way Stria's own is mounted. The notifier is for threads that serve no requests (I2 of the crate).
+/// Mounts any file system the way Stria's own is mounted.
 pub fn attach<F: Filesystem>(
     door: F,
     mountpoint: &Path,
     options: &MountOptions,
-) -> Result<(Mounted, Notifier), MountError> {
+) -> Result<Mounted, MountError> {
     let threads = options.threads.max(1);
     attach_with(mountpoint, options, |device, gate| {
         let session = Session::start(door, device)?;
-        let notifier = session.notifier();
         let serve = move || session.run(threads, move |opcode, work| gate.serve(Class::of(opcode), work));
-        Ok((Box::new(serve) as Serve, notifier))
+        Ok(Box::new(serve) as Serve)
     })
 }
 
 /// Mounts what `start` makes of the device: a session of another library, for comparisons where only that is to differ.
-pub fn attach_with<T>(
+pub fn attach_with(
     mountpoint: &Path,
     options: &MountOptions,
-    start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<(Serve, T)>,
-) -> Result<(Mounted, T), MountError> {
+    start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<Serve>,
+) -> Result<Mounted, MountError> {
     let point = real_point(mountpoint)?;
     let how = fusedev::mount::Options {
         source: options.source.clone(),
@@ -150,16 +144,16 @@ pub fn attach_with<T>(
     })
 }
 
-fn serve_at<T>(
+fn serve_at(
     point: &Path,
     device: OwnedFd,
     options: &MountOptions,
-    start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<(Serve, T)>,
-) -> io::Result<(Mounted, T)> {
+    start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<Serve>,
+) -> io::Result<Mounted> {
     let channel = device.as_fd().try_clone_to_owned()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let gate = Arc::new(Gate::new(options.threads.max(1), processors));
-    let (serve, extra) = start(device, gate.clone())?;
+    let serve = start(device, gate.clone())?;
     let entry =
         mountinfo::at(point)?.ok_or_else(|| io::Error::other("it vanished from the mount table at once"))?;
     let id = mountinfo::unique_id(point);
@@ -175,7 +169,7 @@ fn serve_at<T>(
     };
     let server = std::thread::Builder::new().name("fuse".into()).spawn(run)?;
     let server = Mutex::new(Some(server));
-    Ok((Mounted { point: point.to_path_buf(), device: entry.device, id, ended, server }, extra))
+    Ok(Mounted { point: point.to_path_buf(), device: entry.device, id, ended, server })
 }
 
 /// Looks after the serving threads: lets parked ones out if the others hang, and all of them when the kernel has closed the channel.

@@ -61,6 +61,8 @@ pub trait Filesystem: Send + Sync + 'static {
     fn init(&mut self, rq: &Request, config: &mut KernelConfig) -> io::Result<()> {
         Ok(())
     }
+    /// Once, after `init` and before all others: what notices are sent with.
+    fn started(&mut self, notifier: Notifier) {}
     /// Once, after all others.
     fn destroy(&mut self) {}
 

@@ -73,6 +73,7 @@ impl<F: Filesystem> Session<F> {
                 return Err(error);
             }
             raw.body(config.answer().bytes());
+            fs.started(Notifier(device.clone()));
             let long_setxattr = config.agreed().contains(InitFlags::FUSE_SETXATTR_EXT);
             return Ok(Session { fs, device, interrupts, long_setxattr });
         }

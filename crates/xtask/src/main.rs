@@ -65,7 +65,7 @@ enum Task {
         gib: u64,
         #[arg(long, default_value_t = 15)]
         pairs: usize,
-        /// Only rows whose title contains this; for work on one of them, not for a verdict.
+        /// Only rows whose title contains one of these, separated by commas; for work on one of them, not for a verdict.
         #[arg(long, default_value = "")]
         rows: String,
     },

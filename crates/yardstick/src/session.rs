@@ -18,16 +18,15 @@ pub fn attach<F: Filesystem>(
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = true;
-    let started = fuse::attach_with(mountpoint, options, |device, gate| {
+    fuse::attach_with(mountpoint, options, |device, gate| {
         let session = Session::from_fd(Gated { inner: door, gate }, device, config.acl, config)?;
         // ECONNABORTED: as the mount went, a request was being handed over.
         let run = move || match session.run() {
             Err(e) if e.kind() == ErrorKind::ConnectionAborted => Ok(()),
             ended => ended,
         };
-        Ok((Box::new(run) as Serve, ()))
-    });
-    started.map(|(mounted, ())| mounted)
+        Ok(Box::new(run) as Serve)
+    })
 }
 
 /// As `fuse::kernel_config`.

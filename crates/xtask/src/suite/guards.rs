@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
-use rustix::fs::XattrFlags;
+use rustix::fs::{IFlags, XattrFlags, ioctl_setflags};
 use rustix::io::Errno;
 
 use super::sys::*;
@@ -20,6 +20,7 @@ pub const TESTS: &[Test] = &[
     ("guards::acl_is_copied", acl_is_copied),
     ("guards::immutable", immutable),
     ("guards::append_only", append_only),
+    ("guards::flags_show_in_ctime", flags_show_in_ctime),
     ("guards::attribute_spaces", attribute_spaces),
     ("guards::set_id", set_id),
 ];
@@ -178,6 +179,25 @@ fn append_only(b: &mut Bench) -> Result<()> {
     run("touch", &["f"], &dir)?;
     run("chattr", &["-a", "f"], &dir)?;
     Ok(fs::remove_file(&path)?)
+}
+
+/// [S-flags] Who has set flags sees the new change time at once: the kernel does not know of it by itself.
+fn flags_show_in_ctime(b: &mut Bench) -> Result<()> {
+    let path = b.dir("flags_show_in_ctime")?.join("f");
+    fs::write(&path, "content")?;
+    let file = File::open(&path)?;
+    let changed = |m: fs::Metadata| (m.ctime(), m.ctime_nsec());
+    for round in 0..200 {
+        let before = changed(file.metadata()?);
+        let flags = if round % 2 == 0 { IFlags::NODUMP } else { IFlags::empty() };
+        ioctl_setflags(&file, flags)?;
+        let after = changed(file.metadata()?);
+        if after <= before {
+            bail!("round {round}: ctime {after:?} is not after {before:?}");
+        }
+        ensure_eq(changed(fs::metadata(b.look(&path))?), after, "ctime by name")?;
+    }
+    Ok(())
 }
 
 /// [S-xattrs] Each name space has its rules.
