@@ -44,13 +44,13 @@ pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, 
     Ok(inode.shown(ctx, For::Looking))
 }
 
-/// `chattr` flags: nothing of an immutable file changes; of an append-only one the times may become *now*.
+/// `chattr` flags: nothing of an immutable file changes, its ctime by a request that names nothing neither; of an append-only one the
+/// times may become *now*.
 fn need_changeable(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
-    let times = req.valid & (SET_ATIME | SET_MTIME) != 0;
-    match req.valid & (SET_MODE | SET_UID | SET_GID) != 0 || times && req.valid & SET_TOUCH == 0 {
+    let sets_times = req.valid & (SET_ATIME | SET_MTIME) != 0 && req.valid & SET_TOUCH == 0;
+    match req.valid & (SET_MODE | SET_UID | SET_GID) != 0 || sets_times {
         true => access::need_unprotected(inode),
-        false if times => access::need_mutable(inode),
-        false => Ok(()),
+        false => access::need_mutable(inode),
     }
 }
 
@@ -59,7 +59,6 @@ fn need_content(ctx: &Ctx<'_>, inode: &InodeRecord, req: &SetAttr) -> Result<(),
     if req.valid & SET_KILLPRIV == 0 {
         return Ok(());
     }
-    access::need_mutable(inode)?;
     // Where the client's kernel judges, it has.
     match ctx.judge.is_some() && !access::is_owner(inode, &req.cred) {
         true => ctx.need_write(req.held.as_ref(), inode, &req.cred),

@@ -1,5 +1,8 @@
 use types::*;
-use wire::meta::{Inode, SET_ATIME, SET_GID, SET_KILLPRIV, SET_MODE, SET_MTIME, SET_TOUCH, SET_UID, SetAttr};
+use wire::meta::{
+    FLAG_APPEND, FLAG_IMMUTABLE, Inode, SET_ATIME, SET_GID, SET_KILLPRIV, SET_MODE, SET_MTIME, SET_TOUCH,
+    SET_UID, SetAttr, SetFlags,
+};
 
 use crate::testing::*;
 
@@ -46,6 +49,21 @@ fn chmod_is_the_owners() {
         let mut req = ask(SET_MODE);
         (req.fid, req.cred, req.mode) = (f, cred(who), 0o2755);
         assert_eq!(w.call(req).map(|i| i.attr.mode), Ok(want));
+    }
+}
+
+/// What names nothing is a change of ctime, of an immutable file too, and refused there.
+#[test]
+fn a_request_that_names_nothing_changes_ctime_unless_the_file_is_immutable() {
+    for (flags, want) in [(0, Ok(())), (FLAG_APPEND, Ok(())), (FLAG_IMMUTABLE, Err(Code::Perm))] {
+        let mut w = World::new();
+        let f = w.file(ROOT, "f");
+        w.call(SetFlags { fid: f, flags, now: THEN, cred: cred(0) }).unwrap();
+        let before = w.attr(f).ctime;
+        let mut req = ask(0);
+        req.fid = f;
+        assert_eq!(w.call(req).map(|_| ()), want, "{flags:#x}");
+        assert_eq!(w.attr(f).ctime, if want.is_ok() { NOW } else { before });
     }
 }
 

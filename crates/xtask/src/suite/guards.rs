@@ -146,6 +146,12 @@ fn immutable(b: &mut Bench) -> Result<()> {
     expect_errno(OpenOptions::new().append(true).open(&path), Errno::PERM, "open for appending")?;
     expect_errno(open.write_at(b"x", 0), Errno::PERM, "a write by who had it open")?;
     expect_errno(open.set_len(0), Errno::PERM, "a cut by who had it open")?;
+    // Not even its ctime, which a name looked up anew would bring.
+    let before = open.metadata()?;
+    expect_errno(std::os::unix::fs::chown(&path, None, None), Errno::PERM, "chown to nobody else")?;
+    fs::rename(&path, &path)?;
+    let after = fs::metadata(b.look(&path))?;
+    ensure_eq((after.ctime(), after.ctime_nsec()), (before.ctime(), before.ctime_nsec()), "ctime")?;
     run("chattr", &["-i", "f"], &dir)?;
     fs::write(&path, "new")?;
     fs::create_dir(dir.join("d"))?;
