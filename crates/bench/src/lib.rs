@@ -14,6 +14,7 @@ mod names;
 mod pattern;
 mod progress;
 mod report;
+pub mod stats;
 mod sync;
 mod workers;
 mod workspace;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cache::CacheState;
 use crate::kind::{Better, Kind};
 use crate::pattern::Checked;
+use crate::stats::median;
 use crate::workers::Done;
 use crate::workspace::Params;
 
@@ -85,16 +86,6 @@ impl Row {
             spread_percent,
             samples,
         }
-    }
-}
-
-/// Of sorted values.
-fn median(sorted: &[f64]) -> f64 {
-    let half = sorted.len() / 2;
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[half],
-        _ => (sorted[half - 1] + sorted[half]) / 2.0,
     }
 }
 

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use bench::{Better, Kind, Params, Workspace};
 
+use bench::stats::{Estimate, estimate};
 use stage::{Side, Stage};
-use stats::{Estimate, Verdict, estimate, verdict};
+use stats::{Verdict, verdict};
 use warm::Warm;
 
 /// A set ends in ten minutes; the pairs get what making the disk and the last checks leave.
