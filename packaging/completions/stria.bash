@@ -61,11 +61,17 @@ _stria() {
             stria,version)
                 cmd="stria__subcmd__version"
                 ;;
+            stria__subcmd__bench,compare)
+                cmd="stria__subcmd__bench__subcmd__compare"
+                ;;
             stria__subcmd__bench,help)
                 cmd="stria__subcmd__bench__subcmd__help"
                 ;;
             stria__subcmd__bench,quick)
                 cmd="stria__subcmd__bench__subcmd__quick"
+                ;;
+            stria__subcmd__bench__subcmd__help,compare)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__compare"
                 ;;
             stria__subcmd__bench__subcmd__help,help)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__help"
@@ -136,6 +142,9 @@ _stria() {
             stria__subcmd__help,version)
                 cmd="stria__subcmd__help__subcmd__version"
                 ;;
+            stria__subcmd__help__subcmd__bench,compare)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__compare"
+                ;;
             stria__subcmd__help__subcmd__bench,quick)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__quick"
                 ;;
@@ -166,7 +175,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench)
-            opts="-h --help quick help"
+            opts="-h --help quick compare help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -179,9 +188,45 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        stria__subcmd__bench__subcmd__help)
-            opts="quick help"
+        stria__subcmd__bench__subcmd__compare)
+            opts="-h --tolerance --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --tolerance)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__help)
+            opts="quick compare help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__help__subcmd__compare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -444,8 +489,22 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench)
-            opts="quick"
+            opts="quick compare"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__bench__subcmd__compare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -94,9 +94,10 @@ complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subc
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick help" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare help" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare help" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l json -d 'Write the result as JSON to a file; - is stdout, in place of the table' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l workers -d 'Worker threads [default: 4]' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l bytes -d 'Bytes of each sequential row, over all workers [default: 1G]' -r
@@ -106,7 +107,11 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l direct -d 'Sequential and random rows by-pass the kernel\'s page cache (O_DIRECT)'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l quiet -d 'No progress on stderr'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -l tolerance -d 'Differences up to so many percent do not matter, however sure they are' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -l json -d 'Write the comparison as JSON to a file; - is stdout, in place of the table' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand mount" -s o -d 'Mount options, separated by commas' -r
 complete -c stria -n "__fish_stria_using_subcommand mount" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
@@ -149,3 +154,4 @@ complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_su
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from damage" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from damage" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'

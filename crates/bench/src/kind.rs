@@ -1,6 +1,6 @@
 //! The rows: what is measured, in which unit, and which way is better.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a row measures. The order of `ALL` lets readers use what writers left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -33,7 +33,7 @@ pub enum Kind {
     SmallRemove,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     Higher,

@@ -8,6 +8,7 @@
 //! I2. What a file must contain follows from seed, file, offset and version alone; nothing read is trusted to say what was written.
 
 mod cache;
+pub mod compare;
 mod files;
 mod kind;
 mod names;

@@ -198,7 +198,7 @@ impl Report {
 }
 
 /// Three significant digits below 100, whole numbers with separators above.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => "-".into(),
         v if v < 10.0 => format!("{value:.2}"),

@@ -1,10 +1,11 @@
-//! `stria bench quick`: a short measurement of any directory of any file system.
+//! `stria bench`: a short measurement of any directory of any file system, and two of them compared.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use bench::compare::{Comparison, Finding, Measured};
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -23,6 +24,7 @@ pub struct Bench {
 #[derive(Debug, Subcommand)]
 enum Suite {
     Quick(Quick),
+    Compare(Compare),
 }
 
 /// N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified.
@@ -57,10 +59,29 @@ struct Quick {
     quiet: bool,
 }
 
+/// Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: stria bench quick /mnt/a --repeats 5 --json a.json
+         stria bench quick /mnt/b --repeats 5 --json b.json
+         stria bench compare a.json b.json")]
+struct Compare {
+    /// What `stria bench quick --json` wrote, of before or of one side.
+    before: PathBuf,
+    /// The same of after, or of the other side.
+    after: PathBuf,
+    /// Differences up to so many percent do not matter, however sure they are.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    tolerance: u32,
+    /// Write the comparison as JSON to a file; - is stdout, in place of the table.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 impl Bench {
     pub fn run(self) -> anyhow::Result<Exit> {
         match self.suite {
             Suite::Quick(quick) => quick.run(),
+            Suite::Compare(compare) => compare.run(),
         }
     }
 }
@@ -74,6 +95,41 @@ fn stop_by_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The table on stdout, and JSON to a file; with `-` JSON on stdout in its place.
+fn show(json_to: Option<&Path>, json: impl Fn() -> String, table: impl Fn() -> String) -> anyhow::Result<()> {
+    match json_to {
+        Some(path) if path.as_os_str() != "-" => {
+            std::fs::write(path, json()).with_context(|| path.display().to_string())?;
+            out!("{}", table());
+        }
+        Some(_) => outln!("{}", json()),
+        None => out!("{}", table()),
+    }
+    Ok(())
+}
+
+impl Compare {
+    fn run(self) -> anyhow::Result<Exit> {
+        let read = |path: &Path| {
+            Measured::read(path).map_err(|e| {
+                Failure::unusable(
+                    "bench compare",
+                    format!("{e:#}"),
+                    "give two files that `stria bench quick --json` wrote",
+                )
+            })
+        };
+        let compared =
+            Comparison::new(&read(&self.before)?, &read(&self.after)?, self.tolerance as f64 / 100.0);
+        if compared.lines.is_empty() {
+            let next = "compare two results of the same plan";
+            return Err(Failure::unusable("bench compare", "the two have no row in common", next).into());
+        }
+        show(self.json.as_deref(), || compared.json(), || compared.table())?;
+        Ok(if compared.count(Finding::Worse) > 0 { Exit::Findings } else { Exit::Done })
+    }
+}
+
 impl Quick {
     fn run(self) -> anyhow::Result<Exit> {
         if !self.dir.is_dir() {
@@ -84,15 +140,7 @@ impl Quick {
         let options = self.options();
         stop_by_signals(&options.params.stop)?;
         let report = bench::quick(&self.dir, &options)?;
-        let is_stdout = self.json.as_ref().is_some_and(|p| p.as_os_str() == "-");
-        match &self.json {
-            Some(path) if !is_stdout => {
-                std::fs::write(path, report.json()).with_context(|| path.display().to_string())?;
-                out!("{}", report.table());
-            }
-            Some(_) => outln!("{}", report.json()),
-            None => out!("{}", report.table()),
-        }
+        show(self.json.as_deref(), || report.json(), || report.table())?;
         Ok(Exit::Done)
     }
 
@@ -109,5 +157,53 @@ impl Quick {
         params.files_per_worker = self.files.map_or(params.files_per_worker, |n| n as usize);
         params.direct = self.direct;
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdir::TestDir;
+
+    fn result(dir: &TestDir, name: &str, samples: &[f64]) -> PathBuf {
+        let rows = |title: &str, better: &str| {
+            let samples: Vec<String> = samples.iter().map(|v| format!(r#"{{"value":{v}}}"#)).collect();
+            format!(
+                r#"{{"title":"{title}","unit":"us","better":"{better}","samples":[{}]}}"#,
+                samples.join(",")
+            )
+        };
+        let path = dir.path().join(name);
+        let text = format!(
+            r#"{{"dir":"/d","file_system":"x on y","workers":4,"total_bytes":1,"transfer_bytes":1,"files_per_worker":1,"direct":false,"rows":[{}]}}"#,
+            rows("a", "lower")
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_exit_code_says_whether_a_row_is_worse() {
+        let dir = TestDir::new("bench-compare");
+        let quick = result(&dir, "quick.json", &[1.0, 1.1, 1.2, 1.3]);
+        let slow = result(&dir, "slow.json", &[2.0, 2.1, 2.2, 2.3]);
+        let run = |before: &Path, after: &Path, tolerance| {
+            let (before, after) = (before.to_owned(), after.to_owned());
+            Compare { before, after, tolerance, json: Some(dir.path().join("out.json")) }.run()
+        };
+        assert_eq!(run(&quick, &slow, 5).unwrap(), Exit::Findings);
+        assert!(
+            std::fs::read_to_string(dir.path().join("out.json")).unwrap().contains(r#""finding": "worse""#)
+        );
+        assert_eq!(run(&quick, &slow, 200).unwrap(), Exit::Done);
+        assert_eq!(run(&slow, &quick, 5).unwrap(), Exit::Done);
+        let bad = dir.path().join("bad.json");
+        std::fs::write(&bad, "{}").unwrap();
+        for bad in [bad, dir.path().join("none.json")] {
+            let said = run(&quick, &bad, 5).unwrap_err();
+            assert_eq!(crate::exit::code_of(&said), Exit::Unusable);
+            let said = said.to_string();
+            assert!(said.contains(bad.to_str().unwrap()) && said.contains("--json"), "{said}");
+        }
     }
 }
