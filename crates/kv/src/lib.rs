@@ -5,7 +5,7 @@
 //! K2: a checkpoint that loads gives exactly the records of the snapshot it was written from; one that was cut or changed
 //!     is refused, never loaded in part.
 //! K3: every value carries its CRC32C from the moment it was made; `get` and `range` verify it and name the damaged key.
-//! K4: taking a snapshot and reading from it share no lock with the writer.
+//! K4: taking a snapshot waits for the writer no longer than it exchanges a pointer; reading from one waits for nobody.
 //! K5: memory follows the records: `Size::bytes` counts what a checkpoint of them takes.
 //!
 //! Refused: durability. The MDT's log and checkpoints (crate `disk`) are what survives.

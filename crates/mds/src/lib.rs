@@ -2,7 +2,7 @@
 //!
 //! A mutating request takes the writer's role (a lock; decision: no queue, since the road below it is a few microseconds),
 //! runs its rule over snapshot + overlay, appends one log entry, applies it, publishes the new snapshot and replies.
-//! Reads run over the published snapshot and share no lock with the writer.
+//! Reads run over the published snapshot and never wait for a request that changes something.
 //!
 //! M1: log order is apply order: both happen under the writer's lock.  M2: nothing is visible or answered before its entry
 //! is in the log.  M3: a refused request changes nothing and leaves no entry; sent again it is judged again.

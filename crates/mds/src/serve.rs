@@ -85,7 +85,7 @@ impl Core {
         Ok(plain(Empty {}))
     }
 
-    /// Runs over the published snapshot; takes no lock.
+    /// Runs over the published snapshot; does not wait for the writer.
     fn on_read(&self, head: &Header, body: &[u8], out: &mut Buf) -> Result<Done, Fault> {
         let joined = self.joined()?;
         self.check_incarnation(head)?;
