@@ -7,8 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::kind::Better;
-use crate::report::number;
+use crate::quick::{Better, number};
 use crate::stats::{self, Change, Estimate};
 
 /// One measured quantity of a result.
@@ -243,7 +242,7 @@ fn finding(change: &Change, better: Better, tolerance: f64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, Options, Report};
+    use crate::quick::{Kind, Options, Report};
 
     fn measured(rows: &[(&str, Better, &[f64])]) -> Measured {
         let series = |(title, better, samples): &(&str, Better, &[f64])| Series {

@@ -6,7 +6,7 @@
 //! What stands between two stamps of a sector depends on the offset alone; nothing below a sector is written in part.
 
 use anyhow::{Result, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub const PAGE_BYTES: usize = 4096;
 /// The least that a medium writes as a whole.
@@ -24,7 +24,7 @@ pub struct Mark {
 }
 
 /// What was looked at and found right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Checked {
     /// Pages whose stamps were right, that of each sector.
     pub pages: u64,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
-use crate::size::Size;
+use types::Size;
 
 const FORMAT: u32 = 1;
 const NAME: &str = "cluster.toml";

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims::{Groups, RootSquash};
 use crate::exit::Failure;
-use crate::size::Size;
+use types::Size;
 
 /// TCP port of an MGS where none is given.
 pub const MGS_PORT: u16 = 7010;

@@ -19,7 +19,6 @@ mod reach;
 mod rundir;
 mod scratch;
 mod serve;
-mod size;
 mod space;
 mod stop;
 #[cfg(test)]

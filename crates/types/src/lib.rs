@@ -11,6 +11,7 @@ pub mod hash;
 pub mod id;
 pub mod key;
 pub mod layout;
+pub mod size;
 pub mod time;
 
 pub use attr::{Attr, Cred, Kind};
@@ -20,6 +21,7 @@ pub use hash::h64;
 pub use id::*;
 pub use key::Key;
 pub use layout::{Component, Layout, Piece};
+pub use size::Size;
 pub use time::Time;
 
 /// Size in bytes of the page that a checksum covers.

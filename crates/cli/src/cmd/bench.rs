@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::exit::{Exit, Failure};
-use crate::size::Size;
+use types::Size;
 
 /// Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system.
 #[derive(Debug, Args)]

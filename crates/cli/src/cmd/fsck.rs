@@ -146,7 +146,7 @@ impl Shown {
             self.open_unlinked_files,
             self.files_being_written,
             self.objects,
-            crate::size::human(self.object_bytes),
+            types::size::human(self.object_bytes),
         );
         for f in &self.findings {
             let path = if f.path.is_empty() { String::new() } else { format!(" ({})", f.path) };

@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::mounts;
 use crate::reach::{self, Reach};
 use crate::rundir::{Holder, RunDir, State, Use};
-use crate::size::human;
+use types::size::human;
 
 /// Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too.
 #[derive(Debug, Args)]
@@ -320,8 +320,8 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::size::Size;
     use crate::testdir::TestDir;
+    use types::Size;
 
     #[test]
     fn a_stopped_cluster_is_read_from_its_media() {

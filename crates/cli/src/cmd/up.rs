@@ -25,9 +25,9 @@ use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX, Wish, prepare_
 use crate::serve::register::wait_for;
 use crate::serve::servers::Servers;
 use crate::serve::{device, local, prepare_process, role};
-use crate::size::{Size, human};
 use crate::stop::{self, Event, Manner};
 use crate::{config, logs, mounts};
+use types::size::{Size, human};
 
 const OSTS: u32 = 4;
 const SIZE: Size = Size(8 << 30);

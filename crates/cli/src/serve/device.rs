@@ -11,7 +11,7 @@ use std::sync::Arc;
 use disk::{Disk, FileDisk, Volume, VolumeError};
 
 use crate::exit::Failure;
-use crate::size::Size;
+use types::Size;
 
 /// Least size of an OST and an MDT in bytes: log and checkpoint slots, and room for something.
 pub const TARGET_BYTES_MIN: u64 = 256 << 20;

@@ -24,8 +24,8 @@ use crate::serve::mounted::{
 use crate::serve::register::{MgsPeers, wait_for};
 use crate::serve::servers::{Node, Role, Servers};
 use crate::serve::{device, host_name, prepare_process};
-use crate::size::Size;
 use crate::stop::{self, Event, Manner};
+use types::Size;
 
 /// Time between two looks for a signal while connecting.
 const SIGNAL_LOOK_EACH: Duration = Duration::from_millis(50);

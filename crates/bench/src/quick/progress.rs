@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::kind::Kind;
+use super::kind::Kind;
 
 pub struct Progress {
     bar: ProgressBar,

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use super::files::{Layout, Stream};
+use super::kind::Kind;
+use super::names::Names;
+use super::report::Sample;
+use super::workers::{Done, Limit};
+use super::{files, names, sync};
 use crate::cache::CacheState;
-use crate::files::{Layout, Stream};
-use crate::kind::Kind;
-use crate::names::Names;
 use crate::pattern::{PAGE_BYTES, Pattern};
-use crate::report::Sample;
-use crate::workers::{Done, Limit};
-use crate::{files, names, sync};
 
 /// What was done, in how many seconds, over which caches.
 pub type Measured = (Done, f64, CacheState);

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, OFlags};
 
+use super::workers::{self, Clock, Done};
+use super::workspace::{Measured, Params};
+use crate::aligned::Aligned;
 use crate::cache::{self, CacheState};
 use crate::pattern::{Mark, PAGE_BYTES, Pattern, next};
-use crate::workers::{self, Clock, Done};
-use crate::workspace::{Measured, Params};
 
 /// Random writes are read back afterwards, at most so many per worker: enough to find what does not keep writes.
 const READ_BACK_MAX: u64 = 256;
@@ -63,24 +64,6 @@ fn offset_of(layout: Layout, worker: usize, transfer: u64, params: &Params) -> u
         Layout::Shared => transfer * params.workers as u64 + worker as u64,
     };
     index * params.transfer_bytes as u64
-}
-
-/// A buffer at a page border, as direct I/O wants it.
-pub struct Aligned {
-    bytes: Vec<u8>,
-    begin: usize,
-    len: usize,
-}
-
-impl Aligned {
-    pub fn new(len: usize) -> Aligned {
-        let bytes = vec![0; len + PAGE_BYTES];
-        let begin = bytes.as_ptr().align_offset(PAGE_BYTES);
-        Aligned { bytes, begin, len }
-    }
-    pub fn get(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.begin..self.begin + self.len]
-    }
 }
 
 fn open(path: &Path, write: bool, params: &Params) -> Result<File> {

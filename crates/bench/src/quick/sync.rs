@@ -6,11 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::workers::{self, Done};
+use super::workspace::{Measured, Params};
+use crate::aligned::Aligned;
 use crate::cache::{self, CacheState};
-use crate::files::Aligned;
 use crate::pattern::{Mark, PAGE_BYTES, Pattern, next};
-use crate::workers::{self, Done};
-use crate::workspace::{Measured, Params};
 
 /// A database's log or a small table: more would only measure the first write of the file.
 pub const FILE_BYTES: u64 = 64 << 20;

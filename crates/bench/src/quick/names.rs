@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use super::workers::{self, Done};
+use super::workspace::{Measured, Params};
 use crate::cache::{self, CacheState};
 use crate::pattern::{Mark, Pattern};
-use crate::workers::{self, Done};
-use crate::workspace::{Measured, Params};
 
 /// Files that were made: those of each worker, in its directory.
 pub struct Names {

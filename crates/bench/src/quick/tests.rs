@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::pattern::Checked;
 
 /// A directory that goes when the test ends.
 struct TempDir(PathBuf);

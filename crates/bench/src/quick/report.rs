@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::kind::{Better, Kind};
+use super::workers::Done;
+use super::workspace::Params;
 use crate::cache::CacheState;
-use crate::kind::{Better, Kind};
 use crate::pattern::Checked;
 use crate::stats::median;
-use crate::workers::Done;
-use crate::workspace::Params;
 
 /// One measurement of one row.
 #[derive(Clone, Debug, Serialize)]

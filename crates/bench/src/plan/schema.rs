@@ -1,0 +1,335 @@
+//! What a plan's file says. `docs/bench-plans.md` is the same for people who write one.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::Unit;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plan {
+    pub name: String,
+    pub title: String,
+    /// The published study that it reproduces, with the system that was measured there; empty for a plan of our own.
+    #[serde(default)]
+    pub study: String,
+    /// What it is for, and what it measures in which way.
+    pub about: String,
+    /// `min`, `small`, `full`.
+    pub scales: BTreeMap<String, Scale>,
+    pub steps: Vec<Step>,
+    #[serde(default)]
+    pub figures: Vec<Figure>,
+    #[serde(default)]
+    pub tables: Vec<Table>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Scale {
+    /// Each point is measured at least so often, and at most.
+    pub repeats: [u32; 2],
+    /// Between the two: until the 95 % interval of the median is narrower than this share of it (whole width).
+    #[serde(default)]
+    pub narrow: f64,
+    /// Seconds for the whole plan. When they are over, points are measured once and steps that have not begun are skipped.
+    pub budget_seconds: u64,
+    /// What `$name` stands for: a number, a size, or a list for sweeps.
+    #[serde(default)]
+    pub values: BTreeMap<String, Quantities>,
+}
+
+/// A number, or text: a size (`8M`), a variable (`$threads`), or a product (`2 * $ram / $threads`), from left to right.
+/// Variables are those of the scale, those that the step sweeps, and `ram` (bytes of memory), `cpus`, `threads` if not given: 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Quantity {
+    Whole(u64),
+    Real(f64),
+    Text(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Quantities {
+    Many(Vec<Quantity>),
+    One(Quantity),
+}
+
+/// Phases that follow one another at each point of a sweep, in a directory of their own that is removed after the point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Step {
+    pub id: String,
+    pub title: String,
+    #[serde(default)]
+    pub about: String,
+    /// What must be there, or the step is skipped with a line.
+    #[serde(default)]
+    pub needs: Vec<Need>,
+    /// The scales at which it is run. Empty: all.
+    #[serde(default)]
+    pub scales: Vec<String>,
+    /// Parameters and their values; every combination is a point. `threads` is the number of workers.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, Quantities>,
+    /// Worker processes; the workers are spread round-robin over them. Without it: a process each, up to 64.
+    pub processes: Option<Quantity>,
+    /// What the phases have in common; a phase's own words win.
+    #[serde(default)]
+    pub data: toml::Table,
+    #[serde(default)]
+    pub names: toml::Table,
+    #[serde(default)]
+    pub phases: Vec<Phase>,
+    /// Commands whose output is kept instead of phases; `{dir}` is the measured directory. Programs that are not there: a line.
+    #[serde(default)]
+    pub commands: Vec<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Need {
+    /// Programs.
+    Fio,
+    Ior,
+    Mdtest,
+    Iozone,
+    /// Workers on more than one host.
+    Hosts,
+    /// Routers between networks; mirrors; preload library: parts of Stria that do not exist yet.
+    Routers,
+    Mirrors,
+    Preload,
+    /// Two mounted file systems, to be measured at once.
+    TwoFileSystems,
+    /// `O_DIRECT` on the measured file system.
+    Direct,
+    /// io_uring.
+    Uring,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Phase {
+    pub name: String,
+    /// Caches are defeated before it.
+    #[serde(default)]
+    pub cold: bool,
+    /// It only makes what later phases need: no record.
+    #[serde(default)]
+    pub unmeasured: bool,
+    pub data: Option<toml::Table>,
+    pub names: Option<toml::Table>,
+    /// Several works at once, each a record of its own (`phase` = `NAME.PART`), and one of all together (`NAME`).
+    #[serde(default)]
+    pub together: Vec<Part>,
+    /// `stria` (default), `fio`, `ior`, `mdtest`, `iozone`: the program that does it, with the same parameters.
+    pub engine: Option<String>,
+    /// A second engine that does the same, repeat by repeat in turn; the ratio of the two is shown.
+    pub against: Option<String>,
+    pub seconds: Option<Quantity>,
+    pub warmup_seconds: Option<Quantity>,
+    /// Operations per second of each worker.
+    pub pace: Option<Quantity>,
+    /// Workers, if not `$threads`.
+    pub workers: Option<Quantity>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Part {
+    pub name: String,
+    pub workers: Option<Quantity>,
+    pub data: Option<toml::Table>,
+    pub names: Option<toml::Table>,
+    pub pace: Option<Quantity>,
+}
+
+/// `data` of a phase, over that of its step.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DataSpec {
+    /// `write`, `read`, `mixed`.
+    pub op: String,
+    /// Of `mixed`: reads in percent.
+    pub read_percent: Option<Quantity>,
+    /// `sequential` (default), `random`.
+    pub order: Option<String>,
+    /// `own` (default): a file per worker; `shared`: one; `given`: the files or devices that `--targets` named, or, without that
+    /// option, `$devices` files of `total / $devices` bytes that a phase before wrote as `own`.
+    pub files: Option<String>,
+    /// The file's name; phases of one step meet in it. Default `data`.
+    pub name: Option<String>,
+    pub transfer: Quantity,
+    /// Bytes of each worker's block. Without it: `total / max(threads, fewest) / segments`, whole transfers of it.
+    pub block: Option<Quantity>,
+    pub segments: Option<Quantity>,
+    /// Bytes over all workers.
+    pub total: Option<Quantity>,
+    /// With fewer workers than this each has as much as if there were so many.
+    pub fewest: Option<Quantity>,
+    /// Share of each block, from its begin, that is used: `0.05` of a filled device.
+    pub footprint: Option<f64>,
+    pub shift: Option<Quantity>,
+    pub ops: Option<Quantity>,
+    /// In flight by each worker; 1 (default) is plain calls, more is io_uring.
+    pub depth: Option<Quantity>,
+    /// `uring` at depth 1 too, or `null`.
+    pub engine: Option<String>,
+    #[serde(default)]
+    pub direct: bool,
+    /// `never`, `end` (default of writes), `each`.
+    pub flush: Option<String>,
+    /// A write that changes files that are there.
+    #[serde(default)]
+    pub overwrite: bool,
+    pub verify: Option<bool>,
+}
+
+/// `names` of a phase, over that of its step. The words are mdtest's.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NamesSpec {
+    /// `make-tree`, `create`, `stat`, `read`, `remove`, `make-dir`, `stat-dir`, `remove-dir`, `remove-tree`, `ask`. `make-tree`
+    /// and `remove-tree` are done unmeasured where no phase names them.
+    pub op: String,
+    #[serde(default)]
+    pub shared: bool,
+    /// Default `tree`.
+    pub name: Option<String>,
+    pub branch: Option<Quantity>,
+    pub depth: Option<Quantity>,
+    #[serde(default)]
+    pub leaves_only: bool,
+    pub items_per_dir: Quantity,
+    /// Files over all workers. `branch` follows: `total / items-per-dir / threads` directories for each worker, at least 1.
+    pub total: Option<Quantity>,
+    pub write: Option<Quantity>,
+    pub read: Option<Quantity>,
+    #[serde(default)]
+    pub flush: bool,
+    pub shift: Option<Quantity>,
+    pub order: Option<String>,
+    pub epochs: Option<Quantity>,
+    #[serde(default)]
+    pub null: bool,
+    pub verify: Option<bool>,
+}
+
+/// A figure of the study: points of steps, drawn with what was published.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Figure {
+    pub id: String,
+    pub title: String,
+    pub kind: FigureKind,
+    /// The swept parameter on the x axis of lines; seconds for a timeline; series are bars' groups.
+    #[serde(default)]
+    pub x: String,
+    #[serde(default)]
+    pub x_title: String,
+    #[serde(default)]
+    pub x_scale: AxisScale,
+    pub unit: Unit,
+    #[serde(default)]
+    pub y_scale: AxisScale,
+    pub series: Vec<Series>,
+    #[serde(default)]
+    pub published: Vec<Published>,
+    /// What to see in it.
+    #[serde(default)]
+    pub about: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FigureKind {
+    /// Median with interval over x, a line per series.
+    Lines,
+    /// A bar with interval per series (and per value of `x`, if one is given).
+    Bars,
+    /// Throughput over the run's seconds, phases marked.
+    Timeline,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AxisScale {
+    #[default]
+    Linear,
+    Log2,
+    Log10,
+}
+
+/// Which records a series is made of: those of `step` and `phase` whose point has all of `at`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Series {
+    pub name: String,
+    pub step: String,
+    pub phase: String,
+    #[serde(default)]
+    pub at: BTreeMap<String, serde_json::Value>,
+}
+
+/// A published value: a point of a series, or without `x` a line across.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Published {
+    pub series: String,
+    pub x: Option<f64>,
+    /// In the figure's or the table's unit.
+    pub value: f64,
+    /// Where it stands, and what it says there: `Table 4, peak`.
+    #[serde(rename = "where")]
+    pub place: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Table {
+    pub id: String,
+    pub title: String,
+    pub kind: TableKind,
+    #[serde(default)]
+    pub about: String,
+    #[serde(default)]
+    pub rows: Vec<TableRow>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TableKind {
+    /// A row per series: median, interval, repeats, published, share of it; a line per point.
+    Rates,
+    /// A row per series over a sweep: peak, where, and sustained (the lowest median from the peak on), beside the published ones.
+    Peak,
+    /// Max, min, mean, standard deviation of the repeats, as mdtest and eeyore print them.
+    Spread,
+    /// Needed, measured, one block published, `blocks` blocks, efficiency.
+    Requirements,
+    /// Threads, directories per worker, files in all: the rule by which names were spread.
+    Directories,
+    /// What commands printed.
+    Outputs,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TableRow {
+    pub name: String,
+    pub step: String,
+    pub phase: String,
+    #[serde(default)]
+    pub at: BTreeMap<String, serde_json::Value>,
+    pub unit: Unit,
+    /// By column: `peak`, `sustained`, `max`, `min`, `mean`, `stddev`, `value`, `needed`, `block`.
+    #[serde(default)]
+    pub published: BTreeMap<String, f64>,
+    /// Of requirements: building blocks of the published system, and whether its rate grows with them.
+    pub blocks: Option<u32>,
+    #[serde(default)]
+    pub does_not_scale: bool,
+}

@@ -1,0 +1,321 @@
+//! What was measured, as it is kept: JSON, a line each, written and flushed as soon as it is there.
+//!
+//! The file begins with a `Header` and holds nothing that could not be measured again; tables, figures and CSV are made from it.
+//! I1. Each line stands alone: what was written before a crash or Ctrl-C can be read.
+//! I2. Amounts and rates count what ended after the warm-up; `timeline` counts all.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::cache::CacheState;
+use crate::pattern::Checked;
+use crate::plan::Plan;
+
+/// The number that a change of meaning raises.
+pub const FORMAT: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "kebab-case")]
+pub enum Line {
+    Header(Box<Header>),
+    Record(Box<Record>),
+    Skipped(Skipped),
+    Output(Output),
+    End(End),
+}
+
+/// What was run, where, and how the machine was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    pub format: u32,
+    /// Of the program.
+    pub version: String,
+    /// The whole plan, so that a report needs nothing else.
+    pub plan: Plan,
+    pub scale: String,
+    /// The variables of that scale, as they were used: `threads = [1, 2, 4]`.
+    pub values: BTreeMap<String, serde_json::Value>,
+    /// The measured directory.
+    pub dir: String,
+    /// Type and source of its file system, as the mount table has them: `fuse.stria on 10.0.0.1@tcp:/fs`.
+    pub file_system: String,
+    /// The command that was given.
+    pub command: String,
+    /// UTC, RFC 3339.
+    pub begun: String,
+    /// Name and value, in the order to be shown: kernel, processors, memory, mount options, program's settings.
+    pub system: Vec<(String, String)>,
+}
+
+/// One measurement: a phase at a point, once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub step: String,
+    /// The swept parameters and their values: `threads` = 4.
+    pub point: BTreeMap<String, serde_json::Value>,
+    pub phase: String,
+    /// From 0.
+    pub repeat: u32,
+    pub workers: u32,
+    pub processes: u32,
+    /// `sync`, `io_uring x16`, `fio`, `ior`, `mdtest`, `iozone`.
+    pub engine: String,
+    /// The exact command of an engine outside; the job as one line of JSON of ours.
+    pub command: String,
+    pub cache: CacheState,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What workers got done in one phase, whichever program they were of.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// From the first begin (plus warm-up) to the last end.
+    pub seconds: f64,
+    /// After the first begin the first worker was done, and the last.
+    pub first_done: f64,
+    pub last_done: f64,
+    pub ops: u64,
+    pub bytes: u64,
+    /// Of `bytes`, for mixes.
+    pub read_bytes: u64,
+    /// What all had done together when the first one was done.
+    pub stonewall: Option<Stonewall>,
+    /// By worker. Empty if the engine does not tell.
+    pub per_worker: Vec<WorkerShare>,
+    /// By what was done: `read`, `write`, `op`. Empty if the engine does not tell.
+    pub latency: BTreeMap<String, Latency>,
+    pub timeline: Option<Timeline>,
+    pub checked: Checked,
+    /// Processor time of the workers, user and system. 0 if the engine does not tell.
+    pub cpu_seconds: f64,
+    /// What only some phases have: `late_share` of paced ones.
+    pub extra: BTreeMap<String, f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stonewall {
+    pub seconds: f64,
+    pub ops: f64,
+    pub bytes: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerShare {
+    pub ops: u64,
+    pub bytes: u64,
+    /// From its begin (plus warm-up) to its end.
+    pub seconds: f64,
+}
+
+/// A histogram: pairs of nanoseconds (the highest of the bucket, within 1 %) and how often, ascending.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct Latency(pub Vec<(u64, u64)>);
+
+/// Work done over time, summed over the workers: bucket `i` covers `[i, i + 1) * width_seconds` after the first begin.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct Timeline {
+    pub width_seconds: f64,
+    pub ops: Vec<u64>,
+    pub bytes: Vec<u64>,
+    /// Seconds since the run's begin at which the first bucket begins: phases follow one another on one axis.
+    pub begin_seconds: f64,
+}
+
+/// A step, point or phase that was not measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    pub step: String,
+    /// As in "skipped: no routers: this file system has none".
+    pub why: String,
+}
+
+/// What a command printed that a plan asked for: `df -hT`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    pub step: String,
+    pub command: String,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Was all of the plan done, or was it stopped (Ctrl-C, an error)?
+    pub complete: bool,
+    /// Why it was stopped, or nothing.
+    pub why: String,
+    pub seconds: f64,
+}
+
+impl Latency {
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|(_, n)| n).sum()
+    }
+
+    /// Microseconds below which the share `q` of all operations stays; `None` without operations.
+    pub fn quantile_us(&self, q: f64) -> Option<f64> {
+        let rank = ((self.count() as f64 * q).ceil() as u64).max(1);
+        let mut seen = 0;
+        self.0
+            .iter()
+            .find(|(_, n)| {
+                seen += n;
+                seen >= rank
+            })
+            .map(|(ns, _)| *ns as f64 / 1e3)
+    }
+
+    pub fn add(&mut self, other: &Latency) {
+        let mut all: BTreeMap<u64, u64> = self.0.iter().copied().collect();
+        for (ns, n) in &other.0 {
+            *all.entry(*ns).or_default() += n;
+        }
+        self.0 = all.into_iter().collect();
+    }
+}
+
+impl Outcome {
+    /// The value in a unit that a plan may name; `None` if it has none in it: latencies of an engine that does not tell.
+    pub fn value(&self, unit: Unit) -> Option<f64> {
+        let seconds = self.seconds.max(1e-9);
+        let latency = |q| self.latency.values().next().and_then(|l| l.quantile_us(q));
+        match unit {
+            Unit::GBps => Some(self.bytes as f64 / 1e9 / seconds),
+            Unit::MBps => Some(self.bytes as f64 / 1e6 / seconds),
+            Unit::MiBps => Some(self.bytes as f64 / f64::from(1 << 20) / seconds),
+            Unit::Ops | Unit::Iops => Some(self.ops as f64 / seconds),
+            Unit::P50 => latency(0.5),
+            Unit::P99 => latency(0.99),
+            Unit::Seconds => Some(self.seconds),
+        }
+    }
+}
+
+/// What a plan may ask a value in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Unit {
+    #[serde(rename = "GB/s")]
+    GBps,
+    #[serde(rename = "MB/s")]
+    MBps,
+    #[serde(rename = "MiB/s")]
+    MiBps,
+    #[serde(rename = "ops/s")]
+    Ops,
+    #[serde(rename = "IOPS")]
+    Iops,
+    /// Median latency.
+    #[serde(rename = "us")]
+    P50,
+    /// 99th percentile of latency.
+    #[serde(rename = "us p99")]
+    P99,
+    #[serde(rename = "s")]
+    Seconds,
+}
+
+impl Unit {
+    pub fn title(self) -> &'static str {
+        match self {
+            Unit::GBps => "GB/s",
+            Unit::MBps => "MB/s",
+            Unit::MiBps => "MiB/s",
+            Unit::Ops => "ops/s",
+            Unit::Iops => "IOPS",
+            Unit::P50 => "us",
+            Unit::P99 => "us p99",
+            Unit::Seconds => "s",
+        }
+    }
+
+    pub fn is_lower_better(self) -> bool {
+        matches!(self, Unit::P50 | Unit::P99 | Unit::Seconds)
+    }
+}
+
+/// All of a result file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results {
+    pub header: Header,
+    pub records: Vec<Record>,
+    pub skipped: Vec<Skipped>,
+    pub outputs: Vec<Output>,
+    /// `None`: it ended without a word, or is still under way.
+    pub end: Option<End>,
+}
+
+impl Results {
+    pub fn read(path: &Path) -> Result<Results> {
+        let file = File::open(path).with_context(|| path.display().to_string())?;
+        Results::parse(BufReader::new(file))
+            .with_context(|| format!("{}: no result of stria bench run", path.display()))
+    }
+
+    pub fn parse(text: impl BufRead) -> Result<Results> {
+        let mut lines = text.lines();
+        let first = lines.next().context("it is empty")??;
+        let Line::Header(header) = serde_json::from_str(&first)? else {
+            anyhow::bail!("it does not begin with a header");
+        };
+        ensure!(
+            header.format == FORMAT,
+            "its format is {}, this program reads {FORMAT}: make it again, or take the program that made it ({})",
+            header.format,
+            header.version
+        );
+        let mut results = Results {
+            header: *header,
+            records: Vec::new(),
+            skipped: Vec::new(),
+            outputs: Vec::new(),
+            end: None,
+        };
+        let mut torn = None;
+        for (number, line) in lines.enumerate() {
+            // Only the last line can be torn (I1): a program that was killed wrote it.
+            if let Some(error) = torn.take() {
+                return Err(error);
+            }
+            match serde_json::from_str(&line?) {
+                Ok(line) => results.take(line),
+                Err(error) => torn = Some(anyhow::anyhow!("line {}: {error}", number + 2)),
+            }
+        }
+        Ok(results)
+    }
+
+    fn take(&mut self, line: Line) {
+        match line {
+            // One file is one run: a second header would be of nothing that is shown.
+            Line::Header(_) => {}
+            Line::Record(record) => self.records.push(*record),
+            Line::Skipped(skipped) => self.skipped.push(skipped),
+            Line::Output(output) => self.outputs.push(output),
+            Line::End(end) => self.end = Some(end),
+        }
+    }
+}
+
+/// Writes lines as they come.
+pub struct Recorder {
+    file: File,
+}
+
+impl Recorder {
+    pub fn create(path: &Path) -> Result<Recorder> {
+        let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
+        Ok(Recorder { file })
+    }
+
+    pub fn write(&mut self, line: &Line) -> Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        // One write: what another program reads meanwhile ends with a whole line.
+        self.file.write_all(text.as_bytes()).context("writing the records")
+    }
+}
