@@ -12,6 +12,7 @@ mod pattern;
 pub mod plan;
 pub mod quick;
 pub mod record;
+pub mod runner;
 pub mod stats;
 
 pub use cache::CacheState;
