@@ -1,0 +1,202 @@
+//! Reads and writes of files through io_uring, with buffers that the ring owns.
+//!
+//! A ring has `depth` slots, each with a buffer at a page border. A slot is taken, its buffer filled, a read or write of a file
+//! submitted; when its completion was fetched, the buffer may be looked at and the slot is free again.
+//! Refused: slots in flight, offsets and lengths beyond a buffer. It promises that the kernel writes into nothing else:
+//! I1. A buffer is lent out only while its slot is not in flight, and is freed only after the kernel is done with it.
+//! I2. Files are the ring's, so that a descriptor that was submitted names the same file until its completion.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, opcode, types};
+
+/// Alignment of buffers: no device that direct I/O reaches wants more.
+pub const PAGE_BYTES: usize = 4096;
+/// The kernel's bound on entries of a queue.
+pub const DEPTH_MAX: u32 = 32_768;
+
+/// A buffer and its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+/// What became of one operation.
+#[derive(Debug)]
+pub struct Completion {
+    pub slot: Slot,
+    /// Bytes that were moved; fewer than asked for at a file's end, or when a signal came.
+    pub result: io::Result<usize>,
+}
+
+/// Bytes of which a part begins at a page border.
+struct Buffer {
+    bytes: Vec<u8>,
+    begin: usize,
+    len: usize,
+}
+
+impl Buffer {
+    fn new(len: usize) -> Buffer {
+        let bytes = vec![0; len + PAGE_BYTES];
+        let begin = bytes.as_ptr().align_offset(PAGE_BYTES);
+        Buffer { bytes, begin, len }
+    }
+}
+
+pub struct Ring {
+    uring: IoUring,
+    files: Vec<File>,
+    /// An allocation for each: what the kernel writes into is never part of what is lent out.
+    buffers: Vec<Buffer>,
+    in_flight: Vec<bool>,
+    flying: usize,
+    free: Vec<Slot>,
+}
+
+impl Ring {
+    /// `depth` operations at once, each of at most `buffer_bytes`. Fails where io_uring is barred (`EPERM`, `ENOSYS`) or locked
+    /// memory is short (`ENOMEM`).
+    pub fn new(depth: u32, buffer_bytes: usize) -> io::Result<Ring> {
+        if depth == 0 || depth > DEPTH_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a depth of 1 to {DEPTH_MAX} is possible"),
+            ));
+        }
+        let buffer_bytes = buffer_bytes.next_multiple_of(PAGE_BYTES);
+        let buffers = (0..depth).map(|_| Buffer::new(buffer_bytes)).collect();
+        let uring = IoUring::new(depth.next_power_of_two())?;
+        let free = (0..depth).rev().map(Slot).collect();
+        let in_flight = vec![false; depth as usize];
+        Ok(Ring { uring, files: Vec::new(), buffers, in_flight, flying: 0, free })
+    }
+
+    /// Takes a file, to be named by the number that is returned.
+    pub fn add_file(&mut self, file: File) -> usize {
+        self.files.push(file);
+        self.files.len() - 1
+    }
+
+    pub fn file(&self, number: usize) -> &File {
+        &self.files[number]
+    }
+
+    /// A slot that is not in flight and that nobody took, if there is one.
+    pub fn take(&mut self) -> Option<Slot> {
+        self.free.pop()
+    }
+
+    /// Gives back a slot that was taken or whose completion was fetched.
+    pub fn give_back(&mut self, slot: Slot) {
+        assert!(!self.in_flight[slot.0 as usize], "a slot in flight is the kernel's");
+        self.free.push(slot);
+    }
+
+    /// Operations that were submitted and whose completions were not fetched.
+    pub fn flying(&self) -> usize {
+        self.flying
+    }
+
+    /// The slot's buffer. Panics while it is in flight (I1).
+    pub fn buffer(&mut self, slot: Slot) -> &mut [u8] {
+        assert!(!self.in_flight[slot.0 as usize], "a buffer in flight is the kernel's");
+        let Buffer { bytes, begin, len } = &mut self.buffers[slot.0 as usize];
+        &mut bytes[*begin..*begin + *len]
+    }
+
+    /// Queues a read of `len` bytes at `offset` of a file into the slot's buffer. It goes to the kernel with the next `wait`.
+    pub fn read(&mut self, slot: Slot, file: usize, offset: u64, len: usize) -> io::Result<()> {
+        let fd = types::Fd(self.files[file].as_raw_fd());
+        let buffer = self.buffer(slot)[..len].as_mut_ptr();
+        self.push(slot, opcode::Read::new(fd, buffer, len as u32).offset(offset).build())
+    }
+
+    /// Queues a write of the first `len` bytes of the slot's buffer.
+    pub fn write(&mut self, slot: Slot, file: usize, offset: u64, len: usize) -> io::Result<()> {
+        let fd = types::Fd(self.files[file].as_raw_fd());
+        let buffer = self.buffer(slot)[..len].as_ptr();
+        self.push(slot, opcode::Write::new(fd, buffer, len as u32).offset(offset).build())
+    }
+
+    /// Queues a flush of what completed writes wrote to a file.
+    pub fn fsync(&mut self, slot: Slot, file: usize) -> io::Result<()> {
+        let fd = types::Fd(self.files[file].as_raw_fd());
+        self.push(slot, opcode::Fsync::new(fd).build())
+    }
+
+    fn push(&mut self, slot: Slot, entry: io_uring::squeue::Entry) -> io::Result<()> {
+        assert!(!self.in_flight[slot.0 as usize], "one operation per slot");
+        let entry = entry.user_data(u64::from(slot.0));
+        // JUSTIFICATION: the only way to hand an operation to io_uring; with 16 in flight one thread does what 16 threads with
+        // pread(2) do otherwise.
+        // SAFETY: `push` demands that the operation's memory and file stay valid until its completion. The buffer is an
+        // allocation of its own, never resized, lent out only while its slot is not in flight (`buffer`, I1), and freed by `drop`
+        // only after all completions were fetched; the lengths were checked by the slices above. The file is in `files`, from
+        // which nothing is removed before that (I2).
+        #[expect(unsafe_code, reason = "see above")]
+        unsafe { self.uring.submission().push(&entry) }
+            .map_err(|_| io::Error::other("the submission queue is full: it has as many places as slots"))?;
+        self.in_flight[slot.0 as usize] = true;
+        self.flying += 1;
+        Ok(())
+    }
+
+    /// Submits what is queued and waits for one completion. `None` if nothing is in flight.
+    pub fn wait(&mut self) -> io::Result<Option<Completion>> {
+        if self.flying == 0 {
+            return Ok(None);
+        }
+        loop {
+            // What is queued goes out first, also when completions are there: the device must not idle while they are handled.
+            let queued = self.uring.submission().len();
+            if queued > 0 {
+                self.enter(0)?;
+            }
+            if let Some(done) = self.uring.completion().next() {
+                let slot = Slot(done.user_data() as u32);
+                self.in_flight[slot.0 as usize] = false;
+                self.flying -= 1;
+                let result = match done.result() {
+                    code if code < 0 => Err(io::Error::from_raw_os_error(-code)),
+                    moved => Ok(moved as usize),
+                };
+                return Ok(Some(Completion { slot, result }));
+            }
+            self.enter(1)?;
+        }
+    }
+
+    fn enter(&mut self, wait_for: usize) -> io::Result<()> {
+        match self.uring.submit_and_wait(wait_for) {
+            Ok(_) => Ok(()),
+            // A signal, or the kernel is short of memory for a moment: nothing is lost, it is asked again.
+            Err(error)
+                if matches!(
+                    error.raw_os_error().map(rustix::io::Errno::from_raw_os_error),
+                    Some(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN | rustix::io::Errno::BUSY)
+                ) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        while self.flying > 0 {
+            if self.wait().is_err() {
+                // The kernel may still write into the buffers: they are left to it (I1).
+                std::mem::forget(std::mem::take(&mut self.buffers));
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
