@@ -20,6 +20,10 @@ pub struct Job {
     /// Workers ask the kernel to forget the pages of what they are going to read before they say that they are ready: for
     /// users who may not drop caches.
     pub forget_pages: bool,
+    /// Transfers (of data) or items (of names) that each worker's part really holds, where an earlier phase was stopped by its
+    /// limit; empty: all.
+    #[serde(default)]
+    pub holds: Vec<u64>,
 }
 
 /// When a worker ends before all its work is done, and what is not counted.

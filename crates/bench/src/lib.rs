@@ -7,6 +7,8 @@
 mod aligned;
 mod cache;
 pub mod compare;
+mod content;
+pub mod crew;
 pub mod job;
 mod pattern;
 pub mod plan;
@@ -14,6 +16,10 @@ pub mod quick;
 pub mod record;
 pub mod runner;
 pub mod stats;
+#[cfg(test)]
+mod testdir;
+mod work;
+pub mod worker;
 
 pub use cache::CacheState;
 pub use pattern::Checked;

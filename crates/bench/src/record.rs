@@ -111,6 +111,8 @@ pub struct WorkerShare {
     pub bytes: u64,
     /// From its begin (plus warm-up) to its end.
     pub seconds: f64,
+    /// Operations with those of the warm-up: what is there for later phases.
+    pub done: u64,
 }
 
 /// A histogram: pairs of nanoseconds (the highest of the bucket, within 1 %) and how often, ascending.

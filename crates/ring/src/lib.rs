@@ -23,6 +23,13 @@ pub const DEPTH_MAX: u32 = 32_768;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
+impl Slot {
+    /// Below the ring's depth.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What became of one operation.
 #[derive(Debug)]
 pub struct Completion {
@@ -91,7 +98,7 @@ impl Ring {
 
     /// Gives back a slot that was taken or whose completion was fetched.
     pub fn give_back(&mut self, slot: Slot) {
-        assert!(!self.in_flight[slot.0 as usize], "a slot in flight is the kernel's");
+        assert!(!self.in_flight[slot.index()], "a slot in flight is the kernel's");
         self.free.push(slot);
     }
 
@@ -102,8 +109,8 @@ impl Ring {
 
     /// The slot's buffer. Panics while it is in flight (I1).
     pub fn buffer(&mut self, slot: Slot) -> &mut [u8] {
-        assert!(!self.in_flight[slot.0 as usize], "a buffer in flight is the kernel's");
-        let Buffer { bytes, begin, len } = &mut self.buffers[slot.0 as usize];
+        assert!(!self.in_flight[slot.index()], "a buffer in flight is the kernel's");
+        let Buffer { bytes, begin, len } = &mut self.buffers[slot.index()];
         &mut bytes[*begin..*begin + *len]
     }
 
@@ -128,7 +135,7 @@ impl Ring {
     }
 
     fn push(&mut self, slot: Slot, entry: io_uring::squeue::Entry) -> io::Result<()> {
-        assert!(!self.in_flight[slot.0 as usize], "one operation per slot");
+        assert!(!self.in_flight[slot.index()], "one operation per slot");
         let entry = entry.user_data(u64::from(slot.0));
         // JUSTIFICATION: the only way to hand an operation to io_uring; with 16 in flight one thread does what 16 threads with
         // pread(2) do otherwise.
@@ -139,7 +146,7 @@ impl Ring {
         #[expect(unsafe_code, reason = "see above")]
         unsafe { self.uring.submission().push(&entry) }
             .map_err(|_| io::Error::other("the submission queue is full: it has as many places as slots"))?;
-        self.in_flight[slot.0 as usize] = true;
+        self.in_flight[slot.index()] = true;
         self.flying += 1;
         Ok(())
     }
@@ -157,7 +164,7 @@ impl Ring {
             }
             if let Some(done) = self.uring.completion().next() {
                 let slot = Slot(done.user_data() as u32);
-                self.in_flight[slot.0 as usize] = false;
+                self.in_flight[slot.index()] = false;
                 self.flying -= 1;
                 let result = match done.result() {
                     code if code < 0 => Err(io::Error::from_raw_os_error(-code)),

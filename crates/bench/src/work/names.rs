@@ -1,0 +1,250 @@
+//! Operations on names: trees, files, directories, with mdtest's meaning.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{Advice, AtFlags, Mode, OFlags, StatxFlags};
+
+use super::Shared;
+use super::meter::{Clock, Counted, Did, Gauge, now_ns};
+use super::order::Turns;
+use crate::content::Content;
+use crate::job::{Names, NamesOp, Order};
+use crate::pattern::{Mark, next};
+
+/// One worker's part of a names job.
+pub struct Namer<'a> {
+    names: &'a Names,
+    content: &'a Content,
+    /// Whose items are visited.
+    whose: u32,
+    /// Directories of the tree in the order in which they can be made, and those that hold items.
+    dirs: Vec<String>,
+    item_dirs: Vec<String>,
+    turns: Turns,
+    bytes: Vec<u8>,
+    /// Of `Ask`.
+    file: Option<File>,
+}
+
+/// The tree below `root`: directories from the root down, and where those that hold items begin.
+fn tree_of(names: &Names, root: &Path) -> Result<(Vec<String>, Vec<String>)> {
+    let text = root.to_str().context("a path that is no UTF-8 cannot be measured: take another directory")?;
+    let mut dirs = vec![text.to_owned()];
+    let mut level = 0..1;
+    let mut items = if names.leaves_only && names.depth > 0 { Vec::new() } else { dirs.clone() };
+    for depth in 1..=names.depth {
+        let from = dirs.len();
+        for parent in level {
+            for branch in 0..names.branch {
+                let dir = format!("{}/d.{branch}", dirs[parent]);
+                if !names.leaves_only || depth == names.depth {
+                    items.push(dir.clone());
+                }
+                dirs.push(dir);
+            }
+        }
+        level = from..dirs.len();
+    }
+    Ok((dirs, items))
+}
+
+impl<'a> Namer<'a> {
+    pub fn new(shared: &'a Shared<'a>, names: &'a Names, worker: u32) -> Result<Namer<'a>> {
+        let job = shared.job;
+        let whose = (worker + names.shift) % job.workers.max(1);
+        let base = shared.root.join(&names.root);
+        let root = if names.shared { base.clone() } else { base.join(format!("w.{whose}")) };
+        let (dirs, item_dirs) = tree_of(names, &root)?;
+        let mut seed = job.seed ^ (u64::from(worker) << 32) ^ 0x6e61_6d65;
+        let all = item_dirs.len() as u64 * names.items_per_dir;
+        let is_of_tree = matches!(names.op, NamesOp::MakeTree | NamesOp::RemoveTree);
+        let count = match names.op {
+            // Of a shared tree one worker makes all.
+            NamesOp::MakeTree | NamesOp::RemoveTree if names.shared && worker > 0 => 0,
+            NamesOp::MakeTree | NamesOp::RemoveTree => dirs.len() as u64,
+            NamesOp::Ask => names.items_per_dir,
+            _ => job.holds.get(whose as usize).map_or(all, |held| all.min(*held)),
+        };
+        let order = if is_of_tree { Order::Sequential } else { names.order };
+        let turns = Turns::new(count, order, next(&mut seed));
+        // One byte more than there should be, so that a file that is too long shows.
+        let len = names.write_bytes.max(names.read_bytes + 1);
+        let bytes = vec![0; usize::try_from(len).context("the bytes of a file")?];
+        let mut namer =
+            Namer { names, content: shared.content, whose, dirs, item_dirs, turns, bytes, file: None };
+        let len = names.write_bytes as usize;
+        namer.content.fill(Mark { file: 0, version: names.version }, 0, &mut namer.bytes[..len]);
+        if names.op == NamesOp::MakeTree && !names.null {
+            // What the trees are in; the first directory of each is part of it.
+            let above = if names.shared { base.parent().unwrap_or(&base) } else { &base };
+            std::fs::create_dir_all(above).with_context(|| format!("making {}", above.display()))?;
+        }
+        if names.op == NamesOp::Ask && !names.null {
+            let path = base.join(format!("ask.{worker}"));
+            std::fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
+            namer.file = Some(File::create(&path).with_context(|| format!("making {}", path.display()))?);
+        }
+        if job.forget_pages && names.op == NamesOp::Read {
+            namer.forget_pages(count)?;
+        }
+        Ok(namer)
+    }
+
+    fn forget_pages(&self, count: u64) -> Result<()> {
+        let mut path = String::new();
+        for index in 0..count {
+            self.path(index, &mut path);
+            let file = File::open(&path).with_context(|| path.clone())?;
+            rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).ok();
+        }
+        Ok(())
+    }
+
+    /// Puts the path of item `index` into `path`.
+    fn path(&self, index: u64, path: &mut String) {
+        path.clear();
+        let dir = &self.item_dirs[(index / self.names.items_per_dir) as usize];
+        path.push_str(dir);
+        let kind = match self.names.op {
+            NamesOp::MakeDir | NamesOp::StatDir | NamesOp::RemoveDir => "dir",
+            _ => "file",
+        };
+        let (whose, item) = (self.whose, index % self.names.items_per_dir);
+        write!(path, "/{kind}.{whose}.{item}").expect("writing to a string cannot fail");
+    }
+
+    pub fn run(mut self, clock: Clock<'a>, gauge: &Gauge) -> Result<Counted> {
+        let mut counted = Counted::new(&clock);
+        let mut path = String::with_capacity(4096);
+        let mut now = clock.begin_ns;
+        let mut begun = 0;
+        'epochs: for epoch in 0..self.names.epochs.max(1) {
+            if epoch > 0 {
+                self.turns.again();
+            }
+            while !clock.is_over(now) {
+                let Some(turn) = self.turns.next() else { continue 'epochs };
+                let due = clock.wait_turn(begun, now);
+                begun += 1;
+                let bytes = self.before(turn, &mut path);
+                let from = if due == now { now_ns() } else { due };
+                let done = if self.names.null { Ok(()) } else { self.operate(&path) };
+                now = now_ns();
+                done.with_context(|| format!("{} {path}", verb_of(self.names.op)))?;
+                let did = match self.names.op {
+                    NamesOp::Read => Did::Read,
+                    _ => Did::Other,
+                };
+                counted.count(did, bytes, from, now, gauge);
+                self.after(turn, &path, &mut counted)?;
+            }
+            break;
+        }
+        drop(self.file);
+        counted.end_ns = now_ns();
+        Ok(counted)
+    }
+
+    /// Makes ready what is not measured; gives the bytes that will move.
+    fn before(&mut self, turn: u64, path: &mut String) -> u64 {
+        match self.names.op {
+            NamesOp::MakeTree => path.clone_from(&self.dirs[turn as usize]),
+            NamesOp::RemoveTree => path.clone_from(&self.dirs[self.dirs.len() - 1 - turn as usize]),
+            NamesOp::Ask => return 0,
+            _ => self.path(turn, path),
+        }
+        match self.names.op {
+            NamesOp::Create => {
+                let len = self.names.write_bytes as usize;
+                let mark = self.mark(turn);
+                self.content.refill(mark, 0, &mut self.bytes[..len]);
+                self.names.write_bytes
+            }
+            NamesOp::Read => self.names.read_bytes,
+            _ => 0,
+        }
+    }
+
+    fn mark(&self, turn: u64) -> Mark {
+        Mark { file: u64::from(self.whose) << 32 | turn, version: self.names.version }
+    }
+
+    fn operate(&mut self, path: &str) -> Result<()> {
+        match self.names.op {
+            NamesOp::MakeTree | NamesOp::MakeDir => std::fs::create_dir(path)?,
+            NamesOp::RemoveTree | NamesOp::RemoveDir => std::fs::remove_dir(path)?,
+            NamesOp::Create => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let mut file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?);
+                if self.names.write_bytes > 0 {
+                    file.write_all(&self.bytes[..self.names.write_bytes as usize])?;
+                }
+                if self.names.flush {
+                    file.sync_all()?;
+                }
+            }
+            NamesOp::Read => {
+                let mut file =
+                    File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
+                let want = self.names.read_bytes as usize;
+                let whole = want as u64 == self.names.write_bytes;
+                // A whole file is asked for one byte more, which a file that is too long gives.
+                let ask = if whole { want + 1 } else { want };
+                let got = file.read(&mut self.bytes[..ask])?;
+                ensure!(got == want, "{got} bytes were read, not {want}");
+            }
+            // stat(2), as mdtest and most programs ask: statx(2) with the birth time is a request more on FUSE.
+            NamesOp::Stat => {
+                let len = rustix::fs::stat(path)?.st_size as u64;
+                let want = self.names.write_bytes;
+                ensure!(len == want, "it has {len} bytes, not {want}");
+            }
+            NamesOp::StatDir => {
+                rustix::fs::stat(path)?;
+            }
+            NamesOp::Remove => std::fs::remove_file(path)?,
+            NamesOp::Ask => {
+                let file = self.file.as_ref().context("a file was made for it")?;
+                let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+                rustix::fs::statx(file, "", flags, StatxFlags::BASIC_STATS)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn after(&mut self, turn: u64, path: &str, counted: &mut Counted) -> Result<()> {
+        if self.names.null {
+            return Ok(());
+        }
+        match self.names.op {
+            NamesOp::Read => {
+                let read = &self.bytes[..self.names.read_bytes as usize];
+                let mark = self.mark(turn);
+                let checked = self.content.check(mark.file, &[mark.version], 0, read);
+                counted.checked += checked.with_context(|| path.to_owned())?;
+                counted.checked.sizes += u64::from(self.names.read_bytes == self.names.write_bytes);
+            }
+            NamesOp::Stat => counted.checked.sizes += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// For messages.
+fn verb_of(op: NamesOp) -> &'static str {
+    match op {
+        NamesOp::MakeTree => "making the tree of",
+        NamesOp::RemoveTree => "removing the tree of",
+        NamesOp::Create => "creating",
+        NamesOp::Stat | NamesOp::StatDir => "stat of",
+        NamesOp::Read => "reading",
+        NamesOp::Remove | NamesOp::RemoveDir => "removing",
+        NamesOp::MakeDir => "making",
+        NamesOp::Ask => "asking for the attributes of",
+    }
+}
