@@ -70,6 +70,9 @@ _stria() {
             stria__subcmd__bench,quick)
                 cmd="stria__subcmd__bench__subcmd__quick"
                 ;;
+            stria__subcmd__bench,report)
+                cmd="stria__subcmd__bench__subcmd__report"
+                ;;
             stria__subcmd__bench__subcmd__help,compare)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__compare"
                 ;;
@@ -78,6 +81,9 @@ _stria() {
                 ;;
             stria__subcmd__bench__subcmd__help,quick)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__quick"
+                ;;
+            stria__subcmd__bench__subcmd__help,report)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__report"
                 ;;
             stria__subcmd__damage,clear)
                 cmd="stria__subcmd__damage__subcmd__clear"
@@ -148,6 +154,9 @@ _stria() {
             stria__subcmd__help__subcmd__bench,quick)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__quick"
                 ;;
+            stria__subcmd__help__subcmd__bench,report)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__report"
+                ;;
             stria__subcmd__help__subcmd__damage,clear)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__clear"
                 ;;
@@ -175,7 +184,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench)
-            opts="-h --help quick compare help"
+            opts="-h --help quick compare report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -211,7 +220,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__help)
-            opts="quick compare help"
+            opts="quick compare report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -266,6 +275,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__bench__subcmd__help__subcmd__report)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__bench__subcmd__quick)
             opts="-h --json --workers --bytes --files --direct --repeats --budget --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -294,6 +317,24 @@ _stria() {
                     return 0
                     ;;
                 --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__report)
+            opts="-h --out --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --out)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -489,7 +530,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench)
-            opts="quick compare"
+            opts="quick compare report"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -517,6 +558,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench__subcmd__quick)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__bench__subcmd__report)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

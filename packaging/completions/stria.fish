@@ -94,10 +94,11 @@ complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subc
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare help" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare help" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare report help" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare report help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare report help" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare report help" -f -a "report" -d 'Make the report of a result again from its records: a page that opens anywhere, CSV and JSON with every number'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick compare report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l json -d 'Write the result as JSON to a file; - is stdout, in place of the table' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l workers -d 'Worker threads [default: 4]' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l bytes -d 'Bytes of each sequential row, over all workers [default: 1G]' -r
@@ -110,8 +111,11 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -l tolerance -d 'Differences up to so many percent do not matter, however sure they are' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -l json -d 'Write the comparison as JSON to a file; - is stdout, in place of the table' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from report" -l out -d 'Where to: a file ending in .html for the page alone, else a directory [default: beside the records]' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from report" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "report" -d 'Make the report of a result again from its records: a page that opens anywhere, CSV and JSON with every number'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand mount" -s o -d 'Mount options, separated by commas' -r
 complete -c stria -n "__fish_stria_using_subcommand mount" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
@@ -155,3 +159,4 @@ complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcom
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from damage" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "report" -d 'Make the report of a result again from its records: a page that opens anywhere, CSV and JSON with every number'

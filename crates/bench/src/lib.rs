@@ -14,6 +14,7 @@ mod pattern;
 pub mod plan;
 pub mod quick;
 pub mod record;
+pub mod report;
 pub mod runner;
 pub mod stats;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `stria bench`: a short measurement of any directory of any file system, and two of them compared.
 
+mod report;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,6 +27,7 @@ pub struct Bench {
 enum Suite {
     Quick(Quick),
     Compare(Compare),
+    Report(report::Report),
 }
 
 /// N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified.
@@ -82,6 +85,7 @@ impl Bench {
         match self.suite {
             Suite::Quick(quick) => quick.run(),
             Suite::Compare(compare) => compare.run(),
+            Suite::Report(report) => report.run(),
         }
     }
 }

@@ -1,0 +1,75 @@
+//! What is made of a result: a page that opens anywhere, CSV and JSON with every number, and a table for the terminal.
+//!
+//! I1. The page is whole in itself: no script, no network, no font from elsewhere.
+//! I2. It is made of the result alone, so that it can be made again from `records.jsonl`.
+//! I3. It stays below 1 MiB (`PAGE_BYTES_MAX`): what grows with the records is cut, and it is said where the rest is.
+
+mod axis;
+mod bars;
+mod csv;
+mod figure;
+mod grid;
+mod group;
+mod lines;
+mod number;
+mod page;
+mod paint;
+mod series;
+mod tables;
+mod text;
+mod timeline;
+
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::record::Results;
+
+pub use csv::csv;
+pub use group::{Group, groups};
+pub use page::html;
+pub use text::text;
+
+/// Reports are kept beside one another in repositories and sent by mail.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+/// Names of what is written beside the records.
+pub const PAGE: &str = "report.html";
+const CSV: &str = "summary.csv";
+const JSON: &str = "summary.json";
+/// The records themselves, in the directory that a run was given.
+pub const RECORDS: &str = "records.jsonl";
+
+/// `summary.json`.
+pub fn json(results: &Results) -> String {
+    series::json(results, &groups(results))
+}
+
+/// Writes page, CSV and JSON into a directory; gives back the page's path.
+pub fn write(results: &Results, dir: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    for (name, text) in [(CSV, csv(results)), (JSON, json(results)), (PAGE, html(results))] {
+        let path = dir.join(name);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(dir.join(PAGE))
+}
+
+/// The records that a path stands for: a file of them, or the directory that a run wrote into.
+pub fn records_of(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(RECORDS) } else { path.to_owned() }
+}
+
+/// Why a result is not all of its plan; `None` if it is.
+fn incomplete(results: &Results) -> Option<String> {
+    match &results.end {
+        None => Some("the run ended without a word, or is still under way".into()),
+        Some(end) if end.complete => None,
+        Some(end) if end.why.is_empty() => Some("the run was stopped".into()),
+        Some(end) => Some(end.why.clone()),
+    }
+}

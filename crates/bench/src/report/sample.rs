@@ -1,0 +1,215 @@
+//! Made-up results for tests: a record for each phase at each point of a plan, from a seed.
+
+use std::collections::BTreeMap;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::cache::CacheState;
+use crate::pattern::Checked;
+use crate::plan::Plan;
+use crate::plan::schema::{Phase, Quantities, Quantity, Step};
+use crate::record::*;
+
+/// A plan with a figure and a table of each kind.
+pub const PLAN: &str = include_str!("sample.toml");
+
+pub fn plan() -> Plan {
+    toml::from_str(PLAN).unwrap()
+}
+
+/// All of a plan at a scale, `repeats` times each.
+pub fn results(plan: Plan, scale: &str, repeats: u32) -> Results {
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut results = Results {
+        header: header(plan, scale),
+        records: Vec::new(),
+        skipped: vec![Skipped {
+            step: "routers".into(),
+            why: "no routers: this file system has none".into(),
+        }],
+        outputs: vec![Output {
+            step: "views".into(),
+            command: "df -hT /mnt".into(),
+            text: "Filesystem Type Size\nx y 1T\n".into(),
+        }],
+        end: Some(End { complete: true, why: String::new(), seconds: 421.5 }),
+    };
+    let mut clock = 0.0;
+    for step in results.header.plan.steps.clone() {
+        for point in points(&step, &results.header) {
+            for phase in &step.phases {
+                for repeat in 0..repeats {
+                    let mut names = vec![phase.name.clone()];
+                    names.extend(phase.together.iter().map(|p| format!("{}.{}", phase.name, p.name)));
+                    let engines: Vec<String> =
+                        [phase.engine.clone().or(Some("sync".into())), phase.against.clone()]
+                            .into_iter()
+                            .flatten()
+                            .collect();
+                    for (name, engine) in names.iter().flat_map(|n| engines.iter().map(move |e| (n, e))) {
+                        let mut record = record(&step, &point, phase, name, engine, &mut rng, clock);
+                        record.repeat = repeat;
+                        results.records.push(record);
+                    }
+                    clock += results.records.last().map_or(0.0, |r| r.outcome.last_done + 0.8);
+                }
+            }
+        }
+    }
+    results
+}
+
+pub fn header(plan: Plan, scale: &str) -> Header {
+    let values = plan.scales.get(scale).map(|s| s.values.clone()).unwrap_or_default();
+    Header {
+        format: FORMAT,
+        version: "0.9.0".into(),
+        plan,
+        scale: scale.into(),
+        values: values.into_iter().map(|(name, value)| (name, Value::Array(list(&value)))).collect(),
+        dir: "/mnt/stria/bench".into(),
+        file_system: "fuse.stria on 10.0.0.1@tcp:/fs".into(),
+        command: "stria bench run sample --dir /mnt/stria/bench --out out --scale small".into(),
+        begun: "2026-11-22T10:00:00Z".into(),
+        system: vec![("kernel".into(), "6.18.0".into()), ("memory".into(), "64 GiB".into())],
+    }
+}
+
+fn list(value: &Quantities) -> Vec<Value> {
+    let one = |q: &Quantity| match q {
+        Quantity::Whole(n) => json!(n),
+        Quantity::Real(r) => json!(r),
+        Quantity::Text(t) => json!(t),
+    };
+    match value {
+        Quantities::Many(all) => all.iter().map(one).collect(),
+        Quantities::One(q) => vec![one(q)],
+    }
+}
+
+fn points(step: &Step, header: &Header) -> Vec<BTreeMap<String, Value>> {
+    let mut points = vec![BTreeMap::new()];
+    for (name, values) in &step.sweep {
+        let resolve = |v: Value| match v.as_str().and_then(|s| s.strip_prefix('$')) {
+            Some(variable) => {
+                header.values.get(variable).and_then(|v| v.as_array().cloned()).unwrap_or_default()
+            }
+            None => vec![v],
+        };
+        let values: Vec<Value> = list(values).into_iter().flat_map(resolve).collect();
+        let with = |p: &BTreeMap<String, Value>, v: &Value| {
+            let mut p = p.clone();
+            p.insert(name.clone(), v.clone());
+            p
+        };
+        points = points.iter().flat_map(|p| values.iter().map(move |v| with(p, v))).collect();
+    }
+    points
+}
+
+fn record(
+    step: &Step,
+    point: &BTreeMap<String, Value>,
+    phase: &Phase,
+    name: &str,
+    engine: &str,
+    rng: &mut StdRng,
+    clock: f64,
+) -> Record {
+    let workers = point.get("threads").and_then(Value::as_u64).unwrap_or(4) as u32;
+    let is_names = phase.names.is_some() || !step.names.is_empty();
+    let kind = f64::from(name.bytes().chain(step.id.bytes()).map(u32::from).sum::<u32>() % 7 + 1);
+    let scaling = f64::from(workers).powf(0.7);
+    let seconds = 2.0 + rng.random::<f64>() * 0.2;
+    let rate = kind * scaling * (0.9 + 0.2 * rng.random::<f64>());
+    let (ops, bytes) = match is_names {
+        true => ((rate * 4000.0 * seconds) as u64, 0),
+        false => ((rate * 150.0 * seconds) as u64, (rate * 150e6 * seconds) as u64),
+    };
+    let buckets = (seconds * 5.0).ceil() as usize;
+    let wave = |n: u64| {
+        (0..buckets)
+            .map(|i| (n as f64 / buckets as f64 * (1.0 + 0.2 * (i as f64 * kind).sin())) as u64)
+            .collect()
+    };
+    let latency = |shift: u64| {
+        Latency(
+            (0..40).map(|i| (40_000 * shift + i * i * 900, 1 + (ops / 40).saturating_sub(i * 3))).collect(),
+        )
+    };
+    let share = |w: u32| WorkerShare {
+        ops: ops / u64::from(workers),
+        bytes: bytes / u64::from(workers),
+        done: ops / u64::from(workers),
+        seconds: seconds * (0.9 + 0.1 * f64::from(w + 1) / f64::from(workers)),
+    };
+    Record {
+        step: step.id.clone(),
+        point: point.clone(),
+        phase: name.into(),
+        repeat: 0,
+        workers,
+        processes: workers.min(64),
+        engine: engine.into(),
+        command: job(is_names, workers),
+        cache: if phase.cold { CacheState::Dropped } else { CacheState::Fresh },
+        outcome: Outcome {
+            seconds,
+            first_done: seconds * 0.9,
+            last_done: seconds,
+            ops,
+            bytes,
+            read_bytes: 0,
+            stonewall: Some(Stonewall {
+                seconds: seconds * 0.9,
+                ops: ops as f64 * 0.91,
+                bytes: bytes as f64 * 0.91,
+            }),
+            per_worker: (0..workers).map(share).collect(),
+            latency: [("op".to_owned(), latency(kind as u64))].into(),
+            timeline: Some(Timeline {
+                width_seconds: 0.2,
+                ops: wave(ops),
+                bytes: wave(bytes),
+                begin_seconds: clock,
+            }),
+            checked: Checked { pages: 128, whole_pages: 4, sizes: 4 },
+            cpu_seconds: 0.5,
+            extra: BTreeMap::new(),
+        },
+    }
+}
+
+/// Workers of names have `2048 / workers` directories of 1024 files.
+fn job(is_names: bool, workers: u32) -> String {
+    use crate::job::*;
+    let names = Names {
+        op: NamesOp::Create,
+        root: "tree".into(),
+        shared: false,
+        branch: 2048 / workers.max(1),
+        depth: 1,
+        leaves_only: true,
+        items_per_dir: 1024,
+        write_bytes: 4096,
+        read_bytes: 4096,
+        flush: true,
+        shift: 0,
+        order: Order::Sequential,
+        epochs: 1,
+        version: 0,
+        null: false,
+    };
+    let job = Job {
+        work: Work::Names(names),
+        workers,
+        limit: Limit::default(),
+        verify: true,
+        seed: 7,
+        forget_pages: false,
+        holds: Vec::new(),
+    };
+    if is_names { serde_json::to_string(&job).unwrap() } else { format!("fio --numjobs={workers}") }
+}

@@ -1,0 +1,249 @@
+//! Every series of a result, whatever the plan shows of it: a row of the page's last table and of `summary.json`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::grid::{Grid, columns};
+use super::group::Group;
+use super::number::{grouped, number, percent};
+use super::tables::interval;
+use crate::cache::CacheState;
+use crate::record::{Outcome, Record, Results, Unit};
+use crate::stats::{Estimate, median};
+
+/// Rows of the page's table; the CSV has all.
+const ROWS_MAX: usize = 800;
+
+/// One of `summary.json`. What cannot be told is null.
+#[derive(Clone, Debug, Serialize)]
+pub struct Series<'a> {
+    pub step: &'a str,
+    pub phase: &'a str,
+    pub point: &'a BTreeMap<String, Value>,
+    pub program: &'a str,
+    pub engine: &'a str,
+    pub unit: &'static str,
+    pub lower_is_better: bool,
+    pub median: Option<f64>,
+    /// Of 95 %; the range with fewer than six repeats.
+    pub interval: Option<[f64; 2]>,
+    /// In the order of the repeats.
+    pub samples: Vec<f64>,
+    /// Medians over the repeats of each kind's quantiles.
+    pub latency_us: BTreeMap<String, Quantiles>,
+    /// Rates of single workers, medians over the repeats: slowest, middle, fastest.
+    pub per_worker: Option<[f64; 3]>,
+    pub first_done_seconds: Option<f64>,
+    pub last_done_seconds: Option<f64>,
+    /// The rate up to the moment when the first worker was done.
+    pub stonewall: Option<f64>,
+    pub workers: u32,
+    pub processes: u32,
+    pub cache: CacheState,
+    pub checked_pages: u64,
+    pub checked_sizes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Quantiles {
+    pub p50: f64,
+    pub p99: f64,
+}
+
+impl<'a> Series<'a> {
+    pub fn new(group: &Group<'a>) -> Series<'a> {
+        let unit = group.unit;
+        let samples = group.samples(unit);
+        let e = crate::stats::estimate(&samples);
+        let first = group.records[0];
+        let finite = |v: f64| v.is_finite().then_some(v);
+        let pages = |of: fn(&Record) -> u64| group.records.iter().map(|r| of(r)).sum();
+        Series {
+            step: group.step,
+            phase: group.phase,
+            point: group.point,
+            program: group.program,
+            engine: &first.engine,
+            unit: unit.title(),
+            lower_is_better: unit.is_lower_better(),
+            median: finite(e.median),
+            interval: finite(e.low).zip(finite(e.high)).map(|(low, high)| [low, high]),
+            samples,
+            latency_us: latencies(group),
+            per_worker: per_worker(group),
+            first_done_seconds: finite(group.median_of(|r| Some(r.outcome.first_done))),
+            last_done_seconds: finite(group.median_of(|r| Some(r.outcome.last_done))),
+            stonewall: finite(group.median_of(|r| stonewall(&r.outcome, unit))),
+            workers: first.workers,
+            processes: first.processes,
+            // The weakest measure that was taken is the one to be named.
+            cache: group
+                .records
+                .iter()
+                .map(|r| r.cache)
+                .max_by_key(|c| weakness(*c))
+                .unwrap_or(CacheState::Fresh),
+            checked_pages: pages(|r| r.outcome.checked.pages),
+            checked_sizes: pages(|r| r.outcome.checked.sizes),
+        }
+    }
+}
+
+fn weakness(cache: CacheState) -> u8 {
+    match cache {
+        CacheState::Fresh => 0,
+        CacheState::Dropped => 1,
+        CacheState::Advised => 2,
+    }
+}
+
+/// What stood in caches, in words.
+pub fn cache_words(cache: CacheState) -> &'static str {
+    match cache {
+        CacheState::Fresh => "nothing to drop",
+        CacheState::Dropped => "dropped",
+        CacheState::Advised => "asked to go",
+    }
+}
+
+fn latencies(group: &Group) -> BTreeMap<String, Quantiles> {
+    let kinds: std::collections::BTreeSet<&String> =
+        group.records.iter().flat_map(|r| r.outcome.latency.keys()).collect();
+    let quantiles = |kind: &String| {
+        let quantile = |q| group.median_of(|r| r.outcome.latency.get(kind)?.quantile_us(q));
+        let both = Quantiles { p50: quantile(0.5), p99: quantile(0.99) };
+        (both.p50.is_finite() && both.p99.is_finite()).then(|| (kind.clone(), both))
+    };
+    kinds.into_iter().filter_map(quantiles).collect()
+}
+
+/// A rate of bytes or operations in the series' unit; of latencies operations per second.
+pub fn rate(unit: Unit, bytes: f64, ops: f64, seconds: f64) -> Option<f64> {
+    let amount = match unit {
+        Unit::GBps => bytes / 1e9,
+        Unit::MBps => bytes / 1e6,
+        Unit::MiBps => bytes / f64::from(1 << 20),
+        Unit::Ops | Unit::Iops | Unit::P50 | Unit::P99 | Unit::Seconds => ops,
+    };
+    (seconds > 0.0).then(|| amount / seconds).filter(|r| r.is_finite())
+}
+
+pub fn stonewall(outcome: &Outcome, unit: Unit) -> Option<f64> {
+    let s = outcome.stonewall?;
+    rate(unit, s.bytes, s.ops, s.seconds)
+}
+
+/// Slowest, middle and fastest worker of one record.
+pub fn workers_of(outcome: &Outcome, unit: Unit) -> Option<[f64; 3]> {
+    let rates = outcome.per_worker.iter().filter_map(|w| rate(unit, w.bytes as f64, w.ops as f64, w.seconds));
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    Some([*rates.first()?, median(&rates), *rates.last()?])
+}
+
+fn per_worker(group: &Group) -> Option<[f64; 3]> {
+    let of = |at: usize| group.median_of(|r| workers_of(&r.outcome, group.unit).map(|w| w[at]));
+    let all = [of(0), of(1), of(2)];
+    all.iter().all(|v| v.is_finite()).then_some(all)
+}
+
+/// The table of all series.
+pub fn grid(groups: &[Group]) -> Grid {
+    let shown = groups.len().min(ROWS_MAX);
+    let rest = match groups.len() - shown {
+        0 => String::new(),
+        n => format!(" {n} more are in the CSV."),
+    };
+    let names = [
+        "",
+        "~unit",
+        "median",
+        "95 % interval",
+        "repeats",
+        "p50 µs",
+        "p99 µs",
+        "workers",
+        "slowest worker",
+        "slowest of middle",
+        "fastest worker",
+        "first done s",
+        "last done s",
+        "to first done",
+        "~caches",
+        "pages verified",
+    ];
+    Grid {
+        id: "all-series".into(),
+        title: "All series".into(),
+        about: format!(
+            "Medians over the repeats. The interval is distribution-free; with fewer than six repeats it is their range. Latencies \
+             of mixes are read / write. Rates of single workers are in the row's unit (operations per second for latencies), as is \
+             the rate until the first worker was done.{rest}"
+        ),
+        columns: columns(&names),
+        rows: groups[..shown].iter().map(row).collect(),
+    }
+}
+
+fn row(group: &Group) -> Vec<String> {
+    let s = Series::new(group);
+    let e = s.interval.zip(s.median).map(|([low, high], median)| Estimate { median, low, high });
+    let or_dash = |value: Option<f64>| number(value.unwrap_or(f64::NAN));
+    let latency = |of: fn(&Quantiles) -> f64| match s.latency_us.is_empty() {
+        true => "–".to_owned(),
+        false => s.latency_us.values().map(|q| number(of(q))).collect::<Vec<_>>().join(" / "),
+    };
+    let worker = |at: usize| or_dash(s.per_worker.map(|w| w[at]));
+    vec![
+        group.title(),
+        s.unit.to_owned(),
+        or_dash(s.median),
+        e.map_or("–".into(), |e| interval(&e)),
+        s.samples.len().to_string(),
+        latency(|q| q.p50),
+        latency(|q| q.p99),
+        s.workers.to_string(),
+        worker(0),
+        percent(s.per_worker.map_or(f64::NAN, |w| w[0] / w[1])),
+        worker(2),
+        or_dash(s.first_done_seconds),
+        or_dash(s.last_done_seconds),
+        or_dash(s.stonewall),
+        cache_words(s.cache).to_owned(),
+        grouped(s.checked_pages as f64),
+    ]
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    plan: &'a str,
+    scale: &'a str,
+    values: &'a BTreeMap<String, Value>,
+    dir: &'a str,
+    file_system: &'a str,
+    begun: &'a str,
+    version: &'a str,
+    complete: bool,
+    series: Vec<Series<'a>>,
+    skipped: &'a [crate::record::Skipped],
+}
+
+/// `summary.json`.
+pub fn json(results: &Results, groups: &[Group]) -> String {
+    let header = &results.header;
+    let summary = Summary {
+        plan: &header.plan.name,
+        scale: &header.scale,
+        values: &header.values,
+        dir: &header.dir,
+        file_system: &header.file_system,
+        begun: &header.begun,
+        version: &header.version,
+        complete: results.end.as_ref().is_some_and(|e| e.complete),
+        series: groups.iter().map(Series::new).collect(),
+        skipped: &results.skipped,
+    };
+    serde_json::to_string_pretty(&summary).expect("numbers, strings and lists")
+}

@@ -1,0 +1,255 @@
+use super::*;
+use crate::record::{End, Line, Recorder};
+
+fn sample(repeats: u32) -> Results {
+    sample::results(sample::plan(), "small", repeats)
+}
+
+/// Where developers may look at it: `STRIA_REPORT_DIR=/tmp/r cargo test -p stria-bench report`.
+#[test]
+fn a_page_has_each_figure_and_table_of_its_plan() {
+    let results = sample(7);
+    let page = html(&results);
+    if let Some(dir) = std::env::var_os("STRIA_REPORT_DIR") {
+        write(&results, &PathBuf::from(dir)).unwrap();
+    }
+    for figure in ["near", "far", "names", "bars", "time"] {
+        assert!(page.contains(&format!("data-figure=\"{figure}\"")), "{figure}");
+    }
+    assert!(
+        !page.contains("data-figure=\"absent\"") && page.contains("no routers: this file system has none")
+    );
+    assert_eq!(page.matches("<svg ").count(), 6, "one picture each, and two of what is far");
+    for table in ["rates", "peak", "spread", "needs", "dirs"] {
+        assert!(page.contains(&format!("id=\"table-{table}\"")), "{table}");
+    }
+    assert!(page.contains("Views of the file system") && page.contains("df -hT /mnt"));
+    for word in ["NaN", "inf", "<script", "http-equiv", "src=", "url("] {
+        assert!(!page.contains(word), "{word}");
+    }
+    let outside = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!outside.contains("http://") && !outside.contains("https://"));
+    assert_eq!(page.matches("<svg ").count(), page.matches("<desc ").count());
+    assert_eq!(page.matches("<table>").count(), page.matches("<caption>").count());
+    assert!(page.len() < 400_000, "{}", page.len());
+}
+
+fn cells<'a>(grids: &'a [grid::Grid], id: &str, row: usize) -> Vec<&'a str> {
+    let grid = grids.iter().find(|g| g.id == id).unwrap();
+    grid.rows[row].iter().map(String::as_str).collect()
+}
+
+/// Rates of a phase at a number of threads, one per repeat.
+fn set_rates(results: &mut Results, step: &str, phase: &str, threads: u64, rates: &[f64]) {
+    let at = results.records.iter_mut().filter(|r| (&*r.step, &*r.phase) == (step, phase));
+    for r in at.filter(|r| r.point.get("threads").and_then(|v| v.as_u64()) == Some(threads)) {
+        let rate = rates[r.repeat as usize];
+        r.outcome.seconds = 1.0;
+        (r.outcome.ops, r.outcome.bytes) = (rate as u64, rate as u64);
+    }
+}
+
+#[test]
+fn tables_say_what_was_measured_and_published() {
+    let mut results = sample(2);
+    set_rates(&mut results, "seq", "write", 1, &[1e9, 1e9]);
+    set_rates(&mut results, "seq", "write", 2, &[4e9, 4e9]);
+    set_rates(&mut results, "seq", "write", 4, &[2.0e9, 2.4e9]);
+    set_rates(&mut results, "seq", "write", 8, &[3e9, 3e9]);
+    set_rates(&mut results, "meta", "create", 1, &[1.0, 1.0]);
+    set_rates(&mut results, "meta", "create", 2, &[2003.0, 1343.0]);
+    set_rates(&mut results, "meta", "create", 4, &[28_000.0, 28_000.0]);
+    set_rates(&mut results, "meta", "create", 8, &[26_000.0, 26_000.0]);
+    let groups = groups(&results);
+    let grids = tables::of_plan(&results, &groups);
+    assert_eq!(
+        cells(&grids, "table-rates", 0),
+        ["write", "MB/s", "2,200", "2,000 – 2,400", "2", "3,200", "69 %"]
+    );
+    assert_eq!(
+        cells(&grids, "table-peak", 0),
+        ["write", "GB/s", "4.00", "4.00", "threads 2", "2.20", "40.9", "40.0", "9.8 %"]
+    );
+    assert_eq!(
+        cells(&grids, "table-spread", 0)[2..],
+        ["2,003", "1,343", "1,673", "330", "2", "31,129", "29,822", "30,475", "653", "5.5 %"]
+    );
+    assert_eq!(
+        cells(&grids, "table-needs", 0)[1..],
+        ["ops/s", "2,600,000", "56,000", "4,300,000", "100 %", "28,000", "2,156,000", "93"]
+    );
+    assert_eq!(cells(&grids, "table-needs", 1)[7], "does not scale");
+    let dirs: Vec<Vec<&str>> = (0..4).map(|row| cells(&grids, "table-dirs", row)[1..].to_vec()).collect();
+    assert_eq!(dirs[0], ["1", "2,048", "1,024", "2,097,152"]);
+    assert_eq!(dirs[3], ["8", "256", "1,024", "2,097,152"]);
+    assert!(text(&results).contains("skipped\nrouters: no routers"));
+}
+
+#[test]
+fn two_programs_in_turn_are_compared_by_pairs() {
+    let mut results = sample(9);
+    // Pairs drift together by far more than they differ.
+    for r in results.records.iter_mut().filter(|r| r.phase == "truth") {
+        r.outcome.seconds = 1.0;
+        r.outcome.bytes = (r.repeat as u64 + 1) * if r.engine == "fio" { 1_000_000 } else { 1_020_000 };
+    }
+    let groups = groups(&results);
+    let mains: Vec<bool> = groups.iter().filter(|g| g.phase == "truth").map(|g| g.is_main).collect();
+    assert_eq!(mains, [true, false, true, false]);
+    let grid = tables::ratios(&groups).unwrap();
+    assert_eq!(grid.rows.len(), 2, "a row per transfer");
+    assert_eq!(grid.rows[0][2..], ["stria / fio", "5.10", "5.00", "1.02", "1.02", "9", "yes"]);
+    for r in results.records.iter_mut().filter(|r| r.phase == "truth" && r.engine != "fio") {
+        r.outcome.bytes *= 2;
+    }
+    assert_eq!(tables::ratios(&super::groups(&results)).unwrap().rows[0][8], "no");
+}
+
+#[test]
+fn names_of_others_stay_text() {
+    const BAD: &str = "\"><script>alert('x')</script><svg onload=x>\u{1b}[2J&{}";
+    let mut plan = sample::plan();
+    plan.title = BAD.into();
+    plan.study = BAD.into();
+    plan.about = BAD.into();
+    for figure in &mut plan.figures {
+        figure.title = BAD.into();
+        figure.x_title = BAD.into();
+        figure.about = BAD.into();
+        figure.id = format!("{BAD}{}", figure.id);
+        figure.series.iter_mut().for_each(|s| s.name = BAD.into());
+        figure.published.iter_mut().for_each(|p| (p.series, p.place) = (BAD.into(), BAD.into()));
+    }
+    plan.tables.iter_mut().for_each(|t| (t.title, t.about) = (BAD.into(), BAD.into()));
+    plan.tables.iter_mut().flat_map(|t| &mut t.rows).for_each(|r| r.name = BAD.into());
+    let mut results = sample::results(plan, "small", 2);
+    results.header.dir = BAD.into();
+    results.header.command = BAD.into();
+    results.header.file_system = BAD.into();
+    results.header.scale = BAD.into();
+    results.header.system = vec![(BAD.into(), BAD.into())];
+    results.skipped = vec![crate::record::Skipped { step: BAD.into(), why: BAD.into() }];
+    results.outputs[0].text = BAD.into();
+    results.outputs[0].command = BAD.into();
+    results.end = Some(End { complete: false, why: BAD.into(), seconds: 1.0 });
+    results.records.iter_mut().for_each(|r| (r.command, r.engine) = (BAD.into(), BAD.into()));
+    let page = html(&results);
+    // The plan's own kinds of elements, and no attribute that runs anything.
+    assert!(!page.contains("<script") && !page.contains("<svg onload") && !page.contains('\u{1b}'));
+    assert_eq!(page.matches("<svg ").count(), page.matches("</svg>").count());
+    assert!(!text(&results).contains('\u{1b}'));
+    assert!(text(&results).contains("NOT COMPLETE"));
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let mut results = sample(1);
+    results.end = None;
+    results.records.truncate(1);
+    let page = html(&results);
+    assert!(page.contains("ended without a word") && !page.contains("NaN"));
+    results.end = Some(End { complete: false, why: "Ctrl-C".into(), seconds: 3.0 });
+    assert!(html(&results).contains("Not all of the plan was measured: Ctrl-C."));
+    results.records.clear();
+    results.outputs.clear();
+    let page = html(&results);
+    assert!(!page.contains("<svg ") && page.contains("Nothing was measured for it") && !page.contains("NaN"));
+    assert_eq!(csv(&results).lines().count(), 1);
+    assert!(!text(&results).contains("NaN"));
+    let read: serde_json::Value = serde_json::from_str(&json(&results)).unwrap();
+    assert_eq!((read["complete"].as_bool(), read["series"].as_array().unwrap().len()), (Some(false), 0));
+}
+
+#[test]
+fn nothing_measured_in_no_time_has_no_endless_rates() {
+    let mut results = sample(3);
+    for r in &mut results.records {
+        r.outcome = crate::record::Outcome::default();
+    }
+    let page = html(&results);
+    assert!(!page.contains("NaN") && !page.contains("inf"));
+    assert!(!csv(&results).contains("NaN") && !json(&results).contains("NaN"));
+}
+
+/// The fields of a line, quoted or not.
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut is_quoted) = (vec![String::new()], false);
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if is_quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                fields.last_mut().unwrap().push('"');
+            }
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => fields.push(String::new()),
+            c => fields.last_mut().unwrap().push(c),
+        }
+    }
+    fields
+}
+
+#[test]
+fn csv_and_json_read_back() {
+    let mut results = sample(2);
+    results.records[0].step = "a,\"b\"".into();
+    let text = csv(&results);
+    let lines: Vec<Vec<String>> = text.split_terminator("\r\n").map(fields).collect();
+    assert_eq!(lines.len(), results.records.len() + 1);
+    assert!(lines.iter().all(|l| l.len() == lines[0].len()));
+    let cell = |row: usize, name: &str| &lines[row + 1][lines[0].iter().position(|n| n == name).unwrap()];
+    for (row, r) in results.records.iter().enumerate() {
+        assert_eq!(cell(row, "step"), &r.step);
+        assert_eq!(cell(row, "bytes").parse::<u64>().unwrap(), r.outcome.bytes);
+        let rate: f64 = cell(row, "ops_per_second").parse().unwrap();
+        assert!((rate / (r.outcome.ops as f64 / r.outcome.seconds) - 1.0).abs() < 1e-6);
+        let p99: f64 = cell(row, "op_p99_us").parse().unwrap();
+        assert!((p99 - r.outcome.latency["op"].quantile_us(0.99).unwrap()).abs() < 1e-3);
+        let threads = r.point.get("threads").map(|v| v.to_string()).unwrap_or_default();
+        assert_eq!(cell(row, "point.threads"), &threads);
+    }
+    let read: serde_json::Value = serde_json::from_str(&json(&results)).unwrap();
+    let series = read["series"].as_array().unwrap();
+    assert_eq!(series.len(), groups(&results).len());
+    assert_eq!(series[2]["samples"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_page_stays_small_however_large_the_result() {
+    let mut results = sample::results(sample::plan(), "full", 30);
+    let more: Vec<_> = results
+        .records
+        .iter()
+        .flat_map(|r| (0..20).map(|n| (n, r.clone())))
+        .map(|(n, mut r)| {
+            r.step = format!("another-{n}");
+            r.command = "x".repeat(4000);
+            r
+        })
+        .collect();
+    results.records.extend(more);
+    results.outputs[0].text = "line\n".repeat(100_000);
+    assert!(results.records.len() > 30_000);
+    let page = html(&results);
+    assert!(page.len() < PAGE_BYTES_MAX, "{}", page.len());
+    assert!(page.contains("href=\"summary.csv\"") && page.contains("more are in the CSV"));
+}
+
+#[test]
+fn a_report_is_made_from_the_records_of_a_run() {
+    let dir = std::env::temp_dir().join(format!("stria-report-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let results = sample(2);
+    let mut recorder = Recorder::create(&dir.join(RECORDS)).unwrap();
+    recorder.write(&Line::Header(Box::new(results.header.clone()))).unwrap();
+    for record in &results.records {
+        recorder.write(&Line::Record(Box::new(record.clone()))).unwrap();
+    }
+    let read = Results::read(&records_of(&dir)).unwrap();
+    // Not their last digits: JSON is read to within one of them.
+    assert_eq!(read.records.len(), results.records.len());
+    let page = write(&read, &dir.join("out")).unwrap();
+    assert_eq!(std::fs::read_to_string(page).unwrap(), html(&read));
+    assert_eq!(std::fs::read_to_string(dir.join("out").join("summary.csv")).unwrap(), csv(&read));
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -1,0 +1,51 @@
+//! The end of a run on a terminal: the plan's tables, and what was not measured.
+
+use super::grid::{Grid, printable};
+use super::group::{Group, groups};
+use super::{incomplete, series, tables};
+use crate::record::Results;
+
+/// Columns of the table of all series that a terminal has room for: name, unit, median, interval, repeats, p50, p99, caches.
+const NARROW: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 14];
+
+pub fn text(results: &Results) -> String {
+    let header = &results.header;
+    let groups = groups(results);
+    let mut out = format!(
+        "{} at scale {}: {} ({})\n",
+        printable(&header.plan.name),
+        printable(&header.scale),
+        printable(&header.dir),
+        printable(&header.file_system)
+    );
+    if let Some(why) = incomplete(results) {
+        out.push_str(&format!("NOT COMPLETE: {}\n", printable(&why)));
+    }
+    let mut grids = tables::of_plan(results, &groups);
+    // Without tables of the plan's own the whole is the table.
+    if grids.is_empty() {
+        grids.push(narrow(&groups));
+    }
+    grids.extend(tables::ratios(&groups));
+    for grid in grids.iter().filter(|g| !g.rows.is_empty()) {
+        out.push('\n');
+        out.push_str(&grid.text());
+    }
+    if !results.skipped.is_empty() {
+        out.push_str("\nskipped\n");
+        for skipped in &results.skipped {
+            out.push_str(&format!("{}: {}\n", printable(&skipped.step), printable(&skipped.why)));
+        }
+    }
+    out
+}
+
+fn narrow(groups: &[Group]) -> Grid {
+    let all = series::grid(groups);
+    let pick = |cells: Vec<String>| NARROW.iter().filter_map(|at| cells.get(*at).cloned()).collect();
+    Grid {
+        columns: NARROW.iter().filter_map(|at| all.columns.get(*at).cloned()).collect(),
+        rows: all.rows.into_iter().map(pick).collect(),
+        ..all
+    }
+}
