@@ -325,6 +325,8 @@ pub struct TableRow {
     #[serde(default)]
     pub at: BTreeMap<String, serde_json::Value>,
     pub unit: Unit,
+    /// A variable of the scale: the measured value is divided by it, as in `devices` for a rate per drive.
+    pub per: Option<String>,
     /// By column: `peak`, `sustained`, `max`, `min`, `mean`, `stddev`, `value`, `needed`, `block`.
     #[serde(default)]
     pub published: BTreeMap<String, f64>,

@@ -1,0 +1,206 @@
+//! `data` of a phase made a work.
+
+use std::path::PathBuf;
+
+use super::super::finding::Trouble;
+use super::super::schema::{DataSpec, Quantity};
+use super::super::value::Variables;
+use super::state::State;
+use super::{merge, unknown};
+use crate::job::{Data, DataOp, Engine, Files, Flush, Order};
+
+/// Direct I/O moves whole pages.
+const DIRECT_BYTES: u64 = 4096;
+/// So many of its own writes each worker reads back after random overwrites: enough to find what does not keep writes.
+const READ_BACK: u32 = 256;
+
+/// The work, and whether content is verified.
+pub fn resolve(
+    common: &toml::Table,
+    own: &toml::Table,
+    workers: u32,
+    vars: &Variables,
+    targets: &[PathBuf],
+    state: &mut State,
+) -> Result<(Data, bool), Trouble> {
+    let spec: DataSpec = merge(common, own, ["block", "total"]).map_err(|t| t.at("data"))?;
+    let op = op_of(&spec, vars).map_err(|t| t.at("data.op"))?;
+    let order = order_of(spec.order.as_deref()).map_err(|t| t.at("data.order"))?;
+    let transfer_bytes = vars.whole(&spec.transfer).map_err(|t| t.at("data.transfer"))?;
+    if transfer_bytes == 0 {
+        return Err(Trouble::new("a transfer of 0 bytes moves nothing", "give a size").at("data.transfer"));
+    }
+    if spec.direct && !transfer_bytes.is_multiple_of(DIRECT_BYTES) {
+        let what = format!("direct I/O and transfers of {transfer_bytes} bytes do not go together");
+        let next = format!("take a multiple of {DIRECT_BYTES}, or leave `direct` out");
+        return Err(Trouble::new(what, next).at("data.transfer"));
+    }
+    let segments = optional(vars, &spec.segments, "data.segments")?.unwrap_or(1).max(1);
+    let block_bytes = block_of(&spec, transfer_bytes, segments, workers, vars)?;
+    let engine = engine_of(&spec, vars)?;
+    let writes = op != DataOp::Read;
+    let (files, is_new) = files_of(&spec, op, workers, vars, targets, state)?;
+    let create = op == DataOp::Write && !spec.overwrite && is_new;
+    let version = if writes { state.next_version() } else { 0 };
+    let mut accept = match create {
+        true => Vec::new(),
+        false => state.versions(&files),
+    };
+    if matches!(op, DataOp::Mixed { .. }) {
+        accept.push(version);
+    }
+    let flush = match spec.flush.as_deref() {
+        None if writes => Flush::End,
+        None | Some("never") => Flush::Never,
+        Some("end") => Flush::End,
+        Some("each") => Flush::Each,
+        Some(word) => return Err(unknown(word, &["never", "end", "each"]).at("data.flush")),
+    };
+    let is_overwrite = op == DataOp::Write && !create;
+    let data = Data {
+        op,
+        order,
+        files,
+        transfer_bytes,
+        block_bytes,
+        segments,
+        shift: small(vars, &spec.shift, "data.shift")?.unwrap_or(0),
+        ops_max: optional(vars, &spec.ops, "data.ops")?,
+        engine,
+        direct: spec.direct,
+        flush,
+        create,
+        version,
+        accept,
+        read_back: if is_overwrite && order == Order::Random { READ_BACK } else { 0 },
+    };
+    let verify = spec.verify.unwrap_or(true) && engine != Engine::Null;
+    Ok((data, verify))
+}
+
+fn op_of(spec: &DataSpec, vars: &Variables) -> Result<DataOp, Trouble> {
+    match (spec.op.as_str(), &spec.read_percent) {
+        ("write", _) => Ok(DataOp::Write),
+        ("read", _) => Ok(DataOp::Read),
+        ("mixed", Some(percent)) => match vars.count(percent)? {
+            read_percent @ 0..=100 => Ok(DataOp::Mixed { read_percent }),
+            more => Err(Trouble::new(format!("{more} % of reads are too many"), "give 100 at most")),
+        },
+        ("mixed", None) => Err(Trouble::new("a mix needs its share of reads", "give read-percent")),
+        (word, _) => Err(unknown(word, &["write", "read", "mixed"])),
+    }
+}
+
+pub fn order_of(word: Option<&str>) -> Result<Order, Trouble> {
+    match word {
+        None | Some("sequential") => Ok(Order::Sequential),
+        Some("random") => Ok(Order::Random),
+        Some(word) => Err(unknown(word, &["sequential", "random"])),
+    }
+}
+
+/// Bytes of each block: as given, or each worker's share of the total in whole transfers; then the footprint's share of that.
+fn block_of(
+    spec: &DataSpec,
+    transfer: u64,
+    segments: u64,
+    workers: u32,
+    vars: &Variables,
+) -> Result<u64, Trouble> {
+    let whole = |bytes: u64| (bytes / transfer).max(1) * transfer;
+    let block = match (&spec.block, &spec.total) {
+        (Some(block), None) => {
+            let block = vars.whole(block).map_err(|t| t.at("data.block"))?;
+            if block == 0 || !block.is_multiple_of(transfer) {
+                let what = format!("transfers of {transfer} bytes do not divide a block of {block}");
+                let next = "make the block a multiple of the transfer, or give `total`, which is rounded";
+                return Err(Trouble::new(what, next).at("data.block"));
+            }
+            block
+        }
+        (None, Some(total)) => {
+            let total = vars.whole(total).map_err(|t| t.at("data.total"))?;
+            let fewest = optional(vars, &spec.fewest, "data.fewest")?.unwrap_or(1);
+            whole(total / sharers(workers, vars).max(fewest) / segments)
+        }
+        (Some(_), Some(_)) => {
+            let trouble = Trouble::new("it has `block` and `total`", "leave one of them out");
+            return Err(trouble.at("data.block"));
+        }
+        (None, None) => {
+            let next = "give `block`, of each worker, or `total`, of all together";
+            return Err(Trouble::new("it does not say how many bytes", next).at("data.block"));
+        }
+    };
+    match spec.footprint {
+        None => Ok(block),
+        Some(share) if share > 0.0 && share <= 1.0 => Ok(whole((block as f64 * share) as u64)),
+        Some(share) => {
+            let what = format!("a footprint of {share} is no share");
+            Err(Trouble::new(what, "give more than 0 and at most 1").at("data.footprint"))
+        }
+    }
+}
+
+/// By how many a total is divided: `$threads` of the point if there are any, so that a phase with fewer workers takes the same
+/// files.
+pub fn sharers(workers: u32, vars: &Variables) -> u64 {
+    let threads = Some(Quantity::Text("$threads".into())).filter(|_| vars.has("threads"));
+    threads.and_then(|threads| vars.whole(&threads).ok()).unwrap_or(u64::from(workers)).max(1)
+}
+
+fn engine_of(spec: &DataSpec, vars: &Variables) -> Result<Engine, Trouble> {
+    let depth = small(vars, &spec.depth, "data.depth")?.unwrap_or(1).max(1);
+    match spec.engine.as_deref() {
+        None if depth == 1 => Ok(Engine::Sync),
+        None | Some("uring") => Ok(Engine::Uring { depth }),
+        Some("null") => Ok(Engine::Null),
+        Some(word) => Err(unknown(word, &["uring", "null"]).at("data.engine")),
+    }
+}
+
+/// The files, and whether a plain write makes them.
+fn files_of(
+    spec: &DataSpec,
+    op: DataOp,
+    workers: u32,
+    vars: &Variables,
+    targets: &[PathBuf],
+    state: &State,
+) -> Result<(Files, bool), Trouble> {
+    let name = PathBuf::from(spec.name.as_deref().unwrap_or("data"));
+    if name.components().count() != 1
+        || !name.components().all(|c| matches!(c, std::path::Component::Normal(_)))
+    {
+        let what = format!("'{}' is no plain name", name.display());
+        return Err(Trouble::new(what, "give a file name without directories").at("data.name"));
+    }
+    match spec.files.as_deref() {
+        None | Some("own") => Ok((Files::Own { stem: name }, true)),
+        Some("shared") => Ok((Files::Shared { path: name }, true)),
+        Some("given") if !targets.is_empty() => Ok((Files::Given { paths: targets.to_vec() }, false)),
+        Some("given") => {
+            let devices = vars.count(&Quantity::Text("$devices".into())).map_err(|t| t.at("data.files"))?;
+            let own = Files::Own { stem: name.clone() };
+            if op == DataOp::Write && !spec.overwrite && !state.is_written(&own) {
+                if workers != devices {
+                    let what = format!("{workers} workers cannot make {devices} files");
+                    let next = "give the first write workers = \"$devices\"";
+                    return Err(Trouble::new(what, next).at("workers"));
+                }
+                return Ok((own, true));
+            }
+            let path = |n| PathBuf::from(format!("{}.{n}", name.display()));
+            Ok((Files::Given { paths: (0..devices).map(path).collect() }, false))
+        }
+        Some(word) => Err(unknown(word, &["own", "shared", "given"]).at("data.files")),
+    }
+}
+
+pub fn optional(vars: &Variables, quantity: &Option<Quantity>, field: &str) -> Result<Option<u64>, Trouble> {
+    quantity.as_ref().map(|q| vars.whole(q)).transpose().map_err(|t| t.at(field))
+}
+
+pub fn small(vars: &Variables, quantity: &Option<Quantity>, field: &str) -> Result<Option<u32>, Trouble> {
+    quantity.as_ref().map(|q| vars.count(q)).transpose().map_err(|t| t.at(field))
+}

@@ -1,0 +1,266 @@
+//! What the phases of a point have left behind so far: files with their lengths and versions, trees with their items.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::super::finding::Trouble;
+use super::PlannedPart;
+use crate::job::{Data, DataOp, Files, Job, Names, NamesOp, Work};
+
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// A phase before could not be expanded: what is missing may be its work.
+    pub is_incomplete: bool,
+    version: u64,
+    files: BTreeMap<PathBuf, Written>,
+    trees: BTreeMap<PathBuf, Tree>,
+}
+
+/// Files that were written.
+#[derive(Clone, Debug)]
+struct Written {
+    count: u64,
+    /// Of each.
+    bytes: u64,
+    versions: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Of the last create.
+    pub version: u64,
+    workers: u32,
+    shape: (u32, u32, bool, bool),
+    files: Option<Made>,
+    dirs: Option<Made>,
+    is_gone: bool,
+    had_items: bool,
+}
+
+/// Items of each worker.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    workers: u32,
+    items_per_dir: u64,
+    bytes: u64,
+}
+
+impl Tree {
+    /// Does it stand without items, after it had some?
+    pub fn was_emptied(&self) -> bool {
+        self.had_items && self.files.is_none() && self.dirs.is_none() && !self.is_gone
+    }
+}
+
+impl State {
+    /// A version that no phase of this point wrote yet.
+    pub fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    /// Versions that were written to these files.
+    pub fn versions(&self, files: &Files) -> Vec<u64> {
+        self.files.get(&key(files)).map_or(Vec::new(), |written| written.versions.clone())
+    }
+
+    pub fn is_written(&self, files: &Files) -> bool {
+        self.files.contains_key(&key(files))
+    }
+
+    /// A tree that stands.
+    pub fn tree(&self, root: &Path) -> Option<&Tree> {
+        self.trees.get(root).filter(|tree| !tree.is_gone)
+    }
+
+    /// Is all there that the job takes for granted? `others` are done at the same time.
+    pub fn check<'a>(&self, job: &Job, mut others: impl Iterator<Item = &'a Job>) -> Result<(), Trouble> {
+        match &job.work {
+            Work::Data(data) => {
+                let clashes = |other: &Job| match &other.work {
+                    Work::Data(other) => other.create && key(&other.files) == key(&data.files),
+                    Work::Names(_) => false,
+                };
+                if others.any(clashes) {
+                    let what = "two parts that run at once use one file, and one of them empties it";
+                    return Err(Trouble::new(what, "give them different names").at("data.name"));
+                }
+                if data.create || self.is_incomplete {
+                    return Ok(());
+                }
+                self.check_reach(data, job.workers)
+            }
+            Work::Names(_) if self.is_incomplete => Ok(()),
+            Work::Names(names) => self.check_names(names, job.workers),
+        }
+    }
+
+    fn check_reach(&self, data: &Data, workers: u32) -> Result<(), Trouble> {
+        // Of a device the first write fills what it has: how far it reaches is known there alone.
+        if data.op == DataOp::Write && is_outside(&data.files) {
+            return Ok(());
+        }
+        let Some(written) = self.files.get(&key(&data.files)) else {
+            let what = "it uses files that no phase of this step wrote";
+            return Err(
+                Trouble::new(what, "write them in a phase before, under the same name").at("data.name")
+            );
+        };
+        let (count, bytes) = reach(data, workers);
+        if count > written.count {
+            let what = format!("it uses {count} files and {} were written", written.count);
+            return Err(Trouble::new(what, "give both phases as many workers").at("workers"));
+        }
+        if bytes > written.bytes {
+            let what = format!("it reaches to byte {bytes} of a file and {} were written", written.bytes);
+            let next = "give both phases the same block or total, and the same workers";
+            return Err(Trouble::new(what, next).at("data.block"));
+        }
+        Ok(())
+    }
+
+    fn check_names(&self, names: &Names, workers: u32) -> Result<(), Trouble> {
+        let refuse = |what: &str, next: &str| Err(Trouble::new(what, next).at("names.op"));
+        let tree = self.tree(&names.root);
+        if names.op == NamesOp::MakeTree {
+            return match tree {
+                None => Ok(()),
+                Some(_) => refuse("the tree stands already", "give it another name, or remove it before"),
+            };
+        }
+        let Some(tree) = tree else {
+            return refuse("no phase of this step made what it uses", "create it in a phase before");
+        };
+        if !names.shared && workers > tree.workers {
+            return refuse("it has more workers than there are trees", "make trees for as many workers");
+        }
+        if tree.shape != shape(names) {
+            return refuse(
+                "its tree was made in another shape",
+                "give both the same branch, depth and sharing",
+            );
+        }
+        let made = match names.op {
+            NamesOp::Create if tree.files.is_some() => {
+                return refuse("the files are there already", "give another name, or remove them before");
+            }
+            NamesOp::MakeDir if tree.dirs.is_some() => {
+                return refuse(
+                    "the directories are there already",
+                    "give another name, or remove them before",
+                );
+            }
+            NamesOp::RemoveTree if tree.files.is_some() || tree.dirs.is_some() => {
+                return refuse("there are items in the tree", "remove them in a phase before");
+            }
+            NamesOp::Stat | NamesOp::Read | NamesOp::Remove => tree.files,
+            NamesOp::StatDir | NamesOp::RemoveDir => tree.dirs,
+            _ => return Ok(()),
+        };
+        let Some(made) = made else {
+            return refuse("no phase of this step made what it uses", "create it in a phase before");
+        };
+        if names.items_per_dir > made.items_per_dir || workers > made.workers {
+            let next = "give both the same workers and items-per-dir";
+            return refuse("it uses more items than were made", next);
+        }
+        if names.op == NamesOp::Read && names.read_bytes > made.bytes {
+            let what = format!("it reads {} bytes and {} were written", names.read_bytes, made.bytes);
+            return Err(Trouble::new(what, "give `write` as much, or read less").at("names.read"));
+        }
+        Ok(())
+    }
+
+    /// The job is done.
+    pub fn note(&mut self, job: &Job) {
+        match &job.work {
+            Work::Data(data) if data.op != DataOp::Read => self.note_data(data, job.workers),
+            Work::Data(_) => {}
+            Work::Names(names) => self.note_names(names, job.workers),
+        }
+    }
+
+    fn note_data(&mut self, data: &Data, workers: u32) {
+        let (count, bytes) = reach(data, workers);
+        let key = key(&data.files);
+        if data.create {
+            self.files.remove(&key);
+        }
+        let written = self.files.entry(key).or_insert(Written { count: 0, bytes: 0, versions: Vec::new() });
+        // Phases with fewer workers do not make the files of the others shorter.
+        written.count = written.count.max(count);
+        written.bytes = written.bytes.max(bytes);
+        written.versions.push(data.version);
+    }
+
+    fn note_names(&mut self, names: &Names, workers: u32) {
+        if names.op == NamesOp::MakeTree {
+            let tree = Tree {
+                version: 0,
+                workers,
+                shape: shape(names),
+                files: None,
+                dirs: None,
+                is_gone: false,
+                had_items: false,
+            };
+            self.trees.insert(names.root.clone(), tree);
+        }
+        let Some(tree) = self.trees.get_mut(&names.root) else { return };
+        let made = Made { workers, items_per_dir: names.items_per_dir, bytes: names.write_bytes };
+        match names.op {
+            NamesOp::Create => (tree.files, tree.version) = (Some(made), names.version),
+            NamesOp::MakeDir => tree.dirs = Some(made),
+            NamesOp::Remove => tree.files = None,
+            NamesOp::RemoveDir => tree.dirs = None,
+            NamesOp::RemoveTree => tree.is_gone = true,
+            NamesOp::MakeTree | NamesOp::Stat | NamesOp::Read | NamesOp::StatDir | NamesOp::Ask => {}
+        }
+        tree.had_items |= matches!(names.op, NamesOp::Create | NamesOp::MakeDir);
+    }
+}
+
+/// What is read while others overwrite it may say their version too.
+pub fn accept_parallel(job: &mut Job, parts: &[PlannedPart]) {
+    let Work::Data(data) = &mut job.work else { return };
+    for part in parts {
+        if let Work::Data(other) = &part.job.work
+            && other.op != DataOp::Read
+            && other.version != data.version
+            && key(&other.files) == key(&data.files)
+        {
+            data.accept.push(other.version);
+        }
+    }
+}
+
+/// Phases meet in the same files by it: those of a worker each, and of given ones in place of devices, are the same.
+fn key(files: &Files) -> PathBuf {
+    match files {
+        Files::Own { stem } => PathBuf::from(format!("{}.0", stem.display())),
+        Files::Shared { path } => path.clone(),
+        Files::Given { paths } => paths.first().cloned().unwrap_or_default(),
+    }
+}
+
+fn is_outside(files: &Files) -> bool {
+    matches!(files, Files::Given { paths } if paths.iter().any(|path| path.is_absolute()))
+}
+
+/// How many files a work uses, and how far it reaches into each.
+fn reach(data: &Data, workers: u32) -> (u64, u64) {
+    let workers = u64::from(workers);
+    let bytes = data.block_bytes.saturating_mul(data.segments);
+    match &data.files {
+        Files::Own { .. } => (workers, bytes),
+        Files::Shared { .. } => (1, bytes.saturating_mul(workers)),
+        Files::Given { paths } => {
+            let files = paths.len().max(1) as u64;
+            (files.min(workers), bytes.saturating_mul(workers.div_ceil(files)))
+        }
+    }
+}
+
+fn shape(names: &Names) -> (u32, u32, bool, bool) {
+    (names.branch, names.depth, names.leaves_only, names.shared)
+}
