@@ -411,7 +411,7 @@ impl PhaseAt<'_> {
                 return Err(Trouble::new(what, "write one of them ({} if the step says all), or `together`"));
             }
         };
-        Ok(Job { work, workers, limit, verify, seed: self.seed, forget_pages: false })
+        Ok(Job { work, workers, limit, verify, seed: self.seed, forget_pages: false, holds: Vec::new() })
     }
 
     fn limit(&self, pace: Option<&Quantity>) -> Result<Limit, Trouble> {
