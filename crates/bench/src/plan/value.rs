@@ -42,9 +42,9 @@ impl Variables {
     /// All that the scale and `--set` say, evaluated: what a report shows. Those that cannot be evaluated are left out.
     pub fn values(&self) -> BTreeMap<String, Value> {
         let shown = |(name, value): (&String, &Quantities)| {
-            let list = self.list(value).ok()?.into_iter().map(|(shown, _)| shown);
+            let mut list = self.list(value).ok()?.into_iter().map(|(shown, _)| shown);
             let value = match value {
-                Quantities::One(_) => list.last()?,
+                Quantities::One(_) => list.next()?,
                 Quantities::Many(_) => Value::Array(list.collect()),
             };
             Some((name.clone(), value))
