@@ -1,5 +1,7 @@
 //! Two results side by side: what changed, by how much, and whether that is more than chance.
 
+mod records;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
@@ -8,6 +10,8 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::quick::{Better, number};
+use crate::record::Results;
+use crate::report;
 use crate::stats::{self, Change, Estimate};
 
 /// One measured quantity of a result.
@@ -55,9 +59,13 @@ struct SampleFile {
 }
 
 impl Measured {
-    /// Reads what `stria bench quick --json` wrote.
+    /// Reads what `stria bench run` wrote (the directory, or its records), or `stria bench quick --json`.
     pub fn read(path: &Path) -> Result<Measured> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let path = report::records_of(path);
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        if text.starts_with(r#"{"line":"#) {
+            return Ok(Measured::of(&Results::read(&path)?));
+        }
         Measured::parse(&text).with_context(|| format!("{}: no result of stria bench", path.display()))
     }
 
@@ -138,9 +146,18 @@ impl Comparison {
         let only = |of: &Measured, other: &Measured| -> Vec<String> {
             of.series.iter().filter(|s| find(other, s).is_none()).map(|s| s.title.clone()).collect()
         };
-        let differences = before.settings.iter().filter_map(|(name, b)| {
-            let a = after.settings.iter().find(|(n, _)| n == name).map_or("-", |(_, a)| a);
-            (a != b).then(|| (name.clone(), b.clone(), a.to_owned()))
+        let setting = |of: &Measured, name: &str| {
+            of.settings.iter().find(|(n, _)| n == name).map_or("-".to_owned(), |(_, value)| value.clone())
+        };
+        let mut names: Vec<&String> = Vec::new();
+        for (name, _) in before.settings.iter().chain(&after.settings) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let differences = names.into_iter().filter_map(|name| {
+            let (b, a) = (setting(before, name), setting(after, name));
+            (a != b).then(|| (name.clone(), b, a))
         });
         Comparison {
             before: before.name.clone(),
@@ -171,8 +188,9 @@ impl Comparison {
             say(format!("not the same: {name} {before} before, {after} after"));
         }
         say(String::new());
+        let wide = self.lines.iter().map(|l| l.title.chars().count()).max().unwrap_or(0).max(36);
         say(format!(
-            "{:<36} {:>6} {:>11} {:>11} {:>7} {:>13} {:>6} {:>7}  {}",
+            "{:<wide$} {:>6} {:>11} {:>11} {:>7} {:>13} {:>6} {:>7}  {}",
             "", "unit", "before", "after", "ratio", "95 %", "larger", "p", ""
         ));
         for l in &self.lines {
@@ -188,7 +206,7 @@ impl Comparison {
                 Finding::Same => "",
                 Finding::TooFew => "too few samples to tell",
             };
-            say(format!("{:<36} {:>6} {before:>11} {after:>11} {change}  {word}", l.title, l.unit));
+            say(format!("{:<wide$} {:>6} {before:>11} {after:>11} {change}  {word}", l.title, l.unit));
         }
         say(String::new());
         if !self.alone.is_empty() {

@@ -235,6 +235,15 @@ impl Unit {
         }
     }
 
+    /// For people; `title` is for files.
+    pub fn words(self) -> &'static str {
+        match self {
+            Unit::P50 => "µs",
+            Unit::P99 => "µs, p99",
+            unit => unit.title(),
+        }
+    }
+
     pub fn is_lower_better(self) -> bool {
         matches!(self, Unit::P50 | Unit::P99 | Unit::Seconds)
     }

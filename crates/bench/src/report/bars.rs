@@ -97,7 +97,7 @@ fn paint_bars(shown: &Shown, part: Part, rows: &[Row], height: i32, root: &Area,
         root.draw_text(label, &text(Ink::Soft, FONT, HPos::Center, VPos::Top), (x, bottom + 6))?;
     }
     let log = if shown.y_scale(part) == AxisScale::Linear { "" } else { " (logarithmic)" };
-    let title = format!("{}{log}", shown.unit().title());
+    let title = format!("{}{log}", shown.unit().words());
     let style = text(Ink::Text, FONT, HPos::Center, VPos::Top);
     root.draw_text(&title, &style, ((left + right) / 2, bottom + 28))?;
     // 2. the rows
@@ -122,7 +122,7 @@ fn paint_bars(shown: &Shown, part: Part, rows: &[Row], height: i32, root: &Area,
             let said = format!("{} published", number(known.value));
             let style = text(Ink::Soft, FONT - 1, HPos::Left, VPos::Center);
             root.draw_text(&said, &style, (to.0 + 6, (from.1 + to.1) / 2))?;
-            let said = format!("{}: {} {} ({})", known.name, known.value, shown.unit().title(), known.place);
+            let said = format!("{}: {} {} ({})", known.name, known.value, shown.unit().words(), known.place);
             hints.rect((left, from.1), (right, to.1), &said);
             y += BAR;
         }

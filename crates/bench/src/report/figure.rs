@@ -150,7 +150,7 @@ impl<'a> Shown<'a> {
 
     /// What is said in place of a picture, for those who hear it.
     pub fn description(&self, part: Part) -> String {
-        let unit = self.unit().title();
+        let unit = self.unit().words();
         let mut said = Vec::new();
         for series in self.series.iter().filter(|s| !s.points.is_empty()) {
             let points: Vec<String> = series
@@ -198,5 +198,5 @@ pub fn hint(name: &str, point: &Point, unit: Unit) -> String {
         n if n < 6 => format!("{}–{}, all of {n} repeats", number(low), number(high)),
         n => format!("95 % interval {}–{} of {n} repeats", number(low), number(high)),
     };
-    format!("{name}{at}: {} {} ({spread})", number(median), unit.title())
+    format!("{name}{at}: {} {} ({spread})", number(median), unit.words())
 }

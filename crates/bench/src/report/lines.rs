@@ -41,7 +41,7 @@ fn paint_lines(shown: &Shown, part: Part, root: &Area, hints: &mut Hints) -> Dra
     let width = SIZE.0 as i32 - left - RIGHT;
     let top = paint::legend(root, &entries, left, width)? + 26;
     let log = if shown.y_scale(part) == AxisScale::Linear { "" } else { " (logarithmic)" };
-    let y_title = format!("{}{log}", shown.unit().title());
+    let y_title = format!("{}{log}", shown.unit().words());
     root.draw_text(&y_title, &text(Ink::Soft, FONT, HPos::Left, VPos::Bottom), (left - 8, top - 8))?;
     let mut chart = ChartBuilder::on(root)
         .margin_top(top)
@@ -89,7 +89,7 @@ fn paint_lines(shown: &Shown, part: Part, root: &Area, hints: &mut Hints) -> Dra
         let ink = Ink::Published(index);
         let mut path: Vec<(i32, i32)> = Vec::new();
         for p in group.into_iter().filter(|p| y_axis.holds(p.value)) {
-            let said = format!("published: {} {} {} ({})", p.name, p.value, shown.unit().title(), p.place);
+            let said = format!("published: {} {} {} ({})", p.name, p.value, shown.unit().words(), p.place);
             match p.x {
                 Some(x) => {
                     path.push(place(x, p.value));

@@ -20,7 +20,7 @@ mod text;
 mod timeline;
 
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +31,7 @@ use anyhow::{Context, Result};
 use crate::record::Results;
 
 pub use csv::csv;
-pub use group::{Group, groups};
+pub use group::{Group, groups, word};
 pub use page::html;
 pub use text::text;
 

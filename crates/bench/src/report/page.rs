@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::figure::Shown;
 use super::grid::{Grid, columns};
 use super::group::{Group, groups, word};
-use super::number::{duration, escape, grouped, number, percent};
+use super::number::{duration, escape, grouped, number, percent, tick};
 use super::tables::{self, interval, peak};
 use super::{CSV, JSON, PAGE_BYTES_MAX, csv, incomplete, series};
 use crate::plan::schema::{FigureKind, Step, TableKind};
@@ -193,7 +193,7 @@ fn tiles(out: &mut String, results: &Results, groups: &[Group]) {
             } else {
                 figure.title.clone()
             };
-            tiles.push((name, peak.best.median, figure.unit.title(), more.join("; ")));
+            tiles.push((name, peak.best.median, figure.unit.words(), more.join("; ")));
         }
     }
     if tiles.is_empty() {
@@ -265,10 +265,10 @@ fn published(out: &mut String, shown: &Shown) {
     if shown.published.is_empty() {
         return;
     }
-    let unit = shown.unit().title();
+    let unit = shown.unit().words();
     let known = shown.published.iter().map(|known| {
-        let at = known.x.map(|x| format!(" at {}", number(x))).unwrap_or_default();
-        format!("{}{at} {} ({})", known.name, number(known.value), known.place)
+        let at = known.x.map(|x| format!(" at {}", tick(x))).unwrap_or_default();
+        format!("{}{at}: {} ({})", known.name, number(known.value), known.place)
     });
     let text = format!("Published, {unit}: {}.", known.collect::<Vec<_>>().join("; "));
     put!(out, "<p class=\"published\">{}</p>", escape(&text));

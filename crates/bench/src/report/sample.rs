@@ -19,6 +19,15 @@ pub fn plan() -> Plan {
     toml::from_str(PLAN).unwrap()
 }
 
+/// As a run writes it, but for its end.
+pub fn save(results: &Results, path: &std::path::Path) {
+    let mut recorder = Recorder::create(path).unwrap();
+    recorder.write(&Line::Header(Box::new(results.header.clone()))).unwrap();
+    for record in &results.records {
+        recorder.write(&Line::Record(Box::new(record.clone()))).unwrap();
+    }
+}
+
 /// All of a plan at a scale, `repeats` times each.
 pub fn results(plan: Plan, scale: &str, repeats: u32) -> Results {
     let mut rng = StdRng::seed_from_u64(7);

@@ -198,7 +198,7 @@ fn row(group: &Group) -> Vec<String> {
     let worker = |at: usize| or_dash(s.per_worker.map(|w| w[at]));
     vec![
         group.title(),
-        s.unit.to_owned(),
+        group.unit.words().to_owned(),
         or_dash(s.median),
         e.map_or("–".into(), |e| interval(&e)),
         s.samples.len().to_string(),

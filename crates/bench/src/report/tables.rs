@@ -78,7 +78,7 @@ fn rates(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
             let (e, known) = (group.estimate(row.unit), published(row, "value"));
             let name = name_of(row, group, picked.len() > 1);
             let repeats = group.samples(row.unit).len().to_string();
-            let unit = row.unit.title().to_owned();
+            let unit = row.unit.words().to_owned();
             rows.push(vec![
                 name,
                 unit,
@@ -133,7 +133,7 @@ fn peaks(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
         let known = [published(row, "peak"), published(row, "sustained")];
         rows.push(vec![
             row.name.clone(),
-            row.unit.title().to_owned(),
+            row.unit.words().to_owned(),
             number(peak.best.median),
             interval(&peak.best),
             if peak.at.is_empty() { NONE.into() } else { peak.at },
@@ -165,7 +165,7 @@ fn spreads(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
         for group in &picked {
             let samples = group.samples(row.unit);
             let Some([max, min, mean, deviation]) = spread(&samples) else { continue };
-            let mut cells = vec![name_of(row, group, picked.len() > 1), row.unit.title().to_owned()];
+            let mut cells = vec![name_of(row, group, picked.len() > 1), row.unit.words().to_owned()];
             cells.extend([max, min, mean, deviation].map(number));
             cells.push(samples.len().to_string());
             if has_known {
@@ -215,7 +215,7 @@ fn requirements(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String
         let meets = needed.map(|n| if measured >= n { "yes" } else { "no" });
         rows.push(vec![
             row.name.clone(),
-            row.unit.title().to_owned(),
+            row.unit.words().to_owned(),
             number_or_none(needed),
             number_or_none(block),
             number_or_none(whole),
@@ -292,7 +292,7 @@ pub fn ratios(groups: &[Group]) -> Option<Grid> {
                     .filter(|t| !t.is_empty())
                     .collect::<Vec<_>>()
                     .join(" · "),
-                unit.title().to_owned(),
+                unit.words().to_owned(),
                 format!("{} / {}", main.program, other.program),
                 number(main.estimate(unit).median),
                 number(other.estimate(unit).median),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::{End, Line, Recorder};
+use crate::record::End;
 
 fn sample(repeats: u32) -> Results {
     sample::results(sample::plan(), "small", repeats)
@@ -11,7 +11,9 @@ fn a_page_has_each_figure_and_table_of_its_plan() {
     let results = sample(7);
     let page = html(&results);
     if let Some(dir) = std::env::var_os("STRIA_REPORT_DIR") {
-        write(&results, &PathBuf::from(dir)).unwrap();
+        let dir = PathBuf::from(dir);
+        write(&results, &dir).unwrap();
+        sample::save(&results, &dir.join(RECORDS));
     }
     for figure in ["near", "far", "names", "bars", "time"] {
         assert!(page.contains(&format!("data-figure=\"{figure}\"")), "{figure}");
@@ -240,11 +242,7 @@ fn a_report_is_made_from_the_records_of_a_run() {
     let dir = std::env::temp_dir().join(format!("stria-report-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let results = sample(2);
-    let mut recorder = Recorder::create(&dir.join(RECORDS)).unwrap();
-    recorder.write(&Line::Header(Box::new(results.header.clone()))).unwrap();
-    for record in &results.records {
-        recorder.write(&Line::Record(Box::new(record.clone()))).unwrap();
-    }
+    sample::save(&results, &dir.join(RECORDS));
     let read = Results::read(&records_of(&dir)).unwrap();
     // Not their last digits: JSON is read to within one of them.
     assert_eq!(read.records.len(), results.records.len());

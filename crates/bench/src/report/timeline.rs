@@ -143,7 +143,7 @@ fn paint_timeline(shown: &Shown, tracks: &[Track], bands: &[Band], root: &Area, 
     let left = frame_left(&y_axis);
     let top = paint::legend(root, &entries, left, SIZE.0 as i32 - left - RIGHT)? + 42;
     root.draw_text(
-        shown.unit().title(),
+        shown.unit().words(),
         &text(Ink::Soft, FONT, HPos::Left, VPos::Bottom),
         (left - 8, top - 24),
     )?;

@@ -64,11 +64,12 @@ struct Quick {
 
 /// Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: stria bench quick /mnt/a --repeats 5 --json a.json
+#[command(after_help = "Example: stria bench compare out-before out-after
+         stria bench quick /mnt/a --repeats 5 --json a.json
          stria bench quick /mnt/b --repeats 5 --json b.json
          stria bench compare a.json b.json")]
 struct Compare {
-    /// What `stria bench quick --json` wrote, of before or of one side.
+    /// What `stria bench run --out` wrote (the directory or its records.jsonl) or `stria bench quick --json`, of before or of one side.
     before: PathBuf,
     /// The same of after, or of the other side.
     after: PathBuf,
@@ -119,7 +120,7 @@ impl Compare {
                 Failure::unusable(
                     "bench compare",
                     format!("{e:#}"),
-                    "give two files that `stria bench quick --json` wrote",
+                    "give two results: what `stria bench run --out` or `stria bench quick --json` wrote",
                 )
             })
         };
