@@ -22,6 +22,7 @@ mod names;
 mod pjdfstest;
 mod posix;
 mod programs;
+mod report;
 mod semantics;
 pub mod storm;
 pub mod sys;
@@ -190,6 +191,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(admin::TESTS);
     tests.extend_from_slice(mounting::TESTS);
     tests.extend_from_slice(claims::TESTS);
+    tests.extend_from_slice(report::TESTS);
     tests.extend_from_slice(locks::OWN);
     tests
 }
