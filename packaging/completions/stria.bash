@@ -73,6 +73,12 @@ _stria() {
             stria__subcmd__bench,report)
                 cmd="stria__subcmd__bench__subcmd__report"
                 ;;
+            stria__subcmd__bench,run)
+                cmd="stria__subcmd__bench__subcmd__run"
+                ;;
+            stria__subcmd__bench,worker)
+                cmd="stria__subcmd__bench__subcmd__worker"
+                ;;
             stria__subcmd__bench__subcmd__help,compare)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__compare"
                 ;;
@@ -84,6 +90,12 @@ _stria() {
                 ;;
             stria__subcmd__bench__subcmd__help,report)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__report"
+                ;;
+            stria__subcmd__bench__subcmd__help,run)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__run"
+                ;;
+            stria__subcmd__bench__subcmd__help,worker)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__worker"
                 ;;
             stria__subcmd__damage,clear)
                 cmd="stria__subcmd__damage__subcmd__clear"
@@ -157,6 +169,12 @@ _stria() {
             stria__subcmd__help__subcmd__bench,report)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__report"
                 ;;
+            stria__subcmd__help__subcmd__bench,run)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__run"
+                ;;
+            stria__subcmd__help__subcmd__bench,worker)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__worker"
+                ;;
             stria__subcmd__help__subcmd__damage,clear)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__clear"
                 ;;
@@ -184,7 +202,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench)
-            opts="-h --help quick compare report help"
+            opts="-h --help quick run worker compare report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -220,7 +238,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__help)
-            opts="quick compare report help"
+            opts="quick run worker compare report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -289,6 +307,34 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__bench__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__help__subcmd__worker)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__bench__subcmd__quick)
             opts="-h --json --workers --bytes --files --direct --repeats --budget --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -338,6 +384,62 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__run)
+            opts="-h --dir --out --scale --set --targets --yes --repeats --budget --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scale)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --targets)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --repeats)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__worker)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -530,7 +632,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench)
-            opts="quick compare report"
+            opts="quick run worker compare report"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -572,6 +674,34 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench__subcmd__report)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__bench__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__bench__subcmd__worker)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -14,6 +14,10 @@ pub enum CacheState {
     /// All was written back and the page, name and inode caches of this machine's kernel were dropped
     /// (`/proc/sys/vm/drop_caches`). Those of servers elsewhere stay as they are: nobody here can reach them.
     Dropped,
+    /// By-passed: `O_DIRECT`. Names and attributes may be warm.
+    Direct,
+    /// Nothing was done: what was written or read before may be read from memory.
+    Warm,
     /// No right to drop them: the kernel was asked to let go of the files' pages (`POSIX_FADV_DONTNEED`); names stay warm.
     Advised,
 }
@@ -23,6 +27,8 @@ impl CacheState {
         match self {
             CacheState::Fresh => "-",
             CacheState::Dropped => "dropped",
+            CacheState::Direct => "direct",
+            CacheState::Warm => "warm",
             CacheState::Advised => "advised",
         }
     }

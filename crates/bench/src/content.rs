@@ -12,7 +12,10 @@ const STAMPED_EVERY: u64 = 16;
 const PAGE: u64 = PAGE_BYTES as u64;
 
 pub struct Content {
+    /// Of stamped pages: the same between the stamps, so that what was written in pieces of one size is known in those of another.
     pattern: Pattern,
+    /// All other pages.
+    filler: Pattern,
     /// The length after which content that is not stamped repeats.
     period: u64,
     verify: bool,
@@ -22,7 +25,9 @@ impl Content {
     pub fn new(seed: u64, transfer_bytes: u64, verify: bool) -> Content {
         // Transfers of whole pages repeat with themselves, so that a buffer keeps its content and only stamps change.
         let period = transfer_bytes.next_multiple_of(PAGE).max(PAGE);
-        Content { pattern: Pattern::new(seed, period as usize, verify), period, verify }
+        let pattern = Pattern::new(seed, PAGE_BYTES, verify);
+        let filler = Pattern::new(seed.wrapping_add(1), period as usize, verify);
+        Content { pattern, filler, period, verify }
     }
 
     /// Puts the content of `[offset, offset + buffer.len())` into a buffer that holds anything.
@@ -39,7 +44,7 @@ impl Content {
                 self.pattern.fill(mark, page_at, &mut page);
                 piece.copy_from_slice(&page[in_page..in_page + len]);
             } else {
-                piece.copy_from_slice(&self.pattern.base_at(page_at, PAGE_BYTES)[in_page..in_page + len]);
+                piece.copy_from_slice(&self.filler.base_at(page_at, PAGE_BYTES)[in_page..in_page + len]);
             }
             done += len;
         }
@@ -144,6 +149,17 @@ mod tests {
 
     fn content(transfer: u64) -> Content {
         Content::new(1, transfer, true)
+    }
+
+    /// What was written in transfers of one size is read in those of another.
+    #[test]
+    fn stamped_pages_do_not_depend_on_the_transfer() {
+        let mut written = vec![0; 1 << 20];
+        content(1 << 20).fill(MARK, 0, &mut written);
+        for (at, page) in written.chunks(4096).enumerate() {
+            content(4096).check(3, &[1], at as u64 * 4096, page).unwrap();
+        }
+        assert_eq!(content(64 << 10).check(3, &[1], 0, &written).unwrap().pages, 16);
     }
 
     /// Whatever pieces a file is written in, the same bytes come out, and whatever pieces it is read in, they are right.

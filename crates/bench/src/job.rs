@@ -89,7 +89,8 @@ pub enum DataOp {
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     Sequential,
-    /// Each once, in a seeded order; begun again (in another order) when `Limit::seconds` or a count asks for more.
+    /// Each once, in a seeded order. With direct I/O begun again, in another order, when `Limit::seconds` or a count asks for more; what
+    /// went through the page cache is there the second time.
     Random,
 }
 

@@ -10,13 +10,17 @@ pub mod compare;
 mod content;
 pub mod crew;
 pub mod job;
+mod needs;
 mod pattern;
 pub mod plan;
+mod progress;
 pub mod quick;
 pub mod record;
 pub mod report;
+pub mod run;
 pub mod runner;
 pub mod stats;
+pub mod system;
 #[cfg(test)]
 mod testdir;
 mod work;

@@ -135,6 +135,9 @@ pub struct Skipped {
     pub step: String,
     /// As in "skipped: no routers: this file system has none".
     pub why: String,
+    /// It was begun and failed; else there was a reason not to begin.
+    #[serde(default)]
+    pub failed: bool,
 }
 
 /// What a command printed that a plan asked for: `df -hT`.
@@ -152,6 +155,31 @@ pub struct End {
     /// Why it was stopped, or nothing.
     pub why: String,
     pub seconds: f64,
+}
+
+impl Timeline {
+    /// Adds what another one counted that began with it, at the coarser of the two widths.
+    pub fn add(&mut self, other: &Timeline) {
+        if self.ops.is_empty() {
+            *self = other.clone();
+            return;
+        }
+        let width_seconds = self.width_seconds.max(other.width_seconds);
+        let mut sum = Timeline { width_seconds, begin_seconds: self.begin_seconds, ..Timeline::default() };
+        for part in [&*self, other] {
+            for (i, (ops, bytes)) in part.ops.iter().zip(&part.bytes).enumerate() {
+                // Widths differ by powers of two: half a bucket keeps rounding away from the border.
+                let index = ((i as f64 + 0.5) * part.width_seconds / width_seconds) as usize;
+                if index >= sum.ops.len() {
+                    sum.ops.resize(index + 1, 0);
+                    sum.bytes.resize(index + 1, 0);
+                }
+                sum.ops[index] += ops;
+                sum.bytes[index] += bytes;
+            }
+        }
+        *self = sum;
+    }
 }
 
 impl Latency {
@@ -182,6 +210,29 @@ impl Latency {
 }
 
 impl Outcome {
+    /// What several that ran at once did together.
+    pub fn together(parts: &[Outcome]) -> Outcome {
+        let mut sum = Outcome { first_done: f64::INFINITY, ..Outcome::default() };
+        for part in parts {
+            sum.seconds = sum.seconds.max(part.seconds);
+            sum.first_done = sum.first_done.min(part.first_done);
+            sum.last_done = sum.last_done.max(part.last_done);
+            sum.ops += part.ops;
+            sum.bytes += part.bytes;
+            sum.read_bytes += part.read_bytes;
+            sum.per_worker.extend(&part.per_worker);
+            for (what, latency) in &part.latency {
+                sum.latency.entry(what.clone()).or_default().add(latency);
+            }
+            sum.checked += part.checked;
+            sum.cpu_seconds += part.cpu_seconds;
+            if let Some(timeline) = &part.timeline {
+                sum.timeline.get_or_insert_default().add(timeline);
+            }
+        }
+        sum
+    }
+
     /// The value in a unit that a plan may name; `None` if it has none in it: latencies of an engine that does not tell.
     pub fn value(&self, unit: Unit) -> Option<f64> {
         let seconds = self.seconds.max(1e-9);

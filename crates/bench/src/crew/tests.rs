@@ -232,7 +232,7 @@ fn a_stop_ends_what_would_go_on_for_ever() {
     run(&mut crew, job(Work::Data(data(DataOp::Write, own())))).unwrap();
     crew.watch(move |_| stop.store(true, Ordering::Relaxed));
     let order = crate::job::Order::Random;
-    let mut read = job(Work::Data(Data { order, ..data(DataOp::Read, own()) }));
+    let mut read = job(Work::Data(Data { order, direct: true, ..data(DataOp::Read, own()) }));
     read.limit.seconds = Some(3600.0);
     let error = run(&mut crew, read).unwrap_err();
     assert!(error.is::<Stopped>(), "{error:#}");

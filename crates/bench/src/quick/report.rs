@@ -175,7 +175,7 @@ impl Report {
                 "cold reads: this machine's caches were dropped before each; servers elsewhere keep theirs".into()
             }
             CacheState::Advised => "cold reads: not root, so pages were only asked to go and names stayed warm; read rows may be too good".into(),
-            CacheState::Fresh => "no cold reads were measured".into(),
+            CacheState::Fresh | CacheState::Direct | CacheState::Warm => "no cold reads were measured".into(),
         });
         let mut checked = Checked::default();
         self.rows.iter().flat_map(|row| &row.samples).for_each(|s| checked += s.checked);

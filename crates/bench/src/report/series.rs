@@ -95,7 +95,9 @@ fn weakness(cache: CacheState) -> u8 {
     match cache {
         CacheState::Fresh => 0,
         CacheState::Dropped => 1,
-        CacheState::Advised => 2,
+        CacheState::Direct => 2,
+        CacheState::Advised => 3,
+        CacheState::Warm => 4,
     }
 }
 
@@ -104,6 +106,8 @@ pub fn cache_words(cache: CacheState) -> &'static str {
     match cache {
         CacheState::Fresh => "nothing to drop",
         CacheState::Dropped => "dropped",
+        CacheState::Direct => "by-passed (O_DIRECT)",
+        CacheState::Warm => "left warm",
         CacheState::Advised => "asked to go",
     }
 }

@@ -131,7 +131,7 @@ fn names_of_others_stay_text() {
     results.header.file_system = BAD.into();
     results.header.scale = BAD.into();
     results.header.system = vec![(BAD.into(), BAD.into())];
-    results.skipped = vec![crate::record::Skipped { step: BAD.into(), why: BAD.into() }];
+    results.skipped = vec![crate::record::Skipped { step: BAD.into(), why: BAD.into(), failed: true }];
     results.outputs[0].text = BAD.into();
     results.outputs[0].command = BAD.into();
     results.end = Some(End { complete: false, why: BAD.into(), seconds: 1.0 });

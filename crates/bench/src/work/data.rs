@@ -225,8 +225,10 @@ impl<'a> Mover<'a> {
 
     /// Is the work done after one round?
     fn is_one_round(&self, clock: &Clock<'_>) -> bool {
+        // What was moved once is in the page cache, if there is one between: a second round would measure that.
         self.data.order == Order::Sequential
             || self.data.create
+            || !(self.data.direct || self.data.engine == Engine::Null)
             || !(clock.has_end() || self.data.ops_max.is_some())
     }
 

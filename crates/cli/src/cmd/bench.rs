@@ -1,6 +1,7 @@
 //! `stria bench`: a short measurement of any directory of any file system, and two of them compared.
 
 mod report;
+mod run;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +27,10 @@ pub struct Bench {
 #[derive(Debug, Subcommand)]
 enum Suite {
     Quick(Quick),
+    Run(run::Run),
+    /// Do what is read from standard input: what `stria bench run` starts.
+    #[command(hide = true)]
+    Worker,
     Compare(Compare),
     Report(report::Report),
 }
@@ -85,6 +90,11 @@ impl Bench {
     pub fn run(self) -> anyhow::Result<Exit> {
         match self.suite {
             Suite::Quick(quick) => quick.run(),
+            Suite::Run(run) => run.run(),
+            Suite::Worker => {
+                bench::worker::serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout())?;
+                Ok(Exit::Done)
+            }
             Suite::Compare(compare) => compare.run(),
             Suite::Report(report) => report.run(),
         }

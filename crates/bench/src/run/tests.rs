@@ -1,0 +1,176 @@
+//! Small plans, run by workers that are threads of the test.
+
+use super::*;
+use crate::crew::Inside;
+use crate::record::Results;
+use crate::testdir::TestDir;
+
+const PLAN: &str = r#"
+name = "test"
+title = "A test"
+about = "Small."
+[scales.min]
+repeats = [2, 4]
+narrow = 1000.0
+budget-seconds = 600
+values = { total = "1M" }
+
+[[steps]]
+id = "nn"
+title = "N-N"
+sweep = { threads = [1, 2] }
+data = { transfer = "64K", total = "$total", op = "write" }
+[[steps.phases]]
+name = "write"
+data = {}
+[[steps.phases]]
+name = "read"
+cold = true
+data = { op = "read" }
+
+[[steps]]
+id = "routed"
+title = "Over a router"
+needs = ["routers"]
+data = { transfer = "64K", total = "1M", op = "write" }
+[[steps.phases]]
+name = "write"
+data = {}
+
+[[steps]]
+id = "said"
+title = "What a program says"
+commands = [["echo", "in", "{dir}"], ["no-such-program"]]
+
+[[steps]]
+id = "names"
+title = "Names"
+names = { op = "create", items-per-dir = 4, write = 100, read = 100 }
+[[steps.phases]]
+name = "create"
+names = {}
+[[steps.phases]]
+name = "both"
+together = [{ name = "r", names = { op = "read", items-per-dir = 4, write = 100, read = 100 } }, { name = "s", names = { op = "stat", items-per-dir = 4, write = 100, read = 100 } }]
+"#;
+
+fn settings(dir: &TestDir) -> Settings {
+    std::fs::create_dir(dir.path().join("measured")).unwrap();
+    Settings {
+        dir: dir.path().join("measured"),
+        out: dir.path().join("out"),
+        scale: "min".into(),
+        environment: Environment { ram: 1 << 30, cpus: 2, ..Environment::default() },
+        program: "/bin/false".into(),
+        command: "stria bench run test".into(),
+        version: "0".into(),
+        progress: false,
+        repeats: None,
+        budget_seconds: None,
+        stop: Arc::default(),
+    }
+}
+
+fn parse(text: &str) -> Plan {
+    toml::from_str(text).unwrap()
+}
+
+fn results(settings: &Settings) -> Results {
+    assert_eq!(std::fs::read_dir(&settings.dir).unwrap().count(), 0, "R2");
+    Results::read(&settings.out.join(RECORDS)).unwrap()
+}
+
+#[test]
+fn each_phase_of_each_point_is_recorded() {
+    let dir = TestDir::new("run-all");
+    let settings = settings(&dir);
+    let ran = run(&parse(PLAN), &settings, Inside).unwrap();
+    let results = results(&settings);
+    // Two points of two phases, twice each; create, both, and both's two parts, twice.
+    assert_eq!((ran.records, results.records.len()), (16, 16));
+    assert!(!ran.stopped && ran.failed == 0);
+    let of = |step: &str, phase: &str| {
+        results.records.iter().filter(|r| r.step == step && r.phase == phase).collect::<Vec<_>>()
+    };
+    let wrote = of("nn", "write");
+    assert_eq!(
+        wrote.iter().map(|r| (r.workers, r.repeat)).collect::<Vec<_>>(),
+        [(1, 0), (1, 1), (2, 0), (2, 1)]
+    );
+    assert!(wrote.iter().all(|r| r.outcome.bytes == 1 << 20 && r.point["threads"] == r.workers));
+    let read = of("nn", "read");
+    assert!(read.iter().all(|r| r.outcome.checked.pages == 16 && r.cache != CacheState::Warm), "{read:?}");
+    let both = of("names", "both");
+    assert_eq!((both[0].workers, both[0].outcome.ops, both[0].outcome.per_worker.len()), (2, 8, 2));
+    assert_eq!(of("names", "both.s")[0].outcome.ops, 4);
+    assert_eq!(results.outputs[0].text, format!("in {}\n", settings.dir.display()));
+    let skipped: Vec<_> = results.skipped.iter().map(|s| (s.step.as_str(), s.failed)).collect();
+    assert_eq!(skipped, [("routed", false), ("said", false)]);
+    assert!(results.skipped[0].why.contains("routers") && results.skipped[1].why.contains("no-such-program"));
+    assert!(results.end.unwrap().complete);
+    // A result is not written over.
+    assert!(run(&parse(PLAN), &settings, Inside).unwrap_err().to_string().contains("holds a result already"));
+}
+
+#[test]
+fn points_are_repeated_until_they_are_narrow_or_the_budget_ends() {
+    for (narrow, budget, want) in [("1000.0", None, 2), ("0.0", None, 4), ("0.0", Some(0), 0)] {
+        let dir = TestDir::new("run-repeats");
+        let settings = Settings { budget_seconds: budget, ..settings(&dir) };
+        let plan = parse(&PLAN.replace("narrow = 1000.0", &format!("narrow = {narrow}")));
+        run(&plan, &settings, Inside).unwrap();
+        let results = results(&settings);
+        let creates = results.records.iter().filter(|r| r.phase == "create").count();
+        assert_eq!(creates, want, "{narrow} {budget:?}");
+        assert_eq!(results.skipped.iter().filter(|s| s.why.contains("--budget")).count() > 0, want == 0);
+    }
+}
+
+#[test]
+fn a_step_that_fails_leaves_the_others() {
+    let dir = TestDir::new("run-fails");
+    let settings = settings(&dir);
+    let long = "x".repeat(300);
+    let plan = parse(&PLAN.replacen("op = \"write\" }", &format!("op = \"write\", name = \"{long}\" }}"), 1));
+    let ran = run(&plan, &settings, Inside).unwrap();
+    assert_eq!(ran.failed, 1);
+    let results = results(&settings);
+    let failed: Vec<_> = results.skipped.iter().filter(|s| s.failed).collect();
+    assert!(failed[0].step == "nn" && failed[0].why.contains("too long"), "{failed:?}");
+    assert!(results.records.iter().any(|r| r.step == "names"));
+}
+
+#[test]
+fn what_was_measured_before_a_stop_is_kept() {
+    let dir = TestDir::new("run-stop");
+    let settings = settings(&dir);
+    let stop = settings.stop.clone();
+    let out = settings.out.join(RECORDS);
+    std::thread::scope(|scope| {
+        let plan = parse(&PLAN.replace("narrow = 1000.0", "narrow = 0.0").replace("[2, 4]", "[2, 100000]"));
+        let settings = &settings;
+        let run = scope.spawn(move || run(&plan, settings, Inside).unwrap());
+        while !run.is_finished() && !std::fs::read_to_string(&out).is_ok_and(|t| t.lines().count() > 3) {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(run.join().unwrap().stopped);
+    });
+    let results = results(&settings);
+    assert!(results.records.len() >= 2);
+    let end = results.end.unwrap();
+    assert!(!end.complete && end.why.contains("stopped by a signal"));
+}
+
+#[test]
+fn what_has_no_room_is_skipped() {
+    let dir = TestDir::new("run-room");
+    let settings = settings(&dir);
+    run(&parse(&PLAN.replace("total = \"1M\" }", "total = \"1000T\" }")), &settings, Inside).unwrap();
+    let results = results(&settings);
+    assert!(
+        results.skipped[0].step == "nn" && results.skipped[0].why.contains("are free"),
+        "{:?}",
+        results.skipped
+    );
+}

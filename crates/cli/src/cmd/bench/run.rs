@@ -1,0 +1,204 @@
+//! `stria bench run`: a plan, measured.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use bench::crew::Local;
+use bench::plan::schema::{Quantities, Quantity};
+use bench::plan::{self, Environment};
+use bench::record::Results;
+use bench::report;
+use bench::run::{Ran, Settings};
+use clap::Args;
+
+use crate::exit::{Exit, Failure};
+
+/// Run a plan in a directory of any mounted file system; the result is a directory with records, tables, figures and a report page.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: stria bench run pixstor-nvme --dir /mnt/stria --out result --scale small
+         stria bench run fsx-lustre --dir /mnt/stria --out result --set threads=1,2,4,8
+         stria bench list")]
+pub struct Run {
+    /// A plan of `stria bench list`, or a file.
+    plan: String,
+    /// What is measured: an existing directory. What is made in it is removed at the end.
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Where the result goes: a new directory.
+    #[arg(long, value_name = "OUT")]
+    out: PathBuf,
+    /// min: under 2 minutes, to try it. small: under 15. full: as published.
+    #[arg(long, value_name = "SCALE", default_value = "small")]
+    scale: String,
+    /// A variable of the plan, in place of what the scale says: threads=1,2,4.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Files or devices for plans that measure devices. Their content is overwritten.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    targets: Vec<PathBuf>,
+    /// Yes, what the targets hold may be overwritten.
+    #[arg(long)]
+    yes: bool,
+    /// Samples of each point: N, or from N to M until their interval is narrow.
+    #[arg(long, value_name = "N[-M]")]
+    repeats: Option<String>,
+    /// Seconds for the whole plan: then nothing new is begun.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    budget: Option<u64>,
+    /// No progress on stderr.
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl Run {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        let unusable = |e: anyhow::Error, next: &str| Failure::unusable("bench run", format!("{e:#}"), next);
+        if !self.dir.is_dir() {
+            return Err(
+                Failure::unusable(self.dir.display(), "it is no directory", "give an existing one").into()
+            );
+        }
+        let plan = plan::load(&self.plan).map_err(|e| unusable(e, "see `stria bench list`"))?;
+        let settings = self.settings().map_err(|e| unusable(e, "see `stria bench run --help`"))?;
+        super::stop_by_signals(&settings.stop)?;
+        let ran = bench::run::run(&plan, &settings, workers(&settings.program))?;
+        let results = Results::read(&report::records_of(&settings.out))?;
+        let page = report::write(&results, &settings.out)?;
+        out!("{}", report::text(&results));
+        outln!("\nreport: {}", page.display());
+        Ok(exit_of(ran))
+    }
+
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let repeats = self.repeats.as_deref().map(repeats).transpose()?;
+        let overrides = self.settings.iter().map(|s| set(s)).collect::<anyhow::Result<BTreeMap<_, _>>>()?;
+        let targets: Vec<PathBuf> =
+            self.targets.iter().map(|path| target(path, self.yes)).collect::<anyhow::Result<_>>()?;
+        let sizes = targets.iter().map(|path| bytes_of(path)).collect::<anyhow::Result<Vec<u64>>>()?;
+        let environment = Environment {
+            ram: bench::system::ram_bytes(),
+            cpus: bench::system::cpus() as u32,
+            targets,
+            target_bytes: sizes.into_iter().min().unwrap_or(0),
+            overrides,
+        };
+        let words: Vec<String> = std::env::args().map(|word| quoted(&word)).collect();
+        Ok(Settings {
+            dir: self.dir.clone(),
+            out: self.out.clone(),
+            scale: self.scale.clone(),
+            environment,
+            program: std::env::current_exe().context("finding this program")?,
+            command: words.join(" "),
+            version: env!("CARGO_PKG_VERSION").into(),
+            progress: !self.quiet,
+            repeats,
+            budget_seconds: self.budget,
+            stop: Arc::default(),
+        })
+    }
+}
+
+/// Processes of this program that work.
+pub fn workers(program: &Path) -> Local {
+    Local { command: vec![program.to_owned(), "bench".into(), "worker".into()] }
+}
+
+/// As a shell would have it back.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Ctrl-C keeps what was measured; but it is not all that was asked for.
+fn exit_of(ran: Ran) -> Exit {
+    if ran.stopped || ran.failed > 0 { Exit::Findings } else { Exit::Done }
+}
+
+/// `N`, or `N-M`.
+fn repeats(text: &str) -> anyhow::Result<[u32; 2]> {
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    let number = |t: &str| t.parse::<u32>().ok().filter(|n| (1..=1000).contains(n));
+    match (number(least), number(most)) {
+        (Some(least), Some(most)) if least <= most => Ok([least, most]),
+        _ => anyhow::bail!("--repeats {text}: give a number such as 5, or a range such as 3-10"),
+    }
+}
+
+/// `NAME=VALUE[,VALUE...]`.
+fn set(text: &str) -> anyhow::Result<(String, Quantities)> {
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, value)| !name.is_empty() && !value.is_empty())
+        .with_context(|| format!("--set {text}: give NAME=VALUE, such as threads=1,2,4"))?;
+    let one = |text: &str| text.parse().map_or_else(|_| Quantity::Text(text.into()), Quantity::Whole);
+    let quantities = match value.split_once(',') {
+        None => Quantities::One(one(value)),
+        Some(_) => Quantities::Many(value.split(',').map(one).collect()),
+    };
+    Ok((name.into(), quantities))
+}
+
+/// A target that may be overwritten, as an absolute path.
+fn target(path: &Path, yes: bool) -> anyhow::Result<PathBuf> {
+    let path = path.canonicalize().with_context(|| format!("--targets {}", path.display()))?;
+    let meta = path.metadata()?;
+    anyhow::ensure!(
+        yes || (meta.is_file() && meta.len() == 0),
+        "--targets {}: what it holds would be overwritten; say --yes if it may be",
+        path.display()
+    );
+    if meta.file_type().is_block_device() {
+        // Opened for itself alone: a device that is mounted, or part of something, refuses that.
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::EXCL;
+        rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
+            .with_context(|| format!("--targets {}: it is in use", path.display()))?;
+    }
+    Ok(path)
+}
+
+/// Of a file or device.
+fn bytes_of(path: &Path) -> anyhow::Result<u64> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    Ok(std::io::Seek::seek(&mut &file, std::io::SeekFrom::End(0))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_read() {
+        let many = Quantities::Many(vec![Quantity::Whole(1), Quantity::Text("8M".into())]);
+        assert_eq!(set("threads=1,8M").unwrap(), ("threads".into(), many));
+        assert_eq!(set("total=1G").unwrap().1, Quantities::One(Quantity::Text("1G".into())));
+        assert_eq!(repeats("3-10").unwrap(), [3, 10]);
+        assert_eq!(repeats("5").unwrap(), [5, 5]);
+        for bad in ["threads", "=1", "threads="] {
+            assert!(set(bad).unwrap_err().to_string().contains("NAME=VALUE"), "{bad}");
+        }
+        for bad in ["0", "5-3", "x", "", "1-", "100000"] {
+            assert!(repeats(bad).is_err(), "{bad}");
+        }
+        assert_eq!(quoted("a b'c"), r"'a b'\''c'");
+    }
+
+    #[test]
+    fn what_a_target_holds_is_not_overwritten_unasked() {
+        let dir = crate::testdir::TestDir::new("bench-targets");
+        let path = dir.path().join("t");
+        std::fs::write(&path, "").unwrap();
+        assert!(target(&path, false).is_ok());
+        std::fs::write(&path, "precious").unwrap();
+        assert!(target(&path, false).unwrap_err().to_string().contains("--yes"));
+        assert!(target(&path, true).is_ok());
+        assert_eq!(bytes_of(&path).unwrap(), 8);
+    }
+}
