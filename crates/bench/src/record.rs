@@ -244,6 +244,7 @@ impl Outcome {
             Unit::Ops | Unit::Iops => Some(self.ops as f64 / seconds),
             Unit::P50 => latency(0.5),
             Unit::P99 => latency(0.99),
+            Unit::Late => self.extra.get("late_share").map(|share| share * 100.0),
             Unit::Seconds => Some(self.seconds),
         }
     }
@@ -268,6 +269,9 @@ pub enum Unit {
     /// 99th percentile of latency.
     #[serde(rename = "us p99")]
     P99,
+    /// Paced operations that were done after the next one was due, in percent.
+    #[serde(rename = "% late")]
+    Late,
     #[serde(rename = "s")]
     Seconds,
 }
@@ -282,6 +286,7 @@ impl Unit {
             Unit::Iops => "IOPS",
             Unit::P50 => "us",
             Unit::P99 => "us p99",
+            Unit::Late => "% late",
             Unit::Seconds => "s",
         }
     }
@@ -296,7 +301,7 @@ impl Unit {
     }
 
     pub fn is_lower_better(self) -> bool {
-        matches!(self, Unit::P50 | Unit::P99 | Unit::Seconds)
+        matches!(self, Unit::P50 | Unit::P99 | Unit::Late | Unit::Seconds)
     }
 }
 

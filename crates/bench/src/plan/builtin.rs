@@ -7,9 +7,15 @@ use anyhow::{Context, Result, bail};
 use super::schema::Plan;
 
 /// Name and text of the plans in the program, in the order in which they are listed.
-pub const BUILT_IN: [(&str, &str); 2] = [
+pub const BUILT_IN: [(&str, &str); 8] = [
     ("quick", include_str!("../../plans/quick.toml")),
     ("pixstor-nvme", include_str!("../../plans/pixstor-nvme.toml")),
+    ("vss2249p", include_str!("../../plans/vss2249p.toml")),
+    ("fsx-lustre", include_str!("../../plans/fsx-lustre.toml")),
+    ("ess-coral", include_str!("../../plans/ess-coral.toml")),
+    ("lnet-routers", include_str!("../../plans/lnet-routers.toml")),
+    ("ai-pipeline", include_str!("../../plans/ai-pipeline.toml")),
+    ("truth", include_str!("../../plans/truth.toml")),
 ];
 
 /// A plan of the program by its name, or one of a file by its path.

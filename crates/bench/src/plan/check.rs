@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::expand::{Environment, expand, variables};
+use super::environment::Environment;
+use super::expand::{expand, variables};
 use super::finding::{Finding, Findings, Trouble};
 use super::schema::{Figure, FigureKind, Phase, Plan, Step, Table, TableKind};
 
@@ -216,13 +217,6 @@ fn check_figure(figure: &Figure, known: &Known<'_>, findings: &mut Findings) {
             findings.add(Finding::new(&place, Trouble::new(what, "take a parameter that it sweeps").at("x")));
         }
     }
-    for published in &figure.published {
-        if figure.series.iter().all(|series| series.name != published.series) {
-            let what = format!("there is no series {}", published.series);
-            let trouble = Trouble::new(what, "name one of the figure's series").at("published");
-            findings.add(Finding::new(&place, trouble));
-        }
-    }
 }
 
 fn check_table(table: &Table, known: &Known<'_>, findings: &mut Findings) {
@@ -235,6 +229,10 @@ fn check_table(table: &Table, known: &Known<'_>, findings: &mut Findings) {
         known.check(&place, (&row.step, &row.phase), &row.at, findings);
         for column in row.published.keys().filter(|column| !COLUMNS.contains(&column.as_str())) {
             let trouble = super::expand::unknown(column, &COLUMNS).at("published");
+            findings.add(Finding::new(&place, trouble));
+        }
+        if row.per.is_some() && table.kind != TableKind::Rates {
+            let trouble = Trouble::new("only rates are divided", "make the table's kind rates").at("per");
             findings.add(Finding::new(&place, trouble));
         }
         if let Some(per) = row.per.as_deref().filter(|per| !known.variables.contains(per)) {

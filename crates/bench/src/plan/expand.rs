@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::state::State;
+use super::environment::Environment;
 use super::finding::{Finding, Findings, Trouble};
 use super::schema::{Need, Phase, Plan, Quantities, Quantity, Step};
 use super::value::Variables;
@@ -100,19 +101,6 @@ impl Program {
         let known = all.into_iter().find(|program| program.title() == word);
         known.ok_or_else(|| unknown(word, &all.map(Program::title)))
     }
-}
-
-/// What a plan is expanded for.
-#[derive(Clone, Debug, Default)]
-pub struct Environment {
-    /// Bytes of memory.
-    pub ram: u64,
-    pub cpus: u32,
-    /// Files or devices that `files = "given"` means, and the bytes of the smallest. Their content is overwritten.
-    pub targets: Vec<PathBuf>,
-    pub target_bytes: u64,
-    /// `--set threads=1,2,4`: over what the scale says.
-    pub overrides: BTreeMap<String, Quantities>,
 }
 
 /// All that there is to do, or all that is wrong.

@@ -274,7 +274,7 @@ pub struct Series {
     pub at: BTreeMap<String, serde_json::Value>,
 }
 
-/// A published value: a point of a series, or without `x` a line across.
+/// A published value: a point of a series, or without `x` a line across. Its series is one of the figure's, or a name of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
@@ -325,7 +325,7 @@ pub struct TableRow {
     #[serde(default)]
     pub at: BTreeMap<String, serde_json::Value>,
     pub unit: Unit,
-    /// A variable of the scale: the measured value is divided by it, as in `devices` for a rate per drive.
+    /// Of rates: a variable of the scale that the measured value is divided by, as in `devices` for a rate per drive.
     pub per: Option<String>,
     /// By column: `peak`, `sustained`, `max`, `min`, `mean`, `stddev`, `value`, `needed`, `block`.
     #[serde(default)]

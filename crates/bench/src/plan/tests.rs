@@ -122,3 +122,125 @@ fn pixstor_moves_twice_the_clients_memory_and_no_less_per_thread_below_16() {
         }
     }
 }
+
+#[test]
+fn fsx_shares_a_tebibyte_as_ior_rounded_it() {
+    let step = step("fsx-lustre", "full", "ior");
+    let point = step.points.iter().find(|point| threads(point) == 72).unwrap();
+    let (write, read) = (data(point, "write"), data(point, "read"));
+    // -b 14563m: 14.22 GiB each, 1023.96 GiB in all, as the study's summary says.
+    assert_eq!(write.block_bytes, 14563 << 20);
+    let gib = (write.block_bytes * 72) as f64 / f64::from(1 << 30);
+    assert_eq!(format!("{gib:.2}"), "1023.96");
+    // -C: each reads what was written on the next of 9 nodes.
+    assert_eq!((read.shift, read.transfer_bytes, read.block_bytes), (8, 1 << 20, write.block_bytes));
+    assert_eq!(read.accept, [write.version]);
+}
+
+#[test]
+fn fsx_names_are_those_of_144_tasks() {
+    let step = step("fsx-lustre", "full", "mdtest");
+    assert_eq!(step.points.len(), 1);
+    let names = names(&step.points[0], "create");
+    assert_eq!(names.items_per_worker() * threads(&step.points[0]), 144_000);
+    assert!(phase(&step.points[0], "make-tree").measured && phase(&step.points[0], "remove-tree").measured);
+}
+
+/// The first writes fill the drives; what follows uses 5 % of each, from its begin.
+#[test]
+fn vss_fills_drives_and_uses_five_percent() {
+    let twelve = (0..12).map(|n| std::path::PathBuf::from(format!("/dev/d{n}"))).collect();
+    let given = Environment { targets: twelve, target_bytes: 1 << 40, ..machines()[1].clone() };
+    let plan = load("vss2249p").unwrap();
+    for (environment, devices, bytes) in [(&machines()[1], 24, 30_720_000_000_000), (&given, 12, 1 << 40)] {
+        let steps = expand(&plan, "full", environment).unwrap();
+        let point = &steps[1].points[0];
+        let (fill, random) = (data(point, "fill"), data(point, "random-read-64k"));
+        assert_eq!(fill.block_bytes, bytes >> 20 << 20);
+        let crate::job::Files::Given { paths } = &random.files else { panic!("{:?}", random.files) };
+        assert_eq!(paths.len(), devices);
+        assert_eq!(phase(point, "random-read-64k").workers() as usize, devices * 4);
+        let share = (random.block_bytes * 4) as f64 / bytes as f64;
+        assert!((0.0499..0.0501).contains(&share), "{share}");
+        // Everything that was written before may stand there.
+        assert_eq!(random.accept.len(), 4);
+        assert_eq!(fill.create, environment.targets.is_empty());
+    }
+    assert_eq!(estimate::space_bytes(&expand(&plan, "full", &given).unwrap()[1]), 0);
+}
+
+#[test]
+fn parts_at_once_have_files_of_their_own_or_accept_what_the_others_write() {
+    let step = step("lnet-routers", "small", "few");
+    let both = phase(&step.points[0], "both");
+    let jobs: Vec<_> = both.parts.iter().map(|part| (part.name.as_str(), &part.job.work)).collect();
+    let [("write", Work::Data(write)), ("read", Work::Data(read))] = jobs[..] else { panic!("{jobs:?}") };
+    assert_ne!(write.files, read.files);
+    assert_eq!(read.accept, [data(&step.points[0], "write").version]);
+
+    let mut plan = load("lnet-routers").unwrap();
+    let part = plan.steps[0].phases[2].together[0].data.as_mut().unwrap();
+    part.insert("overwrite".into(), true.into());
+    part.remove("name");
+    let steps = expand(&plan, "small", &machines()[0]).unwrap();
+    let both = phase(&steps[0].points[0], "both");
+    let Work::Data(read) = &both.parts[1].job.work else { panic!() };
+    let Work::Data(write) = &both.parts[0].job.work else { panic!() };
+    assert!(read.accept.contains(&write.version) && read.accept.len() == 2, "{:?}", read.accept);
+}
+
+#[test]
+fn quick_has_the_rows_of_before() {
+    let plan = load("quick").unwrap();
+    let rows: Vec<&str> = plan.tables[0].rows.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(rows, crate::quick::Kind::ALL.map(crate::quick::Kind::title));
+}
+
+#[test]
+fn what_overwrites_at_random_is_read_back_and_reads_accept_it() {
+    let step = step("quick", "small", "own");
+    let point = &step.points[0];
+    let (first, random, latency) =
+        (data(point, "write"), data(point, "random-write"), data(point, "latency"));
+    assert_eq!((first.read_back, random.read_back, latency.read_back), (0, 256, 0));
+    assert!(first.create && !random.create && random.version != first.version);
+    assert_eq!(latency.accept, [first.version]);
+    // One worker reads a file of the size that each of four wrote.
+    assert_eq!((latency.block_bytes, phase(point, "latency").workers()), (first.block_bytes, 1));
+}
+
+/// A total that no number of threads divides is rounded by each phase: none reads what another did not write.
+#[test]
+fn any_number_of_threads_can_be_set() {
+    for plan in plans() {
+        for threads in [3, 5, 7] {
+            let mut environment = machines()[0].clone();
+            let variables = [
+                "threads",
+                "tasks",
+                "readers",
+                "shared_threads",
+                "scaling_threads",
+                "peak_threads",
+                "devices",
+            ];
+            let is_there = |name: &&str| plan.scales["small"].values.contains_key(*name);
+            for name in variables.into_iter().filter(is_there) {
+                environment.set(&format!("{name}={threads}")).unwrap();
+            }
+            expand(&plan, "small", &environment).unwrap_or_else(|found| panic!("{threads}: {found}"));
+        }
+    }
+}
+
+/// The document's example is a plan that is in order.
+#[test]
+fn the_documented_example_is_in_order() {
+    let text = include_str!("../../../../docs/bench-plans.md");
+    let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let plan: Plan = toml::from_str(example).unwrap();
+    for machine in machines() {
+        check::check(&plan, &machine).unwrap_or_else(|found| panic!("{found}"));
+    }
+    assert_eq!(expand(&plan, "small", &machines()[0]).unwrap()[0].points.len(), 6, "2 cpus: no value twice");
+}

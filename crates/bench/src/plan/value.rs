@@ -59,8 +59,10 @@ impl Variables {
     /// Rounded down.
     pub fn whole(&self, quantity: &Quantity) -> Result<u64, Trouble> {
         let value = self.real(quantity)?;
-        // A product such as `0.1 * 30` must not lose one by a bit that reals do not have.
-        let value = (value + value.abs() * 1e-12).floor();
+        // A product such as `0.29 * 100` must not lose one by a bit that reals do not have.
+        let near = value.round();
+        let value =
+            if (value - near).abs() <= near.abs() * 4.0 * f64::EPSILON { near } else { value.floor() };
         if value < 0.0 {
             return Err(Trouble::new(format!("{value} is negative"), "give 0 or more"));
         }
@@ -210,7 +212,8 @@ mod tests {
             ("0.5 * 10", 5),
             ("2 * $ram / $threads", (256u64 << 30) / 3),
             ("$size/$threads*3", 256 << 30),
-            ("0.1 * 3 * 10", 3),
+            ("0.29 * 100", 29),
+            ("1T", 1 << 40),
             ("100 / 3 / 3", 11),
         ];
         for (text, want) in table {

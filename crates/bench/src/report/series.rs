@@ -129,7 +129,7 @@ pub fn rate(unit: Unit, bytes: f64, ops: f64, seconds: f64) -> Option<f64> {
         Unit::GBps => bytes / 1e9,
         Unit::MBps => bytes / 1e6,
         Unit::MiBps => bytes / f64::from(1 << 20),
-        Unit::Ops | Unit::Iops | Unit::P50 | Unit::P99 | Unit::Seconds => ops,
+        Unit::Ops | Unit::Iops | Unit::P50 | Unit::P99 | Unit::Late | Unit::Seconds => ops,
     };
     (seconds > 0.0).then(|| amount / seconds).filter(|r| r.is_finite())
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use super::grid::{Grid, columns};
 use super::group::{Group, quantity, select, word};
 use super::number::{grouped, number, percent};
+use serde_json::Value;
+
 use crate::job::{Job, Work};
 use crate::plan::schema::{Table, TableKind, TableRow};
 use crate::record::{Results, Unit};
@@ -16,12 +18,12 @@ const NONE: &str = "–";
 /// The plan's tables in its order; of outputs and where nothing was measured, none.
 pub fn of_plan(results: &Results, groups: &[Group]) -> Vec<Grid> {
     let tables = results.header.plan.tables.iter();
-    tables.filter_map(|t| grid(t, groups)).filter(|g| !g.rows.is_empty()).collect()
+    tables.filter_map(|t| grid(t, groups, &results.header.values)).filter(|g| !g.rows.is_empty()).collect()
 }
 
-fn grid(table: &Table, groups: &[Group]) -> Option<Grid> {
+fn grid(table: &Table, groups: &[Group], values: &BTreeMap<String, Value>) -> Option<Grid> {
     let (names, rows): (Vec<String>, Vec<Vec<String>>) = match table.kind {
-        TableKind::Rates => rates(table, groups),
+        TableKind::Rates => rates(table, groups, values),
         TableKind::Peak => peaks(table, groups),
         TableKind::Spread => spreads(table, groups),
         TableKind::Requirements => requirements(table, groups),
@@ -70,12 +72,22 @@ fn name_of(row: &TableRow, group: &Group, many: bool) -> String {
     if many && !rest.is_empty() { format!("{} · {}", row.name, rest.join(", ")) } else { row.name.clone() }
 }
 
-fn rates(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
+fn rates(
+    table: &Table,
+    groups: &[Group],
+    values: &BTreeMap<String, Value>,
+) -> (Vec<String>, Vec<Vec<String>>) {
     let mut rows = Vec::new();
     for row in &table.rows {
         let picked = select(groups, &row.step, &row.phase, &row.at);
         for group in &picked {
-            let (e, known) = (group.estimate(row.unit), published(row, "value"));
+            let (mut e, known) = (group.estimate(row.unit), published(row, "value"));
+            if let Some(per) = &row.per {
+                let said = group.point.get(per).or_else(|| values.get(per)).and_then(quantity);
+                // Nothing is better than a rate of all under the name of one.
+                let by = said.filter(|by| *by > 0.0).unwrap_or(f64::NAN);
+                e = Estimate { median: e.median / by, low: e.low / by, high: e.high / by, ..e };
+            }
             let name = name_of(row, group, picked.len() > 1);
             let repeats = group.samples(row.unit).len().to_string();
             let unit = row.unit.words().to_owned();

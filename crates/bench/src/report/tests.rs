@@ -69,6 +69,16 @@ fn tables_say_what_was_measured_and_published() {
         cells(&grids, "table-rates", 0),
         ["write", "MB/s", "2,200", "2,000 – 2,400", "2", "3,200", "69 %"]
     );
+    let mut divided = results.clone();
+    divided.header.values.insert("drives".into(), 2.into());
+    divided
+        .header
+        .plan
+        .tables
+        .iter_mut()
+        .for_each(|t| t.rows.iter_mut().for_each(|r| r.per = Some("drives".into())));
+    let grids_of_each = tables::of_plan(&divided, &groups);
+    assert_eq!(cells(&grids_of_each, "table-rates", 0)[2..4], ["1,100", "1,000 – 1,200"]);
     assert_eq!(
         cells(&grids, "table-peak", 0),
         ["write", "GB/s", "4.00", "4.00", "threads 2", "2.20", "40.9", "40.0", "9.8 %"]

@@ -51,7 +51,7 @@ fn factor(unit: Unit) -> Option<Option<f64>> {
         Unit::MBps => Some(Some(1e-6)),
         Unit::MiBps => Some(Some(1.0 / f64::from(1 << 20))),
         Unit::Ops | Unit::Iops => Some(None),
-        Unit::P50 | Unit::P99 | Unit::Seconds => None,
+        Unit::P50 | Unit::P99 | Unit::Late | Unit::Seconds => None,
     }
 }
 

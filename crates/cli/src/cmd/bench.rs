@@ -1,7 +1,10 @@
 //! `stria bench`: a short measurement of any directory of any file system, and two of them compared.
 
+mod list;
 mod report;
 mod run;
+mod show;
+mod validate;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +29,9 @@ pub struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum Suite {
+    List(list::List),
+    Show(show::Show),
+    Validate(validate::Validate),
     Quick(Quick),
     Run(run::Run),
     /// Do what is read from standard input: what `stria bench run` starts.
@@ -89,6 +95,9 @@ struct Compare {
 impl Bench {
     pub fn run(self) -> anyhow::Result<Exit> {
         match self.suite {
+            Suite::List(list) => list.run(),
+            Suite::Show(show) => show.run(),
+            Suite::Validate(validate) => validate.run(),
             Suite::Quick(quick) => quick.run(),
             Suite::Run(run) => run.run(),
             Suite::Worker => {

@@ -36,11 +36,16 @@ pub fn resolve(
         return Err(Trouble::new(what, next).at("data.transfer"));
     }
     let segments = optional(vars, &spec.segments, "data.segments")?.unwrap_or(1).max(1);
-    let block_bytes = block_of(&spec, transfer_bytes, segments, workers, vars)?;
+    let mut block_bytes = block_of(&spec, transfer_bytes, segments, workers, vars)?;
     let engine = engine_of(&spec, vars)?;
     let writes = op != DataOp::Read;
     let (files, is_new) = files_of(&spec, op, workers, vars, targets, state)?;
     let create = op == DataOp::Write && !spec.overwrite && is_new;
+    // A total that phases share is rounded by each one's transfers: a later one has no more than was written.
+    let is_shared_total = spec.total.is_some() && !own.contains_key("total") && !own.contains_key("block");
+    if let Some(most) = state.block_most(&files, segments, workers).filter(|_| is_shared_total && !create) {
+        block_bytes = block_bytes.min((most / transfer_bytes).max(1) * transfer_bytes);
+    }
     let version = if writes { state.next_version() } else { 0 };
     let mut accept = match create {
         true => Vec::new(),

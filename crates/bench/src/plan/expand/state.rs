@@ -68,6 +68,12 @@ impl State {
         self.files.contains_key(&key(files))
     }
 
+    /// The longest blocks with which so many workers stay inside what was written; `None` if nothing was.
+    pub fn block_most(&self, files: &Files, segments: u64, workers: u32) -> Option<u64> {
+        let written = self.files.get(&key(files))?;
+        Some(written.bytes / segments.saturating_mul(blocks_in_file(files, workers)).max(1))
+    }
+
     /// A tree that stands.
     pub fn tree(&self, root: &Path) -> Option<&Tree> {
         self.trees.get(root).filter(|tree| !tree.is_gone)
@@ -249,15 +255,21 @@ fn is_outside(files: &Files) -> bool {
 
 /// How many files a work uses, and how far it reaches into each.
 fn reach(data: &Data, workers: u32) -> (u64, u64) {
-    let workers = u64::from(workers);
     let bytes = data.block_bytes.saturating_mul(data.segments);
-    match &data.files {
-        Files::Own { .. } => (workers, bytes),
-        Files::Shared { .. } => (1, bytes.saturating_mul(workers)),
-        Files::Given { paths } => {
-            let files = paths.len().max(1) as u64;
-            (files.min(workers), bytes.saturating_mul(workers.div_ceil(files)))
-        }
+    let count = match &data.files {
+        Files::Own { .. } => u64::from(workers),
+        Files::Shared { .. } => 1,
+        Files::Given { paths } => (paths.len() as u64).min(u64::from(workers)),
+    };
+    (count, bytes.saturating_mul(blocks_in_file(&data.files, workers)))
+}
+
+/// Workers that share a file.
+fn blocks_in_file(files: &Files, workers: u32) -> u64 {
+    match files {
+        Files::Own { .. } => 1,
+        Files::Shared { .. } => u64::from(workers),
+        Files::Given { paths } => u64::from(workers).div_ceil(paths.len().max(1) as u64),
     }
 }
 

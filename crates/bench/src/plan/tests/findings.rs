@@ -164,17 +164,13 @@ fn each_mistake_is_found() {
         ),
         (r#"step = "files", phase = "write""#, r#"step = "files", phase = "w""#, "step files has no phase w"),
         (
-            r#"{ series = "write""#,
-            r#"{ series = "read""#,
-            "figure figure, published: there is no series read",
-        ),
-        (
             "at = { threads = 2 }",
             "at = { size = 2 }",
             "table table, row read, at: step files does not sweep size",
         ),
         ("at = { threads = 2 }", "at = { threads = 3 }", "threads of step files is 3 at no scale"),
         (r#"per = "threads""#, r#"per = "drives""#, "per: no scale has a variable drives"),
+        (r#"kind = "rates""#, r#"kind = "peak""#, "per: only rates are divided"),
         ("{ value = 1.0 }", "{ best = 1.0 }", "published: 'best' is not known"),
         ("cold = true", "unmeasured = true", "phase read of step files is unmeasured"),
     ];

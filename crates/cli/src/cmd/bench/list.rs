@@ -1,0 +1,42 @@
+//! `stria bench list`: the plans in the program.
+
+use bench::plan;
+use clap::Args;
+use serde::Serialize;
+
+use crate::exit::Exit;
+
+/// The plans that `stria bench run` knows by name: what each measures, and the study that it repeats.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: stria bench list")]
+pub struct List {
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    title: String,
+    study: String,
+}
+
+impl List {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        let plans = plan::BUILT_IN.iter().map(|(name, _)| plan::load(name)).collect::<Result<Vec<_>, _>>()?;
+        let line = |plan: plan::Plan| Line { name: plan.name, title: plan.title, study: plan.study };
+        let lines: Vec<Line> = plans.into_iter().map(line).collect();
+        if self.json {
+            outln!("{}", serde_json::to_string_pretty(&lines)?);
+            return Ok(Exit::Done);
+        }
+        for Line { name, title, study } in lines {
+            outln!("{name:<14} {title}");
+            if !study.is_empty() {
+                outln!("{:<14}   study: {study}", "");
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
