@@ -67,17 +67,20 @@ _stria() {
             stria__subcmd__bench,help)
                 cmd="stria__subcmd__bench__subcmd__help"
                 ;;
+            stria__subcmd__bench,list)
+                cmd="stria__subcmd__bench__subcmd__list"
+                ;;
             stria__subcmd__bench,quick)
                 cmd="stria__subcmd__bench__subcmd__quick"
                 ;;
             stria__subcmd__bench,report)
                 cmd="stria__subcmd__bench__subcmd__report"
                 ;;
-            stria__subcmd__bench,run)
-                cmd="stria__subcmd__bench__subcmd__run"
+            stria__subcmd__bench,show)
+                cmd="stria__subcmd__bench__subcmd__show"
                 ;;
-            stria__subcmd__bench,worker)
-                cmd="stria__subcmd__bench__subcmd__worker"
+            stria__subcmd__bench,validate)
+                cmd="stria__subcmd__bench__subcmd__validate"
                 ;;
             stria__subcmd__bench__subcmd__help,compare)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__compare"
@@ -85,17 +88,20 @@ _stria() {
             stria__subcmd__bench__subcmd__help,help)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__help"
                 ;;
+            stria__subcmd__bench__subcmd__help,list)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__list"
+                ;;
             stria__subcmd__bench__subcmd__help,quick)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__quick"
                 ;;
             stria__subcmd__bench__subcmd__help,report)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__report"
                 ;;
-            stria__subcmd__bench__subcmd__help,run)
-                cmd="stria__subcmd__bench__subcmd__help__subcmd__run"
+            stria__subcmd__bench__subcmd__help,show)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__show"
                 ;;
-            stria__subcmd__bench__subcmd__help,worker)
-                cmd="stria__subcmd__bench__subcmd__help__subcmd__worker"
+            stria__subcmd__bench__subcmd__help,validate)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__validate"
                 ;;
             stria__subcmd__damage,clear)
                 cmd="stria__subcmd__damage__subcmd__clear"
@@ -163,17 +169,20 @@ _stria() {
             stria__subcmd__help__subcmd__bench,compare)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__compare"
                 ;;
+            stria__subcmd__help__subcmd__bench,list)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__list"
+                ;;
             stria__subcmd__help__subcmd__bench,quick)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__quick"
                 ;;
             stria__subcmd__help__subcmd__bench,report)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__report"
                 ;;
-            stria__subcmd__help__subcmd__bench,run)
-                cmd="stria__subcmd__help__subcmd__bench__subcmd__run"
+            stria__subcmd__help__subcmd__bench,show)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__show"
                 ;;
-            stria__subcmd__help__subcmd__bench,worker)
-                cmd="stria__subcmd__help__subcmd__bench__subcmd__worker"
+            stria__subcmd__help__subcmd__bench,validate)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__validate"
                 ;;
             stria__subcmd__help__subcmd__damage,clear)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__clear"
@@ -202,7 +211,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench)
-            opts="-h --help quick run worker compare report help"
+            opts="-h --help list show validate quick compare report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -238,7 +247,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__help)
-            opts="quick run worker compare report help"
+            opts="list show validate quick compare report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -266,6 +275,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__help__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -307,7 +330,7 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        stria__subcmd__bench__subcmd__help__subcmd__run)
+        stria__subcmd__bench__subcmd__help__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -321,9 +344,23 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        stria__subcmd__bench__subcmd__help__subcmd__worker)
+        stria__subcmd__bench__subcmd__help__subcmd__validate)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__list)
+            opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -391,21 +428,13 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        stria__subcmd__bench__subcmd__run)
-            opts="-h --dir --out --scale --set --targets --yes --repeats --budget --quiet --help"
+        stria__subcmd__bench__subcmd__show)
+            opts="-h --scale --toml --set --targets --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --dir)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --out)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --scale)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -418,14 +447,6 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --repeats)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --budget)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -433,7 +454,7 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        stria__subcmd__bench__subcmd__worker)
+        stria__subcmd__bench__subcmd__validate)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -632,7 +653,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench)
-            opts="quick run worker compare report"
+            opts="list show validate quick compare report"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -646,6 +667,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench__subcmd__compare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__bench__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -687,7 +722,7 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        stria__subcmd__help__subcmd__bench__subcmd__run)
+        stria__subcmd__help__subcmd__bench__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -701,7 +736,7 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        stria__subcmd__help__subcmd__bench__subcmd__worker)
+        stria__subcmd__help__subcmd__bench__subcmd__validate)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

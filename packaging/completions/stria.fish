@@ -94,13 +94,22 @@ complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subc
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick run worker compare report help" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick run worker compare report help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick run worker compare report help" -f -a "run" -d 'Run a plan in a directory of any mounted file system; the result is a directory with records, tables, figures and a report page'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick run worker compare report help" -f -a "worker" -d 'Do what is read from standard input: what `stria bench run` starts'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick run worker compare report help" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick run worker compare report help" -f -a "report" -d 'Make the report of a result again from its records: a page that opens anywhere, CSV and JSON with every number'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from quick run worker compare report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick compare report help" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick compare report help" -f -a "list" -d 'The plans that `stria bench run` knows by name: what each measures, and the study that it repeats'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick compare report help" -f -a "show" -d 'What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick compare report help" -f -a "validate" -d 'Look for all that cannot work in a plan, at each of its scales, before anything is run. Exit code 1: something was found'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick compare report help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick compare report help" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick compare report help" -f -a "report" -d 'Make the report of a result again from its records: a page that opens anywhere, CSV and JSON with every number'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick compare report help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from list" -l json -d 'As JSON'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l scale -d 'Which of the plan\'s scales' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l set -d 'A value in place of the scale\'s: threads=1,2,4 or total=8G. May be given several times' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l targets -d 'Files or devices for the steps that take them; nothing is written by `show`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l toml -d 'The plan\'s file itself, as a start for one\'s own'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from validate" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l json -d 'Write the result as JSON to a file; - is stdout, in place of the table' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l workers -d 'Worker threads [default: 4]' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l bytes -d 'Bytes of each sequential row, over all workers [default: 1G]' -r
@@ -110,25 +119,15 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l direct -d 'Sequential and random rows by-pass the kernel\'s page cache (O_DIRECT)'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l quiet -d 'No progress on stderr'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l dir -d 'What is measured: an existing directory. What is made in it is removed at the end' -r -F
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l out -d 'Where the result goes: a new directory' -r -F
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l scale -d 'min: under 2 minutes, to try it. small: under 15. full: as published' -r
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l set -d 'A variable of the plan, in place of what the scale says: threads=1,2,4' -r
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l targets -d 'Files or devices for plans that measure devices. Their content is overwritten' -r -F
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l repeats -d 'Samples of each point: N, or from N to M until their interval is narrow' -r
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l budget -d 'Seconds for the whole plan: then nothing new is begun' -r
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l yes -d 'Yes, what the targets hold may be overwritten'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l quiet -d 'No progress on stderr'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from worker" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -l tolerance -d 'Differences up to so many percent do not matter, however sure they are' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -l json -d 'Write the comparison as JSON to a file; - is stdout, in place of the table' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from report" -l out -d 'Where to: a file ending in .html for the page alone, else a directory [default: beside the records]' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from report" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "list" -d 'The plans that `stria bench run` knows by name: what each measures, and the study that it repeats'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "show" -d 'What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "validate" -d 'Look for all that cannot work in a plan, at each of its scales, before anything is run. Exit code 1: something was found'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "run" -d 'Run a plan in a directory of any mounted file system; the result is a directory with records, tables, figures and a report page'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "worker" -d 'Do what is read from standard input: what `stria bench run` starts'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "report" -d 'Make the report of a result again from its records: a page that opens anywhere, CSV and JSON with every number'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -172,8 +171,9 @@ complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_su
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from damage" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from damage" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "list" -d 'The plans that `stria bench run` knows by name: what each measures, and the study that it repeats'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "show" -d 'What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "validate" -d 'Look for all that cannot work in a plan, at each of its scales, before anything is run. Exit code 1: something was found'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
-complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "run" -d 'Run a plan in a directory of any mounted file system; the result is a directory with records, tables, figures and a report page'
-complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "worker" -d 'Do what is read from standard input: what `stria bench run` starts'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "compare" -d 'Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "report" -d 'Make the report of a result again from its records: a page that opens anywhere, CSV and JSON with every number'

@@ -9,8 +9,8 @@ use crate::exit::{Exit, Failure};
 
 /// What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples: stria bench show pixstor-nvme --scale full
-          stria bench show quick --toml > mine.toml")]
+#[command(after_help = "Example: stria bench show pixstor-nvme --scale full
+         stria bench show quick --toml > mine.toml")]
 pub struct Show {
     /// A plan's name (see `stria bench list`), or the path of a file.
     plan: String,
