@@ -77,7 +77,7 @@ fn head(out: &mut String, plan: &Plan, scale_name: &str, environment: &Environme
     line(out, format!("scale {scale_name} (also: {}): {repeats}{narrow}", others.join(", ")));
     let Some(vars) = expand::variables(plan, scale_name, environment) else { return };
     let evaluated = vars.values();
-    for (name, said) in scale.values.iter().filter_map(|(name, _)| Some((name, evaluated.get(name)?))) {
+    for (name, said) in scale.values.keys().filter_map(|name| Some((name, evaluated.get(name)?))) {
         let written = match scale.values.get(name) {
             Some(Quantities::One(super::schema::Quantity::Text(text))) if text.contains('$') => {
                 format!("  ({text})")

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::grid::{Grid, columns};
 use super::group::{Group, quantity, select, word};
 use super::number::{grouped, number, percent};
-use serde_json::Value;
-
 use crate::job::{Job, Work};
 use crate::plan::schema::{Table, TableKind, TableRow};
 use crate::record::{Results, Unit};
@@ -86,7 +86,7 @@ fn rates(
                 let said = group.point.get(per).or_else(|| values.get(per)).and_then(quantity);
                 // Nothing is better than a rate of all under the name of one.
                 let by = said.filter(|by| *by > 0.0).unwrap_or(f64::NAN);
-                e = Estimate { median: e.median / by, low: e.low / by, high: e.high / by, ..e };
+                e = Estimate { median: e.median / by, low: e.low / by, high: e.high / by };
             }
             let name = name_of(row, group, picked.len() > 1);
             let repeats = group.samples(row.unit).len().to_string();
