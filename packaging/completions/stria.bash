@@ -76,11 +76,17 @@ _stria() {
             stria__subcmd__bench,report)
                 cmd="stria__subcmd__bench__subcmd__report"
                 ;;
+            stria__subcmd__bench,run)
+                cmd="stria__subcmd__bench__subcmd__run"
+                ;;
             stria__subcmd__bench,show)
                 cmd="stria__subcmd__bench__subcmd__show"
                 ;;
             stria__subcmd__bench,validate)
                 cmd="stria__subcmd__bench__subcmd__validate"
+                ;;
+            stria__subcmd__bench,worker)
+                cmd="stria__subcmd__bench__subcmd__worker"
                 ;;
             stria__subcmd__bench__subcmd__help,compare)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__compare"
@@ -97,11 +103,17 @@ _stria() {
             stria__subcmd__bench__subcmd__help,report)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__report"
                 ;;
+            stria__subcmd__bench__subcmd__help,run)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__run"
+                ;;
             stria__subcmd__bench__subcmd__help,show)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__show"
                 ;;
             stria__subcmd__bench__subcmd__help,validate)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__validate"
+                ;;
+            stria__subcmd__bench__subcmd__help,worker)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__worker"
                 ;;
             stria__subcmd__damage,clear)
                 cmd="stria__subcmd__damage__subcmd__clear"
@@ -178,11 +190,17 @@ _stria() {
             stria__subcmd__help__subcmd__bench,report)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__report"
                 ;;
+            stria__subcmd__help__subcmd__bench,run)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__run"
+                ;;
             stria__subcmd__help__subcmd__bench,show)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__show"
                 ;;
             stria__subcmd__help__subcmd__bench,validate)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__validate"
+                ;;
+            stria__subcmd__help__subcmd__bench,worker)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__worker"
                 ;;
             stria__subcmd__help__subcmd__damage,clear)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__clear"
@@ -211,7 +229,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench)
-            opts="-h --help list show validate quick compare report help"
+            opts="-h --help list show validate quick run worker compare report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -247,7 +265,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__help)
-            opts="list show validate quick compare report help"
+            opts="list show validate quick run worker compare report help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -330,6 +348,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__bench__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__bench__subcmd__help__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -345,6 +377,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__help__subcmd__validate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__help__subcmd__worker)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -428,6 +474,48 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__bench__subcmd__run)
+            opts="-h --dir --out --scale --set --targets --yes --repeats --budget --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scale)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --targets)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --repeats)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__bench__subcmd__show)
             opts="-h --scale --toml --set --targets --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -455,6 +543,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__validate)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__worker)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -653,7 +755,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench)
-            opts="list show validate quick compare report"
+            opts="list show validate quick run worker compare report"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -722,6 +824,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__bench__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__bench__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -737,6 +853,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench__subcmd__validate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__bench__subcmd__worker)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

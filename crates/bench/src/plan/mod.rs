@@ -9,7 +9,6 @@ mod environment;
 pub mod estimate;
 pub mod expand;
 pub mod finding;
-pub mod needs;
 pub mod schema;
 pub mod show;
 pub mod value;

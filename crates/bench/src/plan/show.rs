@@ -1,6 +1,7 @@
 //! A plan as people read it before they run it: what it does at one scale, how long that takes, how much room it needs.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use serde_json::Value;
 use types::size::human;
@@ -9,9 +10,9 @@ use super::environment::Environment;
 use super::estimate::{self, Estimate};
 use super::expand::{self, PlannedPhase, PlannedPoint, PlannedStep, Program, expand};
 use super::finding::Findings;
-use super::needs;
-use super::schema::{Plan, Quantities, Step};
+use super::schema::{Need, Plan, Quantities, Step};
 use crate::job::{Data, DataOp, Engine, Files, Flush, Job, Names, Order, Work};
+use crate::needs;
 
 /// The whole text.
 pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<String, Findings> {
@@ -99,13 +100,21 @@ fn word(value: &Value) -> String {
     }
 }
 
+/// Why the step cannot be run on this machine. Whether a file system takes direct I/O is known only where one is measured.
+fn missing(step: &Step) -> Option<String> {
+    let of_machine = step.needs.iter().filter(|need| **need != Need::Direct);
+    let reasons: Vec<String> = of_machine.filter_map(|need| needs::missing(*need, Path::new("/"))).collect();
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
 /// Is it counted in the sums?
 fn of_step(out: &mut String, step: &Step, planned: &PlannedStep) -> bool {
-    let missing = needs::missing(step);
+    let missing = missing(step);
     if let Some(why) = &missing {
         line(out, format!("  SKIPPED here: {why}"));
     } else if !step.needs.is_empty() {
-        let needs: Vec<&str> = step.needs.iter().map(|need| need.word()).collect();
+        let needs: Vec<String> =
+            step.needs.iter().filter_map(|need| Some(word(&serde_json::to_value(need).ok()?))).collect();
         line(out, format!("  needs {}", needs.join(", ")));
     }
     for command in &planned.commands {
@@ -265,7 +274,7 @@ mod tests {
             "both             write: write own files, 1M, 2 workers x 384.0M; read: read own files, 1M";
         for wanted in [
             "scale small (also: full, min): 3 to 5 repeats",
-            "SKIPPED here: there are no routers",
+            "SKIPPED here: routers between networks",
             parts,
             "in all about ",
         ] {

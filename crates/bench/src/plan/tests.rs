@@ -226,7 +226,8 @@ fn any_number_of_threads_can_be_set() {
             ];
             let is_there = |name: &&str| plan.scales["small"].values.contains_key(*name);
             for name in variables.into_iter().filter(is_there) {
-                environment.set(&format!("{name}={threads}")).unwrap();
+                let threads = schema::Quantities::One(schema::Quantity::Whole(threads));
+                environment.overrides.insert(name.into(), threads);
             }
             expand(&plan, "small", &environment).unwrap_or_else(|found| panic!("{threads}: {found}"));
         }

@@ -133,7 +133,7 @@ fn repeats(text: &str) -> anyhow::Result<[u32; 2]> {
 }
 
 /// `NAME=VALUE[,VALUE...]`.
-fn set(text: &str) -> anyhow::Result<(String, Quantities)> {
+pub fn set(text: &str) -> anyhow::Result<(String, Quantities)> {
     let (name, value) = text
         .split_once('=')
         .filter(|(name, value)| !name.is_empty() && !value.is_empty())
@@ -165,7 +165,7 @@ fn target(path: &Path, yes: bool) -> anyhow::Result<PathBuf> {
 }
 
 /// Of a file or device.
-fn bytes_of(path: &Path) -> anyhow::Result<u64> {
+pub fn bytes_of(path: &Path) -> anyhow::Result<u64> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     Ok(std::io::Seek::seek(&mut &file, std::io::SeekFrom::End(0))?)
 }

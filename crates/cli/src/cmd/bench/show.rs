@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use bench::plan::{self, Environment, Plan};
+use bench::plan::{self, Environment};
 use clap::Args;
 
+use super::run::{bytes_of, set};
 use crate::exit::{Exit, Failure};
 
 /// What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped.
@@ -35,7 +36,10 @@ impl Show {
             out!("{text}");
             return Ok(Exit::Done);
         }
-        let (plan, environment) = prepare(&self.plan, &self.set, &self.targets)?;
+        let plan = plan::load(&self.plan).map_err(|why| unusable(&self.plan, &why))?;
+        let environment = self.environment().map_err(|why| {
+            Failure::unusable("bench show", format!("{why:#}"), "see `stria bench show --help`")
+        })?;
         let text = plan::show::text(&plan, &self.scale, &environment).map_err(|found| {
             let next = format!("correct it; `stria bench validate {}` lists all", self.plan);
             Failure::unusable("bench show", found, next)
@@ -43,20 +47,16 @@ impl Show {
         out!("{text}");
         Ok(Exit::Done)
     }
-}
 
-/// The plan and what it is expanded for, from the options that several verbs have.
-pub fn prepare(name: &str, set: &[String], targets: &[PathBuf]) -> anyhow::Result<(Plan, Environment)> {
-    let plan = plan::load(name).map_err(|why| unusable(name, &why))?;
-    let mut environment = Environment::here().with_targets(targets).map_err(|why| {
-        Failure::unusable("bench", format!("{why:#}"), "give files or devices that can be read as --targets")
-    })?;
-    for text in set {
-        environment.set(text).map_err(|why| {
-            Failure::unusable("bench", format!("{why:#}"), "write --set threads=1,2,4 or --set total=8G")
-        })?;
+    fn environment(&self) -> anyhow::Result<Environment> {
+        let mut environment = Environment::here();
+        environment.overrides = self.set.iter().map(|text| set(text)).collect::<anyhow::Result<_>>()?;
+        let bytes = self.targets.iter().map(|path| bytes_of(path)).collect::<anyhow::Result<Vec<u64>>>()?;
+        environment.target_bytes = bytes.into_iter().min().unwrap_or(0);
+        environment.targets =
+            self.targets.iter().map(|path| path.canonicalize()).collect::<Result<_, _>>()?;
+        Ok(environment)
     }
-    Ok((plan, environment))
 }
 
 pub fn unusable(name: &str, why: &anyhow::Error) -> Failure {
