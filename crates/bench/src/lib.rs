@@ -23,6 +23,7 @@ pub mod stats;
 pub mod system;
 #[cfg(test)]
 mod testdir;
+pub mod tools;
 mod work;
 pub mod worker;
 

@@ -1,0 +1,164 @@
+//! Outside programs that do a job in our workers' place: fio, ior, mdtest, iozone. Each has a module that says its command for a job
+//! and reads what it prints. `docs/bench-tools.md` has the options and what differs.
+//!
+//! I1. A program does what the job says, or the job is refused with what to do instead: nothing is left out silently, but `verify`
+//!     (their content is theirs; `Outcome::checked` stays empty), the split into processes, of which each has its own kind, and
+//!     ior's `shift`, which counts whole hosts.
+//! I2. What a program made stays: the next phase needs it. Files of ior and mdtest have names of their own (`STEM.00000000`,
+//!     `test-dir.0-0`), so each program reads what it has written itself.
+
+mod child;
+mod fio;
+mod ior;
+mod iozone;
+mod mdtest;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, ensure};
+
+pub use self::child::{Said, quoted};
+pub use self::ior::{Row as IorRow, rows as ior_rows};
+pub use self::mdtest::rates as mdtest_rates;
+use crate::job::{Data, Job, Names, Work};
+use crate::plan::Program;
+use crate::record::Outcome;
+
+/// A job of a phase with the name of its part; empty if there is one only.
+pub type Part = (String, Job);
+
+/// How an outside program is told a job, and what its words mean.
+pub trait Tool {
+    fn program(&self) -> &'static str;
+
+    /// Arguments by which it tells its version and does nothing else.
+    fn version_args(&self) -> &'static [&'static str];
+
+    /// The version in what it then printed.
+    fn version(&self, printed: &str) -> Option<String>;
+
+    /// The whole command, or why it cannot do this and what can.
+    fn command(&self, parts: &[Part], processes: u32) -> Result<Vec<String>>;
+
+    /// One outcome per part.
+    fn parse(&self, said: &Said, parts: &[Part]) -> Result<Vec<Outcome>>;
+}
+
+/// What an outside program got done.
+#[derive(Debug)]
+pub struct Done {
+    /// One per part.
+    pub outcomes: Vec<Outcome>,
+    /// What can be pasted into a shell.
+    pub command: String,
+}
+
+pub fn tool(program: Program) -> Option<&'static dyn Tool> {
+    match program {
+        Program::Stria => None,
+        Program::Fio => Some(&fio::Fio),
+        Program::Ior => Some(&ior::Ior),
+        Program::Mdtest => Some(&mdtest::Mdtest),
+        Program::Iozone => Some(&iozone::Iozone),
+    }
+}
+
+/// Program and version as they are here, `fio 3.33`; `None` if it is not in the path.
+pub fn found(program: Program) -> Option<String> {
+    let tool = tool(program)?;
+    let said = child::ask(tool.program(), tool.version_args())?;
+    let version = tool.version(&said.stdout).or_else(|| tool.version(&said.stderr));
+    Some(format!("{} {}", tool.program(), version.unwrap_or_else(|| "of unknown version".into())))
+}
+
+/// Does the jobs with an outside program that runs in `dir`, and ends it when `stop` is set. Paths in the jobs are absolute.
+pub fn run(program: Program, parts: &[Part], dir: &Path, processes: u32, stop: &AtomicBool) -> Result<Done> {
+    let tool = tool(program).context("our own workers are no outside program")?;
+    let command = tool.command(parts, processes)?;
+    for (_, job) in parts {
+        place::prepare(job)?;
+    }
+    let shown = quoted(&command);
+    if mdtest::has_no_tree(program, parts) {
+        return Ok(Done { outcomes: vec![Outcome::default()], command: shown });
+    }
+    let said = child::run(&command, dir, stop)?;
+    let outcomes = tool.parse(&said, parts).with_context(|| format!("{shown}\n{}", said.tail()))?;
+    ensure!(
+        outcomes.len() == parts.len(),
+        "{}: it told of {} jobs of {}",
+        shown,
+        outcomes.len(),
+        parts.len()
+    );
+    Ok(Done { outcomes, command: shown })
+}
+
+/// The only job, of those that do one at a time.
+fn only<'a>(parts: &'a [Part], program: &str) -> Result<&'a Job> {
+    match parts {
+        [(_, job)] => Ok(job),
+        _ => anyhow::bail!("{program} does one work at a time; fio, or our own workers, do several at once"),
+    }
+}
+
+fn data<'a>(job: &'a Job, program: &str) -> Result<&'a Data> {
+    match &job.work {
+        Work::Data(data) => Ok(data),
+        Work::Names(_) => anyhow::bail!("{program} does not measure operations on names; mdtest does"),
+    }
+}
+
+fn names<'a>(job: &'a Job, program: &str) -> Result<&'a Names> {
+    match &job.work {
+        Work::Names(names) => Ok(names),
+        Work::Data(_) => {
+            anyhow::bail!("{program} measures operations on names; fio, ior and iozone move data")
+        }
+    }
+}
+
+/// What follows a phase that was stopped early is known to our own workers only.
+fn refuse_holds(job: &Job, program: &str) -> Result<()> {
+    ensure!(
+        job.holds.is_empty(),
+        "{program} works on whole files, and a phase before was stopped by its time; leave `seconds` out of that one"
+    );
+    Ok(())
+}
+
+/// What only our own workers and fio can.
+fn refuse_limits(job: &Job, program: &str) -> Result<()> {
+    refuse_holds(job, program)?;
+    ensure!(
+        job.limit.warmup_seconds == 0.0,
+        "{program} cannot leave a warm-up out; fio can, or leave `warmup-seconds` out"
+    );
+    ensure!(job.limit.pace.is_none(), "{program} cannot be paced; fio can, or leave `pace` out");
+    if let Work::Data(data) = &job.work {
+        ensure!(data.ops_max.is_none(), "{program} cannot stop after a count; fio can, or leave `ops` out");
+    }
+    Ok(())
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{}: outside programs need a path in UTF-8", path.display()))
+}
+
+/// `mpirun` in front, where more than one task is wanted. Without it both programs run as one task.
+fn under_mpi(tasks: u32, command: Vec<String>) -> Vec<String> {
+    if tasks <= 1 {
+        return command;
+    }
+    let mut all: Vec<String> =
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np"]
+            .map(String::from)
+            .into();
+    all.push(tasks.to_string());
+    all.extend(command);
+    all
+}
