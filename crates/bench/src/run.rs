@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::cache::{self, CacheState};
 use crate::crew::{Crew, Launcher, Stopped};
@@ -178,7 +178,8 @@ impl Running<'_> {
             }
             for (number, point) in step.points.iter().enumerate() {
                 match self.point(step, number, point) {
-                    Err(error) if error.is::<Stopped>() => return Err(error),
+                    // Whatever a program said that was ended in the middle: it was the stop.
+                    Err(_) if self.settings.stop.load(Ordering::Relaxed) => return Err(Stopped.into()),
                     // The other steps can still tell something; the exit code says that one failed.
                     Err(error) => {
                         self.skip(step, format!("{error:#}"), true)?;
@@ -318,12 +319,8 @@ impl Running<'_> {
         let (outcomes, command) = match at.side {
             Program::Stria => (self.crew.run(&parts, at.point.processes)?, String::new()),
             program => {
-                let [(_, job)] = &parts[..] else {
-                    bail!("{} does one thing at a time: take the engine stria", program.title())
-                };
-                let stop = &self.settings.stop;
-                let _ = (stop, job);
-                bail!("TOOLS {}", program.title())
+                let done = crate::tools::run(program, &parts, root, at.point.processes, &self.settings.stop)?;
+                (done.outcomes, done.command)
             }
         };
         for (part, outcome) in at.phase.parts.iter().zip(&outcomes) {
