@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cache::CacheState;
 use crate::pattern::Checked;
 use crate::plan::Plan;
-use crate::plan::schema::{Phase, Quantities, Quantity, Step};
+use crate::plan::schema::{Quantities, Quantity, Step};
 use crate::record::*;
 
 /// A plan with a figure and a table of each kind.
@@ -26,6 +26,55 @@ pub fn save(results: &Results, path: &std::path::Path) {
     for record in &results.records {
         recorder.write(&Line::Record(Box::new(record.clone()))).unwrap();
     }
+}
+
+/// What a run of a plan would leave if all of its programs were there: each phase that is measured, `repeats` times.
+pub fn of_plan(plan: Plan, scale: &str, repeats: u32) -> Results {
+    use crate::plan::{Environment, Program, expand};
+    let environment = Environment { ram: 64 << 30, cpus: 32, ..Environment::default() };
+    let steps = expand(&plan, scale, &environment).expect("plans of ours can be expanded");
+    let values = crate::plan::expand::variables(&plan, scale, &environment).unwrap().values();
+    let mut results = results(Plan { steps: Vec::new(), ..plan.clone() }, scale, 0);
+    (results.header.plan, results.header.values) = (plan, values);
+    let (mut rng, mut clock) = (StdRng::seed_from_u64(7), 0.0);
+    for step in &steps {
+        for command in &step.commands {
+            let command = command.join(" ");
+            results.outputs.push(Output { step: step.id.clone(), command, text: "a  b\n1  2\n".into() });
+        }
+        let phases =
+            step.points.iter().flat_map(|point| point.phases.iter().map(move |phase| (point, phase)));
+        for (point, phase) in phases.filter(|(_, phase)| phase.measured) {
+            for repeat in 0..repeats {
+                let mut names = vec![(phase.name.clone(), phase.workers())];
+                if phase.parts.len() > 1 {
+                    let parts =
+                        phase.parts.iter().map(|p| (format!("{}.{}", phase.name, p.name), p.job.workers));
+                    names.extend(parts);
+                }
+                let is_names = matches!(phase.parts[0].job.work, crate::job::Work::Names(_));
+                for program in [Some(phase.program), phase.against].into_iter().flatten() {
+                    let engine = if program == Program::Stria { "sync" } else { program.title() };
+                    for (name, workers) in &names {
+                        let what = Made {
+                            step: &step.id,
+                            point: &point.values,
+                            name,
+                            engine,
+                            workers: *workers,
+                            is_names,
+                        };
+                        let mut record = record(what, phase.cold, &mut rng, clock);
+                        record.repeat = repeat;
+                        record.command = serde_json::to_string(&phase.parts[0].job).unwrap();
+                        results.records.push(record);
+                    }
+                }
+                clock += 3.0;
+            }
+        }
+    }
+    results
 }
 
 /// All of a plan at a scale, `repeats` times each.
@@ -59,7 +108,10 @@ pub fn results(plan: Plan, scale: &str, repeats: u32) -> Results {
                             .flatten()
                             .collect();
                     for (name, engine) in names.iter().flat_map(|n| engines.iter().map(move |e| (n, e))) {
-                        let mut record = record(&step, &point, phase, name, engine, &mut rng, clock);
+                        let workers = point.get("threads").and_then(Value::as_u64).unwrap_or(4) as u32;
+                        let is_names = phase.names.is_some() || !step.names.is_empty();
+                        let what = Made { step: &step.id, point: &point, name, engine, workers, is_names };
+                        let mut record = record(what, phase.cold, &mut rng, clock);
                         record.repeat = repeat;
                         results.records.push(record);
                     }
@@ -119,18 +171,19 @@ fn points(step: &Step, header: &Header) -> Vec<BTreeMap<String, Value>> {
     points
 }
 
-fn record(
-    step: &Step,
-    point: &BTreeMap<String, Value>,
-    phase: &Phase,
-    name: &str,
-    engine: &str,
-    rng: &mut StdRng,
-    clock: f64,
-) -> Record {
-    let workers = point.get("threads").and_then(Value::as_u64).unwrap_or(4) as u32;
-    let is_names = phase.names.is_some() || !step.names.is_empty();
-    let kind = f64::from(name.bytes().chain(step.id.bytes()).map(u32::from).sum::<u32>() % 7 + 1);
+/// What a record is of.
+struct Made<'a> {
+    step: &'a str,
+    point: &'a BTreeMap<String, Value>,
+    name: &'a str,
+    engine: &'a str,
+    workers: u32,
+    is_names: bool,
+}
+
+fn record(made: Made, is_cold: bool, rng: &mut StdRng, clock: f64) -> Record {
+    let Made { step, point, name, engine, workers, is_names } = made;
+    let kind = f64::from(name.bytes().chain(step.bytes()).map(u32::from).sum::<u32>() % 7 + 1);
     let scaling = f64::from(workers).powf(0.7);
     let seconds = 2.0 + rng.random::<f64>() * 0.2;
     let rate = kind * scaling * (0.9 + 0.2 * rng.random::<f64>());
@@ -156,7 +209,7 @@ fn record(
         seconds: seconds * (0.9 + 0.1 * f64::from(w + 1) / f64::from(workers)),
     };
     Record {
-        step: step.id.clone(),
+        step: step.into(),
         point: point.clone(),
         phase: name.into(),
         repeat: 0,
@@ -164,7 +217,7 @@ fn record(
         processes: workers.min(64),
         engine: engine.into(),
         command: job(is_names, workers),
-        cache: if phase.cold { CacheState::Dropped } else { CacheState::Fresh },
+        cache: if is_cold { CacheState::Dropped } else { CacheState::Fresh },
         outcome: Outcome {
             seconds,
             first_done: seconds * 0.9,
@@ -187,7 +240,7 @@ fn record(
             }),
             checked: Checked { pages: 128, whole_pages: 4, sizes: 4 },
             cpu_seconds: 0.5,
-            extra: BTreeMap::new(),
+            extra: [("late_share".to_owned(), 0.01)].into(),
         },
     }
 }

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::grid::{Grid, columns};
 use super::group::{Group, quantity, select, word};
 use super::number::{grouped, number, percent};
 use crate::job::{Job, Work};
 use crate::plan::schema::{Table, TableKind, TableRow};
 use crate::record::{Results, Unit};
-use crate::stats::Estimate;
+use crate::stats::{Estimate, estimate};
 
 /// What stands where nothing was measured or published.
 const NONE: &str = "–";
@@ -18,12 +16,12 @@ const NONE: &str = "–";
 /// The plan's tables in its order; of outputs and where nothing was measured, none.
 pub fn of_plan(results: &Results, groups: &[Group]) -> Vec<Grid> {
     let tables = results.header.plan.tables.iter();
-    tables.filter_map(|t| grid(t, groups, &results.header.values)).filter(|g| !g.rows.is_empty()).collect()
+    tables.filter_map(|t| grid(results, t, groups)).filter(|g| !g.rows.is_empty()).collect()
 }
 
-fn grid(table: &Table, groups: &[Group], values: &BTreeMap<String, Value>) -> Option<Grid> {
+fn grid(results: &Results, table: &Table, groups: &[Group]) -> Option<Grid> {
     let (names, rows): (Vec<String>, Vec<Vec<String>>) = match table.kind {
-        TableKind::Rates => rates(table, groups, values),
+        TableKind::Rates => rates(results, table, groups),
         TableKind::Peak => peaks(table, groups),
         TableKind::Spread => spreads(table, groups),
         TableKind::Requirements => requirements(table, groups),
@@ -72,37 +70,36 @@ fn name_of(row: &TableRow, group: &Group, many: bool) -> String {
     if many && !rest.is_empty() { format!("{} · {}", row.name, rest.join(", ")) } else { row.name.clone() }
 }
 
-fn rates(
-    table: &Table,
-    groups: &[Group],
-    values: &BTreeMap<String, Value>,
-) -> (Vec<String>, Vec<Vec<String>>) {
+fn rates(results: &Results, table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
     let mut rows = Vec::new();
     for row in &table.rows {
         let picked = select(groups, &row.step, &row.phase, &row.at);
         for group in &picked {
-            let (mut e, known) = (group.estimate(row.unit), published(row, "value"));
-            if let Some(per) = &row.per {
-                let said = group.point.get(per).or_else(|| values.get(per)).and_then(quantity);
-                // Nothing is better than a rate of all under the name of one.
-                let by = said.filter(|by| *by > 0.0).unwrap_or(f64::NAN);
-                e = Estimate { median: e.median / by, low: e.low / by, high: e.high / by };
-            }
-            let name = name_of(row, group, picked.len() > 1);
-            let repeats = group.samples(row.unit).len().to_string();
-            let unit = row.unit.words().to_owned();
+            let (divisor, unit) = per(results, group, row);
+            let samples: Vec<f64> = group.samples(row.unit).iter().map(|v| v / divisor).collect();
+            let (e, known) = (estimate(&samples), published(row, "value"));
             rows.push(vec![
-                name,
+                name_of(row, group, picked.len() > 1),
                 unit,
                 number(e.median),
                 interval(&e),
-                repeats,
+                samples.len().to_string(),
                 number_or_none(known),
                 share(e.median, known),
             ]);
         }
     }
     (strings(["", "~unit", "median", "95 % interval", "repeats", "published", "of published"]), rows)
+}
+
+/// What a row's values are divided by, and the unit that comes of it. Not a number if there is none of that name: nothing is better
+/// than a rate of all under the name of one.
+fn per(results: &Results, group: &Group, row: &TableRow) -> (f64, String) {
+    let unit = row.unit.words();
+    let Some(name) = &row.per else { return (1.0, unit.to_owned()) };
+    let said = group.point.get(name).or_else(|| results.header.values.get(name)).and_then(quantity);
+    let one = name.strip_suffix('s').unwrap_or(name);
+    (said.filter(|v| *v > 0.0).unwrap_or(f64::NAN), format!("{unit} per {one}"))
 }
 
 /// The best median of a sweep, where it is, and the worst from there on: what stays when more load comes.
@@ -292,7 +289,7 @@ pub fn ratios(groups: &[Group]) -> Option<Grid> {
         for other in groups.iter().filter(is_other) {
             let unit = main.unit;
             let pairs = pairs(main, other, unit);
-            let e = crate::stats::estimate(&pairs);
+            let e = estimate(&pairs);
             let within = match pairs.len() {
                 0 => NONE,
                 _ if e.low >= 0.9 && e.high <= 1.1 => "yes",

@@ -37,6 +37,41 @@ fn a_page_has_each_figure_and_table_of_its_plan() {
     assert!(page.len() < 400_000, "{}", page.len());
 }
 
+/// Also to look at: with `STRIA_REPORT_DIR` each plan's page is in a directory of its own.
+#[test]
+fn each_plan_of_ours_makes_a_page_at_each_scale() {
+    for (name, _) in crate::plan::BUILT_IN {
+        let plan = crate::plan::load(name).unwrap();
+        for scale in plan.scales.keys() {
+            let results = sample::of_plan(plan.clone(), scale, 3);
+            if let Some(dir) = std::env::var_os("STRIA_REPORT_DIR") {
+                write(&results, &PathBuf::from(dir).join(format!("{name}-{scale}"))).unwrap();
+            }
+            let page = html(&results);
+            assert!(page.len() < PAGE_BYTES_MAX && !page.contains("NaN"), "{name} {scale}: {}", page.len());
+            let steps: Vec<&str> = plan
+                .steps
+                .iter()
+                .filter(|s| crate::plan::expand::is_at(s, scale))
+                .map(|s| s.id.as_str())
+                .collect();
+            for figure in &plan.figures {
+                let wanted = figure.series.iter().any(|s| steps.contains(&s.step.as_str()));
+                let found = page.contains(&format!("data-figure=\"{}\"", figure.id));
+                assert_eq!(found, wanted, "{name} {scale}: figure {}", figure.id);
+            }
+            let groups = groups(&results);
+            let made = tables::of_plan(&results, &groups);
+            for table in plan.tables.iter().filter(|t| t.kind != crate::plan::schema::TableKind::Outputs) {
+                let wanted = table.rows.iter().filter(|r| steps.contains(&r.step.as_str())).count();
+                let found =
+                    made.iter().find(|g| g.id == format!("table-{}", table.id)).map_or(0, |g| g.rows.len());
+                assert!(found >= wanted, "{name} {scale}: table {} has {found} rows of {wanted}", table.id);
+            }
+        }
+    }
+}
+
 fn cells<'a>(grids: &'a [grid::Grid], id: &str, row: usize) -> Vec<&'a str> {
     let grid = grids.iter().find(|g| g.id == id).unwrap();
     grid.rows[row].iter().map(String::as_str).collect()
