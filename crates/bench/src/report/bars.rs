@@ -46,6 +46,8 @@ fn height(row: &Row) -> i32 {
 /// A row per series, or per series and place on x; published values without a place stand with the series' first row.
 fn rows<'a>(shown: &'a Shown, part: Part) -> Vec<Row<'a>> {
     let mut rows = Vec::new();
+    // Colours tell series apart that have several bars; names do where each has one.
+    let is_plain = shown.series.iter().all(|s| s.points.len() <= 1);
     for (index, series) in shown.series.iter().enumerate() {
         let many = series.points.len() > 1;
         let known = |x: Option<f64>| -> Vec<&Known> {
@@ -79,6 +81,7 @@ fn rows<'a>(shown: &'a Shown, part: Part) -> Vec<Row<'a>> {
         point: None,
         known: vec![p],
     }));
+    rows.iter_mut().filter(|_| is_plain).for_each(|row| row.series = 0);
     rows
 }
 

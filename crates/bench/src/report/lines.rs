@@ -103,7 +103,8 @@ fn paint_lines(shown: &Shown, part: Part, root: &Area, hints: &mut Hints) -> Dra
             }
         }
         path.sort();
-        if path.len() > 1 {
+        // Two are no curve.
+        if path.len() > 2 {
             root.draw(&PathElement::new(path.clone(), ink.line(1)))?;
         }
         for at in path {

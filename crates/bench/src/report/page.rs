@@ -92,6 +92,14 @@ fn head(out: &mut String, results: &Results, groups: &[Group]) {
             escape(why.trim_end_matches('.'))
         );
     }
+    let failed = results.skipped.iter().filter(|s| s.failed).count();
+    if failed > 0 {
+        let steps = if failed == 1 { "step" } else { "steps" };
+        put!(
+            out,
+            "<p class=\"warn\" role=\"alert\">{failed} {steps} failed: see <a href=\"#skipped\">what was not measured</a>.</p>"
+        );
+    }
     let took = results.end.as_ref().map(|e| duration(e.seconds));
     let steps: BTreeSet<&str> = groups.iter().map(|g| g.step).collect();
     let facts = [
@@ -104,12 +112,12 @@ fn head(out: &mut String, results: &Results, groups: &[Group]) {
         (
             "Measured",
             format!(
-                "{} measurements of {} series in {} of {} steps; {} skipped",
+                "{} measurements of {} series in {} of {} steps; {} skipped, {failed} failed",
                 grouped(results.records.len() as f64),
                 groups.len(),
                 steps.len(),
                 header.plan.steps.len(),
-                results.skipped.len()
+                results.skipped.len() - failed
             ),
         ),
         ("Caches and content", honesty(results)),
@@ -323,13 +331,14 @@ fn skipped(out: &mut String, results: &Results, room: Room) {
         .skipped
         .iter()
         .take(room.skipped_lines)
-        .map(|s| vec![s.step.clone(), s.why.clone()])
+        .map(|s| vec![s.step.clone(), if s.failed { "failed" } else { "skipped" }.to_owned(), s.why.clone()])
         .collect();
     let more = results.skipped.len().saturating_sub(room.skipped_lines);
     let about = if more > 0 { format!("{more} more are in the records.") } else { String::new() };
-    let title = "Skipped, and why".to_owned();
+    let title = "Steps that were not measured, and why".to_owned();
     out.push_str(
-        &Grid { id: "table-skipped".into(), title, about, columns: columns(&["step", "~why"]), rows }.html(),
+        &Grid { id: "table-skipped".into(), title, about, columns: columns(&["step", "~", "~why"]), rows }
+            .html(),
     );
 }
 

@@ -55,8 +55,13 @@ fn share(measured: f64, published: Option<f64>) -> String {
     published.filter(|p| *p > 0.0).map_or(NONE.into(), |p| percent(measured / p))
 }
 
+/// Nothing where there is one sample, or all are the same.
 pub fn interval(e: &Estimate) -> String {
-    if e.low == e.high { number(e.low) } else { format!("{} – {}", number(e.low), number(e.high)) }
+    if e.low == e.high || !e.low.is_finite() {
+        NONE.into()
+    } else {
+        format!("{} – {}", number(e.low), number(e.high))
+    }
 }
 
 /// A row's name; with the point behind it if there are several.
@@ -89,7 +94,12 @@ fn rates(results: &Results, table: &Table, groups: &[Group]) -> (Vec<String>, Ve
             ]);
         }
     }
-    (strings(["", "~unit", "median", "95 % interval", "repeats", "published", "of published"]), rows)
+    let mut names = strings(["", "~unit", "median", "95 % interval", "repeats", "published", "of published"]);
+    if table.rows.iter().all(|r| r.published.is_empty()) {
+        names.truncate(5);
+        rows.iter_mut().for_each(|row| row.truncate(5));
+    }
+    (names, rows)
 }
 
 /// What a row's values are divided by, and the unit that comes of it. Not a number if there is none of that name: nothing is better

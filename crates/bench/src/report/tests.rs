@@ -116,7 +116,7 @@ fn tables_say_what_was_measured_and_published() {
     assert_eq!(cells(&grids_of_each, "table-rates", 0)[2..4], ["1,100", "1,000 – 1,200"]);
     assert_eq!(
         cells(&grids, "table-peak", 0),
-        ["write", "GB/s", "4.00", "4.00", "threads 2", "2.20", "40.9", "40.0", "9.8 %"]
+        ["write", "GB/s", "4.00", "–", "threads 2", "2.20", "40.9", "40.0", "9.8 %"]
     );
     assert_eq!(
         cells(&grids, "table-spread", 0)[2..],
@@ -130,7 +130,7 @@ fn tables_say_what_was_measured_and_published() {
     let dirs: Vec<Vec<&str>> = (0..4).map(|row| cells(&grids, "table-dirs", row)[1..].to_vec()).collect();
     assert_eq!(dirs[0], ["1", "2,048", "1,024", "2,097,152"]);
     assert_eq!(dirs[3], ["8", "256", "1,024", "2,097,152"]);
-    assert!(text(&results).contains("skipped\nrouters: no routers"));
+    assert!(text(&results).contains("not measured\nskipped routers: no routers"));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn two_programs_in_turn_are_compared_by_pairs() {
     assert_eq!(mains, [true, false, true, false]);
     let grid = tables::ratios(&groups).unwrap();
     assert_eq!(grid.rows.len(), 2, "a row per transfer");
-    assert_eq!(grid.rows[0][2..], ["stria / fio", "5.10", "5.00", "1.02", "1.02", "9", "yes"]);
+    assert_eq!(grid.rows[0][2..], ["stria / fio", "5.10", "5.00", "1.02", "–", "9", "yes"]);
     for r in results.records.iter_mut().filter(|r| r.phase == "truth" && r.engine != "fio") {
         r.outcome.bytes *= 2;
     }
@@ -186,7 +186,7 @@ fn names_of_others_stay_text() {
     assert!(!page.contains("<script") && !page.contains("<svg onload") && !page.contains('\u{1b}'));
     assert_eq!(page.matches("<svg ").count(), page.matches("</svg>").count());
     assert!(!text(&results).contains('\u{1b}'));
-    assert!(text(&results).contains("NOT COMPLETE"));
+    assert!(text(&results).contains("NOT COMPLETE") && text(&results).contains("FAILED "));
 }
 
 #[test]
@@ -198,6 +198,10 @@ fn what_is_not_there_is_said() {
     assert!(page.contains("ended without a word") && !page.contains("NaN"));
     results.end = Some(End { complete: false, why: "Ctrl-C".into(), seconds: 3.0 });
     assert!(html(&results).contains("Not all of the plan was measured: Ctrl-C."));
+    results.skipped[0].failed = true;
+    let page = html(&results);
+    assert!(page.contains("<td class=\"w\">failed</td><td class=\"w\">no routers"));
+    assert!(page.contains("1 step failed") && page.contains("; 0 skipped, 1 failed"));
     results.records.clear();
     results.outputs.clear();
     let page = html(&results);

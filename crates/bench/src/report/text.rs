@@ -32,9 +32,10 @@ pub fn text(results: &Results) -> String {
         out.push_str(&grid.text());
     }
     if !results.skipped.is_empty() {
-        out.push_str("\nskipped\n");
+        out.push_str("\nnot measured\n");
         for skipped in &results.skipped {
-            out.push_str(&format!("{}: {}\n", printable(&skipped.step), printable(&skipped.why)));
+            let word = if skipped.failed { "FAILED" } else { "skipped" };
+            out.push_str(&format!("{word} {}: {}\n", printable(&skipped.step), printable(&skipped.why)));
         }
     }
     out
