@@ -43,8 +43,8 @@ pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<
         line(
             &mut out,
             format!(
-                "\nin all about {time} on a medium of 500 MB/s, 20,000 random operations and 10,000 names a second; ends begin \
-                 after {}; needs {} of room",
+                "\nin all about {time} on a medium of 500 MB/s, 20,000 random operations and 10,000 names a second; \
+                 nothing new is begun after {}; needs {} of room",
                 duration(scale.budget_seconds as f64),
                 human(space)
             ),

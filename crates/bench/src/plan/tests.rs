@@ -94,6 +94,11 @@ fn pixstor_spreads_names_as_its_table_3_says() {
         (512, 4),
     ];
     assert_eq!(rule, BTreeMap::from(published));
+    let plan = load("pixstor-nvme").unwrap();
+    let table = plan.tables.iter().find(|table| table.id == "table-3").unwrap();
+    let shown =
+        table.rows.iter().map(|row| (row.at["threads"].as_u64().unwrap(), row.published["value"] as u32));
+    assert_eq!(shown.collect::<BTreeMap<_, _>>(), rule);
     for point in &step.points {
         let names = names(point, "create");
         assert_eq!(names.items_per_worker() * threads(point), 1 << 21);
