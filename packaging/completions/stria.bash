@@ -67,8 +67,14 @@ _stria() {
             stria__subcmd__bench,help)
                 cmd="stria__subcmd__bench__subcmd__help"
                 ;;
+            stria__subcmd__bench,ior)
+                cmd="stria__subcmd__bench__subcmd__ior"
+                ;;
             stria__subcmd__bench,list)
                 cmd="stria__subcmd__bench__subcmd__list"
+                ;;
+            stria__subcmd__bench,mdtest)
+                cmd="stria__subcmd__bench__subcmd__mdtest"
                 ;;
             stria__subcmd__bench,quick)
                 cmd="stria__subcmd__bench__subcmd__quick"
@@ -94,8 +100,14 @@ _stria() {
             stria__subcmd__bench__subcmd__help,help)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__help"
                 ;;
+            stria__subcmd__bench__subcmd__help,ior)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__ior"
+                ;;
             stria__subcmd__bench__subcmd__help,list)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__bench__subcmd__help,mdtest)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__mdtest"
                 ;;
             stria__subcmd__bench__subcmd__help,quick)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__quick"
@@ -181,8 +193,14 @@ _stria() {
             stria__subcmd__help__subcmd__bench,compare)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__compare"
                 ;;
+            stria__subcmd__help__subcmd__bench,ior)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__ior"
+                ;;
             stria__subcmd__help__subcmd__bench,list)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__bench,mdtest)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__mdtest"
                 ;;
             stria__subcmd__help__subcmd__bench,quick)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__quick"
@@ -229,7 +247,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench)
-            opts="-h --help list show validate quick run worker compare report help"
+            opts="-h --help list show validate quick run worker compare report ior mdtest help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -265,7 +283,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__help)
-            opts="list show validate quick run worker compare report help"
+            opts="list show validate quick run worker compare report ior mdtest help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -306,7 +324,35 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__bench__subcmd__help__subcmd__ior)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__bench__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__help__subcmd__mdtest)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -404,8 +450,36 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__bench__subcmd__ior)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__bench__subcmd__list)
             opts="-h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__mdtest)
+            opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -755,7 +829,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench)
-            opts="list show validate quick run worker compare report"
+            opts="list show validate quick run worker compare report ior mdtest"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -782,7 +856,35 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__bench__subcmd__ior)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__bench__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__bench__subcmd__mdtest)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

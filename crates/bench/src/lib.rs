@@ -10,6 +10,7 @@ pub mod compare;
 mod content;
 pub mod crew;
 pub mod job;
+pub mod mpi;
 mod needs;
 mod pattern;
 pub mod plan;

@@ -23,7 +23,8 @@ use anyhow::{Context, Result, ensure};
 
 pub use self::child::{Said, quoted};
 pub use self::ior::{Row as IorRow, rows as ior_rows};
-pub use self::mdtest::rates as mdtest_rates;
+pub use self::mdtest::{rates as mdtest_rates, title as mdtest_title, tree_dirs as mdtest_tree_dirs};
+pub use self::place::own_path;
 use crate::job::{Data, Job, Names, Work};
 use crate::plan::Program;
 use crate::record::Outcome;
@@ -124,8 +125,12 @@ fn names<'a>(job: &'a Job, program: &str) -> Result<&'a Names> {
 
 /// What follows a phase that was stopped early is known to our own workers only.
 fn refuse_holds(job: &Job, program: &str) -> Result<()> {
+    let whole = match &job.work {
+        Work::Data(data) => data.segments.saturating_mul(data.block_bytes) / data.transfer_bytes.max(1),
+        Work::Names(names) => names.items_per_worker(),
+    };
     ensure!(
-        job.holds.is_empty(),
+        job.holds.iter().all(|held| *held >= whole),
         "{program} works on whole files, and a phase before was stopped by its time; leave `seconds` out of that one"
     );
     Ok(())

@@ -112,6 +112,11 @@ fn ior_is_told_the_job() {
     let mut warm = part(Work::Data(data_of(DataOp::Read, own())));
     warm[0].1.limit.warmup_seconds = 1.0;
     assert!(refused(Program::Ior, &warm).contains("`warmup-seconds`"));
+    let mut held = part(Work::Data(data_of(DataOp::Read, own())));
+    held[0].1.holds = vec![8, 8];
+    assert!(command(Program::Ior, &held).contains(" -r "));
+    held[0].1.holds = vec![8, 7];
+    assert!(refused(Program::Ior, &held).contains("stopped by its time"));
 }
 
 #[test]

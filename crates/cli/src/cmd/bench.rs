@@ -1,6 +1,7 @@
 //! `stria bench`: a short measurement of any directory of any file system, and two of them compared.
 
 mod list;
+mod mpi;
 mod report;
 mod run;
 mod show;
@@ -39,6 +40,8 @@ enum Suite {
     Worker,
     Compare(Compare),
     Report(report::Report),
+    Ior(mpi::IorArgs),
+    Mdtest(mpi::MdtestArgs),
 }
 
 /// N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified.
@@ -106,6 +109,8 @@ impl Bench {
             }
             Suite::Compare(compare) => compare.run(),
             Suite::Report(report) => report.run(),
+            Suite::Ior(ior) => ior.run(),
+            Suite::Mdtest(mdtest) => mdtest.run(),
         }
     }
 }
