@@ -493,13 +493,13 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__quick)
-            opts="-h --json --workers --bytes --files --direct --repeats --budget --quiet --help"
+            opts="-h --out --workers --bytes --files --repeats --budget --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --json)
+                --out)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -114,13 +114,12 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l toml -d 'The plan\'s file itself, as a start for one\'s own'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from validate" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l json -d 'Write the result as JSON to a file; - is stdout, in place of the table' -r -F
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l workers -d 'Worker threads [default: 4]' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l out -d 'Keep the result, with a report page, in a new directory; else it is printed only' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l workers -d 'Worker processes [default: 4]' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l bytes -d 'Bytes of each sequential row, over all workers [default: 1G]' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l files -d 'Files of each small-file row, per worker [default: 2000]' -r
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l repeats -d 'Samples of each row; the table shows their median and spread' -r
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l budget -d 'Aim for the whole run, seconds' -r
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l direct -d 'Sequential and random rows by-pass the kernel\'s page cache (O_DIRECT)'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l repeats -d 'Samples of each row; the table shows their median and interval' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l budget -d 'Seconds: when they are over, nothing new is begun' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l quiet -d 'No progress on stderr'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l dir -d 'What is measured: an existing directory. What is made in it is removed at the end' -r -F

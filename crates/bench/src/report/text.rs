@@ -31,6 +31,7 @@ pub fn text(results: &Results) -> String {
         out.push('\n');
         out.push_str(&grid.text());
     }
+    out.push_str(&honesty(results));
     if !results.skipped.is_empty() {
         out.push_str("\nnot measured\n");
         for skipped in &results.skipped {
@@ -39,6 +40,24 @@ pub fn text(results: &Results) -> String {
         }
     }
     out
+}
+
+/// What was done against caches, and what of the content was looked at.
+fn honesty(results: &Results) -> String {
+    let mut checked = crate::pattern::Checked::default();
+    let mut caches: Vec<&str> = Vec::new();
+    for record in &results.records {
+        checked += record.outcome.checked;
+        caches.push(series::cache_words(record.cache));
+    }
+    caches.sort_unstable();
+    caches.dedup();
+    let caches = if caches.is_empty() { "-".into() } else { caches.join(", ") };
+    format!(
+        "\ncaches of this machine: {caches} (those of servers elsewhere keep what they have)\n\
+         content: {} stamped pages were read and right, {} files were as long as written\n",
+        checked.pages, checked.sizes
+    )
 }
 
 fn narrow(groups: &[Group]) -> Grid {

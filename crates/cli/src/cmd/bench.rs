@@ -1,7 +1,8 @@
-//! `stria bench`: a short measurement of any directory of any file system, and two of them compared.
+//! `stria bench`: plans measured on any mounted file system, their reports, and two of them compared.
 
 mod list;
 mod mpi;
+mod quick;
 mod report;
 mod run;
 mod show;
@@ -18,11 +19,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::exit::{Exit, Failure};
-use types::Size;
 
 /// Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: stria bench quick /mnt/stria --json result.json")]
+#[command(after_help = "Example: stria bench quick /mnt/stria
+         stria bench run pixstor-nvme --dir /mnt/stria --out result --scale small")]
 pub struct Bench {
     #[command(subcommand)]
     suite: Suite,
@@ -33,7 +34,7 @@ enum Suite {
     List(list::List),
     Show(show::Show),
     Validate(validate::Validate),
-    Quick(Quick),
+    Quick(quick::Quick),
     Run(run::Run),
     /// Do what is read from standard input: what `stria bench run` starts.
     #[command(hide = true)]
@@ -44,44 +45,12 @@ enum Suite {
     Mdtest(mpi::MdtestArgs),
 }
 
-/// N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified.
-#[derive(Debug, Args)]
-#[command(after_help = "Example: stria bench quick /mnt/stria --workers 4 --repeats 3 --json result.json")]
-struct Quick {
-    /// An existing directory; what is made in it is removed at the end.
-    dir: PathBuf,
-    /// Write the result as JSON to a file; - is stdout, in place of the table.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Worker threads [default: 4].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
-    workers: Option<u32>,
-    /// Bytes of each sequential row, over all workers [default: 1G].
-    #[arg(long, value_name = "SIZE")]
-    bytes: Option<Size>,
-    /// Files of each small-file row, per worker [default: 2000].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    files: Option<u32>,
-    /// Sequential and random rows by-pass the kernel's page cache (O_DIRECT).
-    #[arg(long)]
-    direct: bool,
-    /// Samples of each row; the table shows their median and spread.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=101))]
-    repeats: u64,
-    /// Aim for the whole run, seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
-    budget: u64,
-    /// No progress on stderr.
-    #[arg(long)]
-    quiet: bool,
-}
-
 /// Two results side by side: ratio with its 95 % interval, and a test whether it is more than chance. Exit code 1: a row is worse.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria bench compare out-before out-after
-         stria bench quick /mnt/a --repeats 5 --json a.json
-         stria bench quick /mnt/b --repeats 5 --json b.json
-         stria bench compare a.json b.json")]
+         stria bench quick /mnt/a --repeats 5 --out a
+         stria bench quick /mnt/b --repeats 5 --out b
+         stria bench compare a b")]
 struct Compare {
     /// What `stria bench run --out` wrote (the directory or its records.jsonl) or `stria bench quick --json`, of before or of one side.
     before: PathBuf,
@@ -156,36 +125,6 @@ impl Compare {
         }
         show(self.json.as_deref(), || compared.json(), || compared.table())?;
         Ok(if compared.count(Finding::Worse) > 0 { Exit::Findings } else { Exit::Done })
-    }
-}
-
-impl Quick {
-    fn run(self) -> anyhow::Result<Exit> {
-        if !self.dir.is_dir() {
-            return Err(
-                Failure::unusable(self.dir.display(), "it is no directory", "give an existing one").into()
-            );
-        }
-        let options = self.options();
-        stop_by_signals(&options.params.stop)?;
-        let report = bench::quick(&self.dir, &options)?;
-        show(self.json.as_deref(), || report.json(), || report.table())?;
-        Ok(Exit::Done)
-    }
-
-    fn options(&self) -> bench::Options {
-        let mut options = bench::Options {
-            repeats: self.repeats as usize,
-            budget_seconds: self.budget,
-            progress: !self.quiet,
-            ..bench::Options::default()
-        };
-        let params = &mut options.params;
-        params.workers = self.workers.map_or(params.workers, |n| n as usize);
-        params.total_bytes = self.bytes.map_or(params.total_bytes, |s| s.0);
-        params.files_per_worker = self.files.map_or(params.files_per_worker, |n| n as usize);
-        params.direct = self.direct;
-        options
     }
 }
 

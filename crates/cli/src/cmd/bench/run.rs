@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use bench::crew::Local;
 use bench::plan::schema::{Quantities, Quantity};
-use bench::plan::{self, Environment};
+use bench::plan::{self, Environment, Plan};
 use bench::record::Results;
 use bench::report;
 use bench::run::{Ran, Settings};
@@ -64,13 +64,9 @@ impl Run {
         }
         let plan = plan::load(&self.plan).map_err(|e| unusable(e, "see `stria bench list`"))?;
         let settings = self.settings().map_err(|e| unusable(e, "see `stria bench run --help`"))?;
-        super::stop_by_signals(&settings.stop)?;
-        let ran = bench::run::run(&plan, &settings, workers(&settings.program))?;
-        let results = Results::read(&report::records_of(&settings.out))?;
-        let page = report::write(&results, &settings.out)?;
-        out!("{}", report::text(&results));
-        outln!("\nreport: {}", page.display());
-        Ok(exit_of(ran))
+        let exit = perform(&plan, &settings)?;
+        outln!("\nreport: {}", settings.out.join(report::PAGE).display());
+        Ok(exit)
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
@@ -86,14 +82,13 @@ impl Run {
             target_bytes: sizes.into_iter().min().unwrap_or(0),
             overrides,
         };
-        let words: Vec<String> = std::env::args().map(|word| quoted(&word)).collect();
         Ok(Settings {
             dir: self.dir.clone(),
             out: self.out.clone(),
             scale: self.scale.clone(),
             environment,
             program: std::env::current_exe().context("finding this program")?,
-            command: words.join(" "),
+            command: typed(),
             version: env!("CARGO_PKG_VERSION").into(),
             progress: !self.quiet,
             repeats,
@@ -101,6 +96,21 @@ impl Run {
             stop: Arc::default(),
         })
     }
+}
+
+/// Measures, writes the report beside the records, and prints its tables.
+pub fn perform(plan: &Plan, settings: &Settings) -> anyhow::Result<Exit> {
+    super::stop_by_signals(&settings.stop)?;
+    let ran = bench::run::run(plan, settings, workers(&settings.program))?;
+    let results = Results::read(&report::records_of(&settings.out))?;
+    report::write(&results, &settings.out)?;
+    out!("{}", report::text(&results));
+    Ok(exit_of(ran))
+}
+
+/// The command by which this program was started.
+pub fn typed() -> String {
+    std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Processes of this program that work.
