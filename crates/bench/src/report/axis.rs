@@ -66,7 +66,11 @@ impl Axis {
         }
         let room = if max > min { (max / min).powf(0.03) } else { 2.0 };
         let mut axis = Axis { scale, low: min / room, high: max * room, ticks: Vec::new() };
-        axis.ticks = match values.len() <= OWN_TICKS_MAX {
+        // Also where nothing was measured: an axis reads better with all its doublings.
+        let doubles = scale == AxisScale::Log2
+            && values.iter().all(|v| v.log2().fract() == 0.0 && *v < 1024.0 * 1024.0);
+        let is_binary = values.iter().all(|v| *v >= 1024.0);
+        axis.ticks = match values.len() <= OWN_TICKS_MAX && !(doubles && !is_binary) {
             true => axis.own_ticks(&values),
             false => {
                 let mut ticks = powers(2.0, min.log2().floor() as i32, max.log2().ceil() as i32);
@@ -219,6 +223,7 @@ mod tests {
             (Axis::of_parameter(AxisScale::Log2, threads), "1 2 4 8 16 32 64 128 256 512 1024"),
             (Axis::of_parameter(AxisScale::Log2, [72.0, 9.0, 18.0, 36.0]), "9 18 36 72"),
             (Axis::of_parameter(AxisScale::Log2, [4.0]), "4"),
+            (Axis::of_parameter(AxisScale::Log2, [1.0, 2.0, 16.0, 512.0]), "1 2 4 8 16 32 64 128 256 512"),
             (Axis::of_parameter(AxisScale::Log2, [4096.0, 65536.0, 1048576.0]), "4K 64K 1M"),
             (Axis::of_parameter(AxisScale::Linear, [1.0, 2.0, 4.0, 8.0, 16.0]), "1 2 4 8 16"),
             (Axis::of_values(AxisScale::Linear, [0.31, 0.07]), "0 0.1 0.2 0.3 0.4"),

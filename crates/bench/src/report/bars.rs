@@ -5,14 +5,14 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::axis::Axis;
 use super::figure::{Known, Part, Point, Shown, hint};
-use super::number::number;
+use super::number::{number, stated};
 use super::paint::{self, Area, Drawn, FONT, Hints, Ink, Name, fit, text, width_of};
 use crate::plan::schema::AxisScale;
 
 const WIDTH: i32 = 640;
 const BAR: i32 = 18;
 const GAP: i32 = 14;
-const NAME_MAX: i32 = 250;
+const NAME_MAX: i32 = 290;
 const BOTTOM: i32 = 54;
 
 /// One name with its measured bar and the published ones under it.
@@ -57,7 +57,9 @@ fn rows<'a>(shown: &'a Shown, part: Part) -> Vec<Row<'a>> {
         for (at, point) in series.points.iter().enumerate() {
             let name = match many {
                 // One series needs no name beside the figure's.
-                true if shown.series.len() == 1 => format!("{} {}", shown.figure.x, point.label),
+                true if shown.series.len() == 1 => {
+                    format!("{} {}", shown.figure.x, point.label).trim().to_owned()
+                }
                 true => {
                     let label = format!(" · {}", point.label);
                     fit(series.name, FONT, NAME_MAX - width_of(&label, FONT)) + &label
@@ -122,7 +124,7 @@ fn paint_bars(shown: &Shown, part: Part, rows: &[Row], height: i32, root: &Area,
             let (from, to) = ((floor, y + 1), (place(known.value), y + BAR - 4));
             let around = vec![from, (to.0, from.1), to, (from.0, to.1), from];
             root.draw(&PathElement::new(around, Ink::Published(row.series).line(1)))?;
-            let said = format!("{} published", number(known.value));
+            let said = format!("{} published", stated(known.value));
             let style = text(Ink::Soft, FONT - 1, HPos::Left, VPos::Center);
             root.draw_text(&said, &style, (to.0 + 6, (from.1 + to.1) / 2))?;
             let said = format!("{}: {} {} ({})", known.name, known.value, shown.unit().words(), known.place);

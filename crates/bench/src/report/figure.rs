@@ -79,7 +79,7 @@ impl<'a> Shown<'a> {
             }
         }
         let series = figure.series.iter().zip(picked).map(|(series, groups)| {
-            let points = groups.iter().filter_map(|g| point(figure, g, &words)).collect();
+            let points = groups.iter().filter_map(|g| point(figure, g, &groups, &words)).collect();
             Measured { name: &series.name, points: sorted(points), groups }
         });
         let mut names: Vec<&str> = figure.series.iter().map(|s| s.name.as_str()).collect();
@@ -172,7 +172,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-fn point(figure: &Figure, group: &Group, words: &[String]) -> Option<Point> {
+fn point(figure: &Figure, group: &Group, all: &[&Group], words: &[String]) -> Option<Point> {
     let value = group.estimate(figure.unit);
     let at = group.point.get(&figure.x);
     let x = match at {
@@ -181,7 +181,15 @@ fn point(figure: &Figure, group: &Group, words: &[String]) -> Option<Point> {
         None => 0.0,
     };
     let repeats = group.samples(figure.unit).len();
-    value.median.is_finite().then(|| Point { x, label: at.map(word).unwrap_or_default(), value, repeats })
+    let label = at.map_or_else(|| differing(group, all), word);
+    value.median.is_finite().then_some(Point { x, label, value, repeats })
+}
+
+/// Without x: what of its point tells a bar from the others of its series.
+fn differing(group: &Group, all: &[&Group]) -> String {
+    let differs = |name: &str| all.iter().any(|other| other.point.get(name) != group.point.get(name));
+    let parts = group.point.iter().filter(|(name, _)| differs(name.as_str()));
+    parts.map(|(name, value)| format!("{name} {}", word(value))).collect::<Vec<_>>().join(", ")
 }
 
 fn sorted(mut points: Vec<Point>) -> Vec<Point> {

@@ -126,11 +126,11 @@ fn entries(shown: &Shown, known: &[(usize, &str)]) -> Vec<Entry> {
         .map(|(index, s)| Entry { name: s.name.to_owned(), sign: Sign::Line(index) })
         .collect();
     for (index, name) in known {
-        if *index >= shown.series.len() && !entries.iter().any(|e| e.name == *name) {
-            entries.push(Entry { name: (*name).to_owned(), sign: Sign::Line(*index) });
+        if *index >= shown.series.len() && !entries.iter().any(|e| e.name == format!("{name} (published)")) {
+            entries.push(Entry { name: format!("{name} (published)"), sign: Sign::Known(*index) });
         }
     }
-    if !known.is_empty() {
+    if known.iter().any(|(index, _)| *index < shown.series.len()) {
         entries.push(Entry { name: "published".into(), sign: Sign::Published });
     }
     entries

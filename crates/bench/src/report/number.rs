@@ -13,6 +13,14 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A published value, as it was published: `40.9`, `3,200.44`, `2,097,152`.
+pub fn stated(value: f64) -> String {
+    let text = significant(value, 12);
+    let (whole, rest) =
+        text.split_once('.').map_or((text.as_str(), String::new()), |(w, r)| (w, format!(".{r}")));
+    whole.parse().map_or(text.clone(), |whole| grouped(whole) + &rest)
+}
+
 /// With separators at each thousand; of a whole number.
 pub fn grouped(whole: f64) -> String {
     let digits = format!("{:.0}", whole.abs());
@@ -137,6 +145,15 @@ mod tests {
         );
         assert_eq!(significant(1234.56789, 9), "1234.56789");
         assert_eq!(significant(f64::NAN, 9), "");
+    }
+
+    #[test]
+    fn published_values_stay_as_they_were() {
+        let table =
+            [(40.9, "40.9"), (3200.44, "3,200.44"), (2_097_152.0, "2,097,152"), (0.5, "0.5"), (f64::NAN, "")];
+        for (value, text) in table {
+            assert_eq!(stated(value), text);
+        }
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::fmt::Write;
 use super::figure::Shown;
 use super::grid::{Grid, columns};
 use super::group::{Group, groups, word};
-use super::number::{duration, escape, grouped, number, percent, tick};
+use super::number::{duration, escape, grouped, number, percent, stated, tick};
 use super::tables::{self, interval, peak};
 use super::{CSV, JSON, PAGE_BYTES_MAX, csv, incomplete, series};
+use crate::plan::expand::is_at;
 use crate::plan::schema::{FigureKind, Step, TableKind};
 use crate::record::Results;
 
@@ -116,7 +117,7 @@ fn head(out: &mut String, results: &Results, groups: &[Group]) {
                 grouped(results.records.len() as f64),
                 groups.len(),
                 steps.len(),
-                header.plan.steps.len(),
+                header.plan.steps.iter().filter(|s| is_at(s, &header.scale)).count(),
                 results.skipped.len() - failed
             ),
         ),
@@ -195,7 +196,7 @@ fn tiles(out: &mut String, results: &Results, groups: &[Group]) {
             if let Some(known) = known {
                 more.push(format!(
                     "published {}, {} of it",
-                    number(known),
+                    stated(known),
                     percent(peak.best.median / known)
                 ));
             }
@@ -279,7 +280,7 @@ fn published(out: &mut String, shown: &Shown) {
     let unit = shown.unit().words();
     let known = shown.published.iter().map(|known| {
         let at = known.x.map(|x| format!(" at {}", tick(x))).unwrap_or_default();
-        format!("{}{at}: {} ({})", known.name, number(known.value), known.place)
+        format!("{}{at}: {} ({})", known.name, stated(known.value), known.place)
     });
     let text = format!("Published, {unit}: {}.", known.collect::<Vec<_>>().join("; "));
     put!(out, "<p class=\"published\">{}</p>", escape(&text));

@@ -209,6 +209,8 @@ pub enum Sign {
     Line(usize),
     Block(usize),
     Published,
+    /// A series that was published only.
+    Known(usize),
 }
 
 const SIGN_WIDTH: i32 = 30;
@@ -233,6 +235,7 @@ pub fn legend(area: &Area, entries: &[Entry], left: i32, width: i32) -> Result<i
             Sign::Block(n) => {
                 area.draw(&Rectangle::new([(x + 4, y - 6), (x + 20, y + 6)], Ink::Series(n).fill()))?;
             }
+            Sign::Known(n) => ring(area, middle, Ink::Series(n))?,
             Sign::Published => {
                 // In ink, because it stands for all series.
                 for dash in [0, 2] {

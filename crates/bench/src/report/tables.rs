@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::grid::{Grid, columns};
 use super::group::{Group, quantity, select, word};
-use super::number::{grouped, number, percent};
+use super::number::{grouped, number, percent, stated};
 use crate::job::{Job, Work};
 use crate::plan::schema::{Table, TableKind, TableRow};
 use crate::record::{Results, Unit};
@@ -46,8 +46,8 @@ fn published(row: &TableRow, column: &str) -> Option<f64> {
     row.published.get(column).copied()
 }
 
-fn number_or_none(value: Option<f64>) -> String {
-    value.map_or(NONE.into(), number)
+fn stated_or_none(value: Option<f64>) -> String {
+    value.map_or(NONE.into(), stated)
 }
 
 /// Of what was published; nothing where nothing was.
@@ -89,7 +89,7 @@ fn rates(results: &Results, table: &Table, groups: &[Group]) -> (Vec<String>, Ve
                 number(e.median),
                 interval(&e),
                 samples.len().to_string(),
-                number_or_none(known),
+                stated_or_none(known),
                 share(e.median, known),
             ]);
         }
@@ -157,8 +157,8 @@ fn peaks(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
             interval(&peak.best),
             if peak.at.is_empty() { NONE.into() } else { peak.at },
             number(peak.sustained),
-            number_or_none(known[0]),
-            number_or_none(known[1]),
+            stated_or_none(known[0]),
+            stated_or_none(known[1]),
             share(peak.best.median, known[0]),
         ]);
     }
@@ -189,7 +189,7 @@ fn spreads(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
             cells.push(samples.len().to_string());
             if has_known {
                 let known = ["max", "min", "mean", "stddev"].map(|c| published(row, c));
-                cells.extend(known.map(number_or_none));
+                cells.extend(known.map(stated_or_none));
                 cells.push(share(mean, known[2]));
             }
             rows.push(cells);
@@ -235,9 +235,9 @@ fn requirements(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String
         rows.push(vec![
             row.name.clone(),
             row.unit.words().to_owned(),
-            number_or_none(needed),
-            number_or_none(block),
-            number_or_none(whole),
+            stated_or_none(needed),
+            stated_or_none(block),
+            stated_or_none(whole),
             efficiency.map_or(NONE.into(), percent),
             number(measured),
             count.map_or("does not scale".into(), |n| number(measured * n)),
@@ -277,7 +277,7 @@ fn directories(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>
                 dirs,
                 grouped(names.items_per_dir as f64),
                 grouped(all as f64),
-                number_or_none(published(row, "value")),
+                stated_or_none(published(row, "value")),
             ]);
         }
     }

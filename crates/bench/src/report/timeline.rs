@@ -137,17 +137,12 @@ fn paint_timeline(shown: &Shown, tracks: &[Track], bands: &[Band], root: &Area, 
         .filter(|(index, _)| drawn(*index))
         .map(|(index, s)| Entry { name: s.name.to_owned(), sign: Sign::Block(index) })
         .collect();
-    let of_series: Vec<&str> = shown.series.iter().map(|s| s.name).collect();
-    let mut names: Vec<String> = known
-        .iter()
-        .map(|p| p.name)
-        .map(|name| match of_series.contains(&name) {
-            true => "published".into(),
-            false => format!("published: {name}"),
-        })
-        .collect();
-    names.dedup();
-    entries.extend(names.into_iter().map(|name| Entry { name, sign: Sign::Published }));
+    if known.iter().any(|p| p.series < shown.series.len()) {
+        entries.push(Entry { name: "published".into(), sign: Sign::Published });
+    }
+    for p in known.iter().filter(|p| p.series >= shown.series.len()) {
+        entries.push(Entry { name: format!("{} (published)", p.name), sign: Sign::Known(p.series) });
+    }
     let left = frame_left(&y_axis);
     let top = paint::legend(root, &entries, left, SIZE.0 as i32 - left - RIGHT)? + 42;
     root.draw_text(
