@@ -70,7 +70,7 @@ impl Axis {
         let doubles = scale == AxisScale::Log2
             && values.iter().all(|v| v.log2().fract() == 0.0 && *v < 1024.0 * 1024.0);
         let is_binary = values.iter().all(|v| *v >= 1024.0);
-        axis.ticks = match values.len() <= OWN_TICKS_MAX && !(doubles && !is_binary) {
+        axis.ticks = match values.len() <= OWN_TICKS_MAX && (!doubles || is_binary) {
             true => axis.own_ticks(&values),
             false => {
                 let mut ticks = powers(2.0, min.log2().floor() as i32, max.log2().ceil() as i32);
