@@ -17,7 +17,8 @@ fn job_of(work: Work) -> Job {
         workers: 2,
         limit: Limit::default(),
         verify: false,
-        seed: 1,
+        // What fio once refused.
+        seed: u64::MAX,
         forget_pages: false,
         holds: Vec::new(),
     }
