@@ -475,12 +475,24 @@ fn makes(job: &Job) -> bool {
 
 fn holds_of(job: &Job, side: Program, holds: &Holds) -> Vec<u64> {
     let held = key_of(job).and_then(|key| holds.get(&(key, side)));
-    held.filter(|held| !makes(job) && held.len() == job.workers as usize).cloned().unwrap_or_default()
+    let held = held.filter(|held| !makes(job) && held.len() == job.workers as usize);
+    held.into_iter().flatten().map(|amount| amount / unit_of(job)).collect()
+}
+
+/// What holds are kept in: bytes of data, as phases of one file may have transfers of different sizes; items of names.
+fn unit_of(job: &Job) -> u64 {
+    match &job.work {
+        Work::Data(data) => data.transfer_bytes.max(1),
+        Work::Names(_) => 1,
+    }
 }
 
 fn note_holds(job: &Job, side: Program, outcome: &Outcome, holds: &mut Holds) {
     if let (true, Some(key)) = (makes(job), key_of(job)) {
-        holds.insert((key, side), outcome.per_worker.iter().map(|worker| worker.done).collect());
+        holds.insert(
+            (key, side),
+            outcome.per_worker.iter().map(|worker| worker.done * unit_of(job)).collect(),
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::crew::Inside;
-use crate::record::Results;
+use crate::record::{Results, WorkerShare};
 use crate::testdir::TestDir;
 
 const PLAN: &str = r#"
@@ -173,4 +173,25 @@ fn what_has_no_room_is_skipped() {
         "{:?}",
         results.skipped
     );
+}
+
+#[test]
+fn what_is_held_is_counted_in_the_transfers_of_who_reads() {
+    let job = |op: &str, transfer_bytes: u64| -> Job {
+        let text = format!(
+            r#"{{"work":{{"data":{{"op":"{op}","order":"sequential","files":{{"own":{{"stem":"d"}}}},
+            "transfer_bytes":{transfer_bytes},"block_bytes":1048576,"segments":1,"shift":0,"ops_max":null,"engine":"sync",
+            "direct":false,"flush":"end","create":{},"version":1,"accept":[1],"read_back":0}}}},"workers":1,
+            "limit":{{"seconds":null,"warmup_seconds":0.0,"pace":null}},"verify":false,"seed":1,"forget_pages":false}}"#,
+            op == "write"
+        );
+        serde_json::from_str(&text).unwrap()
+    };
+    let share = WorkerShare { ops: 3, bytes: 3 << 18, seconds: 1.0, done: 3 };
+    let outcome = Outcome { per_worker: vec![share], ..Outcome::default() };
+    let mut holds = Holds::new();
+    note_holds(&job("write", 1 << 18), Program::Stria, &outcome, &mut holds);
+    assert_eq!(holds_of(&job("read", 1 << 18), Program::Stria, &holds), [3]);
+    assert_eq!(holds_of(&job("read", 4096), Program::Stria, &holds), [192]);
+    assert!(holds_of(&job("read", 4096), Program::Fio, &holds).is_empty());
 }
