@@ -475,7 +475,9 @@ fn makes(job: &Job) -> bool {
 
 fn holds_of(job: &Job, side: Program, holds: &Holds) -> Vec<u64> {
     let held = key_of(job).and_then(|key| holds.get(&(key, side)));
-    let held = held.filter(|held| !makes(job) && held.len() == job.workers as usize);
+    // Parts of a shared file lie elsewhere if there are more or fewer of them; a file of one's own is what it was.
+    let is_cut = matches!(&job.work, Work::Data(Data { files: Files::Shared { .. }, .. }));
+    let held = held.filter(|held| !makes(job) && (!is_cut || held.len() == job.workers as usize));
     held.into_iter().flatten().map(|amount| amount / unit_of(job)).collect()
 }
 

@@ -193,5 +193,8 @@ fn what_is_held_is_counted_in_the_transfers_of_who_reads() {
     note_holds(&job("write", 1 << 18), Program::Stria, &outcome, &mut holds);
     assert_eq!(holds_of(&job("read", 1 << 18), Program::Stria, &holds), [3]);
     assert_eq!(holds_of(&job("read", 4096), Program::Stria, &holds), [192]);
+    // Another number of workers finds files of one's own as they are.
+    let fewer = Job { workers: 7, ..job("read", 1 << 18) };
+    assert_eq!(holds_of(&fewer, Program::Stria, &holds), [3]);
     assert!(holds_of(&job("read", 4096), Program::Fio, &holds).is_empty());
 }
