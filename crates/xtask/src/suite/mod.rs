@@ -17,6 +17,7 @@ mod guards;
 mod kinds;
 mod life;
 mod locks;
+mod measured;
 mod mounting;
 mod names;
 mod pjdfstest;
@@ -191,6 +192,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(admin::TESTS);
     tests.extend_from_slice(mounting::TESTS);
     tests.extend_from_slice(claims::TESTS);
+    tests.extend_from_slice(measured::TESTS);
     tests.extend_from_slice(report::TESTS);
     tests.extend_from_slice(locks::OWN);
     tests
