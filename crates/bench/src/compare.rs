@@ -2,16 +2,16 @@
 
 mod records;
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
+use anyhow::Result;
+use serde::Serialize;
 
-use crate::quick::{Better, number};
+use crate::quick::Better;
 use crate::record::Results;
 use crate::report;
+use crate::report::number::number;
 use crate::stats::{self, Change, Estimate};
 
 /// One measured quantity of a result.
@@ -33,69 +33,10 @@ pub struct Measured {
     pub series: Vec<Series>,
 }
 
-/// As `Report::json` has it; fields that are not compared are passed over.
-#[derive(Deserialize)]
-struct ReportFile {
-    dir: String,
-    file_system: String,
-    workers: usize,
-    total_bytes: u64,
-    transfer_bytes: usize,
-    files_per_worker: usize,
-    direct: bool,
-    rows: Vec<RowFile>,
-}
-#[derive(Deserialize)]
-struct RowFile {
-    title: String,
-    unit: String,
-    better: Better,
-    samples: Vec<SampleFile>,
-}
-#[derive(Deserialize)]
-struct SampleFile {
-    /// JSON has no NaN: what could not be measured is null.
-    value: Option<f64>,
-}
-
 impl Measured {
-    /// Reads what `stria bench run` wrote (the directory, or its records), or `stria bench quick --json`.
+    /// Reads what `stria bench run` or `quick` wrote with `--out`: the directory, or its records.
     pub fn read(path: &Path) -> Result<Measured> {
-        let path = report::records_of(path);
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        if text.starts_with(r#"{"line":"#) {
-            return Ok(Measured::of(&Results::read(&path)?));
-        }
-        Measured::parse(&text).with_context(|| format!("{}: no result of stria bench", path.display()))
-    }
-
-    fn parse(text: &str) -> Result<Measured> {
-        let file: ReportFile = serde_json::from_str(text)?;
-        let mut titles = BTreeSet::new();
-        for row in &file.rows {
-            ensure!(titles.insert(&row.title), "the row {:?} is there twice", row.title);
-        }
-        let settings = [
-            ("workers", file.workers.to_string()),
-            ("bytes", file.total_bytes.to_string()),
-            ("transfer", file.transfer_bytes.to_string()),
-            ("files per worker", file.files_per_worker.to_string()),
-            ("direct", file.direct.to_string()),
-        ];
-        Ok(Measured {
-            name: format!("{} ({})", file.dir, file.file_system),
-            settings: settings.into_iter().map(|(name, value)| (name.into(), value)).collect(),
-            series: file
-                .rows
-                .into_iter()
-                .map(|row| Series {
-                    title: row.title,
-                    unit: row.unit,
-                    better: row.better,
-                    samples: row.samples.into_iter().filter_map(|s| s.value).collect(),
-                })
-                .collect(),
-        })
+        Ok(Measured::of(&Results::read(&report::records_of(path))?))
     }
 }
 
@@ -260,7 +201,6 @@ fn finding(change: &Change, better: Better, tolerance: f64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quick::{Kind, Options, Report};
 
     fn measured(rows: &[(&str, Better, &[f64])]) -> Measured {
         let series = |(title, better, samples): &(&str, Better, &[f64])| Series {
@@ -311,17 +251,5 @@ mod tests {
         assert_eq!((compared.lines.len(), compared.alone.join(" ")), (1, "gone new".into()));
         assert_eq!(compared.differences, [("workers".into(), "4".into(), "8".into())]);
         assert!(compared.table().contains("not the same: workers 4 before, 8 after"));
-    }
-
-    #[test]
-    fn what_a_report_writes_is_read_back() {
-        let params = Options::default().params;
-        let report = Report::new(Path::new("/"), &params, [(Kind::NnWrite, Vec::new())].into_iter());
-        let read = Measured::parse(&report.json()).unwrap();
-        assert!(read.name.starts_with("/ ("));
-        assert_eq!(read.settings[0], ("workers".into(), params.workers.to_string()));
-        assert_eq!((&*read.series[0].title, &*read.series[0].unit), (Kind::NnWrite.title(), "MiB/s"));
-        assert!(Measured::parse("{}").is_err());
-        assert!(Measured::parse("not JSON").is_err());
     }
 }

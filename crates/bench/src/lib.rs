@@ -1,6 +1,6 @@
 //! `stria bench`: measurements of any mounted file system, as plans that can be run, compared and shown.
 //!
-//! `quick` is a short measurement by threads of this process. Everything larger is a *plan* (`plan`) of steps, whose points become
+//! What is measured is a *plan* (`plan`) of steps, whose points become
 //! *jobs* (`job`) of *workers* (`worker`), which are processes that a *crew* starts and lets begin together; what they got done
 //! becomes *records* (`record`), of which everything else is made.
 
@@ -30,4 +30,4 @@ pub mod worker;
 
 pub use cache::CacheState;
 pub use pattern::Checked;
-pub use quick::{Better, Kind, Options, Params, Report, Row, Sample, Workspace, quick, row};
+pub use quick::{Better, Kind, Params, Sample, Workspace, row};

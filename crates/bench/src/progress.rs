@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::crew::Live;
 use crate::job::{DataOp, Work};
 use crate::plan::PlannedPart;
-use crate::quick::number;
 use crate::record::{Record, Unit};
+use crate::report::number::number;
 
 /// Below this a data phase's operations are told, from it on its bytes.
 const BYTES_FROM: u64 = 64 << 10;

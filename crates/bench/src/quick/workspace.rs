@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use super::files::{Layout, Stream};
 use super::kind::Kind;
 use super::names::Names;
-use super::report::Sample;
+use super::sample::Sample;
 use super::workers::{Done, Limit};
 use super::{files, names, sync};
 use crate::cache::CacheState;

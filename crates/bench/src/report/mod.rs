@@ -11,7 +11,7 @@ mod figure;
 mod grid;
 mod group;
 mod lines;
-mod number;
+pub(crate) mod number;
 mod page;
 mod paint;
 mod series;

@@ -52,7 +52,7 @@ enum Suite {
          stria bench quick /mnt/b --repeats 5 --out b
          stria bench compare a b")]
 struct Compare {
-    /// What `stria bench run --out` wrote (the directory or its records.jsonl) or `stria bench quick --json`, of before or of one side.
+    /// What `stria bench run` or `quick` wrote with `--out` (the directory or its records.jsonl), of before or of one side.
     before: PathBuf,
     /// The same of after, or of the other side.
     after: PathBuf,
@@ -113,7 +113,7 @@ impl Compare {
                 Failure::unusable(
                     "bench compare",
                     format!("{e:#}"),
-                    "give two results: what `stria bench run --out` or `stria bench quick --json` wrote",
+                    "give two results: what `stria bench run` or `stria bench quick` wrote with `--out`",
                 )
             })
         };
@@ -133,28 +133,25 @@ mod tests {
     use super::*;
     use crate::testdir::TestDir;
 
-    fn result(dir: &TestDir, name: &str, samples: &[f64]) -> PathBuf {
-        let rows = |title: &str, better: &str| {
-            let samples: Vec<String> = samples.iter().map(|v| format!(r#"{{"value":{v}}}"#)).collect();
+    const HEADER: &str = r#"{"line":"header","format":1,"version":"0","plan":{"name":"none","title":"","about":"","scales":{},"steps":[]},"scale":"min","values":{},"dir":"/d","file_system":"x on y","command":"stria","begun":"","system":[]}"#;
+
+    fn result(dir: &TestDir, name: &str, samples: &[u32]) -> PathBuf {
+        let record = |(repeat, ops): (usize, &u32)| {
             format!(
-                r#"{{"title":"{title}","unit":"us","better":"{better}","samples":[{}]}}"#,
-                samples.join(",")
+                r#"{{"line":"record","step":"s","point":{{}},"phase":"p","repeat":{repeat},"workers":1,"processes":1,"engine":"sync","command":"","cache":"fresh","seconds":1.0,"first_done":1.0,"last_done":1.0,"ops":{ops},"bytes":0,"read_bytes":0,"stonewall":null,"per_worker":[],"latency":{{}},"timeline":null,"checked":{{"pages":0,"whole_pages":0,"sizes":0}},"cpu_seconds":0.0,"extra":{{}}}}"#
             )
         };
+        let records = samples.iter().enumerate().map(record).collect::<Vec<_>>().join("\n");
         let path = dir.path().join(name);
-        let text = format!(
-            r#"{{"dir":"/d","file_system":"x on y","workers":4,"total_bytes":1,"transfer_bytes":1,"files_per_worker":1,"direct":false,"rows":[{}]}}"#,
-            rows("a", "lower")
-        );
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(&path, format!("{HEADER}\n{records}\n")).unwrap();
         path
     }
 
     #[test]
     fn the_exit_code_says_whether_a_row_is_worse() {
         let dir = TestDir::new("bench-compare");
-        let quick = result(&dir, "quick.json", &[1.0, 1.1, 1.2, 1.3]);
-        let slow = result(&dir, "slow.json", &[2.0, 2.1, 2.2, 2.3]);
+        let quick = result(&dir, "quick.jsonl", &[200, 210, 220, 230]);
+        let slow = result(&dir, "slow.jsonl", &[100, 110, 120, 130]);
         let run = |before: &Path, after: &Path, tolerance| {
             let (before, after) = (before.to_owned(), after.to_owned());
             Compare { before, after, tolerance, json: Some(dir.path().join("out.json")) }.run()
@@ -171,7 +168,7 @@ mod tests {
             let said = run(&quick, &bad, 5).unwrap_err();
             assert_eq!(crate::exit::code_of(&said), Exit::Unusable);
             let said = said.to_string();
-            assert!(said.contains(bad.to_str().unwrap()) && said.contains("--json"), "{said}");
+            assert!(said.contains(bad.to_str().unwrap()) && said.contains("--out"), "{said}");
         }
     }
 }
