@@ -63,7 +63,8 @@ impl Content {
         for_each_stamped(offset, buffer.len(), |at| {
             if self.verify {
                 let begin = (at - offset) as usize;
-                Pattern::stamp(mark, at, &mut buffer[begin..begin + PAGE_BYTES]);
+                // The whole page: where it was another of the file, it may have been one without stamps.
+                self.pattern.fill(mark, at, &mut buffer[begin..begin + PAGE_BYTES]);
             }
         });
     }
@@ -194,6 +195,22 @@ mod tests {
             let mut want = vec![0; buffer.len()];
             content.fill(mark, offset, &mut want);
             assert!(buffer == want);
+        }
+    }
+
+    /// Of transfers that do not divide sixteen pages each has its stamps elsewhere.
+    #[test]
+    fn stamps_wander_through_a_buffer() {
+        for pages in [1, 3, 5, 12, 24, 250] {
+            let transfer = pages * 4096;
+            let content = content(transfer);
+            let mut buffer = vec![0; transfer as usize];
+            content.fill(MARK, 0, &mut buffer);
+            let checked = (0..64).map(|turn| {
+                content.refill(MARK, turn * transfer, &mut buffer);
+                content.check(3, &[1], turn * transfer, &buffer).unwrap().pages
+            });
+            assert_eq!(checked.sum::<u64>(), (64 * pages).div_ceil(16), "{pages}");
         }
     }
 

@@ -168,7 +168,7 @@ impl Crew {
 
     /// Lets go of all workers: after a failure nobody knows what they still do.
     fn disband(&mut self) {
-        self.members.clear();
+        self.dismiss();
         let (sender, answers) = channel();
         (self.sender, self.answers) = (sender, answers);
     }
@@ -237,6 +237,20 @@ impl Crew {
     }
 }
 
+impl Crew {
+    /// All inputs end before anybody is waited for: one that hangs keeps nobody else at work.
+    fn dismiss(&mut self) {
+        self.members.iter_mut().for_each(|member| member.input = None);
+        self.members.clear();
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.dismiss();
+    }
+}
+
 impl Runner for Crew {
     fn run(&mut self, parts: &[(String, Job)], processes: u32) -> Result<Vec<Outcome>> {
         let reports = self.perform(parts, processes).inspect_err(|_| self.disband())?;
@@ -284,14 +298,14 @@ fn outcome_of(limit: &Limit, reports: Vec<Report>) -> Outcome {
         ops,
         bytes,
         read_bytes: total(|p| p.read_bytes),
-        stonewall: (parts.len() > 1).then(|| stonewall(&sum.timeline, warm_ns, first_ns)),
+        stonewall: (parts.len() > 1).then(|| stonewall(&sum.timeline, warm_ns, first_ns, last_ns)),
         per_worker: parts.iter().map(share).collect(),
         latency,
         timeline: (!sum.timeline.counts.is_empty()).then(|| Timeline {
             width_seconds: sum.timeline.width_ns as f64 / 1e9,
             ops: sum.timeline.counts.iter().map(|c| c.0).collect(),
             bytes: sum.timeline.counts.iter().map(|c| c.1).collect(),
-            begin_seconds: 0.0,
+            begin_seconds: sum.timeline.begin_ns as f64 / 1e9,
         }),
         checked: sum.checked,
         cpu_seconds: sum.cpu_seconds,
@@ -300,13 +314,14 @@ fn outcome_of(limit: &Limit, reports: Vec<Report>) -> Outcome {
 }
 
 /// What was done from the warm-up's end until the first worker was done; buckets at the borders count in proportion.
-fn stonewall(timeline: &Buckets, from_ns: u64, to_ns: u64) -> Stonewall {
+fn stonewall(timeline: &Buckets, from_ns: u64, to_ns: u64, last_ns: u64) -> Stonewall {
     let mut wall = Stonewall { seconds: to_ns.saturating_sub(from_ns) as f64 / 1e9, ops: 0.0, bytes: 0.0 };
     for (i, (ops, bytes)) in timeline.counts.iter().enumerate() {
         let begin = timeline.begin_ns + i as u64 * timeline.width_ns;
-        let end = begin + timeline.width_ns;
+        // The last one is as wide as there was work.
+        let end = (begin + timeline.width_ns).min(last_ns).max(begin + 1);
         let inside = end.min(to_ns).saturating_sub(begin.max(from_ns));
-        let share = inside as f64 / timeline.width_ns as f64;
+        let share = inside as f64 / (end - begin) as f64;
         wall.ops += *ops as f64 * share;
         wall.bytes += *bytes as f64 * share;
     }

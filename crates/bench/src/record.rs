@@ -125,7 +125,8 @@ pub struct Timeline {
     pub width_seconds: f64,
     pub ops: Vec<u64>,
     pub bytes: Vec<u64>,
-    /// Seconds since the run's begin at which the first bucket begins: phases follow one another on one axis.
+    /// Seconds since the run's begin at which the first bucket begins: phases follow one another on one axis. In an outcome, before
+    /// it is recorded: by the clock of workers.
     pub begin_seconds: f64,
 }
 
@@ -165,7 +166,8 @@ impl Timeline {
             return;
         }
         let width_seconds = self.width_seconds.max(other.width_seconds);
-        let mut sum = Timeline { width_seconds, begin_seconds: self.begin_seconds, ..Timeline::default() };
+        let begin_seconds = self.begin_seconds.min(other.begin_seconds);
+        let mut sum = Timeline { width_seconds, begin_seconds, ..Timeline::default() };
         for part in [&*self, other] {
             for (i, (ops, bytes)) in part.ops.iter().zip(&part.bytes).enumerate() {
                 // Widths differ by powers of two: half a bucket keeps rounding away from the border.

@@ -72,14 +72,24 @@ pub fn run(plan: &Plan, settings: &Settings, launcher: impl Launcher + 'static) 
         "{} holds a result already: give another directory with --out, or remove that one",
         settings.out.display()
     );
+    // First what may be refused: a result that holds nothing would be in the way of the next try.
+    let workspace = Workspace::new(&settings.dir)?;
     let mut recorder = Recorder::create(&path)?;
     recorder.write(&Line::Header(Box::new(header(plan, &scale, settings))))?;
     let begun = Instant::now();
-    let workspace = Workspace::new(&settings.dir)?;
     let crew = Crew::new(launcher, workspace.0.clone(), settings.stop.clone());
     let progress = Progress::new(settings.progress, executions(&steps, repeats(&scale, settings)[0]));
-    let mut running =
-        Running { settings, scale, recorder, begun, workspace, crew, progress, ran: Ran::default() };
+    let mut running = Running {
+        settings,
+        scale,
+        recorder,
+        begun,
+        begun_ns: crate::work::now_ns(),
+        workspace,
+        crew,
+        progress,
+        ran: Ran::default(),
+    };
     running.crew.watch(running.progress.watcher());
     let result = running.steps(&steps);
     running.progress.end();
@@ -147,7 +157,9 @@ impl Workspace {
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("stria bench: {} is left behind: {error}", self.0.display());
+        }
     }
 }
 
@@ -156,6 +168,8 @@ struct Running<'a> {
     scale: Scale,
     recorder: Recorder,
     begun: Instant,
+    /// The same moment by the clock of workers.
+    begun_ns: u64,
     crew: Crew,
     // After the crew, whose workers may still have files in it.
     workspace: Workspace,
@@ -257,8 +271,10 @@ impl Running<'_> {
             let dir = self.workspace.0.join(format!("{}.{number}.{repeat}", step.id));
             std::fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
             let once = self.once(step, point, repeat, &dir, &mut samples);
-            std::fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()))?;
+            let removed =
+                std::fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()));
             once?;
+            removed?;
         }
         Ok(())
     }
@@ -349,7 +365,8 @@ impl Running<'_> {
         }
         for (name, mut outcome, workers, command) in all {
             if let Some(timeline) = &mut outcome.timeline {
-                timeline.begin_seconds = self.begun.elapsed().as_secs_f64() - outcome.last_done;
+                // Of the clock of workers; a program outside tells none.
+                timeline.begin_seconds -= self.begun_ns as f64 / 1e9;
             }
             let engine = engine_title(at.side, &at.phase.parts);
             let record = Record {

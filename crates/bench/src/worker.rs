@@ -213,11 +213,8 @@ fn perform(
                 }
             });
         }
-        let conducted = conduct(&workers, &gauges, &barrier, &called_off, events, say);
-        if conducted.is_err() {
-            stop.store(true, Ordering::Relaxed);
-        }
-        conducted
+        conduct(&workers, &gauges, &barrier, &called_off, stop, events, say)
+            .inspect_err(|_| stop.store(true, Ordering::Relaxed))
     })
 }
 
@@ -227,6 +224,7 @@ fn conduct(
     gauges: &[Gauge],
     barrier: &Barrier,
     called_off: &AtomicBool,
+    stop: &AtomicBool,
     events: &Receiver<Event>,
     say: &mut impl FnMut(&Answer) -> Result<()>,
 ) -> Result<Option<Report>> {
@@ -278,6 +276,8 @@ fn conduct(
             }
             Ok(Event::Finished(worker, Err(error))) => {
                 left -= 1;
+                // What the others do does not count any more.
+                stop.store(true, Ordering::Relaxed);
                 failure.get_or_insert(format!("worker {worker}: {error:#}"));
             }
             Err(RecvTimeoutError::Timeout) => {

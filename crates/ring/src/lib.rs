@@ -19,6 +19,9 @@ pub const PAGE_BYTES: usize = 4096;
 /// The kernel's bound on entries of a queue.
 pub const DEPTH_MAX: u32 = 32_768;
 
+/// What one read or write moves at most on Linux, in whole pages.
+pub const BUFFER_BYTES_MAX: usize = (2 << 30) - PAGE_BYTES;
+
 /// A buffer and its operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u32);
@@ -67,6 +70,10 @@ impl Ring {
     /// `depth` operations at once, each of at most `buffer_bytes`. Fails where io_uring is barred (`EPERM`, `ENOSYS`) or locked
     /// memory is short (`ENOMEM`).
     pub fn new(depth: u32, buffer_bytes: usize) -> io::Result<Ring> {
+        if buffer_bytes > BUFFER_BYTES_MAX {
+            let why = format!("a buffer of at most {BUFFER_BYTES_MAX} bytes is possible");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         if depth == 0 || depth > DEPTH_MAX {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -89,6 +96,12 @@ impl Ring {
 
     pub fn file(&self, number: usize) -> &File {
         &self.files[number]
+    }
+
+    /// Closes all files. Panics while operations are in flight (I2).
+    pub fn close_files(&mut self) {
+        assert_eq!(self.flying, 0, "a file in flight is the kernel's");
+        self.files.clear();
     }
 
     /// A slot that is not in flight and that nobody took, if there is one.

@@ -81,7 +81,8 @@ fn errors_and_ends_of_files_are_told() {
     ring.fsync(slot, number).unwrap();
     assert_eq!(ring.wait().unwrap().unwrap().result.unwrap(), 0);
     assert!(ring.wait().unwrap().is_none());
-    assert!(Ring::new(0, 4096).is_err());
+    assert!(Ring::new(0, 4096).is_err() && Ring::new(1, 4 << 30).is_err());
+    ring.close_files();
 }
 
 #[test]

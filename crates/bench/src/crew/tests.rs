@@ -166,9 +166,6 @@ fn names_are_made_seen_read_and_removed() {
         assert_eq!(step(NamesOp::Remove, 1).unwrap().ops, 3 * per_worker);
         assert!(step(NamesOp::Stat, 0).is_err());
         assert_eq!(step(NamesOp::Ask, 0).unwrap().ops, 15);
-        for worker in 0..3 {
-            std::fs::remove_file(dir.path().join(format!("tree/ask.{worker}"))).unwrap();
-        }
         assert_eq!(step(NamesOp::RemoveTree, 0).unwrap().ops, trees * 3);
     }
 }
@@ -247,4 +244,33 @@ fn a_null_engine_moves_nothing() {
     let work = Names { null: true, ..names(NamesOp::Create) };
     assert_eq!(run(&mut crew, job(Work::Names(work))).unwrap().ops, 30);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// Workers that end together were all at work until then, however short it was.
+#[test]
+fn the_stonewall_of_a_short_phase_counts_what_was_done() {
+    let timeline = Buckets { begin_ns: 0, width_ns: 10_000_000, counts: vec![(400, 4000)] };
+    let wall = stonewall(&timeline, 0, 4_000_000, 4_000_000);
+    assert_eq!((wall.seconds, wall.ops, wall.bytes), (0.004, 400.0, 4000.0));
+    let half = stonewall(&timeline, 0, 2_000_000, 4_000_000);
+    assert_eq!((half.ops, half.bytes), (200.0, 2000.0));
+}
+
+/// A second write of a file begins with none: what is made has no pages or blocks from before.
+#[test]
+fn what_is_made_is_made_anew() {
+    use std::os::unix::fs::MetadataExt;
+    for files in [own(), shared()] {
+        let dir = TestDir::new("crew-anew");
+        let mut crew = crew(dir.path());
+        let path = dir.path().join(if files == shared() { "data" } else { "data.1" });
+        let mut inodes = Vec::new();
+        for blocks in [2, 1] {
+            let work = Data { segments: blocks, ..data(DataOp::Write, files.clone()) };
+            run(&mut crew, job(Work::Data(work))).unwrap();
+            let meta = std::fs::metadata(&path).unwrap();
+            inodes.push((meta.ino(), meta.len()));
+        }
+        assert_eq!(inodes[0].1, 2 * inodes[1].1, "{inodes:?}");
+    }
 }

@@ -18,7 +18,7 @@ use super::environment::Environment;
 use super::finding::{Finding, Findings, Trouble};
 use super::schema::{Need, Phase, Plan, Quantities, Quantity, Step};
 use super::value::Variables;
-use crate::job::{Engine, Job, Limit, Work};
+use crate::job::{Data, DataOp, Engine, Job, Limit, NamesOp, Order, Work};
 
 /// Worker processes of a point that says nothing else: a process each, but no more than this. Threads share the rest.
 pub const PROCESSES_MAX: u32 = 64;
@@ -267,6 +267,26 @@ impl PlannedPhase {
     }
 }
 
+/// What is made in random order and stopped in between is there here and there: whoever reads it finds holes.
+fn refuse_holes(work: &Work, limit: &Limit) -> Result<(), Trouble> {
+    let (makes, order, ops) = match work {
+        Work::Data(data) => (data.create && data.op == DataOp::Write, data.order, data.ops_max),
+        Work::Names(names) => (matches!(names.op, NamesOp::Create | NamesOp::MakeDir), names.order, None),
+    };
+    if makes && order == Order::Random && (limit.seconds.is_some() || ops.is_some()) {
+        let what = "files that are made in random order would have holes where it was stopped";
+        return Err(Trouble::new(what, "leave out seconds and ops, or make them in order first"));
+    }
+    // A depth is kept full; a pace waits between operations.
+    if let (Work::Data(Data { engine: Engine::Uring { depth: 2.. }, .. }), Some(_)) = (work, limit.pace) {
+        return Err(Trouble::new(
+            "a pace is for one operation at a time",
+            "leave out the depth, or the pace",
+        ));
+    }
+    Ok(())
+}
+
 /// A phase, and what it is expanded with.
 struct PhaseAt<'a> {
     step: &'a Step,
@@ -399,6 +419,7 @@ impl PhaseAt<'_> {
                 return Err(Trouble::new(what, "write one of them ({} if the step says all), or `together`"));
             }
         };
+        refuse_holes(&work, &limit)?;
         Ok(Job { work, workers, limit, verify, seed: self.seed, forget_pages: false, holds: Vec::new() })
     }
 

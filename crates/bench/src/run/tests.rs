@@ -198,3 +198,33 @@ fn what_is_held_is_counted_in_the_transfers_of_who_reads() {
     assert_eq!(holds_of(&fewer, Program::Stria, &holds), [3]);
     assert!(holds_of(&job("read", 4096), Program::Fio, &holds).is_empty());
 }
+
+#[test]
+fn what_would_leave_holes_or_go_elsewhere_is_refused() {
+    let dir = TestDir::new("run-refused");
+    let settings = settings(&dir);
+    let table = [
+        (
+            "op = \"write\" }\n[[steps.phases]]\nname = \"write\"",
+            "op = \"write\", order = \"random\" }\n[[steps.phases]]\nname = \"write\"\nseconds = 1",
+            "holes",
+        ),
+        (
+            "items-per-dir = 4, write = 100, read = 100 }\n",
+            "items-per-dir = 4, write = 100, read = 100, name = \"../x\" }\n",
+            "plain name",
+        ),
+        (
+            "name = \"read\"\ncold = true\ndata = { op = \"read\" }",
+            "name = \"read\"\npace = 5\ndata = { op = \"read\", depth = 4 }",
+            "one operation at a time",
+        ),
+    ];
+    for (from, to, why) in table {
+        let text = PLAN.replacen(from, to, 1);
+        assert!(text != PLAN, "{from}");
+        let said = run(&parse(&text), &settings, Inside).unwrap_err().to_string();
+        assert!(said.contains(why), "{said}");
+    }
+    assert!(!settings.out.exists());
+}

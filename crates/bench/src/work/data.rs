@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use ring::Ring;
@@ -75,6 +75,20 @@ impl Place {
     }
 }
 
+/// What is there from before goes: a file that is made has no pages and no blocks. Of a shared one a single worker does it, before all begin.
+fn empty(path: &Path, data: &Data, worker: u32) -> Result<()> {
+    if matches!(data.files, Files::Given { .. }) || (matches!(data.files, Files::Shared { .. }) && worker > 0)
+    {
+        return Ok(());
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Which file worker `whose` has, and how content names it.
 pub fn file_of(data: &Data, whose: u32) -> (PathBuf, u64) {
     match &data.files {
@@ -95,7 +109,9 @@ impl<'a> Mover<'a> {
     pub fn new(shared: &'a Shared<'a>, data: &'a Data, worker: u32) -> Result<Mover<'a>> {
         let job = shared.job;
         ensure!(data.transfer_bytes > 0, "a transfer of 0 bytes moves nothing");
-        let whose = (worker + data.shift) % job.workers.max(1);
+        // Who makes files makes its own.
+        let shift = if data.create { 0 } else { data.shift };
+        let whose = (worker + shift) % job.workers.max(1);
         let (path, file) = file_of(data, whose);
         let path = shared.root.join(path);
         let place = Place::new(data, whose, job.workers);
@@ -121,6 +137,9 @@ impl<'a> Mover<'a> {
                 if engine == Engine::Null { Way::Null(buffer) } else { Way::Plain(buffer) }
             }
         };
+        if data.create && data.op == DataOp::Write && data.engine != Engine::Null {
+            empty(&path, data, worker)?;
+        }
         if job.forget_pages && data.op != DataOp::Write {
             let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
             // It is advice: a file system that does not take it is read as it is, and the record says "advised".
@@ -159,6 +178,9 @@ impl<'a> Mover<'a> {
                         .sync_all()
                         .with_context(|| format!("flushing {}", self.path.display()))?;
                 }
+                ring.close_files();
+                // Freeing buffers is no part of it.
+                counted.end_ns = now_ns();
             }
             Way::Plain(mut buffer) | Way::Null(mut buffer) => {
                 let flush = self.data.flush;
@@ -176,9 +198,9 @@ impl<'a> Mover<'a> {
                     file.sync_all().with_context(|| format!("flushing {}", self.path.display()))?;
                 }
                 drop(file);
+                counted.end_ns = now_ns();
             }
         }
-        counted.end_ns = now_ns();
         self.read_back(&mut counted)?;
         Ok(counted)
     }
@@ -297,16 +319,18 @@ impl<'a> Mover<'a> {
                     begun = limit;
                     break;
                 };
-                let due = clock.wait_turn(begun, now);
+                let before = now;
+                let due = clock.wait_turn(begun, before);
                 begun += 1;
                 if did == Did::Write {
                     content.refill(mark, offset, &mut ring.buffer(slot)[..len]);
                 }
                 now = now_ns();
+                let from = if due == before { now } else { due };
                 if under_way.len() <= slot.index() {
                     under_way.resize(slot.index() + 1, (0, 0, Did::Other, false));
                 }
-                under_way[slot.index()] = (due.min(now), offset, did, false);
+                under_way[slot.index()] = (from, offset, did, false);
                 match did {
                     Did::Write => ring.write(slot, number, offset, len)?,
                     _ => ring.read(slot, number, offset, len)?,
@@ -319,6 +343,7 @@ impl<'a> Mover<'a> {
             if !is_flush && moved < len {
                 self.finish(ring, done.slot, number, offset, moved, did)
                     .with_context(|| self.describe(did, offset))?;
+                now = now_ns();
             }
             if did == Did::Write && data.flush == Flush::Each && !is_flush {
                 under_way[done.slot.index()].3 = true;

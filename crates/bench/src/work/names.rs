@@ -55,7 +55,10 @@ fn tree_of(names: &Names, root: &Path) -> Result<(Vec<String>, Vec<String>)> {
 impl<'a> Namer<'a> {
     pub fn new(shared: &'a Shared<'a>, names: &'a Names, worker: u32) -> Result<Namer<'a>> {
         let job = shared.job;
-        let whose = (worker + names.shift) % job.workers.max(1);
+        // Who makes items makes its own.
+        let makes = matches!(names.op, NamesOp::Create | NamesOp::MakeDir);
+        let shift = if makes { 0 } else { names.shift };
+        let whose = (worker + shift) % job.workers.max(1);
         let base = shared.root.join(&names.root);
         let root = if names.shared { base.clone() } else { base.join(format!("w.{whose}")) };
         let (dirs, item_dirs) = tree_of(names, &root)?;
@@ -87,6 +90,8 @@ impl<'a> Namer<'a> {
             let path = base.join(format!("ask.{worker}"));
             std::fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
             namer.file = Some(File::create(&path).with_context(|| format!("making {}", path.display()))?);
+            // Open it is there; its name would be in the way of who removes the tree.
+            std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
         }
         if job.forget_pages && names.op == NamesOp::Read {
             namer.forget_pages(count)?;

@@ -164,6 +164,16 @@ fn engine_of(spec: &DataSpec, vars: &Variables) -> Result<Engine, Trouble> {
     }
 }
 
+/// A name of something in the point's directory: nothing is made elsewhere.
+pub fn plain_name(name: &str) -> Result<PathBuf, Trouble> {
+    let path = PathBuf::from(name);
+    let is_plain = |c| matches!(c, std::path::Component::Normal(_));
+    if path.components().count() == 1 && path.components().all(is_plain) {
+        return Ok(path);
+    }
+    Err(Trouble::new(format!("'{name}' is no plain name"), "give a name without directories"))
+}
+
 /// The files, and whether a plain write makes them.
 fn files_of(
     spec: &DataSpec,
@@ -173,13 +183,7 @@ fn files_of(
     targets: &[PathBuf],
     state: &State,
 ) -> Result<(Files, bool), Trouble> {
-    let name = PathBuf::from(spec.name.as_deref().unwrap_or("data"));
-    if name.components().count() != 1
-        || !name.components().all(|c| matches!(c, std::path::Component::Normal(_)))
-    {
-        let what = format!("'{}' is no plain name", name.display());
-        return Err(Trouble::new(what, "give a file name without directories").at("data.name"));
-    }
+    let name = plain_name(spec.name.as_deref().unwrap_or("data")).map_err(|t| t.at("data.name"))?;
     match spec.files.as_deref() {
         None | Some("own") => Ok((Files::Own { stem: name }, true)),
         Some("shared") => Ok((Files::Shared { path: name }, true)),

@@ -1,7 +1,5 @@
 //! `names` of a phase made a work, and the trees around it.
 
-use std::path::PathBuf;
-
 use super::super::finding::Trouble;
 use super::super::schema::NamesSpec;
 use super::super::value::Variables;
@@ -53,7 +51,8 @@ pub fn resolve(
             (dirs as u32, 1, true)
         }
     };
-    let root = PathBuf::from(spec.name.as_deref().unwrap_or("tree"));
+    let root =
+        super::data::plain_name(spec.name.as_deref().unwrap_or("tree")).map_err(|t| t.at("names.name"))?;
     let version = match op {
         NamesOp::Create => state.next_version(),
         _ => state.tree(&root).map_or(0, |tree| tree.version),

@@ -74,6 +74,10 @@ impl Run {
         let overrides = self.settings.iter().map(|s| set(s)).collect::<anyhow::Result<BTreeMap<_, _>>>()?;
         let targets: Vec<PathBuf> =
             self.targets.iter().map(|path| target(path, self.yes)).collect::<anyhow::Result<_>>()?;
+        let mut seen = std::collections::BTreeSet::new();
+        for path in &targets {
+            anyhow::ensure!(seen.insert(path), "--targets {}: it is there twice", path.display());
+        }
         let sizes = targets.iter().map(|path| bytes_of(path)).collect::<anyhow::Result<Vec<u64>>>()?;
         let environment = Environment {
             ram: bench::system::ram_bytes(),
@@ -158,18 +162,21 @@ pub fn set(text: &str) -> anyhow::Result<(String, Quantities)> {
 
 /// A target that may be overwritten, as an absolute path.
 fn target(path: &Path, yes: bool) -> anyhow::Result<PathBuf> {
-    let path = path.canonicalize().with_context(|| format!("--targets {}", path.display()))?;
-    let meta = path.metadata()?;
+    let named = || format!("--targets {}", path.display());
+    let path = path.canonicalize().with_context(named)?;
+    let kind = path.metadata()?.file_type();
     anyhow::ensure!(
-        yes || (meta.is_file() && meta.len() == 0),
-        "--targets {}: what it holds would be overwritten; say --yes if it may be",
-        path.display()
+        kind.is_file() || kind.is_block_device(),
+        "{}: it is no file and no block device",
+        named()
     );
-    if meta.file_type().is_block_device() {
+    anyhow::ensure!(bytes_of(&path)? > 0, "{}: it is empty; make it as large as may be filled", named());
+    anyhow::ensure!(yes, "{}: what it holds would be overwritten; say --yes if it may be", named());
+    if kind.is_block_device() {
         // Opened for itself alone: a device that is mounted, or part of something, refuses that.
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::EXCL;
         rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
-            .with_context(|| format!("--targets {}: it is in use", path.display()))?;
+            .with_context(|| format!("{}: it is in use", named()))?;
     }
     Ok(path)
 }
@@ -204,11 +211,29 @@ mod tests {
     fn what_a_target_holds_is_not_overwritten_unasked() {
         let dir = crate::testdir::TestDir::new("bench-targets");
         let path = dir.path().join("t");
+        let said = |yes| target(&path, yes).map_or_else(|e| format!("{e:#}"), |_| "taken".into());
         std::fs::write(&path, "").unwrap();
-        assert!(target(&path, false).is_ok());
+        assert!(said(true).contains("empty"), "{}", said(true));
         std::fs::write(&path, "precious").unwrap();
-        assert!(target(&path, false).unwrap_err().to_string().contains("--yes"));
-        assert!(target(&path, true).is_ok());
-        assert_eq!(bytes_of(&path).unwrap(), 8);
+        assert!(said(false).contains("--yes"), "{}", said(false));
+        assert_eq!((said(true), bytes_of(&path).unwrap()), ("taken".into(), 8));
+        assert!(target(dir.path(), true).is_err());
+        let twice = Run { targets: vec![path.clone(), path.clone()], ..bare() };
+        assert!(format!("{:#}", twice.settings().unwrap_err()).contains("twice"));
+    }
+
+    fn bare() -> Run {
+        Run {
+            plan: "quick".into(),
+            dir: ".".into(),
+            out: "out".into(),
+            scale: "min".into(),
+            settings: Vec::new(),
+            targets: Vec::new(),
+            yes: true,
+            repeats: None,
+            budget: None,
+            quiet: true,
+        }
     }
 }
