@@ -164,7 +164,7 @@ pub enum NamesOp {
     Create,
     /// stat(2) of each file.
     Stat,
-    /// Opens, reads, closes.
+    /// Opens, reads, closes; with nothing to read opens and closes.
     Read,
     Remove,
     MakeDir,
