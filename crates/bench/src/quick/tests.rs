@@ -1,28 +1,11 @@
 //! The whole measurement at a tiny size, and what it must find.
 
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
 use crate::pattern::Checked;
-
-/// A directory that goes when the test ends.
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn new(name: &str) -> TempDir {
-        let path = std::env::temp_dir().join(format!("stria-bench-test.{}.{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        TempDir(path)
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
+use crate::testdir::TestDir;
 
 fn tiny() -> Params {
     Params {
@@ -38,8 +21,8 @@ fn tiny() -> Params {
 
 #[test]
 fn every_row_is_measured_and_nothing_is_left() {
-    let dir = TempDir::new("all");
-    let mut workspace = Workspace::new(&dir.0, &tiny()).unwrap();
+    let dir = TestDir::new("all");
+    let mut workspace = Workspace::new(dir.path(), &tiny()).unwrap();
     let samples = Kind::ALL.map(|kind| workspace.run(kind).unwrap());
     workspace.close().unwrap();
     for sample in &samples {
@@ -60,33 +43,33 @@ fn every_row_is_measured_and_nothing_is_left() {
     for (kind, pages, whole_pages, sizes) in table {
         assert_eq!(checked(kind), Checked { pages, whole_pages, sizes }, "{kind:?}");
     }
-    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 /// Ctrl-C in the middle of a phase that would take a minute.
 #[test]
 fn what_was_made_is_removed_when_it_is_stopped() {
-    let dir = TempDir::new("stopped");
+    let dir = TestDir::new("stopped");
     let params = Params { random_ops: u64::MAX, phase_limit: Duration::from_secs(60), ..tiny() };
     let stop = params.stop.clone();
     std::thread::scope(|scope| {
-        let run = scope.spawn(|| row(Kind::Fsync, &dir.0, &params));
-        while std::fs::read_dir(&dir.0).unwrap().count() == 0 {
+        let run = scope.spawn(|| row(Kind::Fsync, dir.path(), &params));
+        while std::fs::read_dir(dir.path()).unwrap().count() == 0 {
             std::thread::yield_now();
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         let error = run.join().unwrap().unwrap_err().to_string();
         assert!(error.contains("stopped by a signal"), "{error}");
     });
-    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_row_runs_alone() {
-    let dir = TempDir::new("alone");
-    let sample = row(Kind::SmallStat, &dir.0, &tiny()).unwrap();
+    let dir = TestDir::new("alone");
+    let sample = row(Kind::SmallStat, dir.path(), &tiny()).unwrap();
     assert_eq!((sample.ops, sample.checked.sizes), (40, 40));
-    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 /// Overwrites a byte of each page of each file below `root`.
@@ -115,8 +98,8 @@ fn a_spoiled_file_is_found_by_every_reader() {
     for (writer, reader) in pairs {
         // In a page's stamp, in a later sector's, and where only whole pages are compared.
         for at in [3, 2048, 2000] {
-            let dir = TempDir::new("spoiled");
-            let mut workspace = Workspace::new(&dir.0, &tiny()).unwrap();
+            let dir = TestDir::new("spoiled");
+            let mut workspace = Workspace::new(dir.path(), &tiny()).unwrap();
             workspace.run(writer).unwrap();
             workspace.run(reader).unwrap();
             spoil(workspace.root(), at);
@@ -128,8 +111,8 @@ fn a_spoiled_file_is_found_by_every_reader() {
 
 #[test]
 fn a_file_that_grew_or_vanished_is_found() {
-    let dir = TempDir::new("grown");
-    let mut workspace = Workspace::new(&dir.0, &tiny()).unwrap();
+    let dir = TestDir::new("grown");
+    let mut workspace = Workspace::new(dir.path(), &tiny()).unwrap();
     workspace.run(Kind::EmptyCreate).unwrap();
     let names = std::fs::read_dir(workspace.root()).unwrap().next().unwrap().unwrap().path();
     std::fs::write(names.join("file.3"), "x").unwrap();
@@ -141,7 +124,7 @@ fn a_file_that_grew_or_vanished_is_found() {
 
 #[test]
 fn what_cannot_work_is_refused_before_it_begins() {
-    let dir = TempDir::new("refused");
+    let dir = TestDir::new("refused");
     for params in [
         Params { workers: 0, ..tiny() },
         Params { transfer_bytes: 1000, ..tiny() },
@@ -149,7 +132,7 @@ fn what_cannot_work_is_refused_before_it_begins() {
         Params { files_per_worker: 0, ..tiny() },
         Params { total_bytes: u64::MAX / 8, ..tiny() },
     ] {
-        assert!(row(Kind::NnWrite, &dir.0, &params).is_err(), "{params:?}");
+        assert!(row(Kind::NnWrite, dir.path(), &params).is_err(), "{params:?}");
     }
-    assert!(row(Kind::NnWrite, &dir.0.join("missing"), &tiny()).is_err());
+    assert!(row(Kind::NnWrite, &dir.path().join("missing"), &tiny()).is_err());
 }

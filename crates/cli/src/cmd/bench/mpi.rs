@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use bench::crew::{Crew, Local, Stopped};
+use bench::crew::{Crew, Stopped};
 use bench::mpi::ior::Ior;
 use bench::mpi::mdtest::Mdtest;
 use bench::mpi::{Bench, Page, Refused};
@@ -66,7 +66,7 @@ fn with_workers(what: &str, run: impl FnOnce(&mut Bench<'_>) -> anyhow::Result<(
     let stop = Arc::new(AtomicBool::new(false));
     super::stop_by_signals(&stop)?;
     let program = std::env::current_exe().context("finding this program")?;
-    let workers = Local { command: vec![program, "bench".into(), "worker".into()] };
+    let workers = super::run::workers(&program);
     let mut crew = Crew::new(workers, PathBuf::from("/"), stop);
     let command: Vec<String> = std::env::args().collect();
     let mut page = std::io::stdout().lock();
