@@ -300,6 +300,7 @@ fn outcome_of(limit: &Limit, reports: Vec<Report>) -> Outcome {
         read_bytes: total(|p| p.read_bytes),
         stonewall: (parts.len() > 1).then(|| stonewall(&sum.timeline, warm_ns, first_ns, last_ns)),
         per_worker: parts.iter().map(share).collect(),
+        per_target: Vec::new(),
         latency,
         timeline: (!sum.timeline.counts.is_empty()).then(|| Timeline {
             width_seconds: sum.timeline.width_ns as f64 / 1e9,

@@ -22,6 +22,7 @@ pub mod run;
 pub mod runner;
 pub mod stats;
 pub mod system;
+mod targets;
 #[cfg(test)]
 mod testdir;
 pub mod tools;

@@ -88,6 +88,9 @@ pub struct Outcome {
     pub stonewall: Option<Stonewall>,
     /// By worker. Empty if the engine does not tell.
     pub per_worker: Vec<WorkerShare>,
+    /// By file or device that was given. Empty if none was, or if the engine does not tell.
+    #[serde(default)]
+    pub per_target: Vec<TargetShare>,
     /// By what was done: `read`, `write`, `op`. Empty if the engine does not tell.
     pub latency: BTreeMap<String, Latency>,
     pub timeline: Option<Timeline>,
@@ -113,6 +116,17 @@ pub struct WorkerShare {
     pub seconds: f64,
     /// Operations with those of the warm-up: what is there for later phases.
     pub done: u64,
+}
+
+/// What the workers of one file or device did to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetShare {
+    pub target: String,
+    pub workers: u32,
+    pub ops: u64,
+    pub bytes: u64,
+    /// From the begin (plus warm-up) to the end of its last worker.
+    pub seconds: f64,
 }
 
 /// A histogram: pairs of nanoseconds (the highest of the bucket, within 1 %) and how often, ascending.
@@ -232,6 +246,7 @@ impl Outcome {
                 sum.timeline.get_or_insert_default().add(timeline);
             }
         }
+        sum.per_target = crate::targets::together(parts.iter().flat_map(|part| &part.per_target));
         sum
     }
 

@@ -25,7 +25,7 @@ use crate::record::{self, End, Header, Line, Outcome, Output, Record, Recorder, 
 use crate::report::RECORDS;
 use crate::runner::Runner;
 use crate::stats::estimate;
-use crate::{needs, system};
+use crate::{needs, system, targets};
 
 /// How a plan is run.
 #[derive(Clone, Debug)]
@@ -332,14 +332,15 @@ impl Running<'_> {
                 (part.name.clone(), job)
             })
             .collect();
-        let (outcomes, command) = match at.side {
+        let (mut outcomes, command) = match at.side {
             Program::Stria => (self.crew.run(&parts, at.point.processes)?, String::new()),
             program => {
                 let done = crate::tools::run(program, &parts, root, at.point.processes, &self.settings.stop)?;
                 (done.outcomes, done.command)
             }
         };
-        for (part, outcome) in at.phase.parts.iter().zip(&outcomes) {
+        for (part, outcome) in at.phase.parts.iter().zip(&mut outcomes) {
+            outcome.per_target = targets::shares(&part.job, outcome);
             note_holds(&part.job, at.side, outcome, holds);
         }
         self.progress.end_phase();

@@ -10,9 +10,11 @@ use super::environment::Environment;
 use super::expand::{expand, variables};
 use super::finding::{Finding, Findings, Trouble};
 use super::schema::{Figure, FigureKind, Phase, Plan, Step, Table, TableKind};
+use crate::record::Unit;
 
 /// Columns of tables that have published values.
-const COLUMNS: [&str; 9] = ["peak", "sustained", "max", "min", "mean", "stddev", "value", "needed", "block"];
+const COLUMNS: [&str; 10] =
+    ["peak", "sustained", "max", "min", "mean", "stddev", "value", "total", "needed", "block"];
 
 /// All that is wrong with the plan, at each of its scales, in this environment.
 pub fn check(plan: &Plan, environment: &Environment) -> Result<(), Findings> {
@@ -229,6 +231,12 @@ fn check_table(table: &Table, known: &Known<'_>, findings: &mut Findings) {
         known.check(&place, (&row.step, &row.phase), &row.at, findings);
         for column in row.published.keys().filter(|column| !COLUMNS.contains(&column.as_str())) {
             let trouble = super::expand::unknown(column, &COLUMNS).at("published");
+            findings.add(Finding::new(&place, trouble));
+        }
+        let is_rate = matches!(row.unit, Unit::GBps | Unit::MBps | Unit::MiBps | Unit::Ops | Unit::Iops);
+        if table.kind == TableKind::Targets && !is_rate {
+            let trouble =
+                Trouble::new("of each target only rates are known", "take MB/s, GB/s or IOPS").at("unit");
             findings.add(Finding::new(&place, trouble));
         }
         if row.per.is_some() && table.kind != TableKind::Rates {

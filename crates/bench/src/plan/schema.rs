@@ -312,6 +312,8 @@ pub enum TableKind {
     Requirements,
     /// Threads, directories per worker, files in all: the rule by which names were spread.
     Directories,
+    /// A row per phase over its targets (`files = "given"`): slowest, median and fastest of them, and the total.
+    Targets,
     /// What commands printed.
     Outputs,
 }
@@ -327,7 +329,8 @@ pub struct TableRow {
     pub unit: Unit,
     /// Of rates: a variable of the scale that the measured value is divided by, as in `devices` for a rate per drive.
     pub per: Option<String>,
-    /// By column: `peak`, `sustained`, `max`, `min`, `mean`, `stddev`, `value`, `needed`, `block`.
+    /// By column: `peak`, `sustained`, `max`, `min`, `mean`, `stddev`, `value`, `total`, `needed`,
+    /// `block`.
     #[serde(default)]
     pub published: BTreeMap<String, f64>,
     /// Of requirements: building blocks of the published system, and whether its rate grows with them.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::group::{program_of, word};
 use super::number::{csv_field, significant};
-use super::series::{stonewall, workers_of};
+use super::series::{rate, stonewall, workers_of};
 use crate::record::{Record, Results, Unit};
 
 const QUANTILES: [(&str, f64); 6] =
@@ -59,6 +59,10 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
             add(&title, Box::new(move |r| real(workers_of(&r.outcome, unit).map(|w| w[at]))));
         }
     }
+    for target in targets(results) {
+        let title = format!("target.{target}.mb_per_second");
+        add(&title, Box::new(move |r| real(target_of(r, &target))));
+    }
     // 4. latencies
     for kind in names(results, |r| r.outcome.latency.keys()) {
         for (word, q) in QUANTILES {
@@ -76,6 +80,16 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
         add(&title, Box::new(move |r| real(r.outcome.extra.get(&name).copied())));
     }
     columns
+}
+
+/// All targets that any record has.
+fn targets(results: &Results) -> Vec<String> {
+    names(results, |r| r.outcome.per_target.iter().map(|t| &t.target))
+}
+
+fn target_of(record: &Record, name: &str) -> Option<f64> {
+    let target = record.outcome.per_target.iter().find(|t| t.target == name)?;
+    rate(Unit::MBps, target.bytes as f64, target.ops as f64, target.seconds)
 }
 
 /// All names that any record has, in order.

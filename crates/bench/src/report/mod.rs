@@ -16,6 +16,7 @@ mod page;
 mod paint;
 mod series;
 mod tables;
+mod targets;
 mod text;
 mod timeline;
 

@@ -208,6 +208,11 @@ fn record(made: Made, is_cold: bool, rng: &mut StdRng, clock: f64) -> Record {
         done: ops / u64::from(workers),
         seconds: seconds * (0.9 + 0.1 * f64::from(w + 1) / f64::from(workers)),
     };
+    let target = |t: u32| {
+        let WorkerShare { ops, bytes, seconds, .. } = share(t);
+        TargetShare { target: format!("drive.{t}"), workers: 1, ops, bytes, seconds }
+    };
+    let targets = if is_names { Vec::new() } else { (0..workers).map(target).collect() };
     Record {
         step: step.into(),
         point: point.clone(),
@@ -231,6 +236,7 @@ fn record(made: Made, is_cold: bool, rng: &mut StdRng, clock: f64) -> Record {
                 bytes: bytes as f64 * 0.91,
             }),
             per_worker: (0..workers).map(share).collect(),
+            per_target: targets,
             latency: [("op".to_owned(), latency(kind as u64))].into(),
             timeline: Some(Timeline {
                 width_seconds: 0.2,

@@ -35,6 +35,9 @@ pub struct Series<'a> {
     pub latency_us: BTreeMap<String, Quantiles>,
     /// Rates of single workers, medians over the repeats: slowest, middle, fastest.
     pub per_worker: Option<[f64; 3]>,
+    /// Rates of each file or device that was given, medians over the repeats.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub per_target: BTreeMap<String, f64>,
     pub first_done_seconds: Option<f64>,
     pub last_done_seconds: Option<f64>,
     /// The rate up to the moment when the first worker was done.
@@ -73,6 +76,7 @@ impl<'a> Series<'a> {
             samples,
             latency_us: latencies(group),
             per_worker: per_worker(group),
+            per_target: super::targets::rates_of(group, unit),
             first_done_seconds: finite(group.median_of(|r| Some(r.outcome.first_done))),
             last_done_seconds: finite(group.median_of(|r| Some(r.outcome.last_done))),
             stonewall: finite(group.median_of(|r| stonewall(&r.outcome, unit))),

@@ -11,7 +11,7 @@ use crate::record::{Results, Unit};
 use crate::stats::{Estimate, estimate};
 
 /// What stands where nothing was measured or published.
-const NONE: &str = "–";
+pub const NONE: &str = "–";
 
 /// The plan's tables in its order; of outputs and where nothing was measured, none.
 pub fn of_plan(results: &Results, groups: &[Group]) -> Vec<Grid> {
@@ -26,6 +26,7 @@ fn grid(results: &Results, table: &Table, groups: &[Group]) -> Option<Grid> {
         TableKind::Spread => spreads(table, groups),
         TableKind::Requirements => requirements(table, groups),
         TableKind::Directories => directories(table, groups),
+        TableKind::Targets => super::targets::table(table, groups),
         TableKind::Outputs => return None,
     };
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -38,20 +39,20 @@ fn grid(results: &Results, table: &Table, groups: &[Group]) -> Option<Grid> {
     })
 }
 
-fn strings<const N: usize>(names: [&str; N]) -> Vec<String> {
+pub fn strings<const N: usize>(names: [&str; N]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
 }
 
-fn published(row: &TableRow, column: &str) -> Option<f64> {
+pub fn published(row: &TableRow, column: &str) -> Option<f64> {
     row.published.get(column).copied()
 }
 
-fn stated_or_none(value: Option<f64>) -> String {
+pub fn stated_or_none(value: Option<f64>) -> String {
     value.map_or(NONE.into(), stated)
 }
 
 /// Of what was published; nothing where nothing was.
-fn share(measured: f64, published: Option<f64>) -> String {
+pub fn share(measured: f64, published: Option<f64>) -> String {
     published.filter(|p| *p > 0.0).map_or(NONE.into(), |p| percent(measured / p))
 }
 
@@ -65,7 +66,7 @@ pub fn interval(e: &Estimate) -> String {
 }
 
 /// A row's name; with the point behind it if there are several.
-fn name_of(row: &TableRow, group: &Group, many: bool) -> String {
+pub fn name_of(row: &TableRow, group: &Group, many: bool) -> String {
     let rest: Vec<String> = group
         .point
         .iter()
@@ -109,7 +110,7 @@ fn per(results: &Results, group: &Group, row: &TableRow) -> (f64, String) {
     let Some(name) = &row.per else { return (1.0, unit.to_owned()) };
     let said = group.point.get(name).or_else(|| results.header.values.get(name)).and_then(quantity);
     let one = name.strip_suffix('s').unwrap_or(name);
-    (said.filter(|v| *v > 0.0).unwrap_or(f64::NAN), format!("{unit} per {one}"))
+    (said.filter(|v| *v > 0.0).unwrap_or(f64::NAN), format!("{unit} per {}", one.replace('_', " ")))
 }
 
 /// The best median of a sweep, where it is, and the worst from there on: what stays when more load comes.

@@ -22,7 +22,7 @@ fn a_page_has_each_figure_and_table_of_its_plan() {
         !page.contains("data-figure=\"absent\"") && page.contains("no routers: this file system has none")
     );
     assert_eq!(page.matches("<svg ").count(), 6, "one picture each, and two of what is far");
-    for table in ["rates", "peak", "spread", "needs", "dirs"] {
+    for table in ["rates", "peak", "spread", "needs", "dirs", "targets"] {
         assert!(page.contains(&format!("id=\"table-{table}\"")), "{table}");
     }
     assert!(page.contains("Views of the file system") && page.contains("df -hT /mnt"));
@@ -134,6 +134,29 @@ fn tables_say_what_was_measured_and_published() {
     assert_eq!(dirs[0], ["1", "2,048", "1,024", "2,097,152"]);
     assert_eq!(dirs[3], ["8", "256", "1,024", "2,097,152"]);
     assert!(text(&results).contains("not measured\nskipped routers: no routers"));
+}
+
+/// Drives by name: one is slow in the median of its repeats, another in one of them only.
+#[test]
+fn each_target_has_its_own_figures() {
+    let mut results = sample(3);
+    let rates = [[700.0, 740.0, 720.0], [730.0, 90.0, 728.0], [500.0, 510.0, 505.0], [700.0, 710.0, 715.0]];
+    let is_read = |r: &&mut crate::record::Record| (&*r.step, &*r.phase) == ("seq", "read");
+    for r in results.records.iter_mut().filter(is_read).filter(|r| r.workers == 4) {
+        (r.outcome.seconds, r.outcome.bytes) = (1.0, 2_600_000_000);
+        for (target, rates) in r.outcome.per_target.iter_mut().zip(rates) {
+            (target.seconds, target.bytes) = (0.5, (rates[r.repeat as usize] * 0.5e6) as u64);
+        }
+    }
+    let groups = groups(&results);
+    let grids = tables::of_plan(&results, &groups);
+    let wanted = ["MB/s", "4", "505", "715", "728", "71 %", "drive.2", "2,600", "7,300", "9.8 %", "175,500"];
+    assert_eq!(cells(&grids, "table-targets", 0)[1..], wanted);
+    let read: serde_json::Value = serde_json::from_str(&json(&results)).unwrap();
+    let series = read["series"].as_array().unwrap();
+    let is_it = |s: &&serde_json::Value| s["phase"] == "read" && s["workers"] == 4 && s["step"] == "seq";
+    assert_eq!(series.iter().find(is_it).unwrap()["per_target"]["drive.2"].as_f64(), Some(505.0));
+    assert!(csv(&results).lines().next().unwrap().contains(",target.drive.3.mb_per_second,"));
 }
 
 #[test]

@@ -163,6 +163,38 @@ fn what_was_measured_before_a_stop_is_kept() {
 }
 
 #[test]
+fn records_tell_of_each_target() {
+    let dir = TestDir::new("run-targets");
+    let mut settings = settings(&dir);
+    let device = |name: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+        path
+    };
+    settings.environment.targets = ["one", "two"].map(device).to_vec();
+    settings.environment.target_bytes = 1 << 20;
+    let step = r#"
+[[steps]]
+id = "drives"
+title = "Drives"
+data = { files = "given", transfer = "64K", total = "2M" }
+[[steps.phases]]
+name = "write"
+workers = 4
+data = { op = "write" }
+"#;
+    let (head, _) = PLAN.split_once("[[steps]]").unwrap();
+    run(&parse(&format!("{head}{step}")), &settings, Inside).unwrap();
+    let results = results(&settings);
+    let told = &results.records[0].outcome.per_target;
+    assert_eq!(told.len(), 2);
+    for (share, path) in told.iter().zip(&settings.environment.targets) {
+        assert_eq!((share.target.as_str(), share.workers), (path.to_str().unwrap(), 2));
+        assert!(share.bytes == 1 << 20 && share.ops == 16 && share.seconds > 0.0, "{share:?}");
+    }
+}
+
+#[test]
 fn what_has_no_room_is_skipped() {
     let dir = TestDir::new("run-room");
     let settings = settings(&dir);
