@@ -4,20 +4,25 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::plan::Program;
 use crate::plan::schema::Need;
+use crate::tools::Found;
 
 /// What is missing, as a sentence for people; `None` if it is there.
-pub fn missing(need: Need, dir: &Path) -> Option<String> {
-    let program = |name: &str| {
-        (!is_program(name))
-            .then(|| format!("the program {name} is not there: install it, or run without this step"))
+pub fn missing(need: Need, dir: &Path, found: &mut Found) -> Option<String> {
+    let mut program = |program: Program| match found.here(program) {
+        Some(_) => None,
+        None => Some(format!(
+            "the program {} is not there: install it, or run without this step",
+            program.title()
+        )),
     };
     let part = |what: &str| Some(format!("{what}: this part does not exist yet"));
     match need {
-        Need::Fio => program("fio"),
-        Need::Ior => program("ior"),
-        Need::Mdtest => program("mdtest"),
-        Need::Iozone => program("iozone"),
+        Need::Fio => program(Program::Fio),
+        Need::Ior => program(Program::Ior),
+        Need::Mdtest => program(Program::Mdtest),
+        Need::Iozone => program(Program::Iozone),
         Need::Hosts => part("workers on several hosts"),
         Need::Routers => part("routers between networks"),
         Need::Mirrors => part("mirrors"),
@@ -28,11 +33,6 @@ pub fn missing(need: Need, dir: &Path) -> Option<String> {
             ring::Ring::new(1, 4096).err().map(|error| format!("io_uring is not to be had here: {error}"))
         }
     }
-}
-
-fn is_program(name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
 fn takes_direct(dir: &Path) -> bool {
@@ -49,9 +49,18 @@ mod tests {
 
     #[test]
     fn what_is_there_is_found_and_what_is_not_is_named() {
-        assert!(is_program("sh") && !is_program("no-such-program"));
-        let dir = std::env::temp_dir();
-        assert!(missing(Need::Routers, &dir).is_some_and(|why| why.contains("routers")));
-        assert_eq!(missing(Need::Uring, &dir), None);
+        let (dir, mut found) = (std::env::temp_dir(), Found::default());
+        assert!(missing(Need::Routers, &dir, &mut found).is_some_and(|why| why.contains("routers")));
+        assert_eq!(missing(Need::Uring, &dir, &mut found), None);
+        // Whichever of them this machine has.
+        for (need, program) in [(Need::Fio, Program::Fio), (Need::Iozone, Program::Iozone)] {
+            let why = missing(need, &dir, &mut found);
+            let is_here = crate::tools::found(program);
+            assert_eq!(found.here(program), is_here.as_deref());
+            match is_here {
+                Some(version) => assert!(why.is_none() && version.starts_with(program.title())),
+                None => assert!(why.is_some_and(|why| why.contains(program.title()))),
+            }
+        }
     }
 }

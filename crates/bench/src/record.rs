@@ -63,7 +63,7 @@ pub struct Record {
     pub repeat: u32,
     pub workers: u32,
     pub processes: u32,
-    /// `sync`, `io_uring x16`, `fio`, `ior`, `mdtest`, `iozone`.
+    /// `sync`, `io_uring x16`; of programs of others with their version: `fio 3.33`, `ior 4.0.0`, `mdtest 4.0.0`, `iozone 3.489`.
     pub engine: String,
     /// The exact command of an engine outside; the job as one line of JSON of ours.
     pub command: String,

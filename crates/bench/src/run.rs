@@ -17,6 +17,7 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::{self, CacheState};
 use crate::crew::{Crew, Launcher, Stopped};
 use crate::job::{Data, DataOp, Engine, Files, Job, NamesOp, Work};
+use crate::plan::schema::Need;
 use crate::plan::{
     self, Environment, Plan, PlannedPart, PlannedPhase, PlannedPoint, PlannedStep, Program, Scale,
 };
@@ -25,6 +26,7 @@ use crate::record::{self, End, Header, Line, Outcome, Output, Record, Recorder, 
 use crate::report::RECORDS;
 use crate::runner::Runner;
 use crate::stats::estimate;
+use crate::tools::Found;
 use crate::{needs, system, targets};
 
 /// How a plan is run.
@@ -75,7 +77,8 @@ pub fn run(plan: &Plan, settings: &Settings, launcher: impl Launcher + 'static) 
     // First what may be refused: a result that holds nothing would be in the way of the next try.
     let workspace = Workspace::new(&settings.dir)?;
     let mut recorder = Recorder::create(&path)?;
-    recorder.write(&Line::Header(Box::new(header(plan, &scale, settings))))?;
+    let found = programs(&steps);
+    recorder.write(&Line::Header(Box::new(header(plan, &scale, settings, &found))))?;
     let begun = Instant::now();
     let crew = Crew::new(launcher, workspace.0.clone(), settings.stop.clone());
     let progress = Progress::new(settings.progress, executions(&steps, repeats(&scale, settings)[0]));
@@ -88,6 +91,7 @@ pub fn run(plan: &Plan, settings: &Settings, launcher: impl Launcher + 'static) 
         workspace,
         crew,
         progress,
+        found,
         ran: Ran::default(),
     };
     running.crew.watch(running.progress.watcher());
@@ -115,12 +119,26 @@ fn executions(steps: &[PlannedStep], repeats: u32) -> u64 {
     steps.iter().flat_map(|step| &step.points).map(of_point).sum::<u64>() * u64::from(repeats)
 }
 
-fn header(plan: &Plan, scale: &Scale, settings: &Settings) -> Header {
+/// Asks those that take part for their versions.
+fn programs(steps: &[PlannedStep]) -> Found {
+    let mut found = Found::default();
+    let phases = steps.iter().flat_map(|step| &step.points).flat_map(|point| &point.phases);
+    for program in phases.flat_map(|phase| std::iter::once(phase.program).chain(phase.against)) {
+        found.here(program);
+    }
+    found
+}
+
+fn header(plan: &Plan, scale: &Scale, settings: &Settings, found: &Found) -> Header {
     let json = |value| serde_json::to_value(value).unwrap_or_default();
     let mut values: BTreeMap<String, serde_json::Value> =
         scale.values.iter().map(|(name, value)| (name.clone(), json(value))).collect();
     values.extend(settings.environment.overrides.iter().map(|(name, value)| (name.clone(), json(value))));
     let mut system = system::describe(&settings.dir);
+    let programs: Vec<&str> = found.all().map(|(_, version)| version).collect();
+    if !programs.is_empty() {
+        system.push(("programs of others".into(), programs.join(", ")));
+    }
     for target in &settings.environment.targets {
         system.push(("target".into(), target.display().to_string()));
     }
@@ -174,6 +192,7 @@ struct Running<'a> {
     // After the crew, whose workers may still have files in it.
     workspace: Workspace,
     progress: Progress,
+    found: Found,
     ran: Ran,
 }
 
@@ -221,8 +240,10 @@ impl Running<'_> {
         self.begun.elapsed().as_secs_f64() > self.budget_seconds() as f64
     }
 
-    fn reason_to_skip(&self, step: &PlannedStep) -> Option<String> {
-        if let Some(missing) = step.needs.iter().find_map(|need| needs::missing(*need, &self.settings.dir)) {
+    fn reason_to_skip(&mut self, step: &PlannedStep) -> Option<String> {
+        let dir = &self.settings.dir;
+        let missing = |need: &Need| needs::missing(*need, dir, &mut self.found);
+        if let Some(missing) = step.needs.iter().find_map(missing) {
             return Some(missing);
         }
         if self.is_over_budget() {
@@ -369,7 +390,8 @@ impl Running<'_> {
                 // Of the clock of workers; a program outside tells none.
                 timeline.begin_seconds -= self.begun_ns as f64 / 1e9;
             }
-            let engine = engine_title(at.side, &at.phase.parts);
+            let engine =
+                self.found.here(at.side).map_or_else(|| engine_title(&at.phase.parts), str::to_owned);
             let record = Record {
                 step: at.step.id.clone(),
                 point: at.point.values.clone(),
@@ -437,10 +459,8 @@ fn rate_of(outcome: &Outcome, parts: &[PlannedPart]) -> f64 {
     amount as f64 / outcome.seconds.max(1e-9)
 }
 
-fn engine_title(side: Program, parts: &[PlannedPart]) -> String {
-    if side != Program::Stria {
-        return side.title().into();
-    }
+/// How our own workers call.
+fn engine_title(parts: &[PlannedPart]) -> String {
     let engine = |part: &PlannedPart| match &part.job.work {
         Work::Data(Data { engine: Engine::Uring { depth }, .. }) => format!("io_uring x{depth}"),
         Work::Data(Data { engine: Engine::Null, .. }) => "null".into(),

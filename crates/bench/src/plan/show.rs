@@ -13,6 +13,7 @@ use super::finding::Findings;
 use super::schema::{Need, Plan, Quantities, Step};
 use crate::job::{Data, DataOp, Engine, Files, Flush, Job, Names, Order, Work};
 use crate::needs;
+use crate::tools::Found;
 
 /// The whole text.
 pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<String, Findings> {
@@ -21,18 +22,23 @@ pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<
     head(&mut out, plan, scale_name, environment);
     let mut all = Estimate::default();
     let mut space = 0;
+    let mut found = Found::default();
     for step in &plan.steps {
         let planned = steps.iter().find(|planned| planned.id == step.id);
         line(&mut out, format!("\n{}: {}", step.id, step.title));
         match planned {
             None => line(&mut out, format!("  not at {scale_name}: only at {}", step.scales.join(", "))),
             Some(planned) => {
-                if of_step(&mut out, step, planned) {
+                if of_step(&mut out, step, planned, &mut found) {
                     all += estimate::of_step(planned);
                     space = space.max(estimate::space_bytes(planned));
                 }
             }
         }
+    }
+    let programs: Vec<&str> = found.all().map(|(_, version)| version).collect();
+    if !programs.is_empty() {
+        line(&mut out, format!("\nprograms here: {}", programs.join(", ")));
     }
     if let Some(scale) = plan.scales.get(scale_name) {
         let [least, most] = scale.repeats.map(|n| f64::from(n) * all.seconds);
@@ -101,15 +107,16 @@ fn word(value: &Value) -> String {
 }
 
 /// Why the step cannot be run on this machine. Whether a file system takes direct I/O is known only where one is measured.
-fn missing(step: &Step) -> Option<String> {
+fn missing(step: &Step, found: &mut Found) -> Option<String> {
     let of_machine = step.needs.iter().filter(|need| **need != Need::Direct);
-    let reasons: Vec<String> = of_machine.filter_map(|need| needs::missing(*need, Path::new("/"))).collect();
+    let reasons: Vec<String> =
+        of_machine.filter_map(|need| needs::missing(*need, Path::new("/"), found)).collect();
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
 /// Is it counted in the sums?
-fn of_step(out: &mut String, step: &Step, planned: &PlannedStep) -> bool {
-    let missing = missing(step);
+fn of_step(out: &mut String, step: &Step, planned: &PlannedStep, found: &mut Found) -> bool {
+    let missing = missing(step, found);
     if let Some(why) = &missing {
         line(out, format!("  SKIPPED here: {why}"));
     } else if !step.needs.is_empty() {

@@ -11,7 +11,7 @@ use crate::stats::{self, Estimate};
 /// Engines of records that are programs of others; all else is ours.
 const PROGRAMS: [&str; 4] = ["fio", "ior", "mdtest", "iozone"];
 /// What a plan calls ours.
-const OURS: &str = "stria";
+pub const OURS: &str = "stria";
 
 /// The repeats of one measurement.
 #[derive(Clone, Debug)]

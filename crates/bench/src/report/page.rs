@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::figure::Shown;
 use super::grid::{Grid, columns};
-use super::group::{Group, groups, word};
+use super::group::{Group, OURS, groups, program_of, word};
 use super::number::{duration, escape, grouped, number, percent, stated, tick};
 use super::tables::{self, interval, peak};
 use super::{CSV, JSON, PAGE_BYTES_MAX, csv, incomplete, series};
@@ -109,7 +109,7 @@ fn head(out: &mut String, results: &Results, groups: &[Group]) {
         ("Plan and scale", format!("{}, {}", header.plan.name, header.scale)),
         ("Begun", header.begun.clone()),
         ("Took", took.unwrap_or_else(|| "–".into())),
-        ("Program", format!("stria {}", header.version)),
+        ("Program", programs(results)),
         (
             "Measured",
             format!(
@@ -141,6 +141,14 @@ fn head(out: &mut String, results: &Results, groups: &[Group]) {
         put!(out, "<a href=\"#{id}\">{name}</a>");
     }
     out.push_str("</nav>");
+}
+
+/// Ours, and those of others that did a part of it, with their versions.
+fn programs(results: &Results) -> String {
+    let engines = results.records.iter().map(|r| r.engine.as_str());
+    let others: BTreeSet<&str> = engines.filter(|e| program_of(e) != OURS).collect();
+    let ours = format!("stria {}", results.header.version);
+    others.into_iter().fold(ours, |all, one| format!("{all}, {one}"))
 }
 
 /// What was cached and what was verified, in one line.

@@ -233,6 +233,8 @@ struct Summary<'a> {
     file_system: &'a str,
     begun: &'a str,
     version: &'a str,
+    /// Name and value: kernel, processors, programs of others and their versions.
+    system: &'a [(String, String)],
     complete: bool,
     series: Vec<Series<'a>>,
     skipped: &'a [crate::record::Skipped],
@@ -249,6 +251,7 @@ pub fn json(results: &Results, groups: &[Group]) -> String {
         file_system: &header.file_system,
         begun: &header.begun,
         version: &header.version,
+        system: &header.system,
         complete: results.end.as_ref().is_some_and(|e| e.complete),
         series: groups.iter().map(Series::new).collect(),
         skipped: &results.skipped,

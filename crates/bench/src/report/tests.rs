@@ -180,6 +180,19 @@ fn two_programs_in_turn_are_compared_by_pairs() {
 }
 
 #[test]
+fn versions_of_programs_are_shown() {
+    let mut results = sample(2);
+    for r in results.records.iter_mut().filter(|r| r.engine == "fio") {
+        r.engine = "fio 3.33".into();
+    }
+    let page = html(&results);
+    assert!(page.contains("<dt>Program</dt><dd>stria 0.9.0, fio 3.33</dd>"));
+    assert!(groups(&results).iter().any(|g| g.program == "fio"));
+    let read: serde_json::Value = serde_json::from_str(&json(&results)).unwrap();
+    assert_eq!(read["system"][0][1], "6.18.0");
+}
+
+#[test]
 fn names_of_others_stay_text() {
     const BAD: &str = "\"><script>alert('x')</script><svg onload=x>\u{1b}[2J&{}";
     let mut plan = sample::plan();

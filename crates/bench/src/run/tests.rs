@@ -162,6 +162,35 @@ fn what_was_measured_before_a_stop_is_kept() {
     assert!(!end.complete && end.why.contains("stopped by a signal"));
 }
 
+/// The programs that take part, by what they are called here; a step that needs one that is not there is skipped.
+#[test]
+fn a_program_s_version_is_in_header_and_records() {
+    let dir = TestDir::new("run-version");
+    let settings = settings(&dir);
+    let step = r#"
+[[steps]]
+id = "fio"
+title = "By fio"
+needs = ["fio"]
+data = { transfer = "64K", total = "64M", op = "write" }
+[[steps.phases]]
+name = "write"
+engine = "fio"
+data = {}
+"#;
+    let (head, _) = PLAN.split_once("[[steps]]").unwrap();
+    run(&parse(&format!("{head}{step}")), &settings, Inside).unwrap();
+    let results = results(&settings);
+    let said = results.header.system.iter().find(|(name, _)| name == "programs of others");
+    match crate::tools::found(Program::Fio) {
+        Some(version) => {
+            assert_eq!(said.unwrap().1, version);
+            assert!(results.records.iter().all(|r| r.engine == version) && !results.records.is_empty());
+        }
+        None => assert!(said.is_none() && results.skipped[0].why.contains("fio is not there")),
+    }
+}
+
 #[test]
 fn records_tell_of_each_target() {
     let dir = TestDir::new("run-targets");

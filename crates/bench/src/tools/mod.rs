@@ -9,6 +9,7 @@
 
 mod child;
 mod fio;
+mod found;
 mod ior;
 mod iozone;
 mod mdtest;
@@ -22,6 +23,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, ensure};
 
 pub use self::child::{Said, quoted};
+pub use self::found::Found;
 pub use self::ior::{Row as IorRow, rows as ior_rows};
 pub use self::mdtest::{rates as mdtest_rates, title as mdtest_title, tree_dirs as mdtest_tree_dirs};
 pub use self::place::own_path;
