@@ -68,9 +68,9 @@ pub struct Data {
     pub create: bool,
     /// What is written says this version.
     pub version: u64,
-    /// What is read may say any of these.
+    /// What is read, or read back, may say any of these: what may be there before the phase, and what it writes meanwhile.
     pub accept: Vec<u64>,
-    /// After the measured time each worker reads at most so many of its own transfers back, which must say `version`.
+    /// After the measured time each worker reads at most so many of its own transfers back, which must say one of `accept`.
     pub read_back: u32,
 }
 

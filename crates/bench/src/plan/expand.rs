@@ -331,9 +331,7 @@ impl PhaseAt<'_> {
             let others = parts.iter().filter(|other| other.name != part.name);
             state.check(&part.job, others.map(|other| &other.job))?;
         }
-        for part in &parts {
-            state.note(&part.job);
-        }
+        state.note(&parts.iter().map(|part| &part.job).collect::<Vec<_>>());
         let with_parallel_writes = parts.clone();
         for part in &mut parts {
             state::accept_parallel(&mut part.job, &with_parallel_writes);

@@ -6,6 +6,7 @@ use super::*;
 use crate::job::{Data, Names, Work};
 
 mod findings;
+mod versions;
 
 fn machines() -> [Environment; 2] {
     let machine = |cpus, ram: u64| Environment { cpus, ram: ram << 30, ..Environment::default() };

@@ -384,7 +384,7 @@ impl<'a> Mover<'a> {
         format!("{verb} {} bytes at {offset} of {}", self.data.transfer_bytes, self.path.display())
     }
 
-    /// Reads some of what was just written; it must be this version.
+    /// Reads some of what was just written; it must be what this phase wrote.
     fn read_back(&mut self, counted: &mut Counted) -> Result<()> {
         let data = self.data;
         if data.read_back == 0 || data.op != DataOp::Write || !self.content.is_stamped(0) {
@@ -401,7 +401,7 @@ impl<'a> Mover<'a> {
         });
         for offset in telling.take(data.read_back as usize) {
             file.read_exact_at(buffer.get(), offset).with_context(|| self.describe(Did::Read, offset))?;
-            let checked = self.content.check(self.file, &[data.version], offset, buffer.get());
+            let checked = self.content.check(self.file, &data.accept, offset, buffer.get());
             counted.checked += checked.with_context(|| format!("reading back {}", self.path.display()))?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::super::finding::Trouble;
 use super::super::schema::{DataSpec, Quantity};
 use super::super::value::Variables;
-use super::state::State;
+use super::state::{State, reach};
 use super::{merge, unknown};
 use crate::job::{Data, DataOp, Engine, Files, Flush, Order};
 
@@ -47,13 +47,6 @@ pub fn resolve(
         block_bytes = block_bytes.min((most / transfer_bytes).max(1) * transfer_bytes);
     }
     let version = if writes { state.next_version() } else { 0 };
-    let mut accept = match create {
-        true => Vec::new(),
-        false => state.versions(&files),
-    };
-    if matches!(op, DataOp::Mixed { .. }) {
-        accept.push(version);
-    }
     let flush = match spec.flush.as_deref() {
         None if writes => Flush::End,
         None | Some("never") => Flush::Never,
@@ -62,7 +55,7 @@ pub fn resolve(
         Some(word) => return Err(unknown(word, &["never", "end", "each"]).at("data.flush")),
     };
     let is_overwrite = op == DataOp::Write && !create;
-    let data = Data {
+    let mut data = Data {
         op,
         order,
         files,
@@ -76,9 +69,15 @@ pub fn resolve(
         flush,
         create,
         version,
-        accept,
+        accept: Vec::new(),
         read_back: if is_overwrite && order == Order::Random { READ_BACK } else { 0 },
     };
+    if op != DataOp::Write {
+        data.accept = state.versions(&data.files, reach(&data, workers).1);
+    }
+    if writes {
+        data.accept.push(version);
+    }
     let verify = spec.verify.unwrap_or(true) && engine != Engine::Null;
     Ok((data, verify))
 }

@@ -85,7 +85,7 @@ pub fn make_tree(job: &Job, state: &mut State) -> Option<PlannedPhase> {
         return None;
     }
     let phase = tree_phase(job, names, NamesOp::MakeTree, "make");
-    state.note(&phase.parts[0].job);
+    state.note(&[&phase.parts[0].job]);
     Some(phase)
 }
 

@@ -17,12 +17,15 @@ pub struct State {
 }
 
 /// Files that were written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Written {
     count: u64,
-    /// Of each.
+    /// Of each. Of a device: as far as it was written for certain.
     bytes: u64,
-    versions: Vec<u64>,
+    /// What a file may say, and from which byte on: what was overwritten for certain before that is an error to be found.
+    versions: Vec<(u64, u64)>,
+    /// Who made them may have been stopped before the end.
+    is_cut: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -59,9 +62,10 @@ impl State {
         self.version
     }
 
-    /// Versions that were written to these files.
-    pub fn versions(&self, files: &Files) -> Vec<u64> {
-        self.files.get(&key(files)).map_or(Vec::new(), |written| written.versions.clone())
+    /// Versions that the first `bytes` of these files may say.
+    pub fn versions(&self, files: &Files, bytes: u64) -> Vec<u64> {
+        let written = self.files.get(&key(files)).into_iter().flat_map(|written| &written.versions);
+        written.filter(|(_, from)| *from < bytes).map(|(version, _)| *version).collect()
     }
 
     pub fn is_written(&self, files: &Files) -> bool {
@@ -112,7 +116,16 @@ impl State {
                 Trouble::new(what, "write them in a phase before, under the same name").at("data.name")
             );
         };
+        if written.is_cut && matches!(data.files, Files::Given { .. }) {
+            let what = "the files were made by a write that may have been stopped before their end";
+            return Err(Trouble::new(what, "leave out the seconds and ops of the first write").at("data.files"));
+        }
         let (count, bytes) = reach(data, workers);
+        if bytes > written.bytes && is_outside(&data.files) {
+            let what = format!("it reaches to byte {bytes} and {} are written for certain", written.bytes);
+            let next = "write all of it before, in order and without seconds or ops";
+            return Err(Trouble::new(what, next).at("data.block"));
+        }
         if count > written.count {
             let what = format!("it uses {count} files and {} were written", written.count);
             return Err(Trouble::new(what, "give both phases as many workers").at("workers"));
@@ -177,26 +190,50 @@ impl State {
         Ok(())
     }
 
-    /// The job is done.
-    pub fn note(&mut self, job: &Job) {
-        match &job.work {
-            Work::Data(data) if data.op != DataOp::Read => self.note_data(data, job.workers),
-            Work::Data(_) => {}
-            Work::Names(names) => self.note_names(names, job.workers),
+    /// The jobs of one phase are done, all at once.
+    pub fn note(&mut self, jobs: &[&Job]) {
+        // First what each of them made impossible: of those that wrote at once any may have been the last.
+        for job in jobs {
+            self.forget_overwritten(job);
+        }
+        for job in jobs {
+            match &job.work {
+                Work::Data(data) if data.op != DataOp::Read => self.note_data(data, job),
+                Work::Data(_) => {}
+                Work::Names(names) => self.note_names(names, job.workers),
+            }
         }
     }
 
-    fn note_data(&mut self, data: &Data, workers: u32) {
-        let (count, bytes) = reach(data, workers);
+    fn forget_overwritten(&mut self, job: &Job) {
+        let Work::Data(data) = &job.work else { return };
+        let Some(written) = self.files.get_mut(&key(&data.files)) else { return };
+        let (count, bytes) = reach(data, job.workers);
+        if count < written.count || !covers(data, job) {
+            return;
+        }
+        for (_, from) in &mut written.versions {
+            *from = bytes.max(*from);
+        }
+        let end = written.bytes;
+        written.versions.retain(|(_, from)| *from < end);
+    }
+
+    fn note_data(&mut self, data: &Data, job: &Job) {
+        let (count, bytes) = reach(data, job.workers);
         let key = key(&data.files);
         if data.create {
             self.files.remove(&key);
         }
-        let written = self.files.entry(key).or_insert(Written { count: 0, bytes: 0, versions: Vec::new() });
-        // Phases with fewer workers do not make the files of the others shorter.
-        written.count = written.count.max(count);
-        written.bytes = written.bytes.max(bytes);
-        written.versions.push(data.version);
+        let written = self.files.entry(key).or_default();
+        // What a limit leaves out of files of ours is known when it has run; of a device nobody knows what was there.
+        if data.create || covers(data, job) || !is_outside(&data.files) {
+            // Phases with fewer workers do not make the files of the others shorter.
+            written.count = written.count.max(count);
+            written.bytes = written.bytes.max(bytes);
+        }
+        written.is_cut |= data.create && !covers(data, job);
+        written.versions.push((data.version, 0));
     }
 
     fn note_names(&mut self, names: &Names, workers: u32) {
@@ -249,12 +286,26 @@ fn key(files: &Files) -> PathBuf {
     }
 }
 
+/// Is each byte up to `reach` written for certain, whatever the time it takes?
+fn covers(data: &Data, job: &Job) -> bool {
+    let transfers = data.block_bytes.saturating_mul(data.segments) / data.transfer_bytes.max(1);
+    let is_even = match &data.files {
+        // Of workers that files do not divide some file has fewer.
+        Files::Given { paths } => u64::from(job.workers).is_multiple_of(paths.len().max(1) as u64),
+        Files::Own { .. } | Files::Shared { .. } => true,
+    };
+    data.op == DataOp::Write
+        && is_even
+        && job.limit.seconds.is_none()
+        && data.ops_max.is_none_or(|most| most >= transfers)
+}
+
 fn is_outside(files: &Files) -> bool {
     matches!(files, Files::Given { paths } if paths.iter().any(|path| path.is_absolute()))
 }
 
-/// How many files a work uses, and how far it reaches into each.
-fn reach(data: &Data, workers: u32) -> (u64, u64) {
+/// How many files a work uses, and how far it reaches into each: always from the begin on.
+pub fn reach(data: &Data, workers: u32) -> (u64, u64) {
     let bytes = data.block_bytes.saturating_mul(data.segments);
     let count = match &data.files {
         Files::Own { .. } => u64::from(workers),
