@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+const DROP: &str = "/proc/sys/vm/drop_caches";
+
 /// What stood in caches when a row was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -39,10 +41,15 @@ pub fn settle() {
     rustix::fs::sync();
 }
 
+/// May this process drop the kernel's caches? Being root is not enough in a container.
+pub fn may_drop() -> bool {
+    std::fs::OpenOptions::new().write(true).open(DROP).is_ok()
+}
+
 /// Makes the machine forget `files` as well as we may.
 pub fn cool<'a>(files: impl IntoIterator<Item = &'a Path>) -> CacheState {
     settle();
-    if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
+    if std::fs::write(DROP, "3").is_ok() {
         return CacheState::Dropped;
     }
     for path in files {

@@ -1,7 +1,7 @@
 //! A crew: worker processes that begin together, wherever they were started.
 //!
 //! Each gets its share of the job and prepares; when all are ready, all are told to go. The time from the first begin to the
-//! last end is what counts; what they got done is added up.
+//! last end is what counts; what they got done is added up. When all have worked, all are told to read back what they wrote.
 //! C1. A worker that fails, or dies, fails the phase: no rate is reported of which a part is missing.
 //! C2. When a crew goes, its workers' input ends, and with it the workers.
 
@@ -73,9 +73,27 @@ impl Launcher for Inside {
     }
 }
 
-/// How far a phase is: operations and bytes of each worker that has said something.
+/// How far a phase is: what workers have said so far.
 pub struct Live<'a> {
-    pub workers: &'a [(u64, u64)],
+    pub workers: &'a [LiveWorker<'a>],
+}
+
+/// A worker has the same name throughout a phase, whichever process it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveWorker<'a> {
+    /// Of a phase whose parts run at once; else empty.
+    pub part: &'a str,
+    pub number: u32,
+    pub ops: u64,
+    pub bytes: u64,
+}
+
+/// Which workers a process has: `first`, `first + stride` and so on, of one part.
+#[derive(Clone, Copy)]
+struct Seat {
+    part: usize,
+    first: u32,
+    stride: u32,
 }
 
 /// It was asked to stop: nothing is wrong.
@@ -178,17 +196,17 @@ impl Crew {
         let shares: Vec<u32> = parts.iter().map(|(_, job)| processes.clamp(1, job.workers.max(1))).collect();
         let count = shares.iter().sum::<u32>() as usize;
         self.grow(count)?;
-        let mut part_of = Vec::with_capacity(count);
-        for (part, ((_, job), share)) in parts.iter().zip(&shares).enumerate() {
-            for first in 0..*share {
-                let share = Share { job: job.clone(), root: self.root.clone(), first, stride: *share };
-                self.tell(part_of.len(), &Order::Job(Box::new(share)))?;
-                part_of.push(part);
+        let mut seats: Vec<Seat> = Vec::with_capacity(count);
+        for (part, ((_, job), stride)) in parts.iter().zip(&shares).enumerate() {
+            for first in 0..*stride {
+                let share = Share { job: job.clone(), root: self.root.clone(), first, stride: *stride };
+                self.tell(seats.len(), &Order::Job(Box::new(share)))?;
+                seats.push(Seat { part, first, stride: *stride });
             }
         }
         let mut reports: Vec<Vec<Report>> = parts.iter().map(|_| Vec::new()).collect();
         let mut live: Vec<Vec<(u64, u64)>> = vec![Vec::new(); count];
-        let (mut ready, mut left) = (0, count);
+        let (mut ready, mut worked, mut left) = (0, 0, count);
         let mut failure: Option<anyhow::Error> = None;
         let mut is_stopping = false;
         while left > 0 {
@@ -214,16 +232,23 @@ impl Crew {
                 }
                 Some(Answer::Progress { workers }) => {
                     live[number] = workers;
-                    let all: Vec<(u64, u64)> = live.iter().flatten().copied().collect();
-                    (self.watch)(Live { workers: &all });
+                    (self.watch)(Live { workers: &named(parts, &seats, &live) });
+                }
+                Some(Answer::Worked) => {
+                    worked += 1;
+                    if is_stopping {
+                        self.tell(number, &Order::Stop).ok();
+                    } else if worked == count {
+                        self.tell_all(count, &Order::Check);
+                    }
                 }
                 Some(Answer::Done(report)) => {
                     left -= 1;
-                    reports[part_of[number]].push(*report);
+                    reports[seats[number].part].push(*report);
                 }
                 Some(Answer::Failed { why }) => {
                     left -= 1;
-                    let name = &parts[part_of[number]].0;
+                    let name = &parts[seats[number].part].0;
                     let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
                     failure.get_or_insert_with(|| anyhow::anyhow!("{name}{why}"));
                 }
@@ -256,6 +281,21 @@ impl Runner for Crew {
         let reports = self.perform(parts, processes).inspect_err(|_| self.disband())?;
         Ok(parts.iter().zip(reports).map(|((_, job), reports)| outcome_of(&job.limit, reports)).collect())
     }
+}
+
+/// What the processes said of their workers, by the workers' names.
+fn named<'a>(parts: &'a [(String, Job)], seats: &[Seat], said: &[Vec<(u64, u64)>]) -> Vec<LiveWorker<'a>> {
+    let of_process = |(seat, said): (&Seat, &Vec<(u64, u64)>)| {
+        let (part, first, stride) = (parts[seat.part].0.as_str(), seat.first, seat.stride);
+        let name = move |(n, (ops, bytes)): (usize, &(u64, u64))| LiveWorker {
+            part,
+            number: first + n as u32 * stride,
+            ops: *ops,
+            bytes: *bytes,
+        };
+        said.iter().enumerate().map(name).collect::<Vec<_>>()
+    };
+    seats.iter().zip(said).flat_map(of_process).collect()
 }
 
 /// What the processes of one part got done together.
@@ -298,7 +338,11 @@ fn outcome_of(limit: &Limit, reports: Vec<Report>) -> Outcome {
         ops,
         bytes,
         read_bytes: total(|p| p.read_bytes),
-        stonewall: (parts.len() > 1).then(|| stonewall(&sum.timeline, warm_ns, first_ns, last_ns)),
+        stonewall: (parts.len() > 1).then(|| {
+            let wall = stonewall(&sum.timeline, warm_ns, first_ns, last_ns);
+            // The timeline counts by the end: also what began within the warm-up.
+            Stonewall { ops: wall.ops.min(ops as f64), bytes: wall.bytes.min(bytes as f64), ..wall }
+        }),
         per_worker: parts.iter().map(share).collect(),
         per_target: Vec::new(),
         latency,

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::work::DEPTH_MAX;
+
 /// What all workers of one phase do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -31,7 +33,7 @@ pub struct Job {
 pub struct Limit {
     /// A worker begins no operation later than this after its begin; the flush at its end still counts.
     pub seconds: Option<f64>,
-    /// Operations that end earlier than this after the begin are done and not counted.
+    /// Operations that begin (with a pace: are due) earlier than this after the begin are done and not counted, also if they end later.
     pub warmup_seconds: f64,
     /// Operations that each worker begins per second. Its latency then counts from when an operation should have begun.
     pub pace: Option<f64>,
@@ -70,7 +72,7 @@ pub struct Data {
     pub version: u64,
     /// What is read, or read back, may say any of these: what may be there before the phase, and what it writes meanwhile.
     pub accept: Vec<u64>,
-    /// After the measured time each worker reads at most so many of its own transfers back, which must say one of `accept`.
+    /// When all workers have ended, each reads at most so many of its own transfers back, past the page cache, which must say one of `accept`.
     pub read_back: u32,
 }
 
@@ -175,6 +177,14 @@ pub enum NamesOp {
     Ask,
 }
 
+impl Job {
+    /// On whose part worker `worker` works.
+    pub fn shifted(&self, worker: u32, shift: u32) -> u32 {
+        let workers = u64::from(self.workers.max(1));
+        ((u64::from(worker) + u64::from(shift)) % workers) as u32
+    }
+}
+
 impl Work {
     /// Is nothing changed by it?
     pub fn is_read_only(&self) -> bool {
@@ -193,7 +203,7 @@ impl Names {
         let level = |n: u32| u64::from(self.branch).saturating_pow(n);
         match self.leaves_only {
             true => level(self.depth),
-            false => (0..=self.depth).map(level).fold(0, u64::saturating_add),
+            false => (0..=self.depth.min(DEPTH_MAX)).map(level).fold(0, u64::saturating_add),
         }
     }
 

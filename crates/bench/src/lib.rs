@@ -11,6 +11,7 @@ mod content;
 pub mod crew;
 pub mod job;
 pub mod mpi;
+mod memory;
 mod needs;
 mod pattern;
 pub mod plan;

@@ -1,11 +1,12 @@
 //! What a run shows while it goes: on a terminal a bar with live rates, else a line for each record.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::crew::Live;
+use crate::crew::{Live, LiveWorker};
 use crate::job::{DataOp, Work};
 use crate::plan::PlannedPart;
 use crate::record::{Record, Unit};
@@ -28,7 +29,7 @@ struct State {
     /// Operations or bytes in all of the phase; 0: unknown.
     total: u64,
     begun: Instant,
-    last: Vec<(u64, u64)>,
+    last: BTreeMap<(String, u32), u64>,
     last_at: Instant,
 }
 
@@ -45,7 +46,7 @@ impl Progress {
             unit: Unit::Ops,
             total: 0,
             begun: now,
-            last: Vec::new(),
+            last: BTreeMap::new(),
             last_at: now,
         };
         let lines = wanted && bar.is_hidden();
@@ -65,7 +66,7 @@ impl Progress {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let now = Instant::now();
         let (unit, total) = unit_of(parts);
-        *state = State { title: title.into(), unit, total, begun: now, last: Vec::new(), last_at: now };
+        *state = State { title: title.into(), unit, total, begun: now, last: BTreeMap::new(), last_at: now };
         self.bar.set_message(title.to_owned());
     }
 
@@ -108,14 +109,16 @@ fn unit_of(parts: &[PlannedPart]) -> (Unit, u64) {
         let workers = u64::from(part.job.workers);
         match &part.job.work {
             Work::Data(data) => {
-                let ops = (data.segments * (data.block_bytes / data.transfer_bytes.max(1)))
+                let ops = (data.segments.saturating_mul(data.block_bytes / data.transfer_bytes.max(1)))
                     .min(data.ops_max.unwrap_or(u64::MAX));
                 let is_mixed = matches!(data.op, DataOp::Mixed { .. });
                 unit = if data.transfer_bytes >= BYTES_FROM || is_mixed { Unit::MiBps } else { Unit::Iops };
-                total += workers * if unit == Unit::MiBps { ops * data.transfer_bytes } else { ops };
+                let each = if unit == Unit::MiBps { ops.saturating_mul(data.transfer_bytes) } else { ops };
+                total = each.saturating_mul(workers).saturating_add(total);
             }
             Work::Names(names) => {
-                total += workers * names.items_per_worker() * u64::from(names.epochs.max(1));
+                let each = names.items_per_worker().saturating_mul(u64::from(names.epochs.max(1)));
+                total = each.saturating_mul(workers).saturating_add(total);
             }
         }
     }
@@ -124,24 +127,24 @@ fn unit_of(parts: &[PlannedPart]) -> (Unit, u64) {
 
 impl State {
     /// The line that is shown: the rate since the last one, the range over workers, the slowest.
-    fn describe(&mut self, workers: &[(u64, u64)], now: Instant) -> String {
-        let of = |pair: &(u64, u64)| if self.unit == Unit::MiBps { pair.1 } else { pair.0 };
+    fn describe(&mut self, workers: &[LiveWorker<'_>], now: Instant) -> String {
+        let of = |worker: &LiveWorker<'_>| if self.unit == Unit::MiBps { worker.bytes } else { worker.ops };
         let scale = if self.unit == Unit::MiBps { f64::from(1 << 20) } else { 1.0 };
         let seconds = now.duration_since(self.last_at).as_secs_f64().max(1e-3);
-        let done: Vec<u64> = workers.iter().map(of).collect();
-        let before: Vec<u64> = self.last.iter().map(of).collect();
-        let rates: Vec<f64> = done
-            .iter()
-            .enumerate()
-            .map(|(i, d)| d.saturating_sub(before.get(i).copied().unwrap_or(0)) as f64 / scale / seconds)
-            .collect();
-        let sum: u64 = done.iter().sum();
+        let key = |worker: &LiveWorker<'_>| (worker.part.to_owned(), worker.number);
+        let done: BTreeMap<_, u64> = workers.iter().map(|worker| (key(worker), of(worker))).collect();
+        let rate = |(key, done): (&(String, u32), &u64)| {
+            done.saturating_sub(self.last.get(key).copied().unwrap_or(0)) as f64 / scale / seconds
+        };
+        let rates: Vec<f64> = done.iter().map(rate).collect();
+        let sum: u64 = done.values().sum();
         let mut line = format!("{}: {} {}", self.title, number(rates.iter().sum()), self.unit.title());
-        if workers.len() > 1 {
+        let slowest = done.iter().min_by_key(|(_, done)| **done).filter(|_| done.len() > 1);
+        if let Some(((part, worker), _)) = slowest {
             let most = rates.iter().copied().fold(0.0, f64::max);
-            let slowest = done.iter().enumerate().min_by_key(|(_, d)| **d).map_or(0, |(i, _)| i);
             let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
-            line += &format!(" ({}..{} each, slowest: worker {slowest})", number(least), number(most));
+            let of = if part.is_empty() { String::new() } else { format!(" of {part}") };
+            line += &format!(" ({}..{} each, slowest: worker {worker}{of})", number(least), number(most));
         }
         if self.total > 0 {
             let share = sum as f64 / self.total as f64;
@@ -151,7 +154,7 @@ impl State {
                 line += &format!(", {:.0} s of the phase left", elapsed / share - elapsed);
             }
         }
-        self.last = workers.to_vec();
+        self.last = done;
         self.last_at = now;
         line
     }
@@ -169,14 +172,19 @@ mod tests {
             unit: Unit::MiBps,
             total: 100 << 20,
             begun,
-            last: vec![(0, 0), (0, 0)],
+            last: BTreeMap::new(),
             last_at: begun,
         };
         let later = begun + Duration::from_secs(1);
-        let line = state.describe(&[(9, 30 << 20), (9, 20 << 20)], later);
-        assert_eq!(line, "nn: 50.0 MiB/s (20.0..30.0 each, slowest: worker 1) 50 %, 1 s of the phase left");
+        let worker = |number, mib: u64| LiveWorker { part: "", number, ops: 9, bytes: mib << 20 };
+        // Only some have said something, then others too: each is compared with itself.
+        let line = state.describe(&[worker(6, 30), worker(2, 20)], later);
+        assert_eq!(line, "nn: 50.0 MiB/s (20.0..30.0 each, slowest: worker 2) 50 %, 1 s of the phase left");
         // What is shown next is the rate since then.
-        let line = state.describe(&[(9, 31 << 20), (9, 29 << 20)], later + Duration::from_secs(1));
-        assert!(line.starts_with("nn: 10.0 MiB/s (1.00..9.00 each, slowest: worker 1) 60 %"), "{line}");
+        let line = state.describe(&[worker(2, 29), worker(6, 31)], later + Duration::from_secs(1));
+        assert!(line.starts_with("nn: 10.0 MiB/s (1.00..9.00 each, slowest: worker 2) 60 %"), "{line}");
+        let write = LiveWorker { part: "write", number: 0, ops: 9, bytes: 0 };
+        let line = state.describe(&[write, LiveWorker { bytes: 1 << 20, part: "read", ..write }], later);
+        assert!(line.contains("slowest: worker 0 of write"), "{line}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The file begins with a `Header` and holds nothing that could not be measured again; tables, figures and CSV are made from it.
 //! I1. Each line stands alone: what was written before a crash or Ctrl-C can be read.
-//! I2. Amounts and rates count what ended after the warm-up; `timeline` counts all.
+//! I2. Amounts, rates and latencies count what began after the warm-up; `timeline` counts all.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -253,7 +253,11 @@ impl Outcome {
     /// The value in a unit that a plan may name; `None` if it has none in it: latencies of an engine that does not tell.
     pub fn value(&self, unit: Unit) -> Option<f64> {
         let seconds = self.seconds.max(1e-9);
-        let latency = |q| self.latency.values().next().and_then(|l| l.quantile_us(q));
+        let latency = |q| {
+            let mut all = Latency::default();
+            self.latency.values().for_each(|one| all.add(one));
+            all.quantile_us(q)
+        };
         match unit {
             Unit::GBps => Some(self.bytes as f64 / 1e9 / seconds),
             Unit::MBps => Some(self.bytes as f64 / 1e6 / seconds),
@@ -280,10 +284,10 @@ pub enum Unit {
     Ops,
     #[serde(rename = "IOPS")]
     Iops,
-    /// Median latency.
+    /// Median latency of all operations, reads and writes of a mix together; `Outcome::latency` has them apart.
     #[serde(rename = "us")]
     P50,
-    /// 99th percentile of latency.
+    /// 99th percentile of latency, of all operations.
     #[serde(rename = "us p99")]
     P99,
     /// Paced operations that were done after the next one was due, in percent.
@@ -401,5 +405,21 @@ impl Recorder {
         text.push('\n');
         // One write: what another program reads meanwhile ends with a whole line.
         self.file.write_all(text.as_bytes()).context("writing the records")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The quick reads of a mix do not stand for its slow writes.
+    #[test]
+    fn latency_of_a_mix_is_of_reads_and_writes() {
+        let latency = |us: u64, count| Latency(vec![(us * 1000, count)]);
+        let kinds = [("read".to_owned(), latency(10, 30)), ("write".to_owned(), latency(900, 70))];
+        let outcome = Outcome { latency: kinds.into(), ..Outcome::default() };
+        assert_eq!((outcome.value(Unit::P50), outcome.value(Unit::P99)), (Some(900.0), Some(900.0)));
+        assert_eq!(outcome.latency["read"].quantile_us(0.99), Some(10.0));
+        assert_eq!(Outcome::default().value(Unit::P50), None);
     }
 }

@@ -27,7 +27,7 @@ use crate::report::RECORDS;
 use crate::runner::Runner;
 use crate::stats::estimate;
 use crate::tools::Found;
-use crate::{needs, system, targets};
+use crate::{memory, needs, system, targets};
 
 /// How a plan is run.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ pub fn run(plan: &Plan, settings: &Settings, launcher: impl Launcher + 'static) 
     let workspace = Workspace::new(&settings.dir)?;
     let mut recorder = Recorder::create(&path)?;
     let found = programs(&steps);
-    recorder.write(&Line::Header(Box::new(header(plan, &scale, settings, &found))))?;
+    recorder.write(&Line::Header(Box::new(header(plan, &steps, &scale, settings, &found))))?;
     let begun = Instant::now();
     let crew = Crew::new(launcher, workspace.0.clone(), settings.stop.clone());
     let progress = Progress::new(settings.progress, executions(&steps, repeats(&scale, settings)[0]));
@@ -129,7 +129,23 @@ fn programs(steps: &[PlannedStep]) -> Found {
     found
 }
 
-fn header(plan: &Plan, scale: &Scale, settings: &Settings, found: &Found) -> Header {
+/// What this run does against caches; each record says it of its own phase.
+fn caches_of(steps: &[PlannedStep]) -> &'static str {
+    let mut phases = steps.iter().flat_map(|step| &step.points).flat_map(|point| &point.phases);
+    match (phases.any(|phase| phase.cold), cache::may_drop()) {
+        (false, _) => "left as they were: no phase is cold",
+        (true, true) => "dropped before cold phases",
+        (true, false) => "not dropped (no right to): before cold phases pages of files are asked to go, names stay",
+    }
+}
+
+fn header(
+    plan: &Plan,
+    steps: &[PlannedStep],
+    scale: &Scale,
+    settings: &Settings,
+    found: &Found,
+) -> Header {
     let json = |value| serde_json::to_value(value).unwrap_or_default();
     let mut values: BTreeMap<String, serde_json::Value> =
         scale.values.iter().map(|(name, value)| (name.clone(), json(value))).collect();
@@ -139,6 +155,7 @@ fn header(plan: &Plan, scale: &Scale, settings: &Settings, found: &Found) -> Hea
     if !programs.is_empty() {
         system.push(("programs of others".into(), programs.join(", ")));
     }
+    system.push(("caches".into(), caches_of(steps).into()));
     for target in &settings.environment.targets {
         system.push(("target".into(), target.display().to_string()));
     }
@@ -252,6 +269,14 @@ impl Running<'_> {
                 self.budget_seconds()
             ));
         }
+        let phases = step.points.iter().flat_map(|p| p.phases.iter().map(|phase| (phase, p.processes)));
+        let ram = self.settings.environment.ram;
+        if let Some((phase, why)) = phases.into_iter().find_map(|(phase, processes)| {
+            let jobs = phase.parts.iter().map(|part| &part.job);
+            Some((phase, memory::refusal(jobs, processes, ram)?))
+        }) {
+            return Some(format!("phase {}: {why}", phase.name));
+        }
         let needed = plan::estimate::space_bytes(step);
         let stat = rustix::fs::statvfs(&self.settings.dir).ok()?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -348,6 +373,7 @@ impl Running<'_> {
             .iter()
             .map(|part| {
                 let mut job = placed(&part.job, root);
+                renew(&mut job, at.repeat);
                 job.forget_pages = cache == CacheState::Advised;
                 job.holds = holds_of(&part.job, at.side, holds);
                 (part.name.clone(), job)
@@ -367,6 +393,9 @@ impl Running<'_> {
         self.progress.end_phase();
         if !at.phase.measured {
             return Ok(Vec::new());
+        }
+        for (part, outcome) in at.phase.parts.iter().zip(&outcomes) {
+            ensure_measured(part, outcome).with_context(|| at.title())?;
         }
         let mut values = Vec::new();
         let together = (outcomes.len() > 1).then(|| Outcome::together(&outcomes));
@@ -442,6 +471,17 @@ fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// A rate of nothing is none: who asked for it shall know why.
+fn ensure_measured(part: &PlannedPart, outcome: &Outcome) -> Result<()> {
+    let warmup = part.job.limit.warmup_seconds;
+    let of = if part.name.is_empty() { String::new() } else { format!("part {}: ", part.name) };
+    ensure!(
+        outcome.ops > 0 || outcome.bytes > 0,
+        "{of}nothing was measured: no operation began after the {warmup} s of warm-up; give it more seconds, more to do, or less warm-up"
+    );
+    Ok(())
+}
+
 /// What is said of caches when none was defeated.
 fn cache_of(parts: &[PlannedPart], is_read_only: bool) -> CacheState {
     let is_direct = parts.iter().all(|part| matches!(&part.job.work, Work::Data(Data { direct: true, .. })));
@@ -483,6 +523,13 @@ fn placed(job: &Job, root: &Path) -> Job {
         Work::Names(names) => names.root = root.join(&names.root),
     }
     job
+}
+
+/// Given files stay from one repeat to the next: what is written says which it was, or a write that was lost would look like done.
+fn renew(job: &mut Job, repeat: u32) {
+    if let Work::Data(Data { files: Files::Given { .. }, version, accept, .. }) = &mut job.work {
+        accept.iter_mut().chain([version]).for_each(|version| *version |= u64::from(repeat) << 32);
+    }
 }
 
 /// What names a job's files: by it reads find how far writes came.
@@ -531,7 +578,7 @@ fn note_holds(job: &Job, side: Program, outcome: &Outcome, holds: &mut Holds) {
     if let (true, Some(key)) = (makes(job), key_of(job)) {
         holds.insert(
             (key, side),
-            outcome.per_worker.iter().map(|worker| worker.done * unit_of(job)).collect(),
+            outcome.per_worker.iter().map(|worker| worker.done.saturating_mul(unit_of(job))).collect(),
         );
     }
 }

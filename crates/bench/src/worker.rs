@@ -1,7 +1,8 @@
 //! A worker process: reads orders from its standard input, answers on its standard output, a line of JSON each.
 //!
-//! `Job`: threads are started and prepare; all are prepared: `Ready`. `Go`: they begin together; `Progress` now and then; `Done` with
-//! what each of them got done. `Stop` ends the work early; so does the end of the input: whoever gave the orders is gone.
+//! `Job`: threads are started and prepare; all are prepared: `Ready`. `Go`: they begin together; `Progress` now and then; all have ended:
+//! `Worked`. `Check`, when the workers of all processes have ended: some of what was written is read back; `Done` with what each of them
+//! got done. `Stop` ends the work early; so does the end of the input: whoever gave the orders is gone.
 //! W1. A worker process knows one job at a time and keeps nothing from one to the next.
 
 use std::io::{BufRead, Write};
@@ -27,6 +28,7 @@ const PROGRESS: Duration = Duration::from_millis(250);
 pub enum Order {
     Job(Box<Share>),
     Go,
+    Check,
     Stop,
 }
 
@@ -44,7 +46,9 @@ pub struct Share {
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     Ready,
+    /// Operations and bytes of each worker of this process.
     Progress { workers: Vec<(u64, u64)> },
+    Worked,
     Done(Box<Report>),
     Failed { why: String },
 }
@@ -131,10 +135,10 @@ pub fn serve(input: impl BufRead + Send + 'static, mut output: impl Write) -> Re
             }
             // A stop that came after the work was done.
             Ok(Event::Order(Order::Stop)) => {}
-            Ok(Event::Order(Order::Go)) => bail!("a go without a job"),
+            Ok(Event::Order(Order::Go | Order::Check)) => bail!("a go without a job"),
             Ok(Event::Garbled(why)) => bail!("an order that cannot be read: {why}"),
             Ok(Event::End) | Err(_) => return Ok(()),
-            Ok(Event::Ready(_) | Event::Finished(..)) => bail!("a thread of an earlier job is still there"),
+            Ok(Event::Ready(_) | Event::Finished(..) | Event::Checked(..)) => bail!("a thread of an earlier job is still there"),
         }
     }
 }
@@ -147,6 +151,8 @@ enum Event {
     Ready(Option<String>),
     /// A thread is done: its worker's number and what it counted.
     Finished(u32, Result<Box<Counted>>),
+    /// A thread has read back what its worker wrote.
+    Checked(u32, Result<Checked>),
 }
 
 struct Reader {
@@ -199,105 +205,180 @@ fn perform(
     let barrier = Barrier::new(workers.len() + 1);
     let called_off = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let mut releases = Vec::with_capacity(workers.len());
         for (worker, gauge) in workers.iter().zip(&gauges) {
             let (shared, barrier, called_off, sender) = (&shared, &barrier, &called_off, sender.clone());
+            let (release, released) = channel();
+            releases.push(release);
             scope.spawn(move || {
                 let prepared = Prepared::new(shared, *worker);
                 let why = prepared.as_ref().err().map(|e| format!("worker {worker}: {e:#}"));
                 sender.send(Event::Ready(why)).ok();
                 barrier.wait();
-                if let (Ok(prepared), false) = (prepared, called_off.load(Ordering::Relaxed)) {
-                    let result =
-                        prepared.run(Clock::start(shared.job.limit, shared.stop), gauge).map(Box::new);
-                    sender.send(Event::Finished(*worker, result)).ok();
+                let (Ok(mut prepared), false) = (prepared, called_off.load(Ordering::Relaxed)) else { return };
+                let result = prepared.run(Clock::start(shared.job.limit, shared.stop), gauge).map(Box::new);
+                sender.send(Event::Finished(*worker, result)).ok();
+                // Nothing comes where it is not worth while: a worker failed, or it was stopped.
+                if let Ok(()) = released.recv() {
+                    sender.send(Event::Checked(*worker, prepared.read_back())).ok();
                 }
             });
         }
-        conduct(&workers, &gauges, &barrier, &called_off, stop, events, say)
-            .inspect_err(|_| stop.store(true, Ordering::Relaxed))
+        let team = Team { gauges: &gauges, barrier: &barrier, called_off: &called_off, stop, releases };
+        team.conduct(events, say).inspect_err(|_| stop.store(true, Ordering::Relaxed))
     })
 }
 
-/// The main thread's part while the threads work.
-fn conduct(
-    workers: &[u32],
-    gauges: &[Gauge],
-    barrier: &Barrier,
-    called_off: &AtomicBool,
-    stop: &AtomicBool,
-    events: &Receiver<Event>,
-    say: &mut impl FnMut(&Answer) -> Result<()>,
-) -> Result<Option<Report>> {
-    let mut failure = None;
-    let mut has_ended = false;
-    for _ in workers {
-        loop {
-            match events.recv().context("the threads are gone")? {
-                Event::Ready(why) => {
-                    failure = failure.or(why);
-                    break;
-                }
-                Event::End => has_ended = true,
-                // A stop has set its flag already.
-                _ => {}
-            }
+/// The threads of a job, as the main thread has them.
+struct Team<'a> {
+    gauges: &'a [Gauge],
+    barrier: &'a Barrier,
+    called_off: &'a AtomicBool,
+    stop: &'a AtomicBool,
+    /// Lets each thread read back; it ends when this is gone.
+    releases: Vec<Sender<()>>,
+}
+
+/// Does the process go on with its job?
+enum Then {
+    Goes,
+    /// The input ended.
+    Ends,
+}
+
+impl Team<'_> {
+    /// The main thread's part while the threads work.
+    fn conduct(
+        self,
+        events: &Receiver<Event>,
+        say: &mut impl FnMut(&Answer) -> Result<()>,
+    ) -> Result<Option<Report>> {
+        let begun = self.begin(events, say);
+        // Whatever was said, the threads wait there.
+        self.called_off.store(!matches!(begun, Ok(Then::Goes)), Ordering::Relaxed);
+        let cpu = cpu_seconds();
+        self.barrier.wait();
+        if let Then::Ends = begun? {
+            return Ok(None);
+        }
+        let mut report = Report::default();
+        if let Then::Ends = self.work(&mut report, events, say)? {
+            return Ok(None);
+        }
+        report.cpu_seconds = cpu_seconds() - cpu;
+        report.workers.sort_by_key(|part| part.worker);
+        say(&Answer::Worked)?;
+        match self.check(&mut report, events)? {
+            Then::Goes => Ok(Some(report)),
+            Then::Ends => Ok(None),
         }
     }
-    let begin = failure.is_none() && !has_ended && {
+
+    fn begin(&self, events: &Receiver<Event>, say: &mut impl FnMut(&Answer) -> Result<()>) -> Result<Then> {
+        let mut failure = None;
+        let mut has_ended = false;
+        for _ in &self.releases {
+            loop {
+                match events.recv().context("the threads are gone")? {
+                    Event::Ready(why) => {
+                        failure = failure.or(why);
+                        break;
+                    }
+                    Event::End => has_ended = true,
+                    // A stop has set its flag already.
+                    _ => {}
+                }
+            }
+        }
+        if has_ended {
+            return Ok(Then::Ends);
+        }
+        if let Some(failure) = failure {
+            bail!("{failure}");
+        }
         say(&Answer::Ready)?;
         loop {
             match events.recv().context("the threads are gone")? {
-                Event::Order(Order::Go) => break true,
-                Event::Order(Order::Stop) => break false,
-                Event::End => {
-                    has_ended = true;
-                    break false;
-                }
+                Event::Order(Order::Go) => return Ok(Then::Goes),
+                Event::Order(Order::Stop) => bail!("it was called off before it began"),
+                Event::End => return Ok(Then::Ends),
                 _ => {}
             }
         }
-    };
-    called_off.store(!begin, Ordering::Relaxed);
-    let cpu = cpu_seconds();
-    barrier.wait();
-    if has_ended {
-        return Ok(None);
     }
-    if !begin {
-        bail!("{}", failure.unwrap_or_else(|| "it was called off before it began".into()));
-    }
-    let mut report = Report::default();
-    let mut left = workers.len();
-    while left > 0 {
-        match events.recv_timeout(PROGRESS) {
-            Ok(Event::Finished(worker, Ok(counted))) => {
-                left -= 1;
-                report.take(worker, counted);
+
+    fn work(
+        &self,
+        report: &mut Report,
+        events: &Receiver<Event>,
+        say: &mut impl FnMut(&Answer) -> Result<()>,
+    ) -> Result<Then> {
+        let mut failure = None;
+        let mut then = Then::Goes;
+        let mut left = self.releases.len();
+        while left > 0 {
+            match events.recv_timeout(PROGRESS) {
+                Ok(Event::Finished(worker, Ok(counted))) => {
+                    left -= 1;
+                    report.take(worker, counted);
+                }
+                Ok(Event::Finished(worker, Err(error))) => {
+                    left -= 1;
+                    // What the others do does not count any more.
+                    self.stop.store(true, Ordering::Relaxed);
+                    failure.get_or_insert(format!("worker {worker}: {error:#}"));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let read = |g: &Gauge| (g.ops.load(Ordering::Relaxed), g.bytes.load(Ordering::Relaxed));
+                    say(&Answer::Progress { workers: self.gauges.iter().map(read).collect() })?;
+                }
+                Ok(Event::End) => then = Then::Ends,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("the threads are gone"),
             }
-            Ok(Event::Finished(worker, Err(error))) => {
-                left -= 1;
-                // What the others do does not count any more.
-                stop.store(true, Ordering::Relaxed);
-                failure.get_or_insert(format!("worker {worker}: {error:#}"));
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                let read = |g: &Gauge| (g.ops.load(Ordering::Relaxed), g.bytes.load(Ordering::Relaxed));
-                say(&Answer::Progress { workers: gauges.iter().map(read).collect() })?;
-            }
-            Ok(Event::End) => has_ended = true,
-            Ok(_) => {}
-            Err(RecvTimeoutError::Disconnected) => bail!("the threads are gone"),
+        }
+        match (then, failure) {
+            (Then::Goes, Some(failure)) => bail!("{failure}"),
+            (then, _) => Ok(then),
         }
     }
-    if has_ended {
-        return Ok(None);
+
+    /// Waits until all processes have worked; then what was written is read back.
+    fn check(&self, report: &mut Report, events: &Receiver<Event>) -> Result<Then> {
+        loop {
+            match events.recv().context("the threads are gone")? {
+                Event::Order(Order::Check) => break,
+                Event::Order(Order::Stop) => bail!("it was stopped before what it wrote was read back"),
+                Event::End => return Ok(Then::Ends),
+                _ => {}
+            }
+        }
+        let mut failure = None;
+        let mut then = Then::Goes;
+        for release in &self.releases {
+            release.send(()).context("a thread is gone")?;
+        }
+        let mut left = self.releases.len();
+        while left > 0 {
+            match events.recv().context("the threads are gone")? {
+                Event::Checked(worker, checked) => {
+                    left -= 1;
+                    match checked {
+                        Ok(checked) => report.checked += checked,
+                        Err(error) => {
+                            failure.get_or_insert(format!("worker {worker}: {error:#}"));
+                        }
+                    }
+                }
+                Event::End => then = Then::Ends,
+                _ => {}
+            }
+        }
+        match (then, failure) {
+            (Then::Goes, Some(failure)) => bail!("{failure}"),
+            (then, _) => Ok(then),
+        }
     }
-    if let Some(failure) = failure {
-        bail!("{failure}");
-    }
-    report.cpu_seconds = cpu_seconds() - cpu;
-    report.workers.sort_by_key(|part| part.worker);
-    Ok(Some(report))
 }
 
 impl Report {

@@ -274,3 +274,53 @@ fn what_is_made_is_made_anew() {
         assert_eq!(inodes[0].1, 2 * inodes[1].1, "{inodes:?}");
     }
 }
+
+/// Processes say how far they are in any order, and each of its own workers alone.
+#[test]
+fn workers_are_told_by_their_numbers() {
+    let parts = [(String::new(), job(Work::Names(names(NamesOp::Stat))))];
+    let seats = [Seat { part: 0, first: 0, stride: 2 }, Seat { part: 0, first: 1, stride: 2 }];
+    let tell = |said: &[Vec<(u64, u64)>]| -> Vec<(u32, u64)> {
+        named(&parts, &seats, said).iter().map(|w| (w.number, w.ops)).collect()
+    };
+    assert_eq!(tell(&[vec![(10, 0), (12, 0)], vec![(11, 0)]]), [(0, 10), (2, 12), (1, 11)]);
+    assert_eq!(tell(&[vec![], vec![(11, 0)]]), [(1, 11)]);
+}
+
+/// Nothing is read back before all processes have worked: others may still be measured.
+#[test]
+fn what_is_read_back_is_read_when_all_have_worked() {
+    use crate::worker::Order as Say;
+    let dir = TestDir::new("crew-read-back");
+    run(&mut crew(dir.path()), job(Work::Data(data(DataOp::Write, shared())))).unwrap();
+    let Link { mut input, output, .. } = Inside.launch().unwrap();
+    let mut tell = |order: &Say| {
+        input.write_all((serde_json::to_string(order).unwrap() + "\n").as_bytes()).unwrap();
+    };
+    let mut answers = output.lines().map(|line| serde_json::from_str::<Answer>(&line.unwrap()).unwrap());
+    let mut hear = || answers.find(|answer| !matches!(answer, Answer::Progress { .. })).unwrap();
+    let over = Data { create: false, version: 2, accept: vec![2], read_back: 8, ..data(DataOp::Write, shared()) };
+    let share = Share { job: job(Work::Data(over)), root: dir.path().to_owned(), first: 0, stride: 1 };
+    for spoil in [false, true] {
+        tell(&Say::Job(Box::new(share.clone())));
+        assert_eq!(hear(), Answer::Ready);
+        tell(&Say::Go);
+        assert_eq!(hear(), Answer::Worked);
+        if spoil {
+            std::fs::write(dir.path().join("data"), vec![0; 2 << 20]).unwrap();
+        }
+        tell(&Say::Check);
+        match hear() {
+            Answer::Done(report) => assert!(!spoil && report.checked.pages == 24),
+            Answer::Failed { why } => assert!(spoil && why.contains("reading back"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // A stop in place of it ends the job, and the process is there for the next.
+    tell(&Say::Job(Box::new(share)));
+    assert_eq!(hear(), Answer::Ready);
+    tell(&Say::Go);
+    assert_eq!(hear(), Answer::Worked);
+    tell(&Say::Stop);
+    assert!(matches!(hear(), Answer::Failed { .. }));
+}

@@ -209,8 +209,8 @@ impl Ior {
             direct: self.direct,
             flush: if is_write { self.flush } else { Flush::Never },
             create: is_write && !self.existing,
-            version: 1,
-            accept: vec![1],
+            version: version_of(repeat),
+            accept: self.accepted(op, repeat),
             read_back: 0,
         };
         Job {
@@ -222,6 +222,14 @@ impl Ior {
             seed: self.seed,
             forget_pages: false,
             holds: Vec::new(),
+        }
+    }
+
+    /// What is read must be of this repetition; who only reads finds what an earlier run wrote last.
+    fn accepted(&self, op: DataOp, repeat: u32) -> Vec<u64> {
+        match self.write || op == DataOp::Write {
+            true => vec![version_of(repeat)],
+            false => (0..self.repeats.max(REPEATS_KNOWN)).map(version_of).collect(),
         }
     }
 
@@ -447,6 +455,14 @@ impl Ior {
         );
         format!("{name:<9} {moved} {ops} {mean:>10.5} {stonewall} {settings}")
     }
+}
+
+/// Repetitions that a run may have had whose files another run only reads and checks: each is tried.
+const REPEATS_KNOWN: u32 = 32;
+
+/// A repetition that wrote nothing must not pass for the one before.
+fn version_of(repeat: u32) -> u64 {
+    u64::from(repeat) + 1
 }
 
 #[derive(Default)]

@@ -48,6 +48,9 @@ impl Bench<'_> {
     /// One job of all workers.
     fn one(&mut self, name: &str, job: crate::job::Job) -> Result<crate::record::Outcome> {
         let processes = job.workers.min(PROCESSES_MAX);
+        if let Some(why) = crate::memory::refusal([&job].into_iter(), processes, crate::system::ram_bytes()) {
+            anyhow::bail!("{why}");
+        }
         let outcomes = self.runner.run(&[(name.to_owned(), job)], processes)?;
         outcomes.into_iter().next().context("no outcome of a job")
     }

@@ -253,3 +253,19 @@ fn moments_are_days_of_the_calendar() {
     assert_eq!(Moment::at(951_782_400).short(), "02/29/2000 00:00:00");
     assert_eq!(Moment::at(1_795_346_197).long(), "Sun Nov 22 11:16:37 2026");
 }
+
+/// Each repetition is told from the one before, so that one that wrote nothing shows.
+#[test]
+fn repetitions_are_versions() {
+    let of = |line: &str, op, repeat| match Ior::parse(&words(line)).unwrap().job(op, repeat).work {
+        Work::Data(data) => (data.version, data.accept),
+        Work::Names(_) => panic!("of ior"),
+    };
+    let both = "-w -R -E -i 3";
+    assert_eq!(of(both, DataOp::Write, 0), (1, vec![1]));
+    assert_eq!(of(both, DataOp::Write, 2), (3, vec![3]));
+    assert_eq!(of(both, DataOp::Read, 2).1, [3]);
+    // Who only reads does not know how many the run before had.
+    let later = of("-R -E", DataOp::Read, 0).1;
+    assert!(later.contains(&1) && later.contains(&3), "{later:?}");
+}

@@ -22,6 +22,10 @@ use crate::job::{Data, DataOp, Engine, Job, Limit, NamesOp, Order, Work};
 
 /// Worker processes of a point that says nothing else: a process each, but no more than this. Threads share the rest.
 pub const PROCESSES_MAX: u32 = 64;
+/// Of one phase: more threads than this no machine starts, and sums of parts stay far from their end.
+const WORKERS_MAX: u32 = 1 << 16;
+/// Of a step's id: a directory's name is made of it, and lines of reports.
+const ID_MAX: usize = 64;
 /// Points of one step. More is a mistake: a minute each would be a week.
 const POINTS_MAX: usize = 10_000;
 
@@ -165,6 +169,16 @@ pub(super) fn unknown(word: &str, known: &[&str]) -> Trouble {
     Trouble::new(format!("'{word}' is not known"), format!("write one of: {}", known.join(", ")))
 }
 
+/// Directories are named by it.
+fn check_id(id: &str) -> Result<(), Trouble> {
+    let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if (1..=ID_MAX).contains(&id.len()) && id.chars().all(is_word) {
+        return Ok(());
+    }
+    let next = format!("use a-z, 0-9 and -, {ID_MAX} at most");
+    Err(Trouble::new(format!("'{}' does not do", id.escape_debug()), next))
+}
+
 struct Expander<'a> {
     plan: &'a Plan,
     environment: &'a Environment,
@@ -173,6 +187,9 @@ struct Expander<'a> {
 
 impl Expander<'_> {
     fn step(&mut self, step: &Step, vars: &Variables) -> PlannedStep {
+        if let Err(trouble) = check_id(&step.id) {
+            self.findings.add(Finding::new(format!("step {}", step.id.escape_debug()), trouble.at("id")));
+        }
         let points = self.sweep(step, vars);
         PlannedStep {
             id: step.id.clone(),
@@ -401,6 +418,10 @@ impl PhaseAt<'_> {
         let workers = workers.map_err(|t| t.at("workers"))?;
         if workers == 0 {
             return Err(Trouble::new("no worker would do it", "give 1 at least").at("workers"));
+        }
+        if workers > WORKERS_MAX {
+            let what = format!("{workers} workers are too many");
+            return Err(Trouble::new(what, format!("give {WORKERS_MAX} at most")).at("workers"));
         }
         let limit = self.limit(part.pace)?;
         let (work, verify) = match (part.data, part.names) {

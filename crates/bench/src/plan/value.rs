@@ -13,6 +13,9 @@ use super::schema::{Quantities, Quantity, Scale};
 /// A variable may name another one, so deep at most: more is a circle.
 const DEPTH_MAX: u32 = 16;
 
+/// The last offset of a file, and more than anybody counts: beyond it numbers wrap somewhere.
+const WHOLE_MAX: f64 = 9_223_372_036_854_774_784.0;
+
 /// What `$name` stands for: what a point sweeps, else what the scale (or `--set`) says, else what the machine is.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
@@ -65,6 +68,9 @@ impl Variables {
             if (value - near).abs() <= near.abs() * 4.0 * f64::EPSILON { near } else { value.floor() };
         if value < 0.0 {
             return Err(Trouble::new(format!("{value} is negative"), "give 0 or more"));
+        }
+        if value > WHOLE_MAX {
+            return Err(Trouble::new(format!("{value:e} is too much"), "give less than 8 EiB, or 2^63"));
         }
         Ok(value as u64)
     }

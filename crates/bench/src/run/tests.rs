@@ -289,3 +289,64 @@ fn what_would_leave_holes_or_go_elsewhere_is_refused() {
     }
     assert!(!settings.out.exists());
 }
+
+#[test]
+fn a_phase_that_is_all_warm_up_has_no_rate() {
+    let dir = TestDir::new("run-warm");
+    let settings = settings(&dir);
+    let text = PLAN.replacen("name = \"write\"\n", "name = \"write\"\nwarmup-seconds = 1000\n", 1);
+    assert_eq!(run(&parse(&text), &settings, Inside).unwrap().failed, 1);
+    let results = results(&settings);
+    assert!(results.records.iter().all(|record| record.step != "nn"));
+    let why = &results.skipped[0].why;
+    assert!(why.contains("nn [threads=1] write") && why.contains("nothing was measured"), "{why}");
+}
+
+#[test]
+fn what_has_no_memory_is_skipped_with_the_figure() {
+    let dir = TestDir::new("run-memory");
+    let mut settings = settings(&dir);
+    settings.environment.ram = 512 << 10;
+    run(&parse(PLAN), &settings, Inside).unwrap();
+    let results = results(&settings);
+    assert!(results.records.iter().all(|record| record.step != "nn"));
+    let why = &results.skipped[0].why;
+    assert!(why.contains("phase write: its workers would take") && why.contains("transfer (65536 bytes)"), "{why}");
+}
+
+#[test]
+fn what_is_done_against_caches_is_that_of_the_run() {
+    let system = |text: &str, name: &str| {
+        let dir = TestDir::new(name);
+        let settings = settings(&dir);
+        run(&parse(text), &settings, Inside).unwrap();
+        let results = results(&settings);
+        let said = results.header.system.iter().find(|(name, _)| name == "caches").unwrap().1.clone();
+        (said, results.records.iter().any(|record| record.cache == CacheState::Dropped))
+    };
+    let (said, were_dropped) = system(PLAN, "run-cold");
+    assert_eq!(said.starts_with("dropped"), were_dropped, "{said}");
+    let (said, were_dropped) = system(&PLAN.replace("cold = true", ""), "run-warm-caches");
+    assert!(said.starts_with("left as they were") && !were_dropped, "{said}");
+}
+
+/// The second repeat on a device does not take the first one's content for its own.
+#[test]
+fn repeats_on_given_files_have_versions_of_their_own() {
+    let text = r#"{"op":"write","order":"sequential","files":{"given":{"paths":["/dev/a"]}},"transfer_bytes":4096,"block_bytes":4096,
+        "segments":1,"shift":0,"ops_max":null,"engine":"sync","direct":false,"flush":"end","create":false,"version":2,"accept":[1,2],
+        "read_back":0}"#;
+    let given: Data = serde_json::from_str(text).unwrap();
+    let own = Data { files: Files::Own { stem: "d".into() }, ..given.clone() };
+    let renewed = |data: &Data, repeat| {
+        let limit = crate::job::Limit::default();
+        let work = Work::Data(data.clone());
+        let mut job = Job { work, workers: 1, limit, verify: true, seed: 1, forget_pages: false, holds: Vec::new() };
+        renew(&mut job, repeat);
+        let Work::Data(data) = job.work else { panic!() };
+        (data.version, data.accept)
+    };
+    assert_eq!(renewed(&given, 0), (2, vec![1, 2]));
+    assert_eq!(renewed(&given, 3), (3 << 32 | 2, vec![3 << 32 | 1, 3 << 32 | 2]));
+    assert_eq!(renewed(&own, 3), (2, vec![1, 2]));
+}

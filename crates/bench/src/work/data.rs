@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use ring::Ring;
@@ -14,7 +15,7 @@ use super::order::Turns;
 use crate::aligned::Aligned;
 use crate::content::Content;
 use crate::job::{Data, DataOp, Engine, Files, Flush, Order};
-use crate::pattern::{Mark, next};
+use crate::pattern::{Checked, Mark, next};
 
 /// One worker's part of a data job.
 pub struct Mover<'a> {
@@ -29,6 +30,9 @@ pub struct Mover<'a> {
     dice: u64,
     seed: u64,
     way: Way,
+    /// Transfers that were done.
+    done: u64,
+    stop: &'a AtomicBool,
 }
 
 enum Way {
@@ -111,11 +115,11 @@ impl<'a> Mover<'a> {
         ensure!(data.transfer_bytes > 0, "a transfer of 0 bytes moves nothing");
         // Who makes files makes its own.
         let shift = if data.create { 0 } else { data.shift };
-        let whose = (worker + shift) % job.workers.max(1);
+        let whose = job.shifted(worker, shift);
         let (path, file) = file_of(data, whose);
         let path = shared.root.join(path);
         let place = Place::new(data, whose, job.workers);
-        let all = place.transfers_per_block * data.segments;
+        let all = place.transfers_per_block.saturating_mul(data.segments);
         let count = job.holds.get(whose as usize).map_or(all, |held| all.min(*held));
         let mut seed = job.seed ^ (u64::from(worker) << 32) ^ data.version;
         let order_seed = next(&mut seed);
@@ -156,10 +160,12 @@ impl<'a> Mover<'a> {
             dice: seed,
             seed: order_seed,
             way,
+            done: 0,
+            stop: shared.stop,
         })
     }
 
-    pub fn run(mut self, clock: Clock<'a>, gauge: &Gauge) -> Result<Counted> {
+    pub fn run(&mut self, clock: Clock<'a>, gauge: &Gauge) -> Result<Counted> {
         let mut counted = Counted::new(&clock);
         if let Way::Null(buffer) = &mut self.way {
             let mut buffer = std::mem::replace(buffer, Aligned::new(0));
@@ -201,7 +207,7 @@ impl<'a> Mover<'a> {
                 counted.end_ns = now_ns();
             }
         }
-        self.read_back(&mut counted)?;
+        self.done = counted.done;
         Ok(counted)
     }
 
@@ -276,7 +282,7 @@ impl<'a> Mover<'a> {
         let mut begun = 0;
         while begun < limit && !clock.is_over(now) {
             let Some((offset, did)) = self.next(begun) else { break };
-            let due = clock.wait_turn(begun, now);
+            let Some(due) = clock.wait_turn(begun, now) else { break };
             begun += 1;
             let is_write = did == Did::Write;
             if is_write {
@@ -320,7 +326,11 @@ impl<'a> Mover<'a> {
                     break;
                 };
                 let before = now;
-                let due = clock.wait_turn(begun, before);
+                let Some(due) = clock.wait_turn(begun, before) else {
+                    ring.give_back(slot);
+                    begun = limit;
+                    break;
+                };
                 begun += 1;
                 if did == Did::Write {
                     content.refill(mark, offset, &mut ring.buffer(slot)[..len]);
@@ -384,26 +394,95 @@ impl<'a> Mover<'a> {
         format!("{verb} {} bytes at {offset} of {}", self.data.transfer_bytes, self.path.display())
     }
 
-    /// Reads some of what was just written; it must be what this phase wrote.
-    fn read_back(&mut self, counted: &mut Counted) -> Result<()> {
+    /// Reads some of what was just written; it must be what this phase wrote. From the medium, as far as the file system lets us: what
+    /// stands in the page cache would be right whatever became of the write.
+    pub fn read_back(&mut self) -> Result<Checked> {
+        let mut checked = Checked::default();
         let data = self.data;
         if data.read_back == 0 || data.op != DataOp::Write || !self.content.is_stamped(0) {
-            return Ok(());
+            return Ok(checked);
         }
         let file = self.open()?;
+        if !data.direct {
+            // Only clean pages can go.
+            file.sync_data().with_context(|| format!("flushing {}", self.path.display()))?;
+            rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).ok();
+        }
         let mut buffer = Aligned::new(data.transfer_bytes as usize);
         let turns = Turns::new(self.turns.len(), data.order, self.seed);
-        let written = turns.take(counted.done as usize).map(|turn| self.place.offset(turn));
+        let written = turns.take(self.done as usize).map(|turn| self.place.offset(turn));
         let telling = written.filter(|offset| {
             !data.transfer_bytes.is_multiple_of(4096)
                 || data.transfer_bytes > 4096
                 || self.content.is_stamped(*offset)
         });
         for offset in telling.take(data.read_back as usize) {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
             file.read_exact_at(buffer.get(), offset).with_context(|| self.describe(Did::Read, offset))?;
-            let checked = self.content.check(self.file, &data.accept, offset, buffer.get());
-            counted.checked += checked.with_context(|| format!("reading back {}", self.path.display()))?;
+            let found = self.content.check(self.file, &data.accept, offset, buffer.get());
+            checked += found.with_context(|| format!("reading back {}", self.path.display()))?;
         }
-        Ok(())
+        Ok(checked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Job, Limit, Work};
+    use crate::testdir::TestDir;
+
+    const TRANSFER: u64 = 64 << 10;
+
+    /// Bytes that this thread's reads fetched from a medium.
+    fn fetched() -> u64 {
+        let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();
+        line.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_read_back_comes_from_the_medium() {
+        let dir = TestDir::new("read-back");
+        // Memory is the medium there.
+        if rustix::fs::statfs(dir.path()).unwrap().f_type as u64 == 0x0102_1994 {
+            return;
+        }
+        std::fs::write(dir.path().join("data"), vec![0; 8 * TRANSFER as usize]).unwrap();
+        let data = Data {
+            op: DataOp::Write,
+            order: Order::Random,
+            files: Files::Shared { path: "data".into() },
+            transfer_bytes: TRANSFER,
+            block_bytes: 8 * TRANSFER,
+            segments: 1,
+            shift: 0,
+            ops_max: None,
+            engine: Engine::Sync,
+            direct: false,
+            flush: Flush::Never,
+            create: false,
+            version: 2,
+            accept: vec![2],
+            read_back: 8,
+        };
+        let job = Job {
+            work: Work::Data(data.clone()),
+            workers: 1,
+            limit: Limit::default(),
+            verify: true,
+            seed: 1,
+            forget_pages: false,
+            holds: Vec::new(),
+        };
+        let (content, stop) = (crate::work::content_of(&job), AtomicBool::new(false));
+        let shared = Shared { job: &job, root: dir.path(), content: &content, stop: &stop };
+        let mut mover = Mover::new(&shared, &data, 0).unwrap();
+        mover.run(Clock::start(job.limit, &stop), &Gauge::default()).unwrap();
+        let before = fetched();
+        assert_eq!(mover.read_back().unwrap().pages, 8);
+        assert!(fetched() - before >= 8 * TRANSFER, "{}", fetched() - before);
     }
 }

@@ -53,20 +53,22 @@ impl<'a> Clock<'a> {
         self.end_ns != u64::MAX
     }
 
-    /// Waits until the `n`-th operation is due; gives the time from which its latency counts. Without a pace that is `now_ns`.
-    pub fn wait_turn(&self, n: u64, now_ns: u64) -> u64 {
-        let Some(pace) = self.limit.pace else { return now_ns };
-        let due_ns = self.begin_ns + (n as f64 / pace * 1e9) as u64;
+    /// Waits until the `n`-th operation is due; gives the time from which its latency counts. Without a pace that is `now_ns`. `None`: the
+    /// end came before.
+    pub fn wait_turn(&self, n: u64, now_ns: u64) -> Option<u64> {
+        let Some(pace) = self.limit.pace else { return Some(now_ns) };
+        let due_ns = self.begin_ns.saturating_add((n as f64 / pace * 1e9) as u64);
         let mut now = now_ns;
-        while now < due_ns && !self.stop.load(Ordering::Relaxed) {
-            std::thread::sleep(std::time::Duration::from_nanos((due_ns - now).min(100_000_000)));
+        while now < due_ns && !self.is_over(now) {
+            let until = due_ns.min(self.end_ns) - now;
+            std::thread::sleep(std::time::Duration::from_nanos(until.min(100_000_000)));
             now = crate::work::now_ns();
         }
-        due_ns
+        (!self.is_over(now)).then_some(due_ns)
     }
 
     fn warm_ns(&self) -> u64 {
-        self.begin_ns + (self.limit.warmup_seconds * 1e9) as u64
+        self.begin_ns.saturating_add((self.limit.warmup_seconds * 1e9) as u64)
     }
 }
 
@@ -123,13 +125,14 @@ impl Counted {
         }
     }
 
-    /// One operation that began (or was due) at `from_ns`, began at `began_ns` and has just ended.
+    /// One operation that began (or was due) at `from_ns` and ended at `end_ns`. One that lies across the warm-up's end is not counted: the
+    /// time before it is not either.
     pub fn count(&mut self, did: Did, bytes: u64, from_ns: u64, end_ns: u64, gauge: &Gauge) {
         self.done += 1;
         self.bucket(end_ns, bytes);
         gauge.ops.store(self.done, Ordering::Relaxed);
         gauge.bytes.store(gauge.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
-        if end_ns < self.warm_ns {
+        if from_ns < self.warm_ns {
             return;
         }
         self.ops += 1;
@@ -184,12 +187,13 @@ mod tests {
         let gauge = Gauge::default();
         let at = |ms: u64| clock.begin_ns + ms * 1_000_000;
         counted.count(Did::Write, 10, at(0), at(500), &gauge);
-        counted.count(Did::Read, 20, at(900), at(1100), &gauge);
-        assert_eq!((counted.done, counted.ops, counted.bytes, counted.read_bytes), (2, 1, 20, 20));
+        counted.count(Did::Write, 10, at(900), at(1900), &gauge);
+        counted.count(Did::Read, 20, at(1000), at(1200), &gauge);
+        assert_eq!((counted.done, counted.ops, counted.bytes, counted.read_bytes), (3, 1, 20, 20));
         assert_eq!((counted.reads.len(), counted.writes.len()), (1, 0));
         let took = latency_of(&counted.reads).quantile_us(0.5).unwrap();
         assert!((198_000.0..=202_000.0).contains(&took), "{took}");
-        assert_eq!((gauge.ops.into_inner(), gauge.bytes.into_inner()), (2, 30));
+        assert_eq!((gauge.ops.into_inner(), gauge.bytes.into_inner()), (3, 40));
     }
 
     #[test]
@@ -210,12 +214,25 @@ mod tests {
         assert_eq!(sum, (100, 300));
     }
 
+    /// One that is due after the end does not begin, nor does one after a stop; who waits for it waits until the end.
+    #[test]
+    fn nothing_begins_after_the_end() {
+        let stop = AtomicBool::new(false);
+        let limit = Limit { pace: Some(10.0), seconds: Some(0.02), ..Limit::default() };
+        let clock = Clock::start(limit, &stop);
+        assert_eq!(clock.wait_turn(1, now_ns()), None);
+        assert!(now_ns() >= clock.begin_ns + 20_000_000);
+        let never = Clock::start(Limit { pace: Some(1e-300), ..Limit::default() }, &stop);
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(never.wait_turn(1, now_ns()), None);
+    }
+
     #[test]
     fn a_paced_operation_counts_from_when_it_was_due() {
         let stop = AtomicBool::new(false);
         let clock = Clock::start(Limit { pace: Some(1000.0), ..Limit::default() }, &stop);
         let mut counted = Counted::new(&clock);
-        let due = clock.wait_turn(3, now_ns());
+        let due = clock.wait_turn(3, now_ns()).unwrap();
         assert_eq!(due, clock.begin_ns + 3_000_000);
         assert!(now_ns() >= due);
         counted.count(Did::Read, 1, due, due + 2_000_000, &Gauge::default());

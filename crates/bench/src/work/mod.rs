@@ -1,12 +1,15 @@
 //! What a worker does: one thread's part of a job, prepared before the barrier and measured after it.
 //!
 //! I1. What is prepared (paths, buffers, rings, random orders) is not measured; opening, moving, flushing and closing is.
-//! I2. A worker counts an operation when it has ended, and only what ended after the warm-up.
+//! I2. A worker counts an operation when it has ended, and only what began after the warm-up: of one that lies across its end some part was
+//! done before.
+//! I3. What is written is read back when all workers of the phase have ended, so that nobody's measured time or processor time has it.
 
 mod data;
 mod meter;
 mod names;
 mod order;
+mod tree;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -16,9 +19,11 @@ use anyhow::Result;
 #[cfg(test)]
 pub use data::Place;
 pub use meter::{Clock, Counted, Gauge, latency_of, now_ns};
+pub use tree::DEPTH_MAX;
 
 use crate::content::Content;
 use crate::job::{Job, Work};
+use crate::pattern::Checked;
 
 /// A worker that is ready to begin.
 pub enum Prepared<'a> {
@@ -43,10 +48,18 @@ impl<'a> Prepared<'a> {
     }
 
     /// Does the work. `gauge` shows others how far it is.
-    pub fn run(self, clock: Clock<'a>, gauge: &Gauge) -> Result<Counted> {
+    pub fn run(&mut self, clock: Clock<'a>, gauge: &Gauge) -> Result<Counted> {
         match self {
             Prepared::Data(mover) => mover.run(clock, gauge),
             Prepared::Names(namer) => namer.run(clock, gauge),
+        }
+    }
+
+    /// Reads some of what was written back: when nobody is measured any more.
+    pub fn read_back(&mut self) -> Result<Checked> {
+        match self {
+            Prepared::Data(mover) => mover.read_back(),
+            Prepared::Names(_) => Ok(Checked::default()),
         }
     }
 }

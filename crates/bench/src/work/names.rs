@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Advice, AtFlags, Mode, OFlags, StatxFlags};
@@ -11,6 +10,7 @@ use rustix::fs::{Advice, AtFlags, Mode, OFlags, StatxFlags};
 use super::Shared;
 use super::meter::{Clock, Counted, Did, Gauge, now_ns};
 use super::order::Turns;
+use super::tree::Tree;
 use crate::content::Content;
 use crate::job::{Names, NamesOp, Order};
 use crate::pattern::{Mark, next};
@@ -21,35 +21,11 @@ pub struct Namer<'a> {
     content: &'a Content,
     /// Whose items are visited.
     whose: u32,
-    /// Directories of the tree in the order in which they can be made, and those that hold items.
-    dirs: Vec<String>,
-    item_dirs: Vec<String>,
+    tree: Tree,
     turns: Turns,
     bytes: Vec<u8>,
     /// Of `Ask`.
     file: Option<File>,
-}
-
-/// The tree below `root`: directories from the root down, and where those that hold items begin.
-fn tree_of(names: &Names, root: &Path) -> Result<(Vec<String>, Vec<String>)> {
-    let text = root.to_str().context("a path that is no UTF-8 cannot be measured: take another directory")?;
-    let mut dirs = vec![text.to_owned()];
-    let mut level = 0..1;
-    let mut items = if names.leaves_only && names.depth > 0 { Vec::new() } else { dirs.clone() };
-    for depth in 1..=names.depth {
-        let from = dirs.len();
-        for parent in level {
-            for branch in 0..names.branch {
-                let dir = format!("{}/d.{branch}", dirs[parent]);
-                if !names.leaves_only || depth == names.depth {
-                    items.push(dir.clone());
-                }
-                dirs.push(dir);
-            }
-        }
-        level = from..dirs.len();
-    }
-    Ok((dirs, items))
 }
 
 impl<'a> Namer<'a> {
@@ -58,27 +34,28 @@ impl<'a> Namer<'a> {
         // Who makes items makes its own.
         let makes = matches!(names.op, NamesOp::Create | NamesOp::MakeDir);
         let shift = if makes { 0 } else { names.shift };
-        let whose = (worker + shift) % job.workers.max(1);
+        let whose = job.shifted(worker, shift);
         let base = shared.root.join(&names.root);
         let root = if names.shared { base.clone() } else { base.join(format!("w.{whose}")) };
-        let (dirs, item_dirs) = tree_of(names, &root)?;
+        let tree = Tree::new(names, &root)?;
         let mut seed = job.seed ^ (u64::from(worker) << 32) ^ 0x6e61_6d65;
-        let all = item_dirs.len() as u64 * names.items_per_dir;
+        let all = tree.item_dirs().checked_mul(names.items_per_dir);
+        let all = all.context("there are more than 2^64 items: lower items-per-dir, branch or depth")?;
         let is_of_tree = matches!(names.op, NamesOp::MakeTree | NamesOp::RemoveTree);
         let count = match names.op {
             // Of a shared tree one worker makes all.
             NamesOp::MakeTree | NamesOp::RemoveTree if names.shared && worker > 0 => 0,
-            NamesOp::MakeTree | NamesOp::RemoveTree => dirs.len() as u64,
+            NamesOp::MakeTree | NamesOp::RemoveTree => tree.count(),
             NamesOp::Ask => names.items_per_dir,
             _ => job.holds.get(whose as usize).map_or(all, |held| all.min(*held)),
         };
         let order = if is_of_tree { Order::Sequential } else { names.order };
         let turns = Turns::new(count, order, next(&mut seed));
         // One byte more than there should be, so that a file that is too long shows.
-        let len = names.write_bytes.max(names.read_bytes + 1);
+        let len = names.write_bytes.max(names.read_bytes.saturating_add(1));
         let bytes = vec![0; usize::try_from(len).context("the bytes of a file")?];
         let mut namer =
-            Namer { names, content: shared.content, whose, dirs, item_dirs, turns, bytes, file: None };
+            Namer { names, content: shared.content, whose, tree, turns, bytes, file: None };
         let len = names.write_bytes as usize;
         namer.content.fill(Mark { file: 0, version: names.version }, 0, &mut namer.bytes[..len]);
         if names.op == NamesOp::MakeTree && !names.null {
@@ -111,9 +88,7 @@ impl<'a> Namer<'a> {
 
     /// Puts the path of item `index` into `path`.
     fn path(&self, index: u64, path: &mut String) {
-        path.clear();
-        let dir = &self.item_dirs[(index / self.names.items_per_dir) as usize];
-        path.push_str(dir);
+        self.tree.item_dir(index / self.names.items_per_dir, path);
         let kind = match self.names.op {
             NamesOp::MakeDir | NamesOp::StatDir | NamesOp::RemoveDir => "dir",
             _ => "file",
@@ -122,7 +97,7 @@ impl<'a> Namer<'a> {
         write!(path, "/{kind}.{whose}.{item}").expect("writing to a string cannot fail");
     }
 
-    pub fn run(mut self, clock: Clock<'a>, gauge: &Gauge) -> Result<Counted> {
+    pub fn run(&mut self, clock: Clock<'a>, gauge: &Gauge) -> Result<Counted> {
         let mut counted = Counted::new(&clock);
         let mut path = String::with_capacity(4096);
         let mut now = clock.begin_ns;
@@ -133,7 +108,7 @@ impl<'a> Namer<'a> {
             }
             while !clock.is_over(now) {
                 let Some(turn) = self.turns.next() else { continue 'epochs };
-                let due = clock.wait_turn(begun, now);
+                let Some(due) = clock.wait_turn(begun, now) else { break 'epochs };
                 begun += 1;
                 let bytes = self.before(turn, &mut path);
                 let from = if due == now { now_ns() } else { due };
@@ -149,7 +124,7 @@ impl<'a> Namer<'a> {
             }
             break;
         }
-        drop(self.file);
+        self.file = None;
         counted.end_ns = now_ns();
         Ok(counted)
     }
@@ -157,8 +132,8 @@ impl<'a> Namer<'a> {
     /// Makes ready what is not measured; gives the bytes that will move.
     fn before(&mut self, turn: u64, path: &mut String) -> u64 {
         match self.names.op {
-            NamesOp::MakeTree => path.clone_from(&self.dirs[turn as usize]),
-            NamesOp::RemoveTree => path.clone_from(&self.dirs[self.dirs.len() - 1 - turn as usize]),
+            NamesOp::MakeTree => self.tree.dir(turn, path),
+            NamesOp::RemoveTree => self.tree.dir(self.tree.count() - 1 - turn, path),
             NamesOp::Ask => return 0,
             _ => self.path(turn, path),
         }

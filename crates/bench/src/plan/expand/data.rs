@@ -11,6 +11,10 @@ use crate::job::{Data, DataOp, Engine, Files, Flush, Order};
 
 /// Direct I/O moves whole pages.
 const DIRECT_BYTES: u64 = 4096;
+/// Offsets are signed.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// Files in place of devices.
+const DEVICES_MAX: u32 = 1 << 16;
 /// So many of its own writes each worker reads back after random overwrites: enough to find what does not keep writes.
 const READ_BACK: u32 = 256;
 
@@ -30,6 +34,11 @@ pub fn resolve(
     if transfer_bytes == 0 {
         return Err(Trouble::new("a transfer of 0 bytes moves nothing", "give a size").at("data.transfer"));
     }
+    if transfer_bytes > ring::BUFFER_BYTES_MAX as u64 {
+        let what = format!("a transfer of {transfer_bytes} bytes is more than one call moves");
+        let next = format!("give {} at most", ring::BUFFER_BYTES_MAX);
+        return Err(Trouble::new(what, next).at("data.transfer"));
+    }
     if spec.direct && !transfer_bytes.is_multiple_of(DIRECT_BYTES) {
         let what = format!("direct I/O and transfers of {transfer_bytes} bytes do not go together");
         let next = format!("take a multiple of {DIRECT_BYTES}, or leave `direct` out");
@@ -45,6 +54,13 @@ pub fn resolve(
     let is_shared_total = spec.total.is_some() && !own.contains_key("total") && !own.contains_key("block");
     if let Some(most) = state.block_most(&files, segments, workers).filter(|_| is_shared_total && !create) {
         block_bytes = block_bytes.min((most / transfer_bytes).max(1) * transfer_bytes);
+    }
+    let reached = block_bytes.checked_mul(segments).and_then(|bytes| bytes.checked_mul(u64::from(workers)));
+    if reached.is_none_or(|bytes| bytes > FILE_BYTES_MAX) {
+        let what = format!("{segments} x {block_bytes} bytes of {workers} workers are more than a file can have");
+        let fields = [("data.segments", spec.segments.is_some()), ("data.block", spec.block.is_some())];
+        let field = fields.into_iter().find(|(_, is_said)| *is_said).map_or("data.total", |(field, _)| field);
+        return Err(Trouble::new(what, "give less than 8 EiB in all").at(field));
     }
     let version = if writes { state.next_version() } else { 0 };
     let flush = match spec.flush.as_deref() {
@@ -155,6 +171,10 @@ pub fn sharers(workers: u32, vars: &Variables) -> u64 {
 
 fn engine_of(spec: &DataSpec, vars: &Variables) -> Result<Engine, Trouble> {
     let depth = small(vars, &spec.depth, "data.depth")?.unwrap_or(1).max(1);
+    if depth > ring::DEPTH_MAX {
+        let what = format!("a depth of {depth} is more than the kernel takes");
+        return Err(Trouble::new(what, format!("give {} at most", ring::DEPTH_MAX)).at("data.depth"));
+    }
     match spec.engine.as_deref() {
         None if depth == 1 => Ok(Engine::Sync),
         None | Some("uring") => Ok(Engine::Uring { depth }),
@@ -189,6 +209,10 @@ fn files_of(
         Some("given") if !targets.is_empty() => Ok((Files::Given { paths: targets.to_vec() }, false)),
         Some("given") => {
             let devices = vars.count(&Quantity::Text("$devices".into())).map_err(|t| t.at("data.files"))?;
+            if devices > DEVICES_MAX {
+                let what = format!("{devices} files in place of devices are too many");
+                return Err(Trouble::new(what, format!("give {DEVICES_MAX} at most")).at("data.files"));
+            }
             let own = Files::Own { stem: name.clone() };
             if op == DataOp::Write && !spec.overwrite && !state.is_written(&own) {
                 if workers != devices {

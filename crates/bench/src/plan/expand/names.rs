@@ -1,7 +1,7 @@
 //! `names` of a phase made a work, and the trees around it.
 
 use super::super::finding::Trouble;
-use super::super::schema::NamesSpec;
+use super::super::schema::{NamesSpec, Quantity};
 use super::super::value::Variables;
 use super::data::{optional, order_of, sharers, small};
 use super::state::State;
@@ -53,6 +53,10 @@ pub fn resolve(
     };
     let root =
         super::data::plain_name(spec.name.as_deref().unwrap_or("tree")).map_err(|t| t.at("names.name"))?;
+    if depth > crate::work::DEPTH_MAX {
+        let what = format!("a tree of {depth} levels is too deep");
+        return Err(Trouble::new(what, format!("give {} at most", crate::work::DEPTH_MAX)).at("names.depth"));
+    }
     let version = match op {
         NamesOp::Create => state.next_version(),
         _ => state.tree(&root).map_or(0, |tree| tree.version),
@@ -65,8 +69,8 @@ pub fn resolve(
         depth,
         leaves_only,
         items_per_dir,
-        write_bytes: optional(vars, &spec.write, "names.write")?.unwrap_or(0),
-        read_bytes: optional(vars, &spec.read, "names.read")?.unwrap_or(0),
+        write_bytes: one_call(vars, &spec.write, "names.write")?,
+        read_bytes: one_call(vars, &spec.read, "names.read")?,
         flush: spec.flush,
         shift: small(vars, &spec.shift, "names.shift")?.unwrap_or(0),
         order: order_of(spec.order.as_deref()).map_err(|t| t.at("names.order"))?,
@@ -74,7 +78,41 @@ pub fn resolve(
         version,
         null: spec.null,
     };
+    check_amount(&names, workers, spec.total.is_some())?;
     Ok((names, spec.verify.unwrap_or(true) && !spec.null))
+}
+
+/// Bytes that are moved by one call.
+fn one_call(vars: &Variables, quantity: &Option<Quantity>, field: &str) -> Result<u64, Trouble> {
+    let bytes = optional(vars, quantity, field)?.unwrap_or(0);
+    let most = ring::BUFFER_BYTES_MAX as u64;
+    if bytes > most {
+        let what = format!("{bytes} bytes are more than one call moves");
+        return Err(Trouble::new(what, format!("give {most} at most")).at(field));
+    }
+    Ok(bytes)
+}
+
+/// All that is done, and all that it moves, can be counted.
+fn check_amount(names: &Names, workers: u32, has_total: bool) -> Result<(), Trouble> {
+    // Saturated, it is too much.
+    let items = names.items_per_worker().saturating_mul(u64::from(workers));
+    let items = items.saturating_mul(u64::from(names.epochs));
+    let bytes = items.saturating_mul(names.write_bytes.max(names.read_bytes).max(1));
+    if bytes <= i64::MAX as u64 {
+        return Ok(());
+    }
+    let what = format!(
+        "{} directories of {} items of {workers} workers are more than can be counted",
+        names.item_dirs(),
+        names.items_per_dir
+    );
+    let field = match (has_total, names.items_per_dir > names.item_dirs()) {
+        (true, _) => "names.total",
+        (false, true) => "names.items-per-dir",
+        (false, false) => "names.depth",
+    };
+    Err(Trouble::new(what, "give less").at(field))
 }
 
 /// The phase that makes a tree which nothing made before.
