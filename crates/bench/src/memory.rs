@@ -81,7 +81,9 @@ mod tests {
         // Two such at once do not.
         assert!(refusal([&fits, &fits].into_iter(), 4, 2 << 30).is_some());
         let said = refusal([&job(64, 8 << 20, 1024)].into_iter(), 64, 24 << 30).unwrap();
-        for word in ["524992 MiB", "18432 MiB", "24576", "workers (1024)", "depth (64)", "transfer (8388608 bytes)"] {
+        for word in
+            ["524992 MiB", "18432 MiB", "24576", "workers (1024)", "depth (64)", "transfer (8388608 bytes)"]
+        {
             assert!(said.contains(word), "{word}: {said}");
         }
         let hostile = job(u64::from(u32::MAX), u64::MAX, u32::MAX);

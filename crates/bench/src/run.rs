@@ -135,17 +135,13 @@ fn caches_of(steps: &[PlannedStep]) -> &'static str {
     match (phases.any(|phase| phase.cold), cache::may_drop()) {
         (false, _) => "left as they were: no phase is cold",
         (true, true) => "dropped before cold phases",
-        (true, false) => "not dropped (no right to): before cold phases pages of files are asked to go, names stay",
+        (true, false) => {
+            "not dropped (no right to): before cold phases pages of files are asked to go, names stay"
+        }
     }
 }
 
-fn header(
-    plan: &Plan,
-    steps: &[PlannedStep],
-    scale: &Scale,
-    settings: &Settings,
-    found: &Found,
-) -> Header {
+fn header(plan: &Plan, steps: &[PlannedStep], scale: &Scale, settings: &Settings, found: &Found) -> Header {
     let json = |value| serde_json::to_value(value).unwrap_or_default();
     let mut values: BTreeMap<String, serde_json::Value> =
         scale.values.iter().map(|(name, value)| (name.clone(), json(value))).collect();

@@ -47,10 +47,14 @@ pub struct Share {
 pub enum Answer {
     Ready,
     /// Operations and bytes of each worker of this process.
-    Progress { workers: Vec<(u64, u64)> },
+    Progress {
+        workers: Vec<(u64, u64)>,
+    },
     Worked,
     Done(Box<Report>),
-    Failed { why: String },
+    Failed {
+        why: String,
+    },
 }
 
 /// What a process's threads got done. Times are of a clock that all processes of one machine share.
@@ -138,7 +142,9 @@ pub fn serve(input: impl BufRead + Send + 'static, mut output: impl Write) -> Re
             Ok(Event::Order(Order::Go | Order::Check)) => bail!("a go without a job"),
             Ok(Event::Garbled(why)) => bail!("an order that cannot be read: {why}"),
             Ok(Event::End) | Err(_) => return Ok(()),
-            Ok(Event::Ready(_) | Event::Finished(..) | Event::Checked(..)) => bail!("a thread of an earlier job is still there"),
+            Ok(Event::Ready(_) | Event::Finished(..) | Event::Checked(..)) => {
+                bail!("a thread of an earlier job is still there")
+            }
         }
     }
 }
@@ -215,7 +221,9 @@ fn perform(
                 let why = prepared.as_ref().err().map(|e| format!("worker {worker}: {e:#}"));
                 sender.send(Event::Ready(why)).ok();
                 barrier.wait();
-                let (Ok(mut prepared), false) = (prepared, called_off.load(Ordering::Relaxed)) else { return };
+                let (Ok(mut prepared), false) = (prepared, called_off.load(Ordering::Relaxed)) else {
+                    return;
+                };
                 let result = prepared.run(Clock::start(shared.job.limit, shared.stop), gauge).map(Box::new);
                 sender.send(Event::Finished(*worker, result)).ok();
                 // Nothing comes where it is not worth while: a worker failed, or it was stopped.

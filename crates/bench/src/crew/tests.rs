@@ -299,7 +299,8 @@ fn what_is_read_back_is_read_when_all_have_worked() {
     };
     let mut answers = output.lines().map(|line| serde_json::from_str::<Answer>(&line.unwrap()).unwrap());
     let mut hear = || answers.find(|answer| !matches!(answer, Answer::Progress { .. })).unwrap();
-    let over = Data { create: false, version: 2, accept: vec![2], read_back: 8, ..data(DataOp::Write, shared()) };
+    let over =
+        Data { create: false, version: 2, accept: vec![2], read_back: 8, ..data(DataOp::Write, shared()) };
     let share = Share { job: job(Work::Data(over)), root: dir.path().to_owned(), first: 0, stride: 1 };
     for spoil in [false, true] {
         tell(&Say::Job(Box::new(share.clone())));

@@ -311,7 +311,10 @@ fn what_has_no_memory_is_skipped_with_the_figure() {
     let results = results(&settings);
     assert!(results.records.iter().all(|record| record.step != "nn"));
     let why = &results.skipped[0].why;
-    assert!(why.contains("phase write: its workers would take") && why.contains("transfer (65536 bytes)"), "{why}");
+    assert!(
+        why.contains("phase write: its workers would take") && why.contains("transfer (65536 bytes)"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -341,7 +344,8 @@ fn repeats_on_given_files_have_versions_of_their_own() {
     let renewed = |data: &Data, repeat| {
         let limit = crate::job::Limit::default();
         let work = Work::Data(data.clone());
-        let mut job = Job { work, workers: 1, limit, verify: true, seed: 1, forget_pages: false, holds: Vec::new() };
+        let mut job =
+            Job { work, workers: 1, limit, verify: true, seed: 1, forget_pages: false, holds: Vec::new() };
         renew(&mut job, repeat);
         let Work::Data(data) = job.work else { panic!() };
         (data.version, data.accept)

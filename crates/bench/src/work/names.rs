@@ -54,8 +54,7 @@ impl<'a> Namer<'a> {
         // One byte more than there should be, so that a file that is too long shows.
         let len = names.write_bytes.max(names.read_bytes.saturating_add(1));
         let bytes = vec![0; usize::try_from(len).context("the bytes of a file")?];
-        let mut namer =
-            Namer { names, content: shared.content, whose, tree, turns, bytes, file: None };
+        let mut namer = Namer { names, content: shared.content, whose, tree, turns, bytes, file: None };
         let len = names.write_bytes as usize;
         namer.content.fill(Mark { file: 0, version: names.version }, 0, &mut namer.bytes[..len]);
         if names.op == NamesOp::MakeTree && !names.null {

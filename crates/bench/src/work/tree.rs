@@ -21,13 +21,19 @@ pub struct Tree {
 
 impl Tree {
     pub fn new(names: &Names, root: &Path) -> Result<Tree> {
-        let text = root.to_str().context("a path that is no UTF-8 cannot be measured: take another directory")?;
-        ensure!(names.depth <= DEPTH_MAX, "a tree of {} levels is too deep: {DEPTH_MAX} at most", names.depth);
+        let text =
+            root.to_str().context("a path that is no UTF-8 cannot be measured: take another directory")?;
+        ensure!(
+            names.depth <= DEPTH_MAX,
+            "a tree of {} levels is too deep: {DEPTH_MAX} at most",
+            names.depth
+        );
         let branch = u64::from(names.branch).max(1);
         let (mut count, mut level) = (1u64, 1u64);
         for _ in 0..names.depth {
             let next = level.checked_mul(branch).and_then(|level| Some((level, count.checked_add(level)?)));
-            (level, count) = next.context("the tree has more than 2^64 directories: lower branch or depth")?;
+            (level, count) =
+                next.context("the tree has more than 2^64 directories: lower branch or depth")?;
         }
         let first_of_items = if names.leaves_only { count - level } else { 0 };
         Ok(Tree { root: text.to_owned(), branch, count, first_of_items })
@@ -96,7 +102,13 @@ mod tests {
     fn directories_come_level_by_level() {
         let table: [(u32, u32, bool, &[&str], u64); 4] = [
             (3, 0, true, &["/r"], 1),
-            (2, 2, true, &["/r", "/r/d.0", "/r/d.1", "/r/d.0/d.0", "/r/d.0/d.1", "/r/d.1/d.0", "/r/d.1/d.1"], 4),
+            (
+                2,
+                2,
+                true,
+                &["/r", "/r/d.0", "/r/d.1", "/r/d.0/d.0", "/r/d.0/d.1", "/r/d.1/d.0", "/r/d.1/d.1"],
+                4,
+            ),
             (2, 1, false, &["/r", "/r/d.0", "/r/d.1"], 3),
             (1, 2, true, &["/r", "/r/d.0", "/r/d.0/d.0"], 1),
         ];

@@ -57,7 +57,8 @@ pub fn resolve(
     }
     let reached = block_bytes.checked_mul(segments).and_then(|bytes| bytes.checked_mul(u64::from(workers)));
     if reached.is_none_or(|bytes| bytes > FILE_BYTES_MAX) {
-        let what = format!("{segments} x {block_bytes} bytes of {workers} workers are more than a file can have");
+        let what =
+            format!("{segments} x {block_bytes} bytes of {workers} workers are more than a file can have");
         let fields = [("data.segments", spec.segments.is_some()), ("data.block", spec.block.is_some())];
         let field = fields.into_iter().find(|(_, is_said)| *is_said).map_or("data.total", |(field, _)| field);
         return Err(Trouble::new(what, "give less than 8 EiB in all").at(field));

@@ -118,7 +118,9 @@ impl State {
         };
         if written.is_cut && matches!(data.files, Files::Given { .. }) {
             let what = "the files were made by a write that may have been stopped before their end";
-            return Err(Trouble::new(what, "leave out the seconds and ops of the first write").at("data.files"));
+            return Err(
+                Trouble::new(what, "leave out the seconds and ops of the first write").at("data.files")
+            );
         }
         let (count, bytes) = reach(data, workers);
         if bytes > written.bytes && is_outside(&data.files) {

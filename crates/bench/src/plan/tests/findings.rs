@@ -190,15 +190,39 @@ fn hostile_values_are_refused_by_their_fields() {
         (r#""4K", total"#, format!(r#""{huge}", total"#), "data.transfer: 1.8446744073709552e19 is too much"),
         (r#""4K", total"#, r#""7E", total"#.into(), "data.transfer: a transfer of"),
         (r#"total = "$total", d"#, r#"block = "15E", d"#.into(), "data.block: 1.7"),
-        (r#"total = "$total", d"#, r#"block = "7E", d"#.into(), "data.block: 1 x 8070450532247928832 bytes of 2"),
+        (
+            r#"total = "$total", d"#,
+            r#"block = "7E", d"#.into(),
+            "data.block: 1 x 8070450532247928832 bytes of 2",
+        ),
         (r#"total = "$total", d"#, r#"segments = "4E", block = "1G", d"#.into(), "data.segments: 4611"),
         (r#"total = "$total", d"#, r#"total = "8E * 8E", d"#.into(), "data.total: 8"),
         ("depth = 4", "depth = 4000000000".into(), "data.depth: a depth of 4000000000"),
-        (r#"data = { op = "write" }"#, format!("workers = {}\ndata = {{ op = \"write\" }}", u32::MAX), "workers: 4294967295 workers"),
-        ("items-per-dir = 10", "items-per-dir = 9000000000000000000".into(), "names.items-per-dir: 1 directories of 9"),
-        ("items-per-dir = 10", "branch = 4000000000, depth = 200, items-per-dir = 10".into(), "names.depth: 18446744073709551615"),
-        ("items-per-dir = 10", "depth = 4294967295, items-per-dir = 10".into(), "names.depth: a tree of 4294967295 levels"),
-        ("items-per-dir = 10", "epochs = 4294967295, branch = 4294967295, depth = 1, items-per-dir = 10".into(), "names.depth: 4294967296 d"),
+        (
+            r#"data = { op = "write" }"#,
+            format!("workers = {}\ndata = {{ op = \"write\" }}", u32::MAX),
+            "workers: 4294967295 workers",
+        ),
+        (
+            "items-per-dir = 10",
+            "items-per-dir = 9000000000000000000".into(),
+            "names.items-per-dir: 1 directories of 9",
+        ),
+        (
+            "items-per-dir = 10",
+            "branch = 4000000000, depth = 200, items-per-dir = 10".into(),
+            "names.depth: 18446744073709551615",
+        ),
+        (
+            "items-per-dir = 10",
+            "depth = 4294967295, items-per-dir = 10".into(),
+            "names.depth: a tree of 4294967295 levels",
+        ),
+        (
+            "items-per-dir = 10",
+            "epochs = 4294967295, branch = 4294967295, depth = 1, items-per-dir = 10".into(),
+            "names.depth: 4294967296 d",
+        ),
         ("write = 100", "write = \"15E\"".into(), "names.write: 1.7"),
         ("write = 100", "write = \"2G\"".into(), "names.write: 2147483648 bytes are more than one call"),
     ];
@@ -214,7 +238,10 @@ fn ids_of_steps_are_names_of_directories() {
     let long = "x".repeat(65);
     for id in ["", "..", "../../etc", "a/b", "A", "a b", "a\\u0000", long.as_str()] {
         let found = check(&GOOD.replace(r#"id = "names""#, &format!("id = \"{id}\"")));
-        assert!(found.iter().any(|line| line.contains(", id: ") && line.contains("does not do")), "{id}: {found:#?}");
+        assert!(
+            found.iter().any(|line| line.contains(", id: ") && line.contains("does not do")),
+            "{id}: {found:#?}"
+        );
     }
     let good = GOOD.replace(r#"id = "names""#, &format!("id = \"a-1{}\"", "x".repeat(61)));
     assert_eq!(check(&good), Vec::<String>::new());

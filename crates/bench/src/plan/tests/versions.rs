@@ -19,8 +19,9 @@ title = "t"
 data = { transfer = "64K", block = "1M", op = "write" }
 "#;
     let phases = phases.iter().enumerate();
-    let phases: Vec<String> =
-        phases.map(|(n, words)| format!("[[steps.phases]]\nname = \"p{n}\"\nworkers = 2\n{words}\n")).collect();
+    let phases: Vec<String> = phases
+        .map(|(n, words)| format!("[[steps.phases]]\nname = \"p{n}\"\nworkers = 2\n{words}\n"))
+        .collect();
     let plan: Plan = toml::from_str(&(step.to_owned() + &phases.concat())).unwrap();
     let steps = expand(&plan, "small", environment).map_err(|found| found.to_string())?;
     match &steps[0].points[0].phases.last().unwrap().parts.last().unwrap().job.work {
@@ -49,11 +50,24 @@ fn only_what_may_still_be_there_is_accepted() {
         (&[WRITE, "data = { op = \"mixed\", read-percent = 50 }", READ], &[1, 2]),
         // Of the half that was overwritten only the new, of the whole both.
         (&[WRITE, "data = { overwrite = true, block = \"512K\" }", READ], &[1, 2]),
-        (&[WRITE, "data = { overwrite = true, block = \"512K\" }", "data = { op = \"read\", block = \"512K\" }"], &[2]),
+        (
+            &[
+                WRITE,
+                "data = { overwrite = true, block = \"512K\" }",
+                "data = { op = \"read\", block = \"512K\" }",
+            ],
+            &[2],
+        ),
         // Of two at once each may have been the last, also for who reads its own back.
         (&[WRITE, TWO, READ], &[2, 3]),
         (&[WRITE, TWO], &[3, 2]),
-        (&[WRITE, r#"together = [{ name = "a", data = { overwrite = true } }, { name = "b", data = { op = "read" } }]"#], &[1, 2]),
+        (
+            &[
+                WRITE,
+                r#"together = [{ name = "a", data = { overwrite = true } }, { name = "b", data = { op = "read" } }]"#,
+            ],
+            &[1, 2],
+        ),
     ];
     for (phases, want) in table {
         assert_eq!(accepted(phases, &super::machines()[0]).unwrap(), want, "{phases:?}");
