@@ -324,6 +324,7 @@ fn outcome_of(limit: &Limit, reports: Vec<Report>) -> Outcome {
     if limit.pace.is_some() && ops > 0 {
         extra.insert("late_share".to_owned(), late as f64 / ops as f64);
     }
+    extra.extend(stages(parts).into_iter().flatten());
     let share = |p: &Part| WorkerShare {
         ops: p.ops,
         bytes: p.bytes,
@@ -356,6 +357,24 @@ fn outcome_of(limit: &Limit, reports: Vec<Report>) -> Outcome {
         cpu_seconds: sum.cpu_seconds,
         extra,
     }
+}
+
+/// Opening, moving (with the flush) and closing of files: each from the first worker's begin of it to the last one's end, as IOR
+/// counts. They overlap where workers are not equally far.
+fn stages(parts: &[Part]) -> Option<[(String, f64); 3]> {
+    let is_there = !parts.is_empty() && parts.iter().all(|p| p.opened_ns > 0 && p.moved_ns > 0);
+    let stage = |name: &str, from: fn(&Part) -> u64, to: fn(&Part) -> u64| {
+        let first = parts.iter().map(from).min().unwrap_or(0);
+        let last = parts.iter().map(to).max().unwrap_or(0);
+        (format!("{name}_seconds"), last.saturating_sub(first) as f64 / 1e9)
+    };
+    is_there.then(|| {
+        [
+            stage("open", |p| p.begin_ns, |p| p.opened_ns),
+            stage("access", |p| p.opened_ns, |p| p.moved_ns),
+            stage("close", |p| p.moved_ns, |p| p.end_ns),
+        ]
+    })
 }
 
 /// What was done from the warm-up's end until the first worker was done; buckets at the borders count in proportion.

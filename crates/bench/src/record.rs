@@ -97,7 +97,7 @@ pub struct Outcome {
     pub checked: Checked,
     /// Processor time of the workers, user and system. 0 if the engine does not tell.
     pub cpu_seconds: f64,
-    /// What only some phases have: `late_share` of paced ones.
+    /// What only some phases have: `late_share` of paced ones; `open_seconds`, `access_seconds` and `close_seconds` of files.
     pub extra: BTreeMap<String, f64>,
 }
 

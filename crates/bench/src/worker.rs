@@ -71,6 +71,8 @@ pub struct Report {
 pub struct Part {
     pub worker: u32,
     pub begin_ns: u64,
+    pub opened_ns: u64,
+    pub moved_ns: u64,
     pub end_ns: u64,
     pub warm_ns: u64,
     pub ops: u64,
@@ -412,6 +414,8 @@ impl Report {
         self.workers.push(Part {
             worker,
             begin_ns: counted.begin_ns,
+            opened_ns: counted.opened_ns,
+            moved_ns: counted.moved_ns,
             end_ns: counted.end_ns,
             warm_ns: counted.warm_ns,
             ops: counted.ops,

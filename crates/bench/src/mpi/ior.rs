@@ -310,16 +310,18 @@ impl Ior {
     fn row(&self, name: &str, outcome: &Outcome, repeat: u32) -> String {
         let seconds = outcome.seconds.max(1e-9);
         let known = |key: &str| outcome.extra.get(key).copied();
+        let access = known("access_seconds").unwrap_or(seconds).max(1e-9);
         let latency = |share: &crate::record::WorkerShare| share.seconds / share.ops.max(1) as f64;
         let least = outcome.per_worker.iter().map(latency).reduce(f64::min);
         let cells = [
             Some(mib(outcome.bytes) / seconds),
-            Some(outcome.ops as f64 / seconds),
+            // Of the transfers alone, without opening and closing; the rate of bytes is of all.
+            Some(outcome.ops as f64 / access),
             least,
             Some(self.block as f64 / 1024.0),
             Some(self.transfer as f64 / 1024.0),
             known("open_seconds"),
-            Some(known("access_seconds").unwrap_or(seconds)),
+            Some(access),
             known("close_seconds"),
             Some(seconds),
         ];

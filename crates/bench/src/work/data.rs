@@ -175,6 +175,7 @@ impl<'a> Mover<'a> {
             return Ok(counted);
         }
         let file = self.open()?;
+        counted.opened_ns = now_ns();
         match std::mem::replace(&mut self.way, Way::Null(Aligned::new(0))) {
             Way::Uring(mut ring) => {
                 let number = ring.add_file(file);
@@ -184,6 +185,7 @@ impl<'a> Mover<'a> {
                         .sync_all()
                         .with_context(|| format!("flushing {}", self.path.display()))?;
                 }
+                counted.moved_ns = now_ns();
                 ring.close_files();
                 // Freeing buffers is no part of it.
                 counted.end_ns = now_ns();
@@ -203,6 +205,7 @@ impl<'a> Mover<'a> {
                 if end {
                     file.sync_all().with_context(|| format!("flushing {}", self.path.display()))?;
                 }
+                counted.moved_ns = now_ns();
                 drop(file);
                 counted.end_ns = now_ns();
             }

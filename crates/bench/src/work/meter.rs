@@ -83,6 +83,9 @@ pub enum Did {
 /// What one worker got done.
 pub struct Counted {
     pub begin_ns: u64,
+    /// When the file was open, and when all was moved and flushed: between the two its transfers, then its close. 0: no file.
+    pub opened_ns: u64,
+    pub moved_ns: u64,
     pub end_ns: u64,
     pub warm_ns: u64,
     pub ops: u64,
@@ -108,6 +111,8 @@ impl Counted {
             || Histogram::new_with_max(LATENCY_MAX_NS, 2).expect("two digits up to a minute are allowed");
         Counted {
             begin_ns: clock.begin_ns,
+            opened_ns: 0,
+            moved_ns: 0,
             end_ns: clock.begin_ns,
             warm_ns: clock.warm_ns(),
             ops: 0,
