@@ -142,11 +142,11 @@ fn caches_of(steps: &[PlannedStep]) -> &'static str {
 }
 
 fn header(plan: &Plan, steps: &[PlannedStep], scale: &Scale, settings: &Settings, found: &Found) -> Header {
-    let json = |value| serde_json::to_value(value).unwrap_or_default();
-    let mut values: BTreeMap<String, serde_json::Value> =
-        scale.values.iter().map(|(name, value)| (name.clone(), json(value))).collect();
-    values.extend(settings.environment.overrides.iter().map(|(name, value)| (name.clone(), json(value))));
-    let mut system = system::describe(&settings.dir);
+    let dir = std::path::absolute(&settings.dir).unwrap_or_else(|_| settings.dir.clone());
+    // Evaluated: tables divide by them.
+    let values = plan::expand::variables(plan, &settings.scale, &settings.environment);
+    let values = values.map(|vars| vars.values()).unwrap_or_default();
+    let mut system = system::describe(&dir);
     let programs: Vec<&str> = found.all().map(|(_, version)| version).collect();
     if !programs.is_empty() {
         system.push(("programs of others".into(), programs.join(", ")));
@@ -166,7 +166,7 @@ fn header(plan: &Plan, steps: &[PlannedStep], scale: &Scale, settings: &Settings
         plan: plan.clone(),
         scale: settings.scale.clone(),
         values,
-        dir: settings.dir.display().to_string(),
+        dir: dir.display().to_string(),
         file_system: system::mount_of(&settings.dir).map_or_else(|| "unknown".into(), |m| m.file_system),
         command: settings.command.clone(),
         begun: system::utc_now(),

@@ -1,13 +1,14 @@
 //! `stria bench ior`: IOR's options become write and read jobs, the outcomes its table.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use super::Bench;
 use super::table::{Moment, Spread, cell, file_system, size};
 use super::words::{Given, Known, refuse};
+use super::{Bench, Page};
 use crate::job::{Data, DataOp, Engine, Files, Flush, Job, Limit, Order, Work};
 use crate::record::Outcome;
 
@@ -40,32 +41,36 @@ const KNOWN: Known = Known {
 /// A run as the options say it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ior {
-    path: PathBuf,
-    own_files: bool,
-    write: bool,
-    read: bool,
-    check_write: bool,
-    check_read: bool,
-    keep: bool,
-    existing: bool,
-    many_files: bool,
-    transfer: u64,
-    block: u64,
-    segments: u64,
-    tasks: u32,
-    reorder: bool,
-    offset: u32,
-    random: bool,
+    pub(super) path: PathBuf,
+    pub(super) own_files: bool,
+    pub(super) write: bool,
+    pub(super) read: bool,
+    pub(super) check_write: bool,
+    pub(super) check_read: bool,
+    pub(super) keep: bool,
+    pub(super) existing: bool,
+    pub(super) many_files: bool,
+    pub(super) transfer: u64,
+    pub(super) block: u64,
+    pub(super) segments: u64,
+    pub(super) tasks: u32,
+    pub(super) reorder: bool,
+    pub(super) offset: u32,
+    pub(super) random: bool,
     direct: bool,
-    flush: Flush,
+    pub(super) flush: Flush,
     engine: Engine,
-    repeats: u32,
-    delay: u64,
-    deadline: Option<u64>,
-    minutes: u64,
+    pub(super) repeats: u32,
+    pub(super) delay: u64,
+    pub(super) deadline: Option<u64>,
+    pub(super) minutes: u64,
     seed: u64,
-    reference: u64,
-    verbose: u32,
+    pub(super) reference: u64,
+    pub(super) verbose: u32,
+    /// In place of the table.
+    json: bool,
+    /// Where table or JSON goes in place of the standard output.
+    file: Option<PathBuf>,
 }
 
 impl Default for Ior {
@@ -98,6 +103,8 @@ impl Default for Ior {
             seed: 0,
             reference: 0,
             verbose: 0,
+            json: false,
+            file: None,
         }
     }
 }
@@ -141,7 +148,7 @@ impl Ior {
             "m" => self.many_files = true,
             "N" => self.tasks = given.small()?,
             "o" => self.path = given.path(),
-            "O" => return directive(&given.value),
+            "O" => self.directives(&given.value)?,
             "Q" => self.offset = given.small()?,
             "r" => self.read = true,
             "R" => self.check_read = true,
@@ -155,6 +162,25 @@ impl Ior {
             "z" => self.random = true,
             "engine" => self.engine = engine(&given.value)?,
             other => unreachable!("an option that is known and not taken: {other}"),
+        }
+        Ok(())
+    }
+
+    /// `-O`: how the result is written; what changes nothing here is taken.
+    fn directives(&mut self, value: &str) -> Result<()> {
+        for one in value.split(',') {
+            match one.split_once('=') {
+                Some(("summaryFormat", format)) if format.eq_ignore_ascii_case("json") => self.json = true,
+                Some(("summaryFormat", "default")) => self.json = false,
+                Some(("summaryFile", path)) if !path.is_empty() => self.file = Some(path.into()),
+                Some(("stoneWallingWearOut" | "minTimeDuration", "0")) => {}
+                _ => {
+                    return refuse(
+                        format!("-O {one} is not understood here"),
+                        "leave it out; summaryFormat=JSON and summaryFile=FILE are, and `stria bench run` writes CSV",
+                    );
+                }
+            }
         }
         Ok(())
     }
@@ -238,10 +264,28 @@ impl Ior {
     }
 
     pub fn run(&self, bench: &mut Bench<'_>) -> Result<()> {
-        self.header(bench)?;
+        let Some(path) = &self.file else { return self.run_to_page(bench) };
+        // Before anything is measured: what cannot be written is known now.
+        let mut file = File::create(path).with_context(|| format!("making {}", path.display()))?;
+        bench.page.line(format_args!("Writing output to {}", path.display()))?;
+        let (runner, command) = (&mut *bench.runner, bench.command.clone());
+        self.run_to_page(&mut Bench { runner, page: Page { to: &mut file }, command })
+    }
+
+    /// What was measured is shown, also when the rest could not be.
+    fn run_to_page(&self, bench: &mut Bench<'_>) -> Result<()> {
         let mut done = Rows::default();
+        if self.json {
+            let begun = Moment::now().long();
+            let (mut nowhere, command) = (std::io::sink(), bench.command.clone());
+            let page = Page { to: &mut nowhere };
+            let result = self.repeat(&mut Bench { runner: &mut *bench.runner, page, command }, &mut done);
+            let text = super::ior_json::text(self, &done, &bench.command, &begun);
+            bench.page.line(format_args!("{text}"))?;
+            return result;
+        }
+        self.header(bench)?;
         let result = self.repeat(bench, &mut done);
-        // What was measured is shown, also when the rest could not be.
         self.summary(bench, &done)?;
         result
     }
@@ -307,13 +351,14 @@ impl Ior {
         Ok(outcome)
     }
 
-    fn row(&self, name: &str, outcome: &Outcome, repeat: u32) -> String {
+    /// The numbers of a row, from its rate to its whole time.
+    pub(super) fn cells(&self, outcome: &Outcome) -> [Option<f64>; 9] {
         let seconds = outcome.seconds.max(1e-9);
         let known = |key: &str| outcome.extra.get(key).copied();
         let access = known("access_seconds").unwrap_or(seconds).max(1e-9);
         let latency = |share: &crate::record::WorkerShare| share.seconds / share.ops.max(1) as f64;
         let least = outcome.per_worker.iter().map(latency).reduce(f64::min);
-        let cells = [
+        [
             Some(mib(outcome.bytes) / seconds),
             // Of the transfers alone, without opening and closing; the rate of bytes is of all.
             Some(outcome.ops as f64 / access),
@@ -324,8 +369,11 @@ impl Ior {
             Some(access),
             known("close_seconds"),
             Some(seconds),
-        ];
-        let cells = cells.map(cell);
+        ]
+    }
+
+    fn row(&self, name: &str, outcome: &Outcome, repeat: u32) -> String {
+        let cells = self.cells(outcome).map(cell);
         // One column is a space wider than the others.
         format!("{name:<9} {} {} {}  {} {repeat:<4}", cells[0], cells[1], cells[2], cells[3..].join(" "))
     }
@@ -373,7 +421,7 @@ impl Ior {
         page.line(format_args!("------    ---------  ----       ----------  ---------- ---------  --------   --------   --------   --------   ----"))
     }
 
-    fn options(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn options(&self) -> Vec<(&'static str, String)> {
         let mut options = vec![
             ("api", "POSIX".to_owned()),
             ("apiVersion", String::new()),
@@ -468,12 +516,12 @@ fn version_of(repeat: u32) -> u64 {
 }
 
 #[derive(Default)]
-struct Rows {
-    write: Vec<Outcome>,
-    read: Vec<Outcome>,
+pub(super) struct Rows {
+    pub write: Vec<Outcome>,
+    pub read: Vec<Outcome>,
 }
 
-fn mib(bytes: u64) -> f64 {
+pub(super) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
@@ -485,17 +533,4 @@ fn engine(value: &str) -> Result<Engine> {
         Some(depth) if depth > 0 => Ok(Engine::Uring { depth }),
         _ => refuse(format!("--engine {value} is not there"), "give sync, uring:DEPTH or null"),
     }
-}
-
-/// `-O`: what changes nothing here is taken.
-fn directive(value: &str) -> Result<()> {
-    for one in value.split(',') {
-        if !["summaryFormat=default", "stoneWallingWearOut=0", "minTimeDuration=0"].contains(&one) {
-            return refuse(
-                format!("-O {one} is not understood here"),
-                "leave it out; `stria bench run` writes records as JSON, CSV and a page",
-            );
-        }
-    }
-    Ok(())
 }

@@ -5,6 +5,7 @@
 //! I1. An option is understood with its program's meaning, or refused by its name with what to do: none is read over silently.
 
 pub mod ior;
+mod ior_json;
 pub mod mdtest;
 mod table;
 #[cfg(test)]

@@ -79,7 +79,7 @@ fn what_is_not_understood_is_named_with_what_to_do() {
     assert_eq!(of("-w -c"), "-c is not understood here; collective I/O needs MPI-IO: leave it out");
     assert!(of("-a MPIIO").contains("-a POSIX"));
     assert!(of("-w --hdf5.collective").starts_with("--hdf5.collective is not understood here; leave it out"));
-    assert!(of("-O summaryFormat=JSON").contains("stria bench run"));
+    assert!(of("-O summaryFormat=CSV").contains("stria bench run"));
     assert!(of("-b").contains("-b stands without its value"));
     assert!(of("-b 1x").contains("-b 1x: that is no size"));
     assert!(of("-b 1m -t 3k").contains("no multiple"));
@@ -108,7 +108,13 @@ fn ior_s_table_can_be_read_as_the_real_one() {
     for row in &rows {
         // 6 MiB in 24 transfers.
         assert!((row.mib_per_second * row.total_seconds / 6.0 - 1.0).abs() < 0.02, "{row:?}");
-        assert!((row.iops.unwrap() / row.mib_per_second / 4.0 - 1.0).abs() < 0.02, "{row:?}");
+        assert!((row.iops.unwrap() * row.access_seconds.unwrap() / 24.0 - 1.0).abs() < 0.02, "{row:?}");
+    }
+    for row in &rows {
+        // Opening, moving, closing: each there, and together the whole but for what overlaps.
+        let stages = [row.open, row.access_seconds, row.close].map(|stage| stage.expect("it is told"));
+        assert!(stages.iter().all(|s| *s <= row.total_seconds), "{row:?}");
+        assert!(stages.iter().sum::<f64>() >= row.total_seconds * 0.98 - 2e-6, "{row:?}");
     }
     for line in [
         "Max Write: ",
@@ -137,6 +143,40 @@ fn ior_s_table_can_be_read_as_the_real_one() {
     assert_eq!(ior_rows(&text).unwrap().len(), 2, "{text}");
     // Without -k it goes; the others stayed.
     assert_eq!(files_below(dir.path()), (0, 3));
+}
+
+#[test]
+fn ior_s_json_has_the_fields_of_the_real_one() {
+    let dir = TestDir::new("mpi-json");
+    let (path, said) = (dir.path().join("f"), dir.path().join("said.json"));
+    let line = format!("-a POSIX -i 2 -w -r -F -C -e -b 1m -t 256k -np 2 -o {}", path.display());
+    let run = |more: &str| {
+        let (text, result) = printed(|b| Ior::parse(&words(&format!("{line} {more}"))).unwrap().run(b));
+        result.unwrap();
+        text
+    };
+    let text = run("-O summaryFormat=JSON");
+    let rows = ior_rows(&text).unwrap();
+    let told: Vec<_> = rows.iter().map(|row| (row.access.as_str(), row.iteration)).collect();
+    assert_eq!(told, [("write", 0), ("read", 0), ("write", 1), ("read", 1)], "{text}");
+    assert!(rows.iter().all(|r| r.open.is_some() && r.close.is_some() && r.total_seconds > 0.0));
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let parameters = &read["tests"][0]["Parameters"];
+    assert_eq!(
+        (parameters["transferSize"].as_u64(), parameters["fsync"].as_u64()),
+        (Some(256 << 10), Some(1))
+    );
+    let write = &read["summary"][0];
+    assert_eq!((write["operation"].as_str(), write["numTasks"].as_u64()), (Some("write"), Some(2)));
+    assert_eq!(write["xsizeMiB"].as_f64(), Some(2.0));
+    let rates: Vec<f64> = rows.iter().filter(|r| r.access == "write").map(|r| r.mib_per_second).collect();
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    assert!((write["bwMaxMIB"].as_f64().unwrap() / most - 1.0).abs() < 1e-9);
+    let text = run(&format!("-O summaryFormat=JSON,summaryFile={}", said.display()));
+    assert_eq!(text, format!("Writing output to {}\n", said.display()));
+    assert_eq!(ior_rows(&std::fs::read_to_string(&said).unwrap()).unwrap().len(), 4);
+    run(&format!("-O summaryFile={}", said.display()));
+    assert!(std::fs::read_to_string(&said).unwrap().contains("Max Write: "));
 }
 
 #[test]

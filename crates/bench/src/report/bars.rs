@@ -124,7 +124,10 @@ fn paint_bars(shown: &Shown, part: Part, rows: &[Row], height: i32, root: &Area,
             let (from, to) = ((floor, y + 1), (place(known.value), y + BAR - 4));
             let around = vec![from, (to.0, from.1), to, (from.0, to.1), from];
             root.draw(&PathElement::new(around, Ink::Published(row.series).line(1)))?;
-            let said = format!("{} published", stated(known.value));
+            // Where there are several, each says which it is.
+            let what = if row.known.len() > 1 { known.place } else { "published" };
+            let said = format!("{} {what}", stated(known.value));
+            let said = fit(&said, FONT - 1, WIDTH - to.0 - 8);
             let style = text(Ink::Soft, FONT - 1, HPos::Left, VPos::Center);
             root.draw_text(&said, &style, (to.0 + 6, (from.1 + to.1) / 2))?;
             let said = format!("{}: {} {} ({})", known.name, known.value, shown.unit().words(), known.place);

@@ -213,10 +213,14 @@ workers = 4
 data = { op = "write" }
 "#;
     let (head, _) = PLAN.split_once("[[steps]]").unwrap();
+    let head = head.replace("total = \"1M\"", "total = \"1M\", half = \"$total / 2\"");
     run(&parse(&format!("{head}{step}")), &settings, Inside).unwrap();
     let results = results(&settings);
     let told = &results.records[0].outcome.per_target;
     assert_eq!(told.len(), 2);
+    // Variables as they were here, for tables divide by them.
+    let values = &results.header.values;
+    assert_eq!((values["devices"].as_u64(), values["half"].as_u64()), (Some(2), Some(512 << 10)));
     for (share, path) in told.iter().zip(&settings.environment.targets) {
         assert_eq!((share.target.as_str(), share.workers), (path.to_str().unwrap(), 2));
         assert!(share.bytes == 1 << 20 && share.ops == 16 && share.seconds > 0.0, "{share:?}");
