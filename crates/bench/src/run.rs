@@ -64,6 +64,16 @@ pub struct Ran {
 
 /// Runs the plan by workers that `launcher` starts; the result is in `settings.out`.
 pub fn run(plan: &Plan, settings: &Settings, launcher: impl Launcher + 'static) -> Result<Ran> {
+    run_with(plan, settings, launcher, || Ok(()))
+}
+
+/// The same; `before` is called before each phase, and then caches are settled or dropped.
+pub fn run_with(
+    plan: &Plan,
+    settings: &Settings,
+    launcher: impl Launcher + 'static,
+    before: impl FnMut() -> Result<()>,
+) -> Result<Ran> {
     let steps = plan::expand(plan, &settings.scale, &settings.environment)?;
     let scale = plan.scales.get(&settings.scale).context("a scale that was expanded is there")?.clone();
     ensure!(settings.dir.is_dir(), "{}: it is no directory", settings.dir.display());
@@ -92,6 +102,7 @@ pub fn run(plan: &Plan, settings: &Settings, launcher: impl Launcher + 'static) 
         crew,
         progress,
         found,
+        before: Box::new(before),
         ran: Ran::default(),
     };
     running.crew.watch(running.progress.watcher());
@@ -206,6 +217,7 @@ struct Running<'a> {
     workspace: Workspace,
     progress: Progress,
     found: Found,
+    before: Box<dyn FnMut() -> Result<()> + 'a>,
     ran: Ran,
 }
 
@@ -355,6 +367,7 @@ impl Running<'_> {
         if self.settings.stop.load(Ordering::Relaxed) {
             return Err(Stopped.into());
         }
+        (self.before)()?;
         self.progress.begin_phase(&at.title(), &at.phase.parts);
         let is_read_only = at.phase.parts.iter().all(|part| part.job.work.is_read_only());
         let cache = if at.phase.cold {

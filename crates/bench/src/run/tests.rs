@@ -140,6 +140,27 @@ fn a_step_that_fails_leaves_the_others() {
     assert!(results.records.iter().any(|r| r.step == "names"));
 }
 
+/// Who prepares the machine between phases says when it cannot: nothing is measured then.
+#[test]
+fn what_must_come_before_each_phase_does() {
+    let dir = TestDir::new("run-before");
+    let settings = settings(&dir);
+    let mut calls = 0;
+    let mut before = || {
+        calls += 1;
+        ensure!(calls != 2, "not now");
+        Ok(())
+    };
+    run_with(&parse(PLAN), &settings, Inside, &mut before).unwrap();
+    let results = results(&settings);
+    // The write of the first point was measured, its read was not, and the step ended there.
+    let of_nn: Vec<_> = results.records.iter().filter(|r| r.step == "nn").map(|r| &r.phase).collect();
+    assert_eq!(of_nn, ["write"]);
+    assert!(results.skipped[0].failed && results.skipped[0].why.contains("not now"), "{:?}", results.skipped);
+    // Then the tree, creates and both together, twice.
+    assert_eq!(calls, 2 + 2 * 3);
+}
+
 #[test]
 fn what_was_measured_before_a_stop_is_kept() {
     let dir = TestDir::new("run-stop");

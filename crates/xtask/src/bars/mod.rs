@@ -1,8 +1,10 @@
 //! `cargo xtask bars road`: Stria against a pass-through FUSE file system, pair by pair, on one loop device.
 //!
-//! Sides alternate A B B A; every side runs the same rows of `stria bench quick` in a fresh workspace; the ratio of a pair is one
-//! sample. The yardsticks must themselves reach 0.8 of their known ratios to ext4, else the run is void.
+//! Sides alternate A B B A; every side runs the same rows of `stria bench quick` (`rows`) on fresh files; the ratio of a pair is one
+//! sample. The yardsticks must themselves reach 0.8 of their known ratios to ext4, else the run is void. What was measured is
+//! kept in `records`, a result of `stria bench` per sample.
 
+pub mod rows;
 pub mod stage;
 pub mod stats;
 pub mod warm;
@@ -10,12 +12,17 @@ pub mod warm;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bench::{Better, Kind, Params, Workspace};
-
+use bench::crew::Inside;
+use bench::record::Results;
+use bench::report::RECORDS;
+use bench::run::{self, Settings as RunSettings};
 use bench::stats::{Estimate, estimate};
+
+use rows::{Row, YARDSTICKS};
 use stage::{Side, Stage};
 use stats::{Verdict, verdict};
 use warm::Warm;
@@ -25,40 +32,6 @@ const PAIRS_TIME: Duration = Duration::from_secs(460);
 const PAIRS_MAX: usize = 15;
 const PAIRS_MIN: usize = 6;
 
-/// A row, its bar for Stria ÷ pass-through, and the best peer's ratio to ext4 where one was measured.
-struct Bar {
-    kind: Kind,
-    bar: f64,
-    peer: Option<f64>,
-}
-
-const fn bar(kind: Kind, bar: f64, peer: Option<f64>) -> Bar {
-    Bar { kind, bar, peer }
-}
-
-/// The bars; a latency counts as its inverse, so that higher is better everywhere (1.5 × slower = 0.667).
-/// Peers: the best of GlusterFS, SeaweedFS, JuiceFS, MooseFS and CephFS ÷ ext4 on such a machine.
-const ROAD: &[Bar] = &[
-    bar(Kind::NnWrite, 0.8, Some(0.736)),
-    bar(Kind::NnRead, 0.8, Some(0.586)),
-    bar(Kind::SharedWrite, 0.8, Some(0.458)),
-    bar(Kind::SharedRead, 0.8, Some(0.337)),
-    bar(Kind::RandomRead, 0.7, Some(0.271)),
-    bar(Kind::ReadLatency, 1.0 / 1.5, None),
-    bar(Kind::Fsync, 0.8, Some(1.52)),
-    bar(Kind::EmptyCreate, 0.9, Some(0.071)),
-    bar(Kind::EmptyStat, 0.9, Some(0.063)),
-    bar(Kind::EmptyRemove, 0.9, Some(0.0534)),
-    bar(Kind::SmallCreate, 1.0, Some(0.0247)),
-];
-
-/// Known ratios of the yardsticks to ext4: (row, pass-through, null).
-const YARDSTICKS: &[(Kind, f64, f64)] = &[
-    (Kind::EmptyCreate, 0.16, 0.24),
-    (Kind::SmallCreate, 0.13, 0.21),
-    (Kind::EmptyStat, 0.19, 0.26),
-    (Kind::NnWrite, 0.81, 1.03),
-];
 const YARDSTICK_SHARE: f64 = 0.8;
 
 pub struct Settings {
@@ -78,6 +51,11 @@ pub fn road(settings: &Settings) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("bars need root: loop device, mounts, dropping caches");
     }
+    let rows = rows::rows(&settings.rows)?;
+    let records = settings.base.join("records");
+    if records.exists() {
+        std::fs::remove_dir_all(&records).with_context(|| format!("removing {}", records.display()))?;
+    }
     let mut stage = Stage::set(&settings.base, settings.gib)?;
     let sides = stage.sides(&settings.bin, &settings.yardsticks)?;
     let warm = Warm::start()?;
@@ -89,27 +67,27 @@ pub fn road(settings: &Settings) -> Result<()> {
         // A B, then B A: drift of the machine hits both sides alike.
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         for at in order {
-            measure(&sides[at], &settings.rows, &warm, &mut values)?;
+            measure(settings, &sides[at], pair, &warm, &mut values)?;
         }
         // The yardsticks' own ratios need fewer samples.
         if pair % 4 == 0 {
-            measure(&sides[2], &settings.rows, &warm, &mut values)?;
-            measure(&sides[3], &settings.rows, &warm, &mut values)?;
+            measure(settings, &sides[2], pair, &warm, &mut values)?;
+            measure(settings, &sides[3], pair, &warm, &mut values)?;
         }
-        for row in 0..ROAD.len() {
+        for row in 0..rows.len() {
             if let (Some(a), Some(b)) = (last(&values, &sides[0], row), last(&values, &sides[1], row)) {
                 ratios.entry(row).or_default().push(a / b);
             }
         }
         println!("pair {} of at most {pairs_max}, {:.0} s", pair + 1, began.elapsed().as_secs_f64());
         // Part of the rows is work on them: all pairs that were asked for.
-        let settled = settings.rows.is_empty() && pair + 1 >= PAIRS_MIN && decided(&ratios);
+        let settled = settings.rows.is_empty() && pair + 1 >= PAIRS_MIN && decided(&rows, &ratios);
         if settled || (pair + 1 >= PAIRS_MIN.min(pairs_max) && began.elapsed() > PAIRS_TIME) {
             break;
         }
     }
     drop(warm);
-    let (table, sound) = report(&values, &ratios, &sides);
+    let (table, sound) = report(&rows, &values, &ratios, &sides);
     println!("\n{table}");
     if settings.rows.is_empty() {
         std::fs::write(settings.base.join("bars-road.md"), &table)?;
@@ -122,40 +100,47 @@ pub fn road(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-fn decided(ratios: &BTreeMap<usize, Vec<f64>>) -> bool {
-    ratios.iter().all(|(row, r)| verdict(estimate(r), ROAD[*row].bar) != Verdict::Unsure)
+fn decided(rows: &[Row], ratios: &BTreeMap<usize, Vec<f64>>) -> bool {
+    ratios.iter().all(|(row, r)| verdict(estimate(r), rows[*row].bar.bar) != Verdict::Unsure)
 }
 
 fn last(values: &Values, side: &Side, row: usize) -> Option<f64> {
     values.get(&(side.name, row))?.last().copied()
 }
 
-fn measure(side: &Side, rows: &str, warm: &Warm, values: &mut Values) -> Result<()> {
-    let params = Params {
-        workers: 4,
-        total_bytes: 512 << 20,
-        files_per_worker: 1500,
-        random_ops: 8_000,
-        phase_limit: Duration::from_secs(3),
-        // The null file system keeps no data, so nothing of it can be verified.
-        verify: side.name != "null",
-        ..Params::default()
+/// Rows on one side, once.
+fn measure(settings: &Settings, side: &Side, pair: usize, warm: &Warm, values: &mut Values) -> Result<()> {
+    // The null file system keeps no data, so nothing of it can be verified.
+    let rows = rows::rows(&settings.rows)?;
+    let plan = rows::plan_of(&rows, side.name != "null")?;
+    let out = settings.base.join("records").join(format!("{}.{}", pair + 1, side.name));
+    let how = RunSettings {
+        dir: side.dir.clone(),
+        out: out.clone(),
+        scale: rows::SCALE.into(),
+        environment: rows::environment(),
+        program: settings.bin.clone(),
+        command: "cargo xtask bars road".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        progress: false,
+        repeats: Some([1, 1]),
+        budget_seconds: None,
+        stop: Arc::default(),
     };
-    let mut workspace = Workspace::new(&side.dir, &params)?;
-    for kind in Kind::ALL {
-        let row = ROAD.iter().position(|b| b.kind == kind);
-        let needed = row.is_some() || kind == Kind::SmallRemove;
-        if !needed || !rows.split(',').any(|row| kind.title().contains(row)) {
-            continue;
-        }
-        warm.settle()?;
-        let sample = workspace.run(kind).with_context(|| format!("{} on {}", kind.title(), side.name))?;
-        if let Some(row) = row {
-            let value = if kind.better() == Better::Lower { 1.0 / sample.value } else { sample.value };
-            values.entry((side.name, row)).or_default().push(value);
-        }
+    run::run_with(&plan, &how, Inside, || warm.settle()).with_context(|| side.name)?;
+    let results = Results::read(&out.join(RECORDS))?;
+    if let Some(failed) = results.skipped.first() {
+        bail!("{} on {}: {}", failed.step, side.name, failed.why);
     }
-    workspace.close()
+    for (number, row) in rows.iter().enumerate() {
+        let mut records = results.records.iter();
+        let record = records.find(|record| record.step == row.step && record.phase == row.phase);
+        let value = record.and_then(|record| record.outcome.value(row.unit));
+        let value = value.with_context(|| format!("{} on {}: no value", row.bar.title, side.name))?;
+        let value = if row.unit.is_lower_better() { 1.0 / value } else { value };
+        values.entry((side.name, number)).or_default().push(value);
+    }
+    Ok(())
 }
 
 fn median(values: &Values, side: &str, row: usize) -> f64 {
@@ -164,7 +149,12 @@ fn median(values: &Values, side: &str, row: usize) -> f64 {
 }
 
 /// The table of `docs/performance.md`, and whether the yardsticks held.
-fn report(values: &Values, ratios: &BTreeMap<usize, Vec<f64>>, sides: &[Side]) -> (String, bool) {
+fn report(
+    rows: &[Row],
+    values: &Values,
+    ratios: &BTreeMap<usize, Vec<f64>>,
+    sides: &[Side],
+) -> (String, bool) {
     let mut out = String::new();
     let pairs = ratios.values().map(Vec::len).max().unwrap_or(0);
     let _ =
@@ -174,34 +164,34 @@ fn report(values: &Values, ratios: &BTreeMap<usize, Vec<f64>>, sides: &[Side]) -
         "| row | Stria | pass-through | ratio | 95 % interval | bar | verdict | ÷ null | ÷ ext4 | best peer ÷ ext4 |"
     );
     let _ = writeln!(out, "|---|---:|---:|---:|---|---:|---|---:|---:|---:|");
-    for (row, b) in ROAD.iter().enumerate().filter(|(row, _)| ratios.contains_key(row)) {
+    for (row, r) in rows.iter().enumerate().filter(|(row, _)| ratios.contains_key(row)) {
         let Estimate { median: ratio, low, high } =
             estimate(ratios.get(&row).map(Vec::as_slice).unwrap_or(&[]));
-        let word = match verdict(Estimate { median: ratio, low, high }, b.bar) {
+        let word = match verdict(Estimate { median: ratio, low, high }, r.bar.bar) {
             Verdict::Met => "MET",
             Verdict::Missed => "MISSED",
             Verdict::Unsure => "UNSURE",
         };
         let stria = median(values, "stria", row);
         let pass = median(values, "pass-through", row);
-        let shown = |v: f64| if b.kind.better() == Better::Lower { 1.0 / v } else { v };
-        let peer = b.peer.map(|p| format!("{p:.2}")).unwrap_or_else(|| "–".into());
+        let shown = |v: f64| if r.unit.is_lower_better() { 1.0 / v } else { v };
+        let peer = r.bar.peer.map(|p| format!("{p:.2}")).unwrap_or_else(|| "–".into());
         let _ = writeln!(
             out,
             "| {} | {:.0} {u} | {:.0} {u} | {ratio:.2} | {low:.2}–{high:.2} | {:.2} | {word} | {:.2} | {:.2} | {peer} |",
-            b.kind.title(),
+            r.bar.title,
             shown(stria),
             shown(pass),
-            b.bar,
+            r.bar.bar,
             stria / median(values, "null", row),
             stria / median(values, "ext4", row),
-            u = b.kind.unit()
+            u = r.unit.title()
         );
     }
     let mut sound = true;
     let _ = writeln!(out, "\nYardsticks ÷ ext4 (must reach {YARDSTICK_SHARE} of the known ratio):\n");
-    for (kind, pass_known, null_known) in YARDSTICKS {
-        let row = ROAD.iter().position(|b| b.kind == *kind);
+    for (title, pass_known, null_known) in YARDSTICKS {
+        let row = rows.iter().position(|row| row.bar.title == *title);
         let Some(row) = row.filter(|row| ratios.contains_key(row)) else { continue };
         let ext4 = median(values, "ext4", row);
         for (name, known) in [("pass-through", pass_known), ("null", null_known)] {
@@ -209,7 +199,7 @@ fn report(values: &Values, ratios: &BTreeMap<usize, Vec<f64>>, sides: &[Side]) -
             let holds = got >= YARDSTICK_SHARE * known;
             sound &= holds;
             let word = if holds { "holds" } else { "VOID" };
-            let _ = writeln!(out, "- {} {name}: {got:.2}, known {known:.2}: {word}", kind.title());
+            let _ = writeln!(out, "- {title} {name}: {got:.2}, known {known:.2}: {word}");
         }
     }
     (out, sound)
