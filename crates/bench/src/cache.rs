@@ -1,8 +1,5 @@
 //! Cold reads: what is done against caches, and what is said about it.
 
-use std::fs::File;
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
 const DROP: &str = "/proc/sys/vm/drop_caches";
@@ -46,16 +43,11 @@ pub fn may_drop() -> bool {
     std::fs::OpenOptions::new().write(true).open(DROP).is_ok()
 }
 
-/// Makes the machine forget `files` as well as we may.
-pub fn cool<'a>(files: impl IntoIterator<Item = &'a Path>) -> CacheState {
+/// Makes the machine forget what it may. `Advised`: it may not, and workers ask for their own files (`Job::forget_pages`).
+pub fn cool() -> CacheState {
     settle();
-    if std::fs::write(DROP, "3").is_ok() {
-        return CacheState::Dropped;
+    match std::fs::write(DROP, "3") {
+        Ok(()) => CacheState::Dropped,
+        Err(_) => CacheState::Advised,
     }
-    for path in files {
-        if let Ok(file) = File::open(path) {
-            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).ok();
-        }
-    }
-    CacheState::Advised
 }

@@ -8,11 +8,18 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::quick::Better;
 use crate::record::Results;
 use crate::report;
 use crate::report::number::number;
 use crate::stats::{self, Change, Estimate};
+
+/// Which way a value is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    Higher,
+    Lower,
+}
 
 /// One measured quantity of a result.
 #[derive(Clone, Debug, PartialEq)]

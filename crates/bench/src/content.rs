@@ -101,7 +101,7 @@ impl Content {
         for version in versions {
             let mark = Mark { file, version: *version };
             let result = if piece.len() == PAGE_BYTES {
-                self.pattern.check(mark, page_at, piece, 0)
+                self.pattern.check(mark, page_at, piece)
             } else {
                 self.check_part(mark, page_at, from, piece)
             };

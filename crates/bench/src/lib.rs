@@ -16,7 +16,6 @@ mod needs;
 mod pattern;
 pub mod plan;
 mod progress;
-pub mod quick;
 pub mod record;
 pub mod report;
 pub mod run;
@@ -32,4 +31,3 @@ pub mod worker;
 
 pub use cache::CacheState;
 pub use pattern::Checked;
-pub use quick::{Better, Kind, Params, Sample, Workspace, row};

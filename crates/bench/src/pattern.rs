@@ -11,8 +11,6 @@ use serde::{Deserialize, Serialize};
 pub const PAGE_BYTES: usize = 4096;
 /// The least that a medium writes as a whole.
 const SECTOR_BYTES: usize = 512;
-/// The stamps of every page are checked, and every n-th page whole: a full compare would cost a core that the file system needs.
-const WHOLE_EVERY: u64 = 16;
 const STAMP_BYTES: usize = 24;
 const TAG_BYTES: usize = 8;
 
@@ -80,22 +78,21 @@ impl Pattern {
         Self::stamp(mark, offset, buffer);
     }
 
-    /// Checks what was read at `offset`: the stamps of all pages, and some pages whole. `turn` moves that choice.
-    pub fn check(&self, mark: Mark, offset: u64, buffer: &[u8], turn: u64) -> Result<Checked> {
+    /// Checks what was read at `offset`, whole pages, to the last byte.
+    pub fn check(&self, mark: Mark, offset: u64, buffer: &[u8]) -> Result<Checked> {
         let mut checked = Checked::default();
         if !self.verify {
             return Ok(checked);
         }
         for (i, page) in buffer.chunks_exact(PAGE_BYTES).enumerate() {
             let at = offset + (i * PAGE_BYTES) as u64;
-            let is_whole = (i as u64 + turn).is_multiple_of(WHOLE_EVERY) || buffer.len() == PAGE_BYTES;
-            let is_good = are_stamps_good(mark, at, page)
-                && (!is_whole || are_bodies_equal(page, self.base_at(at, PAGE_BYTES)));
+            let is_good =
+                are_stamps_good(mark, at, page) && are_bodies_equal(page, self.base_at(at, PAGE_BYTES));
             if !is_good {
                 bail!("content is wrong: file {} at byte {at} holds {}", mark.file, describe(page, mark, at));
             }
             checked.pages += 1;
-            checked.whole_pages += u64::from(is_whole);
+            checked.whole_pages += 1;
         }
         Ok(checked)
     }
@@ -174,20 +171,20 @@ mod tests {
         let mut buffer = vec![0; 4 * PAGE_BYTES];
         pattern.fill(mark, offset, &mut buffer);
         assert_eq!(
-            pattern.check(mark, offset, &buffer, 0).unwrap(),
-            Checked { pages: 4, whole_pages: 1, sizes: 0 }
+            pattern.check(mark, offset, &buffer).unwrap(),
+            Checked { pages: 4, whole_pages: 4, sizes: 0 }
         );
         assert!(
-            pattern.check(mark, 0, &buffer, 0).unwrap_err().to_string().contains("says file 3, byte 32768")
+            pattern.check(mark, 0, &buffer).unwrap_err().to_string().contains("says file 3, byte 32768")
         );
-        assert!(pattern.check(Mark { version: 2, ..mark }, offset, &buffer, 0).is_err());
-        assert!(pattern.check(Mark { file: 4, ..mark }, offset, &buffer, 0).is_err());
-        assert!(pattern.check(mark, offset, &[0; PAGE_BYTES], 0).unwrap_err().to_string().contains("zeros"));
-        // A flipped bit in a page that is compared whole.
+        assert!(pattern.check(Mark { version: 2, ..mark }, offset, &buffer).is_err());
+        assert!(pattern.check(Mark { file: 4, ..mark }, offset, &buffer).is_err());
+        assert!(pattern.check(mark, offset, &[0; PAGE_BYTES]).unwrap_err().to_string().contains("zeros"));
+        // A flipped bit where there is no stamp.
         buffer[PAGE_BYTES + 100] ^= 1;
-        assert!(pattern.check(mark, offset, &buffer, 15).unwrap_err().to_string().contains("damaged"));
+        assert!(pattern.check(mark, offset, &buffer).unwrap_err().to_string().contains("damaged"));
         let unverified = Pattern::new(1, PAGE_BYTES, false);
-        assert_eq!(unverified.check(mark, 0, &buffer, 0).unwrap(), Checked::default());
+        assert_eq!(unverified.check(mark, 0, &buffer).unwrap(), Checked::default());
     }
 
     /// A page that was written in part, or put together of two, shows in every page and not in the sample alone.
@@ -212,7 +209,7 @@ mod tests {
                     let mut mixed = content(mark, 0);
                     let bytes = PAGE_BYTES + range.start * 512..PAGE_BYTES + range.end * 512;
                     mixed[bytes.clone()].copy_from_slice(&other[bytes]);
-                    let said = pattern.check(mark, 0, &mixed, 0).expect_err("page 1 is not compared whole");
+                    let said = pattern.check(mark, 0, &mixed).expect_err("page 1 is of two");
                     let want = format!("from {} on are of another page or version", sector * 512);
                     assert!(said.to_string().contains(&want), "{n}: {said}");
                 }

@@ -371,7 +371,7 @@ impl Running<'_> {
         self.progress.begin_phase(&at.title(), &at.phase.parts);
         let is_read_only = at.phase.parts.iter().all(|part| part.job.work.is_read_only());
         let cache = if at.phase.cold {
-            cache::cool([])
+            cache::cool()
         } else {
             cache::settle();
             cache_of(&at.phase.parts, is_read_only)

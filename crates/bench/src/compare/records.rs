@@ -1,7 +1,6 @@
 //! The records of a run, as what is compared: a series for each step, point, phase and program.
 
-use super::{Measured, Series};
-use crate::quick::Better;
+use super::{Better, Measured, Series};
 use crate::record::Results;
 use crate::report::{groups, word};
 

@@ -188,6 +188,8 @@ fn a_file_of_another_size_or_content_is_found() {
     step(NamesOp::Stat).unwrap();
     let error = format!("{:#}", step(NamesOp::Read).unwrap_err());
     assert!(error.contains("file.2.3") && error.contains("content is wrong"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    assert!(step(NamesOp::Stat).is_err() && step(NamesOp::Remove).is_err(), "one has vanished");
 }
 
 /// A phase that its limit stopped leaves less; whoever reads it is told how much.

@@ -196,18 +196,6 @@ fn parts_at_once_have_files_of_their_own_or_accept_what_the_others_write() {
 }
 
 #[test]
-fn quick_has_the_rows_of_before() {
-    let plan = load("quick").unwrap();
-    let rows: Vec<&str> = plan.tables[0].rows.iter().map(|row| row.name.as_str()).collect();
-    // As mdtest, a plan reads nothing of an empty file; the rows of bars ask.
-    let title = |kind: crate::quick::Kind| match kind {
-        crate::quick::Kind::EmptyRead => "empty files: open, close",
-        kind => kind.title(),
-    };
-    assert_eq!(rows, crate::quick::Kind::ALL.map(title));
-}
-
-#[test]
 fn what_overwrites_at_random_is_read_back_and_reads_accept_it() {
     let step = step("quick", "small", "own");
     let point = &step.points[0];

@@ -202,6 +202,17 @@ mod tests {
     }
 
     #[test]
+    fn work_is_over_when_its_time_or_who_wants_it_says_so() {
+        let stop = AtomicBool::new(false);
+        let clock = Clock::start(Limit { seconds: Some(2.0), ..Limit::default() }, &stop);
+        let at = |ms: u64| clock.begin_ns + ms * 1_000_000;
+        assert_eq!([0, 1999, 2000, 9000].map(|ms| clock.is_over(at(ms))), [false, false, true, true]);
+        assert!(!Clock::start(Limit::default(), &stop).is_over(u64::MAX - 1));
+        stop.store(true, Ordering::Relaxed);
+        assert!(clock.is_over(at(0)));
+    }
+
+    #[test]
     fn a_long_timeline_becomes_coarser_and_loses_nothing() {
         let stop = AtomicBool::new(false);
         let clock = Clock::start(Limit::default(), &stop);
