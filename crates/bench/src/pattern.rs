@@ -174,9 +174,7 @@ mod tests {
             pattern.check(mark, offset, &buffer).unwrap(),
             Checked { pages: 4, whole_pages: 4, sizes: 0 }
         );
-        assert!(
-            pattern.check(mark, 0, &buffer).unwrap_err().to_string().contains("says file 3, byte 32768")
-        );
+        assert!(pattern.check(mark, 0, &buffer).unwrap_err().to_string().contains("says file 3, byte 32768"));
         assert!(pattern.check(Mark { version: 2, ..mark }, offset, &buffer).is_err());
         assert!(pattern.check(Mark { file: 4, ..mark }, offset, &buffer).is_err());
         assert!(pattern.check(mark, offset, &[0; PAGE_BYTES]).unwrap_err().to_string().contains("zeros"));

@@ -99,8 +99,7 @@ pub fn plan_of(rows: &[Row], verify: bool) -> Result<Plan> {
 
 pub fn environment() -> Environment {
     let one = |text: &str| Quantities::One(Quantity::Text(text.into()));
-    let overrides: BTreeMap<_, _> =
-        VALUES.iter().map(|(name, value)| ((*name).into(), one(value))).collect();
+    let overrides: BTreeMap<_, _> = VALUES.iter().map(|(name, value)| ((*name).into(), one(value))).collect();
     Environment { overrides, ..Environment::here() }
 }
 
