@@ -1,21 +1,20 @@
-//! Buffers for direct I/O.
+//! A buffer for direct I/O.
 
-use crate::pattern::PAGE_BYTES;
+use std::io;
 
-/// A buffer at a page border, as direct I/O wants it.
+use ring::Buffers;
+
+/// A buffer at a page border, as direct I/O wants it, in a huge page if it is of more than a page.
 pub struct Aligned {
-    bytes: Vec<u8>,
-    begin: usize,
+    buffers: Buffers,
     len: usize,
 }
 
 impl Aligned {
-    pub fn new(len: usize) -> Aligned {
-        let bytes = vec![0; len + PAGE_BYTES];
-        let begin = bytes.as_ptr().align_offset(PAGE_BYTES);
-        Aligned { bytes, begin, len }
+    pub fn new(len: usize) -> io::Result<Aligned> {
+        Ok(Aligned { buffers: Buffers::new(1, len)?, len })
     }
     pub fn get(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.begin..self.begin + self.len]
+        &mut self.buffers.get(0)[..self.len]
     }
 }

@@ -391,7 +391,7 @@ impl Running<'_> {
         let (mut outcomes, command) = match at.side {
             Program::Stria => (self.crew.run(&parts, at.point.processes)?, String::new()),
             program => {
-                let done = crate::tools::run(program, &parts, root, at.point.processes, &self.settings.stop)?;
+                let done = crate::tools::run(program, &parts, root, &self.settings.stop)?;
                 (done.outcomes, done.command)
             }
         };

@@ -14,6 +14,9 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
 
+mod buffers;
+pub use buffers::{Buffers, HUGE_PAGE_BYTES};
+
 /// Alignment of buffers: no device that direct I/O reaches wants more.
 pub const PAGE_BYTES: usize = 4096;
 /// The kernel's bound on entries of a queue.
@@ -41,26 +44,11 @@ pub struct Completion {
     pub result: io::Result<usize>,
 }
 
-/// Bytes of which a part begins at a page border.
-struct Buffer {
-    bytes: Vec<u8>,
-    begin: usize,
-    len: usize,
-}
-
-impl Buffer {
-    fn new(len: usize) -> Buffer {
-        let bytes = vec![0; len + PAGE_BYTES];
-        let begin = bytes.as_ptr().align_offset(PAGE_BYTES);
-        Buffer { bytes, begin, len }
-    }
-}
-
 pub struct Ring {
     uring: IoUring,
     files: Vec<File>,
-    /// An allocation for each: what the kernel writes into is never part of what is lent out.
-    buffers: Vec<Buffer>,
+    /// One per slot. What the kernel writes into is never part of what is lent out.
+    buffers: Buffers,
     in_flight: Vec<bool>,
     flying: usize,
     free: Vec<Slot>,
@@ -80,8 +68,7 @@ impl Ring {
                 format!("a depth of 1 to {DEPTH_MAX} is possible"),
             ));
         }
-        let buffer_bytes = buffer_bytes.next_multiple_of(PAGE_BYTES);
-        let buffers = (0..depth).map(|_| Buffer::new(buffer_bytes)).collect();
+        let buffers = Buffers::new(depth as usize, buffer_bytes)?;
         let uring = IoUring::new(depth.next_power_of_two())?;
         let free = (0..depth).rev().map(Slot).collect();
         let in_flight = vec![false; depth as usize];
@@ -123,8 +110,7 @@ impl Ring {
     /// The slot's buffer. Panics while it is in flight (I1).
     pub fn buffer(&mut self, slot: Slot) -> &mut [u8] {
         assert!(!self.in_flight[slot.index()], "a buffer in flight is the kernel's");
-        let Buffer { bytes, begin, len } = &mut self.buffers[slot.index()];
-        &mut bytes[*begin..*begin + *len]
+        self.buffers.get(slot.index())
     }
 
     /// Queues a read of `len` bytes at `offset` of a file into the slot's buffer. It goes to the kernel with the next `wait`.
@@ -152,8 +138,8 @@ impl Ring {
         let entry = entry.user_data(u64::from(slot.0));
         // JUSTIFICATION: the only way to hand an operation to io_uring; with 16 in flight one thread does what 16 threads with
         // pread(2) do otherwise.
-        // SAFETY: `push` demands that the operation's memory and file stay valid until its completion. The buffer is an
-        // allocation of its own, never resized, lent out only while its slot is not in flight (`buffer`, I1), and freed by `drop`
+        // SAFETY: `push` demands that the operation's memory and file stay valid until its completion. The buffer is part
+        // of memory that is never moved or resized, lent out only while its slot is not in flight (`buffer`, I1), and freed by `drop`
         // only after all completions were fetched; the lengths were checked by the slices above. The file is in `files`, from
         // which nothing is removed before that (I2).
         #[expect(unsafe_code, reason = "see above")]
@@ -173,7 +159,7 @@ impl Ring {
             // A quarter of the depth goes out at once, so that the device does not idle while completions are handled; less waits
             // for company, or, like all when nothing else is in flight, for the call that waits anyway.
             let queued = self.uring.submission().len();
-            if queued * 4 >= self.buffers.len() && queued < self.flying {
+            if queued * 4 >= self.buffers.count() && queued < self.flying {
                 self.enter(0)?;
             }
             if let Some(done) = self.uring.completion().next() {
@@ -212,7 +198,7 @@ impl Drop for Ring {
         while self.flying > 0 {
             if self.wait().is_err() {
                 // The kernel may still write into the buffers: they are left to it (I1).
-                std::mem::forget(std::mem::take(&mut self.buffers));
+                self.buffers.keep_for_ever();
                 return;
             }
         }

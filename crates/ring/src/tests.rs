@@ -97,3 +97,61 @@ fn a_buffer_in_flight_is_not_lent() {
     // A ring that goes with work under way waits for it.
     drop(ring);
 }
+
+/// Buffers of all sizes: page borders, zero, and none within another.
+#[test]
+fn buffers_do_not_overlap() {
+    for (count, bytes) in [(1, 1), (3, 4096), (16, 4097), (5, 1 << 20), (1, (2 << 20) + 1)] {
+        let mut buffers = Buffers::new(count, bytes).unwrap();
+        assert_eq!(buffers.count(), count);
+        for index in 0..count {
+            let buffer = buffers.get(index);
+            assert!(buffer.len() >= bytes && buffer.as_ptr().align_offset(PAGE_BYTES) == 0);
+            assert!(buffer.iter().all(|byte| *byte == 0), "{count} of {bytes}");
+            buffer.fill(index as u8 + 1);
+        }
+        for index in 0..count {
+            assert!(buffers.get(index).iter().all(|byte| *byte == index as u8 + 1), "{count} of {bytes}");
+        }
+    }
+    assert!(Buffers::new(usize::MAX / 4096, 1 << 20).is_err());
+    assert!(Buffers::new(1, usize::MAX).is_err());
+}
+
+#[test]
+#[should_panic(expected = "there are 2 buffers")]
+fn a_buffer_beyond_the_last_is_none() {
+    Buffers::new(2, 4096).unwrap().get(2);
+}
+
+/// Large buffers have huge pages where the kernel gives them (`thp` is not `never`).
+#[test]
+fn large_buffers_are_contiguous() {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    if setting.is_empty() || setting.contains("[never]") {
+        eprintln!("SKIPPED: this kernel gives no huge pages");
+        return;
+    }
+    // The kernel may be short of huge pages for a moment: one of several is enough.
+    let kib = (0..16).map(|_| kib_in_huge_pages(&mut Buffers::new(2, 1 << 20).unwrap())).max();
+    assert!(kib >= Some(2048), "{kib:?} KiB in huge pages");
+}
+
+fn kib_in_huge_pages(buffers: &mut Buffers) -> u64 {
+    buffers.get(0).fill(1);
+    let at = buffers.get(0).as_ptr() as usize;
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut inside, mut kib) = (false, 0);
+    for line in maps.lines() {
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        let range = range.and_then(|(a, b)| {
+            Some(usize::from_str_radix(a, 16).ok()?..usize::from_str_radix(b, 16).ok()?)
+        });
+        if let Some(range) = range {
+            inside = range.contains(&at);
+        } else if let Some(value) = line.strip_prefix("AnonHugePages:").filter(|_| inside) {
+            kib = value.trim().trim_end_matches(" kB").parse().unwrap();
+        }
+    }
+    kib
+}

@@ -11,6 +11,7 @@ const PAGE_BYTES: u64 = 4096;
 const BYTES_PER_SECOND: f64 = 500e6;
 const RANDOM_PER_SECOND: f64 = 20e3;
 const NAMES_PER_SECOND: f64 = 10e3;
+const LOOKUPS_PER_SECOND: f64 = 40e3;
 /// Settling, dropping caches, starting workers, around each phase.
 const PHASE_SECONDS: f64 = 0.3;
 
@@ -124,7 +125,11 @@ fn of_job(job: &Job) -> Estimate {
                 _ => 0,
             };
             let bytes = count.saturating_mul(each);
-            let seconds = count as f64 / NAMES_PER_SECOND + bytes as f64 / BYTES_PER_SECOND;
+            let rate = match names.op {
+                NamesOp::Stat | NamesOp::StatDir | NamesOp::Read => LOOKUPS_PER_SECOND,
+                _ => NAMES_PER_SECOND,
+            };
+            let seconds = count as f64 / rate + bytes as f64 / BYTES_PER_SECOND;
             Estimate { bytes, names: count, seconds }
         }
     }

@@ -36,13 +36,14 @@ impl Said {
 }
 
 /// Runs it to its end. An error has the command and the last lines of what it said.
-pub fn run(command: &[String], dir: &Path, stop: &AtomicBool) -> Result<Said> {
+pub fn run(command: &[String], environment: &[(&str, &str)], dir: &Path, stop: &AtomicBool) -> Result<Said> {
     let shown = quoted(command);
     let (program, args) = command.split_first().context("an empty command")?;
     let mut child = Command::new(program)
         .args(args)
         .current_dir(dir)
         .env("LC_ALL", "C")
+        .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

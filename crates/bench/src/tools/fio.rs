@@ -25,8 +25,7 @@ impl Tool for Fio {
         Some(printed.trim().strip_prefix("fio-")?.to_owned())
     }
 
-    fn command(&self, parts: &[Part], processes: u32) -> Result<Vec<String>> {
-        let workers: u32 = parts.iter().map(|(_, job)| job.workers).sum();
+    fn command(&self, parts: &[Part]) -> Result<Vec<String>> {
         let mut words: Vec<String> = vec!["fio".into(), "--output-format=json+".into()];
         // One set of options that all jobs have; without it each section would repeat them.
         words.push("--name=global".into());
@@ -35,9 +34,8 @@ impl Tool for Fio {
             words.push(option.into());
         }
         words.extend(["--clat_percentiles=0".into(), "--lat_percentiles=1".into()]);
-        if processes < workers {
-            words.push("--thread=1".into());
-        }
+        // A process that fio forks shares its memory at first, and huge pages are split when it writes to them.
+        words.push("--thread=1".into());
         for (number, (_, job)) in parts.iter().enumerate() {
             let data = data(job, "fio")?;
             check(job, data)?;

@@ -23,7 +23,7 @@ impl Tool for Ior {
         Some(line.split(':').next()?.trim().to_owned())
     }
 
-    fn command(&self, parts: &[Part], _processes: u32) -> Result<Vec<String>> {
+    fn command(&self, parts: &[Part]) -> Result<Vec<String>> {
         let job = only(parts, "ior")?;
         let data = data(job, "ior")?;
         refuse_limits(job, "ior")?;

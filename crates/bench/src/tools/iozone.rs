@@ -23,7 +23,7 @@ impl Tool for Iozone {
         Some(rest.split('$').next()?.trim().to_owned())
     }
 
-    fn command(&self, parts: &[Part], _processes: u32) -> Result<Vec<String>> {
+    fn command(&self, parts: &[Part]) -> Result<Vec<String>> {
         let job = only(parts, "iozone")?;
         let data = data(job, "iozone")?;
         refuse_limits(job, "iozone")?;

@@ -25,7 +25,7 @@ impl Tool for Mdtest {
         Some(line.split_whitespace().next()?.to_owned())
     }
 
-    fn command(&self, parts: &[Part], _processes: u32) -> Result<Vec<String>> {
+    fn command(&self, parts: &[Part]) -> Result<Vec<String>> {
         let job = only(parts, "mdtest")?;
         let names = names(job, "mdtest")?;
         refuse_limits(job, "mdtest")?;

@@ -73,11 +73,11 @@ fn part(work: Work) -> Vec<Part> {
 }
 
 fn command(program: Program, parts: &[Part]) -> String {
-    quoted(&tool(program).unwrap().command(parts, 2).unwrap())
+    quoted(&tool(program).unwrap().command(parts).unwrap())
 }
 
 fn refused(program: Program, parts: &[Part]) -> String {
-    format!("{:#}", tool(program).unwrap().command(parts, 2).unwrap_err())
+    format!("{:#}", tool(program).unwrap().command(parts).unwrap_err())
 }
 
 fn parse(program: Program, printed: &str, parts: &[Part]) -> Outcome {
@@ -263,10 +263,10 @@ fn a_child_that_fails_says_why_and_one_that_shall_end_ends_with_its_group() {
     let dir = TestDir::new("child");
     let shell = |script: &str| ["sh", "-c", script].map(String::from);
     let stop = Arc::new(AtomicBool::new(false));
-    let failed = child::run(&shell("echo first >&2; echo why >&2; exit 3"), dir.path(), &stop).unwrap_err();
+    let failed = child::run(&shell("echo first >&2; echo why >&2; exit 3"), &[], dir.path(), &stop).unwrap_err();
     let said = format!("{failed:#}");
     assert!(said.contains("exit status: 3") && said.ends_with("first\nwhy"), "{said}");
-    let none = child::run(&["no-such-program".to_owned()], dir.path(), &stop).unwrap_err();
+    let none = child::run(&["no-such-program".to_owned()], &[], dir.path(), &stop).unwrap_err();
     assert!(format!("{none:#}").contains("is it installed"), "{none:#}");
     // The child's child holds the pipes open: only the end of the group ends them.
     let fifo = dir.path().join("begun");
@@ -280,7 +280,7 @@ fn a_child_that_fails_says_why_and_one_that_shall_end_ends_with_its_group() {
     };
     let begin = Instant::now();
     let script = format!("sh -c 'echo > {}; sleep 600'; true", fifo.display());
-    let stopped = child::run(&shell(&script), dir.path(), &stop).unwrap_err();
+    let stopped = child::run(&shell(&script), &[], dir.path(), &stop).unwrap_err();
     setter.join().unwrap();
     assert_eq!(stopped.to_string(), "stopped");
     assert!(begin.elapsed() < Duration::from_secs(300));
@@ -292,7 +292,7 @@ fn programs_that_are_here_do_the_job() {
     let dir = TestDir::new("tools");
     let stop = AtomicBool::new(false);
     let run = |program, work: Work| {
-        let done = run(program, &part(work), dir.path(), 2, &stop).unwrap();
+        let done = run(program, &part(work), dir.path(), &stop).unwrap();
         (done.outcomes[0].ops, done.outcomes[0].bytes)
     };
     for program in [Program::Fio, Program::Ior, Program::Iozone] {

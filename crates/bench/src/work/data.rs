@@ -136,7 +136,7 @@ impl<'a> Mover<'a> {
                 Way::Uring(Box::new(ring))
             }
             engine => {
-                let mut buffer = Aligned::new(len);
+                let mut buffer = Aligned::new(len).context("memory for a transfer")?;
                 shared.content.fill(mark, 0, buffer.get());
                 if engine == Engine::Null { Way::Null(buffer) } else { Way::Plain(buffer) }
             }
@@ -168,7 +168,7 @@ impl<'a> Mover<'a> {
     pub fn run(&mut self, clock: Clock<'a>, gauge: &Gauge) -> Result<Counted> {
         let mut counted = Counted::new(&clock);
         if let Way::Null(buffer) = &mut self.way {
-            let mut buffer = std::mem::replace(buffer, Aligned::new(0));
+            let mut buffer = std::mem::replace(buffer, Aligned::new(0)?);
             let idle = |_: &mut [u8], _: u64| Ok(());
             self.plain_loop(&mut buffer, &clock, &mut counted, gauge, &mut idle.clone(), &mut idle.clone())?;
             counted.end_ns = now_ns();
@@ -176,7 +176,7 @@ impl<'a> Mover<'a> {
         }
         let file = self.open()?;
         counted.opened_ns = now_ns();
-        match std::mem::replace(&mut self.way, Way::Null(Aligned::new(0))) {
+        match std::mem::replace(&mut self.way, Way::Null(Aligned::new(0)?)) {
             Way::Uring(mut ring) => {
                 let number = ring.add_file(file);
                 self.uring_loop(&mut ring, number, &clock, &mut counted, gauge)?;
@@ -411,7 +411,7 @@ impl<'a> Mover<'a> {
             file.sync_data().with_context(|| format!("flushing {}", self.path.display()))?;
             rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).ok();
         }
-        let mut buffer = Aligned::new(data.transfer_bytes as usize);
+        let mut buffer = Aligned::new(data.transfer_bytes as usize)?;
         let turns = Turns::new(self.turns.len(), data.order, self.seed);
         let written = turns.take(self.done as usize).map(|turn| self.place.offset(turn));
         let telling = written.filter(|offset| {
