@@ -144,9 +144,8 @@ fn kib_in_huge_pages(buffers: &mut Buffers) -> u64 {
     let (mut inside, mut kib) = (false, 0);
     for line in maps.lines() {
         let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
-        let range = range.and_then(|(a, b)| {
-            Some(usize::from_str_radix(a, 16).ok()?..usize::from_str_radix(b, 16).ok()?)
-        });
+        let range = range
+            .and_then(|(a, b)| Some(usize::from_str_radix(a, 16).ok()?..usize::from_str_radix(b, 16).ok()?));
         if let Some(range) = range {
             inside = range.contains(&at);
         } else if let Some(value) = line.strip_prefix("AnonHugePages:").filter(|_| inside) {

@@ -263,7 +263,8 @@ fn a_child_that_fails_says_why_and_one_that_shall_end_ends_with_its_group() {
     let dir = TestDir::new("child");
     let shell = |script: &str| ["sh", "-c", script].map(String::from);
     let stop = Arc::new(AtomicBool::new(false));
-    let failed = child::run(&shell("echo first >&2; echo why >&2; exit 3"), &[], dir.path(), &stop).unwrap_err();
+    let failed =
+        child::run(&shell("echo first >&2; echo why >&2; exit 3"), &[], dir.path(), &stop).unwrap_err();
     let said = format!("{failed:#}");
     assert!(said.contains("exit status: 3") && said.ends_with("first\nwhy"), "{said}");
     let none = child::run(&["no-such-program".to_owned()], &[], dir.path(), &stop).unwrap_err();
