@@ -145,6 +145,8 @@ pub struct Names {
     pub write_bytes: u64,
     /// Read from each file, in one read; at most `write_bytes` can be there.
     pub read_bytes: u64,
+    /// Reads open files for reading and writing, as mdtest's do.
+    pub open_to_write: bool,
     /// fsync(2) after the write of each file.
     pub flush: bool,
     /// Worker `w` stats, reads and removes items of worker `(w + shift) mod workers`.

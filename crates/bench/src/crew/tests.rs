@@ -38,6 +38,7 @@ fn names(op: NamesOp) -> Names {
         items_per_dir: 5,
         write_bytes: 5000,
         read_bytes: 5000,
+        open_to_write: false,
         flush: false,
         shift: 0,
         order: crate::job::Order::Sequential,
@@ -167,6 +168,35 @@ fn names_are_made_seen_read_and_removed() {
         assert!(step(NamesOp::Stat, 0).is_err());
         assert_eq!(step(NamesOp::Ask, 0).unwrap().ops, 15);
         assert_eq!(step(NamesOp::RemoveTree, 0).unwrap().ops, trees * 3);
+    }
+}
+
+/// As the kernel tells of files that are closed: which were open for writing.
+#[test]
+fn reads_open_files_as_they_are_told_to() {
+    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+    let dir = TestDir::new("crew-open");
+    let mut crew = crew(dir.path());
+    let mut step = |op, open_to_write| {
+        let work = Names { branch: 1, shared: true, open_to_write, ..names(op) };
+        run(&mut crew, job(Work::Names(work)))
+    };
+    step(NamesOp::MakeTree, false).unwrap();
+    step(NamesOp::Create, false).unwrap();
+    let leaf = std::fs::read_dir(dir.path().join("tree")).unwrap().next().unwrap().unwrap().path();
+    let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
+    let closed = WatchFlags::CLOSE_WRITE | WatchFlags::CLOSE_NOWRITE;
+    inotify::add_watch(&watch, &leaf, closed).unwrap();
+    for open_to_write in [false, true] {
+        step(NamesOp::Read, open_to_write).unwrap();
+        let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&watch, &mut space);
+        let (mut of_files, mut of_writers) = (0, 0);
+        while let Ok(event) = events.next() {
+            of_files += u32::from(event.file_name().is_some());
+            of_writers += u32::from(event.events().contains(ReadFlags::CLOSE_WRITE));
+        }
+        assert_eq!((of_files, of_writers), (15, if open_to_write { 15 } else { 0 }));
     }
 }
 

@@ -212,6 +212,7 @@ impl Mdtest {
             items_per_dir: self.items_per_dir,
             write_bytes: self.write_bytes,
             read_bytes: self.read_bytes,
+            open_to_write: true,
             flush: self.sync,
             shift: (u64::from(self.stride) * strides % u64::from(self.tasks)) as u32,
             order: if self.random && op == NamesOp::Stat { Order::Random } else { Order::Sequential },

@@ -208,6 +208,9 @@ pub struct NamesSpec {
     pub total: Option<Quantity>,
     pub write: Option<Quantity>,
     pub read: Option<Quantity>,
+    /// `read` opens for reading and writing, as mdtest does.
+    #[serde(default)]
+    pub open_to_write: bool,
     #[serde(default)]
     pub flush: bool,
     pub shift: Option<Quantity>,

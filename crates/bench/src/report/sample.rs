@@ -264,6 +264,7 @@ fn job(is_names: bool, workers: u32) -> String {
         items_per_dir: 1024,
         write_bytes: 4096,
         read_bytes: 4096,
+        open_to_write: false,
         flush: true,
         shift: 0,
         order: Order::Sequential,

@@ -55,6 +55,7 @@ fn names_of(op: NamesOp, root: &Path) -> Names {
         items_per_dir: 8,
         write_bytes: 4096,
         read_bytes: 4096,
+        open_to_write: false,
         flush: true,
         shift: 0,
         order: Order::Sequential,

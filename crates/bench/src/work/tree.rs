@@ -89,6 +89,7 @@ mod tests {
             items_per_dir: 1,
             write_bytes: 0,
             read_bytes: 0,
+            open_to_write: false,
             flush: false,
             shift: 0,
             order: Order::Sequential,

@@ -71,6 +71,7 @@ pub fn resolve(
         items_per_dir,
         write_bytes: one_call(vars, &spec.write, "names.write")?,
         read_bytes: one_call(vars, &spec.read, "names.read")?,
+        open_to_write: spec.open_to_write,
         flush: spec.flush,
         shift: small(vars, &spec.shift, "names.shift")?.unwrap_or(0),
         order: order_of(spec.order.as_deref()).map_err(|t| t.at("names.order"))?,
