@@ -168,8 +168,7 @@ impl<'a> Namer<'a> {
             }
             NamesOp::Read => {
                 let access = if self.names.open_to_write { OFlags::RDWR } else { OFlags::RDONLY };
-                let mut file =
-                    File::from(rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty())?);
+                let mut file = File::from(rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty())?);
                 let want = self.names.read_bytes as usize;
                 // As mdtest: nothing to read is not asked for.
                 if want == 0 {
