@@ -1,5 +1,7 @@
 //! Memory that the workers of a phase take before they begin: what cannot fit is refused then, and not killed half-way.
 
+use ring::HUGE_PAGE_BYTES;
+
 use crate::job::{Engine, Job, Work};
 use crate::pattern::PAGE_BYTES;
 
@@ -14,7 +16,10 @@ pub fn bytes_of(job: &Job, processes: u32) -> u64 {
         Work::Data(data) => {
             let transfer = pages(data.transfer_bytes);
             let depth = if let Engine::Uring { depth } = data.engine { u64::from(depth) } else { 1 };
-            (transfer.saturating_mul(depth), transfer)
+            // Buffers of more than a page lie in huge pages, which are taken whole.
+            let buffers = transfer.saturating_mul(depth);
+            let is_huge = transfer > PAGE_BYTES as u64;
+            (if is_huge { whole(buffers, HUGE_PAGE_BYTES as u64) } else { buffers }, transfer)
         }
         Work::Names(names) => (pages(names.write_bytes.max(names.read_bytes)), pages(names.write_bytes)),
     };
@@ -25,7 +30,11 @@ pub fn bytes_of(job: &Job, processes: u32) -> u64 {
 }
 
 fn pages(bytes: u64) -> u64 {
-    bytes.max(1).div_ceil(PAGE_BYTES as u64).saturating_mul(PAGE_BYTES as u64)
+    whole(bytes.max(1), PAGE_BYTES as u64)
+}
+
+fn whole(bytes: u64, unit: u64) -> u64 {
+    bytes.div_ceil(unit).saturating_mul(unit)
 }
 
 /// Why jobs that run at once cannot begin on a machine of `ram` bytes (0: unknown), and what to lower.
@@ -78,6 +87,13 @@ mod tests {
         let fits = job(64, 1 << 20, 16);
         assert_eq!(bytes_of(&fits, 4), (16 * 64 + 4) * (1 << 20) + 16 * WORKER_BYTES);
         assert_eq!(refusal([&fits].into_iter(), 4, 2 << 30), None);
+        let small = job(1, 64 << 10, 16);
+        assert_eq!(
+            bytes_of(&small, 4),
+            16 * ((2 << 20) + WORKER_BYTES) + 4 * (64 << 10),
+            "huge pages are taken whole"
+        );
+        assert_eq!(bytes_of(&job(3, 4096, 16), 4), 16 * (3 * 4096 + WORKER_BYTES) + 4 * 4096);
         // Two such at once do not.
         assert!(refusal([&fits, &fits].into_iter(), 4, 2 << 30).is_some());
         let said = refusal([&job(64, 8 << 20, 1024)].into_iter(), 64, 24 << 30).unwrap();

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache::{self, CacheState};
 use crate::crew::{Crew, Launcher, Stopped};
@@ -28,6 +28,10 @@ use crate::runner::Runner;
 use crate::stats::estimate;
 use crate::tools::Found;
 use crate::{memory, needs, system, targets};
+
+/// How long removed space is waited for, and how often it is looked at.
+const SPACE_WAIT: Duration = Duration::from_secs(20);
+const SPACE_LOOK: Duration = Duration::from_millis(200);
 
 /// How a plan is run.
 #[derive(Clone, Debug)]
@@ -286,11 +290,25 @@ impl Running<'_> {
             return Some(format!("phase {}: {why}", phase.name));
         }
         let needed = plan::estimate::space_bytes(step);
-        let stat = rustix::fs::statvfs(&self.settings.dir).ok()?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        let free = self.free_bytes(needed)?;
         (needed > free).then(|| {
             format!("it needs {} MiB and {} MiB are free: take a smaller scale", needed >> 20, free >> 20)
         })
+    }
+
+    /// What is free in the measured directory. Space of what the step before removed comes back late in many file systems: if that would do,
+    /// it is waited for.
+    fn free_bytes(&self, needed: u64) -> Option<u64> {
+        let begun = Instant::now();
+        loop {
+            let stat = rustix::fs::statvfs(&self.settings.dir).ok()?;
+            let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+            let is_hopeless = bytes(stat.f_blocks) < needed || begun.elapsed() > SPACE_WAIT;
+            if bytes(stat.f_bavail) >= needed || is_hopeless || self.settings.stop.load(Ordering::Relaxed) {
+                return Some(bytes(stat.f_bavail));
+            }
+            std::thread::sleep(SPACE_LOOK);
+        }
     }
 
     fn command(&mut self, step: &PlannedStep, command: &[String]) -> Result<()> {
@@ -382,7 +400,9 @@ impl Running<'_> {
             .iter()
             .map(|part| {
                 let mut job = placed(&part.job, root);
-                renew(&mut job, at.repeat);
+                if stays(&part.job) {
+                    renew(&mut job, at.repeat);
+                }
                 job.forget_pages = cache == CacheState::Advised;
                 job.holds = holds_of(&part.job, at.side, holds);
                 (part.name.clone(), job)
@@ -484,11 +504,16 @@ fn plain(value: &serde_json::Value) -> String {
 fn ensure_measured(part: &PlannedPart, outcome: &Outcome) -> Result<()> {
     let warmup = part.job.limit.warmup_seconds;
     let of = if part.name.is_empty() { String::new() } else { format!("part {}: ", part.name) };
+    if outcome.ops > 0 || outcome.bytes > 0 {
+        return Ok(());
+    }
     ensure!(
-        outcome.ops > 0 || outcome.bytes > 0,
+        warmup == 0.0,
         "{of}nothing was measured: no operation began after the {warmup} s of warm-up; give it more seconds, more to do, or less warm-up"
     );
-    Ok(())
+    bail!(
+        "{of}nothing was measured: there was nothing to do, since a phase before had done it, or had been stopped before it made something"
+    )
 }
 
 /// What is said of caches when none was defeated.
@@ -534,9 +559,15 @@ fn placed(job: &Job, root: &Path) -> Job {
     job
 }
 
-/// Given files stay from one repeat to the next: what is written says which it was, or a write that was lost would look like done.
+/// Do its files outlive a repeat? Those that were given from outside do; others lie in the point's own directory.
+fn stays(job: &Job) -> bool {
+    let Work::Data(Data { files: Files::Given { paths }, .. }) = &job.work else { return false };
+    paths.iter().any(|path| path.is_absolute())
+}
+
+/// Files that stay from one repeat to the next: what is written says which it was, or a write that was lost would look like done.
 fn renew(job: &mut Job, repeat: u32) {
-    if let Work::Data(Data { files: Files::Given { .. }, version, accept, .. }) = &mut job.work {
+    if let Work::Data(Data { version, accept, .. }) = &mut job.work {
         accept.iter_mut().chain([version]).for_each(|version| *version |= u64::from(repeat) << 32);
     }
 }

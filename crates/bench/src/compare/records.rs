@@ -16,7 +16,9 @@ impl Measured {
             ("file system".to_owned(), header.file_system.clone()),
             ("program".to_owned(), header.version.clone()),
         ];
-        settings.extend(header.values.iter().map(|(name, value)| (format!("${name}"), word(value))));
+        // Memory is not set: it differs by a few pages from boot to boot, and stands with the system.
+        let set = header.values.iter().filter(|(name, _)| name.as_str() != "ram");
+        settings.extend(set.map(|(name, value)| (format!("${name}"), word(value))));
         let series = groups(results).into_iter().map(|group| Series {
             title: group.title(),
             unit: group.unit.title().to_owned(),

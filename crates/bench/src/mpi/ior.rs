@@ -203,6 +203,11 @@ impl Ior {
         if self.random && self.reorder && !self.own_files {
             return refuse("-z and -C do not go together in one file", "take -F, or one of the two");
         }
+        let reads = self.read || self.check_read || self.check_write;
+        if self.random && self.write && reads && self.deadline.is_some() {
+            let why = "-z and -D: what is read would not be what was written until the time was over";
+            return refuse(why, "leave one of the two out, or write and read in two runs");
+        }
         if self.repeats == 0 {
             return refuse("-i 0 does nothing", "give 1 or more");
         }

@@ -85,6 +85,7 @@ fn what_is_not_understood_is_named_with_what_to_do() {
     assert!(of("-b 1m -t 3k").contains("no multiple"));
     assert!(of("testfile").contains("only options"));
     assert!(of("-z -C").contains("take -F"));
+    assert!(of("-z -D 5 -w -r").contains("what is read would not be what was written"));
     let of = |line: &str| refused(Mdtest::parse(&words(line)).unwrap_err());
     assert!(of("-n 10 -W 30").starts_with("-W 30 is not understood here"));
     assert!(of("-n 10 -S").contains("stria bench ior"));

@@ -366,16 +366,58 @@ fn repeats_on_given_files_have_versions_of_their_own() {
         "read_back":0}"#;
     let given: Data = serde_json::from_str(text).unwrap();
     let own = Data { files: Files::Own { stem: "d".into() }, ..given.clone() };
+    let inside = Data { files: Files::Given { paths: vec!["drive.0".into()] }, ..given.clone() };
     let renewed = |data: &Data, repeat| {
         let limit = crate::job::Limit::default();
         let work = Work::Data(data.clone());
         let mut job =
             Job { work, workers: 1, limit, verify: true, seed: 1, forget_pages: false, holds: Vec::new() };
-        renew(&mut job, repeat);
+        if stays(&job) {
+            renew(&mut job, repeat);
+        }
         let Work::Data(data) = job.work else { panic!() };
         (data.version, data.accept)
     };
     assert_eq!(renewed(&given, 0), (2, vec![1, 2]));
     assert_eq!(renewed(&given, 3), (3 << 32 | 2, vec![3 << 32 | 1, 3 << 32 | 2]));
     assert_eq!(renewed(&own, 3), (2, vec![1, 2]));
+    assert_eq!(
+        renewed(&inside, 3),
+        (2, vec![1, 2]),
+        "made anew for each repeat, by workers that know them by another name"
+    );
+}
+
+/// Drives that are files of the measured directory, used in part after they were filled: what the fill wrote is met again, in each repeat.
+#[test]
+fn a_fill_is_known_in_every_repeat() {
+    let dir = TestDir::new("run-fill");
+    let mut settings = settings(&dir);
+    settings.repeats = Some([2, 2]);
+    let step = r#"
+[[steps]]
+id = "drives"
+title = "Drives"
+data = { files = "given", transfer = "4K", total = "2M" }
+[[steps.phases]]
+name = "fill"
+unmeasured = true
+workers = 2
+data = { op = "write", transfer = "64K" }
+[[steps.phases]]
+name = "write"
+workers = 2
+data = { op = "write", overwrite = true, transfer = "64K", footprint = 0.5 }
+[[steps.phases]]
+name = "read"
+workers = 2
+data = { op = "read" }
+"#;
+    let (head, _) = PLAN.split_once("[[steps]]").unwrap();
+    let head = head.replace("total = \"1M\"", "total = \"1M\", devices = 2, device_bytes = \"1M\"");
+    run(&parse(&format!("{head}{step}")), &settings, Inside).unwrap();
+    let results = results(&settings);
+    assert!(results.skipped.is_empty(), "{:?}", results.skipped);
+    let reads = results.records.iter().filter(|r| r.phase == "read");
+    assert_eq!(reads.map(|r| r.outcome.checked.pages > 0).collect::<Vec<_>>(), [true, true]);
 }

@@ -211,7 +211,8 @@ impl State {
         let Work::Data(data) = &job.work else { return };
         let Some(written) = self.files.get_mut(&key(&data.files)) else { return };
         let (count, bytes) = reach(data, job.workers);
-        if count < written.count || !covers(data, job) {
+        // Of a cut file only whole transfers of the one who overwrites are done: what is left over stays as it was.
+        if count < written.count || written.is_cut || !covers(data, job) {
             return;
         }
         for (_, from) in &mut written.versions {

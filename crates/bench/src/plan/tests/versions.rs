@@ -39,13 +39,15 @@ const TWO: &str = r#"together = [{ name = "a", data = { overwrite = true } }, { 
 /// An overwrite of everything that is lost shows: what was there before is not accepted.
 #[test]
 fn only_what_may_still_be_there_is_accepted() {
-    let table: [(&[&str], &[u64]); 12] = [
+    let table: [(&[&str], &[u64]); 13] = [
         (&[WRITE, READ], &[1]),
         (&[WRITE, OVER, READ], &[2]),
         (&[WRITE, OVER, OVER, READ], &[3]),
         (&[WRITE, "data = { overwrite = true, order = \"random\" }", READ], &[2]),
         // Not everything, or not for certain.
         (&[WRITE, "seconds = 1\ndata = { overwrite = true }", READ], &[1, 2]),
+        // What was cut is no whole number of larger transfers: its end stays as it was.
+        (&["seconds = 1\ndata = {}", "data = { overwrite = true, transfer = \"1M\" }", READ], &[1, 2]),
         (&[WRITE, "data = { overwrite = true, ops = 3, order = \"random\" }", READ], &[1, 2]),
         (&[WRITE, "data = { op = \"mixed\", read-percent = 50 }", READ], &[1, 2]),
         // Of the half that was overwritten only the new, of the whole both.
