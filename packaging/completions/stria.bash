@@ -49,6 +49,9 @@ _stria() {
             stria,oss)
                 cmd="stria__subcmd__oss"
                 ;;
+            stria,scrub)
+                cmd="stria__subcmd__scrub"
+                ;;
             stria,setstripe)
                 cmd="stria__subcmd__setstripe"
                 ;;
@@ -178,6 +181,9 @@ _stria() {
             stria__subcmd__help,oss)
                 cmd="stria__subcmd__help__subcmd__oss"
                 ;;
+            stria__subcmd__help,scrub)
+                cmd="stria__subcmd__help__subcmd__scrub"
+                ;;
             stria__subcmd__help,setstripe)
                 cmd="stria__subcmd__help__subcmd__setstripe"
                 ;;
@@ -226,6 +232,66 @@ _stria() {
             stria__subcmd__help__subcmd__damage,list)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__list"
                 ;;
+            stria__subcmd__help__subcmd__scrub,pause)
+                cmd="stria__subcmd__help__subcmd__scrub__subcmd__pause"
+                ;;
+            stria__subcmd__help__subcmd__scrub,resume)
+                cmd="stria__subcmd__help__subcmd__scrub__subcmd__resume"
+                ;;
+            stria__subcmd__help__subcmd__scrub,set)
+                cmd="stria__subcmd__help__subcmd__scrub__subcmd__set"
+                ;;
+            stria__subcmd__help__subcmd__scrub,start)
+                cmd="stria__subcmd__help__subcmd__scrub__subcmd__start"
+                ;;
+            stria__subcmd__help__subcmd__scrub,status)
+                cmd="stria__subcmd__help__subcmd__scrub__subcmd__status"
+                ;;
+            stria__subcmd__help__subcmd__scrub,stop)
+                cmd="stria__subcmd__help__subcmd__scrub__subcmd__stop"
+                ;;
+            stria__subcmd__scrub,help)
+                cmd="stria__subcmd__scrub__subcmd__help"
+                ;;
+            stria__subcmd__scrub,pause)
+                cmd="stria__subcmd__scrub__subcmd__pause"
+                ;;
+            stria__subcmd__scrub,resume)
+                cmd="stria__subcmd__scrub__subcmd__resume"
+                ;;
+            stria__subcmd__scrub,set)
+                cmd="stria__subcmd__scrub__subcmd__set"
+                ;;
+            stria__subcmd__scrub,start)
+                cmd="stria__subcmd__scrub__subcmd__start"
+                ;;
+            stria__subcmd__scrub,status)
+                cmd="stria__subcmd__scrub__subcmd__status"
+                ;;
+            stria__subcmd__scrub,stop)
+                cmd="stria__subcmd__scrub__subcmd__stop"
+                ;;
+            stria__subcmd__scrub__subcmd__help,help)
+                cmd="stria__subcmd__scrub__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__scrub__subcmd__help,pause)
+                cmd="stria__subcmd__scrub__subcmd__help__subcmd__pause"
+                ;;
+            stria__subcmd__scrub__subcmd__help,resume)
+                cmd="stria__subcmd__scrub__subcmd__help__subcmd__resume"
+                ;;
+            stria__subcmd__scrub__subcmd__help,set)
+                cmd="stria__subcmd__scrub__subcmd__help__subcmd__set"
+                ;;
+            stria__subcmd__scrub__subcmd__help,start)
+                cmd="stria__subcmd__scrub__subcmd__help__subcmd__start"
+                ;;
+            stria__subcmd__scrub__subcmd__help,status)
+                cmd="stria__subcmd__scrub__subcmd__help__subcmd__status"
+                ;;
+            stria__subcmd__scrub__subcmd__help,stop)
+                cmd="stria__subcmd__scrub__subcmd__help__subcmd__stop"
+                ;;
             *)
                 ;;
         esac
@@ -233,7 +299,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help"
+            opts="-h -V --help --version up down status df setstripe getstripe fsck damage scrub bench mount mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -815,7 +881,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df setstripe getstripe fsck damage bench mount mgs mds oss version help"
+            opts="up down status df setstripe getstripe fsck damage scrub bench mount mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1150,6 +1216,104 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__scrub)
+            opts="status start pause resume stop set"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__scrub__subcmd__pause)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__scrub__subcmd__resume)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__scrub__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__scrub__subcmd__start)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__scrub__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__scrub__subcmd__stop)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__setstripe)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1280,6 +1444,276 @@ _stria() {
             fi
             case "${prev}" in
                 --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub)
+            opts="-h --help status start pause resume stop set help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__help)
+            opts="status start pause resume stop set help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__help__subcmd__pause)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__help__subcmd__resume)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__help__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__help__subcmd__start)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__help__subcmd__stop)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__pause)
+            opts="-j -h --dir --json --ost --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ost)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__resume)
+            opts="-j -h --dir --json --ost --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ost)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__set)
+            opts="-j -h --dir --json --ost --rate --every --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ost)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__start)
+            opts="-j -h --dir --json --ost --rate --wait --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ost)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__status)
+            opts="-j -h --dir --json --ost --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ost)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__scrub__subcmd__stop)
+            opts="-j -h --dir --json --ost --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ost)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -11,6 +11,7 @@ pub fn check(disk: &dyn Disk) {
     ranges_are_checked(disk);
     discard_leaves_neighbours_alone(disk);
     a_reservation_changes_no_byte(disk);
+    medium_reads_see_what_was_written(disk);
     many_threads_write_at_once(disk);
     assert_eq!(disk.size(), size, "the size never changes");
 }
@@ -72,6 +73,21 @@ fn a_reservation_changes_no_byte(disk: &dyn Disk) {
     disk.reserve(121 * 1024, 30 * 1024).expect("there is room");
     disk.reserve(0, 0).expect("nothing is always there");
     assert_eq!(read(disk, 120 * 1024, 32 * 1024), before);
+}
+
+fn medium_reads_see_what_was_written(disk: &dyn Disk) {
+    let pattern: Vec<u8> = (0..40_000u32).map(|i| (i * 11 % 241) as u8).collect();
+    write(disk, 200_000, &pattern);
+    for (offset, len) in [(200_704, 4096), (204_800, 28_672), (200_001, 10), (200_000, 40_000)] {
+        let mut buf = vec![0xee; len];
+        disk.read_medium_at(&mut buf, offset).expect("a read of the medium succeeds");
+        let at = (offset - 200_000) as usize;
+        assert_eq!(buf, pattern[at..at + len], "{len} bytes at {offset}: not flushed, and yet seen");
+    }
+    let size = disk.size();
+    for offset in [size - 4095, size, u64::MAX - 4095] {
+        assert!(disk.read_medium_at(&mut [0; 4096], offset).is_err(), "past the end is an error");
+    }
 }
 
 fn many_threads_write_at_once(disk: &dyn Disk) {

@@ -5,14 +5,21 @@
 //! F3: space of a sparse file is taken when it is first written, or ahead of that by `reserve`; on copy-on-write file systems
 //!     (btrfs, ZFS) also a reserved range may meet a full host.
 //! F4: an acknowledged write is in the page cache, so it outlives the process and not the power.
+//! F5: reads of the medium itself go by a second descriptor with `O_DIRECT`, where the file system has it; the kernel writes dirty
+//!     pages of the range out first.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::num::NonZeroU64;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation};
+use parking_lot::Mutex;
+use ring::Buffers;
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
 
 use crate::{Disk, end_within};
 
@@ -26,7 +33,19 @@ pub struct FileDisk {
     path: PathBuf,
     size_bytes: u64,
     access: Access,
+    direct: OnceLock<Option<Direct>>,
 }
+
+/// A way past the page cache.
+#[derive(Debug)]
+struct Direct {
+    file: File,
+    /// As many as were read into at once.
+    spare: Mutex<Vec<Buffers>>,
+}
+
+/// Bytes of one direct read.
+const DIRECT_BYTES: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
@@ -50,7 +69,8 @@ impl FileDisk {
         file.sync_all().map_err(|e| explain(e, path, "cannot be flushed"))?;
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent).and_then(|d| d.sync_all()).map_err(|e| explain(e, parent, "cannot be flushed"))?;
-        Ok(FileDisk { file, path: path.to_owned(), size_bytes, access: Access::ReadWrite })
+        let (path, access) = (path.to_owned(), Access::ReadWrite);
+        Ok(FileDisk { file, path, size_bytes, access, direct: OnceLock::new() })
     }
 
     /// Opens an existing file or block device for reading and writing; fails at once if another process has it open.
@@ -79,7 +99,42 @@ impl FileDisk {
         // Seeking to the end gives the size of files and of block devices alike; metadata knows only files.
         let size_bytes =
             file.seek(SeekFrom::End(0)).map_err(|e| explain(e, path, "does not tell its size"))?;
-        Ok(FileDisk { file, path: path.to_owned(), size_bytes, access })
+        Ok(FileDisk { file, path: path.to_owned(), size_bytes, access, direct: OnceLock::new() })
+    }
+
+    /// `None` where there is no way past the page cache (tmpfs of old kernels, some network file systems), or not now.
+    fn direct(&self) -> Option<&Direct> {
+        if let Some(known) = self.direct.get() {
+            return known.as_ref();
+        }
+        // By the descriptor and not by the name: that may be another file's by now.
+        let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let flags = OFlags::DIRECT.bits() as i32;
+        let opened = match OpenOptions::new().read(true).custom_flags(flags).open(same) {
+            Ok(file) => Some(Direct { file, spare: Mutex::default() }),
+            // It has none, and will have none.
+            Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => None,
+            // For want of descriptors or memory, say: the next read asks again.
+            Err(_) => return None,
+        };
+        self.direct.get_or_init(|| opened).as_ref()
+    }
+
+    /// Past the page cache where that can be.
+    fn read_direct(&self, direct: &Direct, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let spare = direct.spare.lock().pop();
+        let mut space = spare.map_or_else(|| Buffers::new(1, DIRECT_BYTES), Ok)?;
+        for (part, at) in buf.chunks_mut(DIRECT_BYTES).zip((offset..).step_by(DIRECT_BYTES)) {
+            let bytes = &mut space.get(0)[..part.len()];
+            match direct.file.read_exact_at(bytes, at) {
+                Ok(()) => part.copy_from_slice(bytes),
+                Err(e) if is_of_medium(&e) => return Err(self.at(e, "direct read", at, part.len())),
+                // Larger blocks than our pages, or no memory, or no room to write dirty pages out: nothing that is the medium's.
+                Err(_) => self.read_at(part, at)?,
+            }
+        }
+        direct.spare.lock().push(space);
+        Ok(())
     }
 
     fn check_write(&self, offset: u64, len: u64) -> io::Result<u64> {
@@ -110,6 +165,14 @@ impl Disk for FileDisk {
         end_within(self.size_bytes, offset, buf.len() as u64)?;
         let len = buf.len();
         self.file.read_exact_at(buf, offset).map_err(|e| self.at(e, "read", offset, len))
+    }
+
+    fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        end_within(self.size_bytes, offset, buf.len() as u64)?;
+        let is_aligned = |n: u64| n.is_multiple_of(HOLE_BYTES);
+        let direct = self.direct().filter(|_| is_aligned(offset) && is_aligned(buf.len() as u64));
+        let Some(direct) = direct else { return self.read_at(buf, offset) };
+        self.read_direct(direct, buf, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
@@ -163,6 +226,15 @@ impl Disk for FileDisk {
             let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
         }
     }
+}
+
+/// Does the error say that the medium cannot give these bytes?
+fn is_of_medium(e: &io::Error) -> bool {
+    let errno = e.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::IO | Errno::ILSEQ | Errno::NODATA | Errno::NXIO | Errno::REMOTEIO | Errno::TIMEDOUT)
+    )
 }
 
 fn lock(file: &File, path: &Path, access: Access) -> io::Result<()> {

@@ -42,6 +42,11 @@ pub trait Disk: Send + Sync {
     fn reserve(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
+    /// As `read_at`, from the medium itself and past every cache where the implementation can: what a cache holds says nothing of the
+    /// medium below it. Acknowledged writes are seen.
+    fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_at(buf, offset)
+    }
     /// Hints that a range will be read soon.
     fn will_read(&self, _offset: u64, _len: u64) {}
 }

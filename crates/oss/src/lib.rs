@@ -1,4 +1,4 @@
-//! The object storage server of one OST: the store, capabilities, fencing, exactly once, and two background threads.
+//! The object storage server of one OST: the store, capabilities, fencing, exactly once, and three background threads.
 //!
 //! A request runs on the thread that received it: admit (incarnation, epoch, capability), slot, store, reply.
 //! P1: no request is carried out without a capability that allows it, but for the handshake and the numbers of `df`.
@@ -21,6 +21,7 @@ mod list;
 mod punch;
 mod read;
 mod reserve;
+mod scrub;
 mod seek;
 mod serve;
 mod session;
@@ -69,6 +70,7 @@ pub(crate) struct Core {
     slot_locks: Vec<Mutex<()>>,
     settings: Settings,
     bell: workers::Bell,
+    scrubber: scrub::Scrubber,
     stopping: AtomicBool,
     /// How often damage was met that the list had no room for, since it was cleared.
     unlisted_damage: AtomicU64,
@@ -104,6 +106,7 @@ impl Ost {
     pub fn with_store(store: Arc<dyn ObjectStore>, settings: Settings) -> Arc<Ost> {
         let core = Arc::new(Core {
             incarnation: store.incarnation(),
+            scrubber: scrub::Scrubber::new(store.scrub()),
             store,
             joined: RwLock::default(),
             slot_locks: (0..SLOT_LOCKS).map(|_| Mutex::default()).collect(),
@@ -138,6 +141,9 @@ impl Ost {
         let was_stopping = self.core.stopping.swap(true, Ordering::AcqRel);
         self.workers.stop(&self.core);
         if clean && !was_stopping {
+            if let Err(error) = self.core.save_scrub() {
+                tracing::warn!(%error, "how far the scrub is was not kept; it reads a part again after the next start");
+            }
             self.core.store.close()?;
         }
         Ok(())

@@ -9,6 +9,9 @@ use crate::Core;
 use crate::glimpse::describe;
 use crate::serve::{Ctx, Served};
 
+/// Looked at at once.
+const PART_PAGES: u32 = 1024;
+
 impl Core {
     pub fn on_list(&self, ctx: &Ctx<'_>, l: List, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         self.check_cap_right(ctx, &l.cap, RIGHT_ADMIN)?;
@@ -20,9 +23,14 @@ impl Core {
 
     pub fn on_verify(&self, ctx: &Ctx<'_>, v: Verify, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         self.check_cap(ctx, &v.cap, &v.object, RIGHT_ADMIN)?;
-        let bad = self.store.verify(v.object)?;
-        bad.iter().for_each(|(offset, kind)| self.record_damage(ctx, v.object, *offset, *kind));
-        VerifyReply { bad_pages: bad.len() as u64 }.put(reply);
+        let (mut bad_pages, mut next) = (0, Some(0));
+        while let Some(from) = next {
+            let found = self.store.verify(v.object, from, PART_PAGES)?;
+            found.bad.iter().for_each(|(offset, kind)| self.record_damage(ctx, v.object, *offset, *kind));
+            bad_pages += found.bad.len() as u64;
+            next = found.next;
+        }
+        VerifyReply { bad_pages }.put(reply);
         Ok(Served::READ)
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use net::Answer;
 use types::{Buf, Code, Fault, Seq};
 use wire::object::{
-    DamageClear, DamageList, Destroy, Glimpse, List, Punch, Read, Release, ReportMissing, Reserve, Seek,
-    Truncate, Verify, Write,
+    DamageClear, DamageList, Destroy, Glimpse, List, Punch, Read, Release, ReportMissing, Reserve,
+    ScrubControl, Seek, Truncate, Verify, Write,
 };
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::{Header, Malformed, ReplyHead, Request, Wire};
@@ -82,6 +82,7 @@ impl Core {
             ReportMissing::CALL => self.on_report_missing(&ctx, parse(body)?, reply),
             DamageList::CALL => self.on_damage_list(&ctx, parse(body)?, reply),
             DamageClear::CALL => self.on_damage_clear(&ctx, parse(body)?, reply),
+            ScrubControl::CALL => self.on_scrub(&ctx, parse(body)?, reply),
             Attach::CALL => self.on_attach(&ctx, parse(body)?, reply),
             KeepAlive::CALL => self.on_keep_alive(parse(body)?, reply),
             Detach::CALL => self.on_detach(&ctx, parse(body)?, reply),

@@ -13,12 +13,15 @@ pub struct Settings {
     pub commit_interval: Duration,
     /// False: no threads; the owner flushes and checkpoints by hand (tests of power loss, which need every step to repeat).
     pub background: bool,
+    /// False: no thread scrubs (an OST that is only looked at).
+    pub scrub: bool,
     pub clock: Clock,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        Settings { commit_interval: Duration::from_secs(1), background: true, clock: Arc::new(clock) }
+        let commit_interval = Duration::from_secs(1);
+        Settings { commit_interval, background: true, scrub: true, clock: Arc::new(clock) }
     }
 }

@@ -1,6 +1,6 @@
-//! The background threads: the flusher and the checkpointer.
+//! The background threads: the flusher, the checkpointer, and the scrub.
 //!
-//! T1: a stop ends both at once. T2: neither holds the `Ost`, so dropping it ends them.
+//! T1: a stop ends all at once. T2: none holds the `Ost`, so dropping it ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,8 +18,29 @@ const AFTER_ERROR: Duration = Duration::from_secs(10);
 /// Wakes the threads when the target stops.
 #[derive(Default)]
 pub struct Bell {
-    lock: Mutex<()>,
+    /// How often it rang.
+    rung: Mutex<u64>,
     wake: Condvar,
+}
+
+impl Bell {
+    /// The threads look at once what there is to do.
+    pub fn ring(&self) {
+        *self.rung.lock() += 1;
+        self.wake.notify_all();
+    }
+
+    fn rung(&self) -> u64 {
+        *self.rung.lock()
+    }
+
+    /// Waits, unless it rang since `seen`.
+    fn wait(&self, seen: u64, pause: Duration) {
+        let mut rung = self.rung.lock();
+        if *rung == seen {
+            self.wake.wait_for(&mut rung, pause);
+        }
+    }
 }
 
 /// The threads of one OST.
@@ -30,13 +51,18 @@ impl Workers {
     pub fn start(core: &Arc<Core>) -> Workers {
         let workers = Workers::default();
         if core.settings.background {
-            workers.spawn(core, "ost-flush", |core| run(core, "flush", Core::flush_round));
-            workers.spawn(core, "ost-checkpoint", |core| run(core, "checkpoint", Core::checkpoint_round));
+            let flush = |core: &Core| core.flush_round().map(|()| core.commit_interval());
+            let checkpoint = |core: &Core| core.checkpoint_round().map(|()| core.commit_interval());
+            workers.spawn(core, "ost-flush", move |core| run(core, "flush", flush));
+            workers.spawn(core, "ost-checkpoint", move |core| run(core, "checkpoint", checkpoint));
+        }
+        if core.settings.background && core.settings.scrub {
+            workers.spawn(core, "ost-scrub", |core| run(core, "scrub", Core::scrub_round));
         }
         workers
     }
 
-    fn spawn(&self, core: &Arc<Core>, name: &str, run: fn(&Core)) {
+    fn spawn(&self, core: &Arc<Core>, name: &str, run: impl Fn(&Core) + Send + 'static) {
         let core = core.clone();
         match std::thread::Builder::new().name(name.into()).spawn(move || run(&core)) {
             Ok(thread) => self.0.lock().push(thread),
@@ -49,11 +75,7 @@ impl Workers {
 
     /// Waits for the threads to end; `stopping` is set already.
     pub fn stop(&self, core: &Core) {
-        {
-            // Under the lock no thread is between its look at `stopping` and its wait.
-            let _lock = core.bell.lock.lock();
-            core.bell.wake.notify_all();
-        }
+        core.bell.ring();
         for thread in std::mem::take(&mut *self.0.lock()) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the OST panicked: restart it, and report the lines above");
@@ -62,21 +84,21 @@ impl Workers {
     }
 }
 
-/// One thread's life: a round each commit interval until the target stops.
-fn run(core: &Core, what: &str, round: fn(&Core) -> Result<(), Fault>) {
+/// One thread's life: rounds until the target stops, each after the pause that the one before asked for.
+fn run(core: &Core, what: &str, round: impl Fn(&Core) -> Result<Duration, Fault>) {
     let mut pause = core.commit_interval();
+    let mut seen = core.bell.rung();
     loop {
-        {
-            let mut lock = core.bell.lock.lock();
-            if !core.stopping.load(Ordering::Acquire) {
-                core.bell.wake.wait_for(&mut lock, pause);
-            }
+        // A stop rings after it set `stopping`; what rings during a round is not missed.
+        if !core.stopping.load(Ordering::Acquire) {
+            core.bell.wait(seen, pause);
         }
+        seen = core.bell.rung();
         if core.stopping.load(Ordering::Acquire) {
             return;
         }
         pause = match round(core) {
-            Ok(()) => core.commit_interval(),
+            Ok(pause) => pause,
             Err(fault) => {
                 tracing::error!(what, %fault, "background work of the OST failed and is tried again; if this goes on, look at its medium and `stria status`");
                 AFTER_ERROR

@@ -6,11 +6,11 @@ use disk::volume::Label;
 use types::{Buf, Epoch, Fid, Incarnation, ObjectId, PAGE_SIZE, Seq, SessionId};
 
 use crate::engine::Engine;
-use crate::error::{DamageKind, StoreError};
+use crate::error::StoreError;
 use crate::space::reserve_pages;
 use crate::{
     Attrs, Damage, Done, Found, Gate, Health, ObjectStore, Origin, Punch, Read, Recorded, Release, Reserve,
-    Slot, Truncate, Usage, Write,
+    Scrub, Slot, Truncate, Usage, Verified, Write,
 };
 
 impl ObjectStore for Engine {
@@ -50,8 +50,17 @@ impl ObjectStore for Engine {
     fn list(&self, after: Option<ObjectId>, max: usize) -> (Vec<(ObjectId, Attrs)>, bool) {
         self.list_objects(after, max)
     }
-    fn verify(&self, object: ObjectId) -> Result<Vec<(u64, DamageKind)>, StoreError> {
-        self.verify_object(object)
+    fn last_object(&self) -> Option<ObjectId> {
+        self.index.last()
+    }
+    fn verify(&self, object: ObjectId, from: u32, pages_max: u32) -> Result<Verified, StoreError> {
+        self.verify_part(object, from, pages_max)
+    }
+    fn scrub(&self) -> Scrub {
+        self.scrub_now()
+    }
+    fn set_scrub(&self, scrub: Scrub) -> Result<(), StoreError> {
+        self.keep_scrub(scrub)
     }
 
     fn flush(&self) -> Result<Seq, StoreError> {

@@ -19,12 +19,15 @@ use crate::extent::{Extent, ExtentMap};
 use crate::index::State;
 use crate::record::{get_damage, put_damage};
 use crate::reserved::Reserved;
+use crate::scrub::{SCRUB_BYTES, get_scrub, put_scrub};
 use crate::sessions::SESSIONS_MAX;
 use crate::slots::Session;
-use crate::{Damage, Slot};
+use crate::{Damage, Scrub, Slot};
 
 const MAGIC: [u8; 4] = *b"SOX1";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// The one before had no scrub; it is read too.
+const VERSION_WITHOUT_SCRUB: u8 = 2;
 
 /// Varints: fid 10, generation 5, component 3, stripe 3, flags 1, length 7, mtime 10 + 5, lease 10, extent count 5, count of
 /// reserved runs 5.
@@ -45,7 +48,8 @@ const ADMITTED_BYTES: u64 = 64 * (OBJECT_BYTES_MAX + 257 * (EXTENT_BYTES_MAX + 4
 /// under way.
 pub fn index_bytes_max(capacity: u64) -> u64 {
     let chunk_heads = (capacity / (1 << 20) + 2) * 32;
-    capacity.saturating_sub(chunk_heads + DAMAGE_MAX as u64 * DAMAGE_BYTES + ADMITTED_BYTES + 64)
+    let damage = DAMAGE_MAX as u64 * DAMAGE_BYTES;
+    capacity.saturating_sub(chunk_heads + damage + SCRUB_BYTES + ADMITTED_BYTES + 64)
 }
 
 /// Slots with something done in them, by number.
@@ -56,6 +60,7 @@ pub struct Snapshot {
     /// Each with the entry that began it and its used slots.
     pub sessions: Vec<(SessionId, Seq, UsedSlots)>,
     pub damage: Vec<Damage>,
+    pub scrub: Scrub,
     pub objects: Vec<(ObjectId, Arc<State>)>,
 }
 
@@ -96,7 +101,8 @@ impl Engine {
         let mut sessions: Vec<_> = known.iter().map(|(id, s)| (*id, s.begun, used(s))).collect();
         drop(known);
         sessions.sort_unstable_by_key(|(id, _, _)| *id);
-        Snapshot { sessions, damage: self.damage_list(), objects: self.index.snapshot() }
+        let (damage, scrub) = (self.damage_list(), self.scrub_now());
+        Snapshot { sessions, damage, scrub, objects: self.index.snapshot() }
     }
 
     /// Puts a snapshot's content into an empty engine.
@@ -109,6 +115,7 @@ impl Engine {
             }
         }
         snapshot.damage.iter().for_each(|d| self.apply_damage(d));
+        *self.scrub.lock() = snapshot.scrub;
         for (id, state) in snapshot.objects {
             let state = Arc::unwrap_or_clone(state);
             self.index.change(&id, |s| *s = state);
@@ -135,6 +142,7 @@ pub fn write_snapshot(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
     }
     put_varint(&mut buf, snapshot.damage.len() as u64);
     snapshot.damage.iter().for_each(|d| put_damage(d, &mut buf));
+    put_scrub(&snapshot.scrub, &mut buf);
     put_varint(&mut buf, snapshot.objects.len() as u64);
     let mut fid = 0;
     for (id, state) in &snapshot.objects {
@@ -181,7 +189,8 @@ pub fn read_snapshot(from: &mut dyn Read) -> io::Result<Snapshot> {
     let mut r = io::BufReader::with_capacity(256 << 10, from);
     let r = &mut r;
     let head: [u8; 8] = get_bytes(r)?;
-    if head[..4] != MAGIC || head[4..] != [VERSION, 0, 0, 0] {
+    let version = head[4];
+    if head[..4] != MAGIC || head[5..] != [0; 3] || !(VERSION_WITHOUT_SCRUB..=VERSION).contains(&version) {
         return Err(malformed("checkpoint head or version"));
     }
     let mut sessions = Vec::new();
@@ -202,6 +211,11 @@ pub fn read_snapshot(from: &mut dyn Read) -> io::Result<Snapshot> {
         let bytes: [u8; DAMAGE_BYTES as usize] = get_bytes(r)?;
         damage.push(get_damage(&mut Reader::new(&bytes)).map_err(|_| malformed("damage record"))?);
     }
+    let mut scrub = Scrub::default();
+    if version > VERSION_WITHOUT_SCRUB {
+        let bytes: [u8; SCRUB_BYTES as usize] = get_bytes(r)?;
+        scrub = get_scrub(&mut Reader::new(&bytes)).map_err(|_| malformed("scrub"))?;
+    }
     let count = get_varint(r)?;
     let mut objects: Vec<(ObjectId, Arc<State>)> = Vec::new();
     for _ in 0..count {
@@ -213,7 +227,7 @@ pub fn read_snapshot(from: &mut dyn Read) -> io::Result<Snapshot> {
         objects.push((id, Arc::new(state)));
     }
     match r.read(&mut [0])? {
-        0 => Ok(Snapshot { sessions, damage, objects }),
+        0 => Ok(Snapshot { sessions, damage, scrub, objects }),
         _ => Err(malformed("bytes after the last object")),
     }
 }

@@ -1,8 +1,8 @@
 //! The engine: its parts, and the one place where log order becomes apply order.
 //!
 //! Locks, in the order in which they may be taken: merge → sealing → checkpointing → tail → (shard → object) → space,
-//! sessions, damage. During data I/O no lock is held, with two exceptions: merge, by who writes or cuts a part of a page, and an
-//! object's read lock, by a reader whose first try met a mismatch and who must have the object held still (read.rs). A change
+//! sessions, damage, scrub. During data I/O no lock is held, with two exceptions: merge, by who writes or cuts a part of a page, and an
+//! object's read lock, by a reader or a scrub whose first try met a mismatch and who must have the object held still (read.rs, scrub.rs). A change
 //! of that object waits for such a reader, and holds the tail meanwhile; that is rare, and one read long. The tail lock covers the
 //! append of one entry and its application.
 
@@ -20,7 +20,7 @@ use crate::index::{Index, State, spread};
 use crate::record::{self, PunchRecord, Record, ReserveRecord, TruncateRecord, WriteRecord};
 use crate::slots::Session;
 use crate::space::Space;
-use crate::{Attrs, Done, Gate, Origin};
+use crate::{Attrs, Done, Gate, Origin, Scrub};
 
 /// Locks that partial-page writers of an object share: enough that two objects seldom meet.
 const MERGE_LOCKS: usize = 1024;
@@ -42,6 +42,7 @@ pub struct Engine {
     pub(crate) tail: Mutex<Tail>,
     pub(crate) sessions: Mutex<HashMap<SessionId, Box<Session>>>,
     pub(crate) damage: Mutex<BTreeMap<(ObjectId, u64, DamageKind), u64>>,
+    pub(crate) scrub: Mutex<Scrub>,
     pub(crate) sealing: Mutex<()>,
     pub(crate) checkpointing: Mutex<()>,
     /// Taken before space, and under no other lock.
@@ -87,6 +88,7 @@ impl Engine {
             tail: Mutex::default(),
             sessions: Mutex::default(),
             damage: Mutex::default(),
+            scrub: Mutex::default(),
             sealing: Mutex::default(),
             checkpointing: Mutex::default(),
             discarding: Mutex::default(),
@@ -175,6 +177,7 @@ impl Engine {
             Record::Nothing => {}
             Record::Damage(d) => self.apply_damage(d),
             Record::DamageClear { fid } => self.apply_damage_clear(*fid),
+            Record::Scrub(scrub) => *self.scrub.lock() = *scrub,
             Record::SessionBegin { session } => self.apply_session_begin(*session, seq),
             Record::SessionEnd { session } => self.apply_session_end(*session),
         }

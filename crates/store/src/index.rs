@@ -133,6 +133,11 @@ impl Index {
         out
     }
 
+    /// The greatest id.
+    pub fn last(&self) -> Option<ObjectId> {
+        self.shards.iter().filter_map(|shard| shard.read().keys().next_back().copied()).max()
+    }
+
     /// Every state, in id order. Under the tail lock it is one consistent whole.
     pub fn snapshot(&self) -> Vec<(ObjectId, Arc<State>)> {
         self.page(None, usize::MAX)

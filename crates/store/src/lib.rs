@@ -11,7 +11,8 @@
 //! - S6 (reserved): a write to reserved pages finds space, whatever else was written meanwhile.
 //!
 //! It refuses requests whose gate (the caller's rule) says no, bad checksums, and what does not fit. It has no clock and no
-//! thread of its own: the daemon calls `flush`, `seal` and `checkpoint`. Byte formats: docs/formats/ost.md.
+//! thread of its own: the daemon calls `flush`, `seal` and `checkpoint`. Byte formats: docs/formats/ost.md. Of the scrub it keeps the
+//! state and verifies parts of objects (scrub.rs).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
@@ -34,6 +35,7 @@ mod recover;
 mod reserve;
 mod reserved;
 mod room;
+mod scrub;
 mod seek;
 mod sessions;
 mod slots;
@@ -49,6 +51,7 @@ pub use engine::Engine;
 pub use error::{DamageKind, StoreError};
 pub use format::{Geometry, geometry};
 pub use reserve::Reservation;
+pub use scrub::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified};
 pub use sessions::SESSIONS_MAX;
 pub use write::Written;
 
@@ -85,8 +88,14 @@ pub trait ObjectStore: Send + Sync {
     fn lease(&self, object: ObjectId) -> u64;
     /// Existing objects in id order after `after`, at most `max`; true if there are more.
     fn list(&self, after: Option<ObjectId>, max: usize) -> (Vec<(ObjectId, Attrs)>, bool);
-    /// Reads every page of an object; the offsets of those that fail, with how.
-    fn verify(&self, object: ObjectId) -> Result<Vec<(u64, DamageKind)>, StoreError>;
+    /// The greatest id that the store knows of.
+    fn last_object(&self) -> Option<ObjectId>;
+    /// Reads and checks pages of an object from page `from` on, `pages_max` at most.
+    fn verify(&self, object: ObjectId, from: u32, pages_max: u32) -> Result<Verified, StoreError>;
+    /// The scrub's state as it was kept last.
+    fn scrub(&self) -> Scrub;
+    /// Keeps it: after a restart `scrub` gives it back.
+    fn set_scrub(&self, scrub: Scrub) -> Result<(), StoreError>;
 
     /// Makes everything acknowledged so far durable; everything up to the answer is flushed.
     fn flush(&self) -> Result<Seq, StoreError>;

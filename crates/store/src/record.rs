@@ -10,7 +10,8 @@ use wire::{Malformed, Reader, Wire};
 
 use crate::alloc::Run;
 use crate::error::DamageKind;
-use crate::{Damage, Origin};
+use crate::scrub::{get_scrub, put_scrub};
+use crate::{Damage, Origin, Scrub};
 
 /// Version of the record format; another one is refused.
 pub const VERSION: u8 = 1;
@@ -42,6 +43,8 @@ pub enum Record {
     SessionEnd {
         session: SessionId,
     },
+    /// The scrub is in this state.
+    Scrub(Scrub),
     /// Nothing had to be changed; the entry keeps the slot.
     Nothing,
 }
@@ -134,6 +137,7 @@ impl Record {
             Record::Reserve(_) => 10,
             Record::Release(_) => 11,
             Record::Punch(_) => 12,
+            Record::Scrub(_) => 13,
         }
     }
 }
@@ -205,6 +209,7 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
         Record::Damage(d) => put_damage(d, out),
         Record::DamageClear { fid } => fid.put(out),
         Record::SessionBegin { session } | Record::SessionEnd { session } => session.put(out),
+        Record::Scrub(scrub) => put_scrub(scrub, out),
         Record::Nothing => {}
     }
 }
@@ -243,6 +248,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, Malformed> {
         10 => Record::Reserve(get_reserve(&mut r)?),
         11 => Record::Release(get_release(&mut r)?),
         12 => Record::Punch(get_punch(&mut r)?),
+        13 => Record::Scrub(get_scrub(&mut r)?),
         _ => return Err(Malformed("log record kind")),
     };
     r.end()?;

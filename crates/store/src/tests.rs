@@ -7,6 +7,7 @@ mod model;
 mod parallel;
 mod reserve;
 mod rules;
+mod scrub;
 
 use std::sync::Arc;
 

@@ -124,6 +124,50 @@ bodies! {
     }
     /// Forgets damage records of a file (all for fid 0). `RIGHT_ADMIN`.
     DamageClear { cap: Capability, fid: Fid }
+    /// Looks at this target's scrub or changes its course; what is `None` stays. `RIGHT_ADMIN`.
+    ScrubControl {
+        cap: Capability,
+        /// Of `scrub_action`.
+        action: u8,
+        /// Bytes per second; 0 = without a bound.
+        rate: Option<u64>,
+        /// From the end of a pass to the next, seconds; 0 = on request only.
+        every_sec: Option<u64>,
+    }
+    ScrubReply {
+        /// 0 = idle, 1 = running, 2 = paused.
+        state: u8,
+        rate: u64,
+        every_sec: u64,
+        /// From when on `every_sec` counts, seconds since 1970; 0 = not known yet.
+        since_sec: u64,
+        /// What a pass has to read, about.
+        bytes_used: u64,
+        /// Under way, or ended before its end.
+        pass: ScrubPass,
+        /// The last that came to its end.
+        last: ScrubPass,
+    }
+    ScrubPass {
+        /// Seconds since 1970; 0 = there was none.
+        begun_sec: u64,
+        /// 0 while it is under way.
+        ended_sec: u64,
+        bytes: u64,
+        objects: u64,
+        bad_pages: u64,
+    }
+}
+
+/// What `ScrubControl` asks for.
+pub mod scrub_action {
+    pub const LOOK: u8 = 0;
+    /// Begins a pass; a running one stays.
+    pub const START: u8 = 1;
+    pub const PAUSE: u8 = 2;
+    pub const RESUME: u8 = 3;
+    /// Ends the pass where it is.
+    pub const STOP: u8 = 4;
 }
 
 /// 16 bytes of a keyed BLAKE3 over the capability's other fields.
@@ -153,4 +197,5 @@ calls! {
     0x030c Release => Empty, mutate;
     0x030d Punch => Empty, mutate;
     0x030e Seek => SeekReply, read;
+    0x030f ScrubControl => ScrubReply, read;
 }

@@ -46,14 +46,14 @@ macro_rules! all_types {
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
-                object::Reserve, object::Release, object::Punch, object::Seek,
+                object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
                 mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
             }
             values {
                 wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
-                object::SeekFrom, object::Sought,
+                object::SeekFrom, object::Sought, object::ScrubPass,
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,

@@ -33,8 +33,9 @@ enum Verb {
     Clear(Where),
 }
 
+/// Which file system, and how it is told.
 #[derive(Debug, Args)]
-struct Where {
+pub struct Where {
     /// The directory of a running `stria up`.
     #[arg(long, conflicts_with = "path", required_unless_present = "path")]
     dir: Option<PathBuf>,
@@ -42,7 +43,7 @@ struct Where {
     path: Option<PathBuf>,
     /// JSON output.
     #[arg(short = 'j', long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// One line of the list.
@@ -70,7 +71,7 @@ impl Damage {
 
 impl Where {
     /// The cluster, and the file meant if it is one.
-    fn reach(&self) -> anyhow::Result<(Reach, Option<Fid>)> {
+    pub fn reach(&self) -> anyhow::Result<(Reach, Option<Fid>)> {
         match (&self.dir, &self.path) {
             (Some(dir), _) => {
                 let dir = super::absolute(dir)?;

@@ -10,6 +10,7 @@ mod mds;
 mod mgs;
 mod mount;
 mod oss;
+mod scrub;
 mod setstripe;
 mod status;
 mod up;
@@ -46,6 +47,7 @@ pub enum Command {
     Getstripe(getstripe::GetStripe),
     Fsck(fsck::Fsck),
     Damage(damage::Damage),
+    Scrub(scrub::Scrub),
     Bench(bench::Bench),
     Mount(mount::Mount),
     Mgs(mgs::Mgs),
@@ -65,6 +67,7 @@ impl Command {
             Command::Getstripe(c) => c.run(),
             Command::Fsck(c) => c.run(),
             Command::Damage(c) => c.run(),
+            Command::Scrub(c) => c.run(),
             Command::Bench(c) => c.run(),
             Command::Mount(c) => c.run(),
             Command::Mgs(c) => c.run(),

@@ -104,6 +104,8 @@ pub fn start(
     events: Option<&Receiver<Event>>,
 ) -> anyhow::Result<Servers> {
     let mut servers = Servers::new();
+    // What is only looked at is not scrubbed.
+    servers.ost.scrub = matches!(media, Media::Real);
     servers.serve_mgs(mgs);
     let peers = MgsPeers::local(servers.fabric.clone());
     let node = Node { fsname: &cluster.fsname, mgs: peers.clone(), name: host_name(), nids: vec![], events };

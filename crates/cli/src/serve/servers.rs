@@ -48,6 +48,8 @@ pub struct Servers {
     pub fabric: Arc<Fabric>,
     /// How MDTs are served.
     pub mdt: mds::Settings,
+    /// How OSTs are served.
+    pub ost: oss::Settings,
     targets: Vec<(TargetId, Target)>,
     mgs: Option<Arc<mgs::Mgs>>,
     last: Option<RegisterReply>,
@@ -62,6 +64,7 @@ impl Servers {
             hub,
             fabric,
             mdt: mds::Settings::default(),
+            ost: oss::Settings::default(),
             targets: vec![],
             mgs: None,
             last: None,
@@ -91,7 +94,7 @@ impl Servers {
             format(role, disk.clone(), node.fsname).with_context(|| format!("format {shown}"))?;
         }
         let bytes_total = disk.size();
-        let target = Target::open(role, disk, &self.mdt).with_context(|| format!("open {shown}"))?;
+        let target = Target::open(role, disk, self).with_context(|| format!("open {shown}"))?;
         let label = target.label();
         let announcement =
             Announcement { label: &label, index, bytes_total, node_name: &node.name, nids: &node.nids };
@@ -167,10 +170,10 @@ fn tell(fabric: &Fabric, targets: &[(TargetId, Target)], map: &ClusterMap) {
 }
 
 impl Target {
-    fn open(role: Role, disk: Arc<dyn Disk>, mdt: &mds::Settings) -> Result<Target, Fault> {
+    fn open(role: Role, disk: Arc<dyn Disk>, servers: &Servers) -> Result<Target, Fault> {
         match role {
-            Role::Mdt => Ok(Target::Mdt(mds::Mdt::open(disk, mdt.clone())?)),
-            Role::Ost => Ok(Target::Ost(oss::Ost::open(disk, oss::Settings::default())?)),
+            Role::Mdt => Ok(Target::Mdt(mds::Mdt::open(disk, servers.mdt.clone())?)),
+            Role::Ost => Ok(Target::Ost(oss::Ost::open(disk, servers.ost.clone())?)),
         }
     }
     fn label(&self) -> Label {

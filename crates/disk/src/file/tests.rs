@@ -138,3 +138,39 @@ fn what_is_no_medium_is_refused_with_its_path() {
     FileDisk::create(dir.file(), 4096).unwrap();
     assert_eq!(FileDisk::create(dir.file(), 4096).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
 }
+
+/// A read of the medium leaves nothing in the page cache and takes nothing from there: `RWF_NOWAIT` says what is cached.
+#[test]
+fn reads_of_the_medium_pass_the_page_cache() {
+    use rustix::io::{Errno, ReadWriteFlags};
+    let dir = Dir::new();
+    let disk = FileDisk::create(dir.file(), 1 << 20).unwrap();
+    disk.write_at(&vec![7; 1 << 20], 0).unwrap();
+    disk.flush().unwrap();
+    if disk.direct().is_none() {
+        eprintln!("SKIPPED: this file system has no direct I/O");
+        return;
+    }
+    // Asking starts a read-ahead, so it is asked once.
+    let is_cached = || {
+        let mut byte = [0];
+        let mut to = [io::IoSliceMut::new(&mut byte)];
+        match rustix::io::preadv2(&disk.file, &mut to, 64 << 10, ReadWriteFlags::NOWAIT) {
+            Ok(_) => true,
+            Err(Errno::AGAIN) => false,
+            Err(e) => panic!("{e}"),
+        }
+    };
+    const TMPFS: i64 = 0x0102_1994;
+    if rustix::fs::fstatfs(&disk.file).unwrap().f_type == TMPFS {
+        eprintln!("SKIPPED: all of a tmpfs is in memory");
+        return;
+    }
+    rustix::fs::fadvise(&disk.file, 0, None, Advice::DontNeed).unwrap();
+    let mut buf = vec![0; 1 << 20];
+    disk.read_medium_at(&mut buf, 0).unwrap();
+    assert!(buf.iter().all(|b| *b == 7));
+    assert!(!is_cached(), "it was read past the cache");
+    disk.read_at(&mut buf[..4096], 64 << 10).unwrap();
+    assert!(is_cached(), "the check can tell");
+}

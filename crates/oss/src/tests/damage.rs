@@ -5,7 +5,7 @@ use disk::Disk;
 use super::*;
 
 /// Flips a bit of the only place on the medium where `needle` stands.
-fn rot(rig: &Rig, needle: &[u8]) {
+pub(super) fn rot(rig: &Rig, needle: &[u8]) {
     let mut all = vec![0; rig.disk.size() as usize];
     rig.disk.read_at(&mut all, 0).unwrap();
     let found: Vec<usize> = (0..all.len() - needle.len()).filter(|i| all[*i..].starts_with(needle)).collect();

@@ -47,6 +47,7 @@ fn samples() -> Vec<(Option<Origin>, u64, Record)> {
         (None, 0, Record::Release(ReleaseRecord { object: object(), first: 2, limit: 6, lease: 3 })),
         (Some(ORIGIN), 0x9000, Record::Punch(punch.clone())),
         (None, 0, Record::Punch(PunchRecord { is_kept: false, zeroed: vec![], ..punch })),
+        (None, 0, Record::Scrub(crate::scrub::sample())),
     ]
 }
 
@@ -90,6 +91,12 @@ fn the_bytes_are_golden() {
             head_of("0c")
         ),
         format!("{} {id} 02000000 06000000 00 00f1536500000000 05000000 0300000000000000 00", nobody("0c")),
+        format!(
+            "{} 01 0000000002000000 0300000000000000 0400000000000000 {id} 05000000 10000000 {id} 0600000000000000 0700000000000000 \
+             0800000000000000 0900000000000000 0a00000000000000 0b00000000000000 0c00000000000000 0d00000000000000 \
+             0e00000000000000 0f00000000000000",
+            nobody("0d")
+        ),
     ];
     for (sample, want) in samples().iter().zip(&golden) {
         let hex: String = bytes_of(sample).iter().map(|b| format!("{b:02x}")).collect();

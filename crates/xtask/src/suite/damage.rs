@@ -10,8 +10,10 @@ use rustix::io::Errno;
 use super::sys::*;
 use super::{Bench, Needs, Test};
 
-pub const TESTS: &[(Needs, Test)] =
-    &[(Needs::Own, ("damage::a_flipped_bit_is_eio_with_a_path", flipped_bit))];
+pub const TESTS: &[(Needs, Test)] = &[
+    (Needs::Own, ("damage::a_flipped_bit_is_eio_with_a_path", flipped_bit)),
+    (Needs::Own, ("damage::a_scrub_finds_what_nobody_reads", scrub)),
+];
 
 /// [S-checksums] A page that does not match is `EIO`, never other bytes, and `stria damage list` names the path.
 fn flipped_bit(b: &mut Bench) -> Result<()> {
@@ -44,6 +46,47 @@ fn flipped_bit(b: &mut Bench) -> Result<()> {
     let (code, text) = b.cluster.stria(&["damage", "list", &b.cluster.mount.display().to_string()])?;
     if !text.contains("/flip/victim") {
         bail!("stria damage list (exit {code}) does not name the path: {text}");
+    }
+    Ok(())
+}
+
+/// [S-scrub] A bit that changed on the medium of a file that nobody reads: `stria scrub` finds it and `stria damage list` names the file.
+fn scrub(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("scrub")?;
+    let path = dir.join("cold");
+    let mut rng = b.rng();
+    let mut data = vec![0u8; 3 << 20];
+    rng.fill(&mut data);
+    fs::write(&path, &data)?;
+    File::open(&path)?.sync_all()?;
+    let mount = b.cluster.mount.display().to_string();
+    let (code, text) = b.cluster.stria(&["scrub", "start", &mount, "--rate", "0", "--wait"])?;
+    if code != 0 || !text.contains("nothing bad") {
+        bail!("a scrub of sound media (exit {code}): {text}");
+    }
+    b.cluster.stop()?;
+    let (image, at) = find_page(&images(b)?, &data[1 << 20..(1 << 20) + 4096])?.context("no such page")?;
+    let file = File::options().read(true).write(true).open(&image)?;
+    let mut byte = [0u8];
+    file.read_exact_at(&mut byte, at + 99)?;
+    file.write_all_at(&[byte[0] ^ 1], at + 99)?;
+    drop(file);
+    b.cluster.start_all()?;
+    let (code, text) = b.cluster.stria(&["scrub", "status", &mount])?;
+    if code != 0 || !text.contains("last ended") {
+        bail!("a restart forgot the last pass (exit {code}): {text}");
+    }
+    let (code, text) = b.cluster.stria(&["scrub", "start", &mount, "--wait"])?;
+    if code != 1 || !text.contains("1 BAD PAGE") {
+        bail!("a scrub of a damaged medium (exit {code}): {text}");
+    }
+    let (code, text) = b.cluster.stria(&["damage", "list", &mount])?;
+    if code != 1 || !text.contains("/scrub/cold") {
+        bail!("stria damage list (exit {code}) does not name the path: {text}");
+    }
+    let (code, text) = b.cluster.stria(&["scrub", "pause", &mount])?;
+    if code != 1 || !text.contains("stria scrub start") {
+        bail!("pausing what does not run (exit {code}): {text}");
     }
     Ok(())
 }

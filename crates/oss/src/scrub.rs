@@ -1,0 +1,247 @@
+//! The scrub: every page of every object is read from the medium and checked, in the background, at a bounded rate.
+//!
+//! B1: a pass reads every object that was there from its begin to its end, and comes to its end however much is written meanwhile: what
+//!     is made or appended during it waits for the next.
+//! B2: its state is kept on the medium each `SAVE_SEC`, and before an operator's change is answered; a restart repeats what came after that
+//!     at most.
+//! B3: it holds no lock while it reads, but for a page that did not match; a request or a stop changes its course within one step.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use store::{Attrs, Pass, Scrub, Scrubbing};
+use types::{Code, Fault, ObjectId, PAGE_SIZE};
+use wire::Wire;
+use wire::object::{RIGHT_ADMIN, ScrubControl, ScrubPass, ScrubReply, scrub_action};
+
+use crate::Core;
+use crate::serve::{Ctx, Served};
+
+/// Pages of one step: 1 MiB, so that a pause is obeyed at once and a rate holds within a fraction of a second.
+const STEP_PAGES: u32 = 256;
+/// Objects of one step.
+const STEP_OBJECTS: usize = 64;
+/// What reading an object costs at least: many small ones are seeks, not bytes.
+const OBJECT_BYTES: u64 = 64 << 10;
+/// Steps per second at a low rate.
+const STEPS_PER_SEC: u64 = 4;
+/// Between two saves of how far it is. Seconds.
+const SAVE_SEC: u64 = 30;
+/// Longest pause, for rates below a page in it. Seconds.
+const PAUSE_SEC_MAX: f64 = 3600.0;
+/// While there is nothing to do.
+const REST: Duration = Duration::from_secs(5);
+
+/// How far the scrub is.
+pub struct Scrubber(Mutex<Course>);
+
+struct Course {
+    now: Scrub,
+    saved_sec: u64,
+}
+
+impl Scrubber {
+    pub fn new(kept: Scrub) -> Scrubber {
+        Scrubber(Mutex::new(Course { now: kept, saved_sec: 0 }))
+    }
+}
+
+impl Core {
+    /// One step. Answers how long to wait before the next.
+    pub fn scrub_round(&self) -> Result<Duration, Fault> {
+        // One that failed promises nothing any more, and keeps no damage.
+        if self.joined.read().is_none() || self.store.health().failure.is_some() {
+            return Ok(REST);
+        }
+        let now_sec = (self.settings.clock)();
+        self.begin_if_due(now_sec)?;
+        let course = self.scrubber.0.lock().now;
+        if course.state != Scrubbing::Running {
+            return Ok(REST);
+        }
+        let step = self.scrub_step(course)?;
+        let bytes = step.pass.bytes - course.pass.bytes;
+        let charged = bytes.max((step.pass.objects - course.pass.objects) * OBJECT_BYTES);
+        let mut known = self.scrubber.0.lock();
+        // An operator was quicker: it goes on as they said, and what was just read is read again at most.
+        let place = |s: &Scrub| (s.state, s.object, s.page, s.pass);
+        if place(&known.now) == place(&course) {
+            let next = Scrub { rate: known.now.rate, every_sec: known.now.every_sec, ..step };
+            let is_over = next.state == Scrubbing::Idle;
+            if is_over || now_sec.abs_diff(known.saved_sec) >= SAVE_SEC {
+                self.save(&mut known, next, now_sec)?;
+            }
+            known.now = next;
+            if is_over {
+                let Pass { bytes, objects, bad_pages, .. } = next.last;
+                tracing::info!(target = %self.store.label().target, bytes, objects, bad_pages, "scrub ended");
+            }
+        }
+        Ok(pause_of(charged, known.now.rate))
+    }
+
+    /// The state after the next step of a pass.
+    fn scrub_step(&self, mut at: Scrub) -> Result<Scrub, Fault> {
+        let mut left = pages_of_step(at.rate);
+        let mut ahead: VecDeque<(ObjectId, Attrs)> = VecDeque::new();
+        for _ in 0..STEP_OBJECTS {
+            let end = at.page_end.saturating_sub(at.page);
+            let found = self.store.verify(at.object, at.page, left.min(end))?;
+            let (target, found_sec) = (self.store.label().target, (self.settings.clock)());
+            for (offset, kind) in &found.bad {
+                let damage = store::Damage { object: at.object, offset: *offset, kind: *kind, found_sec };
+                self.keep_damage(target, damage);
+            }
+            at.pass.bytes += u64::from(found.pages) * PAGE_SIZE as u64;
+            at.pass.bad_pages += found.bad.len() as u64;
+            left -= found.pages.min(left);
+            if let Some(next) = found.next.filter(|next| *next < at.page_end) {
+                at.page = next;
+                break;
+            }
+            at.pass.objects += u64::from(self.store.stat(at.object).is_some());
+            if ahead.is_empty() {
+                ahead.extend(self.store.list(Some(at.object), STEP_OBJECTS).0);
+            }
+            match ahead.pop_front().filter(|(id, _)| *id <= at.last_object) {
+                Some((id, attrs)) => {
+                    (at.object, at.page) = (id, 0);
+                    at.page_end = u32::try_from(attrs.len.div_ceil(PAGE_SIZE as u64)).unwrap_or(u32::MAX);
+                }
+                None => {
+                    at.pass.ended_sec = found_sec.max(1);
+                    (at.state, at.last, at.since_sec) = (Scrubbing::Idle, at.pass, found_sec.max(1));
+                    break;
+                }
+            }
+            // A bad page may have taken long, and a stop waits for this.
+            if left == 0 || !found.bad.is_empty() || self.stopping.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        Ok(at)
+    }
+
+    /// A new pass, if the last one is long enough ago.
+    fn begin_if_due(&self, now_sec: u64) -> Result<(), Fault> {
+        let mut known = self.scrubber.0.lock();
+        let Scrub { state, every_sec, since_sec, .. } = known.now;
+        if since_sec == 0 || since_sec > now_sec {
+            // New, or the clock was set back: it counts from here.
+            let next = Scrub { since_sec: now_sec.max(1), ..known.now };
+            return self.save(&mut known, next, now_sec);
+        }
+        if state == Scrubbing::Idle && every_sec > 0 && now_sec - since_sec >= every_sec {
+            let next = self.begun(known.now, now_sec);
+            return self.save(&mut known, next, now_sec);
+        }
+        Ok(())
+    }
+
+    /// At the begin of a pass.
+    fn begun(&self, scrub: Scrub, now_sec: u64) -> Scrub {
+        Scrub {
+            state: Scrubbing::Running,
+            object: ObjectId::default(),
+            page: 0,
+            page_end: 0,
+            last_object: self.store.last_object().unwrap_or_default(),
+            pass: Pass { begun_sec: now_sec.max(1), ..Pass::default() },
+            ..scrub
+        }
+    }
+
+    /// What cannot be kept is not so: whoever wanted it wants it again.
+    fn save(&self, course: &mut Course, next: Scrub, now_sec: u64) -> Result<(), Fault> {
+        self.store.set_scrub(next)?;
+        (course.now, course.saved_sec) = (next, now_sec);
+        Ok(())
+    }
+
+    /// For a clean stop: what was read need not be read again.
+    pub fn save_scrub(&self) -> Result<(), Fault> {
+        let known = self.scrubber.0.lock();
+        if known.now != self.store.scrub() { Ok(self.store.set_scrub(known.now)?) } else { Ok(()) }
+    }
+
+    /// The state that an operator wants, or why it cannot be.
+    fn wished(&self, before: Scrub, s: &ScrubControl, now_sec: u64) -> Result<Scrub, Fault> {
+        let refused = |why: &str| Err(Fault::new(Code::BadRequest, why));
+        let mut next = before;
+        match (s.action, before.state) {
+            (scrub_action::LOOK, _) => {}
+            (scrub_action::START, Scrubbing::Idle) => next = self.begun(before, now_sec),
+            (scrub_action::START, Scrubbing::Running) => {}
+            (scrub_action::START, Scrubbing::Paused) => {
+                return refused("a scrub is paused; `stria scrub resume` lets it go on, `stop` ends it");
+            }
+            (scrub_action::PAUSE, Scrubbing::Running | Scrubbing::Paused) => next.state = Scrubbing::Paused,
+            (scrub_action::RESUME, Scrubbing::Running | Scrubbing::Paused) => next.state = Scrubbing::Running,
+            (scrub_action::PAUSE | scrub_action::RESUME, Scrubbing::Idle) => {
+                return refused("no scrub is under way; `stria scrub start` begins one");
+            }
+            (scrub_action::STOP, Scrubbing::Idle) => {}
+            (scrub_action::STOP, _) => {
+                next.pass.ended_sec = now_sec.max(1);
+                (next.state, next.since_sec) = (Scrubbing::Idle, now_sec.max(1));
+            }
+            _ => return refused("an action on a scrub that this version does not know"),
+        }
+        next.rate = s.rate.unwrap_or(next.rate);
+        next.every_sec = s.every_sec.unwrap_or(next.every_sec);
+        Ok(next)
+    }
+
+    pub fn on_scrub(&self, ctx: &Ctx<'_>, s: ScrubControl, reply: &mut Vec<u8>) -> Result<Served, Fault> {
+        self.check_cap_right(ctx, &s.cap, RIGHT_ADMIN)?;
+        let now = {
+            let mut known = self.scrubber.0.lock();
+            let next = self.wished(known.now, &s, ctx.now_sec)?;
+            if next != known.now {
+                self.save(&mut known, next, ctx.now_sec)?;
+            }
+            next
+        };
+        let is_look = (s.action, s.rate, s.every_sec) == (scrub_action::LOOK, None, None);
+        if !is_look {
+            // B2, also where nothing had to be changed: the change before may be this one, and not flushed.
+            self.store.flush()?;
+            self.bell.ring();
+        }
+        let usage = self.store.usage();
+        ScrubReply {
+            state: now.state as u8,
+            rate: now.rate,
+            every_sec: now.every_sec,
+            since_sec: now.since_sec,
+            bytes_used: usage.bytes_total - usage.bytes_free,
+            pass: on_wire(&now.pass),
+            last: on_wire(&now.last),
+        }
+        .put(reply);
+        Ok(Served::READ)
+    }
+}
+
+/// So many pages that a low rate is kept too.
+fn pages_of_step(rate: u64) -> u32 {
+    match rate {
+        0 => STEP_PAGES,
+        rate => (rate / STEPS_PER_SEC / PAGE_SIZE as u64).clamp(1, u64::from(STEP_PAGES)) as u32,
+    }
+}
+
+fn on_wire(pass: &Pass) -> ScrubPass {
+    let Pass { begun_sec, ended_sec, bytes, objects, bad_pages } = *pass;
+    ScrubPass { begun_sec, ended_sec, bytes, objects, bad_pages }
+}
+
+/// How long `bytes` last at a rate; none for rate 0.
+fn pause_of(bytes: u64, rate: u64) -> Duration {
+    match rate {
+        0 => Duration::ZERO,
+        rate => Duration::from_secs_f64((bytes as f64 / rate as f64).min(PAUSE_SEC_MAX)),
+    }
+}

@@ -1,0 +1,264 @@
+//! The scrub, step by step and by its thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use disk::Disk;
+use store::{SCRUB_EVERY_SEC, SCRUB_RATE};
+
+use super::damage::rot;
+use super::*;
+
+const IDLE: u8 = 0;
+const RUNNING: u8 = 1;
+const PAUSED: u8 = 2;
+
+fn control(action: u8) -> ScrubControl {
+    ScrubControl { cap: admin(), action, rate: None, every_sec: None }
+}
+
+impl Rig {
+    fn scrub(&self, action: u8) -> ScrubReply {
+        self.ask(&control(action)).ok()
+    }
+    fn look(&self) -> ScrubReply {
+        self.scrub(scrub_action::LOOK)
+    }
+    fn step(&self) -> Duration {
+        self.ost.core.scrub_round().unwrap()
+    }
+    /// Objects 0.. of so many pages each.
+    fn with_objects(pages: &[usize]) -> Rig {
+        let rig = Rig::new();
+        let mut sequence = 0;
+        for (stripe, pages) in pages.iter().enumerate() {
+            for first in (0..*pages).step_by(100) {
+                let data = vec![stripe as u8 + 1; (pages - first).min(100) * 4096];
+                let w = write_of(rw(), first as u64 * 4096, &data);
+                let w = Write { object: ObjectId { stripe: stripe as u16, ..object() }, ..w };
+                sequence += 1;
+                rig.say(slotted(sequence), &w, &data).ok();
+            }
+        }
+        rig
+    }
+}
+
+#[test]
+fn a_pass_finds_what_nobody_read() {
+    let rig = Rig::new();
+    rig.write(1, 0, b"found by the scrub and by nobody else").ok();
+    rot(&rig, b"found by the scrub");
+    rig.step();
+    assert_eq!((rig.look().state, rig.look().pass.begun_sec), (IDLE, 0), "nobody asked for it");
+    assert_eq!(rig.scrub(scrub_action::START).state, RUNNING);
+    while rig.look().state == RUNNING {
+        rig.step();
+    }
+    let last = rig.look().last;
+    assert_eq!((last.bytes, last.objects, last.bad_pages), (4096, 1, 1));
+    assert_eq!((last.begun_sec, last.ended_sec), (NOW_SEC, NOW_SEC));
+    let damage = rig.ask(&DamageList { cap: admin() }).ok().damage;
+    assert_eq!((damage.len(), damage[0].object, damage[0].offset, damage[0].kind), (1, object(), 0, 1));
+}
+
+#[test]
+fn a_step_is_bounded_and_the_pause_after_it_keeps_the_rate() {
+    let rig = Rig::with_objects(&[300, 2, 3]);
+    let set = ScrubControl { rate: Some(4 << 20), ..control(scrub_action::START) };
+    assert_eq!(rig.ask(&set).ok().rate, 4 << 20);
+    assert_eq!(rig.step(), Duration::from_millis(250), "256 pages at 4 MiB/s");
+    let pass = rig.look().pass;
+    assert_eq!((pass.bytes, pass.objects), (256 * 4096, 0));
+    assert_eq!(rig.step(), Duration::from_secs_f64(49.0 / 1024.0));
+    let look = rig.look();
+    assert_eq!((look.state, look.last.bytes, look.last.objects), (IDLE, 305 * 4096, 3));
+    rig.ask(&ScrubControl { rate: Some(0), ..control(scrub_action::START) }).ok();
+    assert_eq!(rig.step(), Duration::ZERO, "0 is no bound");
+}
+
+#[test]
+fn a_pass_is_paused_resumed_stopped_and_begun_anew() {
+    let rig = Rig::with_objects(&[300, 300]);
+    for action in [scrub_action::PAUSE, scrub_action::RESUME] {
+        let said = rig.ask(&control(action));
+        assert_eq!(said.code(), Code::BadRequest);
+        assert!(said.reply.unwrap_err().detail.contains("stria scrub start"));
+    }
+    rig.scrub(scrub_action::START);
+    rig.step();
+    assert_eq!(rig.scrub(scrub_action::PAUSE).state, PAUSED);
+    let held = rig.look().pass;
+    rig.step();
+    assert_eq!(rig.look().pass, held, "paused, it reads nothing");
+    assert_eq!(rig.ask(&control(scrub_action::START)).code(), Code::BadRequest);
+    assert_eq!(rig.scrub(scrub_action::RESUME).state, RUNNING);
+    rig.step();
+    assert!(rig.look().pass.bytes > held.bytes);
+    assert_eq!(rig.scrub(scrub_action::STOP).state, IDLE);
+    assert_eq!(
+        (rig.look().last.begun_sec, rig.look().pass.ended_sec),
+        (0, NOW_SEC),
+        "it did not come to its end"
+    );
+    assert_eq!(rig.scrub(scrub_action::START).pass.bytes, 0, "anew");
+    assert_eq!(rig.ask(&control(99)).code(), Code::BadRequest);
+    let nobody = ScrubControl { cap: rw(), ..control(scrub_action::STOP) };
+    assert_ne!(rig.ask(&nobody).code(), Code::Ok, "clients have no say in it");
+    assert_eq!(rig.look().state, RUNNING);
+}
+
+/// What was verified before a clean stop, or before the last save, is not read again.
+#[test]
+fn a_pass_goes_on_after_a_restart() {
+    let rig = Rig::with_objects(&[300, 300, 300]);
+    rig.scrub(scrub_action::START);
+    for _ in 0..2 {
+        rig.step();
+    }
+    let before = rig.look().pass;
+    assert!(before.bytes >= 300 * 4096);
+    rig.ost.stop(true).unwrap();
+    let again = rig.crashed(Crash::KeepAll);
+    assert_eq!((again.look().state, again.look().pass), (RUNNING, before));
+    while again.look().state == RUNNING {
+        again.step();
+    }
+    let last = again.look().last;
+    assert_eq!((last.bytes, last.objects), (900 * 4096, 3), "each page once");
+    // Without a clean stop: as it was kept last, here by the pause.
+    again.scrub(scrub_action::START);
+    again.step();
+    again.scrub(scrub_action::PAUSE);
+    let (paused, third) = (again.look(), again.crashed(Crash::DropAll));
+    assert_eq!((third.look().state, third.look().pass), (PAUSED, paused.pass));
+}
+
+#[test]
+fn a_pass_begins_by_itself_when_it_is_due() {
+    static CLOCK: AtomicU64 = AtomicU64::new(NOW_SEC);
+    let disk = Arc::new(SimDisk::new(12 << 20));
+    Ost::format(&*disk, &FormatSpec::new("test", Uuid([8; 16]))).unwrap();
+    let clock = Arc::new(|| CLOCK.load(Ordering::Relaxed));
+    let rig = Rig::open(disk, Settings { clock, ..settings() });
+    rig.attach();
+    // Capabilities of this clock.
+    let look = || {
+        let cap = cap::make_admin(&SECRET, CLOCK.load(Ordering::Relaxed) + 100);
+        rig.ask(&ScrubControl { cap, ..control(scrub_action::LOOK) }).ok()
+    };
+    rig.step();
+    assert_eq!((look().state, look().since_sec), (IDLE, NOW_SEC), "a new OST is not read at once");
+    assert_eq!((look().every_sec, look().rate), (SCRUB_EVERY_SEC, SCRUB_RATE));
+    CLOCK.fetch_add(SCRUB_EVERY_SEC - 1, Ordering::Relaxed);
+    rig.step();
+    assert_eq!(look().last.begun_sec, 0);
+    CLOCK.fetch_add(1, Ordering::Relaxed);
+    rig.step();
+    let (begun, due) = (look().last.begun_sec, NOW_SEC + SCRUB_EVERY_SEC);
+    assert_eq!((begun, look().since_sec), (due, due), "an empty OST is done in one step");
+    let cap = cap::make_admin(&SECRET, CLOCK.load(Ordering::Relaxed) + 100);
+    rig.ask(&ScrubControl { cap, every_sec: Some(0), ..control(scrub_action::LOOK) }).ok();
+    CLOCK.fetch_add(SCRUB_EVERY_SEC * 9, Ordering::Relaxed);
+    rig.step();
+    assert_eq!(look().last.begun_sec, due, "0: never by itself");
+}
+
+/// The thread does it, at once when it is asked to.
+#[test]
+fn the_thread_runs_a_pass() {
+    let rig = Rig::with_objects(&[3, 3]);
+    rig.ost.stop(true).unwrap();
+    let rig = Rig::open(rig.disk.clone(), Settings { background: true, ..settings() });
+    rig.scrub(scrub_action::START);
+    let begun = Instant::now();
+    while rig.look().last.ended_sec == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", rig.look());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(rig.look().last.bytes, 6 * 4096);
+}
+
+/// However much is written meanwhile, a pass comes to its end; what came too late is read by the next.
+#[test]
+fn a_pass_ends_beside_writers_that_go_on() {
+    let rig = Rig::with_objects(&[300, 3]);
+    rig.scrub(scrub_action::START);
+    rig.step();
+    let late = |stripe: u16, sequence, page: u64| {
+        let data = vec![7; 4096];
+        let w = write_of(rw(), page * 4096, &data);
+        rig.say(slotted(sequence), &Write { object: ObjectId { stripe, ..object() }, ..w }, &data).ok();
+    };
+    // Appended to the one that is being read, and a new one.
+    late(0, 10, 300);
+    late(9, 11, 0);
+    rig.step();
+    assert_eq!((rig.look().state, rig.look().last.bytes, rig.look().last.objects), (IDLE, 303 * 4096, 2));
+    rig.scrub(scrub_action::START);
+    while rig.look().state == RUNNING {
+        rig.step();
+    }
+    assert_eq!((rig.look().last.bytes, rig.look().last.objects), (305 * 4096, 3));
+}
+
+/// The same content on a medium that fails on command.
+fn on_a_faulty_medium(rig: &Rig) -> (Arc<disk::FaultyDisk>, Rig, Vec<u8>) {
+    rig.ost.stop(true).unwrap();
+    let mut image = vec![0; rig.disk.size() as usize];
+    rig.disk.read_at(&mut image, 0).unwrap();
+    let disk = Arc::new(disk::FaultyDisk::new(Arc::new(SimDisk::from_bytes(image.clone()))));
+    let ost = Ost::open(disk.clone(), settings()).unwrap();
+    ost.join(&reply_of_mgs()).unwrap();
+    (disk, Rig { disk: rig.disk.clone(), ost }, image)
+}
+
+/// A page that cannot be read ends the step: a dying medium takes long for each, and a stop waits for the step.
+#[test]
+fn a_medium_error_is_damage_and_ends_the_step() {
+    let (disk, rig, image) = on_a_faulty_medium(&Rig::with_objects(&[8, 8]));
+    // The second object's third page: its eight pages of twos follow one another.
+    let is_second = |p: &usize| image[p * 4096..(p + 8) * 4096].iter().all(|b| *b == 2);
+    let twos = (0..image.len() / 4096 - 8).find(is_second).unwrap() as u64;
+    disk.make_unreadable((twos + 2) * 4096..(twos + 2) * 4096 + 512);
+    rig.scrub(scrub_action::START);
+    rig.step();
+    let pass = rig.look().pass;
+    assert_eq!((pass.bad_pages, pass.bytes), (1, 11 * 4096), "eight pages, two, and the bad one");
+    while rig.look().state == RUNNING {
+        rig.step();
+    }
+    assert_eq!((rig.look().last.bad_pages, rig.look().last.bytes), (1, 16 * 4096));
+    let want = [store::Damage {
+        object: ObjectId { stripe: 1, ..object() },
+        offset: 2 * 4096,
+        kind: store::DamageKind::Medium,
+        found_sec: NOW_SEC,
+    }];
+    assert_eq!(rig.ost.core.store.damage(), want);
+}
+
+/// A failed save leaves nothing changed, so that whoever asks again is not told that all is well.
+#[test]
+fn what_cannot_be_kept_is_refused_each_time() {
+    let (disk, rig, _) = on_a_faulty_medium(&Rig::with_objects(&[3]));
+    disk.fail(disk::Op::Write, disk::When::Always);
+    for _ in 0..2 {
+        assert_ne!(rig.ask(&control(scrub_action::START)).code(), Code::Ok);
+        assert_eq!(rig.look().state, IDLE);
+    }
+    assert!(rig.step() > Duration::ZERO, "a failed OST is not scrubbed");
+}
+
+/// Rates below a page per step, and many small objects: what a step costs is what it is charged.
+#[test]
+fn low_rates_and_small_objects_are_paced() {
+    let rig = Rig::with_objects(&[1; 10]);
+    let set = |rate| ScrubControl { rate: Some(rate), ..control(scrub_action::START) };
+    rig.ask(&set(1024)).ok();
+    let pauses: Vec<_> = (0..3).map(|_| rig.step()).collect();
+    assert!(pauses.iter().all(|p| *p >= Duration::from_secs(4)), "4 KiB at 1 KiB/s: {pauses:?}");
+    rig.scrub(scrub_action::STOP);
+    rig.ask(&set(64 << 20)).ok();
+    assert_eq!(rig.step(), Duration::from_secs_f64(10.0 / 1024.0), "64 KiB are charged for each object");
+}

@@ -1,0 +1,263 @@
+//! The scrub's state: how far every page of every object was read and checked, kept on the medium so that a restart goes on.
+//! The store keeps it and verifies parts of objects; when to do so is the daemon's affair.
+
+use types::crc::crc32c;
+use types::{ObjectId, PAGE_SIZE};
+use wire::{Malformed, Reader, Wire};
+
+use crate::engine::Engine;
+use crate::error::{DamageKind, StoreError};
+use crate::record::Record;
+
+/// Read at once: large enough for the rate of a disk, small enough to wait for.
+const READ_PAGES: u32 = 64;
+
+/// Bytes of a scrub's state in records and checkpoints.
+pub(crate) const SCRUB_BYTES: u64 = 161;
+
+/// What the scrub does. The numbers are on wire and disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Scrubbing {
+    /// No pass is under way.
+    #[default]
+    Idle = 0,
+    Running = 1,
+    /// An operator held it; a restart does not let it go on.
+    Paused = 2,
+}
+
+impl Scrubbing {
+    pub fn from_u8(n: u8) -> Option<Scrubbing> {
+        use Scrubbing::*;
+        [Idle, Running, Paused].into_iter().find(|s| *s as u8 == n)
+    }
+}
+
+/// Where the scrub is, and what it shall do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scrub {
+    pub state: Scrubbing,
+    /// Bytes per second at most; 0 = as fast as the medium gives them.
+    pub rate: u64,
+    /// From the end of a pass to the begin of the next, seconds; 0 = on request only.
+    pub every_sec: u64,
+    /// From when on `every_sec` counts, seconds since 1970; 0 = not known yet.
+    pub since_sec: u64,
+    /// The next to be read: this object from this page on, then all that follow in order of id.
+    pub object: ObjectId,
+    pub page: u32,
+    /// Where this object ended when it was begun: what is appended meanwhile waits for the next pass.
+    pub page_end: u32,
+    /// The greatest object of the pass: those that are made meanwhile, which all are greater, wait for the next one.
+    pub last_object: ObjectId,
+    /// The pass that is under way, or was ended before its end.
+    pub pass: Pass,
+    /// The last pass that came to its end.
+    pub last: Pass,
+}
+
+/// One pass over all objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Pass {
+    /// Seconds since 1970; 0 = there was none.
+    pub begun_sec: u64,
+    /// 0 while it is under way.
+    pub ended_sec: u64,
+    pub bytes: u64,
+    pub objects: u64,
+    pub bad_pages: u64,
+}
+
+/// 50 MiB/s: ten terabytes in two and a half days, beside which users of a drive of GB/s notice nothing.
+pub const SCRUB_RATE: u64 = 50 << 20;
+/// Four weeks.
+pub const SCRUB_EVERY_SEC: u64 = 28 * 86_400;
+
+impl Default for Scrub {
+    fn default() -> Scrub {
+        Scrub {
+            state: Scrubbing::Idle,
+            rate: SCRUB_RATE,
+            every_sec: SCRUB_EVERY_SEC,
+            since_sec: 0,
+            object: ObjectId::default(),
+            page: 0,
+            page_end: 0,
+            last_object: ObjectId::default(),
+            pass: Pass::default(),
+            last: Pass::default(),
+        }
+    }
+}
+
+/// What was found in a part of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Verified {
+    /// Offsets of pages that cannot be given back, bytes, with why.
+    pub bad: Vec<(u64, DamageKind)>,
+    /// Pages that were read.
+    pub pages: u32,
+    /// Where to go on; `None`: the object has no further pages.
+    pub next: Option<u32>,
+}
+
+impl Engine {
+    /// Reads and checks pages of an object from page `from` on, `pages_max` at most (at least 1).
+    pub(crate) fn verify_part(
+        &self,
+        id: ObjectId,
+        from: u32,
+        pages_max: u32,
+    ) -> Result<Verified, StoreError> {
+        let mut found = Verified::default();
+        let Some(object) = self.index.get(&id) else { return Ok(found) };
+        let mut left = pages_max.max(1);
+        let mut space = vec![0; left.min(READ_PAGES) as usize * PAGE_SIZE];
+        let pieces: Vec<_> = {
+            let state = object.read();
+            // Each piece has a page at least.
+            let pieces = state.extents.range(from, u32::MAX).take(left as usize + 1);
+            pieces.collect()
+        };
+        for (page, e) in pieces {
+            if left == 0 {
+                found.next = Some(page);
+                break;
+            }
+            let crcs = e.crcs();
+            let now = crcs.len().min(left as usize);
+            let (mut at, mut start) = (page, e.run.start);
+            for crcs in crcs[..now].chunks(READ_PAGES as usize) {
+                let bytes = &mut space[..crcs.len() * PAGE_SIZE];
+                let read = self.verify_pages(id, at, start, crcs, bytes, &mut found.bad)?;
+                (at, start) = (at + read, start + u64::from(read));
+                found.pages += read;
+                if (read as usize) < crcs.len() {
+                    found.next = Some(at);
+                    return Ok(found);
+                }
+            }
+            left -= now as u32;
+            if now < crcs.len() {
+                found.next = Some(at);
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Checks neighbours that lie from page `start` of the medium on, as the medium itself has them. Answers how many were looked at:
+    /// after a page that cannot be read no more, since a dying medium may take half a minute for each.
+    fn verify_pages(
+        &self,
+        id: ObjectId,
+        at: u32,
+        start: u64,
+        crcs: &[u32],
+        bytes: &mut [u8],
+        bad: &mut Vec<(u64, DamageKind)>,
+    ) -> Result<u32, StoreError> {
+        let disk = self.vol.disk();
+        let is_read = disk.read_medium_at(bytes, self.at(start)).is_ok();
+        for ((bytes, crc), (i, page)) in bytes.chunks_exact_mut(PAGE_SIZE).zip(crcs).zip((0u32..).zip(at..)) {
+            let place = self.at(start + u64::from(i));
+            let is_readable = is_read || disk.read_medium_at(bytes, place).is_ok();
+            if is_readable && crc32c(bytes) == *crc {
+                continue;
+            }
+            if let Some(kind) = self.verify_page(id, page)? {
+                bad.push((page as u64 * PAGE_SIZE as u64, kind));
+            }
+            if !is_readable {
+                return Ok(i + 1);
+            }
+        }
+        Ok(crcs.len() as u32)
+    }
+
+    /// A page that was not as it should be: it may have been superseded meanwhile, and its place used for something else. With the
+    /// object held still that cannot happen.
+    fn verify_page(&self, id: ObjectId, page: u32) -> Result<Option<DamageKind>, StoreError> {
+        let Some(object) = self.index.get(&id) else { return Ok(None) };
+        let state = object.read();
+        let Some(site) = state.extents.site(page) else { return Ok(None) };
+        let mut bytes = [0; PAGE_SIZE];
+        let read = self.vol.disk().read_medium_at(&mut bytes, self.at(site.page));
+        Ok(match read {
+            Err(_) => Some(DamageKind::Medium),
+            Ok(()) if crc32c(&bytes) != site.crc => Some(DamageKind::Checksum),
+            Ok(()) => None,
+        })
+    }
+
+    pub(crate) fn scrub_now(&self) -> Scrub {
+        *self.scrub.lock()
+    }
+
+    pub(crate) fn keep_scrub(&self, scrub: Scrub) -> Result<(), StoreError> {
+        self.commit::<StoreError>(None, &Record::Scrub(scrub), || Ok(0))?;
+        Ok(())
+    }
+}
+
+pub(crate) fn put_scrub(s: &Scrub, out: &mut Vec<u8>) {
+    out.push(s.state as u8);
+    s.rate.put(out);
+    s.every_sec.put(out);
+    s.since_sec.put(out);
+    s.object.put(out);
+    s.page.put(out);
+    s.page_end.put(out);
+    s.last_object.put(out);
+    for pass in [&s.pass, &s.last] {
+        for n in [pass.begun_sec, pass.ended_sec, pass.bytes, pass.objects, pass.bad_pages] {
+            n.put(out);
+        }
+    }
+}
+
+pub(crate) fn get_scrub(r: &mut Reader<'_>) -> Result<Scrub, Malformed> {
+    fn pass(r: &mut Reader<'_>) -> Result<Pass, Malformed> {
+        Ok(Pass {
+            begun_sec: Wire::get(r)?,
+            ended_sec: Wire::get(r)?,
+            bytes: Wire::get(r)?,
+            objects: Wire::get(r)?,
+            bad_pages: Wire::get(r)?,
+        })
+    }
+    Ok(Scrub {
+        state: Scrubbing::from_u8(Wire::get(r)?).ok_or(Malformed("scrub state"))?,
+        rate: Wire::get(r)?,
+        every_sec: Wire::get(r)?,
+        since_sec: Wire::get(r)?,
+        object: Wire::get(r)?,
+        page: Wire::get(r)?,
+        page_end: Wire::get(r)?,
+        last_object: Wire::get(r)?,
+        pass: pass(r)?,
+        last: pass(r)?,
+    })
+}
+
+/// One with all fields different, for golden bytes.
+#[cfg(test)]
+pub(crate) fn sample() -> Scrub {
+    use types::{Fid, Generation};
+    let pass = |n| Pass { begun_sec: n, ended_sec: n + 1, bytes: n + 2, objects: n + 3, bad_pages: n + 4 };
+    let object =
+        ObjectId { fid: Fid(0x1122_3344), generation: Generation(7), component: 1, stripe: 2, snapshot: 0 };
+    Scrub {
+        state: Scrubbing::Running,
+        rate: 2 << 32,
+        every_sec: 3,
+        since_sec: 4,
+        object,
+        page: 5,
+        page_end: 0x10,
+        last_object: object,
+        pass: pass(6),
+        last: pass(11),
+    }
+}
