@@ -6,6 +6,7 @@
 use std::io;
 
 pub mod conformance;
+pub mod counted;
 mod faulty;
 mod file;
 mod mem;
@@ -26,6 +27,8 @@ pub use volume::{
 /// A write is *acknowledged* when `write_at` returns: it is in memory that outlives the process. It is *flushed* when a
 /// `flush` that began after it has returned `Ok`. Unflushed writes may be lost, torn at 512-byte sectors, or reach the medium
 /// in any order when power fails.
+///
+/// A new method goes into `Counted` too, which every volume stands on: with a default alone the medium's own would not be called.
 pub trait Disk: Send + Sync {
     /// Bytes.
     fn size(&self) -> u64;

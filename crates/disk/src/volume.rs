@@ -39,6 +39,7 @@ pub use error::VolumeError;
 pub use replay::{LogEntry, Lost, ReplaySummary, Verdict};
 
 use crate::Disk;
+use crate::counted::{Counted, Counts};
 use superblock::{Regions, Superblock};
 
 /// What kind of target lives on a volume.
@@ -89,7 +90,9 @@ pub struct LogPoint {
 
 /// An open volume. All methods take `&self` and may be called from many threads.
 pub struct Volume {
+    /// Counted.
     disk: Arc<dyn Disk>,
+    counts: Arc<Counts>,
     access: Access,
     regions: Regions,
     /// Folded from the uuid; in every log entry, so that entries of an earlier format of the medium are strangers.
@@ -160,6 +163,11 @@ impl Volume {
         let sb = found.best.ok_or(VolumeError::NoSuperblock)?;
         sb.check_features(access == Access::ReadOnly)?;
         sb.check_fits(disk.size())?;
+        let counts = Arc::new(Counts::default());
+        let Regions { log, slots: [a, b], data } = &sb.regions;
+        let slots = a.begin.min(b.begin)..a.range().end.max(b.range().end);
+        counts.set_places(log.range(), slots, data.range());
+        let disk: Arc<dyn Disk> = Arc::new(Counted::new(disk, counts.clone()));
         let tail = Tail {
             phase: Phase::Opened,
             incarnation: sb.incarnation,
@@ -187,6 +195,7 @@ impl Volume {
             failed: OnceLock::new(),
             superblock: Mutex::new(sb),
             disk,
+            counts,
         })
     }
 
@@ -266,6 +275,10 @@ impl Volume {
     }
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
+    }
+    /// What was asked of the medium since the opening, all through `disk` included.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
     /// Whether the stop before this opening was clean.
     pub fn was_clean(&self) -> bool {

@@ -10,15 +10,19 @@ use crate::error::StoreError;
 use crate::space::reserve_pages;
 use crate::{
     Attrs, Damage, Done, Found, Gate, Health, ObjectStore, Origin, Punch, Read, Recorded, Release, Reserve,
-    Scrub, Slot, Truncate, Usage, Verified, Write,
+    Scrub, Slot, Stats, Truncate, Usage, Verified, Write,
 };
 
 impl ObjectStore for Engine {
     fn write(&self, write: &Write<'_>) -> Result<Done, StoreError> {
-        self.write_object(write)
+        let done = self.write_object(write)?;
+        self.recorder.wrote(write.data.len());
+        Ok(done)
     }
     fn read(&self, read: &Read<'_>, into: &mut Buf, crcs: &mut Vec<u32>) -> Result<bool, StoreError> {
-        self.read_object(read, into, crcs)
+        let exists = self.read_object(read, into, crcs)?;
+        self.recorder.read(into.len());
+        Ok(exists)
     }
     fn truncate(&self, truncate: &Truncate<'_>) -> Result<Done, StoreError> {
         self.truncate_object(truncate)
@@ -138,6 +142,9 @@ impl ObjectStore for Engine {
             log_bytes_used: self.vol.log_used(),
             log_bytes_total: self.vol.log_capacity(),
         }
+    }
+    fn stats(&self) -> Stats {
+        self.stats_now()
     }
     fn health(&self) -> Health {
         Health {

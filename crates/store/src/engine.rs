@@ -20,6 +20,7 @@ use crate::index::{Index, State, spread};
 use crate::record::{self, PunchRecord, Record, ReserveRecord, TruncateRecord, WriteRecord};
 use crate::slots::Session;
 use crate::space::Space;
+use crate::stats::Recorder;
 use crate::{Attrs, Done, Gate, Origin, Scrub};
 
 /// Locks that partial-page writers of an object share: enough that two objects seldom meet.
@@ -51,6 +52,7 @@ pub struct Engine {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) merging: Vec<Mutex<()>>,
     pub(crate) epoch: AtomicU32,
+    pub(crate) recorder: Recorder,
     /// Pages that recovery could not read.
     pub(crate) unreadable: Mutex<Vec<(ObjectId, u32, Site)>>,
 }
@@ -93,6 +95,7 @@ impl Engine {
             checkpointing: Mutex::default(),
             discarding: Mutex::default(),
             checkpoints: AtomicU64::new(0),
+            recorder: Recorder::default(),
             unreadable: Mutex::default(),
             merging: (0..MERGE_LOCKS).map(|_| Mutex::default()).collect(),
         }

@@ -40,6 +40,7 @@ mod seek;
 mod sessions;
 mod slots;
 mod space;
+mod stats;
 mod truncate;
 mod write;
 
@@ -53,6 +54,7 @@ pub use format::{Geometry, geometry};
 pub use reserve::Reservation;
 pub use scrub::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified};
 pub use sessions::SESSIONS_MAX;
+pub use stats::{DeviceStats, SmallStats, Stats, UserStats};
 pub use write::Written;
 
 use disk::volume::Label;
@@ -134,6 +136,8 @@ pub trait ObjectStore: Send + Sync {
     /// Flushed on return.
     fn set_label(&self, label: Label) -> Result<(), StoreError>;
     fn usage(&self) -> Usage;
+    /// What was done since the opening.
+    fn stats(&self) -> Stats;
     fn health(&self) -> Health;
     fn last_seq(&self) -> Seq;
     fn flushed_seq(&self) -> Seq;

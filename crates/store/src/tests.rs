@@ -8,6 +8,7 @@ mod parallel;
 mod reserve;
 mod rules;
 mod scrub;
+mod stats;
 
 use std::sync::Arc;
 

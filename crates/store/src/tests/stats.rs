@@ -1,0 +1,60 @@
+//! Counters agree with what was done, and none of the device's writes is missed.
+
+use super::*;
+use disk::counted::class_of;
+use disk::Event;
+
+#[test]
+fn what_users_and_the_device_were_asked_is_counted_by_purpose() {
+    let rig = Rig::new();
+    let start = rig.store.stats();
+    assert_eq!(start.user, UserStats::default());
+    rig.write(id(1), 0, &pattern(1, 1 << 20)).unwrap();
+    rig.write(id(2), 100, &pattern(2, 50)).unwrap();
+    rig.read(id(1), 0, 8192).unwrap();
+    rig.store.flush().unwrap();
+    rig.store.checkpoint().unwrap();
+    let s = rig.store.stats();
+    let user = UserStats { writes: 2, bytes_written: (1 << 20) + 50, reads: 1, bytes_read: 8192 };
+    assert_eq!(s.user, user);
+    let d = s.device;
+    assert_eq!(d.data.counts[class_of(1 << 20)], 1, "one write of 1 MiB");
+    assert!(d.log.count() >= 2 && d.checkpoint.count() >= 1 && d.superblock.count() >= 2);
+    assert!(d.flushes > start.device.flushes && d.reads.bytes >= 8192);
+    assert_eq!((d.bytes, s.log_bytes_total), (MEDIUM_BYTES, 1 << 20));
+    assert!(d.bytes_written() > s.user.bytes_written);
+}
+
+#[test]
+fn no_device_write_is_missed() {
+    let rig = Rig::new();
+    let before = rig.store.stats().device;
+    rig.disk.record();
+    for i in 0..40 {
+        rig.write(id(i % 7), i * 5000, &pattern(i, 7000 + 100 * i as usize)).unwrap();
+        if i % 5 == 0 {
+            rig.truncate(id(i % 7), i * 3000 + 17).unwrap();
+            rig.store.destroy(&[id(6)], None).unwrap();
+        }
+    }
+    rig.seal();
+    rig.store.checkpoint().unwrap();
+    rig.store.set_label(label()).unwrap();
+    rig.store.close().unwrap();
+    let after = rig.store.stats().device;
+    let events = rig.disk.take_recording().unwrap().events;
+    let (mut bytes, mut writes, mut flushes) = (0, 0, 0);
+    for e in &events {
+        match e {
+            Event::Write { data, .. } => (bytes, writes) = (bytes + data.len() as u64, writes + 1),
+            Event::Flush => flushes += 1,
+            _ => {}
+        }
+    }
+    let count = |d: &DeviceStats| {
+        [d.data, d.log, d.checkpoint, d.superblock, d.destage].iter().map(|s| s.count()).sum::<u64>()
+    };
+    assert_eq!(after.bytes_written() - before.bytes_written(), bytes);
+    assert_eq!(count(&after) - count(&before), writes);
+    assert_eq!(after.flushes - before.flushes, flushes);
+}
