@@ -64,7 +64,10 @@ impl SizeCounter {
         self.bytes.fetch_add(bytes, Relaxed);
     }
     pub fn sizes(&self) -> Sizes {
-        Sizes { counts: std::array::from_fn(|i| self.counts[i].load(Relaxed)), bytes: self.bytes.load(Relaxed) }
+        Sizes {
+            counts: std::array::from_fn(|i| self.counts[i].load(Relaxed)),
+            bytes: self.bytes.load(Relaxed),
+        }
     }
 }
 

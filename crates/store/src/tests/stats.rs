@@ -1,8 +1,8 @@
 //! Counters agree with what was done, and none of the device's writes is missed.
 
 use super::*;
-use disk::counted::class_of;
 use disk::Event;
+use disk::counted::class_of;
 
 #[test]
 fn what_users_and_the_device_were_asked_is_counted_by_purpose() {
