@@ -9,7 +9,8 @@
 //!     "from this position on only incarnation ≥ n", durably, before the first append.
 //! V3: `flushed_seq` is raised only by a device flush that began after the entry was written, and `sealed_seq` only to a
 //!     flushed_seq that is itself durable, in a flushed entry or in the superblock.
-//! V4: the ring never overwrites an entry at or after the log start that either superblock copy names.
+//! V4: the ring never overwrites an entry at or after the log start that either superblock copy names, nor with zeros: appends write
+//!     whole pages, and one page of the ring stays free.
 //! V5: a checkpoint slot is written only while both superblock copies name the other one.
 //! V6: after one failed write or flush the volume refuses everything that would promise something. (Not after a failed write to
 //!     the checkpoint slot that nothing names yet: that checkpoint is given up, and the one before it stands.)
@@ -144,7 +145,8 @@ struct Tail {
     mark: u64,
     /// The ring is known to be written below this position; at most the ring's length (the first lap).
     prepared: u64,
-    scratch: Vec<u8>,
+    /// What the log's last page holds below `pos`; known from the start on. Appends write the page whole.
+    page: Vec<u8>,
 }
 
 impl Volume {
@@ -177,7 +179,7 @@ impl Volume {
             seq_of_payload: sb.log_start.seq.0,
             mark: sb.log_start.seq.0,
             prepared: sb.prepared.min(sb.regions.log.len()),
-            scratch: Vec::new(),
+            page: Vec::new(),
         };
         Ok(Volume {
             access,
@@ -233,12 +235,14 @@ impl Volume {
             sb.flushed_seq = Seq(seq);
         })?;
         // 3. Open for appends.
+        let page = self.read_tail_page(pos)?;
         let mut tail = self.tail.lock();
         tail.incarnation = self.superblock.lock().incarnation;
         tail.mark = seq;
         tail.seq_of_payload = seq;
         // Stale bytes behind the tail may be anything; what lies below the tail on the first lap is written.
-        tail.prepared = tail.prepared.max(pos).min(self.log_capacity());
+        tail.prepared = tail.prepared.max(pos).min(self.regions.log.len());
+        tail.page = page;
         tail.phase = Phase::Started;
         self.flushed_seq.store(seq, Ordering::Release);
         self.sealed_seq.store(seq, Ordering::Release);
@@ -314,9 +318,9 @@ impl Volume {
         let tail = self.tail.lock();
         tail.pos - tail.start
     }
-    /// Bytes of the ring.
+    /// Bytes that entries may take of the ring: one page stays free. A log that an earlier release filled may use that too.
     pub fn log_capacity(&self) -> u64 {
-        self.regions.log.len()
+        self.regions.log.len() - append::PAGE_BYTES
     }
     /// Why the volume failed, if it has.
     pub fn failure(&self) -> Option<&str> {

@@ -1,4 +1,8 @@
 //! Adding entries to the log ring: the write is acknowledged when this returns, and flushed by a later flush.
+//!
+//! Whole pages are written: the tail's page from its begin, and zeros to the end of the last. A part of a page that the page cache does
+//! not hold would have to be read from the device first, at every append on a block device and on every later lap. So one page
+//! of the ring stays free: the zeros reach no live entry (V4).
 
 use std::sync::atomic::Ordering;
 
@@ -10,8 +14,10 @@ use super::{Tail, Volume, VolumeError};
 
 /// Largest payload in bytes: a request's bulk (1 MiB) and as much again for what goes with it.
 pub const PAYLOAD_BYTES_MAX: usize = 2 << 20;
+/// What the page cache reads and writes at once.
+pub(super) const PAGE_BYTES: u64 = 4096;
 /// On the first lap the ring is zeroed ahead in steps of this, so that one flush in so many bytes, and not each, makes the
-/// file system below allocate.
+/// file system below allocate. Whole pages alone would not do: each would be another extent to convert.
 const PREPARE_BYTES: u64 = 1 << 20;
 
 impl Volume {
@@ -58,7 +64,7 @@ impl Volume {
         if used + bytes > capacity {
             return Err(VolumeError::LogFull { used, capacity, wanted: bytes });
         }
-        // 2. Write header and payload in one piece.
+        // 2. Write header and payload in one piece, with what their first page held before and zeros behind.
         let header = Header {
             kind,
             tag: self.tag,
@@ -70,17 +76,18 @@ impl Volume {
             payload_len: payload.len() as u32,
             payload_crc,
         };
-        self.prepare(tail, tail.pos + bytes)?;
-        let mut scratch = std::mem::take(&mut tail.scratch);
-        scratch.clear();
-        scratch.extend_from_slice(&header.encode());
-        scratch.extend_from_slice(payload);
-        scratch.resize(bytes as usize, 0);
-        let written = self.write_ring(tail.pos, &scratch);
-        tail.scratch = scratch;
-        written?;
+        let end = tail.pos + bytes;
+        let (page, written_end) = (page_begin(tail.pos), end.next_multiple_of(PAGE_BYTES));
+        self.prepare(tail, written_end)?;
+        assert_eq!(tail.page.len() as u64, tail.pos - page, "the tail's page is known");
+        tail.page.extend_from_slice(&header.encode());
+        tail.page.extend_from_slice(payload);
+        tail.page.resize((written_end - page) as usize, 0);
+        self.write_ring(page, &tail.page)?;
+        tail.page.truncate((end - page) as usize);
+        tail.page.drain(..(page_begin(end) - page) as usize);
         // 3. It is the log's end now.
-        tail.pos += bytes;
+        tail.pos = end;
         tail.seq = header.seq;
         tail.mark = header.flushed_seq;
         if kind == EntryKind::Payload {
@@ -89,9 +96,9 @@ impl Volume {
         Ok(Seq(header.seq))
     }
 
-    /// Makes sure that the ring is written below `end` once the caller has written its entry, and zeroes to the next step.
+    /// Makes sure that the ring is written below `end`, a page's end, once the caller has written its pages, and zeroes to the next step.
     fn prepare(&self, tail: &mut Tail, end: u64) -> Result<(), VolumeError> {
-        let lap = self.log_capacity();
+        let lap = self.regions.log.len();
         if tail.prepared >= end.min(lap) {
             return Ok(());
         }
@@ -102,6 +109,16 @@ impl Volume {
         }
         tail.prepared = upto;
         Ok(())
+    }
+
+    /// What the page at the log's end holds below it.
+    pub(super) fn read_tail_page(&self, pos: u64) -> Result<Vec<u8>, VolumeError> {
+        let log = self.regions.log;
+        let mut page = vec![0; (pos - page_begin(pos)) as usize];
+        let place = log.begin + page_begin(pos) % log.len();
+        let read = self.disk.read_at(&mut page, place);
+        read.map_err(|source| VolumeError::Read { what: "cannot read the log", source })?;
+        Ok(page)
     }
 
     /// Writes at a logical position: one write, two where the ring wraps.
@@ -115,4 +132,9 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// Of the page that a logical position lies in: the ring is whole pages.
+fn page_begin(pos: u64) -> u64 {
+    pos / PAGE_BYTES * PAGE_BYTES
 }

@@ -149,7 +149,7 @@ impl<'a> Scan<'a> {
 
     /// Ring bytes from the scan's position that can hold live entries.
     fn room(&self) -> u64 {
-        self.sb.log_start.pos + self.volume.log_capacity() - self.pos
+        self.sb.log_start.pos + self.volume.regions.log.len() - self.pos
     }
 
     /// The next entry, if one follows (V1, V2).
@@ -210,7 +210,7 @@ impl<'a> Scan<'a> {
                 && let Some(h) = Header::decode(bytes)
                 && h.tag == self.volume.tag
                 && h.pos >= at
-                && (h.pos - at).is_multiple_of(self.volume.log_capacity())
+                && (h.pos - at).is_multiple_of(self.volume.regions.log.len())
                 && h.flushed_seq >= want
                 && self.may_count(&h)
             {

@@ -12,6 +12,8 @@ mod group;
 mod model;
 
 pub const LOG_BYTES: u64 = 16 * 1024;
+/// What entries may take of it.
+pub const ENTRIES_BYTES: u64 = LOG_BYTES - 4096;
 pub const SLOT_BYTES: u64 = 8 * 1024;
 /// Superblocks, a small ring, two small slots and no data region: cheap to copy at every crash.
 pub const MEDIUM_BYTES: u64 = superblock::LOG_BEGIN + LOG_BYTES + 2 * SLOT_BYTES;
@@ -201,9 +203,9 @@ fn a_full_log_refuses_until_a_checkpoint_trims_it() {
             Err(e) => break e,
         }
     };
-    assert!(matches!(full, VolumeError::LogFull { capacity: LOG_BYTES, .. }), "{full}");
+    assert!(matches!(full, VolumeError::LogFull { capacity: ENTRIES_BYTES, .. }), "{full}");
     let (at, used) = (volume.position(), volume.log_used());
-    assert!(used <= LOG_BYTES && used + 1064 > LOG_BYTES);
+    assert!(used <= ENTRIES_BYTES && used + 1064 > ENTRIES_BYTES);
     volume.checkpoint(at, &mut |w| w.write_all(b"state")).unwrap();
     assert_eq!(volume.log_used(), 0);
     // The second lap wraps around the ring's end.
@@ -216,6 +218,49 @@ fn a_full_log_refuses_until_a_checkpoint_trims_it() {
     let mut state = Vec::new();
     again.checkpoint_reader().unwrap().unwrap().read_to_end(&mut state).unwrap();
     assert_eq!(state, b"state");
+}
+
+#[test]
+fn appends_write_whole_pages_and_their_zeros_reach_no_live_entry() {
+    use crate::Event;
+    let disk = formatted();
+    disk.record();
+    let mut volume = started(disk.clone());
+    let mut live = Vec::new();
+    let mut n = 0u64;
+    while volume.position().pos < 4 * LOG_BYTES {
+        n += 1;
+        let payload = model::payload(n, (n * 37 % 300) as usize);
+        match volume.append(Epoch(1), &payload) {
+            Ok(_) => live.push(payload),
+            Err(VolumeError::LogFull { .. }) => {
+                // The ring is as full as it may be: the oldest entry is the one that zeros would hit.
+                assert_eq!(payloads(&disk), live);
+                volume.checkpoint(volume.position(), &mut |_| Ok(())).unwrap();
+                live.clear();
+            }
+            Err(e) => panic!("{e}"),
+        }
+        // A start knows what the tail's page holds, after a clean stop and without one.
+        if n.is_multiple_of(29) {
+            if n.is_multiple_of(2) {
+                volume.close_clean().unwrap();
+            }
+            volume = started(disk.clone());
+        }
+    }
+    let ring = superblock::LOG_BEGIN..superblock::LOG_BEGIN + LOG_BYTES;
+    let mut writes = 0;
+    for event in disk.take_recording().unwrap().events {
+        if let Event::Write { offset, data } = event
+            && ring.contains(&offset)
+        {
+            writes += 1;
+            let at = (offset, data.len());
+            assert!(offset.is_multiple_of(4096) && data.len().is_multiple_of(4096), "{at:?}");
+        }
+    }
+    assert!(writes > 100);
 }
 
 #[test]
@@ -392,7 +437,7 @@ fn regions_are_in_order_and_data_is_aligned() {
     let disk = Arc::new(MemDisk::new((64 << 20) + 5000));
     Volume::format(&*disk, &super::Format { log_bytes: 1_000_001, ..small() }, false).unwrap();
     let volume = Volume::open(disk).unwrap();
-    assert_eq!(volume.log_capacity(), 1_003_520);
+    assert_eq!(volume.log_capacity(), 1_003_520 - 4096);
     assert_eq!(volume.data_region(), (2 << 20)..(64 << 20) + 4096);
 }
 
