@@ -146,6 +146,9 @@ impl ObjectStore for Engine {
     fn stats(&self) -> Stats {
         self.stats_now()
     }
+    fn begin_service(&self, now_sec: u64) {
+        self.note_service(now_sec)
+    }
     fn health(&self) -> Health {
         Health {
             failure: self.vol.failure().map(str::to_owned),

@@ -20,13 +20,16 @@ use crate::index::State;
 use crate::record::{get_damage, put_damage};
 use crate::reserved::Reserved;
 use crate::scrub::{SCRUB_BYTES, get_scrub, put_scrub};
+use crate::service::{SERVICE_BYTES, get_service, put_service};
 use crate::sessions::SESSIONS_MAX;
 use crate::slots::Session;
-use crate::{Damage, Scrub, Slot};
+use crate::{Damage, Scrub, Service, Slot};
 
 const MAGIC: [u8; 4] = *b"SOX1";
-const VERSION: u8 = 3;
-/// The one before had no scrub; it is read too.
+const VERSION: u8 = 4;
+/// The one before had no service; it is read too.
+const VERSION_WITHOUT_SERVICE: u8 = 3;
+/// And the one before that no scrub.
 const VERSION_WITHOUT_SCRUB: u8 = 2;
 
 /// Varints: fid 10, generation 5, component 3, stripe 3, flags 1, length 7, mtime 10 + 5, lease 10, extent count 5, count of
@@ -49,7 +52,7 @@ const ADMITTED_BYTES: u64 = 64 * (OBJECT_BYTES_MAX + 257 * (EXTENT_BYTES_MAX + 4
 pub fn index_bytes_max(capacity: u64) -> u64 {
     let chunk_heads = (capacity / (1 << 20) + 2) * 32;
     let damage = DAMAGE_MAX as u64 * DAMAGE_BYTES;
-    capacity.saturating_sub(chunk_heads + damage + SCRUB_BYTES + ADMITTED_BYTES + 64)
+    capacity.saturating_sub(chunk_heads + damage + SCRUB_BYTES + SERVICE_BYTES + ADMITTED_BYTES + 64)
 }
 
 /// Slots with something done in them, by number.
@@ -61,6 +64,7 @@ pub struct Snapshot {
     pub sessions: Vec<(SessionId, Seq, UsedSlots)>,
     pub damage: Vec<Damage>,
     pub scrub: Scrub,
+    pub service: Service,
     pub objects: Vec<(ObjectId, Arc<State>)>,
 }
 
@@ -101,8 +105,8 @@ impl Engine {
         let mut sessions: Vec<_> = known.iter().map(|(id, s)| (*id, s.begun, used(s))).collect();
         drop(known);
         sessions.sort_unstable_by_key(|(id, _, _)| *id);
-        let (damage, scrub) = (self.damage_list(), self.scrub_now());
-        Snapshot { sessions, damage, scrub, objects: self.index.snapshot() }
+        let (damage, scrub, service) = (self.damage_list(), self.scrub_now(), self.stats_now().service);
+        Snapshot { sessions, damage, scrub, service, objects: self.index.snapshot() }
     }
 
     /// Puts a snapshot's content into an empty engine.
@@ -116,6 +120,7 @@ impl Engine {
         }
         snapshot.damage.iter().for_each(|d| self.apply_damage(d));
         *self.scrub.lock() = snapshot.scrub;
+        *self.service.lock() = snapshot.service;
         for (id, state) in snapshot.objects {
             let state = Arc::unwrap_or_clone(state);
             self.index.change(&id, |s| *s = state);
@@ -143,6 +148,7 @@ pub fn write_snapshot(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
     put_varint(&mut buf, snapshot.damage.len() as u64);
     snapshot.damage.iter().for_each(|d| put_damage(d, &mut buf));
     put_scrub(&snapshot.scrub, &mut buf);
+    put_service(&snapshot.service, &mut buf);
     put_varint(&mut buf, snapshot.objects.len() as u64);
     let mut fid = 0;
     for (id, state) in &snapshot.objects {
@@ -216,6 +222,11 @@ pub fn read_snapshot(from: &mut dyn Read) -> io::Result<Snapshot> {
         let bytes: [u8; SCRUB_BYTES as usize] = get_bytes(r)?;
         scrub = get_scrub(&mut Reader::new(&bytes)).map_err(|_| malformed("scrub"))?;
     }
+    let mut service = Service::default();
+    if version > VERSION_WITHOUT_SERVICE {
+        let bytes: [u8; SERVICE_BYTES as usize] = get_bytes(r)?;
+        service = get_service(&mut Reader::new(&bytes)).map_err(|_| malformed("service"))?;
+    }
     let count = get_varint(r)?;
     let mut objects: Vec<(ObjectId, Arc<State>)> = Vec::new();
     for _ in 0..count {
@@ -227,7 +238,7 @@ pub fn read_snapshot(from: &mut dyn Read) -> io::Result<Snapshot> {
         objects.push((id, Arc::new(state)));
     }
     match r.read(&mut [0])? {
-        0 => Ok(Snapshot { sessions, damage, scrub, objects }),
+        0 => Ok(Snapshot { sessions, damage, scrub, service, objects }),
         _ => Err(malformed("bytes after the last object")),
     }
 }

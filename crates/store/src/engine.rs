@@ -1,7 +1,7 @@
 //! The engine: its parts, and the one place where log order becomes apply order.
 //!
 //! Locks, in the order in which they may be taken: merge → sealing → checkpointing → tail → (shard → object) → space,
-//! sessions, damage, scrub. During data I/O no lock is held, with two exceptions: merge, by who writes or cuts a part of a page, and an
+//! sessions, damage, scrub, service. During data I/O no lock is held, with two exceptions: merge, by who writes or cuts a part of a page, and an
 //! object's read lock, by a reader or a scrub whose first try met a mismatch and who must have the object held still (read.rs, scrub.rs). A change
 //! of that object waits for such a reader, and holds the tail meanwhile; that is rare, and one read long. The tail lock covers the
 //! append of one entry and its application.
@@ -21,7 +21,7 @@ use crate::record::{self, PunchRecord, Record, ReserveRecord, TruncateRecord, Wr
 use crate::slots::Session;
 use crate::space::Space;
 use crate::stats::Recorder;
-use crate::{Attrs, Done, Gate, Origin, Scrub};
+use crate::{Attrs, Done, Gate, Origin, Scrub, Service};
 
 /// Locks that partial-page writers of an object share: enough that two objects seldom meet.
 const MERGE_LOCKS: usize = 1024;
@@ -53,6 +53,8 @@ pub struct Engine {
     pub(crate) merging: Vec<Mutex<()>>,
     pub(crate) epoch: AtomicU32,
     pub(crate) recorder: Recorder,
+    /// As of the opening.
+    pub(crate) service: Mutex<Service>,
     /// Pages that recovery could not read.
     pub(crate) unreadable: Mutex<Vec<(ObjectId, u32, Site)>>,
 }
@@ -96,6 +98,7 @@ impl Engine {
             discarding: Mutex::default(),
             checkpoints: AtomicU64::new(0),
             recorder: Recorder::default(),
+            service: Mutex::default(),
             unreadable: Mutex::default(),
             merging: (0..MERGE_LOCKS).map(|_| Mutex::default()).collect(),
         }

@@ -37,6 +37,7 @@ mod reserved;
 mod room;
 mod scrub;
 mod seek;
+mod service;
 mod sessions;
 mod slots;
 mod space;
@@ -53,6 +54,7 @@ pub use error::{DamageKind, StoreError};
 pub use format::{Geometry, geometry};
 pub use reserve::Reservation;
 pub use scrub::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified};
+pub use service::Service;
 pub use sessions::SESSIONS_MAX;
 pub use stats::{DeviceStats, SmallStats, Stats, UserStats};
 pub use write::Written;
@@ -138,6 +140,8 @@ pub trait ObjectStore: Send + Sync {
     fn usage(&self) -> Usage;
     /// What was done since the opening.
     fn stats(&self) -> Stats;
+    /// If nobody has yet, says when the target's service began; the next checkpoint keeps it.
+    fn begin_service(&self, now_sec: u64);
     fn health(&self) -> Health;
     fn last_seq(&self) -> Seq;
     fn flushed_seq(&self) -> Seq;

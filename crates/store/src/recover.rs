@@ -84,6 +84,7 @@ impl Engine {
         if !entry.flushed && self.look_at_data(&decoded.record) == Data::Torn {
             return Ok(Verdict::Cut);
         }
+        self.count_replayed(&decoded.record);
         self.apply(entry.seq, decoded.origin, decoded.answer, &decoded.record, freed);
         Ok(Verdict::Keep)
     }

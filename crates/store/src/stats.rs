@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use disk::counted::{Place, SizeCounter, Sizes};
 
+use crate::Service;
 use crate::engine::Engine;
 
-/// Since the store was opened.
+/// Since the store was opened, but for `service`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
     pub user: UserStats,
     pub device: DeviceStats,
     pub small: SmallStats,
+    pub service: Service,
     pub log_bytes_used: u64,
     pub log_bytes_total: u64,
 }
@@ -115,24 +117,28 @@ impl Engine {
         let (r, counts) = (&self.recorder, self.vol.counts());
         // First, so that it is not greater than the data it is part of.
         let destage = r.destage.sizes();
+        let user = UserStats {
+            writes: r.writes.load(Relaxed),
+            bytes_written: r.bytes_written.load(Relaxed),
+            reads: r.reads.load(Relaxed),
+            bytes_read: r.bytes_read.load(Relaxed),
+        };
+        let device = DeviceStats {
+            data: counts.written(Place::Data).without(&destage),
+            log: counts.written(Place::Log),
+            checkpoint: counts.written(Place::Checkpoint),
+            superblock: counts.written(Place::Superblock),
+            destage,
+            reads: counts.reads.sizes(),
+            flushes: counts.flushes(),
+            bytes_discarded: counts.bytes_discarded(),
+            bytes: self.vol.disk().size(),
+        };
+        let kept = *self.service.lock();
         Stats {
-            user: UserStats {
-                writes: r.writes.load(Relaxed),
-                bytes_written: r.bytes_written.load(Relaxed),
-                reads: r.reads.load(Relaxed),
-                bytes_read: r.bytes_read.load(Relaxed),
-            },
-            device: DeviceStats {
-                data: counts.written(Place::Data).without(&destage),
-                log: counts.written(Place::Log),
-                checkpoint: counts.written(Place::Checkpoint),
-                superblock: counts.written(Place::Superblock),
-                destage,
-                reads: counts.reads.sizes(),
-                flushes: counts.flushes(),
-                bytes_discarded: counts.bytes_discarded(),
-                bytes: self.vol.disk().size(),
-            },
+            user,
+            device,
+            service: kept.and(device.bytes_written(), user.bytes_written),
             small: SmallStats {
                 patched_writes: r.patched_writes.load(Relaxed),
                 patched_bytes: r.patched_bytes.load(Relaxed),

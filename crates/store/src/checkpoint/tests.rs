@@ -42,6 +42,7 @@ fn sample() -> Snapshot {
         sessions: vec![(SessionId(3), Seq(1), vec![(0, slot), (63, slot)]), (SessionId(4), Seq(2), vec![])],
         damage: vec![damage],
         scrub: crate::scrub::sample(),
+        service: crate::service::sample(),
         objects: vec![
             (id(16, 0), state(9000, &[(0, 700, 2), (2, 10, 1)])),
             (id(16, 1), Arc::new(fenced)),
@@ -58,11 +59,12 @@ fn bytes_of(s: &Snapshot) -> Vec<u8> {
 
 #[test]
 fn the_bytes_are_golden() {
-    let golden = "534f583103000000 02 0300000000000000 01 02 00 c801 ac02 8020 3f c801 ac02 8020 0400000000000000 02 00 \
+    let golden = "534f583104000000 02 0300000000000000 01 02 00 c801 ac02 8020 3f c801 ac02 8020 0400000000000000 02 00 \
         01 1000000000000000 01000000 0000 0000 00000000 00000000 0010000000000000 01 0900000000000000 \
         01 0000000002000000 0300000000000000 0400000000000000 4433221100000000 07000000 0100 0200 00000000 00000000 \
         05000000 10000000 4433221100000000 07000000 0100 0200 00000000 00000000 0600000000000000 0700000000000000 0800000000000000 0900000000000000 0a00000000000000 \
         0b00000000000000 0c00000000000000 0d00000000000000 0e00000000000000 0f00000000000000 \
+        0000000005000000 0300000000000000 0900000000000000 0300000000000000 \
         03 10 01 00 00 01 a846 09 07 8080808010 02 00 f80a 02 bc020000bd020000 00 e70a 01 0a000000 00 \
         00 01 00 01 00 00 00 00 05 00 00 \
         53 01 00 00 01 808080808020 09 07 8080808010 01 808040 06 01 03000000 01 05 a702";
@@ -76,7 +78,7 @@ fn a_snapshot_survives_the_way_there_and_back() {
     let back = read_snapshot(&mut &bytes[..]).unwrap();
     assert_eq!(back.sessions, sample().sessions);
     assert_eq!(back.damage, sample().damage);
-    assert_eq!(back.scrub, sample().scrub);
+    assert_eq!((back.scrub, back.service), (sample().scrub, sample().service));
     assert_eq!(back.objects.len(), 3);
     for ((a, x), (b, y)) in back.objects.iter().zip(&sample().objects) {
         assert_eq!((a, x.attrs()), (b, y.attrs()));
@@ -86,19 +88,25 @@ fn a_snapshot_survives_the_way_there_and_back() {
     assert_eq!(bytes_of(&back), bytes);
 }
 
-/// What releases before the scrub wrote.
+/// What releases wrote before there was a scrub, or a count of what was written.
 #[test]
-fn the_version_before_is_read() {
+fn the_versions_before_are_read() {
     let mut bytes = bytes_of(&sample());
-    let mut scrub = Vec::new();
+    let mut without = |part: Vec<u8>, version: u8| {
+        let at = bytes.windows(part.len()).position(|w| w == part).unwrap();
+        bytes.drain(at..at + part.len());
+        bytes[4] = version;
+        (read_snapshot(&mut &bytes[..]).unwrap(), part.len() as u64)
+    };
+    let (mut scrub, mut service) = (Vec::new(), Vec::new());
     put_scrub(&sample().scrub, &mut scrub);
-    assert_eq!(scrub.len() as u64, SCRUB_BYTES);
-    let at = bytes.windows(scrub.len()).position(|w| w == scrub).unwrap();
-    bytes.drain(at..at + scrub.len());
-    bytes[4] = 2;
-    let back = read_snapshot(&mut &bytes[..]).unwrap();
-    assert_eq!((back.scrub, back.damage, back.objects.len()), (Scrub::default(), sample().damage, 3));
-    for version in [0, 1, 4] {
+    put_service(&sample().service, &mut service);
+    let (back, len) = without(service, 3);
+    assert_eq!((back.service, back.scrub, len), (Service::default(), sample().scrub, SERVICE_BYTES));
+    let (back, len) = without(scrub, 2);
+    assert_eq!((back.scrub, back.damage, len), (Scrub::default(), sample().damage, SCRUB_BYTES));
+    assert_eq!(back.objects.len(), 3);
+    for version in [0, 1, 5] {
         bytes[4] = version;
         assert!(read_snapshot(&mut &bytes[..]).is_err(), "version {version}");
     }
@@ -132,9 +140,9 @@ fn bounds_hold_for_the_worst_object_and_session() {
     assert!(buf.len() as u64 <= bound, "{}", buf.len());
     let slot = Slot { sequence: u32::MAX, seq: Seq(u64::MAX), answer: u64::MAX };
     let sessions = vec![(SessionId(u64::MAX), Seq(u64::MAX), (0..64).map(|i| (i, slot)).collect())];
-    let scrub = Scrub::default();
-    let alone = bytes_of(&Snapshot { sessions, damage: vec![], scrub, objects: vec![] });
-    assert!(alone.len() as u64 - 11 - SCRUB_BYTES <= SESSION_BYTES_MAX, "{}", alone.len());
+    let (scrub, service) = (Scrub::default(), Service::default());
+    let alone = bytes_of(&Snapshot { sessions, damage: vec![], scrub, service, objects: vec![] });
+    assert!(alone.len() as u64 - 11 - SCRUB_BYTES - SERVICE_BYTES <= SESSION_BYTES_MAX, "{}", alone.len());
 }
 
 #[test]

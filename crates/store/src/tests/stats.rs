@@ -58,3 +58,26 @@ fn no_device_write_is_missed() {
     assert_eq!(count(&after) - count(&before), writes);
     assert_eq!(after.flushes - before.flushes, flushes);
 }
+
+/// What a target wrote in its whole life outlives stops, and crashes as far as its log knows.
+#[test]
+fn the_count_of_a_life_goes_on_after_stops_and_crashes() {
+    let rig = Rig::new();
+    rig.store.begin_service(1000);
+    rig.store.begin_service(2000);
+    rig.write(id(1), 0, &pattern(1, 1 << 20)).unwrap();
+    rig.store.close().unwrap();
+    let before = rig.store.stats().service;
+    let rig = Rig::open(rig.disk.clone());
+    let kept = rig.store.stats().service;
+    assert_eq!((kept.since_sec, kept.user_bytes_written), (1000, 1 << 20));
+    // But for the checkpoint itself, the superblocks of stop and start.
+    let after_it = before.bytes_written.abs_diff(kept.bytes_written);
+    assert!(kept.bytes_written > 1 << 20 && after_it < 64 << 10, "{before:?} {kept:?}");
+    rig.write(id(2), 0, &pattern(2, 3 << 20)).unwrap();
+    rig.store.flush().unwrap();
+    let rig = rig.crashed(Crash::DropAll);
+    let crashed = rig.store.stats().service;
+    assert_eq!(crashed.user_bytes_written, 4 << 20);
+    assert!(crashed.bytes_written >= kept.bytes_written + (3 << 20), "{kept:?} {crashed:?}");
+}

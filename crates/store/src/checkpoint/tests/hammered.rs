@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn a_snapshot_is_read_or_refused() {
-    let empty = Snapshot { sessions: vec![], damage: vec![], scrub: Scrub::default(), objects: vec![] };
+    let (scrub, service) = (Scrub::default(), Service::default());
+    let empty = Snapshot { sessions: vec![], damage: vec![], scrub, service, objects: vec![] };
     // The reader's buffer; a B-tree node for one extent; a slot of 32 bytes for 4.
     let hammer = Hammer::new("OST checkpoint")
         .seeds([bytes_of(&sample()), bytes_of(&empty)])
@@ -13,9 +14,9 @@ fn a_snapshot_is_read_or_refused() {
         |mut bytes| read_snapshot(&mut bytes).ok(),
         |bytes, snapshot| {
             let again = bytes_of(&snapshot);
-            // A number has longer forms too, which nobody writes; the version before had no scrub.
-            let scrub = if bytes[4] == VERSION { 0 } else { SCRUB_BYTES as usize };
-            assert!(again.len() <= bytes.len() + scrub);
+            // A number has longer forms too, which nobody writes; the versions before had no service and no scrub.
+            let lacking = if bytes[4] == VERSION { 0 } else { SCRUB_BYTES + SERVICE_BYTES };
+            assert!(again.len() <= bytes.len() + lacking as usize);
             assert_eq!(bytes_of(&read_snapshot(&mut &again[..]).expect("it was just written")), again);
             bytes.len()
         },
