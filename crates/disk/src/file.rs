@@ -1,6 +1,6 @@
 //! A medium in a regular file (sparse) or a block device, through the page cache: `pread`, `pwrite`, `fdatasync`.
 //!
-//! F1: no two processes write one medium: an exclusive `flock` is held while it is open (shared when read-only).
+//! F1: no two processes write one medium: it is claimed while it is open (`claim`).
 //! F2: the size is read once at open and never changes; a write cannot make the file grow.
 //! F3: space of a sparse file is taken when it is first written, or ahead of that by `reserve`; on copy-on-write file systems
 //!     (btrfs, ZFS) also a reserved range may meet a full host.
@@ -8,20 +8,23 @@
 //! F5: reads of the medium itself go by a second descriptor with `O_DIRECT`, where the file system has it; the kernel writes dirty
 //!     pages of the range out first.
 
+mod claim;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use ring::Buffers;
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::{Disk, end_within};
+use claim::Claim;
 
 /// Holes are punched in multiples of this: the block size of common file systems and devices.
 const HOLE_BYTES: u64 = 4096;
@@ -34,6 +37,7 @@ pub struct FileDisk {
     size_bytes: u64,
     access: Access,
     direct: OnceLock<Option<Direct>>,
+    _claim: Claim,
 }
 
 /// A way past the page cache.
@@ -59,7 +63,7 @@ impl FileDisk {
         let path = path.as_ref();
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = file.map_err(|e| explain(e, path, "cannot be created"))?;
-        lock(&file, path, Access::ReadWrite)?;
+        let claim = Claim::of_new(&file, path)?;
         file.set_len(size_bytes).map_err(|e| {
             // Leave no empty file behind that the next try would stumble over; the first error is the one to tell.
             let _ = std::fs::remove_file(path);
@@ -70,7 +74,7 @@ impl FileDisk {
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent).and_then(|d| d.sync_all()).map_err(|e| explain(e, parent, "cannot be flushed"))?;
         let (path, access) = (path.to_owned(), Access::ReadWrite);
-        Ok(FileDisk { file, path, size_bytes, access, direct: OnceLock::new() })
+        Ok(FileDisk { file, path, size_bytes, access, direct: OnceLock::new(), _claim: claim })
     }
 
     /// Opens an existing file or block device for reading and writing; fails at once if another process has it open.
@@ -88,18 +92,12 @@ impl FileDisk {
     }
 
     fn open_with(path: &Path, access: Access) -> io::Result<FileDisk> {
-        let file = OpenOptions::new().read(true).write(access == Access::ReadWrite).open(path);
-        let mut file = file.map_err(|e| explain(e, path, "cannot be opened"))?;
-        let about = file.metadata().map_err(|e| explain(e, path, "cannot be looked at"))?;
-        if !about.is_file() && !about.file_type().is_block_device() {
-            let kind = io::ErrorKind::InvalidInput;
-            return Err(explain(kind.into(), path, "is neither a regular file nor a block device"));
-        }
-        lock(&file, path, access)?;
+        let (mut file, claim) = Claim::open(path, access)?;
         // Seeking to the end gives the size of files and of block devices alike; metadata knows only files.
         let size_bytes =
             file.seek(SeekFrom::End(0)).map_err(|e| explain(e, path, "does not tell its size"))?;
-        Ok(FileDisk { file, path: path.to_owned(), size_bytes, access, direct: OnceLock::new() })
+        let (path, direct) = (path.to_owned(), OnceLock::new());
+        Ok(FileDisk { file, path, size_bytes, access, direct, _claim: claim })
     }
 
     /// `None` where there is no way past the page cache (tmpfs of old kernels, some network file systems), or not now.
@@ -235,20 +233,6 @@ fn is_of_medium(e: &io::Error) -> bool {
         errno,
         Some(Errno::IO | Errno::ILSEQ | Errno::NODATA | Errno::NXIO | Errno::REMOTEIO | Errno::TIMEDOUT)
     )
-}
-
-fn lock(file: &File, path: &Path, access: Access) -> io::Result<()> {
-    let how = match access {
-        Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
-        Access::ReadOnly => FlockOperation::NonBlockingLockShared,
-    };
-    rustix::fs::flock(file, how).map_err(|e| match e {
-        rustix::io::Errno::WOULDBLOCK => {
-            let why = "is in use by another process (or opened twice in this one); stop that first";
-            explain(io::ErrorKind::ResourceBusy.into(), path, why)
-        }
-        e => explain(e.into(), path, "cannot be locked"),
-    })
 }
 
 /// The error with the path and what was tried; its kind stays.

@@ -6,6 +6,7 @@
 use std::io;
 
 pub mod conformance;
+pub mod content;
 pub mod counted;
 mod faulty;
 mod file;

@@ -160,6 +160,11 @@ impl Volume {
         Volume::open_with(disk, Access::ReadOnly)
     }
 
+    /// Whose volume it is, without opening it.
+    pub fn label_on(disk: &dyn Disk) -> Result<Label, VolumeError> {
+        superblock::read(disk)?.best.map(|sb| sb.label).ok_or(VolumeError::NoSuperblock)
+    }
+
     fn open_with(disk: Arc<dyn Disk>, access: Access) -> Result<Volume, VolumeError> {
         let found = superblock::read(&*disk)?;
         let sb = found.best.ok_or(VolumeError::NoSuperblock)?;
@@ -387,4 +392,4 @@ impl Tail {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

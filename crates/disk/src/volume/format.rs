@@ -4,13 +4,11 @@ use types::{Incarnation, Seq};
 
 use super::superblock::{self, LOG_BEGIN, Region, Regions, SUPERBLOCK_BYTES, Superblock};
 use super::{FS_NAME_BYTES_MAX, Format, LOG_BYTES_MIN, Label, LogPoint, Volume, VolumeError};
-use crate::Disk;
+use crate::{Disk, content};
 
 /// Regions begin and end at whole pages, the data region at whole MiB so that its large blocks are aligned on the medium.
 const PAGE_BYTES: u64 = 4096;
 const DATA_ALIGN_BYTES: u64 = 1 << 20;
-/// How much of the head must be zero for a medium to count as blank: partition tables and file systems all show there.
-const BLANK_BYTES: u64 = 1 << 20;
 /// Of each checkpoint slot at most this share of the medium is reserved when it is formatted: twice the slot of an OST, and
 /// 128 MiB of an MDT of 8 GiB, which a quarter of a million files fill.
 const SLOT_SHARE: u64 = 64;
@@ -37,6 +35,7 @@ impl Volume {
             }
             disk.flush().map_err(failed)?;
             disk.discard(LOG_BEGIN, disk.size() - LOG_BEGIN).map_err(failed)?;
+            wipe_ends(disk).map_err(failed)?;
         }
         // 3. The space that no promise can be kept without, while failing is still free.
         reserve(disk, &regions)?;
@@ -121,8 +120,14 @@ pub(super) fn check_label(label: &Label) -> Result<(), VolumeError> {
 }
 
 fn is_blank(disk: &dyn Disk) -> Result<bool, VolumeError> {
-    let mut head = vec![0; BLANK_BYTES.min(disk.size()) as usize];
     let what = "cannot read the medium's head";
-    disk.read_at(&mut head, 0).map_err(|source| VolumeError::Read { what, source })?;
-    Ok(head.iter().all(|b| *b == 0))
+    content::is_zero(disk).map_err(|source| VolumeError::Read { what, source })
+}
+
+/// Head and tail, where all that is known keeps its descriptors: who probes the medium later must find this volume alone.
+fn wipe_ends(disk: &dyn Disk) -> std::io::Result<()> {
+    let (size, head) = (disk.size(), content::HEAD_BYTES.min(disk.size()));
+    disk.write_at(&vec![0; head as usize], 0)?;
+    let tail = content::TAIL_BYTES.min(size - head);
+    disk.write_at(&vec![0; tail as usize], size - tail)
 }
