@@ -7,13 +7,16 @@ use crate::MemDisk;
 
 const MEDIUM_BYTES: u64 = 4 << 20;
 
-fn holding(parts: &[(u64, &[u8])]) -> Content {
+/// Bytes and where they lie.
+type Part<'a> = (u64, &'a [u8]);
+
+fn holding(parts: &[Part]) -> Content {
     let disk = MemDisk::new(MEDIUM_BYTES);
     parts.iter().for_each(|(at, bytes)| disk.write_at(bytes, *at).unwrap());
     look(&disk).unwrap()
 }
 
-fn shown(parts: &[(u64, &[u8])]) -> String {
+fn shown(parts: &[Part]) -> String {
     holding(parts).to_string()
 }
 
@@ -38,7 +41,7 @@ fn what_others_put_on_a_device_is_known_by_name() {
     ext4[92] = 0;
     ext4[120..136].copy_from_slice(b"scratch-OST001f\0");
     assert_eq!(shown(&[(1024, &ext4)]), "Lustre target (ext2 file system, label 'scratch-OST001f')");
-    let cases: &[(&str, &[(u64, &[u8])])] = &[
+    let cases: &[(&str, &[Part])] = &[
         ("XFS file system, label 'data'", &[(0, b"XFSB"), (108, b"data")]),
         ("Btrfs file system", &[(65_600, b"_BHRfS_M")]),
         ("swap space", &[(4086, b"SWAPSPACE2")]),
