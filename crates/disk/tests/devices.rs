@@ -55,7 +55,7 @@ fn run(command: &mut Command) -> Result<Output, String> {
 
 #[track_caller]
 fn refused(opened: io::Result<FileDisk>, words: &[&str]) {
-    let e = opened.err().expect("it is in use");
+    let e = opened.expect_err("it is in use");
     assert_eq!(e.kind(), io::ErrorKind::ResourceBusy, "{e}");
     words.iter().for_each(|w| assert!(e.to_string().contains(w), "no '{w}' in: {e}"));
 }
