@@ -49,6 +49,9 @@ _stria() {
             stria,oss)
                 cmd="stria__subcmd__oss"
                 ;;
+            stria,ost)
+                cmd="stria__subcmd__ost"
+                ;;
             stria,scrub)
                 cmd="stria__subcmd__scrub"
                 ;;
@@ -181,6 +184,9 @@ _stria() {
             stria__subcmd__help,oss)
                 cmd="stria__subcmd__help__subcmd__oss"
                 ;;
+            stria__subcmd__help,ost)
+                cmd="stria__subcmd__help__subcmd__ost"
+                ;;
             stria__subcmd__help,scrub)
                 cmd="stria__subcmd__help__subcmd__scrub"
                 ;;
@@ -232,6 +238,9 @@ _stria() {
             stria__subcmd__help__subcmd__damage,list)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__list"
                 ;;
+            stria__subcmd__help__subcmd__ost,bench)
+                cmd="stria__subcmd__help__subcmd__ost__subcmd__bench"
+                ;;
             stria__subcmd__help__subcmd__scrub,pause)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__pause"
                 ;;
@@ -249,6 +258,18 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__scrub,stop)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__stop"
+                ;;
+            stria__subcmd__ost,bench)
+                cmd="stria__subcmd__ost__subcmd__bench"
+                ;;
+            stria__subcmd__ost,help)
+                cmd="stria__subcmd__ost__subcmd__help"
+                ;;
+            stria__subcmd__ost__subcmd__help,bench)
+                cmd="stria__subcmd__ost__subcmd__help__subcmd__bench"
+                ;;
+            stria__subcmd__ost__subcmd__help,help)
+                cmd="stria__subcmd__ost__subcmd__help__subcmd__help"
                 ;;
             stria__subcmd__scrub,help)
                 cmd="stria__subcmd__scrub__subcmd__help"
@@ -299,7 +320,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df setstripe getstripe fsck damage scrub bench mount mgs mds oss version help"
+            opts="-h -V --help --version up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -881,7 +902,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df setstripe getstripe fsck damage scrub bench mount mgs mds oss version help"
+            opts="up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1216,6 +1237,34 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__ost)
+            opts="bench"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__ost__subcmd__bench)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__scrub)
             opts="status start pause resume stop set"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1447,6 +1496,88 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost)
+            opts="-h --help bench help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost__subcmd__bench)
+            opts="-j -h --rows --seconds --size --force --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost__subcmd__help)
+            opts="bench help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost__subcmd__help__subcmd__bench)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -1,6 +1,7 @@
 //! What a new OST is to be.
 
 use disk::volume::{Kind, Label};
+use store::{Geometry, geometry};
 use types::{Epoch, MirrorId, TargetId, Uuid};
 
 /// Identity of a new OST. The rest of its label comes with the first `join`.
@@ -10,13 +11,21 @@ pub struct FormatSpec {
     pub uuid: Uuid,
     /// Wanted index, or `u32::MAX` for the next free one.
     pub index: u32,
+    /// Of the log; by default what `store::geometry` says of the medium.
+    pub log_bytes: Option<u64>,
     /// Overwrite a medium that holds something.
     pub force: bool,
 }
 
 impl FormatSpec {
     pub fn new(fs_name: &str, uuid: Uuid) -> FormatSpec {
-        FormatSpec { fs_name: fs_name.into(), uuid, index: u32::MAX, force: false }
+        FormatSpec { fs_name: fs_name.into(), uuid, index: u32::MAX, log_bytes: None, force: false }
+    }
+
+    /// How a medium of `medium_bytes` is divided.
+    pub(crate) fn division(&self, medium_bytes: u64) -> Geometry {
+        let usual = geometry(medium_bytes);
+        Geometry { log_bytes: self.log_bytes.unwrap_or(usual.log_bytes), ..usual }
     }
 
     pub(crate) fn label(&self) -> Label {

@@ -79,7 +79,7 @@ pub(crate) struct Core {
 impl Ost {
     /// Makes an empty OST on a medium. A medium that is not blank is refused, unless the specification forces it.
     pub fn format(disk: &dyn Disk, spec: &FormatSpec) -> Result<(), Fault> {
-        Ok(Engine::format(disk, spec.label(), spec.force)?)
+        Ok(Engine::format_as(disk, spec.label(), spec.division(disk.size()), spec.force)?)
     }
 
     /// Opens and recovers; requests are refused with `NotReady` until `join`.

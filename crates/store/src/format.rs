@@ -33,7 +33,17 @@ pub fn geometry(medium_bytes: u64) -> Geometry {
 impl Engine {
     /// Makes an empty OST on a medium. Without `force` a medium that holds something is refused.
     pub fn format(disk: &dyn Disk, label: Label, force: bool) -> Result<(), StoreError> {
-        let Geometry { log_bytes, checkpoint_bytes } = geometry(disk.size());
+        Engine::format_as(disk, label, geometry(disk.size()), force)
+    }
+
+    /// As `format`, with a division of the caller's choice.
+    pub fn format_as(
+        disk: &dyn Disk,
+        label: Label,
+        division: Geometry,
+        force: bool,
+    ) -> Result<(), StoreError> {
+        let Geometry { log_bytes, checkpoint_bytes } = division;
         Volume::format(disk, &Format { label, log_bytes, checkpoint_bytes }, force)?;
         Ok(())
     }

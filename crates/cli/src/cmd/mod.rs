@@ -10,6 +10,7 @@ mod mds;
 mod mgs;
 mod mount;
 mod oss;
+mod ost;
 mod scrub;
 mod setstripe;
 mod status;
@@ -49,6 +50,7 @@ pub enum Command {
     Damage(damage::Damage),
     Scrub(scrub::Scrub),
     Bench(bench::Bench),
+    Ost(ost::Ost),
     Mount(mount::Mount),
     Mgs(mgs::Mgs),
     Mds(mds::Mds),
@@ -69,6 +71,7 @@ impl Command {
             Command::Damage(c) => c.run(),
             Command::Scrub(c) => c.run(),
             Command::Bench(c) => c.run(),
+            Command::Ost(c) => c.run(),
             Command::Mount(c) => c.run(),
             Command::Mgs(c) => c.run(),
             Command::Mds(c) => c.run(),

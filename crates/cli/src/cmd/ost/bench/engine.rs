@@ -1,0 +1,92 @@
+//! The engine's side: a new OST on the whole device, and its rows.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use disk::{Disk, FileDisk};
+use oss::{FormatSpec, Ost, Settings};
+use store::Engine;
+use types::{Code, Fault, Fid, ObjectId};
+
+use super::load::{Figure, Load};
+use super::rows::Row;
+use crate::exit::Failure;
+use crate::serve::register::new_uuid;
+
+/// The log of a device that is large enough for it; of smaller ones the log is an eighth.
+pub const LOG_BYTES: u64 = 512 << 20;
+/// The object of a device that is large enough for it; of smaller ones it is a quarter: what is overwritten takes new space before it
+/// gives its old space back.
+pub const OBJECT_BYTES: u64 = 2 << 30;
+/// What must be zeros for a device to count as blank.
+const HEAD_BYTES: usize = 1 << 20;
+/// A device below this has no room for a log and an object that say anything.
+const DEVICE_BYTES_MIN: u64 = 32 << 20;
+
+/// An OST that serves, without a network.
+pub struct Rig {
+    store: Arc<Engine>,
+    /// Its background threads.
+    ost: Arc<Ost>,
+    size: u64,
+}
+
+/// The object that is worked on.
+const OBJECT: ObjectId = object(Fid::FIRST);
+
+const fn object(fid: u64) -> ObjectId {
+    ObjectId { fid: Fid(fid), generation: types::Generation(0), component: 0, stripe: 0, snapshot: 0 }
+}
+
+/// Refuses a device that is too small, or that holds something unless forced; afterwards its head is blank.
+pub fn take(device: &Path, force: bool) -> anyhow::Result<u64> {
+    let refuse = |why: String, next: &str| Failure::unusable(device.display(), why, next);
+    let disk =
+        FileDisk::open(device).map_err(|e| refuse(e.to_string(), "give a block device or a regular file"))?;
+    if disk.size() < DEVICE_BYTES_MIN {
+        let why = format!("{} bytes are too few", disk.size());
+        return Err(
+            refuse(why, "give a device of at least 32 MiB, for figures that say something of 8 GiB").into()
+        );
+    }
+    if !force {
+        let formatted = Ost::format(&disk, &FormatSpec::new("bench", new_uuid()?));
+        formatted.map_err(|e| match e {
+            Fault { code: Code::Exists, .. } => {
+                refuse(e.to_string(), "give --force if all of it may be lost")
+            }
+            e => refuse(e.to_string(), "look at the device"),
+        })?;
+    }
+    Ok(disk.size())
+}
+
+impl Rig {
+    /// B1: a new OST on the device, whatever it holds, served as the daemon does.
+    pub fn make(device: &Path, size: u64) -> anyhow::Result<Rig> {
+        let disk = FileDisk::open(device)?;
+        // Blank, it is not discarded: a loop device would give its file's blocks back, and every first write would pay for new ones.
+        disk.write_at(&vec![0; HEAD_BYTES], 0)?;
+        let log_bytes = Some(LOG_BYTES.min(disk.size() / 8));
+        Ost::format(&disk, &FormatSpec { log_bytes, ..FormatSpec::new("bench", new_uuid()?) })?;
+        let store = Arc::new(Engine::open(Arc::new(disk))?);
+        let ost = Ost::with_store(store.clone(), Settings { scrub: false, ..Settings::default() });
+        Ok(Rig { store, ost, size })
+    }
+
+    /// Writes the whole object in order, and flushes it.
+    pub fn fill(&self) -> anyhow::Result<()> {
+        super::load::fill(&*self.store, OBJECT, self.size)
+    }
+
+    pub fn measure(&self, row: &Row, time: Duration, seed: u64) -> anyhow::Result<Figure> {
+        Load { store: &*self.store, row, object: OBJECT, size: self.size, time, seed }.run()
+    }
+
+    /// Ends it; what it leaves on the device is of no use.
+    pub fn end(self) -> anyhow::Result<()> {
+        self.ost.stop(false).context("stopping")
+    }
+}

@@ -1,0 +1,257 @@
+//! Threads that ask the engine for one row's work, each one request at a time, and what they count.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, ensure};
+use disk::SplitMix;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use store::{Attrs, ObjectStore, Read, StoreError, Write};
+use types::crc::fragment_crcs;
+use types::{Buf, Fault, ObjectId, PAGE_SIZE, Time};
+
+use super::rows::{Order, Row, Unit, Work};
+use super::zipf::Zipf;
+
+/// What a row came to on one side.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Figure {
+    pub ops: u64,
+    pub bytes: u64,
+    pub seconds: f64,
+    /// Of the process, user and system.
+    pub cpu_seconds: f64,
+    pub p50_us: f64,
+    pub p999_us: f64,
+    pub max_us: f64,
+}
+
+impl Figure {
+    /// In the row's unit.
+    pub fn value(&self, unit: Unit) -> f64 {
+        match unit {
+            Unit::Bytes => self.bytes as f64 / self.seconds / (1 << 20) as f64,
+            Unit::Ops => self.ops as f64 / self.seconds,
+            Unit::Latency => self.p50_us,
+        }
+    }
+    pub fn cpu_us_per_op(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.ops as f64
+    }
+    pub fn cpu_seconds_per_gib(&self) -> f64 {
+        self.cpu_seconds * (1u64 << 30) as f64 / self.bytes as f64
+    }
+}
+
+/// Where a row's requests go, and until when.
+pub struct Load<'a> {
+    pub store: &'a dyn ObjectStore,
+    pub row: &'a Row,
+    pub object: ObjectId,
+    /// Bytes of the object; whole blocks of it are worked on.
+    pub size: u64,
+    pub time: Duration,
+    pub seed: u64,
+}
+
+/// What the threads of a row share.
+struct Shared {
+    /// Next block in order.
+    next: AtomicU64,
+    zipf: Option<Zipf>,
+    /// One failed, or the goal is reached: all end.
+    stop: AtomicBool,
+}
+
+/// Latencies are told to a thousandth; a request of more than a minute counts as one.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
+const FILL_BLOCK: u64 = 1 << 20;
+const FILL_THREADS: u64 = 8;
+
+impl Load<'_> {
+    /// Runs it; the last flush of what was written counts.
+    pub fn run(&self) -> anyhow::Result<Figure> {
+        let blocks = self.size / self.row.block as u64;
+        ensure!(blocks > 0, "an object of {} bytes has no block of {}", self.size, self.row.block);
+        let zipf = match self.row.order {
+            Order::Zipf(tenths) => Some(Zipf::new(blocks, f64::from(tenths) / 10.0)),
+            _ => None,
+        };
+        let shared = Shared { next: AtomicU64::new(0), zipf, stop: AtomicBool::new(false) };
+        let (began, cpu) = (Instant::now(), cpu_seconds());
+        let done: Vec<anyhow::Result<Histogram<u64>>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.row.depth)
+                .map(|number| {
+                    let shared = &shared;
+                    scope.spawn(move || {
+                        let done = self.work(shared, blocks, number as u64, began);
+                        if done.is_err() {
+                            shared.stop.store(true, Ordering::Relaxed);
+                        }
+                        done
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|t| t.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))))
+                .collect()
+        });
+        if self.row.writes() {
+            self.store.flush()?;
+        }
+        let (seconds, cpu_seconds) = (began.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+        let mut all = histogram();
+        for done in done {
+            all.add(done.with_context(|| self.row.title)?)?;
+        }
+        let us = |quantile| all.value_at_quantile(quantile) as f64 / 1e3;
+        Ok(Figure {
+            ops: all.len(),
+            bytes: all.len() * self.row.block as u64,
+            seconds,
+            cpu_seconds,
+            p50_us: us(0.5),
+            p999_us: us(0.999),
+            max_us: all.max() as f64 / 1e3,
+        })
+    }
+
+    /// One thread's requests.
+    fn work(
+        &self,
+        shared: &Shared,
+        blocks: u64,
+        number: u64,
+        began: Instant,
+    ) -> anyhow::Result<Histogram<u64>> {
+        let mut rng = SplitMix::new(self.seed << 8 | number);
+        let mut latencies = histogram();
+        let mut hand = Hand::new(self.row.block, &mut rng);
+        while !shared.stop.load(Ordering::Relaxed) {
+            let block = match (&shared.zipf, self.row.order) {
+                (Some(zipf), _) => zipf.next(&mut rng),
+                (None, Order::Sequential) => shared.next.fetch_add(1, Ordering::Relaxed) % blocks,
+                (None, _) => rng.below(blocks),
+            };
+            let offset = block * self.row.block as u64;
+            let asked = Instant::now();
+            if asked.duration_since(began) >= self.time {
+                break;
+            }
+            match self.row.work {
+                Work::Read => hand.read(self.store, self.object, offset)?,
+                Work::Write | Work::Soak => hand.write(self.store, self.object, offset)?,
+                Work::WriteFlush => {
+                    hand.write(self.store, self.object, offset)?;
+                    self.store.flush()?;
+                }
+                Work::Burst => {
+                    hand.write(self.store, self.object, offset)?;
+                    let usage = self.store.usage();
+                    if usage.log_bytes_used >= usage.log_bytes_total / 2 {
+                        shared.stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+            latencies.saturating_record(asked.elapsed().as_nanos() as u64);
+        }
+        Ok(latencies)
+    }
+}
+
+/// Writes an object of whole MiB in order by a few threads, and flushes it.
+pub fn fill(store: &dyn ObjectStore, object: ObjectId, size: u64) -> anyhow::Result<()> {
+    let next = AtomicU64::new(0);
+    let write = |seed: u64| {
+        let mut hand = Hand::new(FILL_BLOCK as usize, &mut SplitMix::new(seed));
+        loop {
+            let offset = next.fetch_add(1, Ordering::Relaxed) * FILL_BLOCK;
+            if offset >= size {
+                return Ok::<(), StoreError>(());
+            }
+            hand.write(store, object, offset)?;
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..FILL_THREADS).map(|seed| scope.spawn(move || write(seed))).collect();
+        threads.into_iter().try_for_each(|t| {
+            t.join().unwrap_or_else(|_| Err(StoreError::Corrupt("a thread panicked".into())))
+        })
+    })?;
+    store.flush()?;
+    Ok(())
+}
+
+/// A thread's buffers.
+pub struct Hand {
+    data: Vec<u8>,
+    into: Buf,
+    crcs: Vec<u32>,
+    /// Rises with each write, so that no two have the same bytes.
+    writes: u64,
+}
+
+fn open_gate(_: &Attrs) -> Result<(), Fault> {
+    Ok(())
+}
+
+impl Hand {
+    pub fn new(block: usize, rng: &mut SplitMix) -> Hand {
+        let words = (0..block / 8).flat_map(|_| rng.next_u64().to_le_bytes());
+        Hand { data: words.collect(), into: Buf::new(), crcs: Vec::new(), writes: 0 }
+    }
+
+    /// B3: each page gets its place.
+    pub fn write(
+        &mut self,
+        store: &dyn ObjectStore,
+        object: ObjectId,
+        offset: u64,
+    ) -> Result<(), StoreError> {
+        self.writes += 1;
+        for (i, page) in self.data.chunks_mut(PAGE_SIZE).enumerate() {
+            page[..8].copy_from_slice(&(offset + (i * PAGE_SIZE) as u64).to_le_bytes());
+            page[8..16].copy_from_slice(&self.writes.to_le_bytes());
+        }
+        // B1: as a client would.
+        let crcs = fragment_crcs(offset, &self.data);
+        let mtime = Time::default();
+        let gate = &open_gate;
+        store.write(&Write {
+            object,
+            offset,
+            data: &self.data,
+            crcs: &crcs,
+            mtime,
+            lease: 0,
+            gate,
+            origin: None,
+        })?;
+        Ok(())
+    }
+
+    pub fn read(&mut self, store: &dyn ObjectStore, object: ObjectId, offset: u64) -> anyhow::Result<()> {
+        let len = self.data.len();
+        self.crcs.clear();
+        let read = Read { object, offset, len: len as u32, gate: &open_gate };
+        let exists = store.read(&read, &mut self.into, &mut self.crcs)?;
+        ensure!(exists && self.into.len() == len, "{} bytes at {offset} of {len} were read", self.into.len());
+        for (at, page) in (offset..).step_by(PAGE_SIZE).zip(self.into.chunks(PAGE_SIZE)) {
+            ensure!(page[..8] == at.to_le_bytes(), "the page at {at} is of another place");
+        }
+        Ok(())
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are constants")
+}
+
+/// Of this process, user and system.
+pub fn cpu_seconds() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
