@@ -17,7 +17,7 @@ pub mod volume;
 pub use faulty::{FaultyDisk, Op, When};
 pub use file::FileDisk;
 pub use mem::MemDisk;
-pub use sim::{Crash, Event, Recording, SECTOR_BYTES, SimDisk, SplitMix};
+pub use sim::{Crash, Event, Playback, Recording, SECTOR_BYTES, SimDisk, SplitMix};
 pub use volume::{
     CheckpointReader, Format, Kind, Label, LogEntry, LogPoint, Lost, ReplaySummary, Verdict, Volume,
     VolumeError,

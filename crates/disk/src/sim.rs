@@ -8,10 +8,14 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::{Disk, end_within};
+use image::Image;
+
+mod image;
 
 /// The unit that power loss does not tear.
 pub const SECTOR_BYTES: usize = 512;
@@ -31,6 +35,10 @@ pub enum Crash {
     Sectors(u64),
     /// Some first writes are kept, the next is torn at a sector, the others are lost.
     Torn(u64),
+    /// One sector of one write is lost, all others are kept.
+    OneLost(u64),
+    /// One write is kept, all others are lost.
+    OneKept(u64),
 }
 
 /// What happened to the medium, in order.
@@ -44,16 +52,47 @@ pub enum Event {
 /// The events of a medium since recording began, and what it held then: a crash can be made at every point.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    base: Vec<u8>,
+    base: Image,
     pub events: Vec<Event>,
 }
 
 impl Recording {
     /// The medium after a crash that came when the first `count` events had happened.
     pub fn crash_at(&self, count: usize, crash: Crash) -> SimDisk {
-        let mut state = State::new(self.base.clone());
-        self.events[..count].iter().for_each(|e| state.apply(e));
-        SimDisk::from_bytes(state.after(crash))
+        let mut playback = self.play();
+        playback.go_to(count);
+        playback.crash(crash).0
+    }
+
+    /// The medium before the first event, to be led through them.
+    pub fn play(&self) -> Playback<'_> {
+        Playback { recording: self, state: State::new(self.base.clone()), at: 0 }
+    }
+}
+
+/// A recording up to some event. Crashes at many points in order are cheaper so than by `crash_at`.
+pub struct Playback<'a> {
+    recording: &'a Recording,
+    state: State,
+    at: usize,
+}
+
+impl Playback<'_> {
+    /// Lets events happen until `count` have; it does not go back.
+    pub fn go_to(&mut self, count: usize) {
+        self.recording.events[self.at..count].iter().for_each(|e| self.state.apply(e));
+        self.at = count;
+    }
+
+    /// The medium after a crash now; and the number of the first event that it lost, wholly or in part, if it lost any.
+    pub fn crash(&self, crash: Crash) -> (SimDisk, Option<usize>) {
+        let (image, lost) = self.state.after(crash);
+        (SimDisk::from_image(image), lost)
+    }
+
+    /// The medium as it is now, with unflushed writes that a later crash may take.
+    pub fn medium(&self) -> SimDisk {
+        self.state.medium()
     }
 }
 
@@ -65,33 +104,46 @@ pub struct SimDisk {
 
 struct State {
     /// What power loss leaves.
-    durable: Vec<u8>,
+    durable: Image,
     /// What reads see.
-    current: Vec<u8>,
+    current: Image,
     /// Whole sectors as they were after each write since the last flush.
     unflushed: Vec<Piece>,
+    /// Events since the medium was made or played.
+    events: usize,
     recording: Option<Recording>,
 }
 
+#[derive(Clone)]
 struct Piece {
+    event: usize,
     offset: usize,
-    data: Vec<u8>,
+    data: Arc<[u8]>,
 }
 
 impl SimDisk {
     /// A medium of zeros, all flushed.
     pub fn new(size_bytes: u64) -> SimDisk {
-        SimDisk::from_bytes(vec![0; size_bytes as usize])
+        SimDisk::from_image(Image::zeros(size_bytes as usize))
     }
 
     /// A medium with this content, all flushed.
     pub fn from_bytes(bytes: Vec<u8>) -> SimDisk {
-        SimDisk { size_bytes: bytes.len() as u64, state: Mutex::new(State::new(bytes)) }
+        SimDisk::from_image(Image::from_bytes(&bytes))
+    }
+
+    fn from_image(image: Image) -> SimDisk {
+        SimDisk { size_bytes: image.len() as u64, state: Mutex::new(State::new(image)) }
     }
 
     /// The medium as it may be after a crash now; this one stays as it is.
     pub fn crash(&self, crash: Crash) -> SimDisk {
-        SimDisk::from_bytes(self.state.lock().after(crash))
+        SimDisk::from_image(self.state.lock().after(crash).0)
+    }
+
+    /// A copy, with the same unflushed writes.
+    pub fn copy(&self) -> SimDisk {
+        self.state.lock().medium()
     }
 
     /// Begins to record events; what was unflushed counts as flushed for the recording.
@@ -125,28 +177,40 @@ impl SimDisk {
 }
 
 impl State {
-    fn new(bytes: Vec<u8>) -> State {
-        State { durable: bytes.clone(), current: bytes, unflushed: Vec::new(), recording: None }
+    fn new(image: Image) -> State {
+        State {
+            durable: image.clone(),
+            current: image,
+            unflushed: Vec::new(),
+            events: 0,
+            recording: None,
+        }
+    }
+
+    fn medium(&self) -> SimDisk {
+        let (durable, current) = (self.durable.clone(), self.current.clone());
+        let (unflushed, events) = (self.unflushed.clone(), self.events);
+        let state = State { durable, current, unflushed, events, recording: None };
+        SimDisk { size_bytes: self.current.len() as u64, state: Mutex::new(state) }
     }
 
     fn apply(&mut self, event: &Event) {
         match event {
             Event::Write { offset, data } => {
-                let range = *offset as usize..*offset as usize + data.len();
-                self.current[range.clone()].copy_from_slice(data);
-                self.touched(range);
+                self.current.write(*offset as usize, data);
+                self.touched(*offset as usize..*offset as usize + data.len());
             }
             Event::Discard { offset, len } => {
-                let range = *offset as usize..(*offset + *len) as usize;
-                self.current[range.clone()].fill(DISCARDED);
-                self.touched(range);
+                self.current.write(*offset as usize, &vec![DISCARDED; *len as usize]);
+                self.touched(*offset as usize..(*offset + *len) as usize);
             }
             Event::Flush => {
                 for p in self.unflushed.drain(..) {
-                    self.durable[p.offset..p.offset + p.data.len()].copy_from_slice(&p.data);
+                    self.durable.write(p.offset, &p.data);
                 }
             }
         }
+        self.events += 1;
     }
 
     fn touched(&mut self, range: Range<usize>) {
@@ -155,39 +219,61 @@ impl State {
         }
         let begin = range.start / SECTOR_BYTES * SECTOR_BYTES;
         let end = range.end.next_multiple_of(SECTOR_BYTES).min(self.current.len());
-        self.unflushed.push(Piece { offset: begin, data: self.current[begin..end].to_vec() });
+        let mut data = vec![0; end - begin];
+        self.current.read(begin, &mut data);
+        self.unflushed.push(Piece { event: self.events, offset: begin, data: data.into() });
     }
 
-    fn after(&self, crash: Crash) -> Vec<u8> {
+    /// What a crash leaves, and the first event of which it leaves less than all.
+    fn after(&self, crash: Crash) -> (Image, Option<usize>) {
         let mut image = self.durable.clone();
-        let mut keep = |p: &Piece, sectors: Range<usize>| {
-            let range = sectors.start * SECTOR_BYTES..(sectors.end * SECTOR_BYTES).min(p.data.len());
-            image[p.offset + range.start..p.offset + range.end].copy_from_slice(&p.data[range]);
+        let mut lost = None;
+        let pieces = &self.unflushed;
+        let mut pass = |p: &Piece, is_kept: &mut dyn FnMut(usize) -> bool| {
+            for (i, sector) in p.data.chunks(SECTOR_BYTES).enumerate() {
+                match is_kept(i) {
+                    true => image.write(p.offset + i * SECTOR_BYTES, sector),
+                    false => lost = lost.or(Some(p.event)),
+                }
+            }
         };
         let count = |p: &Piece| p.data.len().div_ceil(SECTOR_BYTES);
         match crash {
-            Crash::KeepAll => self.unflushed.iter().for_each(|p| keep(p, 0..count(p))),
-            Crash::DropAll => {}
+            Crash::KeepAll => pieces.iter().for_each(|p| pass(p, &mut |_| true)),
+            Crash::DropAll => pieces.iter().for_each(|p| pass(p, &mut |_| false)),
             Crash::Writes(seed) => {
                 let mut rng = SplitMix::new(seed);
-                self.unflushed.iter().filter(|_| rng.below(2) == 1).for_each(|p| keep(p, 0..count(p)));
+                for p in pieces {
+                    let is_kept = rng.below(2) == 1;
+                    pass(p, &mut |_| is_kept);
+                }
             }
             Crash::Sectors(seed) => {
                 let mut rng = SplitMix::new(seed);
-                for p in &self.unflushed {
-                    (0..count(p)).filter(|_| rng.below(2) == 1).for_each(|s| keep(p, s..s + 1));
-                }
+                pieces.iter().for_each(|p| pass(p, &mut |_| rng.below(2) == 1));
             }
             Crash::Torn(seed) => {
                 let mut rng = SplitMix::new(seed);
-                let whole = rng.below(self.unflushed.len() as u64 + 1) as usize;
-                self.unflushed[..whole].iter().for_each(|p| keep(p, 0..count(p)));
-                if let Some(p) = self.unflushed.get(whole) {
-                    keep(p, 0..rng.below(count(p) as u64 + 1) as usize);
+                let whole = rng.below(pieces.len() as u64 + 1) as usize;
+                for (n, p) in pieces.iter().enumerate() {
+                    let some = if n == whole { rng.below(count(p) as u64 + 1) as usize } else { 0 };
+                    pass(p, &mut |i| n < whole || i < some);
                 }
             }
+            Crash::OneLost(seed) => {
+                let mut rng = SplitMix::new(seed);
+                let chosen = rng.below(pieces.len().max(1) as u64) as usize;
+                for (n, p) in pieces.iter().enumerate() {
+                    let bad = rng.below(count(p) as u64) as usize;
+                    pass(p, &mut |i| n != chosen || i != bad);
+                }
+            }
+            Crash::OneKept(seed) => {
+                let chosen = SplitMix::new(seed).below(pieces.len().max(1) as u64) as usize;
+                pieces.iter().enumerate().for_each(|(n, p)| pass(p, &mut |_| n == chosen));
+            }
         }
-        image
+        (image, lost)
     }
 }
 
@@ -197,8 +283,8 @@ impl Disk for SimDisk {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let end = end_within(self.size_bytes, offset, buf.len() as u64)?;
-        buf.copy_from_slice(&self.state.lock().current[offset as usize..end as usize]);
+        end_within(self.size_bytes, offset, buf.len() as u64)?;
+        self.state.lock().current.read(offset as usize, buf);
         Ok(())
     }
 

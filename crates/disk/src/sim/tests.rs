@@ -9,7 +9,9 @@ fn bytes_of(disk: &SimDisk) -> Vec<u8> {
 }
 
 fn all_crashes() -> impl Iterator<Item = Crash> {
-    let seeded = (0..40).flat_map(|s| [Crash::Writes(s), Crash::Sectors(s), Crash::Torn(s)]);
+    let seeded = (0..40).flat_map(|s| {
+        [Crash::Writes(s), Crash::Sectors(s), Crash::Torn(s), Crash::OneLost(s), Crash::OneKept(s)]
+    });
     [Crash::KeepAll, Crash::DropAll].into_iter().chain(seeded)
 }
 
@@ -77,6 +79,38 @@ fn a_recording_gives_every_cut() {
     assert_eq!((at(2, Crash::DropAll)[512], at(4, Crash::DropAll)[512]), (1, 1));
     assert_eq!(at(4, Crash::KeepAll), bytes_of(&disk));
     assert!(disk.take_recording().is_none());
+}
+
+#[test]
+fn a_crash_tells_the_first_event_that_it_lost() {
+    let disk = SimDisk::new(4096);
+    disk.record();
+    disk.write_at(&[1; 1024], 0).unwrap();
+    disk.flush().unwrap();
+    disk.write_at(&[2; 1024], 1024).unwrap();
+    disk.write_at(&[3; 1024], 2048).unwrap();
+    let recording = disk.take_recording().unwrap();
+    let mut playback = recording.play();
+    assert_eq!(playback.crash(Crash::DropAll).1, None, "nothing has happened");
+    playback.go_to(4);
+    assert_eq!((playback.crash(Crash::KeepAll).1, playback.crash(Crash::DropAll).1), (None, Some(2)));
+    for crash in all_crashes() {
+        let (after, lost) = playback.crash(crash);
+        let bytes = bytes_of(&after);
+        let whole = [bytes[1024..2048] == [2; 1024], bytes[2048..3072] == [3; 1024]];
+        assert_eq!(lost, whole.iter().position(|w| !w).map(|n| n + 2), "{crash:?}");
+    }
+    for seed in 0..10 {
+        let whole = |crash| {
+            let bytes = bytes_of(&playback.crash(crash).0);
+            bytes[1024..3072].chunks(512).filter(|sector| sector[0] > 1).count()
+        };
+        assert_eq!((whole(Crash::OneLost(seed)), whole(Crash::OneKept(seed))), (3, 2));
+    }
+    // What was not flushed is not flushed in a copy either.
+    let copy = playback.medium();
+    assert_eq!((copy.unflushed(), bytes_of(&copy)[2048]), (2, 3));
+    assert_eq!(bytes_of(&copy.copy().crash(Crash::DropAll))[2048], 0);
 }
 
 #[test]
