@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 
@@ -29,11 +30,15 @@ pub enum When {
     After(u64),
 }
 
-/// Passes everything to the medium below, unless told to fail. A failed write or discard has changed nothing; a failed
-/// flush has flushed nothing.
+/// Passes everything to the medium below, unless told to fail. A failed write has changed nothing, unless it is told to be short; a
+/// failed discard has changed nothing; a failed flush has flushed nothing.
 pub struct FaultyDisk {
     below: Arc<dyn Disk>,
     plan: Mutex<[When; 4]>,
+    /// How many calls of each kind have failed.
+    failed: Mutex<[u64; 4]>,
+    /// Of a failed write, so many 256ths are written.
+    short: AtomicU8,
     host: Mutex<Host>,
     unreadable: Mutex<Vec<Range<u64>>>,
 }
@@ -65,6 +70,8 @@ impl FaultyDisk {
         FaultyDisk {
             below,
             plan: Mutex::new([When::Never; 4]),
+            failed: Mutex::default(),
+            short: AtomicU8::new(0),
             host: Mutex::default(),
             unreadable: Mutex::default(),
         }
@@ -83,6 +90,16 @@ impl FaultyDisk {
     /// Sets which calls of `op` fail from now on.
     pub fn fail(&self, op: Op, when: When) {
         self.plan.lock()[op as usize] = when;
+    }
+
+    /// From now on a write that fails has written so many 256ths of its bytes, from the first on.
+    pub fn shorten_failed_writes(&self, share: u8) {
+        self.short.store(share, Ordering::Relaxed);
+    }
+
+    /// How many calls of `op` were made to fail.
+    pub fn failed(&self, op: Op) -> u64 {
+        self.failed.lock()[op as usize]
     }
 
     /// From now on reads that touch these bytes fail.
@@ -108,7 +125,11 @@ impl FaultyDisk {
             When::After(n) => (true, When::After(n - 1)),
         };
         *when = next;
-        if now { Ok(()) } else { Err(io::Error::other(format!("injected failure of a {op:?}"))) }
+        if now {
+            return Ok(());
+        }
+        self.failed.lock()[op as usize] += 1;
+        Err(io::Error::other(format!("injected failure of a {op:?}")))
     }
 }
 
@@ -128,7 +149,11 @@ impl Disk for FaultyDisk {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         end_within(self.size(), offset, buf.len() as u64)?;
-        self.pass(Op::Write)?;
+        if let Err(e) = self.pass(Op::Write) {
+            let part = buf.len() * self.short.load(Ordering::Relaxed) as usize / 256;
+            self.below.write_at(&buf[..part], offset)?;
+            return Err(e);
+        }
         self.host.lock().back(offset, buf.len() as u64)?;
         self.below.write_at(buf, offset)
     }
@@ -185,6 +210,7 @@ mod tests {
         assert!(d.read_at(&mut [0], 0).is_ok());
         d.fail(Op::Discard, When::Once);
         assert!(d.discard(0, 1).is_err());
+        assert_eq!([Op::Read, Op::Write, Op::Flush, Op::Discard].map(|op| d.failed(op)), [1, 2, 1, 1]);
     }
 
     #[test]
@@ -200,6 +226,17 @@ mod tests {
         assert!(full(d.write_at(&[2], 4096)));
         d.empty_host();
         d.write_at(&[2], 4096).unwrap();
+    }
+
+    #[test]
+    fn a_short_write_leaves_its_first_bytes_and_fails() {
+        let d = disk();
+        d.fail(Op::Write, When::Once);
+        d.shorten_failed_writes(128);
+        assert!(d.write_at(&[7; 100], 0).is_err());
+        let mut buf = [0; 100];
+        d.read_at(&mut buf, 0).unwrap();
+        assert_eq!((buf[..50] == [7; 50], buf[50..] == [0; 50]), (true, true));
     }
 
     #[test]

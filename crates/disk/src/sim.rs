@@ -52,7 +52,9 @@ pub enum Event {
 /// The events of a medium since recording began, and what it held then: a crash can be made at every point.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    base: Image,
+    durable: Image,
+    current: Image,
+    unflushed: Vec<Piece>,
     pub events: Vec<Event>,
 }
 
@@ -66,7 +68,9 @@ impl Recording {
 
     /// The medium before the first event, to be led through them.
     pub fn play(&self) -> Playback<'_> {
-        Playback { recording: self, state: State::new(self.base.clone()), at: 0 }
+        let mut state = State::new(self.durable.clone());
+        (state.current, state.unflushed) = (self.current.clone(), self.unflushed.clone());
+        Playback { recording: self, state, at: 0 }
     }
 }
 
@@ -114,7 +118,7 @@ struct State {
     recording: Option<Recording>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Piece {
     event: usize,
     offset: usize,
@@ -149,7 +153,16 @@ impl SimDisk {
     /// Begins to record events; what was unflushed counts as flushed for the recording.
     pub fn record(&self) {
         let mut state = self.state.lock();
-        state.recording = Some(Recording { base: state.current.clone(), events: Vec::new() });
+        let (durable, current) = (state.current.clone(), state.current.clone());
+        state.recording = Some(Recording { durable, current, unflushed: Vec::new(), events: Vec::new() });
+    }
+
+    /// As `record`, but what is unflushed may be lost in the recording too. It counts as part of the first event.
+    pub fn record_with_unflushed(&self) {
+        let mut state = self.state.lock();
+        let (durable, current) = (state.durable.clone(), state.current.clone());
+        let unflushed = state.unflushed.iter().map(|p| Piece { event: 0, ..p.clone() }).collect();
+        state.recording = Some(Recording { durable, current, unflushed, events: Vec::new() });
     }
 
     /// Ends the recording and gives it out; `None` if there was none.
@@ -178,13 +191,7 @@ impl SimDisk {
 
 impl State {
     fn new(image: Image) -> State {
-        State {
-            durable: image.clone(),
-            current: image,
-            unflushed: Vec::new(),
-            events: 0,
-            recording: None,
-        }
+        State { durable: image.clone(), current: image, unflushed: Vec::new(), events: 0, recording: None }
     }
 
     fn medium(&self) -> SimDisk {

@@ -1,14 +1,19 @@
 //! The engine as a whole: the model test, crashes, the order rules by name, full media, many threads.
 
+mod campaign;
 mod crash;
 mod discard;
+mod faults;
 mod full;
+mod life;
 mod model;
+mod ops;
 mod parallel;
 mod reserve;
 mod rules;
 mod scrub;
 mod stats;
+mod world;
 
 use std::sync::Arc;
 

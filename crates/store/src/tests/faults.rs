@@ -1,0 +1,169 @@
+//! The fault campaign: reads, writes, flushes and discards of generated lives fail, for once or for good, writes also in part. Whoever
+//! asked is told; who was told "done" loses nothing; a store that failed says so and promises nothing more; and on a medium that works
+//! again there is a state that was.
+
+use std::cell::Cell;
+
+use disk::VolumeError;
+use disk::{Op as Call, SplitMix, When};
+
+use super::life::{Life, Memory, Outcome, draw_crash, each_seed, is_long};
+use super::ops::{Op, draw};
+use super::world::compare;
+use super::*;
+
+const LIVES: u64 = 250;
+const LIVES_LONG: u64 = 10_000;
+/// Operations while the medium is faulty.
+const FAULTY_STEPS: u64 = 40;
+const CALLS: [Call; 4] = [Call::Read, Call::Write, Call::Flush, Call::Discard];
+
+#[derive(Default)]
+struct Counts {
+    injected: Cell<u64>,
+    refused: Cell<u64>,
+    failed: Cell<u64>,
+    openings_refused: Cell<u64>,
+}
+
+fn add(count: &Cell<u64>, n: u64) {
+    count.set(count.get() + n);
+}
+
+#[test]
+fn faults_are_told_and_nothing_acknowledged_is_lost() {
+    let lives = if is_long() { LIVES_LONG } else { LIVES };
+    let counts = Counts::default();
+    each_seed("faults_are_told", |seed| seed >= lives, |seed| live_with_faults(seed, &counts));
+    let Counts { injected, refused, failed, openings_refused } = &counts;
+    println!(
+        "       {} faults: {} operations refused, {} stores failed, {} openings refused",
+        injected.get(),
+        refused.get(),
+        failed.get(),
+        openings_refused.get()
+    );
+    if std::env::var_os("STRIA_SEED").is_none() {
+        let seen = [injected, refused, failed, openings_refused];
+        assert!(seen.iter().all(|n| n.get() >= lives / 20), "each is met often enough");
+    }
+}
+
+fn live_with_faults(seed: u64, counts: &Counts) {
+    let mut life = Life::new(seed, Memory::SinceFlush);
+    let some = life.rng.below(40);
+    life.live(some);
+    // 1. Something fails.
+    let call = CALLS[life.rng.below(4) as usize];
+    let when = draw_when(&mut life.rng);
+    life.faulty.fail(call, when);
+    let share = life.rng.below(256) as u8;
+    life.faulty.shorten_failed_writes(share);
+    let has_failed = suffer(&mut life, call, counts);
+    // 2. The medium works again.
+    life.faulty.fail(call, When::Never);
+    add(&counts.injected, life.faulty.failed(call));
+    if has_failed {
+        add(&counts.failed, 1);
+    } else {
+        compare(&life.store, life.now()).unwrap_or_else(|e| panic!("{call:?} fails {when:?}: {e}"));
+        life.live(5);
+    }
+    let crash = draw_crash(&mut life.rng);
+    life.crash(crash);
+    life.live(10);
+    // 3. Openings that fail leave everything as it was.
+    fail_openings(&mut life, counts);
+    life.live(10);
+    let crash = draw_crash(&mut life.rng);
+    life.crash(crash);
+    life.end();
+}
+
+fn draw_when(rng: &mut SplitMix) -> When {
+    match rng.below(3) {
+        0 => When::Once,
+        1 => When::Always,
+        _ => When::After(rng.below(20)),
+    }
+}
+
+/// Operations on the faulty medium; true if the store failed.
+fn suffer(life: &mut Life, call: Call, counts: &Counts) -> bool {
+    for _ in 0..FAULTY_STEPS {
+        let op = draw(&mut life.rng, life.reach);
+        if matches!(op, Op::Kill | Op::Restart) {
+            continue;
+        }
+        let before = life.faulty.failed(call);
+        let outcome = life.carry_out(&op);
+        let is_hit = life.faulty.failed(call) > before;
+        match outcome {
+            // A read that failed once is read again.
+            Outcome::Done => assert!(!is_hit || call == Call::Read, "{op:?} swallowed a failed {call:?}"),
+            Outcome::Refused(e) => {
+                add(&counts.refused, is_hit as u64);
+                check_refusal(&e, is_hit, &op);
+                assert_eq!(life.store.health().failure, None, "{op:?} was refused with {e}");
+            }
+            Outcome::Failed(e) => {
+                assert!(is_hit, "{op:?}: {e}");
+                check_failed(life, call);
+                return true;
+            }
+        }
+    }
+    false
+}
+
+fn check_refusal(e: &StoreError, is_hit: bool, op: &Op) {
+    let is_right = match e {
+        StoreError::NoSpace(_) => true,
+        StoreError::Damaged { kind, .. } => is_hit && *kind == DamageKind::Medium,
+        StoreError::Medium { .. } | StoreError::Discard { .. } => is_hit,
+        StoreError::Volume(VolumeError::CheckpointWrite(_)) => is_hit,
+        _ => false,
+    };
+    assert!(is_right, "{op:?}: {e}");
+}
+
+/// V6: the failure is said, and nothing is promised any more; what is there can be read.
+fn check_failed(life: &Life, call: Call) {
+    let store = &life.store;
+    assert!(store.health().failure.is_some_and(|why| why.contains("failed")));
+    let (flushed, last) = (store.flushed_seq(), store.last_seq());
+    let is_failed = |e: StoreError| matches!(e, StoreError::Volume(VolumeError::Failed(_)));
+    // Its bytes may meet the faulty medium first, or have no room.
+    assert!(write(store, id(1), 0, b"more", None).is_err());
+    assert!(is_failed(
+        store.destroy(&[id(1)], Some(Origin { session: SESSION, slot: 0, sequence: 1 })).unwrap_err()
+    ));
+    assert!(is_failed(store.flush().unwrap_err()));
+    assert!(is_failed(store.fence(id(50), 1).unwrap_err()));
+    assert!(is_failed(store.checkpoint().unwrap_err()));
+    assert!(is_failed(store.set_label(store.label()).unwrap_err()));
+    assert!(is_failed(store.close().unwrap_err()));
+    assert_eq!((store.flushed_seq(), store.last_seq()), (flushed, last));
+    if call != Call::Read {
+        let applied = &life.history[life.history.len() - 2].world;
+        compare(store, applied).unwrap_or_else(|e| panic!("after a failed {call:?}: {e}"));
+    }
+}
+
+fn fail_openings(life: &mut Life, counts: &Counts) {
+    for call in [Call::Read, Call::Write, Call::Flush] {
+        let at = life.rng.below(12);
+        life.faulty.fail(call, When::After(at));
+        match Engine::open(life.faulty.clone()) {
+            Ok(_) => {}
+            Err(e) => {
+                add(&counts.openings_refused, 1);
+                assert!(e.to_string().contains("injected") || e.to_string().contains("failed"), "{e}");
+            }
+        }
+        add(&counts.injected, life.faulty.failed(call));
+        life.faulty.fail(call, When::Never);
+        let crash = if life.rng.below(2) == 0 { Crash::KeepAll } else { draw_crash(&mut life.rng) };
+        life.crash(crash);
+    }
+}

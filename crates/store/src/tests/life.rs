@@ -1,0 +1,425 @@
+//! A store that lives: operations are carried out on it and on the oracle, and every answer is compared. It remembers each state that
+//! was, by the log entry after which it was, so that what a crash leaves can be found among them.
+
+use disk::volume::{Format, Volume};
+use disk::{FaultyDisk, SplitMix};
+
+use super::ops::{Op, Reach, draw, draw_origin};
+use super::world::{World, compare, compare_from, mtime_of};
+use super::*;
+use crate::discard::ROUNDS_YOUNG;
+
+/// How a medium is divided, and how far operations reach on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub log_bytes: u64,
+    pub data_bytes: u64,
+    pub reach: Reach,
+}
+
+/// Enough for what the index keeps for sessions, damage and writes under way.
+pub const SLOT_BYTES: u64 = 1 << 20;
+/// Where the volume's log begins; see docs/formats/volume.md.
+pub const LOG_BEGIN: u64 = 128 << 10;
+
+impl Shape {
+    /// From a log that a few dozen entries fill to one that never wraps; from a medium that is full all the time to one that never is.
+    pub fn draw(rng: &mut SplitMix) -> Shape {
+        let log_bytes = [16, 32, 64, 256, 1024][rng.below(5) as usize] << 10;
+        let data_bytes = (1 + rng.below(4)) << 20;
+        let offset_max = [60_000, 150_000, 400_000][rng.below(3) as usize];
+        let write_max = [5_000, 40_000, 100_000][rng.below(3) as usize];
+        Shape { log_bytes, data_bytes, reach: Reach { offset_max, write_max } }
+    }
+
+    pub fn format(&self) -> Arc<SimDisk> {
+        let head = (LOG_BEGIN + self.log_bytes + 2 * SLOT_BYTES).next_multiple_of(1 << 20);
+        let medium = SimDisk::new(head + self.data_bytes);
+        let format = Format { label: label(), log_bytes: self.log_bytes, checkpoint_bytes: SLOT_BYTES };
+        Volume::format(&medium, &format, false).unwrap();
+        Arc::new(medium)
+    }
+}
+
+/// A state that was, from entry `seq` on.
+pub struct Moment {
+    pub seq: Seq,
+    pub world: World,
+    /// How many events the medium had seen when the operation was acknowledged; the greatest number if it never was.
+    pub acknowledged: usize,
+}
+
+/// From one opening to the next.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    incarnation: Incarnation,
+    /// Events of the medium when the store was open, and when its clean stop began.
+    opened: usize,
+    closing: usize,
+}
+
+/// What became of an operation.
+#[derive(Debug)]
+pub enum Outcome {
+    Done,
+    /// The change was not made.
+    Refused(StoreError),
+    /// Nobody knows; the store has failed.
+    Failed(StoreError),
+}
+
+/// What of the past is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Everything, for crashes at any point of a recording, which begins with the life.
+    All,
+    /// What a crash now may show.
+    SinceFlush,
+}
+
+pub struct Life {
+    pub medium: Arc<SimDisk>,
+    /// Over the medium; what the store sees.
+    pub faulty: Arc<FaultyDisk>,
+    pub store: Engine,
+    pub rng: SplitMix,
+    pub reach: Reach,
+    pub history: Vec<Moment>,
+    /// Events of the medium when a flush had returned, and the last entry that it covered.
+    floors: Vec<(usize, Seq)>,
+    runs: Vec<Run>,
+    /// Events when a label was begun and when it was durable, and its epoch.
+    labels: Vec<(usize, usize, Epoch)>,
+    memory: Memory,
+    sequence: u32,
+    /// How many operations changed something.
+    pub changes: u64,
+}
+
+impl Life {
+    pub fn new(seed: u64, memory: Memory) -> Life {
+        let mut rng = SplitMix::new(seed);
+        let shape = Shape::draw(&mut rng);
+        let medium = shape.format();
+        if memory == Memory::All {
+            medium.record();
+        }
+        Life::begin(medium, rng, shape.reach, memory, World::default())
+    }
+
+    /// Opens a medium that holds this world, and nothing else.
+    pub fn begin(medium: Arc<SimDisk>, rng: SplitMix, reach: Reach, memory: Memory, world: World) -> Life {
+        let faulty = Arc::new(FaultyDisk::new(medium.clone()));
+        let store = Engine::open(faulty.clone()).unwrap();
+        let sequence =
+            world.sessions.values().flat_map(|s| s.values()).map(|s| s.sequence).max().unwrap_or(0);
+        let (labels, history) = (vec![(0, 0, store.label().epoch)], vec![]);
+        let (floors, runs) = (vec![], vec![]);
+        let mut life = Life {
+            medium,
+            faulty,
+            store,
+            rng,
+            reach,
+            history,
+            floors,
+            runs,
+            labels,
+            memory,
+            sequence,
+            changes: 0,
+        };
+        life.history.push(Moment { seq: life.store.last_seq(), world, acknowledged: 0 });
+        life.opened();
+        life
+    }
+
+    pub fn now(&self) -> &World {
+        &self.history.last().unwrap().world
+    }
+
+    pub fn step(&mut self) -> (Op, Outcome) {
+        let op = draw(&mut self.rng, self.reach);
+        let outcome = self.carry_out(&op);
+        (op, outcome)
+    }
+
+    /// Steps of a life on a healthy medium, where nothing fails.
+    pub fn live(&mut self, steps: u64) {
+        for _ in 0..steps {
+            let (op, outcome) = self.step();
+            match outcome {
+                Outcome::Done | Outcome::Refused(StoreError::NoSpace(_)) => {}
+                other => panic!("{op:?}: {other:?}"),
+            }
+        }
+    }
+
+    pub fn carry_out(&mut self, op: &Op) -> Outcome {
+        self.sequence += 1;
+        let origin = draw_origin(&mut self.rng, self.sequence);
+        let (before, began) = (self.store.last_seq(), self.medium.events());
+        let mut next = self.now().clone();
+        let answer = next.apply(op);
+        let done = self.ask(op, origin, began);
+        match done {
+            Ok(Some(done)) => {
+                assert_eq!(done.answer, answer, "the answer of {op:?}");
+                next.record(origin, done);
+                if done.seq > before {
+                    self.remember(done.seq, next);
+                }
+                Outcome::Done
+            }
+            Ok(None) => {
+                if op.is_change() && self.store.last_seq() > before {
+                    self.remember(self.store.last_seq(), next);
+                }
+                Outcome::Done
+            }
+            Err(e @ StoreError::Volume(disk::VolumeError::Failed(_))) => {
+                // Were the entry there after all, it would be the next one.
+                let seq = Seq(self.store.last_seq().0 + 1);
+                next.record(origin, Done { seq, answer });
+                self.remember(seq, next);
+                self.history.last_mut().unwrap().acknowledged = usize::MAX;
+                Outcome::Failed(e)
+            }
+            Err(e) => Outcome::Refused(e),
+        }
+    }
+
+    /// The operation on the store. `None`: it has no answer.
+    fn ask(&mut self, op: &Op, origin: Option<Origin>, began: usize) -> Result<Option<Done>, StoreError> {
+        let (store, mtime, gate) = (&self.store, mtime_of(op), &anyone);
+        match op {
+            Op::Write { object, offset, len, salt, lease } => {
+                let data = pattern(*salt, *len);
+                let crcs = fragment_crcs(*offset, &data);
+                let (object, offset, lease) = (*object, *offset, *lease);
+                store
+                    .write(&Write { object, offset, data: &data, crcs: &crcs, mtime, lease, gate, origin })
+                    .map(Some)
+            }
+            Op::Reserve { object, offset, len, end } => {
+                let (object, offset, len, end) = (*object, *offset, *len, *end);
+                let reserve = Reserve { object, offset, len, end, mtime, lease: 0, gate, origin };
+                store.reserve(&reserve).map(Some)
+            }
+            Op::Release { object, offset, len } => {
+                let (object, offset, len) = (*object, *offset, *len);
+                store.release(&Release { object, offset, len, lease: 0, gate, origin }).map(Some)
+            }
+            Op::Punch { object, offset, len, leave } => {
+                let (object, offset, len, leave) = (*object, *offset, *len, *leave);
+                let punch = Punch { object, offset, len, leave, mtime, lease: 0, gate, origin };
+                store.punch(&punch).map(Some)
+            }
+            Op::Truncate { object, len } => {
+                let (object, len) = (*object, *len);
+                store.truncate(&Truncate { object, len, lease: 0, gate, origin }).map(Some)
+            }
+            Op::Destroy { objects } => store.destroy(objects, origin).map(Some),
+            Op::Fence { object, lease } => store.fence(*object, *lease).map(|()| None),
+            Op::Begin(session) => store.begin_session(*session).map(|()| None),
+            Op::End(session) => store.end_session(*session).map(|()| None),
+            Op::Damage(damage) => store.record_damage(*damage).map(|_| None),
+            Op::Forget(fid) => store.clear_damage(*fid).map(|()| None),
+            Op::Scrub(scrub) => store.set_scrub(*scrub).map(|()| None),
+            Op::Label(epoch) => {
+                self.labels.push((began, usize::MAX, *epoch));
+                store.set_label(Label { epoch: *epoch, ..store.label() })?;
+                self.labels.last_mut().unwrap().1 = self.medium.events();
+                Ok(None)
+            }
+            Op::Read { object, offset, len } => {
+                compare_from(store, self.now(), *object, *offset, *len)?;
+                Ok(None)
+            }
+            Op::Verify { object } => {
+                let found = store.verify(*object, 0, u32::MAX)?;
+                match found.bad.first() {
+                    None => {
+                        assert_eq!(found.next, None, "{object}");
+                        Ok(None)
+                    }
+                    Some((offset, kind)) => {
+                        Err(StoreError::Damaged { object: *object, offset: *offset, kind: *kind })
+                    }
+                }
+            }
+            Op::Flush => {
+                let covered = store.last_seq();
+                let flushed = store.flush()?;
+                assert!(flushed >= covered && flushed == store.flushed_seq());
+                self.flushed(covered);
+                Ok(None)
+            }
+            Op::Mark => store.mark().map(|()| None),
+            Op::Seal => {
+                let covered = store.last_seq();
+                store.seal()?;
+                // A mark of the volume needs no sealing itself.
+                assert!(store.vol.sealed_seq() >= self.history.last().unwrap().seq);
+                self.flushed(covered);
+                Ok(None)
+            }
+            Op::Checkpoint => {
+                let covered = store.last_seq();
+                store.checkpoint()?;
+                self.flushed(covered);
+                Ok(None)
+            }
+            Op::Discard => {
+                store.seal()?;
+                store.reclaim_now();
+                (0..2 * ROUNDS_YOUNG).try_for_each(|_| store.discard()).map(|()| None)
+            }
+            Op::Kill => self.open_again().map(|()| None),
+            Op::Restart => {
+                self.runs.last_mut().unwrap().closing = self.medium.events();
+                self.store.close()?;
+                self.open_again().map(|()| None)
+            }
+        }
+    }
+
+    /// The process ended; all that was acknowledged is in memory that outlives it.
+    fn open_again(&mut self) -> Result<(), StoreError> {
+        let (last, ran) = (self.store.last_seq(), *self.runs.last().unwrap());
+        self.store = Engine::open(self.faulty.clone())?;
+        assert_eq!(self.store.last_seq(), last, "a kill loses nothing");
+        self.opened();
+        compare(&self.store, self.now()).unwrap_or_else(|e| panic!("after a kill: {e}"));
+        let incarnation = self.store.incarnation();
+        match ran.closing {
+            usize::MAX => assert!(incarnation > ran.incarnation, "O5: {incarnation:?} after a kill"),
+            _ => assert_eq!(incarnation, ran.incarnation, "a clean stop is proof enough"),
+        }
+        Ok(())
+    }
+
+    /// What replay kept is flushed.
+    fn opened(&mut self) {
+        let (incarnation, opened) = (self.store.incarnation(), self.medium.events());
+        self.runs.push(Run { incarnation, opened, closing: usize::MAX });
+        self.flushed(self.store.last_seq());
+    }
+
+    fn flushed(&mut self, covered: Seq) {
+        self.floors.push((self.medium.events(), covered));
+        if self.memory == Memory::SinceFlush {
+            let from = self.history.iter().rposition(|m| m.seq <= covered).unwrap_or(0);
+            self.history.drain(..from);
+            self.floors.drain(..self.floors.len() - 1);
+            self.runs.drain(..self.runs.len().saturating_sub(1));
+            self.labels.drain(..self.labels.len() - 1);
+        }
+    }
+
+    fn remember(&mut self, seq: Seq, world: World) {
+        self.changes += 1;
+        self.history.push(Moment { seq, world, acknowledged: self.medium.events() });
+    }
+
+    /// The state after an entry.
+    pub fn world_at(&self, seq: Seq) -> &World {
+        let at = self.history.partition_point(|m| m.seq <= seq);
+        &self.history[at.checked_sub(1).unwrap_or_else(|| panic!("{seq:?} is before all that is known"))]
+            .world
+    }
+
+    /// The last entry that was flushed when the medium had seen so many events.
+    pub fn flushed_at(&self, events: usize) -> Seq {
+        let at = self.floors.partition_point(|(e, _)| *e <= events);
+        self.floors[..at].iter().map(|(_, seq)| *seq).max().unwrap_or_default()
+    }
+
+    /// The last entry that was acknowledged then.
+    pub fn acknowledged_at(&self, events: usize) -> Seq {
+        let at = self.history.partition_point(|m| m.acknowledged <= events);
+        self.history[..at].last().map_or(Seq(0), |m| m.seq)
+    }
+
+    /// O5, and the label: both are durable when the call that changed them has returned.
+    pub fn check_numbers(&self, events: usize, store: &Engine) {
+        let ran = self.runs.iter().rev().find(|r| r.opened <= events);
+        if let Some(ran) = ran {
+            let incarnation = store.incarnation();
+            let is_serving = events < ran.closing;
+            assert!(incarnation >= ran.incarnation, "O5: {incarnation:?} after {ran:?}");
+            assert!(!is_serving || incarnation > ran.incarnation, "O5: {incarnation:?} again, at {events}");
+        }
+        let durable = self.labels.iter().rposition(|(_, done, _)| *done <= events).unwrap_or(0);
+        let epoch = store.label().epoch;
+        let mut possible = self.labels[durable..].iter().filter(|(began, _, _)| *began <= events);
+        assert!(possible.any(|(_, _, e)| *e == epoch), "the label's {epoch:?} at {events}");
+    }
+
+    /// Power fails now, or the process is killed for `KeepAll`, and the store is opened again: some state that was, no older than the
+    /// last flush. Life goes on there.
+    pub fn crash(&mut self, crash: Crash) {
+        let events = self.medium.events();
+        self.medium = Arc::new(self.medium.crash(crash));
+        self.faulty = Arc::new(FaultyDisk::new(self.medium.clone()));
+        let store = Engine::open(self.faulty.clone()).unwrap();
+        let last = store.last_seq();
+        let floor = match crash {
+            Crash::KeepAll => self.acknowledged_at(events),
+            _ => self.flushed_at(events),
+        };
+        assert!(last >= floor, "{crash:?}: {floor:?} was promised, {last:?} is the last");
+        let world = self.world_at(last).clone();
+        compare(&store, &world).unwrap_or_else(|e| panic!("{crash:?}, after {last:?}: {e}"));
+        self.check_numbers(events, &store);
+        self.labels = vec![(0, 0, store.label().epoch)];
+        self.store = store;
+        self.history = vec![Moment { seq: last, world, acknowledged: 0 }];
+        (self.floors, self.runs) = (vec![], vec![]);
+        self.opened();
+    }
+
+    /// Everything removed and sealed is free again: nothing leaks and nothing is free twice.
+    pub fn end(self) {
+        let all: Vec<ObjectId> = (0..ops::OBJECTS + 1).map(id).collect();
+        self.store.destroy(&all, None).unwrap();
+        self.store.seal().unwrap();
+        self.store.reclaim_now();
+        let space = self.store.space.lock();
+        assert_eq!((space.free_pages(), space.waiting_pages()), (space.total_pages(), 0));
+        assert_eq!((self.store.index.bytes(), self.store.index.objects()), (0, 0));
+    }
+}
+
+/// Any crash, each kind as often.
+pub fn draw_crash(rng: &mut SplitMix) -> Crash {
+    let seed = rng.next_u64();
+    match rng.below(8) {
+        0 => Crash::KeepAll,
+        1 => Crash::DropAll,
+        2 => Crash::Writes(seed),
+        3 => Crash::Torn(seed),
+        4 => Crash::OneLost(seed),
+        5 => Crash::OneKept(seed),
+        _ => Crash::Sectors(seed),
+    }
+}
+
+/// True if full counts are wanted.
+pub fn is_long() -> bool {
+    std::env::var_os("STRIA_LONG").is_some()
+}
+
+/// Runs seeds from 0 on until `enough` says so; a failure prints the line that repeats it, which runs that seed only.
+pub fn each_seed(test: &str, enough: impl Fn(u64) -> bool, run: impl Fn(u64)) {
+    let one = std::env::var("STRIA_SEED").ok().map(|s| s.parse::<u64>().expect("STRIA_SEED is a number"));
+    let mut seed = one.unwrap_or(0);
+    while one.is_some() || !enough(seed) {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
+        assert!(done.is_ok(), "again: STRIA_SEED={seed} cargo test -p stria-store {test}");
+        if one.is_some() {
+            return;
+        }
+        seed += 1;
+    }
+}
