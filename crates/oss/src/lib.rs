@@ -18,6 +18,7 @@ mod format;
 mod glimpse;
 mod joined;
 mod list;
+mod ost;
 mod punch;
 mod read;
 mod reserve;
@@ -72,6 +73,8 @@ pub(crate) struct Core {
     bell: workers::Bell,
     scrubber: scrub::Scrubber,
     stopping: AtomicBool,
+    /// Seconds since 1970.
+    started_sec: u64,
     /// How often damage was met that the list had no room for, since it was cleared.
     unlisted_damage: AtomicU64,
 }
@@ -104,6 +107,8 @@ impl Ost {
 
     /// Serves any store.
     pub fn with_store(store: Arc<dyn ObjectStore>, settings: Settings) -> Arc<Ost> {
+        let started_sec = (settings.clock)();
+        store.begin_service(started_sec);
         let core = Arc::new(Core {
             incarnation: store.incarnation(),
             scrubber: scrub::Scrubber::new(store.scrub()),
@@ -113,6 +118,7 @@ impl Ost {
             settings,
             bell: Default::default(),
             stopping: AtomicBool::new(false),
+            started_sec,
             unlisted_damage: AtomicU64::new(0),
         });
         Arc::new(Ost { workers: Workers::start(&core), core })

@@ -8,6 +8,7 @@ use wire::object::{
     DamageClear, DamageList, Destroy, Glimpse, List, Punch, Read, Release, ReportMissing, Reserve,
     ScrubControl, Seek, Truncate, Verify, Write,
 };
+use wire::ost::{OstSpace, OstStat};
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::{Header, Malformed, ReplyHead, Request, Wire};
 
@@ -83,6 +84,8 @@ impl Core {
             DamageList::CALL => self.on_damage_list(&ctx, parse(body)?, reply),
             DamageClear::CALL => self.on_damage_clear(&ctx, parse(body)?, reply),
             ScrubControl::CALL => self.on_scrub(&ctx, parse(body)?, reply),
+            OstStat::CALL => self.on_ost_stat(&ctx, parse(body)?, reply),
+            OstSpace::CALL => self.on_ost_space(&ctx, parse(body)?, reply),
             Attach::CALL => self.on_attach(&ctx, parse(body)?, reply),
             KeepAlive::CALL => self.on_keep_alive(parse(body)?, reply),
             Detach::CALL => self.on_detach(&ctx, parse(body)?, reply),

@@ -4,6 +4,7 @@ mod admission;
 mod damage;
 mod exactly_once;
 mod life;
+mod ost;
 mod scrub;
 
 use std::sync::Arc;

@@ -95,6 +95,15 @@ impl Buddy {
         Some(Run { start, pages: 1 << order })
     }
 
+    /// Free pieces that begin in pages `[begin, limit)`, in order. Both are multiples of the largest piece.
+    pub fn free_within(&self, begin: u64, limit: u64) -> Vec<Run> {
+        let of_order =
+            |o: usize| self.orders[o].range(begin..limit).map(move |s| Run { start: *s, pages: 1 << o });
+        let mut pieces: Vec<Run> = (0..=ORDER_MAX).flat_map(of_order).collect();
+        pieces.sort_unstable();
+        pieces
+    }
+
     /// Frees pages; they need not be a run that was taken as one.
     pub fn give_back(&mut self, mut start: u64, mut pages: u64) {
         assert!(start + pages <= self.total, "pages beyond the medium were freed");

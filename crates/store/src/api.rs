@@ -9,8 +9,8 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::space::reserve_pages;
 use crate::{
-    Attrs, Damage, Done, Found, Gate, Health, ObjectStore, Origin, Punch, Read, Recorded, Release, Reserve,
-    Scrub, Slot, Stats, Truncate, Usage, Verified, Write,
+    Attrs, Cursor, Damage, Done, Found, Gate, Health, ObjectStore, Origin, Punch, Read, Recorded, Release,
+    Reserve, Scrub, Slot, SpaceReport, Stats, Survey, Truncate, Usage, Verified, Write,
 };
 
 impl ObjectStore for Engine {
@@ -142,6 +142,12 @@ impl ObjectStore for Engine {
             log_bytes_used: self.vol.log_used(),
             log_bytes_total: self.vol.log_capacity(),
         }
+    }
+    fn space(&self) -> SpaceReport {
+        self.space_now()
+    }
+    fn survey(&self, at: Cursor, objects_max: u64) -> (Survey, Option<Cursor>) {
+        self.survey_from(at, objects_max)
     }
     fn stats(&self) -> Stats {
         self.stats_now()

@@ -133,6 +133,19 @@ impl Index {
         out
     }
 
+    /// The states of up to `max` objects of one shard after `after`, in id order; `None`: there is no such shard.
+    pub fn page_of_shard(
+        &self,
+        shard: usize,
+        after: Option<ObjectId>,
+        max: usize,
+    ) -> Option<Vec<(ObjectId, Arc<State>)>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let shard = self.shards.get(shard)?.read();
+        let some = shard.range((after.map_or(Unbounded, Excluded), Unbounded)).take(max);
+        Some(some.map(|(id, o)| (*id, o.read().clone())).collect())
+    }
+
     /// The greatest id.
     pub fn last(&self) -> Option<ObjectId> {
         self.shards.iter().filter_map(|shard| shard.read().keys().next_back().copied()).max()

@@ -42,6 +42,7 @@ mod sessions;
 mod slots;
 mod space;
 mod stats;
+mod survey;
 mod truncate;
 mod write;
 
@@ -57,6 +58,7 @@ pub use scrub::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified};
 pub use service::Service;
 pub use sessions::SESSIONS_MAX;
 pub use stats::{DeviceStats, SmallStats, Stats, UserStats};
+pub use survey::{Amount, ClassUse, Cursor, RUN_CLASSES, SUB_BLOCK_CLASSES, SpaceReport, Survey};
 pub use write::Written;
 
 use disk::volume::Label;
@@ -138,6 +140,10 @@ pub trait ObjectStore: Send + Sync {
     /// Flushed on return.
     fn set_label(&self, label: Label) -> Result<(), StoreError>;
     fn usage(&self) -> Usage;
+    /// What is free, and in what pieces.
+    fn space(&self) -> SpaceReport;
+    /// What objects take: of about `objects_max` of them from `at` on, and where to go on.
+    fn survey(&self, at: Cursor, objects_max: u64) -> (Survey, Option<Cursor>);
     /// What was done since the opening.
     fn stats(&self) -> Stats;
     /// If nobody has yet, says when the target's service began; the next checkpoint keeps it.

@@ -72,6 +72,11 @@ impl Space {
         self.waiting_pages
     }
 
+    /// Space is given out in pieces of this many pages.
+    pub fn unit_pages(&self) -> u64 {
+        1
+    }
+
     /// What must stay free for those to whom it was promised.
     pub fn promised_pages(&self) -> u64 {
         (self.reserved + self.held).saturating_sub(self.claimed)

@@ -13,6 +13,7 @@ mod reserve;
 mod rules;
 mod scrub;
 mod stats;
+mod survey;
 mod world;
 
 use std::sync::Arc;

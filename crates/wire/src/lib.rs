@@ -11,6 +11,7 @@ pub mod map;
 pub mod meta;
 pub mod mgmt;
 pub mod object;
+pub mod ost;
 pub mod session;
 pub mod shared;
 

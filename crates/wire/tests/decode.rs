@@ -10,7 +10,9 @@ use hammer::{Dice, Hammer, peak_of};
 use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
-use wire::{HEADER_LEN, Header, Reader, Request, accessed, lock, map, meta, mgmt, object, session, shared};
+use wire::{
+    HEADER_LEN, Header, Reader, Request, accessed, lock, map, meta, mgmt, object, ost, session, shared,
+};
 
 /// The value that the bytes begin with, and its length.
 fn decode<T: Wire>(bytes: &[u8]) -> Option<(T, usize)> {
@@ -47,6 +49,7 @@ macro_rules! all_types {
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
+                ost::OstStat, ost::OstSpace,
                 mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
             }
@@ -54,6 +57,7 @@ macro_rules! all_types {
                 wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 object::SeekFrom, object::Sought, object::ScrubPass,
+                ost::OstWrites, ost::OstSizes, ost::OstUser, ost::OstSmall, ost::OstAmount, ost::OstObjects, ost::OstClass,
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
@@ -178,7 +182,61 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "reply to meta::Scan" => {
             vec![meta::ScanReply { records: records(), last: b"k"[..].into(), more: false }.to_bytes()]
         }
+        "reply to ost::OstStat" | "reply to ost::OstSpace" => vec![ost_reply(name)],
         _ => vec![],
+    }
+}
+
+fn ost_reply(name: &str) -> Vec<u8> {
+    let sizes = |n| ost::OstSizes { counts: vec![n, 0, n + 1], bytes: n << 9 };
+    let class = |n| ost::OstClass { extents: n, bytes_allocated: n << 12, bytes_stored: n << 11 };
+    match name {
+        "reply to ost::OstStat" => ost::OstStatReply {
+            started_sec: 1,
+            now_sec: 2,
+            device_bytes: 3,
+            writes: vec![ost::OstWrites { purpose: ost::purpose::LOG, sizes: sizes(4) }],
+            reads: sizes(5),
+            flushes: 6,
+            bytes_discarded: 7,
+            user: ost::OstUser { writes: 8, bytes_written: 9, reads: 10, bytes_read: 11 },
+            small: ost::OstSmall {
+                patched_writes: 12,
+                patched_bytes: 13,
+                destaged_pages: 14,
+                destaged_bytes: 15,
+                overlay_bytes: 16,
+                overlay_bytes_max: 17,
+            },
+            log_bytes_used: 18,
+            log_bytes_total: 19,
+            service_since_sec: 20,
+            service_bytes_written: 21,
+            service_user_bytes_written: 22,
+        }
+        .to_bytes(),
+        _ => ost::OstSpaceReply {
+            bytes_total: 1,
+            bytes_free: 2,
+            bytes_waiting: 3,
+            bytes_discarding: 4,
+            bytes_reserved: 5,
+            bytes_reserve: 6,
+            sub_block_bytes: 7,
+            free_runs: vec![ost::OstAmount { count: 8, bytes: 9 }],
+            largest_run_bytes: 10,
+            objects: ost::OstObjects {
+                objects: 11,
+                with_bytes: 12,
+                fragments: 13,
+                fragments_max: 14,
+                bytes_reserved: 15,
+                classes: vec![class(16), class(17)],
+            },
+            next_shard: Some(18),
+            next_after: None,
+        }
+        .to_bytes(),
     }
 }
 
@@ -302,6 +360,7 @@ fn every_call_is_listed() {
         shared::CALLS,
         meta::CALLS,
         object::CALLS,
+        ost::CALLS,
         mgmt::CALLS,
         lock::CALLS,
         accessed::CALLS,

@@ -125,8 +125,8 @@ fn malformed_requests_are_refused_and_never_panic() {
     let mut rng = SplitMix::new(3);
     let samples =
         [write_of(rw(), 0, b"x").to_bytes(), Destroy { cap: admin(), objects: vec![object()] }.to_bytes()];
-    let calls = wire::object::CALLS.iter().chain(wire::session::CALLS);
-    for (call, _) in calls {
+    let calls = [wire::object::CALLS, wire::ost::CALLS, wire::session::CALLS].concat();
+    for (call, _) in &calls {
         for n in 0..300 {
             let mut body = samples[n % 2].clone();
             let at = rng.below(body.len() as u64) as usize;
