@@ -1518,7 +1518,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__ost__subcmd__bench)
-            opts="-j -h --rows --seconds --size --force --json --help"
+            opts="-j -h --rows --pairs --seconds --soak-seconds --size --states --age --no-fio --force --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1528,11 +1528,27 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --pairs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --seconds)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --soak-seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --states)
+                    COMPREPLY=($(compgen -W "fresh full aged" -- "${cur}"))
+                    return 0
+                    ;;
+                --age)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -197,15 +197,22 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "mdtest" -d 'mdtest\'s command line: -d -n -I -b -z -L -u -F -D -w -e -y -N -i -C -T -E -r and others; -np N says how many workers. Prints its table'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench help" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench help" -f -a "bench" -d 'Measure the OST engine on a device, in this process. DEVICE IS OVERWRITTEN: all that it holds is lost'
+complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench help" -f -a "bench" -d 'Measure the OST engine on a device, beside fio. DEVICE IS OVERWRITTEN: all that it holds is lost'
 complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l rows -d 'Only rows whose name contains one of these, separated by commas' -r
-complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each row' -r
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l pairs -d 'Pairs of turns; each gives one sample of a ratio' -r
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each row in each turn' -r
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l soak-seconds -d 'Seconds of each soak; of an OST that is full or aged, a quarter of it' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l size -d 'Bytes of the object that is worked on [default: a quarter of the device, 2G at most]' -r
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l states -d 'What the OST has been through before the rows. Those but fresh are held against fresh' -r -f -a "fresh\t'Just made'
+full\t'80 % of its space taken, the object\'s included'
+aged\t'After many creates, overwrites and deletes of small objects'"
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l age -d 'Creates, overwrites and deletes that make an OST an aged one' -r
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l no-fio -d 'Only the engine\'s side'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l force -d 'Overwrite a device that holds something'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -s j -l json -d 'JSON output'
-complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from help" -f -a "bench" -d 'Measure the OST engine on a device, in this process. DEVICE IS OVERWRITTEN: all that it holds is lost'
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from help" -f -a "bench" -d 'Measure the OST engine on a device, beside fio. DEVICE IS OVERWRITTEN: all that it holds is lost'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand mount" -s o -d 'Mount options, separated by commas' -r
 complete -c stria -n "__fish_stria_using_subcommand mount" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
@@ -265,4 +272,4 @@ complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcom
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "report" -d 'Make the report of a result again from its records: a page that opens anywhere, CSV and JSON with every number'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "ior" -d 'IOR\'s command line: -a POSIX -w -r -b -t -s -F -o -e -C -k -i and others; -np N says how many workers. Prints IOR\'s table'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "mdtest" -d 'mdtest\'s command line: -d -n -I -b -z -L -u -F -D -w -e -y -N -i -C -T -E -r and others; -np N says how many workers. Prints its table'
-complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from ost" -f -a "bench" -d 'Measure the OST engine on a device, in this process. DEVICE IS OVERWRITTEN: all that it holds is lost'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from ost" -f -a "bench" -d 'Measure the OST engine on a device, beside fio. DEVICE IS OVERWRITTEN: all that it holds is lost'

@@ -85,7 +85,7 @@ impl Bench {
 }
 
 /// The first signal stops the measurement, which removes its files; a second one ends the process on the spot.
-fn stop_by_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+pub fn stop_by_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?;
         flag::register(signal, stop.clone())?;

@@ -2,47 +2,69 @@
 //!
 //! Sides take turns: engine, fio, fio, engine, … In a turn a side runs all rows once. The engine's turn makes a new OST on the whole
 //! device, so that each begins alike; fio's turn works on the bare device, and so overwrites the OST. The ratio of a turn to its
-//! partner is one sample; the table has medians with their interval.
+//! partner is one sample; the table has medians with their interval. Soaks, which are long, are in the first pair only. An OST that
+//! is full or aged has turns of its own, without fio, which are held against the fresh ones.
 //!
 //! B1 (as served): the engine is asked through `ObjectStore`, by as many threads as a row has requests at once. CRCs are made by who
 //!     asks, as a client would, and the engine's background threads are those of the daemon (`Ost`).
-//! B2 (whole cost): a row that writes ends with a flush, and its time and CPU count. What was not destaged at its end is told.
+//! B2 (whole cost): a row that writes ends with a flush on both sides, and its time and CPU count.
 //! B3 (true bytes): each page carries its place, and each page that is read is looked at, beside the engine's own checks.
 
+mod device;
 mod engine;
+mod fio;
 mod load;
 mod rows;
+mod state;
+mod table;
+mod turns;
 mod zipf;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use serde::Serialize;
 use types::Size;
+use types::size::human;
 
 use crate::exit::{Exit, Failure};
 
-use engine::Rig;
-use load::Figure;
-use rows::Row;
+use state::State;
+use turns::Turns;
 
-/// Measure the OST engine on a device, in this process. DEVICE IS OVERWRITTEN: all that it holds is lost.
+/// Measure the OST engine on a device, beside fio. DEVICE IS OVERWRITTEN: all that it holds is lost.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria ost bench /dev/nvme1n1 --force
-Example: stria ost bench /tmp/ost.img --rows read-4k,latency-4k --seconds 5 --json")]
+Example: stria ost bench /tmp/ost.img --rows read-4k,latency-4k --pairs 6 --json
+Example: stria ost bench /dev/nvme1n1 --force --states fresh,full,aged --rows read,write")]
 pub struct Bench {
-    /// A block device, or a regular file. One that holds something is refused without --force.
+    /// A block device, or a regular file of its full size. One that holds something is refused without --force.
     device: PathBuf,
     /// Only rows whose name contains one of these, separated by commas.
     #[arg(long, value_name = "NAMES", default_value = "")]
     rows: String,
-    /// Seconds of each row.
+    /// Pairs of turns; each gives one sample of a ratio.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pairs: u32,
+    /// Seconds of each row in each turn.
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
+    /// Seconds of each soak; of an OST that is full or aged, a quarter of it.
+    #[arg(long, default_value_t = 60.0, value_parser = seconds)]
+    soak_seconds: f64,
     /// Bytes of the object that is worked on [default: a quarter of the device, 2G at most].
     #[arg(long)]
     size: Option<Size>,
+    /// What the OST has been through before the rows. Those but fresh are held against fresh.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "fresh")]
+    states: Vec<State>,
+    /// Creates, overwrites and deletes that make an OST an aged one.
+    #[arg(long, value_name = "OPERATIONS", default_value_t = 1_000_000)]
+    age: u64,
+    /// Only the engine's side.
+    #[arg(long)]
+    no_fio: bool,
     /// Overwrite a device that holds something.
     #[arg(long)]
     force: bool,
@@ -56,47 +78,65 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "give seconds, from 0.01 to 86400".into())
 }
 
-/// A row with what was measured.
-#[derive(Debug, Serialize)]
-struct Line {
-    row: &'static Row,
-    engine: Figure,
-}
-
 impl Bench {
     pub fn run(self) -> anyhow::Result<Exit> {
         let rows = rows::named(&self.rows);
         if rows.is_empty() {
             let known: Vec<_> = rows::ROWS.iter().map(|r| r.name).collect();
             let next = format!("rows are: {}", known.join(", "));
-            return Err(Failure::unusable(
-                "ost bench",
-                format!("no row's name contains {}", self.rows),
-                next,
-            )
-            .into());
+            let why = format!("no row's name contains {}", self.rows);
+            return Err(Failure::unusable("ost bench", why, next).into());
         }
         let device_bytes = engine::take(&self.device, self.force)?;
         let usual = (device_bytes / 4).min(engine::OBJECT_BYTES);
         let size = self.size.map_or(usual, |s| s.0) >> 20 << 20;
-        let rig = Rig::make(&self.device, size)?;
-        rig.fill()?;
-        let mut lines = Vec::new();
-        for row in rows {
-            let engine = rig.measure(row, Duration::from_secs_f64(self.seconds), 1)?;
-            lines.push(Line { row, engine });
+        if size == 0 || size > device_bytes / 2 {
+            let next = "give at least 1M and at most half of the device";
+            return Err(Failure::unusable("ost bench", format!("--size of {size} bytes"), next).into());
         }
-        rig.end()?;
-        match self.json {
-            true => outln!("{}", serde_json::to_string_pretty(&lines)?),
-            false => lines.iter().for_each(print),
+        let fio = if self.no_fio { None } else { fio::version() };
+        let stop = Arc::new(AtomicBool::new(false));
+        super::super::bench::stop_by_signals(&stop)?;
+        let turns = Turns {
+            device: self.device.clone(),
+            rows,
+            size,
+            pairs: self.pairs,
+            seconds: self.seconds,
+            soak_seconds: self.soak_seconds,
+            states: self.states.clone(),
+            age: self.age,
+            has_fio: fio.is_some(),
+            stop,
+        };
+        eprintln!("{} is overwritten; about {:.0} s", self.device.display(), turns.seconds_expected());
+        let (lines, notes) = turns.run()?;
+        let results = table::results(&lines);
+        if self.json {
+            let log_bytes = engine::log_bytes(device_bytes);
+            outln!(
+                "{}",
+                serde_json::to_string_pretty(&serde_json::json!({
+                    "device": self.device, "device_bytes": device_bytes, "object_bytes": size, "log_bytes": log_bytes,
+                    "fio": fio, "pairs": self.pairs, "notes": notes, "rows": results,
+                }))?
+            );
+            return Ok(Exit::Done);
         }
+        let beside = match &fio {
+            Some(version) => format!("beside {version} (io_uring, past the page cache)"),
+            None if self.no_fio => "alone".into(),
+            None => "alone: fio is not installed".into(),
+        };
+        outln!(
+            "{} of {}, object of {}, {} turns, engine {beside}; medians with 95 % interval\n",
+            self.device.display(),
+            human(device_bytes),
+            human(size),
+            self.pairs,
+        );
+        out!("{}", table::table(&results));
+        notes.iter().for_each(|note| outln!("\n{note}"));
         Ok(Exit::Done)
     }
-}
-
-fn print(Line { row, engine }: &Line) {
-    let (value, unit) = (engine.value(row.unit), row.unit.name());
-    let (cpu_op, cpu_gib) = (engine.cpu_us_per_op(), engine.cpu_seconds_per_gib());
-    outln!("{:<36} {value:>10.1} {unit:<5}  CPU {cpu_op:.1} µs/op, {cpu_gib:.2} s/GiB", row.title);
 }

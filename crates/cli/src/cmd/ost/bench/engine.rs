@@ -2,16 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
 use disk::{Disk, FileDisk};
 use oss::{FormatSpec, Ost, Settings};
-use store::Engine;
+use store::{Engine, ObjectStore};
 use types::{Code, Fault, Fid, ObjectId};
 
 use super::load::{Figure, Load};
 use super::rows::Row;
+use super::state::{self, State};
 use crate::exit::Failure;
 use crate::serve::register::new_uuid;
 
@@ -31,13 +33,18 @@ pub struct Rig {
     /// Its background threads.
     ost: Arc<Ost>,
     size: u64,
+    stop: Arc<AtomicBool>,
 }
 
 /// The object that is worked on.
 const OBJECT: ObjectId = object(Fid::FIRST);
 
-const fn object(fid: u64) -> ObjectId {
+pub const fn object(fid: u64) -> ObjectId {
     ObjectId { fid: Fid(fid), generation: types::Generation(0), component: 0, stripe: 0, snapshot: 0 }
+}
+
+pub fn log_bytes(device_bytes: u64) -> u64 {
+    LOG_BYTES.min(device_bytes / 8)
 }
 
 /// Refuses a device that is too small, or that holds something unless forced; afterwards its head is blank.
@@ -65,15 +72,32 @@ pub fn take(device: &Path, force: bool) -> anyhow::Result<u64> {
 
 impl Rig {
     /// B1: a new OST on the device, whatever it holds, served as the daemon does.
-    pub fn make(device: &Path, size: u64) -> anyhow::Result<Rig> {
+    pub fn make(device: &Path, size: u64, stop: Arc<AtomicBool>) -> anyhow::Result<Rig> {
         let disk = FileDisk::open(device)?;
         // Blank, it is not discarded: a loop device would give its file's blocks back, and every first write would pay for new ones.
         disk.write_at(&vec![0; HEAD_BYTES], 0)?;
-        let log_bytes = Some(LOG_BYTES.min(disk.size() / 8));
+        let log_bytes = Some(log_bytes(disk.size()));
         Ost::format(&disk, &FormatSpec { log_bytes, ..FormatSpec::new("bench", new_uuid()?) })?;
         let store = Arc::new(Engine::open(Arc::new(disk))?);
         let ost = Ost::with_store(store.clone(), Settings { scrub: false, ..Settings::default() });
-        Ok(Rig { store, ost, size })
+        Ok(Rig { store, ost, size, stop })
+    }
+
+    /// What the OST goes through before it gets the object.
+    pub fn prepare(&self, state: State, age: u64) -> anyhow::Result<()> {
+        match state {
+            State::Fresh => Ok(()),
+            State::Full => state::fill(&*self.store, self.size, &self.stop),
+            State::Aged => state::age(&*self.store, age, &self.stop),
+        }
+    }
+
+    /// Nothing waits to be flushed, and the log is as good as empty.
+    pub fn settle(&self) -> anyhow::Result<()> {
+        self.store.flush()?;
+        self.store.mark()?;
+        self.store.checkpoint()?;
+        Ok(())
     }
 
     /// Writes the whole object in order, and flushes it.
@@ -82,7 +106,7 @@ impl Rig {
     }
 
     pub fn measure(&self, row: &Row, time: Duration, seed: u64) -> anyhow::Result<Figure> {
-        Load { store: &*self.store, row, object: OBJECT, size: self.size, time, seed }.run()
+        Load { store: &*self.store, row, object: OBJECT, size: self.size, time, seed, stop: &self.stop }.run()
     }
 
     /// Ends it; what it leaves on the device is of no use.

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, ensure};
 use disk::SplitMix;
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use store::{Attrs, ObjectStore, Read, StoreError, Write};
+use store::{Attrs, ObjectStore, Read, SmallStats, StoreError, Write};
 use types::crc::fragment_crcs;
 use types::{Buf, Fault, ObjectId, PAGE_SIZE, Time};
 
@@ -25,6 +25,37 @@ pub struct Figure {
     pub p50_us: f64,
     pub p999_us: f64,
     pub max_us: f64,
+    /// What the device was told to write meanwhile, bytes, where that is known.
+    pub device_bytes: Option<u64>,
+    pub small: Small,
+}
+
+/// What became of the bytes that went into the engine's small-write log.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Small {
+    /// Into it while the row ran.
+    pub patched_bytes: u64,
+    /// Written to their places meanwhile; a page that was overwritten before that counts once.
+    pub destaged_bytes: u64,
+    /// In memory and log only: at the row's begin, at its end, and at most.
+    pub pending_bytes: [u64; 3],
+}
+
+impl Small {
+    pub fn between(before: &SmallStats, after: &SmallStats) -> Small {
+        Small {
+            patched_bytes: after.patched_bytes - before.patched_bytes,
+            destaged_bytes: after.destaged_bytes - before.destaged_bytes,
+            pending_bytes: [before.overlay_bytes, after.overlay_bytes, after.overlay_bytes_max],
+        }
+    }
+
+    /// The part of what came in that does not wait to be destaged at the row's end; `None` if nothing came in.
+    pub fn settled_share(&self) -> Option<f64> {
+        let [begin, end, _] = self.pending_bytes;
+        let left = end.saturating_sub(begin) as f64;
+        (self.patched_bytes > 0).then(|| 1.0 - left / self.patched_bytes as f64)
+    }
 }
 
 impl Figure {
@@ -35,6 +66,10 @@ impl Figure {
             Unit::Ops => self.ops as f64 / self.seconds,
             Unit::Latency => self.p50_us,
         }
+    }
+    /// Bytes written to the device for each byte that was asked for.
+    pub fn amplification(&self) -> Option<f64> {
+        self.device_bytes.map(|bytes| bytes as f64 / self.bytes as f64)
     }
     pub fn cpu_us_per_op(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.ops as f64
@@ -53,6 +88,8 @@ pub struct Load<'a> {
     pub size: u64,
     pub time: Duration,
     pub seed: u64,
+    /// Set from outside: all end early.
+    pub stop: &'a AtomicBool,
 }
 
 /// What the threads of a row share.
@@ -80,6 +117,7 @@ impl Load<'_> {
             _ => None,
         };
         let shared = Shared { next: AtomicU64::new(0), zipf, stop: AtomicBool::new(false) };
+        let before = self.store.stats().small;
         let (began, cpu) = (Instant::now(), cpu_seconds());
         let done: Vec<anyhow::Result<Histogram<u64>>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.row.depth)
@@ -116,6 +154,8 @@ impl Load<'_> {
             p50_us: us(0.5),
             p999_us: us(0.999),
             max_us: all.max() as f64 / 1e3,
+            device_bytes: None,
+            small: Small::between(&before, &self.store.stats().small),
         })
     }
 
@@ -130,7 +170,7 @@ impl Load<'_> {
         let mut rng = SplitMix::new(self.seed << 8 | number);
         let mut latencies = histogram();
         let mut hand = Hand::new(self.row.block, &mut rng);
-        while !shared.stop.load(Ordering::Relaxed) {
+        while !shared.stop.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
             let block = match (&shared.zipf, self.row.order) {
                 (Some(zipf), _) => zipf.next(&mut rng),
                 (None, Order::Sequential) => shared.next.fetch_add(1, Ordering::Relaxed) % blocks,
@@ -254,4 +294,17 @@ fn histogram() -> Histogram<u64> {
 pub fn cpu_seconds() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_at_the_end_is_not_settled() {
+        let small = |patched_bytes, pending_bytes| Small { patched_bytes, destaged_bytes: 0, pending_bytes };
+        assert_eq!(small(1000, [100, 300, 500]).settled_share(), Some(0.8));
+        assert_eq!(small(1000, [300, 100, 500]).settled_share(), Some(1.0));
+        assert_eq!(small(0, [0, 0, 0]).settled_share(), None);
+    }
 }

@@ -49,6 +49,9 @@ pub enum Unit {
 }
 
 impl Unit {
+    pub fn is_lower_better(self) -> bool {
+        self == Unit::Latency
+    }
     pub fn name(self) -> &'static str {
         match self {
             Unit::Bytes => "MiB/s",
@@ -59,6 +62,9 @@ impl Unit {
 }
 
 impl Row {
+    pub fn is_soak(&self) -> bool {
+        self.work == Work::Soak
+    }
     pub fn writes(&self) -> bool {
         self.work != Work::Read
     }

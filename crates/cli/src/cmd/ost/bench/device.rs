@@ -1,0 +1,72 @@
+//! What a device was told to write, as the kernel counts it: whoever wrote, and whatever the engine believes.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor};
+
+/// The kernel counts in sectors of 512 bytes, whatever the device has.
+const SECTOR_BYTES: u64 = 512;
+
+/// Where the kernel counts.
+#[derive(Debug)]
+pub enum Written {
+    /// A block device's own counter.
+    Device(PathBuf),
+    /// A regular file: all that this process writes, to the page cache or past it.
+    Process,
+}
+
+impl Written {
+    pub fn of(device: &Path) -> std::io::Result<Written> {
+        let about = fs::metadata(device)?;
+        let number = about.rdev();
+        Ok(match about.file_type().is_block_device() {
+            true => {
+                Written::Device(format!("/sys/dev/block/{}:{}/stat", major(number), minor(number)).into())
+            }
+            false => Written::Process,
+        })
+    }
+
+    /// Bytes so far; `None` where the kernel does not count.
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Written::Device(stat) => sectors(&fs::read_to_string(stat).ok()?).map(|n| n * SECTOR_BYTES),
+            Written::Process => process_bytes(&fs::read_to_string("/proc/self/io").ok()?),
+        }
+    }
+}
+
+/// Sectors written: the seventh number.
+fn sectors(stat: &str) -> Option<u64> {
+    stat.split_whitespace().nth(6)?.parse().ok()
+}
+
+fn process_bytes(io: &str) -> Option<u64> {
+    io.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_right_number_is_taken() {
+        let stat = "     112        0     3208       11       45       12     9000        7        0       20       18        0        0";
+        assert_eq!(sectors(stat), Some(9000));
+        let io = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n";
+        assert_eq!(process_bytes(io), Some(6));
+        assert_eq!((sectors("1 2"), process_bytes("")), (None, None));
+    }
+
+    #[test]
+    fn a_file_is_counted_by_its_process() {
+        let dir = crate::testdir::TestDir::new("written");
+        let file = dir.path().join("f");
+        fs::write(&file, [1; 8192]).unwrap();
+        assert!(matches!(Written::of(&file), Ok(Written::Process)));
+        assert!(Written::of(&dir.path().join("none")).is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! `stria ost bench` as it is called: what it measures on a small file, and what it refuses.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A file for one test, gone when it is dropped.
+struct Device(PathBuf);
+
+impl Device {
+    fn new(name: &str, bytes: u64) -> Device {
+        let path = std::env::temp_dir().join(format!("stria-ost-bench-{name}-{}", std::process::id()));
+        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        Device(path)
+    }
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn bench(device: &Device, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stria"));
+    command.args(["ost", "bench"]).arg(device.path()).args(words.split_whitespace()).output().unwrap()
+}
+
+#[test]
+fn rows_have_figures_in_every_state() {
+    let device = Device::new("rows", 128 << 20);
+    let states = "--states fresh,full,aged --age 2000";
+    let out =
+        bench(&device, &format!("--no-fio --pairs 2 --seconds 0.05 --soak-seconds 0.1 {states} --json"));
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("is overwritten"));
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(said["object_bytes"], 32 << 20);
+    let rows = said["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 30, "{said}");
+    for row in rows {
+        let (name, state) = (row["row"].as_str().unwrap(), row["state"].as_str().unwrap());
+        assert!(row["engine"]["value"]["median"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["fio"].is_null(), "{row}");
+        assert_eq!(row["ratio"].is_null(), state == "fresh", "{row}");
+        let samples = row["engine"]["samples"].as_array().unwrap().len();
+        let wanted = if name.starts_with("soak") || state != "fresh" { 1 } else { 2 };
+        assert_eq!(samples, wanted, "{row}");
+    }
+}
+
+#[test]
+fn what_holds_something_is_refused_and_stays_as_it_is() {
+    let device = Device::new("foreign", 64 << 20);
+    let bytes = vec![7; 1 << 20];
+    std::fs::write(device.path(), [&bytes[..], &vec![0; 63 << 20]].concat()).unwrap();
+    let out = bench(&device, "--no-fio --seconds 0.05");
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("not blank") && said.contains("--force"), "{said}");
+    assert_eq!(std::fs::read(device.path()).unwrap()[..1 << 20], bytes);
+    let out = bench(&device, "--no-fio --seconds 0.05 --rows latency --force");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("4 KiB read latency QD 1"));
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_before_anything_is_written() {
+    let device = Device::new("refused", 16 << 20);
+    for (words, why) in [
+        ("--rows none-such", "rows are: seq-write"),
+        ("--seconds 0", "give seconds"),
+        ("--pairs 0", "1..=1000"),
+        ("", "at least 32 MiB"),
+    ] {
+        let out = bench(&device, words);
+        assert_eq!(out.status.code(), Some(2), "{words}");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains(why), "{words}: {said}");
+    }
+    assert!(std::fs::read(device.path()).unwrap().iter().all(|b| *b == 0));
+}
