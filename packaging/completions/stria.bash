@@ -241,6 +241,12 @@ _stria() {
             stria__subcmd__help__subcmd__ost,bench)
                 cmd="stria__subcmd__help__subcmd__ost__subcmd__bench"
                 ;;
+            stria__subcmd__help__subcmd__ost,space)
+                cmd="stria__subcmd__help__subcmd__ost__subcmd__space"
+                ;;
+            stria__subcmd__help__subcmd__ost,stat)
+                cmd="stria__subcmd__help__subcmd__ost__subcmd__stat"
+                ;;
             stria__subcmd__help__subcmd__scrub,pause)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__pause"
                 ;;
@@ -265,11 +271,23 @@ _stria() {
             stria__subcmd__ost,help)
                 cmd="stria__subcmd__ost__subcmd__help"
                 ;;
+            stria__subcmd__ost,space)
+                cmd="stria__subcmd__ost__subcmd__space"
+                ;;
+            stria__subcmd__ost,stat)
+                cmd="stria__subcmd__ost__subcmd__stat"
+                ;;
             stria__subcmd__ost__subcmd__help,bench)
                 cmd="stria__subcmd__ost__subcmd__help__subcmd__bench"
                 ;;
             stria__subcmd__ost__subcmd__help,help)
                 cmd="stria__subcmd__ost__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__ost__subcmd__help,space)
+                cmd="stria__subcmd__ost__subcmd__help__subcmd__space"
+                ;;
+            stria__subcmd__ost__subcmd__help,stat)
+                cmd="stria__subcmd__ost__subcmd__help__subcmd__stat"
                 ;;
             stria__subcmd__scrub,help)
                 cmd="stria__subcmd__scrub__subcmd__help"
@@ -1238,7 +1256,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__ost)
-            opts="bench"
+            opts="bench space stat"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1252,6 +1270,34 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__ost__subcmd__bench)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__ost__subcmd__space)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__ost__subcmd__stat)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1504,7 +1550,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__ost)
-            opts="-h --help bench help"
+            opts="-h --help bench space stat help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1560,7 +1606,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__ost__subcmd__help)
-            opts="bench help"
+            opts="bench space stat help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1594,6 +1640,94 @@ _stria() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost__subcmd__help__subcmd__space)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost__subcmd__help__subcmd__stat)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost__subcmd__space)
+            opts="-j -h --dir --json --ost --target --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --target)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ost)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost__subcmd__stat)
+            opts="-j -h --dir --json --ost --target --watch --rated-dwpd --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --target)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ost)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rated-dwpd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -36,7 +36,7 @@ complete -c stria -n "__fish_stria_needs_command" -f -a "fsck" -d 'Check a file 
 complete -c stria -n "__fish_stria_needs_command" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
 complete -c stria -n "__fish_stria_needs_command" -f -a "scrub" -d 'Read every page on the OSTs from its medium and check it, in the background; bad ones are listed by `stria damage list`'
 complete -c stria -n "__fish_stria_needs_command" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
-complete -c stria -n "__fish_stria_needs_command" -f -a "ost" -d 'Work on the medium of one OST itself, without a cluster'
+complete -c stria -n "__fish_stria_needs_command" -f -a "ost" -d 'Look at OSTs closely: what running ones wrote and how their space is used; what the engine makes of a device'
 complete -c stria -n "__fish_stria_needs_command" -f -a "mount" -d 'Mount a file system: NID:/fsname on a directory, or as a configuration file says'
 complete -c stria -n "__fish_stria_needs_command" -f -a "mgs" -d 'Run the management service: keeper of the cluster map, which servers and clients ask first'
 complete -c stria -n "__fish_stria_needs_command" -f -a "mds" -d 'Run a metadata server with one MDT; its device is formatted only with --format, foreign content is refused'
@@ -196,9 +196,11 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "ior" -d 'IOR\'s command line: -a POSIX -w -r -b -t -s -F -o -e -C -k -i and others; -np N says how many workers. Prints IOR\'s table'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "mdtest" -d 'mdtest\'s command line: -d -n -I -b -z -L -u -F -D -w -e -y -N -i -C -T -E -r and others; -np N says how many workers. Prints its table'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench help" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench help" -f -a "bench" -d 'Measure the OST engine on a device, beside fio. DEVICE IS OVERWRITTEN: all that it holds is lost'
-complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench space stat help" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench space stat help" -f -a "bench" -d 'Measure the OST engine on a device, beside fio. DEVICE IS OVERWRITTEN: all that it holds is lost'
+complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench space stat help" -f -a "space" -d 'Show how the space of OSTs is used: free, used, waiting, reserved; waste by sub-block class; how free space and objects are fragmented. It looks at every object, a few at a time; nobody waits for it'
+complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench space stat help" -f -a "stat" -d 'Show what OSTs wrote since their start: sizes of device writes by purpose, write amplification, the small-write log, flushes, and drive writes per day against what the drive is rated for'
+complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench space stat help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l rows -d 'Only rows whose name contains one of these, separated by commas' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l pairs -d 'Pairs of turns; each gives one sample of a ratio' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each row in each turn' -r
@@ -212,7 +214,19 @@ complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l force -d 'Overwrite a device that holds something'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from space" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from space" -l target -l ost -d 'Only this OST, by index; may be given several times' -r
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from space" -s j -l json -d 'JSON output'
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from space" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -l target -l ost -d 'Only this OST, by index; may be given several times' -r
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -l watch -d 'Show rates again and again, each over so many seconds' -r
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -l rated-dwpd -d 'Drive writes per day that the device is rated for' -r
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -s j -l json -d 'JSON output'
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from help" -f -a "bench" -d 'Measure the OST engine on a device, beside fio. DEVICE IS OVERWRITTEN: all that it holds is lost'
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from help" -f -a "space" -d 'Show how the space of OSTs is used: free, used, waiting, reserved; waste by sub-block class; how free space and objects are fragmented. It looks at every object, a few at a time; nobody waits for it'
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from help" -f -a "stat" -d 'Show what OSTs wrote since their start: sizes of device writes by purpose, write amplification, the small-write log, flushes, and drive writes per day against what the drive is rated for'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand mount" -s o -d 'Mount options, separated by commas' -r
 complete -c stria -n "__fish_stria_using_subcommand mount" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
@@ -247,7 +261,7 @@ complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_su
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help" -f -a "scrub" -d 'Read every page on the OSTs from its medium and check it, in the background; bad ones are listed by `stria damage list`'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help" -f -a "ost" -d 'Work on the medium of one OST itself, without a cluster'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help" -f -a "ost" -d 'Look at OSTs closely: what running ones wrote and how their space is used; what the engine makes of a device'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help" -f -a "mount" -d 'Mount a file system: NID:/fsname on a directory, or as a configuration file says'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help" -f -a "mgs" -d 'Run the management service: keeper of the cluster map, which servers and clients ask first'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help" -f -a "mds" -d 'Run a metadata server with one MDT; its device is formatted only with --format, foreign content is refused'
@@ -273,3 +287,5 @@ complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcom
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "ior" -d 'IOR\'s command line: -a POSIX -w -r -b -t -s -F -o -e -C -k -i and others; -np N says how many workers. Prints IOR\'s table'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "mdtest" -d 'mdtest\'s command line: -d -n -I -b -z -L -u -F -D -w -e -y -N -i -C -T -E -r and others; -np N says how many workers. Prints its table'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from ost" -f -a "bench" -d 'Measure the OST engine on a device, beside fio. DEVICE IS OVERWRITTEN: all that it holds is lost'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from ost" -f -a "space" -d 'Show how the space of OSTs is used: free, used, waiting, reserved; waste by sub-block class; how free space and objects are fragmented. It looks at every object, a few at a time; nobody waits for it'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from ost" -f -a "stat" -d 'Show what OSTs wrote since their start: sizes of device writes by purpose, write amplification, the small-write log, flushes, and drive writes per day against what the drive is rated for'

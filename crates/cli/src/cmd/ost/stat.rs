@@ -1,0 +1,431 @@
+//! `stria ost stat`: what OSTs wrote to their devices, and what of it users asked for.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use serde::Serialize;
+use types::size::human;
+use wire::ost::{OstStat, OstStatReply, purpose};
+
+use super::{OnOsts, ask, ask_each, ended, ratio, shown};
+use crate::exit::Exit;
+
+/// Show what OSTs wrote since their start: sizes of device writes by purpose, write amplification, the small-write log, flushes, and
+/// drive writes per day against what the drive is rated for.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: stria ost stat --dir /tmp/s --target 0\nExample: stria ost stat /mnt/stria --watch=5 --rated-dwpd 0.3"
+)]
+pub struct Stat {
+    #[command(flatten)]
+    on: OnOsts,
+    /// Show rates again and again, each over so many seconds.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    watch: Option<u64>,
+    /// Drive writes per day that the device is rated for.
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = positive)]
+    rated_dwpd: f64,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let n = text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
+    n.ok_or_else(|| "give a number above 0".into())
+}
+
+/// One OST since its start.
+#[derive(Debug, Serialize)]
+struct Line {
+    target: String,
+    /// Since its start, seconds.
+    seconds: u64,
+    device_bytes: u64,
+    user_writes: u64,
+    user_bytes_written: u64,
+    user_reads: u64,
+    user_bytes_read: u64,
+    device_bytes_written: u64,
+    device_reads: u64,
+    device_bytes_read: u64,
+    /// Bytes written to the device for each byte that users wrote.
+    write_amplification: Option<f64>,
+    /// By purpose.
+    writes: Vec<Writes>,
+    flushes: u64,
+    bytes_discarded: u64,
+    log_bytes_used: u64,
+    log_bytes_total: u64,
+    patched_writes: u64,
+    patched_bytes: u64,
+    destaged_pages: u64,
+    destaged_bytes: u64,
+    overlay_bytes: u64,
+    overlay_bytes_max: u64,
+    /// Device sizes written per day: since the start, and in its whole life.
+    drive_writes_per_day: Option<f64>,
+    life: Life,
+    rated_drive_writes_per_day: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Writes {
+    purpose: &'static str,
+    count: u64,
+    bytes: u64,
+    sizes: Vec<Class>,
+}
+
+/// Writes of at least this many bytes, and less than twice that. The first has smaller ones too, the last larger ones.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Class {
+    bytes: u64,
+    count: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Life {
+    /// Seconds since 1970; 0: not known.
+    since_sec: u64,
+    days: f64,
+    device_bytes_written: u64,
+    user_bytes_written: u64,
+    write_amplification: Option<f64>,
+    drive_writes_per_day: Option<f64>,
+}
+
+/// One OST over an interval.
+#[derive(Debug, Serialize)]
+struct Rates {
+    target: String,
+    seconds: f64,
+    user_writes: u64,
+    user_bytes_written: u64,
+    user_bytes_read: u64,
+    device_bytes_written: u64,
+    write_amplification: Option<f64>,
+    destaged_bytes: u64,
+    discarded_bytes: u64,
+    flushes: u64,
+    /// Now.
+    log_bytes_used: u64,
+    log_bytes_total: u64,
+    overlay_bytes: u64,
+}
+
+const DAY_SEC: f64 = 86_400.0;
+/// Less than this says nothing about a day.
+const MEASURED_SEC_MIN: u64 = 60;
+
+impl Stat {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        let reach = self.on.reach()?;
+        let osts = self.on.osts(&reach)?;
+        let look = || {
+            let cap = reach.capability(SystemTime::now());
+            ask_each(&reach, &osts, |ost| ask(&reach, ost, &OstStat { cap: cap.clone() }))
+        };
+        if let Some(seconds) = self.watch {
+            return self.watch_them(Duration::from_secs(seconds), look);
+        }
+        let (answers, silent) = look();
+        let lines: Vec<Line> =
+            answers.into_iter().map(|(name, s)| line_of(name, &s, self.rated_dwpd)).collect();
+        match self.on.place.json {
+            true => outln!("{}", serde_json::to_string_pretty(&lines)?),
+            false => lines.iter().for_each(print_line),
+        }
+        ended(silent)
+    }
+
+    /// Until it is interrupted, or nobody reads any more.
+    fn watch_them(
+        &self,
+        pause: Duration,
+        look: impl Fn() -> (Vec<(String, OstStatReply)>, Option<crate::exit::Failure>),
+    ) -> anyhow::Result<Exit> {
+        let (mut before, _) = look();
+        let mut since = Instant::now();
+        loop {
+            std::thread::sleep(pause);
+            let (now, _) = look();
+            let seconds = since.elapsed().as_secs_f64();
+            since = Instant::now();
+            let rates: Vec<Rates> = now
+                .iter()
+                .filter_map(|(name, s)| {
+                    let (_, b) = before.iter().find(|(n, _)| n == name)?;
+                    // One that was started anew counts from 0.
+                    (b.started_sec == s.started_sec).then(|| rates_of(name.clone(), b, s, seconds))
+                })
+                .collect();
+            match self.on.place.json {
+                true => outln!("{}", serde_json::to_string(&rates)?),
+                false => print_rates(&rates),
+            }
+            before = now;
+        }
+    }
+}
+
+fn bytes_written(s: &OstStatReply) -> u64 {
+    s.writes.iter().map(|w| w.sizes.bytes).sum()
+}
+
+fn line_of(target: String, s: &OstStatReply, rated: f64) -> Line {
+    let seconds = s.now_sec.saturating_sub(s.started_sec);
+    let written = bytes_written(s);
+    let writes = s.writes.iter().map(|w| Writes {
+        purpose: name_of_purpose(w.purpose),
+        count: w.sizes.counts.iter().sum(),
+        bytes: w.sizes.bytes,
+        sizes: (0..).zip(&w.sizes.counts).map(|(i, n)| Class { bytes: 512 << i, count: *n }).collect(),
+    });
+    let per_day = |bytes: u64, seconds: u64| {
+        let days = seconds as f64 / DAY_SEC;
+        (seconds >= MEASURED_SEC_MIN).then(|| bytes as f64 / s.device_bytes.max(1) as f64 / days)
+    };
+    let life_sec = match s.service_since_sec {
+        0 => 0,
+        since => s.now_sec.saturating_sub(since),
+    };
+    Line {
+        target,
+        seconds,
+        device_bytes: s.device_bytes,
+        user_writes: s.user.writes,
+        user_bytes_written: s.user.bytes_written,
+        user_reads: s.user.reads,
+        user_bytes_read: s.user.bytes_read,
+        device_bytes_written: written,
+        device_reads: s.reads.counts.iter().sum(),
+        device_bytes_read: s.reads.bytes,
+        write_amplification: ratio(written, s.user.bytes_written),
+        writes: writes.collect(),
+        flushes: s.flushes,
+        bytes_discarded: s.bytes_discarded,
+        log_bytes_used: s.log_bytes_used,
+        log_bytes_total: s.log_bytes_total,
+        patched_writes: s.small.patched_writes,
+        patched_bytes: s.small.patched_bytes,
+        destaged_pages: s.small.destaged_pages,
+        destaged_bytes: s.small.destaged_bytes,
+        overlay_bytes: s.small.overlay_bytes,
+        overlay_bytes_max: s.small.overlay_bytes_max,
+        drive_writes_per_day: per_day(written, seconds),
+        life: Life {
+            since_sec: s.service_since_sec,
+            days: life_sec as f64 / DAY_SEC,
+            device_bytes_written: s.service_bytes_written,
+            user_bytes_written: s.service_user_bytes_written,
+            write_amplification: ratio(s.service_bytes_written, s.service_user_bytes_written),
+            drive_writes_per_day: per_day(s.service_bytes_written, life_sec),
+        },
+        rated_drive_writes_per_day: rated,
+    }
+}
+
+fn name_of_purpose(p: u8) -> &'static str {
+    match p {
+        purpose::DATA => "data",
+        purpose::LOG => "log",
+        purpose::CHECKPOINT => "checkpoint",
+        purpose::SUPERBLOCK => "superblock",
+        purpose::DESTAGE => "destage",
+        _ => "other",
+    }
+}
+
+fn rates_of(target: String, before: &OstStatReply, s: &OstStatReply, seconds: f64) -> Rates {
+    let user = s.user.bytes_written - before.user.bytes_written;
+    let device = bytes_written(s) - bytes_written(before);
+    Rates {
+        target,
+        seconds,
+        user_writes: s.user.writes - before.user.writes,
+        user_bytes_written: user,
+        user_bytes_read: s.user.bytes_read - before.user.bytes_read,
+        device_bytes_written: device,
+        write_amplification: ratio(device, user),
+        destaged_bytes: s.small.destaged_bytes - before.small.destaged_bytes,
+        discarded_bytes: s.bytes_discarded - before.bytes_discarded,
+        flushes: s.flushes - before.flushes,
+        log_bytes_used: s.log_bytes_used,
+        log_bytes_total: s.log_bytes_total,
+        overlay_bytes: s.small.overlay_bytes,
+    }
+}
+
+fn percent(part: u64, whole: u64) -> u64 {
+    (part * 100).checked_div(whole).unwrap_or(0)
+}
+
+fn print_line(l: &Line) {
+    outln!("{}: {} since its start, device of {}", l.target, time(l.seconds), human(l.device_bytes));
+    outln!(
+        "    users    wrote {} in {} writes, read {} in {} reads",
+        human(l.user_bytes_written),
+        l.user_writes,
+        human(l.user_bytes_read),
+        l.user_reads
+    );
+    outln!(
+        "    device   wrote {}, write amplification {}; read {}; {} flushes; {} discarded",
+        human(l.device_bytes_written),
+        shown(l.write_amplification),
+        human(l.device_bytes_read),
+        l.flushes,
+        human(l.bytes_discarded)
+    );
+    let rated = l.rated_drive_writes_per_day;
+    let budget = |dwpd: Option<f64>| match dwpd {
+        Some(n) => format!("{n:.3} ({:.0} % of {rated} rated)", n / rated * 100.0),
+        None => "not known yet".into(),
+    };
+    outln!("    drive writes per day   since the start {}", budget(l.drive_writes_per_day));
+    outln!(
+        "                           in its life of {:.1} days {}; {} written for {} of users",
+        l.life.days,
+        budget(l.life.drive_writes_per_day),
+        human(l.life.device_bytes_written),
+        human(l.life.user_bytes_written)
+    );
+    outln!(
+        "    log      {} of {} ({} %); {} small writes of {} went into it",
+        human(l.log_bytes_used),
+        human(l.log_bytes_total),
+        percent(l.log_bytes_used, l.log_bytes_total),
+        l.patched_writes,
+        human(l.patched_bytes)
+    );
+    outln!(
+        "    overlay  {} (at most {} so far); {} destaged, {}/s",
+        human(l.overlay_bytes),
+        human(l.overlay_bytes_max),
+        human(l.destaged_bytes),
+        human(l.destaged_bytes.checked_div(l.seconds).unwrap_or(0))
+    );
+    print_histogram(l);
+}
+
+/// Sizes down, purposes across; only what has writes.
+fn print_histogram(l: &Line) {
+    let shown: Vec<&Writes> = l.writes.iter().filter(|w| w.count > 0).collect();
+    let classes = l.writes.iter().map(|w| w.sizes.len()).max().unwrap_or(0);
+    let head: String = shown.iter().map(|w| format!("{:>12}", w.purpose)).collect();
+    outln!("    {:<16}{head}", "device writes");
+    for i in 0..classes {
+        let count = |w: &Writes| w.sizes.get(i).map_or(0, |c| c.count);
+        if shown.iter().all(|w| count(w) == 0) {
+            continue;
+        }
+        let cells: String = shown
+            .iter()
+            .map(|w| match count(w) {
+                0 => format!("{:>12}", "."),
+                n => format!("{n:>12}"),
+            })
+            .collect();
+        let from = if i == 0 { "below 1.0K".into() } else { format!("from {}", human(512 << i)) };
+        outln!("    {from:<16}{cells}");
+    }
+    let bytes: String = shown.iter().map(|w| format!("{:>12}", human(w.bytes))).collect();
+    outln!("    {:<16}{bytes}", "bytes");
+}
+
+fn print_rates(rates: &[Rates]) {
+    outln!(
+        "{:<18}{:>10}{:>10}{:>10}{:>10}{:>7}{:>11}{:>9}{:>7}{:>10}",
+        "TARGET",
+        "WRITES/s",
+        "WRITE/s",
+        "READ/s",
+        "DEVICE/s",
+        "AMPL",
+        "DESTAGE/s",
+        "FLUSH/s",
+        "LOG",
+        "OVERLAY"
+    );
+    for r in rates {
+        let per_sec = |n: u64| (n as f64 / r.seconds) as u64;
+        outln!(
+            "{:<18}{:>10}{:>10}{:>10}{:>10}{:>7}{:>11}{:>9}{:>5} %{:>10}",
+            r.target,
+            per_sec(r.user_writes),
+            human(per_sec(r.user_bytes_written)),
+            human(per_sec(r.user_bytes_read)),
+            human(per_sec(r.device_bytes_written)),
+            shown(r.write_amplification),
+            human(per_sec(r.destaged_bytes)),
+            per_sec(r.flushes),
+            percent(r.log_bytes_used, r.log_bytes_total),
+            human(r.overlay_bytes)
+        );
+    }
+}
+
+fn time(seconds: u64) -> String {
+    match seconds {
+        0..600 => format!("{seconds} s"),
+        600..36_000 => format!("{} min", seconds / 60),
+        _ => format!("{:.1} h", seconds as f64 / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::ost::{OstSizes, OstSmall, OstUser, OstWrites};
+
+    fn reply(user: u64, data: u64, log: u64) -> OstStatReply {
+        let sizes = |n: u64| OstSizes { counts: vec![n; 15], bytes: n };
+        let of = |purpose, n| OstWrites { purpose, sizes: sizes(n) };
+        OstStatReply {
+            started_sec: 200_000,
+            now_sec: 200_000 + 86_400,
+            device_bytes: 1000,
+            writes: vec![of(purpose::DATA, data), of(purpose::LOG, log)],
+            reads: sizes(1),
+            flushes: 5,
+            bytes_discarded: 0,
+            user: OstUser { writes: 2, bytes_written: user, reads: 0, bytes_read: 0 },
+            small: OstSmall {
+                patched_writes: 0,
+                patched_bytes: 0,
+                destaged_pages: 0,
+                destaged_bytes: 0,
+                overlay_bytes: 0,
+                overlay_bytes_max: 0,
+            },
+            log_bytes_used: 1,
+            log_bytes_total: 4,
+            service_since_sec: 200_000 - 86_400,
+            service_bytes_written: 3000,
+            service_user_bytes_written: 1000,
+        }
+    }
+
+    #[test]
+    fn amplification_and_drive_writes_are_what_they_say() {
+        let l = line_of("t".into(), &reply(400, 400, 100), 1.0);
+        assert_eq!((l.device_bytes_written, l.write_amplification), (500, Some(1.25)));
+        assert_eq!(l.drive_writes_per_day, Some(0.5), "half the device in a day");
+        assert_eq!((l.life.days, l.life.drive_writes_per_day), (2.0, Some(1.5)));
+        assert_eq!(l.writes[0].sizes[3].bytes, 4096);
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_not_guessed() {
+        let young = OstStatReply { now_sec: 200_010, service_since_sec: 0, ..reply(0, 0, 1) };
+        let l = line_of("t".into(), &young, 1.0);
+        assert_eq!((l.write_amplification, l.drive_writes_per_day), (None, None));
+        assert_eq!(l.life.drive_writes_per_day, None);
+    }
+
+    #[test]
+    fn rates_are_of_the_interval_alone() {
+        let r = rates_of("t".into(), &reply(100, 100, 50), &reply(300, 300, 150), 2.0);
+        assert_eq!((r.user_bytes_written, r.device_bytes_written), (200, 300));
+        assert_eq!(r.write_amplification, Some(1.5));
+    }
+}
