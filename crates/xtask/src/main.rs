@@ -8,6 +8,7 @@ mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -53,16 +54,18 @@ enum Task {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
-    /// Stria against a pass-through file system on one loop device; prints a line per bar. Needs root and about 14 GB of disk.
+    /// What is promised of speed, measured on one loop device; prints a line per bar. `road`: Stria against a pass-through file system.
+    /// `ost`: the OST engine against fio; fails if a bar is not met. Needs root and about 14 GB of disk, or 8.
     Bars {
         #[arg(value_enum)]
         set: BarSet,
         /// Where the disk image lives; kept for the next run.
         #[arg(long)]
         dir: Option<PathBuf>,
-        /// Size of the disk image.
-        #[arg(long, default_value_t = 12)]
-        gib: u64,
+        /// Size of the disk image [default: 12 for road, 8 for ost].
+        #[arg(long)]
+        gib: Option<u64>,
+        /// At most so many pairs [default: as many as ten minutes allow].
         #[arg(long, default_value_t = 15)]
         pairs: usize,
         /// Only rows whose title contains one of these, separated by commas; for work on one of them, not for a verdict.
@@ -100,6 +103,7 @@ enum ScaleName {
 #[derive(Clone, Copy, ValueEnum)]
 enum BarSet {
     Road,
+    Ost,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -137,10 +141,15 @@ fn main() -> Result<()> {
         Task::Locker => locker::run(),
         Task::StormWorker(orders) => suite::storm::work(orders),
         Task::HoldMemory => bars::warm::hold(),
+        Task::Bars { set: BarSet::Ost, dir, gib, pairs, rows } => {
+            let began = Instant::now();
+            cargo(&["build", "--release", "--quiet", "--package", "stria"])?;
+            let (bin, base, gib) = (binary()?, bars_dir(dir), gib.unwrap_or(8));
+            bars::ost::ost(&bars::ost::Settings { bin, base, gib, pairs_max: pairs, rows, began })
+        }
         Task::Bars { set: BarSet::Road, dir, gib, pairs, rows } => {
             cargo(&["build", "--release", "--quiet", "--package", "stria", "--package", "stria-yardstick"])?;
-            let bin = binary()?;
-            let base = dir.unwrap_or_else(|| std::env::temp_dir().join("stria-bars"));
+            let (bin, base, gib) = (binary()?, bars_dir(dir), gib.unwrap_or(12));
             bars::road(&bars::Settings {
                 yardsticks: bars::yardstick_dir(&bin)?,
                 bin,
@@ -182,6 +191,10 @@ pub fn binary() -> Result<PathBuf> {
         }
     };
     path.canonicalize().with_context(|| format!("{}: run cargo build --release first", path.display()))
+}
+
+fn bars_dir(dir: Option<PathBuf>) -> PathBuf {
+    dir.unwrap_or_else(|| std::env::temp_dir().join("stria-bars"))
 }
 
 fn work_dir(dir: Option<PathBuf>) -> PathBuf {

@@ -4,6 +4,7 @@
 //! sample. The yardsticks must themselves reach 0.8 of their known ratios to ext4, else the run is void. What was measured is
 //! kept in `records`, a result of `stria bench` per sample.
 
+pub mod ost;
 pub mod rows;
 pub mod stage;
 pub mod stats;

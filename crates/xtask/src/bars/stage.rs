@@ -2,6 +2,7 @@
 //! compared, all mounted at once.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use testkit::{Cluster, Shape, Wiring};
 
 pub struct Stage {
     base: PathBuf,
-    device: String,
+    disk: LoopDisk,
     pub ext4: PathBuf,
     yardsticks: Vec<(Child, PathBuf)>,
     stria: Option<Cluster>,
@@ -33,13 +34,21 @@ fn run(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
-impl Stage {
-    /// Makes (or takes again) the image below `base` and a fresh ext4 on it.
-    pub fn set(base: &Path, gib: u64) -> Result<Stage> {
+/// A loop device with direct I/O on a fully written image; detached on drop.
+pub struct LoopDisk {
+    pub device: String,
+}
+
+impl LoopDisk {
+    /// Makes (or takes again) the image below `base`.
+    pub fn set(base: &Path, gib: u64) -> Result<LoopDisk> {
         fs::create_dir_all(base)?;
         let image = base.join("disk.img");
         let text = image.display().to_string();
-        if fs::metadata(&image).map(|m| m.len()).unwrap_or(0) < gib << 30 {
+        // What was discarded through the device are holes now: their first writes would pay for space.
+        let is_whole =
+            fs::metadata(&image).is_ok_and(|m| m.len() >= gib << 30 && m.blocks() * 512 >= gib << 30);
+        if !is_whole {
             println!("writing a {gib} GiB image: {text}");
             let count = format!("count={}", gib * 64);
             run(
@@ -48,14 +57,28 @@ impl Stage {
             )?;
         }
         let device = run("losetup", &["--direct-io=on", "--show", "-f", &text])?;
+        Ok(LoopDisk { device })
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        let _ = run("losetup", &["-d", &self.device]);
+    }
+}
+
+impl Stage {
+    /// Makes (or takes again) the image below `base` and a fresh ext4 on it.
+    pub fn set(base: &Path, gib: u64) -> Result<Stage> {
+        let disk = LoopDisk::set(base, gib)?;
         let ext4 = base.join("ext4");
-        let stage = Stage { base: base.to_owned(), device, ext4, yardsticks: Vec::new(), stria: None };
+        let stage = Stage { base: base.to_owned(), disk, ext4, yardsticks: Vec::new(), stria: None };
         run(
             "mkfs.ext4",
-            &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &stage.device],
+            &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &stage.disk.device],
         )?;
         fs::create_dir_all(&stage.ext4)?;
-        run("mount", &[&stage.device, &stage.ext4.display().to_string()])?;
+        run("mount", &[&stage.disk.device, &stage.ext4.display().to_string()])?;
         Ok(stage)
     }
 
@@ -112,6 +135,5 @@ impl Drop for Stage {
             let _ = child.wait();
         }
         let _ = unmount(&self.ext4, UnmountFlags::DETACH);
-        let _ = run("losetup", &["-d", &self.device]);
     }
 }

@@ -99,6 +99,11 @@ pub const ROWS: &[Row] = &[
     row("soak-zipf", "4 KiB overwrite QD 16, soak zipf 0.9", (Soak, Zipf(9)), (4096, 16), Unit::Ops),
 ];
 
+/// What fills half of the log.
+pub fn burst() -> &'static Row {
+    ROWS.iter().find(|row| row.work == Burst).expect("the table has one")
+}
+
 /// Those whose name contains one of `wanted`, which are separated by commas.
 pub fn named(wanted: &str) -> Vec<&'static Row> {
     let is_wanted = |row: &&Row| wanted.split(',').any(|part| row.name.contains(part));

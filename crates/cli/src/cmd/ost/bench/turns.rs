@@ -11,7 +11,7 @@ use super::device::Written;
 use super::engine::Rig;
 use super::fio::Fio;
 use super::load::Figure;
-use super::rows::{Row, Work};
+use super::rows::{self, Row, Work};
 use super::state::State;
 use super::table::Line;
 
@@ -92,11 +92,17 @@ impl Turns {
         if lines.first().is_some_and(|line| line.row.work != Work::Write) {
             rig.fill()?;
         }
+        let mut is_half_full = false;
         for line in lines.iter_mut().filter(|line| turn == 0 || !line.row.is_soak()) {
             let row = line.row;
-            if row.work == Work::Burst || row.is_soak() {
+            // A burst begins with an empty log; a soak goes on where a burst ended.
+            if row.work == Work::Burst || (row.is_soak() && !is_half_full) {
                 rig.settle()?;
             }
+            if row.is_soak() && !is_half_full {
+                rig.measure(rows::burst(), Duration::from_secs_f64(self.seconds), u64::MAX)?;
+            }
+            is_half_full = row.work == Work::Burst || row.is_soak();
             let seconds = if row.is_soak() { self.soak(state) } else { self.seconds };
             let before = written.bytes();
             let mut figure = rig.measure(row, Duration::from_secs_f64(seconds), turn.into())?;
