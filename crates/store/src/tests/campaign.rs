@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use disk::{Playback, SplitMix};
 
-use super::life::{Life, Memory, draw_crash, each_seed, is_long};
+use super::life::{Life, Memory, Told, draw_crash, each_seed, is_long};
 use super::ops::Reach;
 use super::world::{World, compare};
 use super::*;
@@ -146,17 +146,6 @@ impl Cut<'_> {
             after.live(6);
             after.crash(draw_crash(rng));
             self.recoveries.set(self.recoveries.get() + 1);
-        }
-    }
-}
-
-/// Says where a test was when it failed.
-struct Told(String);
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            println!("{}", self.0);
         }
     }
 }

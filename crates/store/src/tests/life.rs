@@ -423,3 +423,14 @@ pub fn each_seed(test: &str, enough: impl Fn(u64) -> bool, run: impl Fn(u64)) {
         seed += 1;
     }
 }
+
+/// Says where a test was when it failed.
+pub struct Told(pub String);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.0);
+        }
+    }
+}

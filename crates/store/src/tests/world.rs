@@ -180,6 +180,19 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, want: T) -> Result
 
 /// Compares what a store holds with what it should; says where they differ.
 pub fn compare(store: &Engine, want: &World) -> Result<(), String> {
+    compare_tables(store, want)?;
+    for (object, m) in want.existing() {
+        let bytes = read(store, *object, 0, u32::MAX >> 1).map_err(|e| e.to_string())?.unwrap_or_default();
+        if let Some(at) = (0..m.bytes.len().max(bytes.len())).find(|at| bytes.get(*at) != m.bytes.get(*at)) {
+            let (found, want) = (bytes.get(at), m.bytes.get(at));
+            return Err(format!("{object} differs at {at}: found {found:?}, want {want:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// As `compare`, but for the bytes.
+pub fn compare_tables(store: &Engine, want: &World) -> Result<(), String> {
     // 1. Which objects there are, and what is said of them.
     let (list, more) = store.list(None, 1000);
     assert!(!more, "the list holds all");
@@ -189,15 +202,7 @@ pub fn compare(store: &Engine, want: &World) -> Result<(), String> {
         let lease = want.objects.get(&id(n)).map_or(0, |m| m.lease);
         same("lease", (n, store.lease(id(n))), (n, lease))?;
     }
-    // 2. Every byte.
-    for (object, m) in want.existing() {
-        let bytes = read(store, *object, 0, u32::MAX >> 1).map_err(|e| e.to_string())?.unwrap_or_default();
-        if let Some(at) = (0..m.bytes.len().max(bytes.len())).find(|at| bytes.get(*at) != m.bytes.get(*at)) {
-            let (found, want) = (bytes.get(at), m.bytes.get(at));
-            return Err(format!("{object} differs at {at}: found {found:?}, want {want:?}"));
-        }
-    }
-    // 3. Sessions, damage, scrub.
+    // 2. Sessions, damage, scrub.
     same("session count", store.session_count(), want.sessions.len())?;
     for (session, slots) in &want.sessions {
         let found: Option<BTreeMap<u32, Slot>> = store.slots(*session).map(|all| {
@@ -209,7 +214,7 @@ pub fn compare(store: &Engine, want: &World) -> Result<(), String> {
         store.damage().into_iter().map(|d| ((d.object, d.offset, d.kind), d.found_sec)).collect();
     same("damage", &damage, &want.damage)?;
     same("scrub", store.scrub(), want.scrub)?;
-    // 4. What is reserved is kept from all others, and nothing else is.
+    // 3. What is reserved is kept from all others, and nothing else is.
     let usage = store.usage();
     same("bytes used", usage.bytes_total - usage.bytes_free, want.used())
 }
