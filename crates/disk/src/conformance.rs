@@ -12,6 +12,7 @@ pub fn check(disk: &dyn Disk) {
     discard_leaves_neighbours_alone(disk);
     a_reservation_changes_no_byte(disk);
     medium_reads_see_what_was_written(disk);
+    data_pages_go_whole_and_at_once(disk);
     many_threads_write_at_once(disk);
     assert_eq!(disk.size(), size, "the size never changes");
 }
@@ -88,6 +89,41 @@ fn medium_reads_see_what_was_written(disk: &dyn Disk) {
     for offset in [size - 4095, size, u64::MAX - 4095] {
         assert!(disk.read_medium_at(&mut [0; 4096], offset).is_err(), "past the end is an error");
     }
+}
+
+fn data_pages_go_whole_and_at_once(disk: &dyn Disk) {
+    let page = |i: u64| -> Vec<u8> { (0..4096u64).map(|b| (b * 13 + i * 7) as u8).collect() };
+    // 1. Parts in no order, of several lengths, from memory at any address.
+    let all: Vec<u8> = [0].into_iter().chain((0..32).flat_map(page)).collect();
+    let pages = |first: usize, count: usize| &all[1 + first * 4096..1 + (first + count) * 4096];
+    let at = |i: usize| 64 * 1024 + i as u64 * 4096;
+    let parts = [(at(20), pages(20, 12)), (at(0), pages(0, 1)), (at(3), pages(3, 17)), (at(1), pages(1, 2))];
+    disk.write_many(&parts).expect("data pages within the medium are written");
+    disk.flush().expect("a flush succeeds");
+    let mut seen = vec![0xee; 1 + 32 * 4096];
+    disk.read_many(&mut [(at(0), &mut seen[1..])]).expect("one part");
+    assert_eq!(seen[1..], all[1..], "one read sees what several parts wrote");
+    // 2. Scattered reads, in an order of their own.
+    seen.fill(0xee);
+    let (low, high) = seen[1..].split_at_mut(9 * 4096);
+    disk.read_many(&mut [(at(9), high), (at(0), low)]).expect("two parts");
+    assert_eq!(seen[1..], all[1..]);
+    // 3. The other calls see the same bytes, and these see theirs.
+    assert_eq!(read(disk, at(5) + 7, 9000), all[1 + 5 * 4096 + 7..][..9000]);
+    write(disk, at(6), &page(99));
+    let mut one = [0xee; 4096];
+    disk.read_many(&mut [(at(6), &mut one)]).expect("one page");
+    assert_eq!(one[..], page(99)[..], "written through a cache, perhaps, and not flushed");
+    disk.write_many(&[(at(6), &page(98))]).expect("one page");
+    assert_eq!(read(disk, at(6), 4096), page(98), "written past a cache, perhaps");
+    // 4. Ranges are checked before anything is written; nothing is nothing.
+    let (size, before) = (disk.size(), read(disk, at(0), 4096));
+    let end = size / 4096 * 4096;
+    assert!(disk.read_many(&mut [(at(0), &mut one[..]), (end, &mut [0; 8192])]).is_err());
+    assert!(disk.write_many(&[(end, &[1; 8192][..])]).is_err());
+    assert_eq!(read(disk, at(0), 4096), before);
+    disk.read_many(&mut []).expect("nothing");
+    disk.write_many(&[]).expect("nothing");
 }
 
 fn many_threads_write_at_once(disk: &dyn Disk) {

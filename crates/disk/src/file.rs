@@ -1,33 +1,54 @@
-//! A medium in a regular file (sparse) or a block device, through the page cache: `pread`, `pwrite`, `fdatasync`.
+//! A medium in a regular file (sparse) or a block device: `pread`, `pwrite`, `fdatasync` through the page cache, and for data pages, if
+//! so set, direct I/O past it.
 //!
 //! F1: no two processes write one medium: it is claimed while it is open (`claim`).
 //! F2: the size is read once at open and never changes; a write cannot make the file grow.
 //! F3: space of a sparse file is taken when it is first written, or ahead of that by `reserve`; on copy-on-write file systems
 //!     (btrfs, ZFS) also a reserved range may meet a full host.
-//! F4: an acknowledged write is in the page cache, so it outlives the process and not the power.
+//! F4: an acknowledged write is in the page cache or on the device, so it outlives the process and not the power. `fdatasync` makes both
+//!     durable: it is of the file, not of the descriptor.
 //! F5: reads of the medium itself go by a second descriptor with `O_DIRECT`, where the file system has it; the kernel writes dirty
 //!     pages of the range out first.
+//! F6: two ways to one medium agree if they share no page. `read_many` and `write_many` are for data pages, and go past the cache if the
+//!     disk is direct: the data region of a volume, which begins and ends at page borders. Everything else (superblocks, log, checkpoints)
+//!     goes by `read_at` and `write_at` through the cache. Who mixes them (a tool that looks at a data page by `read_at`) gets right bytes as
+//!     long as nobody writes meanwhile: a direct read writes the range's dirty pages out first, a direct write drops the cached ones. So does
+//!     a medium that was cached in one run and is direct in the next. Scrub reads the data region by F5, recovery by `read_many`.
 
 mod claim;
+mod direct;
+mod lane;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use ring::Buffers;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::{Disk, end_within};
 use claim::Claim;
+use direct::Direct;
 
 /// Holes are punched in multiples of this: the block size of common file systems and devices.
 const HOLE_BYTES: u64 = 4096;
+/// How long a direct read or write may take before the device counts as hung: what the kernel gives a disk before it resets it.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How data pages are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Io {
+    /// Directly on block devices, through the page cache in files: a sparse file's direct writes wait for space to be allocated.
+    #[default]
+    Auto,
+    Direct,
+    Cached,
+}
 
 /// A regular file or block device.
 #[derive(Debug)]
@@ -36,20 +57,23 @@ pub struct FileDisk {
     path: PathBuf,
     size_bytes: u64,
     access: Access,
+    patience: Duration,
+    /// Data pages go past the page cache; `direct` is there.
+    is_direct: bool,
+    /// `None` inside: there is none.
     direct: OnceLock<Option<Direct>>,
+    /// F1 goes with this file. It is `file`, or, of a disk that is direct, the one that its operations go by (D2).
+    claimed: Arc<File>,
     _claim: Claim,
 }
 
-/// A way past the page cache.
+/// Why there is no direct I/O.
 #[derive(Debug)]
-struct Direct {
-    file: File,
-    /// As many as were read into at once.
-    spare: Mutex<Vec<Buffers>>,
+enum Unfit {
+    NoDirect,
+    LargeBlocks,
+    NotNow(io::Error),
 }
-
-/// Bytes of one direct read.
-const DIRECT_BYTES: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
@@ -73,8 +97,7 @@ impl FileDisk {
         file.sync_all().map_err(|e| explain(e, path, "cannot be flushed"))?;
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent).and_then(|d| d.sync_all()).map_err(|e| explain(e, parent, "cannot be flushed"))?;
-        let (path, access) = (path.to_owned(), Access::ReadWrite);
-        Ok(FileDisk { file, path, size_bytes, access, direct: OnceLock::new(), _claim: claim })
+        FileDisk::over(file, claim, path, size_bytes, Access::ReadWrite)
     }
 
     /// Opens an existing file or block device for reading and writing; fails at once if another process has it open.
@@ -96,8 +119,88 @@ impl FileDisk {
         // Seeking to the end gives the size of files and of block devices alike; metadata knows only files.
         let size_bytes =
             file.seek(SeekFrom::End(0)).map_err(|e| explain(e, path, "does not tell its size"))?;
-        let (path, direct) = (path.to_owned(), OnceLock::new());
-        Ok(FileDisk { file, path, size_bytes, access, direct, _claim: claim })
+        FileDisk::over(file, claim, path, size_bytes, access)?.with_io(Io::Auto)
+    }
+
+    fn over(file: File, claim: Claim, path: &Path, size_bytes: u64, access: Access) -> io::Result<FileDisk> {
+        let (path, direct, patience) = (path.to_owned(), OnceLock::new(), PATIENCE);
+        let (claimed, file) = (Arc::new(file.try_clone()?), file);
+        let is_direct = false;
+        Ok(FileDisk { file, path, size_bytes, access, patience, is_direct, direct, claimed, _claim: claim })
+    }
+
+    /// Sets how data pages go. `Io::Direct` fails where direct I/O cannot be had, and says why; `Io::Auto` takes the page cache then.
+    pub fn with_io(mut self, io: Io) -> io::Result<FileDisk> {
+        let is_device = || self.file.metadata().is_ok_and(|m| m.file_type().is_block_device());
+        if io == Io::Cached || (io == Io::Auto && !is_device()) {
+            self.is_direct = false;
+            return Ok(self);
+        }
+        match self.turn_direct() {
+            Ok(()) => self.is_direct = true,
+            Err(_) if io == Io::Auto => {}
+            Err(unfit) => return Err(self.explain_unfit(unfit)),
+        }
+        Ok(self)
+    }
+
+    /// Makes the claimed file the direct one: what is under way when the process goes holds it, and with it the claim (D2).
+    fn turn_direct(&mut self) -> Result<(), Unfit> {
+        if self.direct.get().is_some_and(|d| d.as_ref().is_some_and(|d| d.is_over(&self.claimed))) {
+            return Ok(());
+        }
+        // Tried with a descriptor of its own first: the claimed one stays as it is if that fails.
+        self.open_direct()?;
+        let cached = reopen(&self.file, self.access, OFlags::empty()).map_err(Unfit::NotNow)?;
+        rustix::fs::fcntl_getfl(&self.claimed)
+            .and_then(|flags| rustix::fs::fcntl_setfl(&self.claimed, flags | OFlags::DIRECT))
+            .map_err(|_| Unfit::NoDirect)?;
+        self.file = cached;
+        let direct = Direct::by_rings(self.claimed.clone(), self.path.clone(), self.patience);
+        self.direct = OnceLock::from(Some(direct));
+        Ok(())
+    }
+
+    /// Sets how long a direct operation may take.
+    pub fn with_patience(mut self, patience: Duration) -> FileDisk {
+        self.patience = patience;
+        if let Some(Some(direct)) = self.direct.get_mut() {
+            direct.set_patience(patience);
+        }
+        self
+    }
+
+    /// Do data pages go past the page cache?
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// By a descriptor of its own, for reading.
+    fn open_direct(&self) -> Result<Direct, Unfit> {
+        let is_none =
+            |e: &io::Error| matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);
+        let file = match reopen(&self.file, Access::ReadOnly, OFlags::DIRECT) {
+            Ok(file) => Arc::new(file),
+            Err(e) if is_none(&e) => return Err(Unfit::NoDirect),
+            Err(e) => return Err(Unfit::NotNow(e)),
+        };
+        // Some systems open such a descriptor and cannot use it, and some devices have larger blocks than our pages.
+        match direct::probe(&file) {
+            Err(e) if is_none(&e) => Err(Unfit::LargeBlocks),
+            // What is wrong with the medium is found out by who reads it.
+            _ => Ok(Direct::by_rings(file, self.path.clone(), self.patience)),
+        }
+    }
+
+    fn explain_unfit(&self, unfit: Unfit) -> io::Error {
+        let no = |what| explain(io::ErrorKind::Unsupported.into(), &self.path, what);
+        match unfit {
+            Unfit::NoDirect => no("has no direct I/O; use the page cache"),
+            Unfit::LargeBlocks => {
+                no("cannot be read directly in 4096 bytes (larger blocks?); use the page cache")
+            }
+            Unfit::NotNow(e) => explain(e, &self.path, "cannot be opened for direct I/O"),
+        }
     }
 
     /// `None` where there is no way past the page cache (tmpfs of old kernels, some network file systems), or not now.
@@ -105,34 +208,19 @@ impl FileDisk {
         if let Some(known) = self.direct.get() {
             return known.as_ref();
         }
-        // By the descriptor and not by the name: that may be another file's by now.
-        let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = OFlags::DIRECT.bits() as i32;
-        let opened = match OpenOptions::new().read(true).custom_flags(flags).open(same) {
-            Ok(file) => Some(Direct { file, spare: Mutex::default() }),
-            // It has none, and will have none.
-            Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => None,
+        let opened = match self.open_direct() {
+            Ok(direct) => Some(direct),
             // For want of descriptors or memory, say: the next read asks again.
-            Err(_) => return None,
+            Err(Unfit::NotNow(_)) => return None,
+            Err(_) => None,
         };
         self.direct.get_or_init(|| opened).as_ref()
     }
 
-    /// Past the page cache where that can be.
-    fn read_direct(&self, direct: &Direct, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let spare = direct.spare.lock().pop();
-        let mut space = spare.map_or_else(|| Buffers::new(1, DIRECT_BYTES), Ok)?;
-        for (part, at) in buf.chunks_mut(DIRECT_BYTES).zip((offset..).step_by(DIRECT_BYTES)) {
-            let bytes = &mut space.get(0)[..part.len()];
-            match direct.file.read_exact_at(bytes, at) {
-                Ok(()) => part.copy_from_slice(bytes),
-                Err(e) if is_of_medium(&e) => return Err(self.at(e, "direct read", at, part.len())),
-                // Larger blocks than our pages, or no memory, or no room to write dirty pages out: nothing that is the medium's.
-                Err(_) => self.read_at(part, at)?,
-            }
-        }
-        direct.spare.lock().push(space);
-        Ok(())
+    /// The way past the page cache, if data pages take it and these are whole ones.
+    fn direct_for(&self, mut parts: impl Iterator<Item = (u64, usize)>) -> Option<&Direct> {
+        let direct = self.direct.get().filter(|_| self.is_direct)?.as_ref();
+        direct.filter(|_| parts.all(|(offset, len)| Direct::fits(offset, len)))
     }
 
     fn check_write(&self, offset: u64, len: u64) -> io::Result<u64> {
@@ -146,11 +234,8 @@ impl FileDisk {
         end_within(self.size_bytes, offset, len)
     }
 
-    fn at(&self, e: io::Error, verb: &str, offset: u64, len: usize) -> io::Error {
-        io::Error::new(
-            e.kind(),
-            format!("{}: {verb} of {len} bytes at {offset} failed: {e}", self.path.display()),
-        )
+    fn at(&self, e: io::Error, verb: &'static str, offset: u64, len: usize) -> io::Error {
+        at_place(&self.path, e, verb, offset, len)
     }
 }
 
@@ -167,10 +252,34 @@ impl Disk for FileDisk {
 
     fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         end_within(self.size_bytes, offset, buf.len() as u64)?;
-        let is_aligned = |n: u64| n.is_multiple_of(HOLE_BYTES);
-        let direct = self.direct().filter(|_| is_aligned(offset) && is_aligned(buf.len() as u64));
-        let Some(direct) = direct else { return self.read_at(buf, offset) };
-        self.read_direct(direct, buf, offset)
+        let Some(direct) = self.direct().filter(|_| Direct::fits(offset, buf.len())) else {
+            return self.read_at(buf, offset);
+        };
+        match direct.read(&mut [(offset, &mut *buf)]) {
+            // No memory, or no room to write dirty pages out: nothing that is the medium's.
+            Err(e) if !is_of_medium(&e) => self.read_at(buf, offset),
+            done => done,
+        }
+    }
+
+    fn read_many(&self, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+        for (offset, bytes) in parts.iter() {
+            end_within(self.size_bytes, *offset, bytes.len() as u64)?;
+        }
+        match self.direct_for(parts.iter().map(|(offset, bytes)| (*offset, bytes.len()))) {
+            Some(direct) => direct.read(parts),
+            None => crate::read_each(self, parts),
+        }
+    }
+
+    fn write_many(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+        for (offset, bytes) in parts {
+            self.check_write(*offset, bytes.len() as u64)?;
+        }
+        match self.direct_for(parts.iter().map(|(offset, bytes)| (*offset, bytes.len()))) {
+            Some(direct) => direct.write(parts),
+            None => parts.iter().try_for_each(|(offset, bytes)| self.write_at(bytes, *offset)),
+        }
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
@@ -193,7 +302,8 @@ impl Disk for FileDisk {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.file, flags, begin, end - begin) {
+        // By the claimed one: the kernel lets nobody else punch into a device that is claimed.
+        match rustix::fs::fallocate(&self.claimed, flags, begin, end - begin) {
             // The bytes may read as anything, so a file system that cannot punch holes has done enough by doing nothing.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
             Err(e) => Err(self.at(e.into(), "discard", offset, len as usize)),
@@ -228,11 +338,38 @@ impl Disk for FileDisk {
 
 /// Does the error say that the medium cannot give these bytes?
 fn is_of_medium(e: &io::Error) -> bool {
-    let errno = e.raw_os_error().map(Errno::from_raw_os_error);
+    if e.kind() == io::ErrorKind::TimedOut {
+        return true;
+    }
+    let cause = e.get_ref().and_then(|inner| inner.downcast_ref::<At>());
+    let errno = cause.map_or(e, |at| &at.cause).raw_os_error().map(Errno::from_raw_os_error);
     matches!(
         errno,
         Some(Errno::IO | Errno::ILSEQ | Errno::NODATA | Errno::NXIO | Errno::REMOTEIO | Errno::TIMEDOUT)
     )
+}
+
+/// What failed, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {verb} of {len} bytes at {offset} failed: {cause}", path.display())]
+struct At {
+    path: PathBuf,
+    verb: &'static str,
+    len: usize,
+    offset: u64,
+    cause: io::Error,
+}
+
+/// The error with what was tried; its kind stays.
+fn at_place(path: &Path, cause: io::Error, verb: &'static str, offset: u64, len: usize) -> io::Error {
+    io::Error::new(cause.kind(), At { path: path.to_owned(), verb, len, offset, cause })
+}
+
+/// Another descriptor for the same. By the descriptor and not by the name: that may be another file's by now.
+fn reopen(file: &File, access: Access, flags: OFlags) -> io::Result<File> {
+    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let write = access == Access::ReadWrite;
+    OpenOptions::new().read(true).write(write).custom_flags(flags.bits() as i32).open(same)
 }
 
 /// The error with the path and what was tried; its kind stays.

@@ -14,7 +14,9 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, types};
 
+mod batch;
 mod buffers;
+pub use batch::{BATCH_DEPTH, Batch, Ended, Operation, Verb};
 pub use buffers::{Buffers, HUGE_PAGE_BYTES};
 
 /// Alignment of buffers: no device that direct I/O reaches wants more.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -153,4 +155,74 @@ fn kib_in_huge_pages(buffers: &mut Buffers) -> u64 {
         }
     }
     kib
+}
+
+/// More operations than fly at once, with a short one and one that fails among them; each has the result that a plain call has.
+#[test]
+fn a_batch_gives_each_operation_its_result() {
+    const PAGES: usize = 3 * BATCH_DEPTH as usize;
+    let file = Arc::new(scratch());
+    let mut batch = Batch::new(file.clone(), PAGES * 4096).unwrap();
+    for (i, page) in batch.buffer().chunks_exact_mut(4096).enumerate() {
+        page.fill(i as u8);
+    }
+    // Backwards, so that order and place differ.
+    let all = |verb| {
+        (0..PAGES)
+            .map(|i| Operation {
+                verb,
+                offset: (PAGES - 1 - i) as u64 * 4096,
+                part: i * 4096..(i + 1) * 4096,
+            })
+            .collect::<Vec<_>>()
+    };
+    let mut results = Vec::new();
+    let hour = Duration::from_secs(3600);
+    assert_eq!(batch.run(&all(Verb::Write), &mut results, hour).unwrap(), Ended::Done);
+    assert!(results.drain(..).all(|r| r.unwrap() == 4096));
+    let mut seen = vec![0; PAGES * 4096];
+    file.read_exact_at(&mut seen, 0).unwrap();
+    assert!(seen.chunks_exact(4096).enumerate().all(|(i, p)| p == [(PAGES - 1 - i) as u8; 4096]));
+
+    batch.buffer().fill(0);
+    let end = PAGES as u64 * 4096;
+    let mut reads = all(Verb::Read);
+    reads[5].offset = end - 100;
+    reads[6].offset = u64::MAX / 2 + 1;
+    assert_eq!(batch.run(&reads, &mut results, hour).unwrap(), Ended::Done);
+    for (i, result) in results.drain(..).enumerate() {
+        match i {
+            5 => assert_eq!(result.unwrap(), 100),
+            6 => assert!(result.is_err()),
+            _ => {
+                assert_eq!(result.unwrap(), 4096);
+                assert_eq!(batch.buffer()[i * 4096..(i + 1) * 4096], [i as u8; 4096]);
+            }
+        }
+    }
+}
+
+/// A pipe that nobody writes to is a device that hangs.
+#[test]
+fn an_overdue_operation_keeps_the_buffer_until_the_kernel_is_done() {
+    use std::io::Write;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut batch = Batch::new(Arc::new(File::from(std::os::fd::OwnedFd::from(reader))), 4096).unwrap();
+    let read = [Operation { verb: Verb::Read, offset: 0, part: 0..8 }];
+    let mut results = Vec::new();
+    assert_eq!(batch.run(&read, &mut results, Duration::ZERO).unwrap(), Ended::Overdue);
+    assert!(!batch.is_settled());
+    let lent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.buffer().len()));
+    assert!(lent.is_err(), "I1: the buffer is the kernel's");
+    writer.write_all(b"12345678").unwrap();
+    // The kernel finishes in its own time; nothing else can be waited for from here.
+    while !batch.is_settled() {
+        std::thread::yield_now();
+    }
+    assert_eq!(batch.buffer()[..8], *b"12345678");
+
+    // One that goes while something is under way leaves the memory to the kernel.
+    assert_eq!(batch.run(&read, &mut results, Duration::ZERO).unwrap(), Ended::Overdue);
+    drop(batch);
+    writer.write_all(b"87654321").unwrap();
 }

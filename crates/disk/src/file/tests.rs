@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
+mod direct;
+
 struct Dir(PathBuf);
 
 impl Dir {

@@ -1,0 +1,264 @@
+//! Past the page cache: whole pages, by a second descriptor with `O_DIRECT`, in lanes of which each request takes one.
+//!
+//! D1: bytes go through the lane's own buffer, and not straight to or from the caller's memory. It costs a copy, and buys three things: any
+//!     memory will do; the buffer lies in a huge page, which made reads of 1 MiB 2 to 3 times as fast as into scattered pages; and a device
+//!     that hangs has nothing of the caller's, so each operation can have a deadline (docs/decisions/0021-direct-io.md).
+//! D2: after the deadline the caller gets an error that says so. The lane stays away until the kernel gives its buffer back, and until then
+//!     every operation fails at once. So a device that hangs takes no more memory and threads than had asked it before, and a write that
+//!     was given up and may yet be carried out cannot meet another one to the same place. Should the process end first, the kernel
+//!     still holds the descriptor of such a write, and with it the lock (F1): nobody else opens the medium before that.
+//! D3: what was moved in part is continued; what moves nothing is an error.
+//!
+//! Without a deadline are: opening, flushing, discarding, reserving, and everything that goes through the page cache. The kernel has no way
+//! to leave these, and what they wait for is not memory of ours.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ring::{Batch, Buffers, Ended, HUGE_PAGE_BYTES, Operation, Verb};
+use rustix::io::Errno;
+
+use super::at_place;
+use super::lane::{Lane, ThreadLane, by_calls};
+
+/// What direct I/O is done in: no device of today has larger blocks, and our pages are this large.
+pub const BLOCK_BYTES: usize = 4096;
+/// A lane's buffer: one huge page. Larger requests go in rounds.
+pub const LANE_BYTES: usize = HUGE_PAGE_BYTES;
+/// Lanes that are kept for the next request: as many as serving threads use at once on large machines, 64 MiB of buffers.
+const LANES_KEPT_MAX: usize = 32;
+/// What a part that was cut short goes on from: the smallest block of devices.
+const SECTOR_BYTES: usize = 512;
+
+/// Makes a lane that needs io_uring.
+pub type MakeRing = fn(Arc<File>, usize) -> io::Result<Box<dyn Lane>>;
+
+pub struct Direct {
+    file: Arc<File>,
+    path: PathBuf,
+    patience: Duration,
+    make_ring: MakeRing,
+    /// io_uring is barred here; threads do the work.
+    is_barred: AtomicBool,
+    spare: Mutex<Vec<Box<dyn Lane>>>,
+    /// Lanes whose buffers the kernel still has after the deadline (D2), and how many they are.
+    overdue: Mutex<Vec<Box<dyn Lane>>>,
+    overdue_count: AtomicUsize,
+}
+
+impl std::fmt::Debug for Direct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Direct").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// One part, or a piece of one that is larger than a lane's buffer.
+struct Piece {
+    part: usize,
+    /// Where it begins in the part.
+    skip: usize,
+    operation: Operation,
+}
+
+impl Direct {
+    /// `file` was opened with `O_DIRECT`.
+    pub fn by_rings(file: Arc<File>, path: PathBuf, patience: Duration) -> Direct {
+        Direct::over(file, path, patience, |file, bytes| Ok(Box::new(Batch::new(file, bytes)?)))
+    }
+
+    pub fn over(file: Arc<File>, path: PathBuf, patience: Duration, make_ring: MakeRing) -> Direct {
+        let (spare, overdue) = Default::default();
+        let (is_barred, overdue_count) = Default::default();
+        Direct { file, path, patience, make_ring, is_barred, spare, overdue, overdue_count }
+    }
+
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    pub fn is_over(&self, file: &Arc<File>) -> bool {
+        Arc::ptr_eq(&self.file, file)
+    }
+
+    #[cfg(test)]
+    pub fn file_in_use(&self) -> Arc<File> {
+        self.file.clone()
+    }
+
+    /// Can a part go this way?
+    pub fn fits(offset: u64, len: usize) -> bool {
+        offset.is_multiple_of(BLOCK_BYTES as u64) && len.is_multiple_of(BLOCK_BYTES)
+    }
+
+    pub fn read(&self, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+        for round in rounds(Verb::Read, parts.iter().map(|(offset, bytes)| (*offset, bytes.len()))) {
+            let mut lane = self.take()?;
+            lane = self.carry_out(lane, &round)?;
+            let buffer = lane.buffer();
+            for piece in &round {
+                let from = &buffer[piece.operation.part.clone()];
+                parts[piece.part].1[piece.skip..piece.skip + from.len()].copy_from_slice(from);
+            }
+            self.give_back(lane);
+        }
+        Ok(())
+    }
+
+    pub fn write(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+        for round in rounds(Verb::Write, parts.iter().map(|(offset, bytes)| (*offset, bytes.len()))) {
+            let mut lane = self.take()?;
+            let buffer = lane.buffer();
+            for piece in &round {
+                let to = &mut buffer[piece.operation.part.clone()];
+                to.copy_from_slice(&parts[piece.part].1[piece.skip..piece.skip + to.len()]);
+            }
+            lane = self.carry_out(lane, &round)?;
+            self.give_back(lane);
+        }
+        Ok(())
+    }
+
+    /// A lane that is settled.
+    fn take(&self) -> io::Result<Box<dyn Lane>> {
+        self.check_not_hung()?;
+        if let Some(lane) = self.spare.lock().pop() {
+            return Ok(lane);
+        }
+        if !self.is_barred.load(Ordering::Relaxed) {
+            match (self.make_ring)(self.file.clone(), LANE_BYTES) {
+                Ok(lane) => return Ok(lane),
+                Err(e) => {
+                    let errno = e.raw_os_error().map(Errno::from_raw_os_error);
+                    // Anything else may be otherwise next time: locked memory or descriptors that are short.
+                    let is_for_good = matches!(
+                        errno,
+                        Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL)
+                    );
+                    self.is_barred.store(is_for_good, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(Box::new(ThreadLane::new(by_calls(self.file.clone()), LANE_BYTES)?))
+    }
+
+    fn give_back(&self, lane: Box<dyn Lane>) {
+        let mut spare = self.spare.lock();
+        if spare.len() < LANES_KEPT_MAX {
+            spare.push(lane);
+        }
+    }
+
+    /// D2.
+    fn check_not_hung(&self) -> io::Result<()> {
+        if self.overdue_count.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        let mut overdue = self.overdue.lock();
+        overdue.retain_mut(|lane| !lane.is_settled());
+        self.overdue_count.store(overdue.len(), Ordering::Release);
+        if overdue.is_empty() {
+            return Ok(());
+        }
+        let (path, count) = (self.path.display(), overdue.len());
+        let why = format!("{path}: the device hangs, operations overdue: {count}");
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    }
+
+    /// Carries out all operations, whole (D3), and gives the lane back to the caller; not after an error.
+    fn carry_out(&self, mut lane: Box<dyn Lane>, round: &[Piece]) -> io::Result<Box<dyn Lane>> {
+        let mut left: Vec<Operation> = round.iter().map(|p| p.operation.clone()).collect();
+        let mut results = Vec::new();
+        let deadline = Instant::now() + self.patience;
+        while let Some(first) = left.first() {
+            let (verb, offset, len) = (name_of(first.verb), first.offset, first.part.len());
+            match lane.run(&left, &mut results, deadline.saturating_duration_since(Instant::now())) {
+                Ok(Ended::Done) => {}
+                Ok(Ended::Overdue) => {
+                    let mut overdue = self.overdue.lock();
+                    overdue.push(lane);
+                    self.overdue_count.store(overdue.len(), Ordering::Release);
+                    let why = format!("the device hangs: not done after {:?}", self.patience);
+                    let e = io::Error::new(io::ErrorKind::TimedOut, why);
+                    return Err(at_place(&self.path, e, verb, offset, len));
+                }
+                Err(e) => return Err(at_place(&self.path, e, verb, offset, len)),
+            }
+            let rest = left.iter().zip(results.drain(..)).filter_map(|(operation, moved)| {
+                go_on(operation, moved)
+                    .map_err(|e| {
+                        let Operation { offset, part, .. } = operation;
+                        at_place(&self.path, e, verb, *offset, part.len())
+                    })
+                    .transpose()
+            });
+            left = rest.collect::<io::Result<_>>()?;
+        }
+        Ok(lane)
+    }
+}
+
+/// Reads a block, to see whether that can be done.
+pub fn probe(file: &File) -> io::Result<usize> {
+    let mut memory = Buffers::new(1, BLOCK_BYTES)?;
+    file.read_at(&mut memory.get(0)[..BLOCK_BYTES], 0)
+}
+
+/// What is left of an operation (D3).
+fn go_on(operation: &Operation, moved: io::Result<usize>) -> io::Result<Option<Operation>> {
+    let moved = match moved {
+        Ok(moved) => moved,
+        Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+            return Ok(Some(operation.clone()));
+        }
+        Err(e) => return Err(e),
+    };
+    if moved >= operation.part.len() {
+        return Ok(None);
+    }
+    let moved = moved / SECTOR_BYTES * SECTOR_BYTES;
+    if moved == 0 {
+        let kind = match operation.verb {
+            Verb::Read => io::ErrorKind::UnexpectedEof,
+            Verb::Write => io::ErrorKind::WriteZero,
+        };
+        return Err(io::Error::new(kind, "the device moved nothing"));
+    }
+    let (verb, offset) = (operation.verb, operation.offset + moved as u64);
+    Ok(Some(Operation { verb, offset, part: operation.part.start + moved..operation.part.end }))
+}
+
+fn name_of(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Read => "direct read",
+        Verb::Write => "direct write",
+    }
+}
+
+/// Packs parts of `(offset, bytes)` into as few rounds as a lane's buffer allows.
+fn rounds(verb: Verb, parts: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<Piece>> {
+    let mut rounds = Vec::new();
+    let (mut round, mut used) = (Vec::new(), 0);
+    for (part, (offset, len)) in parts.enumerate() {
+        let mut skip = 0;
+        while skip < len {
+            if used == LANE_BYTES {
+                rounds.push(std::mem::take(&mut round));
+                used = 0;
+            }
+            let bytes = (len - skip).min(LANE_BYTES - used);
+            let operation = Operation { verb, offset: offset + skip as u64, part: used..used + bytes };
+            round.push(Piece { part, skip, operation });
+            (skip, used) = (skip + bytes, used + bytes);
+        }
+    }
+    if !round.is_empty() {
+        rounds.push(round);
+    }
+    rounds
+}

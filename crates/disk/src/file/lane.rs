@@ -1,0 +1,123 @@
+//! What carries out one request's reads and writes: a ring of io_uring, or, where that is barred, a thread with pread(2) and pwrite(2).
+//!
+//! A lane has a buffer of its own in a huge page. While operations are under way the buffer is the kernel's (or the thread's), also after
+//! the caller has stopped to wait for them; `is_settled` says when it is back.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use ring::{Batch, Buffers, Ended, Operation, Verb};
+
+pub trait Lane: Send {
+    /// Panics while operations are under way.
+    fn buffer(&mut self) -> &mut [u8];
+    /// Carries out the operations on parts of the buffer; `results` says what each moved. After an error or `Overdue` they mean nothing.
+    fn run(
+        &mut self,
+        operations: &[Operation],
+        results: &mut Vec<io::Result<usize>>,
+        patience: Duration,
+    ) -> io::Result<Ended>;
+    /// Looks without waiting whether the buffer is back.
+    fn is_settled(&mut self) -> bool;
+}
+
+impl Lane for Batch {
+    fn buffer(&mut self) -> &mut [u8] {
+        Batch::buffer(self)
+    }
+    fn run(
+        &mut self,
+        operations: &[Operation],
+        results: &mut Vec<io::Result<usize>>,
+        patience: Duration,
+    ) -> io::Result<Ended> {
+        Batch::run(self, operations, results, patience)
+    }
+    fn is_settled(&mut self) -> bool {
+        Batch::is_settled(self)
+    }
+}
+
+/// Moves bytes between a buffer and a place; as `pread` and `pwrite` say how many.
+pub type Carry = dyn Fn(Verb, &mut [u8], u64) -> io::Result<usize> + Send + Sync;
+
+pub fn by_calls(file: Arc<File>) -> Arc<Carry> {
+    Arc::new(move |verb, bytes, offset| match verb {
+        Verb::Read => file.read_at(bytes, offset),
+        Verb::Write => file.write_at(bytes, offset),
+    })
+}
+
+/// A thread that does one operation after the other. It ends when the lane goes and its last operation is done.
+pub struct ThreadLane {
+    /// `None`: the thread has it.
+    memory: Option<Buffers>,
+    to: SyncSender<Load>,
+    from: Receiver<Load>,
+}
+
+/// The buffer on its way to the thread and back.
+struct Load {
+    memory: Buffers,
+    operations: Vec<Operation>,
+    results: Vec<io::Result<usize>>,
+}
+
+impl ThreadLane {
+    pub fn new(carry: Arc<Carry>, bytes: usize) -> io::Result<ThreadLane> {
+        let memory = Some(Buffers::new(1, bytes)?);
+        // One load goes around.
+        let (to, inbox) = sync_channel::<Load>(1);
+        let (outbox, from) = sync_channel(1);
+        std::thread::Builder::new().name("disk-io".into()).spawn(move || {
+            while let Ok(mut load) = inbox.recv() {
+                let bytes = load.memory.get(0);
+                let carry = |o: &Operation| carry(o.verb, &mut bytes[o.part.clone()], o.offset);
+                load.results.extend(load.operations.iter().map(carry));
+                if outbox.send(load).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(ThreadLane { memory, to, from })
+    }
+}
+
+impl Lane for ThreadLane {
+    fn buffer(&mut self) -> &mut [u8] {
+        self.memory.as_mut().expect("a buffer in flight is the thread's").get(0)
+    }
+
+    fn run(
+        &mut self,
+        operations: &[Operation],
+        results: &mut Vec<io::Result<usize>>,
+        patience: Duration,
+    ) -> io::Result<Ended> {
+        let memory = self.memory.take().expect("a buffer in flight is the thread's");
+        let mut load = Load { memory, operations: operations.to_vec(), results: std::mem::take(results) };
+        load.results.clear();
+        let gone = || io::Error::other("the thread of a disk is gone");
+        self.to.send(load).map_err(|_| gone())?;
+        match self.from.recv_timeout(patience) {
+            Ok(load) => {
+                (self.memory, *results) = (Some(load.memory), load.results);
+                Ok(Ended::Done)
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(Ended::Overdue),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+        }
+    }
+
+    fn is_settled(&mut self) -> bool {
+        if let Ok(load) = self.from.try_recv() {
+            self.memory = Some(load.memory);
+        }
+        self.memory.is_some()
+    }
+}
