@@ -148,6 +148,16 @@ impl Disk for Counted {
         self.counts.reads.add(buf.len() as u64);
         self.below.read_medium_at(buf, offset)
     }
+    fn read_many(&self, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+        parts.iter().for_each(|(_, bytes)| self.counts.reads.add(bytes.len() as u64));
+        self.below.read_many(parts)
+    }
+    fn write_many(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+        for (offset, bytes) in parts {
+            self.counts.writes[self.counts.place_of(*offset) as usize].add(bytes.len() as u64);
+        }
+        self.below.write_many(parts)
+    }
     fn will_read(&self, offset: u64, len: u64) {
         self.below.will_read(offset, len);
     }
@@ -180,18 +190,19 @@ mod tests {
         let (d, counts) = disk();
         d.write_at(&[0; 4096], 0).unwrap();
         counts.set_places(8192..16384, 16384..32768, 32768..32 << 20);
-        for (at, len) in [(4096, 512), (8192, 1000), (16384, 2048), (32768, 4096), (65536, 8 << 20)] {
+        for (at, len) in [(4096, 512), (8192, 1000), (16384, 2048)] {
             d.write_at(&vec![0; len], at).unwrap();
         }
+        d.write_many(&[(32768, &[0; 4096]), (65536, &vec![0; 8 << 20])]).unwrap();
         d.read_at(&mut [0; 600], 0).unwrap();
-        d.read_medium_at(&mut [0; 400], 0).unwrap();
+        d.read_many(&mut [(0, &mut [0; 300]), (600, &mut [0; 100])]).unwrap();
         d.flush().unwrap();
         d.discard(0, 4096).unwrap();
         let seen = PLACES.map(|p| (counts.written(p).count(), counts.written(p).bytes));
         assert_eq!(seen, [(2, 4608), (1, 1000), (1, 2048), (2, 4096 + (8 << 20))]);
         let data = counts.written(Place::Data);
         assert_eq!((data.counts[3], data.counts[14]), (1, 1));
-        assert_eq!((counts.reads.sizes().count(), counts.reads.sizes().bytes), (2, 1000));
+        assert_eq!((counts.reads.sizes().count(), counts.reads.sizes().bytes), (3, 1000));
         assert_eq!((counts.flushes(), counts.bytes_discarded()), (1, 4096));
         assert_eq!(data.without(&data), Sizes::default());
     }

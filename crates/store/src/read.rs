@@ -15,10 +15,6 @@ use crate::error::{DamageKind, StoreError};
 use crate::extent::{Extent, Site};
 use crate::index::State;
 
-/// Reads of at least this many bytes that lie scattered are announced to the medium, so that their parts come in at once and not
-/// one after the other; below it the announcement costs more than it saves.
-const ANNOUNCE_BYTES_MIN: usize = 128 << 10;
-
 const PAGE: u64 = PAGE_SIZE as u64;
 
 /// A byte range of an object, cut at its end, and where its pages lie.
@@ -90,7 +86,8 @@ impl Engine {
     }
 
     pub(crate) fn read_site(&self, site: Site, bytes: &mut [u8; PAGE_SIZE]) -> Result<(), DamageKind> {
-        self.vol.disk().read_at(bytes, self.at(site.page)).map_err(|_| DamageKind::Medium)?;
+        let read = self.vol.disk().read_many(&mut [(self.at(site.page), bytes)]);
+        read.map_err(|_| DamageKind::Medium)?;
         if crc32c(bytes) == site.crc { Ok(()) } else { Err(DamageKind::Checksum) }
     }
 
@@ -105,62 +102,55 @@ impl Engine {
         if out.is_empty() {
             return Ok(());
         }
-        if out.len() >= ANNOUNCE_BYTES_MIN {
-            self.announce_scattered(view)?;
-        }
-        self.for_each_run(view, |start, page, pages| self.read_run(view, out, start, page, pages))?;
+        self.read_runs(view, out)?;
         self.check_pages(view, out, crcs)
     }
 
-    /// Announces every stretch but the first, which is read next anyhow. A view of one stretch is not announced: the medium's own
-    /// read-ahead brings it in larger pieces and goes on past it (1.5 times the rate of sequential reads on ext4).
-    fn announce_scattered(&self, view: &View) -> Result<(), Bad> {
-        let mut is_first = true;
-        self.for_each_run(view, |start, _, pages| {
-            if !std::mem::take(&mut is_first) {
-                self.vol.disk().will_read(self.at(start), pages as u64 * PAGE);
-            }
-            Ok(())
-        })
-    }
-
     /// Calls with `(place on the medium, object page, pages)` for whole stretches that are neighbours in both.
-    fn for_each_run(
-        &self,
-        view: &View,
-        mut each: impl FnMut(u64, u32, u32) -> Result<(), Bad>,
-    ) -> Result<(), Bad> {
+    fn for_each_run(&self, view: &View, mut each: impl FnMut(u64, u32, u32)) {
         let mut pieces = view.pieces.iter();
-        let Some((page, e)) = pieces.next() else { return Ok(()) };
+        let Some((page, e)) = pieces.next() else { return };
         let (mut start, mut page, mut pages) = (e.run.start, *page, e.run.pages);
         for (next, e) in pieces {
             if *next == page + pages && e.run.start == start + pages as u64 {
                 pages += e.run.pages;
                 continue;
             }
-            each(start, page, pages)?;
+            each(start, page, pages);
             (start, page, pages) = (e.run.start, *next, e.run.pages);
         }
-        each(start, page, pages)
+        each(start, page, pages);
     }
 
-    /// Reads the pages of a stretch that the view covers whole, straight into the caller's buffer.
-    fn read_run(&self, view: &View, out: &mut [u8], start: u64, page: u32, pages: u32) -> Result<(), Bad> {
-        let first = page.max(view.offset.div_ceil(PAGE) as u32);
-        let limit = (page + pages).min((view.end / PAGE) as u32);
-        if first >= limit {
-            return Ok(());
-        }
-        let at = (first as u64 * PAGE - view.offset) as usize;
-        let buf = &mut out[at..at + (limit - first) as usize * PAGE_SIZE];
-        let place = start + (first - page) as u64;
-        if self.vol.disk().read_at(buf, self.at(place)).is_ok() {
+    /// Reads the pages that the view covers whole, straight into the caller's buffer, all stretches at once.
+    fn read_runs(&self, view: &View, out: &mut [u8]) -> Result<(), Bad> {
+        let mut parts: Vec<(u64, &mut [u8])> = Vec::with_capacity(view.pieces.len());
+        let mut firsts = Vec::with_capacity(view.pieces.len());
+        // What is behind the parts so far, and where it begins.
+        let (mut rest, mut begin) = (out, 0);
+        self.for_each_run(view, |start, page, pages| {
+            let first = page.max(view.offset.div_ceil(PAGE) as u32);
+            let limit = (page + pages).min((view.end / PAGE) as u32);
+            if first >= limit {
+                return;
+            }
+            let at = (first as u64 * PAGE - view.offset) as usize;
+            let (_, behind) = std::mem::take(&mut rest).split_at_mut(at - begin);
+            let (part, behind) = behind.split_at_mut((limit - first) as usize * PAGE_SIZE);
+            begin = at + part.len();
+            rest = behind;
+            parts.push((self.at(start + (first - page) as u64), part));
+            firsts.push(first);
+        });
+        if parts.is_empty() || self.vol.disk().read_many(&mut parts).is_ok() {
             return Ok(());
         }
         // Name the page that fails, not the stretch: the damage list should be no longer than the damage.
-        for (i, page_buf) in buf.chunks_exact_mut(PAGE_SIZE).enumerate() {
-            if self.vol.disk().read_at(page_buf, self.at(place + i as u64)).is_err() {
-                return Err(Bad { page: first + i as u32, kind: DamageKind::Medium });
+        for ((place, part), first) in parts.into_iter().zip(firsts) {
+            for (i, bytes) in part.chunks_exact_mut(PAGE_SIZE).enumerate() {
+                if self.vol.disk().read_many(&mut [(place + i as u64 * PAGE, bytes)]).is_err() {
+                    return Err(Bad { page: first + i as u32, kind: DamageKind::Medium });
+                }
             }
         }
         Ok(())

@@ -123,7 +123,7 @@ impl Engine {
     fn look_at_run(&self, object: ObjectId, placed: &Placed, crcs: &[u32]) -> Data {
         let Placed { page, run } = *placed;
         let mut buf = vec![0; run.pages as usize * PAGE_SIZE];
-        if self.vol.disk().read_at(&mut buf, self.at(run.start)).is_ok() {
+        if self.vol.disk().read_many(&mut [(self.at(run.start), &mut buf)]).is_ok() {
             let is_there = buf.chunks_exact(PAGE_SIZE).zip(crcs).all(|(bytes, crc)| crc32c(bytes) == *crc);
             return if is_there { Data::ThereOrDamaged } else { Data::Torn };
         }

@@ -233,11 +233,16 @@ impl Engine {
     }
 
     pub(crate) fn write_pages(&self, object: ObjectId, page: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let at = self.at(page);
-        self.vol.disk().write_at(bytes, at).map_err(|source| match disk::is_full(&source) {
+        self.write_parts(object, &[(self.at(page), bytes)])
+    }
+
+    /// Writes whole pages at medium offsets of the data region, all at once.
+    pub(crate) fn write_parts(&self, object: ObjectId, parts: &[(u64, &[u8])]) -> Result<(), StoreError> {
+        self.vol.disk().write_many(parts).map_err(|source| match disk::is_full(&source) {
             // A sparse medium may promise more than its host has: the pages go back, and the store goes on.
             true => StoreError::NoSpace("the file system that holds this target is full"),
-            false => StoreError::Medium { object, at, source },
+            // The error names the place.
+            false => StoreError::Medium { object, at: parts.first().map_or(0, |p| p.0), source },
         })
     }
 

@@ -167,25 +167,26 @@ impl Engine {
         head: Option<&Merged>,
         tail: Option<&Merged>,
     ) -> Result<(), StoreError> {
+        let mut parts: Vec<(u64, &[u8])> = Vec::with_capacity(taken.runs.len() + 2);
         let mut i = 0;
         for run in &taken.runs {
             let (mut from, mut to) = (i, i + run.pages);
             if let (Some(m), 0) = (head, from) {
-                self.write_pages(w.object, run.start, &m.bytes)?;
+                parts.push((self.at(run.start), &m.bytes));
                 from += 1;
             }
             if let Some(m) = tail.filter(|_| to == span.pages && to > from) {
-                self.write_pages(w.object, run.end() - 1, &m.bytes)?;
+                parts.push((self.at(run.end() - 1), &m.bytes));
                 to -= 1;
             }
             if from < to {
                 let begin = span.bytes(from, w.data.len()).start;
                 let bytes = &w.data[begin..begin + (to - from) as usize * PAGE_SIZE];
-                self.write_pages(w.object, run.start + (from - i) as u64, bytes)?;
+                parts.push((self.at(run.start + (from - i) as u64), bytes));
             }
             i += run.pages;
         }
-        Ok(())
+        self.write_parts(w.object, &parts)
     }
 
     /// Makes page `page` of the object whole: its old bytes, verified, with `fragment` (verified on arrival) at `skip`.
