@@ -43,6 +43,9 @@ _stria() {
             stria,mgs)
                 cmd="stria__subcmd__mgs"
                 ;;
+            stria,mkfs)
+                cmd="stria__subcmd__mkfs"
+                ;;
             stria,mount)
                 cmd="stria__subcmd__mount"
                 ;;
@@ -178,6 +181,9 @@ _stria() {
             stria__subcmd__help,mgs)
                 cmd="stria__subcmd__help__subcmd__mgs"
                 ;;
+            stria__subcmd__help,mkfs)
+                cmd="stria__subcmd__help__subcmd__mkfs"
+                ;;
             stria__subcmd__help,mount)
                 cmd="stria__subcmd__help__subcmd__mount"
                 ;;
@@ -238,6 +244,12 @@ _stria() {
             stria__subcmd__help__subcmd__damage,list)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__list"
                 ;;
+            stria__subcmd__help__subcmd__mkfs,mdt)
+                cmd="stria__subcmd__help__subcmd__mkfs__subcmd__mdt"
+                ;;
+            stria__subcmd__help__subcmd__mkfs,ost)
+                cmd="stria__subcmd__help__subcmd__mkfs__subcmd__ost"
+                ;;
             stria__subcmd__help__subcmd__ost,bench)
                 cmd="stria__subcmd__help__subcmd__ost__subcmd__bench"
                 ;;
@@ -264,6 +276,24 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__scrub,stop)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__stop"
+                ;;
+            stria__subcmd__mkfs,help)
+                cmd="stria__subcmd__mkfs__subcmd__help"
+                ;;
+            stria__subcmd__mkfs,mdt)
+                cmd="stria__subcmd__mkfs__subcmd__mdt"
+                ;;
+            stria__subcmd__mkfs,ost)
+                cmd="stria__subcmd__mkfs__subcmd__ost"
+                ;;
+            stria__subcmd__mkfs__subcmd__help,help)
+                cmd="stria__subcmd__mkfs__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__mkfs__subcmd__help,mdt)
+                cmd="stria__subcmd__mkfs__subcmd__help__subcmd__mdt"
+                ;;
+            stria__subcmd__mkfs__subcmd__help,ost)
+                cmd="stria__subcmd__mkfs__subcmd__help__subcmd__ost"
                 ;;
             stria__subcmd__ost,bench)
                 cmd="stria__subcmd__ost__subcmd__bench"
@@ -338,7 +368,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help"
+            opts="-h -V --help --version up down status df setstripe getstripe fsck damage scrub bench ost mount mkfs mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -920,7 +950,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df setstripe getstripe fsck damage scrub bench ost mount mgs mds oss version help"
+            opts="up down status df setstripe getstripe fsck damage scrub bench ost mount mkfs mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1227,6 +1257,48 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__mkfs)
+            opts="ost mdt"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mkfs__subcmd__mdt)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mkfs__subcmd__ost)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__mount)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1499,6 +1571,136 @@ _stria() {
             fi
             case "${prev}" in
                 --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mkfs)
+            opts="-h --help ost mdt help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mkfs__subcmd__help)
+            opts="ost mdt help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mkfs__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mkfs__subcmd__help__subcmd__mdt)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mkfs__subcmd__help__subcmd__ost)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mkfs__subcmd__mdt)
+            opts="-j -h --fsname --index --log-size --size --force --dry-run --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --fsname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --index)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mkfs__subcmd__ost)
+            opts="-j -h --fsname --index --log-size --size --force --dry-run --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --fsname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --index)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

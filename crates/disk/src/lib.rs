@@ -19,7 +19,7 @@ pub use file::{FileDisk, Io, PATIENCE};
 pub use mem::MemDisk;
 pub use sim::{Crash, Event, Playback, Recording, SECTOR_BYTES, SimDisk, SplitMix};
 pub use volume::{
-    CheckpointReader, Format, Kind, Label, LogEntry, LogPoint, Lost, ReplaySummary, Verdict, Volume,
+    CheckpointReader, Format, Kind, Label, Layout, LogEntry, LogPoint, Lost, ReplaySummary, Verdict, Volume,
     VolumeError,
 };
 

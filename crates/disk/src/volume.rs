@@ -78,6 +78,15 @@ pub struct Format {
     pub checkpoint_bytes: u64,
 }
 
+/// Where things lie on a medium, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub log: Range<u64>,
+    /// Of checkpoints.
+    pub slots: [Range<u64>; 2],
+    pub data: Range<u64>,
+}
+
 /// A ring smaller than this holds too little to be worth its header.
 pub const LOG_BYTES_MIN: u64 = 16 * 1024;
 
@@ -279,6 +288,9 @@ impl Volume {
         self.commit(|sb| sb.label = label)
     }
 
+    pub fn layout(&self) -> Layout {
+        self.regions.layout()
+    }
     pub fn data_region(&self) -> Range<u64> {
         self.regions.data.range()
     }

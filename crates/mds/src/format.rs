@@ -33,8 +33,14 @@ const HEAD_BYTES: u64 = 2 << 20;
 impl FormatSpec {
     /// Divides a medium of `size_bytes` wholly into log and checkpoint slots: an MDT has no other data.
     pub fn for_size(label: Label, size_bytes: u64) -> FormatSpec {
-        let log_bytes = (size_bytes / 16).clamp(*LOG_BYTES.start(), *LOG_BYTES.end());
-        let checkpoint_bytes = size_bytes.saturating_sub(log_bytes + HEAD_BYTES) / 2;
+        FormatSpec::divided(label, size_bytes, None)
+    }
+
+    /// As `for_size`, with a log of `log_bytes` if a person chose that.
+    pub fn divided(label: Label, size_bytes: u64, log_bytes: Option<u64>) -> FormatSpec {
+        let by_size = (size_bytes / 16).clamp(*LOG_BYTES.start(), *LOG_BYTES.end());
+        let log_bytes = log_bytes.unwrap_or(by_size);
+        let checkpoint_bytes = size_bytes.saturating_sub(log_bytes.saturating_add(HEAD_BYTES)) / 2;
         FormatSpec { label, log_bytes, checkpoint_bytes: checkpoint_bytes / 4096 * 4096 }
     }
 }

@@ -1,6 +1,6 @@
 //! What a new OST is to be.
 
-use disk::volume::{Kind, Label};
+use disk::volume::{Format, Kind, Label};
 use store::{Geometry, geometry};
 use types::{Epoch, MirrorId, TargetId, Uuid};
 
@@ -26,6 +26,12 @@ impl FormatSpec {
     pub(crate) fn division(&self, medium_bytes: u64) -> Geometry {
         let usual = geometry(medium_bytes);
         Geometry { log_bytes: self.log_bytes.unwrap_or(usual.log_bytes), ..usual }
+    }
+
+    /// As `division`, with the label: what the volume is made by.
+    pub fn format(&self, medium_bytes: u64) -> Format {
+        let Geometry { log_bytes, checkpoint_bytes } = self.division(medium_bytes);
+        Format { label: self.label(), log_bytes, checkpoint_bytes }
     }
 
     pub(crate) fn label(&self) -> Label {

@@ -8,6 +8,7 @@ mod fsck;
 mod getstripe;
 mod mds;
 mod mgs;
+mod mkfs;
 mod mount;
 mod oss;
 mod ost;
@@ -52,6 +53,7 @@ pub enum Command {
     Bench(bench::Bench),
     Ost(ost::Ost),
     Mount(mount::Mount),
+    Mkfs(mkfs::Mkfs),
     Mgs(mgs::Mgs),
     Mds(mds::Mds),
     Oss(oss::Oss),
@@ -73,6 +75,7 @@ impl Command {
             Command::Bench(c) => c.run(),
             Command::Ost(c) => c.run(),
             Command::Mount(c) => c.run(),
+            Command::Mkfs(c) => c.run(),
             Command::Mgs(c) => c.run(),
             Command::Mds(c) => c.run(),
             Command::Oss(c) => c.run(),

@@ -1,14 +1,15 @@
 //! The media of targets: opened; made and formatted only where that was asked for, and only when blank.
 //!
-//! I1: a medium with any content that is not a volume of the wanted kind and file system is refused and not touched.
+//! I1: a medium with any content that is not a target of the wanted kind, file system and index is refused and not touched.
 //! I2: without `Blank::Format` nothing is made: a disk that is not mounted after a reboot must not become a new, empty target
 //! on the disk below its mount point.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
-use disk::{Disk, FileDisk, Volume, VolumeError};
+use disk::content::{self, Content};
+use disk::{Disk, FileDisk, Kind, Label};
 
 use crate::exit::Failure;
 use types::Size;
@@ -16,11 +17,11 @@ use types::Size;
 /// Least size of an OST and an MDT in bytes: log and checkpoint slots, and room for something.
 pub const TARGET_BYTES_MIN: u64 = 256 << 20;
 
-/// What is on a medium.
+/// What is on a medium, if it may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum Found {
     Blank,
-    Volume,
+    Target,
 }
 
 /// What becomes of a medium that is blank or not there.
@@ -85,45 +86,70 @@ pub fn check_size(size: Size) -> Result<(), String> {
     }
 }
 
-/// Looks without writing. Foreign content is an error that names the device, and so is none where that is refused.
-pub fn look_for_target(path: &Path, disk: &Arc<dyn Disk>, blank: Blank) -> anyhow::Result<Content> {
-    match look(path, disk)? {
-        Content::Blank if blank == Blank::Refuse => {
-            Err(Failure::unusable(path.display(), "it is blank", NOT_THERE).into())
-        }
-        content => Ok(content),
+/// Which target belongs on a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    pub kind: Kind,
+    pub fsname: &'a str,
+    /// `None`: whichever it is.
+    pub index: Option<u32>,
+}
+
+impl Expected<'_> {
+    /// A target that has not registered yet may still become any index.
+    fn is_met_by(&self, label: &Label) -> bool {
+        let is_index = |i| label.index == i || label.index == u32::MAX || label.target.0 == 0;
+        label.kind == self.kind && label.fs_name == self.fsname && self.index.is_none_or(is_index)
     }
 }
 
-fn look(path: &Path, disk: &Arc<dyn Disk>) -> anyhow::Result<Content> {
-    match Volume::open_read_only(disk.clone()) {
-        Ok(_) => Ok(Content::Volume),
-        Err(VolumeError::NoSuperblock) if is_blank(disk)? => Ok(Content::Blank),
-        Err(VolumeError::NoSuperblock) => {
+impl fmt::Display for Expected<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.kind == Kind::Mdt { "MDT" } else { "OST" };
+        let index = self.index.map_or(String::new(), |i| format!(" {i}"));
+        write!(f, "{kind}{index} of file system '{}'", self.fsname)
+    }
+}
+
+/// Looks without writing. Another target than the expected one, or other content, is an error that names both; and so is nothing
+/// where that is refused.
+pub fn look_for_target(
+    path: &Path,
+    disk: &Arc<dyn Disk>,
+    expected: Expected<'_>,
+    blank: Blank,
+) -> anyhow::Result<Found> {
+    let shown = path.display();
+    let found = content::look(&**disk).map_err(|e| {
+        Failure::failed(&shown, e, "look at the medium (`dmesg`), and keep a copy before any attempt")
+    })?;
+    match found {
+        Content::Target(label) if expected.is_met_by(&label) => Ok(Found::Target),
+        Content::Target(label) => {
+            let why = format!("it holds {}, and {expected} was expected", content::describe(&label));
+            let next = "correct the device, or the file system's name, in the configuration";
+            Err(Failure::unusable(shown, why, next).into())
+        }
+        Content::Blank if blank == Blank::Format => Ok(Found::Blank),
+        Content::Blank => Err(Failure::unusable(shown, "it is blank", NOT_THERE).into()),
+        Content::Unreadable(why) => {
+            Err(Failure::failed(shown, why, "see `stria fsck`, and keep a copy before any attempt").into())
+        }
+        other => {
+            let why = format!("it holds something that is not Stria's: {other}");
             let next =
-                "give another device, or wipe this one (wipefs, blkdiscard) if its content is not needed";
-            Err(Failure::unusable(path.display(), "it holds something that is not Stria's", next).into())
-        }
-        Err(e) => {
-            Err(Failure::failed(path.display(), e, "see `stria fsck`, and keep a copy before any attempt")
-                .into())
+                "give another device; if its content is not needed, `stria mkfs` with --force overwrites it";
+            Err(Failure::unusable(shown, why, next).into())
         }
     }
-}
-
-/// Bytes at the head that must be zero for a medium to count as blank, as `Volume::format` has it.
-const BLANK_BYTES: usize = 1 << 20;
-
-fn is_blank(disk: &Arc<dyn Disk>) -> io::Result<bool> {
-    let mut head = vec![0; BLANK_BYTES.min(disk.size() as usize)];
-    disk.read_at(&mut head, 0)?;
-    Ok(head.iter().all(|b| *b == 0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testdir::TestDir;
+
+    const OST: Expected<'_> = Expected { kind: Kind::Ost, fsname: "demo", index: None };
 
     #[test]
     fn a_new_file_is_blank_and_foreign_content_is_refused_untouched() {
@@ -133,13 +159,14 @@ mod tests {
         assert!(open(None).err().unwrap().to_string().contains("size"));
         assert!(open(Some(Size(1 << 20))).err().unwrap().to_string().contains("too small"));
         let disk = open(Some(Size(TARGET_BYTES_MIN))).unwrap();
-        assert_eq!(look(&path, &disk).unwrap(), Content::Blank);
-        disk.write_at(b"ext4 or whatever", 1080).unwrap();
-        let refused = look(&path, &disk).unwrap_err().to_string();
-        assert!(refused.contains("not Stria's") && refused.contains("ost0.img"), "{refused}");
+        let look = || look_for_target(&path, &disk, OST, Blank::Format);
+        assert_eq!(look().unwrap(), Found::Blank);
+        disk.write_at(b"XFSB or whatever", 0).unwrap();
+        let refused = look().unwrap_err().to_string();
+        assert!(refused.contains("not Stria's: XFS") && refused.contains("ost0.img"), "{refused}");
         let mut head = [0; 16];
-        disk.read_at(&mut head, 1080).unwrap();
-        assert_eq!(&head, b"ext4 or whatever");
+        disk.read_at(&mut head, 0).unwrap();
+        assert_eq!(&head, b"XFSB or whatever");
     }
 
     #[test]
@@ -151,8 +178,32 @@ mod tests {
         assert!(missing.contains("does not exist") && missing.contains("--format"), "{missing}");
         assert!(!path.exists());
         let disk = open(&path, size, Blank::Format).unwrap();
-        let blank = look_for_target(&path, &disk, Blank::Refuse).unwrap_err().to_string();
+        let blank = look_for_target(&path, &disk, OST, Blank::Refuse).unwrap_err().to_string();
         assert!(blank.contains("blank") && blank.contains("--format"), "{blank}");
-        assert_eq!(look_for_target(&path, &disk, Blank::Format).unwrap(), Content::Blank);
+        assert_eq!(look_for_target(&path, &disk, OST, Blank::Format).unwrap(), Found::Blank);
+    }
+
+    #[test]
+    fn a_target_that_belongs_elsewhere_is_refused_with_both_names() {
+        let (path, disk) = (Path::new("/dev/x"), Arc::new(disk::MemDisk::new(64 << 20)));
+        let spec = oss::FormatSpec { index: 3, ..oss::FormatSpec::new("demo", types::Uuid([7; 16])) };
+        oss::Ost::format(&*disk, &spec).unwrap();
+        let volume = disk::Volume::open(disk.clone()).unwrap();
+        let disk: Arc<dyn Disk> = disk;
+        let look = |expected| look_for_target(path, &disk, expected, Blank::Format);
+        let other = Expected { index: Some(4), ..OST };
+        // Before it has registered it may yet become any.
+        [OST, other].into_iter().for_each(|e| assert_eq!(look(e).unwrap(), Found::Target));
+        volume.set_label(Label { target: types::TargetId(9), ..volume.label() }).unwrap();
+        assert_eq!(look(Expected { index: Some(3), ..OST }).unwrap(), Found::Target);
+        for (expected, word) in [
+            (other, "OST 4 of file system 'demo'"),
+            (Expected { fsname: "home", ..OST }, "OST of file system 'home'"),
+            (Expected { kind: Kind::Mdt, ..OST }, "MDT of file system 'demo'"),
+        ] {
+            let refused = look(expected).unwrap_err().to_string();
+            let words = ["/dev/x: it holds Stria OST 3 of file system 'demo', uuid 07", word, "was expected"];
+            words.iter().for_each(|w| assert!(refused.contains(w), "no '{w}' in: {refused}"));
+        }
     }
 }

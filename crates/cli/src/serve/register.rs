@@ -134,7 +134,7 @@ fn is_final(err: &anyhow::Error) -> bool {
 #[derive(Clone, Debug)]
 pub struct Announcement<'a> {
     pub label: &'a disk::Label,
-    /// Wanted index of a new target; `None` = the next free one.
+    /// Wanted index of a new target; `None` = what it was formatted for, else the next free one.
     pub index: Option<u32>,
     pub bytes_total: u64,
     pub node_name: &'a str,
@@ -152,7 +152,7 @@ impl Announcement<'_> {
         let request = Register {
             fs_name: label.fs_name.clone(),
             is_mdt: label.kind == disk::Kind::Mdt,
-            index: if is_new { self.index.unwrap_or(u32::MAX) } else { label.index },
+            index: if is_new { self.index.unwrap_or(label.index) } else { label.index },
             uuid: label.uuid,
             target: label.target,
             bytes_total: self.bytes_total,

@@ -13,7 +13,7 @@ use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
 
 use crate::reach::MGS;
-use crate::serve::device::{self, Blank, Content};
+use crate::serve::device::{self, Blank, Expected, Found};
 use crate::serve::heart::{Beat, Heart};
 use crate::serve::register::{Announcement, MgsPeers, new_uuid};
 use crate::stop::Event;
@@ -30,6 +30,15 @@ pub enum Target {
 pub enum Role {
     Mdt,
     Ost,
+}
+
+impl Role {
+    pub fn kind(self) -> disk::Kind {
+        match self {
+            Role::Mdt => disk::Kind::Mdt,
+            Role::Ost => disk::Kind::Ost,
+        }
+    }
 }
 
 /// How this process is known to the MGS.
@@ -89,7 +98,8 @@ impl Servers {
         node: &Node,
     ) -> anyhow::Result<()> {
         let shown = path.display();
-        if device::look_for_target(path, &disk, blank)? == Content::Blank {
+        let expected = Expected { kind: role.kind(), fsname: node.fsname, index };
+        if device::look_for_target(path, &disk, expected, blank)? == Found::Blank {
             tracing::info!(device = %shown, size_bytes = disk.size(), "formatting a blank device");
             format(role, disk.clone(), node.fsname).with_context(|| format!("format {shown}"))?;
         }
@@ -214,20 +224,24 @@ fn format(role: Role, disk: Arc<dyn Disk>, fsname: &str) -> anyhow::Result<()> {
     let uuid = new_uuid()?;
     match role {
         Role::Mdt => {
-            let label = Label {
-                kind: disk::Kind::Mdt,
-                fs_name: fsname.to_owned(),
-                fs_uuid: Uuid::default(),
-                uuid,
-                target: TargetId(0),
-                index: 0,
-                mirror: MirrorId(0),
-                epoch: Epoch(0),
-            };
-            let spec = mds::FormatSpec::for_size(label, disk.size());
+            let spec = mds::FormatSpec::for_size(new_mdt(fsname, uuid), disk.size());
             mds::Mdt::format(disk, &spec, false, &mds::MetaRules, Time::from(SystemTime::now()))?;
         }
         Role::Ost => oss::Ost::format(&*disk, &oss::FormatSpec::new(fsname, uuid))?,
     }
     Ok(())
+}
+
+/// The label of an MDT that has not registered yet.
+pub fn new_mdt(fsname: &str, uuid: Uuid) -> Label {
+    Label {
+        kind: disk::Kind::Mdt,
+        fs_name: fsname.to_owned(),
+        fs_uuid: Uuid::default(),
+        uuid,
+        target: TargetId(0),
+        index: u32::MAX,
+        mirror: MirrorId(0),
+        epoch: Epoch(0),
+    }
 }

@@ -3,7 +3,7 @@
 use types::{Incarnation, Seq};
 
 use super::superblock::{self, LOG_BEGIN, Region, Regions, SUPERBLOCK_BYTES, Superblock};
-use super::{FS_NAME_BYTES_MAX, Format, LOG_BYTES_MIN, Label, LogPoint, Volume, VolumeError};
+use super::{FS_NAME_BYTES_MAX, Format, LOG_BYTES_MIN, Label, Layout, LogPoint, Volume, VolumeError};
 use crate::{Disk, content};
 
 /// Regions begin and end at whole pages, the data region at whole MiB so that its large blocks are aligned on the medium.
@@ -14,6 +14,12 @@ const DATA_ALIGN_BYTES: u64 = 1 << 20;
 const SLOT_SHARE: u64 = 64;
 
 impl Volume {
+    /// How a medium of this size would be divided, or why it cannot be.
+    pub fn plan(medium_bytes: u64, format: &Format) -> Result<Layout, VolumeError> {
+        check_label(&format.label)?;
+        Ok(divide(medium_bytes, format)?.layout())
+    }
+
     /// Makes a fresh, cleanly stopped volume. Without `force` a medium that holds anything in its first MiB is refused;
     /// with it, everything on the medium is given up. Flushed on return.
     pub fn format(disk: &dyn Disk, format: &Format, force: bool) -> Result<(), VolumeError> {
@@ -29,7 +35,8 @@ impl Volume {
         }
         // 2. Take the old volume's superblocks away, so that a crash from here on leaves no volume rather than half of one.
         let failed = |e| VolumeError::Failed(format!("formatting failed: {e}"));
-        if !blank {
+        // By force also where the first MiB is zero: some keep their descriptors at the end.
+        if force {
             for place in superblock::PLACES {
                 disk.write_at(&[0; SUPERBLOCK_BYTES], place).map_err(failed)?;
             }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use types::{Epoch, Incarnation, MirrorId, Seq, TargetId, Uuid};
 
 use super::bytes::*;
-use super::{Kind, Label, LogPoint, VolumeError};
+use super::{Kind, Label, Layout, LogPoint, VolumeError};
 use crate::Disk;
 
 pub const SUPERBLOCK_BYTES: usize = 4096;
@@ -193,6 +193,11 @@ impl Superblock {
 impl Regions {
     fn all(&self) -> [Region; 4] {
         [self.log, self.slots[0], self.slots[1], self.data]
+    }
+
+    pub fn layout(&self) -> Layout {
+        let slots = self.slots.map(|s| s.range());
+        Layout { log: self.log.range(), slots, data: self.data.range() }
     }
 
     /// In order, within the medium, not overlapping, the ring in whole pages.

@@ -1,0 +1,282 @@
+//! `stria mkfs`: a target is made on a device, once, by hand; `stria oss` and `stria mds` then serve it without `--format`.
+//!
+//! Order: claim the device (nobody else has it open, mounted or in a RAID) → look what it holds → refuse, or plan → make → tell.
+//! I1: nothing is written before all of that was checked; `--dry-run` ends there.
+//! I2: what a device holds is given up only with `--force`, and a device in use not even then.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use clap::{Args, Subcommand};
+use disk::content::{self, Content};
+use disk::{Disk, FileDisk, Format, Kind, Layout, Volume};
+use serde::Serialize;
+use types::size::human;
+use types::{Fault, Size, Time, Uuid};
+
+use crate::exit::{Exit, Failure};
+use crate::serve::device::check_size;
+use crate::serve::register::new_uuid;
+use crate::serve::servers::new_mdt;
+
+/// Highest index that the management service takes.
+const INDEX_MAX: i64 = 65_534;
+
+/// Make a target on a block device or in a file: an OST for `stria oss`, an MDT for `stria mds`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: stria mkfs mdt /dev/nvme0n1 --fsname demo
+Example: stria mkfs ost /dev/nvme1n1 --fsname demo --index 0
+What the device holds is kept: without --force a device that is not blank is refused, and it is said what is on it. A device that is
+mounted, in a RAID or otherwise in use is refused also with --force.")]
+pub struct Mkfs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make an object storage target: the log, two checkpoint slots, and all the rest for data.
+    #[command(after_help = "\
+Example: stria mkfs ost /dev/nvme1n1 --fsname demo --index 0 --dry-run    (what would be made, or why not)
+Example: stria mkfs ost /srv/ost0.img --size 100G --fsname demo           (a sparse file)")]
+    Ost(New),
+    /// Make a metadata target: a root directory, and the whole device for the log and two checkpoint slots.
+    #[command(after_help = "Example: stria mkfs mdt /dev/nvme0n1 --fsname demo")]
+    Mdt(New),
+}
+
+#[derive(Debug, Args)]
+struct New {
+    /// Block device or file.
+    device: PathBuf,
+    /// Name of the file system that it will belong to.
+    #[arg(long, value_name = "NAME")]
+    fsname: String,
+    /// Its number among the file system's targets of its kind [default: the lowest free one when it registers].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=INDEX_MAX))]
+    index: Option<u32>,
+    /// Size of the log [default: by the size of the device].
+    #[arg(long, value_name = "SIZE")]
+    log_size: Option<Size>,
+    /// Make a sparse file of this size, where there is none yet.
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+    /// Overwrite what the device holds. It is lost.
+    #[arg(long)]
+    force: bool,
+    /// Check everything, say what would be made, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// JSON output.
+    #[arg(short = 'j', long)]
+    json: bool,
+}
+
+/// What was made, or would be.
+#[derive(Debug, Serialize)]
+struct Made {
+    kind: &'static str,
+    device: PathBuf,
+    fsname: String,
+    index: Option<u32>,
+    uuid: String,
+    bytes: u64,
+    log: Part,
+    checkpoints: [Part; 2],
+    data: Part,
+    /// What was on the device before.
+    overwritten: Option<String>,
+    dry_run: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Part {
+    begin: u64,
+    bytes: u64,
+}
+
+impl From<std::ops::Range<u64>> for Part {
+    fn from(range: std::ops::Range<u64>) -> Part {
+        Part { begin: range.start, bytes: range.end - range.start }
+    }
+}
+
+impl Mkfs {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        crate::logs::start_for_tools();
+        let (kind, new, name) = match self.verb {
+            Verb::Ost(new) => (Kind::Ost, new, "ost"),
+            Verb::Mdt(new) => (Kind::Mdt, new, "mdt"),
+        };
+        let what = format!("mkfs {name} {}", new.device.display());
+        let made = new.make(kind, &what)?;
+        match new.json {
+            true => outln!("{}", serde_json::to_string_pretty(&made)?),
+            false => made.tell(),
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl New {
+    fn make(&self, kind: Kind, what: &str) -> anyhow::Result<Made> {
+        crate::config::check_fsname(&self.fsname)
+            .map_err(|why| Failure::unusable(what, why, "give another --fsname"))?;
+        // 1. The device is ours; nothing is made yet.
+        let disk = self.claim(what)?;
+        let bytes = disk.as_ref().map_or(self.size.map_or(0, |s| s.0), |d| d.size());
+        check_size(Size(bytes)).map_err(|why| Failure::unusable(what, why, "give a larger one"))?;
+        // 2. What it holds.
+        let overwritten = disk.as_ref().map_or(Ok(None), |disk| self.look(what, disk))?;
+        // 3. How it would be divided.
+        let uuid = new_uuid()?;
+        let format = self.division(kind, uuid, bytes)?;
+        let layout = Volume::plan(bytes, &format)
+            .map_err(|e| Failure::unusable(what, e, "give another --log-size, or a larger device"))?;
+        if !self.dry_run {
+            // 4. Made.
+            match disk {
+                Some(disk) => format_on(what, disk, &format, overwritten.is_some())?,
+                None => self.format_new_file(what, &format, bytes)?,
+            }
+        }
+        Ok(self.made(&format, layout, bytes, overwritten))
+    }
+
+    /// The device, opened so that nobody else has it; `None` for a file that is to be made.
+    fn claim(&self, what: &str) -> Result<Option<FileDisk>, Failure> {
+        match (FileDisk::open(&self.device), self.size) {
+            (Ok(disk), Some(size)) if disk.size() != size.0 => {
+                let why = format!("it is there already, with {} bytes", disk.size());
+                Err(Failure::unusable(what, why, "leave --size out, or give another name"))
+            }
+            (Ok(disk), _) => Ok(Some(disk)),
+            // A device that is misspelt must not become a file in memory.
+            (Err(e), Some(_)) if e.kind() == io::ErrorKind::NotFound && self.device.starts_with("/dev") => {
+                Err(Failure::unusable(what, "there is no such device", "correct the path (`lsblk`)"))
+            }
+            (Err(e), Some(_)) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            (Err(e), None) if e.kind() == io::ErrorKind::NotFound => {
+                let next = "correct the path, or give --size to have it made as a sparse file";
+                Err(Failure::unusable(what, "it does not exist", next))
+            }
+            (Err(e), _) => {
+                let next = match e.kind() {
+                    io::ErrorKind::ResourceBusy => "end what uses it first; --force does not change that",
+                    io::ErrorKind::PermissionDenied => "do it as root, or as the owner",
+                    _ => "give another device",
+                };
+                Err(Failure::unusable(what, e, next))
+            }
+        }
+    }
+
+    /// What will be lost; refused unless that was said to be wanted.
+    fn look(&self, what: &str, disk: &FileDisk) -> anyhow::Result<Option<String>> {
+        let found =
+            content::look(disk).map_err(|e| Failure::failed(what, e, "look at the medium (`dmesg`)"))?;
+        match found {
+            Content::Blank => Ok(None),
+            found if self.force => Ok(Some(found.to_string())),
+            found => {
+                let next = "give another device, or --force to give all of it up";
+                Err(Failure::unusable(what, format!("it holds: {found}"), next).into())
+            }
+        }
+    }
+
+    fn division(&self, kind: Kind, uuid: Uuid, bytes: u64) -> Result<Format, Fault> {
+        let (index, log_bytes) = (self.index.unwrap_or(u32::MAX), self.log_size.map(|s| s.0));
+        Ok(match kind {
+            Kind::Ost => {
+                let new = oss::FormatSpec::new(&self.fsname, uuid);
+                oss::FormatSpec { index, log_bytes, ..new }.format(bytes)
+            }
+            Kind::Mdt => {
+                let label = disk::Label { index, ..new_mdt(&self.fsname, uuid) };
+                let spec = mds::FormatSpec::divided(label, bytes, log_bytes);
+                Format {
+                    label: spec.label,
+                    log_bytes: spec.log_bytes,
+                    checkpoint_bytes: spec.checkpoint_bytes,
+                }
+            }
+        })
+    }
+
+    fn format_new_file(&self, what: &str, format: &Format, bytes: u64) -> anyhow::Result<()> {
+        let disk = FileDisk::create(&self.device, bytes)
+            .map_err(|e| Failure::failed(what, e, "check that its directory exists and may be written"))?;
+        let done = format_on(what, disk, format, false);
+        if done.is_err() {
+            // Leave nothing behind that the next try would stumble over; the first error is the one to tell.
+            let _ = std::fs::remove_file(&self.device);
+        }
+        done
+    }
+
+    fn made(&self, format: &Format, layout: Layout, bytes: u64, overwritten: Option<String>) -> Made {
+        let Layout { log, slots, data } = layout;
+        Made {
+            kind: if format.label.kind == Kind::Mdt { "MDT" } else { "OST" },
+            device: self.device.clone(),
+            fsname: self.fsname.clone(),
+            index: self.index,
+            uuid: format.label.uuid.to_string(),
+            bytes,
+            log: log.into(),
+            checkpoints: slots.map(Part::from),
+            data: data.into(),
+            overwritten,
+            dry_run: self.dry_run,
+        }
+    }
+}
+
+/// Gives up what is there only if that is said: then also what lies where a blank medium is not looked at.
+fn format_on(what: &str, disk: FileDisk, format: &Format, force: bool) -> anyhow::Result<()> {
+    let label = format.label.clone();
+    let done = match label.kind {
+        Kind::Ost => Volume::format(&disk, format, force).map_err(Fault::from),
+        Kind::Mdt => {
+            let Format { log_bytes, checkpoint_bytes, .. } = *format;
+            let spec = mds::FormatSpec { label, log_bytes, checkpoint_bytes };
+            mds::Mdt::format(Arc::new(disk), &spec, force, &mds::MetaRules, Time::from(SystemTime::now()))
+        }
+    };
+    let next = "look at the medium (`dmesg`), or give another device";
+    done.map_err(|e| Failure::failed(what, e.detail, next).into())
+}
+
+impl Made {
+    fn tell(&self) {
+        let verb = if self.dry_run { "would make" } else { "made" };
+        let index = self.index.map_or(" (index: the lowest free one)".into(), |i| format!(" {i}"));
+        let Made { kind, fsname, .. } = self;
+        let at = |p: &Part| format!("{} at {}", human(p.bytes), human(p.begin));
+        outln!("{verb} {kind}{index} of file system '{fsname}' on {}", shown(&self.device, self.bytes));
+        if let Some(what) = &self.overwritten {
+            let lost = if self.dry_run { "to be lost" } else { "lost" };
+            outln!("  {lost:<12} {what}");
+        }
+        if !self.dry_run {
+            outln!("  uuid         {}", self.uuid);
+        }
+        outln!("  log          {}", at(&self.log));
+        outln!("  checkpoints  {}, {}", at(&self.checkpoints[0]), at(&self.checkpoints[1]));
+        if self.kind == "OST" {
+            outln!("  data         {}", at(&self.data));
+        }
+        if !self.dry_run {
+            let (role, key) = if self.kind == "MDT" { ("mds", "device") } else { ("oss", "devices") };
+            outln!("next: name it under `{key}` of {role}.toml, then: stria {role} --config {role}.toml");
+        }
+    }
+}
+
+fn shown(device: &Path, bytes: u64) -> String {
+    format!("{} ({})", device.display(), human(bytes))
+}
