@@ -1,11 +1,11 @@
-//! The background threads: the flusher, the checkpointer, and the scrub.
+//! The background threads: the flusher, the checkpointer, the destager, and the scrub.
 //!
 //! T1: a stop ends all at once. T2: none holds the `Ost`, so dropping it ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use types::Fault;
@@ -55,6 +55,7 @@ impl Workers {
             let checkpoint = |core: &Core| core.checkpoint_round().map(|()| core.commit_interval());
             workers.spawn(core, "ost-flush", move |core| run(core, "flush", flush));
             workers.spawn(core, "ost-checkpoint", move |core| run(core, "checkpoint", checkpoint));
+            workers.spawn(core, "ost-destage", |core| run(core, "destage", Core::destage_round));
         }
         if core.settings.background && core.settings.scrub {
             workers.spawn(core, "ost-scrub", |core| run(core, "scrub", Core::scrub_round));
@@ -119,6 +120,24 @@ impl Core {
             self.store.mark()?;
         }
         Ok(())
+    }
+
+    /// What is old in the log of small writes goes to where it belongs; and at once, while that log is filling. Returns without a pause,
+    /// since it waits inside.
+    pub fn destage_round(&self) -> Result<Duration, Fault> {
+        let until = Instant::now() + self.commit_interval();
+        while !self.stopping.load(Ordering::Acquire) {
+            let left = until.saturating_duration_since(Instant::now());
+            // A stop is not kept waiting for longer than this.
+            if self.store.wait_pressed(left.min(Duration::from_millis(100))) {
+                self.store.relieve()?;
+            }
+            if left.is_zero() {
+                break;
+            }
+        }
+        self.store.destage()?;
+        Ok(Duration::ZERO)
     }
 
     /// A checkpoint if it is due, and freed space back to the medium.

@@ -1,6 +1,7 @@
 //! `ObjectStore` as the engine carries it out: each method's work is in the file of its verb.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use disk::volume::Label;
 use types::{Buf, Epoch, Fid, Incarnation, ObjectId, PAGE_SIZE, Seq, SessionId};
@@ -79,15 +80,28 @@ impl ObjectStore for Engine {
         self.vol.last_seq() > self.vol.flushed_seq() || self.space.lock().waiting_pages() > 0
     }
     fn is_checkpoint_due(&self) -> bool {
-        self.vol.log_used() > self.vol.log_capacity() / 2
+        let capacity = self.vol.log_capacity();
+        // What patches keep of the log is not the checkpoint's to trim.
+        self.vol.log_used() > capacity / 2 && self.trimmable() > capacity / 8
     }
     fn checkpoint(&self) -> Result<(), StoreError> {
         self.make_checkpoint()
+    }
+    fn destage(&self) -> Result<(), StoreError> {
+        self.destage_old()
+    }
+    fn wait_pressed(&self, at_most: Duration) -> bool {
+        self.overlay.wait(at_most)
+    }
+    fn relieve(&self) -> Result<(), StoreError> {
+        Engine::relieve(self)
     }
     fn discard(&self) -> Result<(), StoreError> {
         self.discard_freed()
     }
     fn close(&self) -> Result<(), StoreError> {
+        // What cannot be folded stays in the log, where the next start finds it. A medium that failed says so below.
+        self.destage_all().ok();
         // An empty log has nothing that the last checkpoint lacks.
         if self.vol.log_used() > 0 {
             self.make_checkpoint()?;
@@ -132,11 +146,14 @@ impl ObjectStore for Engine {
         let space = self.space.lock();
         let page = PAGE_SIZE as u64;
         let free = space.free_pages() + space.waiting_pages() + space.freed.out_pages;
-        let free = free.saturating_sub(space.promised_pages());
+        let promised = space.promised_pages();
+        // What patches replace is free once they are folded, and until then it is nobody's to take.
+        let stored = promised.saturating_sub(space.patched_over);
         Usage {
             bytes_total: space.total_pages() * page,
-            bytes_free: free * page,
-            bytes_available: free.saturating_sub(reserve_pages(space.total_pages())) * page,
+            bytes_free: free.saturating_sub(stored) * page,
+            bytes_available: free.saturating_sub(promised).saturating_sub(reserve_pages(space.total_pages()))
+                * page,
             objects: self.index.objects(),
             objects_free,
             log_bytes_used: self.vol.log_used(),

@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use disk::LogPoint;
 use types::{Fid, Generation, ObjectId, PAGE_SIZE, Seq, SessionId, Time};
 use wire::{Reader, Wire};
 
@@ -17,6 +18,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::extent::{Extent, ExtentMap};
 use crate::index::State;
+use crate::patch::{Patch, Patches};
 use crate::record::{get_damage, put_damage};
 use crate::reserved::Reserved;
 use crate::scrub::{SCRUB_BYTES, get_scrub, put_scrub};
@@ -27,19 +29,21 @@ use crate::{Damage, Scrub, Service, Slot};
 
 const MAGIC: [u8; 4] = *b"SOX1";
 const VERSION: u8 = 4;
-/// The one before had no service; it is read too.
-const VERSION_WITHOUT_SERVICE: u8 = 3;
+/// The one before had neither service nor patches; it is read too.
+const VERSION_BEFORE: u8 = 3;
 /// And the one before that no scrub.
 const VERSION_WITHOUT_SCRUB: u8 = 2;
 
-/// Varints: fid 10, generation 5, component 3, stripe 3, flags 1, length 7, mtime 10 + 5, lease 10, extent count 5, count of
-/// reserved runs 5.
-pub const OBJECT_BYTES_MAX: u64 = 64;
+/// Varints: fid 10, generation 5, component 3, stripe 3, flags 1, length 7, mtime 10 + 5, lease 10, extent count 5, counts of
+/// reserved runs and patches 10.
+pub const OBJECT_BYTES_MAX: u64 = 69;
 /// Varints: page gap 5, place 7 (below 2^48, as a difference with sign), pages 2; each page's CRC is counted apart.
 pub const EXTENT_BYTES_MAX: u64 = 14;
 /// A reserved page: as an extent of one page with its CRC, which it may become, or as a run of its own (gap 5, pages 5), whichever
 /// its neighbours make of it: both, to be safe. Less than the 32 bytes that the slot has for each page.
 pub const RESERVED_PAGE_BYTES: u64 = EXTENT_BYTES_MAX + 4 + 10;
+/// A patched page: its name (page gap 5, entry 5), and the extent of one page with its CRC that it becomes.
+pub const PATCHED_PAGE_BYTES: u64 = 10 + EXTENT_BYTES_MAX + 4;
 /// Session 8, begun 10, used slots 1, each used slot: number 1, sequence 5, seq 10, answer 10.
 pub const SESSION_BYTES_MAX: u64 = 19 + 64 * 26;
 /// A damage record: object 24, offset 8, kind 1, time 8.
@@ -65,6 +69,8 @@ pub struct Snapshot {
     pub damage: Vec<Damage>,
     pub scrub: Scrub,
     pub service: Service,
+    /// The last entry before those that the log keeps for it.
+    pub log_begin: Seq,
     pub objects: Vec<(ObjectId, Arc<State>)>,
 }
 
@@ -75,28 +81,24 @@ impl Engine {
         self.checkpoint_alone()
     }
 
-    /// As `make_checkpoint`, for those who found the log full: a checkpoint that another ended meanwhile serves them too.
-    pub(crate) fn make_log_room(&self) -> Result<(), StoreError> {
-        let seen = self.checkpoints.load(Ordering::Acquire);
-        let _one = self.checkpointing.lock();
-        match self.checkpoints.load(Ordering::Acquire) == seen {
-            true => self.checkpoint_alone(),
-            false => Ok(()),
-        }
-    }
-
     fn checkpoint_alone(&self) -> Result<(), StoreError> {
-        let (at, snapshot) = {
+        let (at, from, snapshot, pinned) = {
             let _tail = self.tail.lock();
-            (self.vol.position(), self.snapshot())
+            let at = self.vol.position();
+            let from = self.oldest_patch().unwrap_or(at);
+            (at, from, self.snapshot(from.seq), self.space.lock().take_pinned())
         };
-        self.vol.checkpoint(at, &mut |out| write_snapshot(&snapshot, out))?;
+        if let Err(e) = self.vol.checkpoint_keeping(at, from, &mut |out| write_snapshot(&snapshot, out)) {
+            self.space.lock().put_pinned(pinned);
+            return Err(e.into());
+        }
+        self.unpin(pinned);
         self.checkpoints.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
     /// Under the tail lock: everything, as of the last entry.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self, log_begin: Seq) -> Snapshot {
         let used = |session: &Session| -> UsedSlots {
             let slots = session.slots.iter().enumerate();
             slots.filter(|(_, s)| s.sequence > 0).map(|(i, s)| (i as u8, *s)).collect()
@@ -106,7 +108,7 @@ impl Engine {
         drop(known);
         sessions.sort_unstable_by_key(|(id, _, _)| *id);
         let (damage, scrub, service) = (self.damage_list(), self.scrub_now(), self.stats_now().service);
-        Snapshot { sessions, damage, scrub, service, objects: self.index.snapshot() }
+        Snapshot { sessions, damage, scrub, service, log_begin, objects: self.index.snapshot() }
     }
 
     /// Puts a snapshot's content into an empty engine.
@@ -123,6 +125,7 @@ impl Engine {
         *self.service.lock() = snapshot.service;
         for (id, state) in snapshot.objects {
             let state = Arc::unwrap_or_clone(state);
+            self.count_patches(state.patches.len() as i64);
             self.index.change(&id, |s| *s = state);
         }
     }
@@ -152,7 +155,7 @@ pub fn write_snapshot(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
     put_varint(&mut buf, snapshot.objects.len() as u64);
     let mut fid = 0;
     for (id, state) in &snapshot.objects {
-        put_object(&mut buf, id, state, fid);
+        put_object(&mut buf, id, state, fid, snapshot.log_begin);
         fid = id.fid.0;
         if buf.len() >= 60 << 10 {
             out.write_all(&buf)?;
@@ -162,7 +165,7 @@ pub fn write_snapshot(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
     out.write_all(&buf)
 }
 
-fn put_object(buf: &mut Vec<u8>, id: &ObjectId, state: &State, fid_before: u64) {
+fn put_object(buf: &mut Vec<u8>, id: &ObjectId, state: &State, fid_before: u64, log_begin: Seq) {
     put_varint(buf, id.fid.0 - fid_before);
     put_varint(buf, id.generation.0 as u64);
     put_varint(buf, id.component as u64);
@@ -188,10 +191,18 @@ fn put_object(buf: &mut Vec<u8>, id: &ObjectId, state: &State, fid_before: u64) 
         put_varint(buf, (limit - first) as u64);
         page_before = limit;
     }
+    put_varint(buf, state.patches.len() as u64);
+    let mut page_before = 0;
+    for (page, patch) in state.patches.iter() {
+        put_varint(buf, (page - page_before) as u64);
+        put_varint(buf, patch.since().0 - log_begin.0);
+        page_before = page;
+    }
 }
 
 /// Reads a stream that `write_snapshot` wrote. `InvalidData` if it is anything else.
-pub fn read_snapshot(from: &mut dyn Read) -> io::Result<Snapshot> {
+/// `point`: where the log begins that has the patches' bytes.
+pub fn read_snapshot(from: &mut dyn Read, point: LogPoint) -> io::Result<Snapshot> {
     let mut r = io::BufReader::with_capacity(256 << 10, from);
     let r = &mut r;
     let head: [u8; 8] = get_bytes(r)?;
@@ -223,7 +234,7 @@ pub fn read_snapshot(from: &mut dyn Read) -> io::Result<Snapshot> {
         scrub = get_scrub(&mut Reader::new(&bytes)).map_err(|_| malformed("scrub"))?;
     }
     let mut service = Service::default();
-    if version > VERSION_WITHOUT_SERVICE {
+    if version > VERSION_BEFORE {
         let bytes: [u8; SERVICE_BYTES as usize] = get_bytes(r)?;
         service = get_service(&mut Reader::new(&bytes)).map_err(|_| malformed("service"))?;
     }
@@ -231,14 +242,17 @@ pub fn read_snapshot(from: &mut dyn Read) -> io::Result<Snapshot> {
     let mut objects: Vec<(ObjectId, Arc<State>)> = Vec::new();
     for _ in 0..count {
         let before = objects.last().map_or(ObjectId::default(), |(id, _)| *id);
-        let (id, state) = get_object(r, before.fid.0)?;
+        let (id, mut state) = get_object(r, before.fid.0)?;
+        if version > VERSION_BEFORE {
+            get_patches(r, &mut state, point)?;
+        }
         if !objects.is_empty() && id <= before {
             return Err(malformed("object order"));
         }
         objects.push((id, Arc::new(state)));
     }
     match r.read(&mut [0])? {
-        0 => Ok(Snapshot { sessions, damage, scrub, service, objects }),
+        0 => Ok(Snapshot { sessions, damage, scrub, service, log_begin: point.seq, objects }),
         _ => Err(malformed("bytes after the last object")),
     }
 }
@@ -260,7 +274,26 @@ fn get_object(r: &mut impl Read, fid_before: u64) -> io::Result<(ObjectId, State
     let lease = get_varint(r)?;
     let extents = get_extents(r, len)?;
     let reserved = get_reserved(r, &extents)?;
-    Ok((id, State { exists, len, mtime: Time { sec, nsec }, lease, extents, reserved }))
+    let (mtime, patches) = (Time { sec, nsec }, Patches::default());
+    Ok((id, State { exists, len, mtime, lease, extents, patches, reserved }))
+}
+
+fn get_patches(r: &mut impl Read, state: &mut State, point: LogPoint) -> io::Result<()> {
+    let limit = state.len.div_ceil(PAGE_SIZE as u64);
+    let mut page = 0;
+    for i in 0..get_limited(r, limit, "count of patches")? {
+        let gap = get_limited(r, limit, "page gap")?;
+        page += gap;
+        let after = get_limited(r, u32::MAX as u64, "entry of a patch")?;
+        let since = Seq(point.seq.0 + after);
+        let is_sound = page < limit && (i == 0 || gap > 0) && after > 0;
+        if !is_sound || state.reserved.count(page as u32, page as u32 + 1) > 0 {
+            return Err(malformed("patch"));
+        }
+        let is_new = state.extents.site(page as u32).is_none();
+        state.patches.insert(page as u32, Patch::named(since, is_new));
+    }
+    Ok(())
 }
 
 fn get_reserved(r: &mut impl Read, extents: &ExtentMap) -> io::Result<Reserved> {

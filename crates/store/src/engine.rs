@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use disk::LogPoint;
 use disk::volume::{Volume, VolumeError};
 use parking_lot::Mutex;
 use types::{Epoch, ObjectId, Seq, SessionId};
@@ -17,7 +18,9 @@ use crate::alloc::Run;
 use crate::error::{DamageKind, StoreError};
 use crate::extent::{Extent, Site};
 use crate::index::{Index, State, spread};
-use crate::record::{self, PunchRecord, Record, ReserveRecord, TruncateRecord, WriteRecord};
+use crate::overlay::Overlay;
+use crate::record::{self, PatchRecord, PunchRecord, Record, ReserveRecord, TruncateRecord, WriteRecord};
+use crate::settings::Settings;
 use crate::slots::Session;
 use crate::space::Space;
 use crate::stats::Recorder;
@@ -41,6 +44,8 @@ pub struct Engine {
     /// Rises whenever superseded space becomes free again: equal numbers prove that nothing seen in between was reused.
     pub(crate) reused: AtomicU64,
     pub(crate) tail: Mutex<Tail>,
+    pub(crate) overlay: Overlay,
+    pub(crate) settings: Settings,
     pub(crate) sessions: Mutex<HashMap<SessionId, Box<Session>>>,
     pub(crate) damage: Mutex<BTreeMap<(ObjectId, u64, DamageKind), u64>>,
     pub(crate) scrub: Mutex<Scrub>,
@@ -66,6 +71,16 @@ pub struct Tail {
     freed: Vec<Run>,
 }
 
+/// What an entry is beside its record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub seq: Seq,
+    /// The log's end before it, or an earlier one.
+    pub point: LogPoint,
+    pub origin: Option<Origin>,
+    pub answer: u64,
+}
+
 /// Why a prepared change was not made.
 pub(crate) enum Stop {
     /// What it was based on has changed meanwhile: prepare it anew.
@@ -80,7 +95,7 @@ impl From<StoreError> for Stop {
 }
 
 impl Engine {
-    pub(crate) fn new(vol: Volume, space: Space, index_bytes_max: u64) -> Engine {
+    pub(crate) fn new(vol: Volume, space: Space, index_bytes_max: u64, settings: Settings) -> Engine {
         Engine {
             data_begin: vol.data_region().start,
             epoch: AtomicU32::new(vol.label().epoch.0),
@@ -90,6 +105,8 @@ impl Engine {
             space: Mutex::new(space),
             reused: AtomicU64::new(0),
             tail: Mutex::default(),
+            overlay: Overlay::new(),
+            settings,
             sessions: Mutex::default(),
             damage: Mutex::default(),
             scrub: Mutex::default(),
@@ -128,9 +145,11 @@ impl Engine {
                 tail.bytes.clear();
                 record::encode(origin, answer, record, &mut tail.bytes);
                 let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
+                let point = self.vol.position();
                 match self.vol.append(epoch, &tail.bytes) {
                     Ok(seq) => {
-                        self.apply(seq, origin, answer, record, &mut tail.freed);
+                        let entry = Entry { seq, point, origin, answer };
+                        self.apply(&entry, record, &mut tail.freed);
                         return Ok(Done { seq, answer });
                     }
                     Err(VolumeError::LogFull { .. }) => {}
@@ -144,20 +163,16 @@ impl Engine {
     }
 
     /// Changes the state in memory as the record says. The same for a live change and for a replayed entry.
-    pub(crate) fn apply(
-        &self,
-        seq: Seq,
-        origin: Option<Origin>,
-        answer: u64,
-        record: &Record,
-        freed: &mut Vec<Run>,
-    ) {
-        let mut reserved = 0;
+    pub(crate) fn apply(&self, entry: &Entry, record: &Record, freed: &mut Vec<Run>) {
+        let &Entry { seq, point, origin, answer } = entry;
+        let (mut reserved, mut patched, mut over) = (0, 0, 0);
         let mut change = |id: &ObjectId, change: &mut dyn FnMut(&mut State)| {
             self.index.change(id, |state| {
-                let before = state.reserved.pages();
+                let before = (state.reserved.pages(), state.patches.len(), state.patches.over_pages());
                 change(state);
-                reserved = state.reserved.pages() as i64 - before as i64;
+                reserved = state.reserved.pages() as i64 - before.0 as i64;
+                patched = state.patches.len() as i64 - before.1 as i64;
+                over = state.patches.over_pages() as i64 - before.2 as i64;
             })
         };
         match record {
@@ -174,6 +189,8 @@ impl Engine {
                     if let Some(state) = self.index.remove(id) {
                         freed.extend(state.extents.iter().map(|(_, e)| e.run));
                         reserved -= state.reserved.pages() as i64;
+                        patched -= state.patches.len() as i64;
+                        over -= state.patches.over_pages() as i64;
                     }
                 }
             }
@@ -181,6 +198,11 @@ impl Engine {
                 self.index.change(object, |state| state.lease = state.lease.max(*lease))
             }
             Record::Nothing => {}
+            Record::Patch(p) => {
+                let mut begun = Vec::new();
+                change(&p.object, &mut |state| apply_patch(state, p, seq, &mut begun));
+                self.name_patches(&p.object, &begun, seq, point);
+            }
             Record::Damage(d) => self.apply_damage(d),
             Record::DamageClear { fid } => self.apply_damage_clear(*fid),
             Record::Scrub(scrub) => *self.scrub.lock() = *scrub,
@@ -190,11 +212,16 @@ impl Engine {
         if let Some(origin) = origin {
             self.apply_slot(origin, seq, answer);
         }
-        if !freed.is_empty() || reserved != 0 {
+        if !freed.is_empty() || reserved != 0 || patched != 0 {
             let mut space = self.space.lock();
             space.supersede(seq, freed);
-            // While the log is replayed the number is not known yet.
+            // While the log is replayed the numbers are not known yet.
             space.reserved = space.reserved.wrapping_add_signed(reserved);
+            space.patched = space.patched.wrapping_add_signed(patched);
+            space.patched_over = space.patched_over.wrapping_add_signed(over);
+        }
+        if patched != 0 {
+            self.count_patches(patched);
         }
     }
 
@@ -209,7 +236,7 @@ impl Engine {
 fn apply_write(state: &mut State, w: &WriteRecord, freed: &mut Vec<Run>) {
     let mut skip = 0;
     for p in &w.placed {
-        state.extents.put(p.page, Extent::new(p.run, &w.crcs, skip), freed);
+        state.put(p.page, Extent::new(p.run, &w.crcs, skip), freed);
         state.reserved.remove(p.page, p.page + p.run.pages);
         skip += p.run.pages;
     }
@@ -219,12 +246,27 @@ fn apply_write(state: &mut State, w: &WriteRecord, freed: &mut Vec<Run>) {
     state.lease = state.lease.max(w.lease);
 }
 
+/// `begun` gets the pages whose patch begins with this entry.
+fn apply_patch(state: &mut State, p: &PatchRecord, seq: Seq, begun: &mut Vec<u32>) {
+    for f in &p.fragments {
+        let has_page = state.extents.site(f.page).is_some();
+        if state.patches.add(f, seq, has_page) {
+            begun.push(f.page);
+        }
+        state.reserved.remove(f.page, f.page + 1);
+    }
+    state.exists = true;
+    state.len = state.len.max(p.end());
+    state.mtime = state.mtime.max(p.mtime);
+    state.lease = state.lease.max(p.lease);
+}
+
 fn apply_truncate(state: &mut State, t: &TruncateRecord, freed: &mut Vec<Run>) {
     let page = types::PAGE_SIZE as u64;
-    state.extents.cut(t.len.div_ceil(page) as u32, u32::MAX, freed);
+    state.cut(t.len.div_ceil(page) as u32, u32::MAX, freed);
     state.reserved.remove(t.len.div_ceil(page) as u32, u32::MAX);
     if let Some((start, crc)) = t.tail {
-        state.extents.put((t.len / page) as u32, Extent::one(start, crc), freed);
+        state.put((t.len / page) as u32, Extent::one(start, crc), freed);
     }
     state.exists = true;
     state.len = t.len;
@@ -233,8 +275,8 @@ fn apply_truncate(state: &mut State, t: &TruncateRecord, freed: &mut Vec<Run>) {
 
 fn apply_reserve(state: &mut State, r: &ReserveRecord) {
     state.reserved.insert(r.first, r.limit);
-    for (page, e) in state.extents.range(r.first, r.limit) {
-        state.reserved.remove(page, page + e.run.pages);
+    for (first, limit) in state.stretches(r.first, r.limit) {
+        state.reserved.remove(first, limit);
     }
     state.exists = true;
     state.len = state.len.max(r.end);
@@ -245,15 +287,14 @@ fn apply_reserve(state: &mut State, r: &ReserveRecord) {
 fn apply_punch(state: &mut State, p: &PunchRecord, freed: &mut Vec<Run>) {
     match p.is_kept {
         true => {
-            let had: Vec<_> =
-                state.extents.range(p.first, p.limit).map(|(page, e)| (page, page + e.run.pages)).collect();
+            let had = state.stretches(p.first, p.limit);
             had.into_iter().for_each(|(first, limit)| state.reserved.insert(first, limit));
         }
         false => state.reserved.remove(p.first, p.limit),
     }
-    state.extents.cut(p.first, p.limit, freed);
+    state.cut(p.first, p.limit, freed);
     for z in &p.zeroed {
-        state.extents.put(z.page, Extent::one(z.start, z.crc), freed);
+        state.put(z.page, Extent::one(z.start, z.crc), freed);
     }
     state.mtime = state.mtime.max(p.mtime);
     state.lease = state.lease.max(p.lease);

@@ -11,8 +11,10 @@ use parking_lot::RwLock;
 use types::{ObjectId, PAGE_SIZE, Time};
 
 use crate::Attrs;
-use crate::checkpoint::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX, RESERVED_PAGE_BYTES};
-use crate::extent::ExtentMap;
+use crate::alloc::Run;
+use crate::checkpoint::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX, PATCHED_PAGE_BYTES, RESERVED_PAGE_BYTES};
+use crate::extent::{Extent, ExtentMap};
+use crate::patch::Patches;
 use crate::reserved::Reserved;
 
 /// 64 shards: with 32 serving threads two seldom want the same one, and a shard of a million objects stays shallow.
@@ -27,7 +29,9 @@ pub struct State {
     pub mtime: Time,
     pub lease: u64,
     pub extents: ExtentMap,
-    /// None of these is in `extents`.
+    /// Small writes that are in no extent yet.
+    pub patches: Patches,
+    /// None of these is in `extents` or `patches`.
     pub reserved: Reserved,
 }
 
@@ -37,7 +41,7 @@ impl State {
         Attrs {
             exists: self.exists,
             len: self.len,
-            used: (self.extents.pages() + self.reserved.pages()) * page,
+            used: (self.extents.pages() + self.patches.new_pages() + self.reserved.pages()) * page,
             reserved_end: self.reserved.limit() as u64 * page,
             mtime: self.mtime,
             lease: self.lease,
@@ -47,7 +51,51 @@ impl State {
     /// Upper bound of its bytes in a checkpoint, also after writes to its reserved pages.
     fn bytes(&self) -> u64 {
         let extents = self.extents.len() as u64 * EXTENT_BYTES_MAX + self.extents.pages() * 4;
-        OBJECT_BYTES_MAX + extents + self.reserved.pages() * RESERVED_PAGE_BYTES
+        let patches = self.patches.len() as u64 * PATCHED_PAGE_BYTES;
+        OBJECT_BYTES_MAX + extents + patches + self.reserved.pages() * RESERVED_PAGE_BYTES
+    }
+
+    /// Has the page bytes?
+    pub fn has(&self, page: u32) -> bool {
+        self.patches.get(page).is_some() || self.extents.site(page).is_some()
+    }
+    /// How many of pages `[first, limit)` have bytes.
+    pub fn count(&self, first: u32, limit: u32) -> u64 {
+        self.extents.count(first, limit) + self.patches.count_new(first, limit)
+    }
+    /// The first page at or after `page` that has bytes.
+    pub fn first_from(&self, page: u32) -> Option<u32> {
+        let patch = self.patches.range(page, u32::MAX).next().map(|(page, _)| page);
+        let extent = self.extents.first_from(page);
+        patch.into_iter().chain(extent).min()
+    }
+    /// The first page at or after `page` that has none.
+    pub fn end_of_run(&self, page: u32) -> u32 {
+        let mut at = page;
+        loop {
+            at = self.extents.end_of_run(at);
+            if self.patches.get(at).is_none() {
+                return at;
+            }
+            at += 1;
+        }
+    }
+    /// Pages that have bytes in `[first, limit)`, as stretches.
+    pub fn stretches(&self, first: u32, limit: u32) -> Vec<(u32, u32)> {
+        let extents = self.extents.range(first, limit).map(|(page, e)| (page, page + e.run.pages));
+        let patches = self.patches.range(first, limit).map(|(page, _)| (page, page + 1));
+        extents.chain(patches).collect()
+    }
+
+    /// Puts an extent at `page`, over whatever was there; the runs that it replaces are appended to `freed`.
+    pub fn put(&mut self, page: u32, extent: Extent, freed: &mut Vec<Run>) {
+        self.patches.cut(page, page + extent.run.pages);
+        self.extents.put(page, extent, freed);
+    }
+    /// Takes the bytes of pages `[first, limit)` away; their runs are appended to `freed`.
+    pub fn cut(&mut self, first: u32, limit: u32, freed: &mut Vec<Run>) {
+        self.patches.cut(first, limit);
+        self.extents.cut(first, limit, freed);
     }
 }
 

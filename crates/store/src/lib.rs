@@ -20,6 +20,7 @@ mod alloc;
 mod api;
 mod checkpoint;
 mod damage;
+mod destage;
 mod destroy;
 mod discard;
 mod engine;
@@ -28,6 +29,8 @@ mod extent;
 mod format;
 mod index;
 mod list;
+mod overlay;
+mod patch;
 mod punch;
 mod read;
 mod record;
@@ -39,7 +42,9 @@ mod scrub;
 mod seek;
 mod service;
 mod sessions;
+mod settings;
 mod slots;
+mod small;
 mod space;
 mod stats;
 mod survey;
@@ -57,9 +62,12 @@ pub use reserve::Reservation;
 pub use scrub::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified};
 pub use service::Service;
 pub use sessions::SESSIONS_MAX;
+pub use settings::Settings;
 pub use stats::{DeviceStats, SmallStats, Stats, UserStats};
 pub use survey::{Amount, ClassUse, Cursor, RUN_CLASSES, SUB_BLOCK_CLASSES, SpaceReport, Survey};
 pub use write::Written;
+
+use std::time::Duration;
 
 use disk::volume::Label;
 use types::{Buf, Epoch, Fault, Fid, Incarnation, ObjectId, Seq, SessionId, Time};
@@ -113,6 +121,13 @@ pub trait ObjectStore: Send + Sync {
     fn is_checkpoint_due(&self) -> bool;
     /// Writes the index out, so that the log before it is not needed any more.
     fn checkpoint(&self) -> Result<(), StoreError>;
+    /// Brings small writes that are a while old, or all when nothing was written since the last call, from the log to where they
+    /// belong. For the background, once in a commit interval.
+    fn destage(&self) -> Result<(), StoreError>;
+    /// Waits until the log or the memory for small writes fills; true if that is so, then `relieve` should be called.
+    fn wait_pressed(&self, at_most: Duration) -> bool;
+    /// Brings small writes to where they belong until there is room for others.
+    fn relieve(&self) -> Result<(), StoreError>;
     /// Gives space back to the medium that was freed 60 to 120 calls ago and is free still. For the background, once in a commit
     /// interval.
     fn discard(&self) -> Result<(), StoreError>;

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use types::crc::{ZERO_PAGE, crc32c};
-use types::{Buf, ObjectId, PAGE_SIZE};
+use types::{Buf, ObjectId, PAGE_SIZE, Seq};
 
 use crate::Read;
 use crate::engine::Engine;
 use crate::error::{DamageKind, StoreError};
 use crate::extent::{Extent, Site};
 use crate::index::State;
+use crate::patch::Patch;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -21,7 +22,31 @@ const PAGE: u64 = PAGE_SIZE as u64;
 struct View {
     offset: u64,
     end: u64,
+    /// None of them lies below a whole patch.
     pieces: Vec<(u32, Extent)>,
+    /// What lies over them.
+    patches: Vec<(u32, Arc<Patch>)>,
+}
+
+/// What a page is made of, when it is made whole for a change of a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Below {
+    pub site: Option<Site>,
+    /// The last entry that patched it.
+    pub patched: Option<Seq>,
+}
+
+impl Below {
+    pub fn of(state: &State, page: u32) -> Below {
+        Below { site: state.extents.site(page), patched: state.patches.get(page).map(|p| p.seq()) }
+    }
+    pub fn is_hole(&self) -> bool {
+        *self == Below::default()
+    }
+}
+
+fn below_of(state: &State, page: u32) -> (Below, Option<Arc<Patch>>) {
+    (Below::of(state, page), state.patches.get(page).cloned())
 }
 
 /// The first page that could not be given back.
@@ -61,28 +86,40 @@ impl Engine {
         })
     }
 
-    /// Reads and verifies one whole page; `None`, and zeros, if it is a hole.
+    /// Reads and verifies one whole page; zeros if it is a hole.
     pub(crate) fn read_page(
         &self,
         id: ObjectId,
         page: u32,
         bytes: &mut [u8; PAGE_SIZE],
-    ) -> Result<Option<Site>, StoreError> {
-        let Some(object) = self.index.get(&id) else { return Ok(None) };
-        let site = object.read().extents.site(page);
-        let Some(site) = site else { return Ok(None) };
-        if self.read_site(site, bytes).is_ok() {
-            return Ok(Some(site));
+    ) -> Result<Below, StoreError> {
+        let Some(object) = self.index.get(&id) else { return Ok(Below::default()) };
+        let (below, patch) = below_of(&object.read(), page);
+        if self.read_below(&below, patch.as_deref(), bytes).is_ok() {
+            return Ok(below);
         }
         let state = object.read();
-        let Some(site) = state.extents.site(page) else {
-            bytes.fill(0);
-            return Ok(None);
-        };
-        match self.read_site(site, bytes) {
-            Ok(()) => Ok(Some(site)),
+        let (below, patch) = below_of(&state, page);
+        match self.read_below(&below, patch.as_deref(), bytes) {
+            Ok(()) => Ok(below),
             Err(kind) => Err(StoreError::Damaged { object: id, offset: page as u64 * PAGE, kind }),
         }
+    }
+
+    fn read_below(
+        &self,
+        below: &Below,
+        patch: Option<&Patch>,
+        bytes: &mut [u8; PAGE_SIZE],
+    ) -> Result<(), DamageKind> {
+        bytes.fill(0);
+        if let Some(site) = below.site.filter(|_| patch.is_none_or(|p| !p.is_whole())) {
+            self.read_site(site, bytes)?;
+        }
+        if let Some(patch) = patch {
+            patch.lay_over(bytes, 0);
+        }
+        Ok(())
     }
 
     pub(crate) fn read_site(&self, site: Site, bytes: &mut [u8; PAGE_SIZE]) -> Result<(), DamageKind> {
@@ -103,7 +140,9 @@ impl Engine {
             return Ok(());
         }
         self.read_runs(view, out)?;
-        self.check_pages(view, out, crcs)
+        self.check_pages(view, out, crcs)?;
+        lay_patches(view, out, crcs);
+        Ok(())
     }
 
     /// Calls with `(place on the medium, object page, pages)` for whole stretches that are neighbours in both.
@@ -199,6 +238,31 @@ impl Engine {
     }
 }
 
+/// Lays the patches over pages that were checked, and gives their fragments' CRCs.
+fn lay_patches(view: &View, out: &mut [u8], crcs: &mut [u32]) {
+    let first = (view.offset / PAGE) as u32;
+    for (page, patch) in &view.patches {
+        let range = fragment_of(view, *page);
+        let skip = ((view.offset + range.start as u64) % PAGE) as usize;
+        let fragment = &mut out[range];
+        patch.lay_over(fragment, skip);
+        let known = if fragment.len() == PAGE_SIZE { patch.whole_crc() } else { None };
+        crcs[(page - first) as usize] = known.unwrap_or_else(|| crc32c(fragment));
+    }
+}
+
+/// Extents of a page range without what lies below whole patches: nobody wants to see it.
+fn pieces_of(state: &State, first: u32, limit: u32) -> Vec<(u32, Extent)> {
+    let hidden = state.patches.range(first, limit).filter(|(_, p)| p.is_whole()).map(|(page, _)| page);
+    let mut pieces = Vec::new();
+    let mut from = first;
+    for page in hidden.chain([limit]) {
+        pieces.extend(state.extents.range(from, page));
+        from = page + 1;
+    }
+    pieces
+}
+
 /// The part of the view's buffer that lies in a page.
 fn fragment_of(view: &View, page: u32) -> std::ops::Range<usize> {
     let begin = (page as u64 * PAGE).max(view.offset);
@@ -214,6 +278,13 @@ fn view_of(state: &Arc<State>, r: &Read<'_>) -> Result<Option<View>, StoreError>
     let end = r.offset.saturating_add(r.len as u64).min(state.len);
     let offset = r.offset.min(end);
     let (first, limit) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
-    let pieces = if offset < end { state.extents.range(first, limit).collect() } else { vec![] };
-    Ok(Some(View { offset, end, pieces }))
+    if offset == end {
+        return Ok(Some(View { offset, end, pieces: vec![], patches: vec![] }));
+    }
+    let patches: Vec<_> = state.patches.range(first, limit).map(|(page, p)| (page, p.clone())).collect();
+    let pieces = match patches.is_empty() {
+        true => state.extents.range(first, limit).collect(),
+        false => pieces_of(state, first, limit),
+    };
+    Ok(Some(View { offset, end, pieces, patches }))
 }

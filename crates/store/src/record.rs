@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use types::{Fid, ObjectId, SessionId, Time};
+use types::{Fid, ObjectId, PAGE_SIZE, SessionId, Time};
 use wire::{Malformed, Reader, Wire};
 
 use crate::alloc::Run;
 use crate::error::DamageKind;
+use crate::patch::Fragment;
 use crate::scrub::{get_scrub, put_scrub};
 use crate::{Damage, Origin, Scrub};
 
@@ -47,6 +48,27 @@ pub enum Record {
     Scrub(Scrub),
     /// Nothing had to be changed; the entry keeps the slot.
     Nothing,
+    /// A small write with its bytes.
+    Patch(PatchRecord),
+}
+
+/// A write whose bytes are in the entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PatchRecord {
+    pub object: ObjectId,
+    /// Bytes.
+    pub offset: u64,
+    pub mtime: Time,
+    pub lease: u64,
+    /// In page order, without a gap; at least one.
+    pub fragments: Vec<Fragment>,
+}
+
+impl PatchRecord {
+    /// The object is at least this long afterwards, bytes.
+    pub fn end(&self) -> u64 {
+        self.offset + self.fragments.iter().map(|f| f.len as u64).sum::<u64>()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -138,6 +160,7 @@ impl Record {
             Record::Release(_) => 11,
             Record::Punch(_) => 12,
             Record::Scrub(_) => 13,
+            Record::Patch(_) => 14,
         }
     }
 }
@@ -211,6 +234,15 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
         Record::SessionBegin { session } | Record::SessionEnd { session } => session.put(out),
         Record::Scrub(scrub) => put_scrub(scrub, out),
         Record::Nothing => {}
+        Record::Patch(p) => {
+            p.object.put(out);
+            p.offset.put(out);
+            p.mtime.put(out);
+            p.lease.put(out);
+            ((p.end() - p.offset) as u32).put(out);
+            p.fragments.iter().for_each(|f| f.crc.put(out));
+            p.fragments.iter().for_each(|f| out.extend_from_slice(f.content()));
+        }
     }
 }
 
@@ -249,6 +281,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, Malformed> {
         11 => Record::Release(get_release(&mut r)?),
         12 => Record::Punch(get_punch(&mut r)?),
         13 => Record::Scrub(get_scrub(&mut r)?),
+        14 => Record::Patch(get_patch(&mut r)?),
         _ => return Err(Malformed("log record kind")),
     };
     r.end()?;
@@ -328,6 +361,43 @@ fn get_punch(r: &mut Reader<'_>) -> Result<PunchRecord, Malformed> {
         zeroed.push(z);
     }
     Ok(PunchRecord { object, first, limit, is_kept, mtime, lease, zeroed })
+}
+
+fn get_patch(r: &mut Reader<'_>) -> Result<PatchRecord, Malformed> {
+    let (object, offset, mtime, lease): (_, u64, _, _) =
+        (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    let len = u32::get(r)? as u64;
+    let is_inside = offset.checked_add(len).is_some_and(|end| end <= types::FILE_SIZE_MAX);
+    if len == 0 || len > r.remaining() as u64 || !is_inside {
+        return Err(Malformed("length of a patch"));
+    }
+    let cuts = cuts(offset, len as usize);
+    let crcs = cuts.iter().map(|_| u32::get(r)).collect::<Result<Vec<u32>, _>>()?;
+    if r.remaining() != len as usize {
+        return Err(Malformed("bytes of a patch"));
+    }
+    let mut fragments = Vec::with_capacity(cuts.len());
+    for ((page, skip, len), crc) in cuts.into_iter().zip(crcs) {
+        let bytes = r.take(len)?;
+        if types::crc::crc32c(bytes) != crc {
+            return Err(Malformed("CRC of a patch"));
+        }
+        fragments.push(Fragment::new(page, skip, bytes, crc));
+    }
+    Ok(PatchRecord { object, offset, mtime, lease, fragments })
+}
+
+/// A byte range page by page: the page, where in it the range begins, and how many bytes of it.
+pub fn cuts(offset: u64, len: usize) -> Vec<(u32, usize, usize)> {
+    let (mut at, end) = (offset, offset + len as u64);
+    let mut cuts = Vec::new();
+    while at < end {
+        let (page, skip) = ((at / PAGE_SIZE as u64) as u32, (at % PAGE_SIZE as u64) as usize);
+        let len = (PAGE_SIZE - skip).min((end - at) as usize);
+        cuts.push((page, skip, len));
+        at += len as u64;
+    }
+    cuts
 }
 
 pub fn put_damage(d: &Damage, out: &mut Vec<u8>) {

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use disk::Disk;
 use disk::volume::{Kind, LogEntry, Verdict, Volume};
+use disk::{Disk, LogPoint};
 use types::crc::crc32c;
-use types::{ObjectId, PAGE_SIZE};
+use types::{ObjectId, PAGE_SIZE, Seq};
 
 use crate::alloc::{Buddy, Run};
 use crate::checkpoint::{index_bytes_max, read_snapshot};
-use crate::engine::Engine;
+use crate::engine::{Engine, Entry};
 use crate::error::{DamageKind, StoreError};
 use crate::extent::Site;
-use crate::record::{self, Placed, Record, TruncateRecord, Zeroed};
+use crate::patch::Fragment;
+use crate::record::{self, PatchRecord, Placed, Record, TruncateRecord, Zeroed};
+use crate::settings::Settings;
 use crate::space::Space;
 
 /// What recovery finds of an entry's data.
@@ -25,8 +27,13 @@ enum Data {
 }
 
 impl Engine {
-    /// Opens and recovers. Everything acknowledged before a mere kill is there; after power loss everything flushed is.
+    /// As `open_with`, with the default settings.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Engine, StoreError> {
+        Engine::open_with(disk, Settings::default())
+    }
+
+    /// Opens and recovers. Everything acknowledged before a mere kill is there; after power loss everything flushed is.
+    pub fn open_with(disk: Arc<dyn Disk>, settings: Settings) -> Result<Engine, StoreError> {
         let vol = Volume::open(disk)?;
         if vol.label().kind != Kind::Ost {
             return Err(StoreError::Corrupt("this volume is not an OST".into()));
@@ -34,19 +41,26 @@ impl Engine {
         let region = vol.data_region();
         let total_pages = (region.end - region.start) / PAGE_SIZE as u64;
         let index_bytes_max = index_bytes_max(vol.checkpoint_capacity());
-        let engine = Engine::new(vol, Space::new(Buddy::all_used(total_pages)), index_bytes_max);
+        let engine = Engine::new(vol, Space::new(Buddy::all_used(total_pages)), index_bytes_max, settings);
         // 1. The state as of the checkpoint.
         if let Some(mut stream) = engine.vol.checkpoint_reader()? {
-            let snapshot = read_snapshot(&mut stream).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+            let log_begin = engine.vol.position();
+            let snapshot =
+                read_snapshot(&mut stream, log_begin).map_err(|e| StoreError::Corrupt(e.to_string()))?;
             engine.load(snapshot);
         }
         // 2. What came after it.
         engine.replay(total_pages)?;
+        engine.check_patches()?;
         // 3. From here on all of it is flushed, so nothing waits to be reused (O1), and the incarnation is new (O5).
         engine.vol.start()?;
         // 4. What nothing names is free.
         let mut space = Space::new(engine.find_free(total_pages)?);
-        space.reserved = engine.index.snapshot().iter().map(|(_, state)| state.reserved.pages()).sum();
+        for (_, state) in engine.index.snapshot() {
+            space.reserved += state.reserved.pages();
+            space.patched += state.patches.len() as u64;
+            space.patched_over += state.patches.over_pages();
+        }
         *engine.space.lock() = space;
         Ok(engine)
     }
@@ -80,13 +94,45 @@ impl Engine {
             .map_err(|e| StoreError::Corrupt(format!("log entry {}: {e}", entry.seq)))?;
         check_places(&decoded.record, pages)
             .map_err(|what| StoreError::Corrupt(format!("log entry {}: {what}", entry.seq)))?;
+        let point = LogPoint { seq: Seq(entry.seq.0 - 1), pos: entry.pos };
+        // The log goes back to before the checkpoint for the bytes of patches that it names.
+        if entry.seq <= self.vol.checkpoint_seq() {
+            if let Record::Patch(p) = &decoded.record {
+                self.fill_patches(p, entry.seq, point);
+            }
+            return Ok(Verdict::Keep);
+        }
         // O2: nobody has said that this entry's data reached the medium.
         if !entry.flushed && self.look_at_data(&decoded.record) == Data::Torn {
             return Ok(Verdict::Cut);
         }
         self.count_replayed(&decoded.record);
-        self.apply(entry.seq, decoded.origin, decoded.answer, &decoded.record, freed);
+        let about = Entry { seq: entry.seq, point, origin: decoded.origin, answer: decoded.answer };
+        self.apply(&about, &decoded.record, freed);
         Ok(Verdict::Keep)
+    }
+
+    fn fill_patches(&self, p: &PatchRecord, seq: Seq, point: LogPoint) {
+        if self.index.get(&p.object).is_none_or(|object| object.read().patches.is_empty()) {
+            return;
+        }
+        let mut begun = Vec::new();
+        self.index.change(&p.object, |state| {
+            let begins = |f: &&Fragment| state.patches.fill(f, seq);
+            begun.extend(p.fragments.iter().filter(begins).map(|f| f.page));
+        });
+        self.name_patches(&p.object, &begun, seq, point);
+    }
+
+    /// Each patch that the checkpoint names must have been found.
+    fn check_patches(&self) -> Result<(), StoreError> {
+        for (id, state) in self.index.snapshot() {
+            if let Some(page) = state.patches.lacking() {
+                let what = format!("the log has no bytes for page {page} of object {id}");
+                return Err(StoreError::Corrupt(what));
+            }
+        }
+        Ok(())
     }
 
     /// O2. A page with other bytes was torn by the power loss. One that the medium cannot give back is no proof of that: were the

@@ -75,7 +75,7 @@ impl Engine {
         };
         let state = object.read();
         let reserved = state.reserved.count(first, limit);
-        Reservation { pages: all - reserved - state.extents.count(first, limit), is_mixed: reserved > 0 }
+        Reservation { pages: all - reserved - state.count(first, limit), is_mixed: reserved > 0 }
     }
 
     pub(crate) fn release_pages_of(&self, r: &Release<'_>) -> Result<Done, StoreError> {

@@ -182,6 +182,10 @@ impl Engine {
         let Some(object) = self.index.get(&id) else { return Ok(None) };
         let state = object.read();
         let Some(site) = state.extents.site(page) else { return Ok(None) };
+        if state.patches.get(page).is_some_and(|patch| patch.is_whole()) {
+            // Nobody will see it again.
+            return Ok(None);
+        }
         let mut bytes = [0; PAGE_SIZE];
         let read = self.vol.disk().read_medium_at(&mut bytes, self.at(site.page));
         Ok(match read {

@@ -20,8 +20,8 @@ impl Engine {
         let state = object.read();
         let page = PAGE_SIZE as u64;
         let from = (offset / page) as u32;
-        let data = state.extents.first_from(from).map(|p| (p as u64 * page).max(offset));
-        let hole = (state.extents.end_of_run(from) as u64 * page).max(offset);
+        let data = state.first_from(from).map(|p| (p as u64 * page).max(offset));
+        let hole = (state.end_of_run(from) as u64 * page).max(offset);
         Ok(Found { exists, data, hole })
     }
 }

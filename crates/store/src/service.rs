@@ -47,8 +47,12 @@ impl Engine {
 
     /// What a replayed entry wrote before the crash.
     pub(crate) fn count_replayed(&self, record: &Record) {
-        if let Record::Write(w) = record {
-            let bytes = w.crcs.len() as u64 * PAGE_SIZE as u64;
+        let bytes = match record {
+            Record::Write(w) => w.crcs.len() as u64 * PAGE_SIZE as u64,
+            Record::Patch(p) => p.end() - p.offset,
+            _ => 0,
+        };
+        if bytes > 0 {
             let mut kept = self.service.lock();
             *kept = kept.and(bytes, bytes);
         }

@@ -31,6 +31,8 @@ pub enum Purpose {
     Write,
     /// May take the last page.
     Reserved,
+    /// For patches, which have their places promised. It may wait for nothing that needs room in the log.
+    Destage,
 }
 
 #[derive(Debug)]
@@ -39,11 +41,19 @@ pub struct Space {
     /// Superseded runs with the entry that superseded them, in log order.
     waiting: VecDeque<(Seq, Run)>,
     waiting_pages: u64,
+    /// Runs that destaging left, which the next checkpoint names no more (G1 of `destage`).
+    pinned: Vec<Run>,
+    /// These, and those that a checkpoint under way will free.
+    pinned_pages: u64,
     /// Of all objects, pages that are reserved.
     pub(crate) reserved: u64,
-    /// About to be reserved.
+    /// Of all objects, pages with a patch: each will want a place.
+    pub(crate) patched: u64,
+    /// Those of them that have a page below, which is free then.
+    pub(crate) patched_over: u64,
+    /// About to be reserved or patched.
     held: u64,
-    /// Of the reserved ones, those that writes under way have taken space for.
+    /// Of the promised ones, those that writes under way have taken space for.
     claimed: u64,
     /// What to discard.
     pub(crate) freed: Freed,
@@ -55,7 +65,11 @@ impl Space {
             buddy,
             waiting: VecDeque::new(),
             waiting_pages: 0,
+            pinned: Vec::new(),
+            pinned_pages: 0,
             reserved: 0,
+            patched: 0,
+            patched_over: 0,
             held: 0,
             claimed: 0,
             freed: Freed::default(),
@@ -68,8 +82,35 @@ impl Space {
     pub fn free_pages(&self) -> u64 {
         self.buddy.free_pages()
     }
+    /// What will be free once what superseded it is sealed, or checkpointed.
     pub fn waiting_pages(&self) -> u64 {
-        self.waiting_pages
+        self.waiting_pages + self.pinned_pages
+    }
+    /// True if sealing would free something.
+    pub fn is_unsealed(&self) -> bool {
+        self.waiting_pages > 0
+    }
+
+    /// Takes over runs that are free after the next checkpoint.
+    pub fn pin(&mut self, runs: &mut Vec<Run>) {
+        self.pinned_pages += runs.iter().map(|r| r.pages as u64).sum::<u64>();
+        self.pinned.append(runs);
+    }
+    /// At a checkpoint's begin: what its end frees.
+    pub fn take_pinned(&mut self) -> Vec<Run> {
+        std::mem::take(&mut self.pinned)
+    }
+    /// The checkpoint came to nothing.
+    pub fn put_pinned(&mut self, mut runs: Vec<Run>) {
+        self.pinned.append(&mut runs);
+    }
+    /// The checkpoint is durable.
+    pub fn unpin(&mut self, runs: Vec<Run>) {
+        for run in runs {
+            self.pinned_pages -= run.pages as u64;
+            self.buddy.give_back(run.start, run.pages as u64);
+            self.freed.add(run);
+        }
     }
 
     /// Space is given out in pieces of this many pages.
@@ -79,7 +120,7 @@ impl Space {
 
     /// What must stay free for those to whom it was promised.
     pub fn promised_pages(&self) -> u64 {
-        (self.reserved + self.held).saturating_sub(self.claimed)
+        (self.reserved + self.patched + self.held).saturating_sub(self.claimed)
     }
     /// What anybody may take, but for the reserve.
     pub fn unpromised_pages(&self) -> u64 {
@@ -160,7 +201,7 @@ impl Engine {
     /// Takes `pages` pages, of which `claim` are promised to who takes them. What waits to be sealed is space too: it is sealed
     /// before `NoSpace` is said.
     pub(crate) fn take(&self, pages: u32, claim: u64, purpose: Purpose) -> Result<Taken<'_>, StoreError> {
-        self.with_space(|space| {
+        self.with_space(purpose, |space| {
             let mut runs = Vec::new();
             if !may_take(space, pages as u64, claim, purpose) || !space.buddy.take(pages, &mut runs) {
                 return None;
@@ -172,28 +213,36 @@ impl Engine {
 
     /// Keeps `pages` pages from everybody, so that they can be promised.
     pub(crate) fn hold(&self, pages: u64) -> Result<Held<'_>, StoreError> {
-        self.with_space(|space| {
+        self.with_space(Purpose::Write, |space| {
             let is_room = may_take(space, pages, 0, Purpose::Write);
             space.held += if is_room { pages } else { 0 };
             is_room.then(|| Held { engine: self, pages })
         })
     }
 
-    fn with_space<T>(&self, mut try_it: impl FnMut(&mut Space) -> Option<T>) -> Result<T, StoreError> {
+    fn with_space<T>(
+        &self,
+        purpose: Purpose,
+        mut try_it: impl FnMut(&mut Space) -> Option<T>,
+    ) -> Result<T, StoreError> {
         for round in 0..=SEAL_ROUNDS_MAX {
-            let waiting = {
+            let (is_waiting, is_unsealed) = {
                 let mut space = self.space.lock();
                 self.reclaim(&mut space);
                 if let Some(done) = try_it(&mut space) {
                     return Ok(done);
                 }
-                space.waiting_pages
+                (space.waiting_pages() > 0, space.is_unsealed())
             };
             // The last look is for what the last sealing freed.
-            if waiting == 0 || round == SEAL_ROUNDS_MAX {
+            if !is_waiting || round == SEAL_ROUNDS_MAX {
                 break;
             }
-            self.seal()?;
+            // A checkpoint seals too, and needs no room in the log.
+            match is_unsealed && purpose != Purpose::Destage {
+                true => self.seal()?,
+                false => self.make_checkpoint()?,
+            }
         }
         Err(StoreError::NoSpace("the medium is full"))
     }
@@ -227,6 +276,14 @@ impl Engine {
         }
     }
 
+    /// A checkpoint is durable that names these no more.
+    pub(crate) fn unpin(&self, runs: Vec<Run>) {
+        if !runs.is_empty() {
+            self.space.lock().unpin(runs);
+            self.reused.fetch_add(1, std::sync::atomic::Ordering::Release);
+        }
+    }
+
     /// Frees what can be freed now, in the background, so that writers seldom have to.
     pub(crate) fn reclaim_now(&self) {
         self.reclaim(&mut self.space.lock());
@@ -257,7 +314,7 @@ fn may_take(space: &Space, pages: u64, claim: u64, purpose: Purpose) -> bool {
         // S6: who takes only what was promised to him needs nobody's leave.
         Purpose::Write if pages == claim => 0,
         Purpose::Write => reserve_pages(space.total_pages()) + space.promised_pages().saturating_sub(claim),
-        Purpose::Reserved => 0,
+        Purpose::Reserved | Purpose::Destage => 0,
     };
     space.free_pages() >= kept + pages
 }

@@ -92,8 +92,7 @@ impl Recorder {
     }
 }
 
-/// For the small-write log, which is on its way.
-#[allow(dead_code, reason = "the small-write log calls these")]
+/// Of the small-write log.
 impl Recorder {
     /// A user's write went into the log with its bytes. (It is counted by `wrote` as well.)
     pub fn patched(&self, bytes: usize) {

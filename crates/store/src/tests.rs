@@ -30,6 +30,8 @@ use crate::*;
 
 /// Log 1 MiB, two slots of 2 MiB, and about this much data with the volume's head.
 const MEDIUM_BYTES: u64 = 12 << 20;
+const PLACING: Settings =
+    Settings { patch_bytes_max: 0, patch_new_bytes_max: 0, overlay_bytes_max: 1 << 20, write_unit: 4096 };
 const SESSION: SessionId = SessionId(77);
 
 fn label() -> Label {
@@ -57,6 +59,7 @@ fn anyone(_: &Attrs) -> Result<(), Fault> {
 struct Rig {
     disk: Arc<SimDisk>,
     store: Engine,
+    settings: Settings,
 }
 
 impl Rig {
@@ -69,10 +72,18 @@ impl Rig {
         Rig::open(disk)
     }
     fn open(disk: Arc<SimDisk>) -> Rig {
-        Rig { store: Engine::open(disk.clone()).unwrap(), disk }
+        Rig::open_with(disk, Settings::default())
+    }
+    fn open_with(disk: Arc<SimDisk>, settings: Settings) -> Rig {
+        Rig { store: Engine::open_with(disk.clone(), settings).unwrap(), disk, settings }
     }
     fn crashed(&self, crash: Crash) -> Rig {
-        Rig::open(Arc::new(self.disk.crash(crash)))
+        Rig::open_with(Arc::new(self.disk.crash(crash)), self.settings)
+    }
+    /// Every write goes to pages of its own at once.
+    fn placing() -> Rig {
+        let rig = Rig::new();
+        Rig::open_with(rig.disk.clone(), PLACING)
     }
 
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<Done, StoreError> {
@@ -107,6 +118,7 @@ impl Rig {
     }
     /// Medium offset of a page of an object.
     fn place(&self, object: ObjectId, page: u32) -> u64 {
+        self.store.destage_all().unwrap();
         let site = self.store.index.get(&object).unwrap().read().extents.site(page).unwrap();
         self.store.at(site.page)
     }

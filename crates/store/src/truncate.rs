@@ -32,7 +32,7 @@ impl Engine {
         // 1. The page that is cut inside, with zeros behind the cut. It may take from the reserve: cutting frees.
         let skip = (t.len % PAGE_SIZE as u64) as usize;
         let page = (t.len / PAGE_SIZE as u64) as u32;
-        let has_page = || self.index.get(&t.object).is_some_and(|o| o.read().extents.site(page).is_some());
+        let has_page = || self.index.get(&t.object).is_some_and(|o| o.read().has(page));
         let is_cut_inside = |len: u64| t.len < len && skip > 0 && has_page();
         let cut = is_cut_inside(attrs.len).then(|| self.cut_page(t, page, skip)).transpose()?;
         let taken = cut.as_ref().map(|_| self.take(1, 0, Purpose::Reserved)).transpose()?;

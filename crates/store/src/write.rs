@@ -9,7 +9,7 @@ use crate::alloc::Run;
 use crate::checkpoint::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::engine::{Engine, Stop};
 use crate::error::StoreError;
-use crate::extent::Site;
+use crate::read::Below;
 use crate::record::{Placed, Record, WriteRecord};
 use crate::room::Wish;
 use crate::space::{Purpose, Taken};
@@ -78,7 +78,7 @@ impl Written {
 pub(crate) struct Merged {
     pub page: u32,
     /// What it was merged with, and the reuse count when that was read.
-    before: Option<Site>,
+    before: Below,
     reused: u64,
     pub bytes: [u8; PAGE_SIZE],
     pub crc: u32,
@@ -87,7 +87,7 @@ pub(crate) struct Merged {
 impl Merged {
     /// There was nothing to merge with.
     pub fn is_hole(&self) -> bool {
-        self.before.is_none()
+        self.before.is_hole()
     }
 }
 
@@ -98,6 +98,9 @@ impl Engine {
             .map_err(|at| StoreError::BadChecksum { object: w.object, offset: w.offset + at as u64 })?;
         // 2. Refuse early; the same gate is asked again under the tail lock.
         let attrs = self.pass_gate(&w.object, w.gate)?;
+        if let Some(done) = self.write_small(w)? {
+            return Ok(done);
+        }
         let span = Span::of(w.offset, w.data.len());
         // Asked of the few objects that have some: most never do.
         let is_promised = attrs.reserved_end > w.offset;
@@ -155,7 +158,7 @@ impl Engine {
     fn lacking_in(&self, object: &ObjectId, span: &Span) -> u32 {
         let Some(object) = self.index.get(object) else { return span.pages };
         let (state, limit) = (object.read(), span.first + span.pages);
-        let has = state.extents.count(span.first, limit) + state.reserved.count(span.first, limit);
+        let has = state.count(span.first, limit) + state.reserved.count(span.first, limit);
         span.pages - has as u32
     }
 
@@ -203,7 +206,7 @@ impl Engine {
         let reused = self.reuse_count();
         let mut bytes = [0; PAGE_SIZE];
         let before = self.read_page(object, page, &mut bytes)?;
-        Ok(Merged { page, before, reused, bytes, crc: before.map_or(types::crc::ZERO_PAGE, |s| s.crc) })
+        Ok(Merged { page, before, reused, bytes, crc: types::crc::ZERO_PAGE })
     }
 
     /// Under the tail lock: is every merged page still what it was merged with?
@@ -213,9 +216,9 @@ impl Engine {
         merged: impl Iterator<Item = &'a Merged>,
     ) -> Result<(), Stop> {
         for m in merged {
-            let now = self.index.get(object).and_then(|o| o.read().extents.site(m.page));
+            let now = self.index.get(object).map_or(Below::default(), |o| Below::of(&o.read(), m.page));
             // The same site may hold other bytes if its space went round once; equal CRCs are no proof.
-            let is_same = now == m.before && (now.is_none() || self.reuse_count() == m.reused);
+            let is_same = now == m.before && (now.site.is_none() || self.reuse_count() == m.reused);
             if !is_same {
                 return Err(Stop::Again);
             }

@@ -27,13 +27,26 @@ impl Volume {
         at: LogPoint,
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), VolumeError> {
+        self.checkpoint_keeping(at, at, write)
+    }
+
+    /// As `checkpoint`, of a state that leaves something to the log: that is trimmed to `from` only, an earlier position. Replay shows
+    /// these entries again; the owner tells them by `checkpoint_seq`.
+    pub fn checkpoint_keeping(
+        &self,
+        at: LogPoint,
+        from: LogPoint,
+        write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), VolumeError> {
         // 1. One at a time, and only a point that the log has.
         let _slots = self.slots.lock();
         self.check_started()?;
         {
             let tail = self.tail.lock();
             let start_seq = self.superblock.lock().log_start.seq;
-            if at.pos < tail.start || at.pos > tail.pos || at.seq < start_seq || at.seq.0 > tail.seq {
+            let is_in_log = tail.start <= from.pos && from.pos <= at.pos && at.pos <= tail.pos;
+            let is_in_order = start_seq <= from.seq && from.seq <= at.seq && at.seq.0 <= tail.seq;
+            if !is_in_log || !is_in_order {
                 return Err(VolumeError::WrongOrder("a checkpoint must be at a point of the live log"));
             }
         }
@@ -56,11 +69,16 @@ impl Volume {
         // 4. Name it, durably, in both copies.
         self.commit(|sb| {
             sb.checkpoint = Some(named);
-            sb.log_start = at;
+            sb.log_start = from;
         })?;
         // 5. Only now may the ring overwrite what came before (V4).
-        self.tail.lock().start = at.pos;
+        self.tail.lock().start = from.pos;
         Ok(())
+    }
+
+    /// The last entry that the checkpoint holds; the log may begin before it.
+    pub fn checkpoint_seq(&self) -> Seq {
+        self.superblock.lock().checkpoint.map_or(Seq(0), |c| c.seq)
     }
 
     /// Bytes of state that a checkpoint can hold: what a slot has beside chunk headers.

@@ -51,7 +51,7 @@ fn a_full_medium_refuses_cleanly_and_lives_on() {
 fn a_full_host_below_a_sparse_medium_is_no_space_and_nothing_worse() {
     let disk = Arc::new(FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES))));
     Engine::format(&*disk, label(), false).unwrap();
-    let store = Engine::open(disk.clone()).unwrap();
+    let store = Engine::open_with(disk.clone(), PLACING).unwrap();
     let old = pattern(1, 64 << 10);
     write(&store, id(1), 0, &old, None).unwrap();
     disk.fill_host();

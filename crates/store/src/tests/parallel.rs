@@ -191,7 +191,7 @@ fn interruptible() -> (Arc<Engine>, Arc<InterruptedDisk>) {
         interruption: Mutex::new(None),
     });
     Engine::format(&*disk, label(), false).unwrap();
-    let store = Arc::new(Engine::open(disk.clone()).unwrap());
+    let store = Arc::new(Engine::open_with(disk.clone(), PLACING).unwrap());
     disk.data_begin.store(store.at(0) as usize, Ordering::Relaxed);
     (store, disk)
 }

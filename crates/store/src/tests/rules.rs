@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn o1_space_is_reused_only_after_the_superseding_entry_is_sealed() {
-    let rig = Rig::new();
+    let rig = Rig::placing();
     let (old, new) = (pattern(1, 4096), pattern(2, 4096));
     rig.write(id(1), 0, &old).unwrap();
     rig.seal();
@@ -64,7 +64,7 @@ fn o2_data_of_flushed_entries_is_not_cut_but_damage() {
 fn o2_an_unreadable_page_is_damage_and_does_not_cut_what_may_be_flushed() {
     let disk = Arc::new(FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES))));
     Engine::format(&*disk, label(), false).unwrap();
-    let store = Engine::open(disk.clone()).unwrap();
+    let store = Engine::open_with(disk.clone(), PLACING).unwrap();
     let place = |n, page| {
         let site = store.index.get(&id(n)).unwrap().read().extents.site(page).unwrap();
         store.at(site.page)
@@ -105,7 +105,7 @@ fn o5_the_incarnation_rises_before_anything_is_served() {
 
 #[test]
 fn a_flipped_bit_in_any_data_page_is_damage_and_never_other_bytes() {
-    let rig = Rig::new();
+    let rig = Rig::placing();
     let bytes = pattern(1, 5 * 4096 + 100);
     rig.write(id(1), 0, &bytes).unwrap();
     for page in 0..6u32 {
@@ -300,7 +300,7 @@ fn a_medium_error_is_damage_of_the_page_that_has_it() {
     use disk::{FaultyDisk, MemDisk, Op, When};
     let faulty = Arc::new(FaultyDisk::new(Arc::new(MemDisk::new(MEDIUM_BYTES))));
     Engine::format(&*faulty, label(), false).unwrap();
-    let store = Engine::open(faulty.clone()).unwrap();
+    let store = Engine::open_with(faulty.clone(), PLACING).unwrap();
     write(&store, id(1), 0, &pattern(1, 40_000), None).unwrap();
     faulty.fail(Op::Read, When::Always);
     let e = read(&store, id(1), 4096, 8192).unwrap_err();

@@ -1,0 +1,27 @@
+//! What an engine is told when it is opened.
+
+/// How the engine treats small writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Writes of fewer bytes go into the log with their bytes, if they change pages that are there or parts of pages; 0: none does.
+    pub patch_bytes_max: u32,
+    /// The same of writes of whole pages where none is yet. Such a write needs no old bytes, so that a medium whose writes return from
+    /// memory gains nothing by it.
+    pub patch_new_bytes_max: u32,
+    /// Of memory for bytes that are in the log only. Half of the log bounds it too.
+    pub overlay_bytes_max: u64,
+    /// What a destager writes begins and ends at multiples of this: the drive's own unit (4 KiB of common NVMe drives, 64 KiB of some
+    /// QLC ones), bytes, a power of two of at least 4 KiB.
+    pub write_unit: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            patch_bytes_max: 64 << 10,
+            patch_new_bytes_max: 0,
+            overlay_bytes_max: 256 << 20,
+            write_unit: 4096,
+        }
+    }
+}
