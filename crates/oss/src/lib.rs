@@ -87,7 +87,7 @@ impl Ost {
 
     /// Opens and recovers; requests are refused with `NotReady` until `join`.
     pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Ost>, Fault> {
-        let store = Engine::open(disk)?;
+        let store = Engine::open_with(disk, settings.store)?;
         let unreadable = store.take_unreadable();
         if store.health().superblock_copies < 2 {
             let index = store.label().index;

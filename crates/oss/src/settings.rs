@@ -15,6 +15,8 @@ pub struct Settings {
     pub background: bool,
     /// False: no thread scrubs (an OST that is only looked at).
     pub scrub: bool,
+    /// How the engine treats small writes.
+    pub store: store::Settings,
     pub clock: Clock,
 }
 
@@ -22,6 +24,7 @@ impl Default for Settings {
     fn default() -> Settings {
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let commit_interval = Duration::from_secs(1);
-        Settings { commit_interval, background: true, scrub: true, clock: Arc::new(clock) }
+        let store = store::Settings::default();
+        Settings { commit_interval, background: true, scrub: true, store, clock: Arc::new(clock) }
     }
 }

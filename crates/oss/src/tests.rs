@@ -67,7 +67,9 @@ fn reply_of_mgs() -> RegisterReply {
 }
 
 fn settings() -> Settings {
-    Settings { background: false, clock: Arc::new(|| NOW_SEC), ..Settings::default() }
+    // Tests look for bytes in the place where they belong.
+    let store = store::Settings { patch_bytes_max: 0, ..store::Settings::default() };
+    Settings { background: false, store, clock: Arc::new(|| NOW_SEC), ..Settings::default() }
 }
 
 fn object() -> ObjectId {

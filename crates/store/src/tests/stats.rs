@@ -9,7 +9,7 @@ fn what_users_and_the_device_were_asked_is_counted_by_purpose() {
     let rig = Rig::new();
     let start = rig.store.stats();
     assert_eq!(start.user, UserStats::default());
-    rig.write(id(1), 0, &pattern(1, (1 << 20) - 4096)).unwrap();
+    rig.write(id(1), 0, &pattern(1, 1 << 20)).unwrap();
     rig.write(id(2), 100, &pattern(2, 50)).unwrap();
     rig.read(id(1), 0, 8192).unwrap();
     rig.store.flush().unwrap();
