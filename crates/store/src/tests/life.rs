@@ -108,9 +108,16 @@ impl Life {
     }
 
     /// Opens a medium that holds this world, and nothing else.
-    pub fn begin(medium: Arc<SimDisk>, rng: SplitMix, reach: Reach, memory: Memory, world: World) -> Life {
+    pub fn begin(
+        medium: Arc<SimDisk>,
+        mut rng: SplitMix,
+        reach: Reach,
+        memory: Memory,
+        world: World,
+    ) -> Life {
         let faulty = Arc::new(FaultyDisk::new(medium.clone()));
-        let store = Engine::open(faulty.clone()).unwrap();
+        let settings = draw_settings(&mut rng);
+        let store = Engine::open_with(faulty.clone(), settings).unwrap();
         let sequence =
             world.sessions.values().flat_map(|s| s.values()).map(|s| s.sequence).max().unwrap_or(0);
         let (labels, history) = (vec![(0, 0, store.label().epoch)], vec![]);
@@ -270,6 +277,13 @@ impl Life {
                 self.flushed(covered);
                 Ok(None)
             }
+            Op::Destage { all } => {
+                match *all {
+                    true => store.destage_all()?,
+                    false => drop(store.help()?),
+                }
+                Ok(None)
+            }
             Op::Discard => {
                 store.seal()?;
                 store.reclaim_now();
@@ -287,7 +301,7 @@ impl Life {
     /// The process ended; all that was acknowledged is in memory that outlives it.
     fn open_again(&mut self) -> Result<(), StoreError> {
         let (last, ran) = (self.store.last_seq(), *self.runs.last().unwrap());
-        self.store = Engine::open(self.faulty.clone())?;
+        self.store = Engine::open_with(self.faulty.clone(), self.store.settings)?;
         assert_eq!(self.store.last_seq(), last, "a kill loses nothing");
         self.opened();
         compare(&self.store, self.now()).unwrap_or_else(|e| panic!("after a kill: {e}"));
@@ -362,7 +376,7 @@ impl Life {
         let events = self.medium.events();
         self.medium = Arc::new(self.medium.crash(crash));
         self.faulty = Arc::new(FaultyDisk::new(self.medium.clone()));
-        let store = Engine::open(self.faulty.clone()).unwrap();
+        let store = Engine::open_with(self.faulty.clone(), self.store.settings).unwrap();
         let last = store.last_seq();
         let floor = match crash {
             Crash::KeepAll => self.acknowledged_at(events),
@@ -385,9 +399,22 @@ impl Life {
         self.store.destroy(&all, None).unwrap();
         self.store.seal().unwrap();
         self.store.reclaim_now();
+        self.store.checkpoint().unwrap();
+        assert_eq!(self.store.overlay.pages(), 0);
         let space = self.store.space.lock();
         assert_eq!((space.free_pages(), space.waiting_pages()), (space.total_pages(), 0));
         assert_eq!((self.store.index.bytes(), self.store.index.objects()), (0, 0));
+    }
+}
+
+/// With and without the log of small writes; with fresh pages in it, too; with an overlay that is full at once.
+fn draw_settings(rng: &mut SplitMix) -> Settings {
+    let all = Settings { patch_new_bytes_max: 64 << 10, write_unit: 16 << 10, ..Settings::default() };
+    match rng.below(6) {
+        0 => PLACING,
+        1 => all,
+        2 => Settings { overlay_bytes_max: 16 << 10, ..all },
+        _ => Settings::default(),
     }
 }
 

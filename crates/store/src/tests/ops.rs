@@ -64,6 +64,10 @@ pub enum Op {
     Mark,
     Seal,
     Checkpoint,
+    /// Small writes go where they belong: the oldest, or all.
+    Destage {
+        all: bool,
+    },
     /// Rounds of the background, so many that freed space is given back.
     Discard,
     /// The process is killed and the store opened again; no power fails.
@@ -85,6 +89,7 @@ impl Op {
                 | Mark
                 | Seal
                 | Checkpoint
+                | Destage { .. }
                 | Discard
                 | Kill
                 | Restart
@@ -142,7 +147,8 @@ pub fn draw(rng: &mut SplitMix, reach: Reach) -> Op {
         710..790 => Op::Read { object, offset, len: len as u32 * 3 },
         790..800 => Op::Verify { object },
         800..870 => Op::Flush,
-        870..910 => Op::Mark,
+        870..885 => Op::Mark,
+        885..910 => Op::Destage { all: rng.below(2) == 0 },
         910..930 => Op::Seal,
         930..965 => Op::Checkpoint,
         965..975 => Op::Discard,

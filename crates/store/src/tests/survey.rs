@@ -18,7 +18,7 @@ fn whole(store: &Engine, objects_max: u64) -> (Survey, u32) {
 
 #[test]
 fn space_is_told_to_the_byte() {
-    let rig = Rig::new();
+    let rig = Rig::placing();
     rig.write(id(1), 0, &pattern(1, 500)).unwrap();
     rig.write(id(2), 0, &pattern(2, 70_000)).unwrap();
     rig.write(id(3), 1 << 20, &pattern(3, 1 << 20)).unwrap();

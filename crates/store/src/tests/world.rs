@@ -159,7 +159,7 @@ impl World {
                 0
             }
             Op::Label(_) | Op::Read { .. } | Op::Verify { .. } | Op::Flush | Op::Mark | Op::Seal => 0,
-            Op::Checkpoint | Op::Discard | Op::Kill | Op::Restart => 0,
+            Op::Checkpoint | Op::Destage { .. } | Op::Discard | Op::Kill | Op::Restart => 0,
         }
     }
 
