@@ -51,9 +51,9 @@ impl Engine {
         }
         // 2. What came after it.
         engine.replay(total_pages)?;
-        engine.check_patches()?;
         // 3. From here on all of it is flushed, so nothing waits to be reused (O1), and the incarnation is new (O5).
         engine.vol.start()?;
+        engine.check_patches()?;
         // 4. What nothing names is free.
         let mut space = Space::new(engine.find_free(total_pages)?);
         for (_, state) in engine.index.snapshot() {

@@ -158,7 +158,11 @@ impl Map {
     fn add_data(&mut self, store: &Engine, named_by_tail: &[Run]) {
         let mut named = HashSet::new();
         for (_, state) in store.index.snapshot() {
-            state.extents.iter().for_each(|(_, e)| named.extend(e.run.start..e.run.end()));
+            for (page, e) in state.extents.iter() {
+                let is_hidden = |page| state.patches.get(page).is_some_and(|p| p.is_whole());
+                let seen = (page..).zip(e.run.start..e.run.end()).filter(|(page, _)| !is_hidden(*page));
+                named.extend(seen.map(|(_, place)| place));
+            }
         }
         let region = store.vol.data_region();
         for page in 0..(region.end - region.start) / PAGE as u64 {

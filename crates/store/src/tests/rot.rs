@@ -114,7 +114,9 @@ fn bury(seed: u64) -> Grave {
         }
     }
     let medium = life.medium.crash(Crash::KeepAll);
-    let map = Map::of(&medium, &life.store);
+    // What was folded since the last checkpoint lies where it lay for who opens it.
+    let opened = Engine::open(Arc::new(life.medium.crash(Crash::KeepAll))).unwrap();
+    let map = Map::of(&medium, &opened);
     Grave { medium, before, map, life }
 }
 
