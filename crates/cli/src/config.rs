@@ -19,6 +19,26 @@ pub const MGS_PORT: u16 = 7010;
 /// Seconds after which a file operation without an answer fails with `ETIMEDOUT`.
 pub const OP_TIMEOUT_SEC: u32 = 60;
 
+/// How an OST's data goes between memory and its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataIo {
+    #[default]
+    Auto,
+    Direct,
+    Cached,
+}
+
+impl From<DataIo> for disk::Io {
+    fn from(io: DataIo) -> disk::Io {
+        match io {
+            DataIo::Auto => disk::Io::Auto,
+            DataIo::Direct => disk::Io::Direct,
+            DataIo::Cached => disk::Io::Cached,
+        }
+    }
+}
+
 /// A role's configuration.
 pub trait Config: DeserializeOwned {
     /// What a commented example holds.
@@ -71,6 +91,10 @@ pub struct Oss {
     pub listen: String,
     #[serde(default)]
     pub nids: Vec<String>,
+    #[serde(default)]
+    pub io: DataIo,
+    #[serde(default = "io_timeout_sec")]
+    pub io_timeout_sec: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -95,6 +119,9 @@ fn any_port() -> String {
 }
 fn fsname() -> String {
     "stria".to_owned()
+}
+fn io_timeout_sec() -> u32 {
+    disk::PATIENCE.as_secs() as u32
 }
 fn op_timeout_sec() -> u32 {
     OP_TIMEOUT_SEC
@@ -259,6 +286,8 @@ impl Config for Oss {
             size: None,
             listen: any_port(),
             nids: vec![],
+            io: DataIo::default(),
+            io_timeout_sec: io_timeout_sec(),
         }
     }
     fn print(&self) -> String {
@@ -266,14 +295,31 @@ impl Config for Oss {
         let comment = "Block devices or files, one OST each. Blank ones are formatted with --format; foreign content is refused.";
         let devices = key(comment, "devices", toml_of(&self.devices));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
-        [head, &*mgs, &name, &devices, &size_key(self.size), &listen_key(&self.listen), &nids_key(&self.nids)]
-            .concat()
+        let comment = "How data goes to a device: \"direct\" past the page cache, \"cached\" through it, \"auto\": direct to block devices, cached to files.";
+        let io = key(comment, "io", toml_of(&self.io));
+        let comment = "Seconds after which a device that has not done a direct read or write counts as hung: the operation fails.";
+        let patience = key(comment, "io_timeout_sec", self.io_timeout_sec);
+        [
+            head,
+            &*mgs,
+            &name,
+            &devices,
+            &size_key(self.size),
+            &listen_key(&self.listen),
+            &nids_key(&self.nids),
+            &io,
+            &patience,
+        ]
+        .concat()
     }
     fn check(&self) -> Result<(), String> {
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
         check_listen(&self.listen)?;
         check_nids(&self.nids)?;
+        if self.io_timeout_sec == 0 {
+            return Err("`io_timeout_sec` must be at least 1".to_owned());
+        }
         let mut seen = std::collections::BTreeSet::new();
         match self.devices.iter().find(|d| !seen.insert(*d)) {
             Some(twice) => Err(format!("device {} is listed twice", twice.display())),

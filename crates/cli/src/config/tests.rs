@@ -19,6 +19,8 @@ fn a_printed_configuration_reads_back() {
     prints_what_it_reads::<Mount>();
     let sized = Oss { size: Some(Size(3 << 30)), ..Oss::example() };
     assert_eq!(parse::<Oss>(&sized.print()), Ok(sized));
+    let direct = Oss { io: DataIo::Direct, io_timeout_sec: 5, ..Oss::example() };
+    assert_eq!(parse::<Oss>(&direct.print()), Ok(direct));
 }
 
 #[test]
@@ -42,6 +44,8 @@ fn values_that_cannot_be_meant_are_refused() {
         (format!("{base}devices = [\"/a\"]\nnids = [\"10.0.0.7\"]\n"), "the port is missing"),
         (format!("{base}devices = [\"/a\"]\nnids = [\"10.0.0.7:0@tcp0\"]\n"), "port 0"),
         (format!("{base}devices = [\"/a\"]\nlisten = \"10.0.0.7\"\n"), "`listen`"),
+        (format!("{base}devices = [\"/a\"]\nio = \"fast\"\n"), "`cached`"),
+        (format!("{base}devices = [\"/a\"]\nio_timeout_sec = 0\n"), "io_timeout_sec"),
     ] {
         let refused = parse::<Oss>(&text).unwrap_err();
         assert!(refused.contains(reason), "{refused}");

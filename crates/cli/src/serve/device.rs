@@ -6,10 +6,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fmt, io};
 
 use disk::content::{self, Content};
-use disk::{Disk, FileDisk, Kind, Label};
+use disk::{Disk, FileDisk, Io, Kind, Label};
 
 use crate::exit::Failure;
 use types::Size;
@@ -46,8 +47,20 @@ pub const NOT_THERE: &str = "if it should hold a target, mount its disk or corre
 pub const NOT_THERE_MAP: &str =
     "if it should be, mount its disk or correct `dir`; to begin with an empty map, start once with --format";
 
+/// How data pages go to a device, and how long one may take.
+#[derive(Clone, Copy, Debug)]
+pub struct DataWay {
+    pub io: Io,
+    pub patience: Duration,
+}
+
+impl DataWay {
+    /// An MDT has no data pages.
+    pub const CACHED: DataWay = DataWay { io: Io::Cached, patience: disk::PATIENCE };
+}
+
 /// Opens a device or file; one that does not exist is made with `size` if new targets may be made.
-pub fn open(path: &Path, size: Option<Size>, blank: Blank) -> anyhow::Result<Arc<dyn Disk>> {
+pub fn open(path: &Path, size: Option<Size>, blank: Blank, way: DataWay) -> anyhow::Result<Arc<dyn Disk>> {
     let shown = path.display();
     let disk = match (FileDisk::open(path), size) {
         (Ok(disk), _) => disk,
@@ -69,7 +82,10 @@ pub fn open(path: &Path, size: Option<Size>, blank: Blank) -> anyhow::Result<Arc
             );
         }
     };
-    Ok(Arc::new(disk))
+    let disk =
+        disk.with_io(way.io).map_err(|e| Failure::failed(shown, e, "set `io` to \"auto\" or \"cached\""))?;
+    tracing::debug!(device = %path.display(), direct = disk.is_direct(), "opened");
+    Ok(Arc::new(disk.with_patience(way.patience)))
 }
 
 fn make(path: &Path, size: Size) -> Result<FileDisk, Failure> {
@@ -155,7 +171,7 @@ mod tests {
     fn a_new_file_is_blank_and_foreign_content_is_refused_untouched() {
         let dir = TestDir::new("device");
         let path = dir.path().join("ost0.img");
-        let open = |size| open(&path, size, Blank::Format);
+        let open = |size| open(&path, size, Blank::Format, DataWay::CACHED);
         assert!(open(None).err().unwrap().to_string().contains("size"));
         assert!(open(Some(Size(1 << 20))).err().unwrap().to_string().contains("too small"));
         let disk = open(Some(Size(TARGET_BYTES_MIN))).unwrap();
@@ -174,10 +190,10 @@ mod tests {
         let dir = TestDir::new("device-refuse");
         let path = dir.path().join("ost0.img");
         let size = Some(Size(TARGET_BYTES_MIN));
-        let missing = open(&path, size, Blank::Refuse).err().unwrap().to_string();
+        let missing = open(&path, size, Blank::Refuse, DataWay::CACHED).err().unwrap().to_string();
         assert!(missing.contains("does not exist") && missing.contains("--format"), "{missing}");
         assert!(!path.exists());
-        let disk = open(&path, size, Blank::Format).unwrap();
+        let disk = open(&path, size, Blank::Format, DataWay::CACHED).unwrap();
         let blank = look_for_target(&path, &disk, OST, Blank::Refuse).unwrap_err().to_string();
         assert!(blank.contains("blank") && blank.contains("--format"), "{blank}");
         assert_eq!(look_for_target(&path, &disk, OST, Blank::Format).unwrap(), Found::Blank);

@@ -16,7 +16,7 @@ use crate::detach::Herald;
 use crate::exit::{Exit, Failure};
 use crate::options::Options;
 use crate::reach::Source;
-use crate::serve::device::Blank;
+use crate::serve::device::{Blank, DataWay};
 use crate::serve::heart::{Beat, Heart};
 use crate::serve::mounted::{
     Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, claims_of_this_process, prepare_point,
@@ -64,14 +64,16 @@ pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
     let mdt = crate::claims::settings(config.groups, config.root_squash);
     let at =
         Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids, mdt };
-    targets(Role::Mdt, &devices, config.size, blank, at)
+    targets(Role::Mdt, &devices, config.size, blank, DataWay::CACHED, at)
 }
 
 pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
     let mdt = mds::Settings::default();
     let at =
         Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids, mdt };
-    targets(Role::Ost, &config.devices, config.size, blank, at)
+    let patience = Duration::from_secs(config.io_timeout_sec.into());
+    let way = DataWay { io: config.io.into(), patience };
+    targets(Role::Ost, &config.devices, config.size, blank, way, at)
 }
 
 /// Where a server listens and whom it belongs to.
@@ -88,6 +90,7 @@ fn targets(
     devices: &[PathBuf],
     size: Option<Size>,
     blank: Blank,
+    way: DataWay,
     at: Place,
 ) -> anyhow::Result<Exit> {
     crate::logs::start_for_servers();
@@ -111,7 +114,7 @@ fn targets(
     let mgs = MgsPeers::at(servers.fabric.clone(), mgs_nids);
     let node = Node { fsname: at.fsname, mgs, name: host_name(), nids, events: Some(&events) };
     // 2. Each target: open and recover, register, join, serve.
-    let started = start_targets(&mut servers, role, devices, size, blank, &node);
+    let started = start_targets(&mut servers, role, devices, size, blank, way, &node);
     if started.is_ok() {
         tracing::info!(nids = ?node.nids, "ready");
         serve_until_stopped(&events);
@@ -130,10 +133,11 @@ fn start_targets(
     devices: &[PathBuf],
     size: Option<Size>,
     blank: Blank,
+    way: DataWay,
     node: &Node,
 ) -> anyhow::Result<()> {
     for path in devices {
-        let disk = device::open(path, size, blank)?;
+        let disk = device::open(path, size, blank, way)?;
         servers.add(role, path, disk, blank, None, node)?;
     }
     servers.beat(node.mgs.clone())
