@@ -82,8 +82,7 @@ pub fn open(path: &Path, size: Option<Size>, blank: Blank, way: DataWay) -> anyh
             );
         }
     };
-    let disk =
-        disk.with_io(way.io).map_err(|e| Failure::failed(shown, e, "set `io` to \"auto\" or \"cached\""))?;
+    let disk = disk.with_io(way.io).map_err(|e| Failure::failed(shown, e, "set io to auto or cached"))?;
     tracing::debug!(device = %path.display(), direct = disk.is_direct(), "opened");
     Ok(Arc::new(disk.with_patience(way.patience)))
 }
