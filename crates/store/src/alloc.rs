@@ -2,10 +2,15 @@
 //!
 //! Lowest first, because space that the medium has used before is cheaper than fresh space (a sparse file allocates, a drive
 //! maps), and because it keeps free space in large pieces at the far end.
+//! A stream goes on where its last write ended, or moves to a whole free piece of the largest size, whose rest the next writes of other
+//! streams leave to it: so streams that run at once do not lie in turns on the medium, and what is freed with one is large.
+//!
+//! With a fixed sub-block, space is given out in such pieces and a piece is free again when none of its pages is in use: for comparison
+//! with file systems that do so. What is in a piece beyond what was asked for is waste until then.
 //! I1: free runs are aligned to their size and never overlap.  I2: two free buddies never stay apart.
-//! I3: `free` is the sum of all free runs.
+//! I3: `free` is the sum of all free runs.  I4: with a fixed sub-block, free runs are of whole ones; `partial` has those in use in part.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Largest run: 2^11 pages of 4 KiB are the 8 MiB block of the design.
 pub const ORDER_MAX: usize = 11;
@@ -29,12 +34,24 @@ pub struct Buddy {
     orders: [BTreeSet<u64>; ORDER_MAX + 1],
     free: u64,
     total: u64,
+    /// Space is given out in pieces of 2^this pages.
+    unit_order: usize,
+    /// Pieces of which some pages are in use and some are waste: how many are in use.
+    partial: HashMap<u64, u32>,
 }
+
+/// A write of at least this many pages that goes on where the one before ended is of a stream: 1 MiB, the most that a client sends.
+pub const STREAM_PAGES: u32 = 256;
 
 impl Buddy {
     /// `total` pages, all in use; `give_back` frees them.
     pub fn all_used(total: u64) -> Buddy {
-        Buddy { orders: Default::default(), free: 0, total }
+        Buddy::in_sub_blocks(total, 0)
+    }
+    /// As `all_used`, to be given out in sub-blocks of 2^`unit_order` pages.
+    pub fn in_sub_blocks(total: u64, unit_order: u8) -> Buddy {
+        let unit_order = usize::from(unit_order).min(ORDER_MAX);
+        Buddy { orders: Default::default(), free: 0, total, unit_order, partial: HashMap::new() }
     }
 
     pub fn free_pages(&self) -> u64 {
@@ -44,11 +61,31 @@ impl Buddy {
         self.total
     }
 
-    /// Takes `pages` pages in as few runs as can be, appended to `out`; false, and nothing taken, if there are not enough.
-    pub fn take(&mut self, pages: u32, out: &mut Vec<Run>) -> bool {
-        if pages as u64 > self.free {
+    /// Pages of a sub-block.
+    pub fn unit_pages(&self) -> u64 {
+        1 << self.unit_order
+    }
+    /// What so many pages take.
+    pub fn rounded(&self, pages: u64) -> u64 {
+        pages.next_multiple_of(self.unit_pages())
+    }
+
+    /// Takes `pages` pages in as few runs as can be, appended to `out`; false, and nothing taken, if there are not enough. `near`: where
+    /// the stream would go on that these pages belong to.
+    pub fn take(&mut self, pages: u32, near: Option<u64>, out: &mut Vec<Run>) -> bool {
+        let taken = self.rounded(pages.into()) as u32;
+        if u64::from(taken) > self.free {
             return false;
         }
+        match near.and_then(|near| self.take_for_stream(taken, near)) {
+            Some(run) => out.push(run),
+            None => self.take_any(taken, out),
+        }
+        self.leave_waste(out, taken - pages);
+        true
+    }
+
+    fn take_any(&mut self, pages: u32, out: &mut Vec<Run>) {
         let mut rest = pages;
         while rest > 0 {
             let run = self.take_one(rest).expect("I3: there are that many free pages");
@@ -59,7 +96,55 @@ impl Buddy {
                 _ => out.push(run),
             }
         }
+    }
+
+    /// One run at `near`, or else at the begin of a whole piece of the largest size.
+    fn take_for_stream(&mut self, pages: u32, near: u64) -> Option<Run> {
+        if self.is_free(near, pages) {
+            return Some(self.take_at(near, pages));
+        }
+        let start = *self.orders[ORDER_MAX].first().filter(|_| pages <= 1 << ORDER_MAX)?;
+        Some(self.take_at(start, pages))
+    }
+
+    /// The free piece that `page` lies in.
+    fn piece_around(&self, page: u64) -> Option<(u64, usize)> {
+        (0..=ORDER_MAX).map(|o| (page >> o << o, o)).find(|(start, o)| self.orders[*o].contains(start))
+    }
+
+    fn is_free(&self, start: u64, pages: u32) -> bool {
+        let (mut at, end) = (start, start + u64::from(pages));
+        if !start.is_multiple_of(self.unit_pages()) {
+            return false;
+        }
+        while at < end {
+            let Some((piece, order)) = self.piece_around(at) else { return false };
+            at = piece + (1 << order);
+        }
         true
+    }
+
+    /// Takes pages that are free.
+    fn take_at(&mut self, start: u64, pages: u32) -> Run {
+        let (mut at, end) = (start, start + u64::from(pages));
+        while at < end {
+            let (piece, order) = self.piece_around(at).expect("these pages are free");
+            self.orders[order].remove(&piece);
+            self.free -= 1 << order;
+            let piece_end = piece + (1 << order);
+            self.free_run(piece, at - piece);
+            self.free_run(end.min(piece_end), piece_end - end.min(piece_end));
+            at = piece_end;
+        }
+        Run { start, pages }
+    }
+
+    /// The last `waste` pages of what was taken are in the last sub-block and not in use.
+    fn leave_waste(&mut self, taken: &mut [Run], waste: u32) {
+        if let Some(last) = taken.last_mut().filter(|_| waste > 0) {
+            last.pages -= waste;
+            self.partial.insert(last.end() >> self.unit_order, self.unit_pages() as u32 - waste);
+        }
     }
 
     /// Takes one run of up to `want` pages.
@@ -73,7 +158,7 @@ impl Buddy {
         self.free -= 1 << order;
         let pages = (want as u64).min(1 << order);
         // What the request does not need goes back at once, so that a 5 KiB file costs 8 KiB and not 8 MiB.
-        self.give_back(start + pages, (1 << order) - pages);
+        self.free_run(start + pages, (1 << order) - pages);
         Some(Run { start, pages: pages as u32 })
     }
 
@@ -104,9 +189,28 @@ impl Buddy {
         pieces
     }
 
-    /// Frees pages; they need not be a run that was taken as one.
-    pub fn give_back(&mut self, mut start: u64, mut pages: u64) {
+    /// Frees pages; they need not be a run that was taken as one. Their sub-blocks are free once none of their pages is in use.
+    pub fn give_back(&mut self, start: u64, pages: u64) {
         assert!(start + pages <= self.total, "pages beyond the medium were freed");
+        if self.unit_order == 0 {
+            return self.free_run(start, pages);
+        }
+        let (unit, mut at) = (self.unit_pages(), start);
+        while at < start + pages {
+            let block = at >> self.unit_order;
+            let freed = ((block + 1) * unit).min(start + pages) - at;
+            let in_use = u64::from(self.partial.remove(&block).unwrap_or(unit as u32));
+            assert!(freed <= in_use, "pages of sub-block {block} were freed twice");
+            match in_use - freed {
+                0 => self.insert(block * unit, self.unit_order),
+                left => drop(self.partial.insert(block, left as u32)),
+            }
+            at += freed;
+        }
+    }
+
+    /// I4: whole sub-blocks.
+    fn free_run(&mut self, mut start: u64, mut pages: u64) {
         while pages > 0 {
             let by_place = start.trailing_zeros() as usize;
             let by_size = pages.ilog2() as usize;
@@ -158,7 +262,7 @@ mod tests {
                     let most = if rng.below(4) == 0 { 3000 } else { 300 };
                     let want = 1 + rng.below(most) as u32;
                     let before = b.free_pages();
-                    let ok = b.take(want, &mut out);
+                    let ok = b.take(want, None, &mut out);
                     assert_eq!(ok, want as u64 <= before);
                     assert_eq!(out.iter().map(|r| r.pages as u64).sum::<u64>(), before - b.free_pages());
                     for r in &out {
@@ -197,12 +301,12 @@ mod tests {
     fn the_lowest_address_is_used_again_first() {
         let mut b = fresh(8192);
         let mut out = vec![];
-        assert!(b.take(256, &mut out));
-        assert!(b.take(256, &mut out));
+        assert!(b.take(256, None, &mut out));
+        assert!(b.take(256, None, &mut out));
         assert_eq!(out, [Run { start: 0, pages: 512 }], "neighbours are one run");
         b.give_back(0, 256);
         let mut again = vec![];
-        assert!(b.take(2, &mut again));
+        assert!(b.take(2, None, &mut again));
         assert_eq!(again, [Run { start: 0, pages: 2 }]);
     }
 
@@ -210,7 +314,7 @@ mod tests {
     fn a_free_run_is_taken_whole_wherever_it_is_met() {
         let mut b = fresh(4096);
         let mut out = vec![];
-        assert!(b.take(256, &mut out));
+        assert!(b.take(256, None, &mut out));
         // Free: 256 to 4096, in runs of 256, 512, 1024 and 2048 pages.
         assert_eq!(b.take_around(100, 8), None, "in use");
         assert_eq!(b.take_around(300, 9), None, "free, and too small");
@@ -228,10 +332,10 @@ mod tests {
     fn odd_sizes_take_what_they_need() {
         let mut b = fresh(2048);
         let mut out = vec![];
-        assert!(b.take(3, &mut out));
+        assert!(b.take(3, None, &mut out));
         assert_eq!((out[0].pages, b.free_pages()), (3, 2045));
-        assert!(!b.take(2046, &mut out), "more than there is: nothing is taken");
-        assert!(b.take(2045, &mut out));
+        assert!(!b.take(2046, None, &mut out), "more than there is: nothing is taken");
+        assert!(b.take(2045, None, &mut out));
         assert_eq!(b.free_pages(), 0);
     }
 
@@ -241,5 +345,85 @@ mod tests {
         let mut b = Buddy::all_used(64);
         b.give_back(5, 1);
         b.give_back(5, 1);
+    }
+
+    /// Four streams at once: each has runs of 8 MiB, not of one write.
+    #[test]
+    fn streams_at_once_do_not_lie_in_turns() {
+        let mut b = fresh(64 * 2048);
+        let mut ends: [Option<u64>; 4] = [None; 4];
+        let mut fragments = 0;
+        for _ in 0..32 {
+            for end in &mut ends {
+                let mut out = vec![];
+                assert!(b.take(STREAM_PAGES, *end, &mut out));
+                fragments += out.iter().filter(|r| Some(r.start) != *end).count();
+                *end = out.last().map(Run::end);
+            }
+        }
+        // 32 MiB each: the first MiB, and then pieces of 8 MiB.
+        assert!(fragments <= 4 * 5, "{fragments}");
+    }
+
+    #[test]
+    fn a_stream_goes_on_over_pieces_and_elsewhere_when_it_cannot() {
+        let mut b = fresh(2048 * 4);
+        let mut take = |pages, near| {
+            let mut out = vec![];
+            assert!(b.take(pages, near, &mut out));
+            out
+        };
+        let run = |start, pages| vec![Run { start, pages }];
+        assert_eq!(take(256, None), run(0, 256));
+        assert_eq!(take(1900, Some(256)), run(256, 1900), "into the next piece");
+        assert_eq!(take(256, Some(100)), run(4096, 256), "taken: a whole piece");
+        assert_eq!(take(256, Some(4096 + 256)), run(4096 + 256, 256));
+        assert_eq!(take(3, None), run(2156, 3), "others leave the rest to the stream");
+        assert!(take(4096, Some(0)).len() > 1, "larger than any piece: as ever");
+    }
+
+    /// I4, against a table of pages.
+    #[test]
+    fn fixed_sub_blocks_are_free_when_nothing_of_them_is_in_use() {
+        for (seed, order) in [(1, 1u8), (2, 3), (3, 6)] {
+            let (unit, total) = (1u64 << order, 9000u64);
+            let mut rng = SplitMix::new(seed);
+            let mut b = Buddy::in_sub_blocks(total, order);
+            b.give_back(0, total);
+            assert_eq!(b.free_pages(), total / unit * unit, "a piece at the end is none");
+            let mut used = vec![false; total as usize];
+            let mut held: Vec<Run> = vec![];
+            for _ in 0..3000 {
+                if rng.below(2) == 0 {
+                    let want = 1 + rng.below(200) as u32;
+                    let near = held.last().map(Run::end).filter(|_| rng.below(2) == 0);
+                    let (mut out, before) = (vec![], b.free_pages());
+                    let ok = b.take(want, near, &mut out);
+                    assert_eq!(ok, b.rounded(want.into()) <= before);
+                    assert_eq!(out.iter().map(|r| r.pages).sum::<u32>(), if ok { want } else { 0 });
+                    assert!(out.iter().all(|r| r.start.is_multiple_of(unit)));
+                    for page in out.iter().flat_map(|r| r.start..r.end()) {
+                        assert!(
+                            !std::mem::replace(&mut used[page as usize], true),
+                            "page {page} given twice"
+                        );
+                    }
+                    held.extend(out);
+                } else if !held.is_empty() {
+                    let r = held.swap_remove(rng.below(held.len() as u64) as usize);
+                    let from = r.start + rng.below(r.pages.into());
+                    b.give_back(from, r.end() - from);
+                    used[from as usize..r.end() as usize].fill(false);
+                    held.extend(
+                        (from > r.start).then(|| Run { start: r.start, pages: (from - r.start) as u32 }),
+                    );
+                }
+                let free = used.chunks_exact(unit as usize).filter(|block| !block.contains(&true)).count();
+                assert_eq!(b.free_pages(), free as u64 * unit);
+            }
+            held.iter().for_each(|r| b.give_back(r.start, r.pages.into()));
+            assert_eq!(b.free_pages(), total / unit * unit);
+            assert!(b.partial.len() <= 1, "but for the piece at the end");
+        }
     }
 }

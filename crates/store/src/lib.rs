@@ -49,6 +49,7 @@ mod space;
 mod stats;
 mod survey;
 mod truncate;
+mod waste;
 mod write;
 
 #[cfg(test)]
@@ -65,6 +66,7 @@ pub use sessions::SESSIONS_MAX;
 pub use settings::Settings;
 pub use stats::{DeviceStats, SmallStats, Stats, UserStats};
 pub use survey::{Amount, ClassUse, Cursor, RUN_CLASSES, SUB_BLOCK_CLASSES, SpaceReport, Survey};
+pub use waste::{MIXED_FILES, Mix, SubBlock, Waste};
 pub use write::Written;
 
 use std::time::Duration;

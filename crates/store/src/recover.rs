@@ -205,7 +205,7 @@ impl Engine {
             runs.extend(state.extents.iter().map(|(_, e)| (e.run, i)));
         }
         runs.sort_unstable();
-        let mut buddy = Buddy::all_used(total_pages);
+        let mut buddy = Buddy::in_sub_blocks(total_pages, self.service.lock().sub_block_order);
         let mut at = 0;
         for (run, i) in runs {
             if run.start < at || run.end() > total_pages {

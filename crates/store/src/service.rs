@@ -8,7 +8,9 @@ use wire::{Malformed, Reader, Wire};
 
 use crate::alloc::ORDER_MAX;
 use crate::engine::Engine;
+use crate::error::StoreError;
 use crate::record::Record;
+use crate::waste::SubBlock;
 
 /// Bytes of it in a checkpoint.
 pub(crate) const SERVICE_BYTES: u64 = 32;
@@ -43,6 +45,13 @@ impl Engine {
         if kept.since_sec == 0 {
             kept.since_sec = now_sec;
         }
+    }
+
+    /// Sets the sub-block that space is given out in from the next opening on. What is there stays where it is. For comparison: with a
+    /// fixed one S6 does not hold, since promises are kept in pages.
+    pub fn set_sub_block(&self, sub_block: SubBlock) -> Result<(), StoreError> {
+        self.service.lock().sub_block_order = sub_block.order;
+        self.make_checkpoint()
     }
 
     /// What a replayed entry wrote before the crash.

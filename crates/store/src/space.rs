@@ -115,7 +115,7 @@ impl Space {
 
     /// Space is given out in pieces of this many pages.
     pub fn unit_pages(&self) -> u64 {
-        1
+        self.buddy.unit_pages()
     }
 
     /// What must stay free for those to whom it was promised.
@@ -201,9 +201,20 @@ impl Engine {
     /// Takes `pages` pages, of which `claim` are promised to who takes them. What waits to be sealed is space too: it is sealed
     /// before `NoSpace` is said.
     pub(crate) fn take(&self, pages: u32, claim: u64, purpose: Purpose) -> Result<Taken<'_>, StoreError> {
+        self.take_near(pages, None, claim, purpose)
+    }
+
+    /// As `take`, at `near` if that is free: where the object's stream goes on.
+    pub(crate) fn take_near(
+        &self,
+        pages: u32,
+        near: Option<u64>,
+        claim: u64,
+        purpose: Purpose,
+    ) -> Result<Taken<'_>, StoreError> {
         self.with_space(purpose, |space| {
             let mut runs = Vec::new();
-            if !may_take(space, pages as u64, claim, purpose) || !space.buddy.take(pages, &mut runs) {
+            if !may_take(space, pages as u64, claim, purpose) || !space.buddy.take(pages, near, &mut runs) {
                 return None;
             }
             space.claimed += claim;
@@ -316,5 +327,5 @@ fn may_take(space: &Space, pages: u64, claim: u64, purpose: Purpose) -> bool {
         Purpose::Write => reserve_pages(space.total_pages()) + space.promised_pages().saturating_sub(claim),
         Purpose::Reserved | Purpose::Destage => 0,
     };
-    space.free_pages() >= kept + pages
+    space.free_pages() >= kept + space.buddy.rounded(pages)
 }

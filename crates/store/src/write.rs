@@ -5,7 +5,7 @@ use std::sync::Arc;
 use types::crc::{crc32c, verify_fragments};
 use types::{ObjectId, PAGE_SIZE};
 
-use crate::alloc::Run;
+use crate::alloc::{Run, STREAM_PAGES};
 use crate::checkpoint::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::engine::{Engine, Stop};
 use crate::error::StoreError;
@@ -131,7 +131,7 @@ impl Engine {
         let tail = span.is_tail_partial.then(|| merge(span.pages - 1, 0)).transpose()?;
         // 2. Data to new places. No lock is held.
         let claim = if is_promised { self.reserved_in(&w.object, span) } else { 0 };
-        let taken = self.take(span.pages, claim, Purpose::Write)?;
+        let taken = self.take_near(span.pages, self.stream_end(&w.object, span), claim, Purpose::Write)?;
         self.write_data(w, span, &taken, head.as_ref(), tail.as_ref())?;
         // 3. The entry, and the index, in one step; unless a merged page changed meanwhile, or the gate closed.
         let record = Record::Write(describe(w, span, &taken.runs, head.as_ref(), tail.as_ref()));
@@ -152,6 +152,15 @@ impl Engine {
         let Some(object) = self.index.get(object) else { return 0 };
         let state = object.read();
         state.reserved.count(span.first, span.first + span.pages)
+    }
+
+    /// Where on the medium the pages before a large write end: it goes on there if it can.
+    fn stream_end(&self, object: &ObjectId, span: &Span) -> Option<u64> {
+        if span.pages < STREAM_PAGES || span.first == 0 {
+            return None;
+        }
+        let site = self.index.get(object)?.read().extents.site(span.first - 1)?;
+        Some(site.page + 1)
     }
 
     /// How many pages of the span have no space.

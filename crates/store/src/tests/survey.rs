@@ -74,3 +74,36 @@ fn parts_of_a_survey_add_up() {
     }
     assert_eq!(rig.store.survey(Cursor::new(u32::MAX, Some(id(3))), 9), (Survey::default(), None));
 }
+
+/// The mode that the comparison with fixed sub-blocks is drawn from.
+#[test]
+fn fixed_sub_blocks_round_up_and_come_back_whole() {
+    let rig = Rig::new();
+    rig.write(id(9), 0, &pattern(9, 5000)).unwrap();
+    rig.store.set_sub_block(SubBlock::of_bytes(32 << 10).unwrap()).unwrap();
+    assert_eq!(rig.store.space().sub_block_bytes, 4096, "from the next opening on");
+    let rig = rig.crashed(Crash::DropAll);
+    let empty = rig.store.space();
+    assert_eq!(empty.sub_block_bytes, 32 << 10);
+    rig.write(id(1), 0, &pattern(1, 500)).unwrap();
+    rig.write(id(2), 0, &pattern(2, 100_000)).unwrap();
+    let taken = |rig: &Rig| (empty.bytes_free - rig.store.space().bytes_free) >> 10;
+    assert_eq!(taken(&rig), 32 + 128);
+    let (s, _) = whole(&rig.store, u64::MAX);
+    assert_eq!(s.bytes_allocated() >> 10, 32 + 32 + 128, "with what was there before");
+    assert_eq!(s.bytes_stored(), 5000 + 500 + 100_000);
+    assert_eq!(
+        empty.bytes_total / (32 << 10),
+        (empty.bytes_free >> 15) + 1,
+        "what was there takes one of them"
+    );
+    // The same after a crash, and all of it comes back.
+    rig.store.flush().unwrap();
+    let rig = rig.crashed(Crash::DropAll);
+    assert_eq!(taken(&rig), 32 + 128);
+    assert_eq!(rig.content(id(2)).unwrap(), pattern(2, 100_000));
+    rig.store.destroy(&[id(1), id(2), id(9)], None).unwrap();
+    rig.seal();
+    rig.store.flush().unwrap();
+    assert_eq!(rig.store.space().bytes_free, empty.bytes_free + (32 << 10));
+}
