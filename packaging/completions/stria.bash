@@ -259,6 +259,9 @@ _stria() {
             stria__subcmd__help__subcmd__ost,stat)
                 cmd="stria__subcmd__help__subcmd__ost__subcmd__stat"
                 ;;
+            stria__subcmd__help__subcmd__ost,waste)
+                cmd="stria__subcmd__help__subcmd__ost__subcmd__waste"
+                ;;
             stria__subcmd__help__subcmd__scrub,pause)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__pause"
                 ;;
@@ -307,6 +310,9 @@ _stria() {
             stria__subcmd__ost,stat)
                 cmd="stria__subcmd__ost__subcmd__stat"
                 ;;
+            stria__subcmd__ost,waste)
+                cmd="stria__subcmd__ost__subcmd__waste"
+                ;;
             stria__subcmd__ost__subcmd__help,bench)
                 cmd="stria__subcmd__ost__subcmd__help__subcmd__bench"
                 ;;
@@ -318,6 +324,9 @@ _stria() {
                 ;;
             stria__subcmd__ost__subcmd__help,stat)
                 cmd="stria__subcmd__ost__subcmd__help__subcmd__stat"
+                ;;
+            stria__subcmd__ost__subcmd__help,waste)
+                cmd="stria__subcmd__ost__subcmd__help__subcmd__waste"
                 ;;
             stria__subcmd__scrub,help)
                 cmd="stria__subcmd__scrub__subcmd__help"
@@ -1328,7 +1337,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__ost)
-            opts="bench space stat"
+            opts="bench space stat waste"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1370,6 +1379,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__ost__subcmd__stat)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__ost__subcmd__waste)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1752,7 +1775,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__ost)
-            opts="-h --help bench space stat help"
+            opts="-h --help bench space stat waste help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1808,7 +1831,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__ost__subcmd__help)
-            opts="bench space stat help"
+            opts="bench space stat waste help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1877,6 +1900,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__ost__subcmd__help__subcmd__waste)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__ost__subcmd__space)
             opts="-j -h --dir --json --ost --target --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1927,6 +1964,40 @@ _stria() {
                     return 0
                     ;;
                 --rated-dwpd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__ost__subcmd__waste)
+            opts="-j -h --files --min --max --streams --sub-blocks --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --min)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sub-blocks)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

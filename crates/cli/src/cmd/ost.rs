@@ -3,6 +3,7 @@
 mod bench;
 mod space;
 mod stat;
+mod waste;
 
 use clap::{Args, Subcommand};
 use wire::Request;
@@ -27,6 +28,7 @@ enum Verb {
     Bench(bench::Bench),
     Space(space::Space),
     Stat(stat::Stat),
+    Waste(waste::Waste),
 }
 
 impl Ost {
@@ -36,6 +38,7 @@ impl Ost {
             Verb::Bench(c) => c.run(),
             Verb::Space(c) => c.run(),
             Verb::Stat(c) => c.run(),
+            Verb::Waste(c) => c.run(),
         }
     }
 }
