@@ -78,7 +78,7 @@ fn parts_of_a_survey_add_up() {
 /// The mode that the comparison with fixed sub-blocks is drawn from.
 #[test]
 fn fixed_sub_blocks_round_up_and_come_back_whole() {
-    let rig = Rig::new();
+    let rig = Rig::placing();
     rig.write(id(9), 0, &pattern(9, 5000)).unwrap();
     rig.store.set_sub_block(SubBlock::of_bytes(32 << 10).unwrap()).unwrap();
     assert_eq!(rig.store.space().sub_block_bytes, 4096, "from the next opening on");
