@@ -10,6 +10,7 @@ mod map;
 mod model;
 mod ops;
 mod parallel;
+mod promises;
 mod reserve;
 mod rot;
 mod rules;

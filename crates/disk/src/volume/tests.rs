@@ -10,6 +10,7 @@ mod damage;
 mod full;
 mod group;
 mod model;
+mod rules;
 
 pub const LOG_BYTES: u64 = 16 * 1024;
 /// What entries may take of it.

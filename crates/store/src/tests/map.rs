@@ -51,6 +51,8 @@ pub struct Map {
     pub entries: Vec<Entry>,
     /// The superblock's flush mark.
     pub flushed: u64,
+    /// Entries behind the last flush mark, and the data that each names: what recovery verifies.
+    pub data_of_tail: Vec<(u64, Range<u64>)>,
 }
 
 pub struct Entry {
@@ -94,9 +96,12 @@ impl Map {
     pub fn of(medium: &SimDisk, store: &Engine) -> Map {
         let copies = SUPERBLOCK_PLACES.map(|at| bytes_at(medium, at..at + 4096));
         let sb = copies.iter().max_by_key(|b| u64_at(b, 40)).unwrap();
-        let mut map = Map { parts: BTreeMap::new(), entries: vec![], flushed: u64_at(sb, 200) };
+        let mut map =
+            Map { parts: BTreeMap::new(), entries: vec![], flushed: u64_at(sb, 200), data_of_tail: vec![] };
         map.add_head_and_checkpoints(sb);
         let named_by_tail = map.add_log(medium, sb, store.vol.position().pos);
+        let place = |run: &Run| store.at(run.start)..store.at(run.end());
+        map.data_of_tail = named_by_tail.iter().map(|(seq, run)| (*seq, place(run))).collect();
         map.add_data(store, &named_by_tail);
         map
     }
@@ -128,7 +133,7 @@ impl Map {
     }
 
     /// Gives the pages that entries behind the last flush mark name: recovery verifies them.
-    fn add_log(&mut self, medium: &SimDisk, sb: &[u8], end: u64) -> Vec<Run> {
+    fn add_log(&mut self, medium: &SimDisk, sb: &[u8], end: u64) -> Vec<(u64, Run)> {
         let log = Ring { begin: u64_at(sb, 120), bytes: u64_at(sb, 128) };
         let start = u64_at(sb, 184);
         let (mut pos, mut sealed, mut named) = (start, self.flushed, vec![]);
@@ -152,10 +157,10 @@ impl Map {
             places.into_iter().for_each(|r| self.add(part, r));
         }
         log.places(end..start + log.bytes).into_iter().for_each(|r| self.add(Part::LogDead, r));
-        named.into_iter().filter(|(seq, _)| *seq > sealed).map(|(_, run)| run).collect()
+        named.into_iter().filter(|(seq, _)| *seq > sealed).collect()
     }
 
-    fn add_data(&mut self, store: &Engine, named_by_tail: &[Run]) {
+    fn add_data(&mut self, store: &Engine, named_by_tail: &[(u64, Run)]) {
         let mut named = HashSet::new();
         for (_, state) in store.index.snapshot() {
             for (page, e) in state.extents.iter() {
@@ -166,7 +171,7 @@ impl Map {
         }
         let region = store.vol.data_region();
         for page in 0..(region.end - region.start) / PAGE as u64 {
-            let is_tail = named_by_tail.iter().any(|r| (r.start..r.end()).contains(&page));
+            let is_tail = named_by_tail.iter().any(|(_, r)| (r.start..r.end()).contains(&page));
             let part = match (is_tail, named.contains(&page)) {
                 (true, _) => Part::DataTail,
                 (false, true) => Part::DataSealed,

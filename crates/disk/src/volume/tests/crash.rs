@@ -2,7 +2,7 @@
 
 use super::model::Owner;
 use super::*;
-use crate::{Crash, SplitMix};
+use crate::{Crash, Recording, SplitMix};
 
 fn ways(n: usize) -> [Crash; 6] {
     let seed = n as u64;
@@ -16,16 +16,34 @@ fn ways(n: usize) -> [Crash; 6] {
     ]
 }
 
-#[test]
-fn a_workload_cut_at_every_write_recovers() {
+/// What a volume went through, on record.
+pub struct Workload {
+    pub recording: Recording,
+    /// The numbers of all payloads.
+    pub list: Vec<u64>,
+    /// Events of the medium when something was durable, and how long the list was that it held.
+    pub flushed: Vec<(usize, usize)>,
+    /// The same for what was appended.
+    pub acknowledged: Vec<(usize, usize)>,
+    /// Events of the medium, and what was called flushed and sealed then.
+    pub said: Vec<(usize, Seq, Seq)>,
+}
+
+impl Workload {
+    /// What a table says of the time when so many events had happened.
+    pub fn known(table: &[(usize, usize)], events: usize) -> usize {
+        table.iter().rev().find(|(e, _)| *e <= events).unwrap().1
+    }
+}
+
+/// Appends of all sizes, flushes, marks, labels, kills and new starts; the ring is gone around several times.
+pub fn workload(seed: u64) -> Workload {
     let disk = formatted();
-    let mut rng = SplitMix::new(42);
+    let mut rng = SplitMix::new(seed);
     disk.record();
     let mut owner = Owner::open(disk.clone(), &mut |_| false);
     owner.volume.start().unwrap();
-    // (events so far, list length known to be flushed then), and how many payloads were begun at each event.
-    let mut flushed = vec![(0, 0)];
-    let mut acknowledged = vec![(0, 0)];
+    let (mut flushed, mut acknowledged, mut said) = (vec![(0, 0)], vec![(0, 0)], vec![]);
     for number in 1..=150 {
         if owner.append(number, rng.below(700) as usize).is_err() {
             owner.checkpoint();
@@ -52,19 +70,27 @@ fn a_workload_cut_at_every_write_recovers() {
             5 => owner.volume.set_label(Label { epoch: Epoch(number as u32), ..label() }).unwrap(),
             _ => {}
         }
+        said.push((disk.events(), owner.volume.flushed_seq(), owner.volume.sealed_seq()));
     }
     assert!(owner.volume.position().pos > 3 * LOG_BYTES, "the ring was gone around");
-    let (list, recording) = (owner.list, disk.take_recording().unwrap());
-    let known = |table: &[(usize, usize)], n| table.iter().rev().find(|(e, _)| *e <= n).unwrap().1;
+    Workload { recording: disk.take_recording().unwrap(), list: owner.list, flushed, acknowledged, said }
+}
+
+#[test]
+fn a_workload_cut_at_every_write_recovers() {
+    let Workload { recording, list, flushed, acknowledged, .. } = workload(42);
     for n in 0..=recording.events.len() {
         for crash in ways(n) {
             let after = Arc::new(recording.crash_at(n, crash));
             let mut again = Owner::open(after.clone(), &mut |_| false);
             let what = format!("cut at {n}, {crash:?}");
             assert!(list.starts_with(&again.list), "{what}: a prefix");
-            assert!(again.list.len() >= known(&flushed, n), "{what}: everything flushed is there");
+            assert!(again.list.len() >= Workload::known(&flushed, n), "{what}: everything flushed is there");
             if crash == Crash::KeepAll {
-                assert!(again.list.len() >= known(&acknowledged, n), "{what}: a kill loses nothing");
+                assert!(
+                    again.list.len() >= Workload::known(&acknowledged, n),
+                    "{what}: a kill loses nothing"
+                );
             }
             // Life goes on, and what lay behind the cut does not come back.
             again.volume.start().unwrap();

@@ -70,7 +70,7 @@ impl Disk for Gate {
 }
 
 #[test]
-fn appends_go_on_during_a_flush_and_one_more_flush_serves_all_who_wait() {
+fn v7_the_tail_is_not_held_during_a_flush_and_one_more_flush_serves_all_who_wait() {
     const WAITERS: u64 = 6;
     let gate = Gate::new();
     let volume = started(gate.clone());
