@@ -6,8 +6,11 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 
+use disk::FileDisk;
 use rustix::process::{Pid, Signal, kill_process};
+use store::{Engine, ObjectStore};
 
 const STRIA: &str = env!("CARGO_BIN_EXE_stria");
 
@@ -142,6 +145,23 @@ fn a_file_is_made_once_and_given_up_only_by_force() {
     fs::write(&strange, "a letter to my aunt").unwrap();
     fs::File::options().write(true).open(&strange).unwrap().set_len(300 << 20).unwrap();
     ends_with(&mkfs(&format!("ost {strange} --fsname demo")), 2, &["data of no known kind"]);
+}
+
+/// A fixed sub-block is kept on the device, and is a power of two.
+#[test]
+fn space_can_be_given_out_in_fixed_sub_blocks() {
+    let place = Place::new("sub-block");
+    for (name, option, bytes) in [("a", "", 4096), ("b", "--sub-block 32K", 32 << 10)] {
+        let path = place.path(name);
+        let out = mkfs(&format!("ost {path} --fsname demo --size 300M -j {option}"));
+        ends_with(&out, 0, &[]);
+        let made: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(made["sub_block_bytes"], bytes);
+        let store = Engine::open(Arc::new(FileDisk::open(&path).unwrap())).unwrap();
+        assert_eq!(store.space().sub_block_bytes, bytes);
+    }
+    let odd = format!("ost {} --fsname demo --size 300M --sub-block 12K", place.path("c"));
+    ends_with(&mkfs(&odd), 2, &["power of two"]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 use disk::content::{self, Content};
 use disk::{Disk, FileDisk, Format, Kind, Layout, Volume};
 use serde::Serialize;
+use store::{Engine, ObjectStore, SubBlock};
 use types::size::human;
 use types::{Fault, Size, Time, Uuid};
 
@@ -42,10 +43,25 @@ enum Verb {
     #[command(after_help = "\
 Example: stria mkfs ost /dev/nvme1n1 --fsname demo --index 0 --dry-run    (what would be made, or why not)
 Example: stria mkfs ost /srv/ost0.img --size 100G --fsname demo           (a sparse file)")]
-    Ost(New),
+    Ost(NewOst),
     /// Make a metadata target: a root directory, and the whole device for the log and two checkpoint slots.
     #[command(after_help = "Example: stria mkfs mdt /dev/nvme0n1 --fsname demo")]
     Mdt(New),
+}
+
+#[derive(Debug, Args)]
+struct NewOst {
+    #[command(flatten)]
+    new: New,
+    /// Give space out in fixed pieces of this size, as some other file systems do: a power of two, 4K to 8M. 4K: as large as each write
+    /// needs. For comparisons: space promised to files may be short with fixed ones [default: 4K].
+    #[arg(long, value_name = "SIZE", value_parser = sub_block)]
+    sub_block: Option<SubBlock>,
+}
+
+fn sub_block(text: &str) -> Result<SubBlock, String> {
+    let size: Size = text.parse()?;
+    SubBlock::of_bytes(size.0).ok_or_else(|| "give a power of two from 4K to 8M".into())
 }
 
 #[derive(Debug, Args)]
@@ -87,6 +103,8 @@ struct Made {
     log: Part,
     checkpoints: [Part; 2],
     data: Part,
+    /// Of an OST; the size of a page: as large as each write needs.
+    sub_block_bytes: Option<u64>,
     /// What was on the device before.
     overwritten: Option<String>,
     dry_run: bool,
@@ -107,12 +125,19 @@ impl From<std::ops::Range<u64>> for Part {
 impl Mkfs {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
-        let (kind, new, name) = match self.verb {
-            Verb::Ost(new) => (Kind::Ost, new, "ost"),
-            Verb::Mdt(new) => (Kind::Mdt, new, "mdt"),
+        let (kind, new, name, sub_block) = match self.verb {
+            Verb::Ost(NewOst { new, sub_block }) => (Kind::Ost, new, "ost", sub_block),
+            Verb::Mdt(new) => (Kind::Mdt, new, "mdt", None),
         };
         let what = format!("mkfs {name} {}", new.device.display());
-        let made = new.make(kind, &what)?;
+        let mut made = new.make(kind, &what)?;
+        made.sub_block_bytes = (kind == Kind::Ost).then(|| sub_block.unwrap_or_default().bytes());
+        if let Some(sub_block) = sub_block.filter(|_| !new.dry_run) {
+            set_sub_block(&new.device, sub_block).map_err(|e| {
+                let next = "look at the medium (`dmesg`), or give another device";
+                Failure::failed(&what, format!("it is made, and its sub-block could not be set: {e:#}"), next)
+            })?;
+        }
         match new.json {
             true => outln!("{}", serde_json::to_string_pretty(&made)?),
             false => made.tell(),
@@ -230,6 +255,7 @@ impl New {
             log: log.into(),
             checkpoints: slots.map(Part::from),
             data: data.into(),
+            sub_block_bytes: None,
             overwritten,
             dry_run: self.dry_run,
         }
@@ -251,6 +277,13 @@ fn format_on(what: &str, disk: FileDisk, format: &Format, force: bool) -> anyhow
     done.map_err(|e| Failure::failed(what, e.detail, next).into())
 }
 
+/// It is kept in the first checkpoint.
+fn set_sub_block(device: &Path, sub_block: SubBlock) -> anyhow::Result<()> {
+    let store = Engine::open(Arc::new(FileDisk::open(device)?))?;
+    store.set_sub_block(sub_block)?;
+    Ok(store.close()?)
+}
+
 impl Made {
     fn tell(&self) {
         let verb = if self.dry_run { "would make" } else { "made" };
@@ -269,6 +302,9 @@ impl Made {
         outln!("  checkpoints  {}, {}", at(&self.checkpoints[0]), at(&self.checkpoints[1]));
         if self.kind == "OST" {
             outln!("  data         {}", at(&self.data));
+            if let Some(n) = self.sub_block_bytes.filter(|n| *n > SubBlock::default().bytes()) {
+                outln!("  sub-blocks   {}, fixed", human(n));
+            }
         }
         if !self.dry_run {
             let (role, key) = if self.kind == "MDT" { ("mds", "device") } else { ("oss", "devices") };
