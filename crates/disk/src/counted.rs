@@ -158,6 +158,9 @@ impl Disk for Counted {
         }
         self.below.write_many(parts)
     }
+    fn is_hung(&self) -> bool {
+        self.below.is_hung()
+    }
     fn will_read(&self, offset: u64, len: u64) {
         self.below.will_read(offset, len);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 
@@ -41,6 +41,7 @@ pub struct FaultyDisk {
     short: AtomicU8,
     host: Mutex<Host>,
     unreadable: Mutex<Vec<Range<u64>>>,
+    is_hung: AtomicBool,
 }
 
 /// The file system that this medium pretends to be a sparse file of.
@@ -74,6 +75,7 @@ impl FaultyDisk {
             short: AtomicU8::new(0),
             host: Mutex::default(),
             unreadable: Mutex::default(),
+            is_hung: AtomicBool::new(false),
         }
     }
 
@@ -105,6 +107,11 @@ impl FaultyDisk {
     /// From now on reads that touch these bytes fail.
     pub fn make_unreadable(&self, bytes: Range<u64>) {
         self.unreadable.lock().push(bytes);
+    }
+
+    /// From now on reads fail as those of a device that hangs do, or no more.
+    pub fn hang(&self, is_hung: bool) {
+        self.is_hung.store(is_hung, Ordering::Relaxed);
     }
 
     /// Flips one bit (0 to 7) of the byte at `offset`, on the medium and for good.
@@ -140,6 +147,9 @@ impl Disk for FaultyDisk {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.pass(Op::Read)?;
+        if self.is_hung() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "injected: the device hangs"));
+        }
         let end = end_within(self.size(), offset, buf.len() as u64)?;
         if self.unreadable.lock().iter().any(|bad| bad.start < end && offset < bad.end) {
             return Err(io::Error::other("injected: these bytes cannot be read"));
@@ -175,6 +185,10 @@ impl Disk for FaultyDisk {
         end_within(self.size(), offset, len)?;
         self.host.lock().back(offset, len)?;
         self.below.reserve(offset, len)
+    }
+
+    fn is_hung(&self) -> bool {
+        self.is_hung.load(Ordering::Relaxed)
     }
 
     fn will_read(&self, offset: u64, len: u64) {

@@ -328,6 +328,10 @@ impl Disk for FileDisk {
         }
     }
 
+    fn is_hung(&self) -> bool {
+        self.direct.get().and_then(Option::as_ref).is_some_and(|direct| direct.check_not_hung().is_err())
+    }
+
     fn will_read(&self, offset: u64, len: u64) {
         if let Some(len) = NonZeroU64::new(len) {
             // Only a hint: a medium that cannot take it is read all the same.

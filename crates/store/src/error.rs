@@ -40,6 +40,9 @@ pub enum StoreError {
     /// What the volume holds does not make sense although its checksums are right: a bug or a foreign volume.
     #[error("corrupt index: {0}; run fsck")]
     Corrupt(String),
+    /// The page may be read later: nothing says that it is damaged.
+    #[error("object {object}: page at {offset} cannot be read now: the device hangs")]
+    Hung { object: ObjectId, offset: u64 },
     /// The medium failed while data was written.
     #[error("object {object}: writing at medium offset {at}: {source}")]
     Medium { object: ObjectId, at: u64, source: std::io::Error },
@@ -59,7 +62,10 @@ impl From<StoreError> for Fault {
             StoreError::Damaged { .. } => Code::Damaged,
             StoreError::NoSpace(_) => Code::NoSpace,
             StoreError::TooMany { .. } => Code::Busy,
-            StoreError::Corrupt(_) | StoreError::Medium { .. } | StoreError::Discard { .. } => Code::Io,
+            StoreError::Hung { .. }
+            | StoreError::Corrupt(_)
+            | StoreError::Medium { .. }
+            | StoreError::Discard { .. } => Code::Io,
         };
         Fault::new(code, e.to_string())
     }

@@ -82,7 +82,7 @@ impl Engine {
         };
         self.fill(&view, into, crcs).map(|()| true).map_err(|bad| {
             into.clear();
-            StoreError::Damaged { object: r.object, offset: bad.page as u64 * PAGE, kind: bad.kind }
+            self.unread(r.object, bad.page, bad.kind)
         })
     }
 
@@ -102,7 +102,16 @@ impl Engine {
         let (below, patch) = below_of(&state, page);
         match self.read_below(&below, patch.as_deref(), bytes) {
             Ok(()) => Ok(below),
-            Err(kind) => Err(StoreError::Damaged { object: id, offset: page as u64 * PAGE, kind }),
+            Err(kind) => Err(self.unread(id, page, kind)),
+        }
+    }
+
+    /// Why a page could not be read: its damage, unless the device hangs.
+    pub(crate) fn unread(&self, object: ObjectId, page: u32, kind: DamageKind) -> StoreError {
+        let offset = page as u64 * PAGE;
+        match kind == DamageKind::Medium && self.vol.disk().is_hung() {
+            true => StoreError::Hung { object, offset },
+            false => StoreError::Damaged { object, offset, kind },
         }
     }
 

@@ -189,6 +189,8 @@ impl Engine {
         let mut bytes = [0; PAGE_SIZE];
         let read = self.vol.disk().read_medium_at(&mut bytes, self.at(site.page));
         Ok(match read {
+            // The pass goes on when the device does.
+            Err(_) if self.vol.disk().is_hung() => return Err(self.unread(id, page, DamageKind::Medium)),
             Err(_) => Some(DamageKind::Medium),
             Ok(()) if crc32c(&bytes) != site.crc => Some(DamageKind::Checksum),
             Ok(()) => None,

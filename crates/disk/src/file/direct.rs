@@ -155,7 +155,7 @@ impl Direct {
     }
 
     /// D2.
-    fn check_not_hung(&self) -> io::Result<()> {
+    pub fn check_not_hung(&self) -> io::Result<()> {
         if self.overdue_count.load(Ordering::Acquire) == 0 {
             return Ok(());
         }

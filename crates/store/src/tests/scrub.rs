@@ -70,3 +70,31 @@ fn the_state_survives_crashes_and_checkpoints() {
     let third = again.crashed(Crash::DropAll);
     assert_eq!(third.store.scrub(), crate::scrub::sample(), "from the checkpoint");
 }
+
+/// What cannot be read since the device hangs is not damaged: nobody is told so, and later it is there.
+#[test]
+fn a_device_that_hangs_makes_no_damage() {
+    let disk = Arc::new(disk::FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES))));
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Engine::open(disk.clone()).unwrap();
+    // Large enough not to lie in the log.
+    let bytes = pattern(1, 32 * 4096);
+    write(&store, id(1), 0, &bytes, None).unwrap();
+    disk.hang(true);
+    let gate = &|_: &crate::Attrs| Ok(());
+    let read = |offset, len| {
+        let (mut into, mut crcs) = (types::Buf::new(), vec![]);
+        let r = Read { object: id(1), offset, len, gate };
+        store.read(&r, &mut into, &mut crcs).map(|_| into.to_vec())
+    };
+    for (offset, len) in [(0, 32 * 4096), (4096, 100)] {
+        let e = read(offset, len).unwrap_err();
+        assert!(matches!(&e, StoreError::Hung { .. }), "{e}");
+    }
+    assert!(matches!(store.verify(id(1), 0, 9), Err(StoreError::Hung { .. })));
+    disk.hang(false);
+    assert_eq!(read(0, 32 * 4096).unwrap(), bytes);
+    // The same errors of a device that does not hang are damage.
+    disk.fail(disk::Op::Read, disk::When::Always);
+    assert!(matches!(read(0, 4096), Err(StoreError::Damaged { kind: DamageKind::Medium, .. })));
+}
