@@ -57,7 +57,22 @@ impl LoopDisk {
             )?;
         }
         let device = run("losetup", &["--direct-io=on", "--show", "-f", &text])?;
-        Ok(LoopDisk { device })
+        let disk = LoopDisk { device };
+        disk.forbid_discard()?;
+        Ok(disk)
+    }
+
+    /// What is discarded would be a hole of the image, and whoever writes there next would pay for its space.
+    fn forbid_discard(&self) -> Result<()> {
+        let name = self.device.trim_start_matches("/dev/");
+        // Kernels before 6.17 have no switch for the second: there a punched range is written as zeros, and stays a hole.
+        for limit in ["discard_max_bytes", "write_zeroes_unmap_max_bytes"] {
+            let path = PathBuf::from(format!("/sys/block/{name}/queue/{limit}"));
+            if path.exists() {
+                fs::write(&path, "0").with_context(|| path.display().to_string())?;
+            }
+        }
+        Ok(())
     }
 }
 

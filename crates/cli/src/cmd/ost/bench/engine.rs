@@ -24,6 +24,8 @@ pub const LOG_BYTES: u64 = 512 << 20;
 pub const OBJECT_BYTES: u64 = 2 << 30;
 /// What must be zeros for a device to count as blank.
 const HEAD_BYTES: usize = 1 << 20;
+/// Rounds of destaging before a burst; the second has nothing to wait for.
+const DESTAGE_ROUNDS_MAX: usize = 8;
 /// A device below this has no room for a log and an object that say anything.
 const DEVICE_BYTES_MIN: u64 = 32 << 20;
 
@@ -86,14 +88,22 @@ impl Rig {
     /// What the OST goes through before it gets the object.
     pub fn prepare(&self, state: State, age: u64) -> anyhow::Result<()> {
         match state {
-            State::Fresh => Ok(()),
-            State::Full => state::fill(&*self.store, self.size, &self.stop),
-            State::Aged => state::age(&*self.store, age, &self.stop),
+            State::Fresh => return Ok(()),
+            State::Full => state::fill(&*self.store, self.size, &self.stop)?,
+            State::Aged => state::age(&*self.store, age, &self.stop)?,
         }
+        self.settle()
     }
 
-    /// Nothing waits to be flushed, and the log is as good as empty.
+    /// Nothing waits to be destaged or flushed, and the log is as good as empty.
     pub fn settle(&self) -> anyhow::Result<()> {
+        // A round that finds nothing new since the one before destages all.
+        for _ in 0..DESTAGE_ROUNDS_MAX {
+            if self.store.stats().small.overlay_bytes == 0 {
+                break;
+            }
+            self.store.destage()?;
+        }
         self.store.flush()?;
         self.store.mark()?;
         self.store.checkpoint()?;
