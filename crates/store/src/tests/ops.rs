@@ -77,6 +77,15 @@ pub enum Op {
 }
 
 impl Op {
+    /// Has it a slot, and an answer there?
+    pub fn is_request(&self) -> bool {
+        use Op::*;
+        matches!(
+            self,
+            Write { .. } | Reserve { .. } | Release { .. } | Punch { .. } | Truncate { .. } | Destroy { .. }
+        )
+    }
+
     /// Does it change what the store holds?
     pub fn is_change(&self) -> bool {
         use Op::*;
