@@ -163,3 +163,38 @@ fn a_full_index_takes_sessions_and_fences_what_a_dead_client_left() {
     again.store.destroy(&(0..written).map(id).collect::<Vec<_>>(), None).unwrap();
     again.write(id(m), 0, b"x").unwrap();
 }
+
+/// Small writes are acknowledged in the log: each finds its place later, also when the medium is full by then, and removing works.
+#[test]
+fn small_writes_until_it_is_full_all_find_their_place() {
+    let rig = Rig::new();
+    let chunk = pattern(1, 1 << 20);
+    let mut large = 0;
+    while rig.write(id(large), 0, &chunk).is_ok() {
+        large += 1;
+    }
+    let mut small = 0;
+    let refused = loop {
+        match rig.write(id(1000), small * 4096, &pattern(small, 3000)) {
+            Ok(_) => small += 1,
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(refused, StoreError::NoSpace(_)) && small > 10, "{refused} after {small}");
+    assert!(rig.store.stats().small.patched_writes > 0, "they went into the log");
+    let check = |rig: &Rig| {
+        for page in 0..small {
+            assert_eq!(rig.read(id(1000), page * 4096, 3000).unwrap().unwrap(), pattern(page, 3000));
+        }
+        assert_eq!(rig.content(id(1)).unwrap(), chunk);
+    };
+    rig.store.destage_all().unwrap();
+    check(&rig);
+    // One goes, and half of it is room at once for another.
+    rig.store.destroy(&[id(0)], None).unwrap();
+    rig.write(id(2000), 0, &chunk[..512 << 10]).unwrap();
+    check(&rig);
+    let again = rig.crashed(Crash::KeepAll);
+    check(&again);
+    assert_eq!(again.content(id(2000)).unwrap(), chunk[..512 << 10]);
+}
