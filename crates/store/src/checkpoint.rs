@@ -82,17 +82,18 @@ impl Engine {
     }
 
     fn checkpoint_alone(&self) -> Result<(), StoreError> {
-        let (at, from, snapshot, pinned) = {
+        let (at, from, snapshot, pinned, stamp) = {
             let _tail = self.tail.lock();
             let at = self.vol.position();
             let from = self.oldest_patch().unwrap_or(at);
-            (at, from, self.snapshot(from.seq), self.space.lock().take_pinned())
+            let pinned = self.space.lock().take_pinned();
+            (at, from, self.snapshot(from.seq), pinned, self.readers.changed())
         };
         if let Err(e) = self.vol.checkpoint_keeping(at, from, &mut |out| write_snapshot(&snapshot, out)) {
             self.space.lock().put_pinned(pinned);
             return Err(e.into());
         }
-        self.unpin(pinned);
+        self.unpin(pinned, stamp);
         self.checkpoints.fetch_add(1, Ordering::Release);
         Ok(())
     }

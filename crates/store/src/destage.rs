@@ -198,6 +198,7 @@ impl Engine {
         let unit = self.settings.write_unit as usize;
         let space = work.bytes.space((found.len() * PAGE_SIZE).next_multiple_of(unit));
         let (mut jobs, mut stuck) = (Vec::with_capacity(found.len()), Vec::new());
+        let reading = self.readers.begin();
         for (name, patch) in found {
             let bytes = &mut space[jobs.len() * PAGE_SIZE..][..PAGE_SIZE];
             match self.fold(&name, &patch, bytes) {
@@ -205,6 +206,7 @@ impl Engine {
                 None => stuck.push(name),
             }
         }
+        drop(reading);
         if jobs.is_empty() {
             return Ok(stuck);
         }

@@ -1,9 +1,8 @@
 //! The engine: its parts, and the one place where log order becomes apply order.
 //!
 //! Locks, in the order in which they may be taken: merge → sealing → checkpointing → tail → (shard → object) → space,
-//! sessions, damage, scrub, service. During data I/O no lock is held, with two exceptions: merge, by who writes or cuts a part of a page, and an
-//! object's read lock, by a reader or a scrub whose first try met a mismatch and who must have the object held still (read.rs, scrub.rs). A change
-//! of that object waits for such a reader, and holds the tail meanwhile; that is rare, and one read long. The tail lock covers the
+//! sessions, damage, scrub, service. During data I/O no lock is held but merge, by who writes or cuts a
+//! part of a page. The tail lock covers the
 //! append of one entry and its application.
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,6 +18,7 @@ use crate::error::{DamageKind, StoreError};
 use crate::extent::{Extent, Site};
 use crate::index::{Index, State, spread};
 use crate::overlay::Overlay;
+use crate::readers::Readers;
 use crate::record::{self, PatchRecord, PunchRecord, Record, ReserveRecord, TruncateRecord, WriteRecord};
 use crate::settings::Settings;
 use crate::slots::Session;
@@ -41,8 +41,7 @@ pub struct Engine {
     pub(crate) index_bytes_max: u64,
     pub(crate) index: Index,
     pub(crate) space: Mutex<Space>,
-    /// Rises whenever superseded space becomes free again: equal numbers prove that nothing seen in between was reused.
-    pub(crate) reused: AtomicU64,
+    pub(crate) readers: Readers,
     pub(crate) tail: Mutex<Tail>,
     pub(crate) overlay: Overlay,
     pub(crate) settings: Settings,
@@ -103,7 +102,7 @@ impl Engine {
             index_bytes_max,
             index: Index::new(),
             space: Mutex::new(space),
-            reused: AtomicU64::new(0),
+            readers: Readers::new(),
             tail: Mutex::default(),
             overlay: Overlay::new(),
             settings,
@@ -213,8 +212,9 @@ impl Engine {
             self.apply_slot(origin, seq, answer);
         }
         if !freed.is_empty() || reserved != 0 || patched != 0 {
+            let stamp = self.readers.changed();
             let mut space = self.space.lock();
-            space.supersede(seq, freed);
+            space.supersede(seq, stamp, freed);
             // While the log is replayed the numbers are not known yet.
             space.reserved = space.reserved.wrapping_add_signed(reserved);
             space.patched = space.patched.wrapping_add_signed(patched);

@@ -51,7 +51,7 @@ impl Extent {
     }
 }
 
-/// Where one page lies and what its CRC is: equal sites hold equal bytes, unless the space was reused in between.
+/// Where one page lies and what its CRC is: equal sites hold equal bytes for who reads since before he saw the first (readers.rs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     pub page: u64,

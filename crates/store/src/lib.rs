@@ -33,6 +33,7 @@ mod overlay;
 mod patch;
 mod punch;
 mod read;
+mod readers;
 mod record;
 mod recover;
 mod reserve;

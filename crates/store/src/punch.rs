@@ -37,15 +37,24 @@ impl Engine {
         let end = p.offset + p.len;
         let (first, limit) = (p.offset.div_ceil(PAGE) as u32, (end / PAGE) as u32);
         let mut parts = Vec::new();
+        // Places before anything is looked at: a `Reading` keeps superseded places from being free.
+        let has_page = |page| self.index.get(&p.object).is_some_and(|o| o.read().has(page));
+        let mut places = Vec::new();
         for (page, from, to) in partial_pages(p.offset, end) {
+            let taken = has_page(page).then(|| self.take(1, 0, Purpose::Reserved)).transpose()?;
+            places.push((page, from, to, taken));
+        }
+        let _reading = self.readers.begin();
+        for (page, from, to, taken) in places {
             let mut m = self.old_page(p.object, page)?;
             if m.is_hole() {
                 parts.push((m, None));
                 continue;
             }
+            // It came meanwhile.
+            let Some(taken) = taken else { return Err(Stop::Again) };
             m.bytes[from..to].fill(0);
             m.crc = crc32c(&m.bytes);
-            let taken = self.take(1, 0, Purpose::Reserved)?;
             self.write_pages(p.object, taken.runs[0].start, &m.bytes)?;
             parts.push((m, Some(taken)));
         }

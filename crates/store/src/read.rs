@@ -1,10 +1,9 @@
 //! Reading: extents under a short read lock, bytes outside it, every page verified.
 //!
-//! A slow reader may find its pages superseded and their space reused; then the CRCs do not agree, and it reads once more with
-//! the object's lock held, under which nothing of it can be superseded. What fails then is damage.
+//! What a reader may have seen the place of is not used again before he is done (readers.rs), so bytes that do not agree with their
+//! CRC are damage; unless they were written anew meanwhile, which a second look tells.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use types::crc::{ZERO_PAGE, crc32c};
 use types::{Buf, ObjectId, PAGE_SIZE, Seq};
@@ -64,46 +63,52 @@ impl Engine {
     ) -> Result<bool, StoreError> {
         into.clear();
         crcs.clear();
-        let Some(object) = self.index.get(&r.object) else {
-            (r.gate)(&Default::default()).map_err(StoreError::Refused)?;
-            return Ok(false);
-        };
-        // 1. Look up, then read without any lock.
-        let view = view_of(&object.read(), r)?;
-        let Some(view) = view else { return Ok(false) };
-        if self.fill(&view, into, crcs).is_ok() {
-            return Ok(true);
+        let _reading = self.readers.begin();
+        let mut bad = None;
+        for _ in 0..2 {
+            let Some(object) = self.index.get(&r.object) else {
+                (r.gate)(&Default::default()).map_err(StoreError::Refused)?;
+                into.clear();
+                return Ok(false);
+            };
+            let view = view_of(&object.read(), r)?;
+            let Some(view) = view else {
+                into.clear();
+                return Ok(false);
+            };
+            match self.fill(&view, into, crcs) {
+                Ok(()) => return Ok(true),
+                // Perhaps it was written anew meanwhile.
+                Err(found) => bad = Some(found),
+            }
         }
-        // 2. The extents may have been superseded and reused under us: again, with the object held still.
-        let state = object.read();
-        let Some(view) = view_of(&state, r)? else {
-            into.clear();
-            return Ok(false);
-        };
-        self.fill(&view, into, crcs).map(|()| true).map_err(|bad| {
-            into.clear();
-            self.unread(r.object, bad.page, bad.kind)
-        })
+        into.clear();
+        let bad = bad.expect("two rounds that failed");
+        Err(self.unread(r.object, bad.page, bad.kind))
     }
 
-    /// Reads and verifies one whole page; zeros if it is a hole.
+    /// Reads and verifies one whole page; zeros if it is a hole. Who wants to compare what it was made of later holds a `Reading` from
+    /// before this call on.
     pub(crate) fn read_page(
         &self,
         id: ObjectId,
         page: u32,
         bytes: &mut [u8; PAGE_SIZE],
     ) -> Result<Below, StoreError> {
-        let Some(object) = self.index.get(&id) else { return Ok(Below::default()) };
-        let (below, patch) = below_of(&object.read(), page);
-        if self.read_below(&below, patch.as_deref(), bytes).is_ok() {
-            return Ok(below);
+        let Some(object) = self.index.get(&id) else {
+            bytes.fill(0);
+            return Ok(Below::default());
+        };
+        let mut damage = DamageKind::Medium;
+        for _ in 0..2 {
+            let (below, patch) = below_of(&object.read(), page);
+            match self.read_below(&below, patch.as_deref(), bytes) {
+                Ok(()) => return Ok(below),
+                // Perhaps it was written anew meanwhile.
+                Err(kind) => damage = kind,
+            }
         }
-        let state = object.read();
-        let (below, patch) = below_of(&state, page);
-        match self.read_below(&below, patch.as_deref(), bytes) {
-            Ok(()) => Ok(below),
-            Err(kind) => Err(self.unread(id, page, kind)),
-        }
+        Err(self.unread(id, page, damage))
     }
 
     /// Why a page could not be read: its damage, unless the device hangs.
@@ -135,10 +140,6 @@ impl Engine {
         let read = self.vol.disk().read_many(&mut [(self.at(site.page), bytes)]);
         read.map_err(|_| DamageKind::Medium)?;
         if crc32c(bytes) == site.crc { Ok(()) } else { Err(DamageKind::Checksum) }
-    }
-
-    pub(crate) fn reuse_count(&self) -> u64 {
-        self.reused.load(Ordering::Acquire)
     }
 
     /// Fills `into` with the view's bytes and `crcs` with their fragments' CRCs.

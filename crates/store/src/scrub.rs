@@ -111,6 +111,7 @@ impl Engine {
         pages_max: u32,
     ) -> Result<Verified, StoreError> {
         let mut found = Verified::default();
+        let _reading = self.readers.begin();
         let Some(object) = self.index.get(&id) else { return Ok(found) };
         let mut left = pages_max.max(1);
         let mut space = vec![0; left.min(READ_PAGES) as usize * PAGE_SIZE];
@@ -176,25 +177,26 @@ impl Engine {
         Ok(crcs.len() as u32)
     }
 
-    /// A page that was not as it should be: it may have been superseded meanwhile, and its place used for something else. With the
-    /// object held still that cannot happen.
+    /// A page that was not as it should be: is it still there, and still so?
     fn verify_page(&self, id: ObjectId, page: u32) -> Result<Option<DamageKind>, StoreError> {
         let Some(object) = self.index.get(&id) else { return Ok(None) };
-        let state = object.read();
-        let Some(site) = state.extents.site(page) else { return Ok(None) };
-        if state.patches.get(page).is_some_and(|patch| patch.is_whole()) {
-            // Nobody will see it again.
-            return Ok(None);
-        }
+        let site_now = || {
+            let state = object.read();
+            // Below a whole patch nobody will see it again.
+            let is_hidden = state.patches.get(page).is_some_and(|patch| patch.is_whole());
+            state.extents.site(page).filter(|_| !is_hidden)
+        };
+        let Some(site) = site_now() else { return Ok(None) };
         let mut bytes = [0; PAGE_SIZE];
         let read = self.vol.disk().read_medium_at(&mut bytes, self.at(site.page));
-        Ok(match read {
+        let found = match read {
             // The pass goes on when the device does.
             Err(_) if self.vol.disk().is_hung() => return Err(self.unread(id, page, DamageKind::Medium)),
             Err(_) => Some(DamageKind::Medium),
             Ok(()) if crc32c(&bytes) != site.crc => Some(DamageKind::Checksum),
             Ok(()) => None,
-        })
+        };
+        Ok(found.filter(|_| site_now() == Some(site)))
     }
 
     pub(crate) fn scrub_now(&self) -> Scrub {

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use disk::volume::VolumeError;
 use types::{ObjectId, PAGE_SIZE, Seq};
@@ -24,6 +25,10 @@ pub fn reserve_pages(total: u64) -> u64 {
     (total / 256).clamp(16, 16 << 10).min(total / 2)
 }
 
+/// How often, and how long each time, who lacks space waits for readers of places that are free but for them.
+const READER_WAITS_MAX: u32 = 10_000;
+const READER_WAIT: Duration = Duration::from_millis(1);
+
 /// What the pages are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -38,12 +43,14 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct Space {
     pub(crate) buddy: Buddy,
-    /// Superseded runs with the entry that superseded them, in log order.
-    waiting: VecDeque<(Seq, Run)>,
+    /// Superseded runs with the entry that superseded them and its stamp, in log order.
+    waiting: VecDeque<(Seq, u64, Run)>,
     waiting_pages: u64,
     /// Runs that destaging left, which the next checkpoint names no more (G1 of `destage`).
     pinned: Vec<Run>,
-    /// These, and those that a checkpoint under way will free.
+    /// Once pinned, and now only seen by readers: with the stamp, in order.
+    seen: VecDeque<(u64, Run)>,
+    /// These, those before, and those that a checkpoint under way will free.
     pinned_pages: u64,
     /// Of all objects, pages that are reserved.
     pub(crate) reserved: u64,
@@ -66,6 +73,7 @@ impl Space {
             waiting: VecDeque::new(),
             waiting_pages: 0,
             pinned: Vec::new(),
+            seen: VecDeque::new(),
             pinned_pages: 0,
             reserved: 0,
             patched: 0,
@@ -91,6 +99,11 @@ impl Space {
         self.waiting_pages > 0
     }
 
+    /// True if something is kept for readers only.
+    pub fn is_seen(&self, sealed: Seq) -> bool {
+        !self.seen.is_empty() || self.waiting.front().is_some_and(|(seq, _, _)| *seq <= sealed)
+    }
+
     /// Takes over runs that are free after the next checkpoint.
     pub fn pin(&mut self, runs: &mut Vec<Run>) {
         self.pinned_pages += runs.iter().map(|r| r.pages as u64).sum::<u64>();
@@ -105,12 +118,8 @@ impl Space {
         self.pinned.append(&mut runs);
     }
     /// The checkpoint is durable.
-    pub fn unpin(&mut self, runs: Vec<Run>) {
-        for run in runs {
-            self.pinned_pages -= run.pages as u64;
-            self.buddy.give_back(run.start, run.pages as u64);
-            self.freed.add(run);
-        }
+    pub fn unpin(&mut self, runs: Vec<Run>, stamp: u64) {
+        self.seen.extend(runs.into_iter().map(|run| (stamp, run)));
     }
 
     /// Space is given out in pieces of this many pages.
@@ -128,25 +137,35 @@ impl Space {
     }
 
     /// Queues runs that entry `seq` superseded. Entries come in order.
-    pub fn supersede(&mut self, seq: Seq, runs: &mut Vec<Run>) {
+    pub fn supersede(&mut self, seq: Seq, stamp: u64, runs: &mut Vec<Run>) {
         for run in runs.drain(..) {
             self.waiting_pages += run.pages as u64;
-            self.waiting.push_back((seq, run));
+            self.waiting.push_back((seq, stamp, run));
         }
     }
 
-    /// Frees what entries up to `sealed` superseded; true if that was anything.
-    fn reclaim(&mut self, sealed: Seq) -> bool {
-        let before = self.waiting.len();
-        while let Some((seq, run)) = self.waiting.front().copied()
+    /// Frees what entries up to `sealed` superseded and nobody sees (H1 of `readers`).
+    fn reclaim(&mut self, sealed: Seq, unseen: u64) {
+        while let Some((seq, stamp, run)) = self.waiting.front().copied()
             && seq <= sealed
+            && stamp <= unseen
         {
             self.waiting.pop_front();
             self.waiting_pages -= run.pages as u64;
-            self.buddy.give_back(run.start, run.pages as u64);
-            self.freed.add(run);
+            self.free(run);
         }
-        self.waiting.len() < before
+        while let Some((stamp, run)) = self.seen.front().copied()
+            && stamp <= unseen
+        {
+            self.seen.pop_front();
+            self.pinned_pages -= run.pages as u64;
+            self.free(run);
+        }
+    }
+
+    fn free(&mut self, run: Run) {
+        self.buddy.give_back(run.start, run.pages as u64);
+        self.freed.add(run);
     }
 }
 
@@ -236,19 +255,27 @@ impl Engine {
         purpose: Purpose,
         mut try_it: impl FnMut(&mut Space) -> Option<T>,
     ) -> Result<T, StoreError> {
-        for round in 0..=SEAL_ROUNDS_MAX {
-            let (is_waiting, is_unsealed) = {
+        let (mut round, mut waits) = (0, 0);
+        loop {
+            let (is_waiting, is_unsealed, is_seen) = {
                 let mut space = self.space.lock();
                 self.reclaim(&mut space);
                 if let Some(done) = try_it(&mut space) {
                     return Ok(done);
                 }
-                (space.waiting_pages() > 0, space.is_unsealed())
+                (space.waiting_pages() > 0, space.is_unsealed(), space.is_seen(self.vol.sealed_seq()))
             };
+            // Readers are done soon; a device that hangs has a deadline, and they with it.
+            if is_seen && waits < READER_WAITS_MAX {
+                waits += 1;
+                std::thread::sleep(READER_WAIT);
+                continue;
+            }
             // The last look is for what the last sealing freed.
             if !is_waiting || round == SEAL_ROUNDS_MAX {
                 break;
             }
+            round += 1;
             // A checkpoint seals too, and needs no room in the log.
             match is_unsealed && purpose != Purpose::Destage {
                 true => self.seal()?,
@@ -258,11 +285,9 @@ impl Engine {
         Err(StoreError::NoSpace("the medium is full"))
     }
 
-    /// Frees what is sealed. Readers that saw the old place notice by the reuse count.
+    /// Frees what is sealed and seen by nobody.
     fn reclaim(&self, space: &mut Space) {
-        if space.reclaim(self.vol.sealed_seq()) {
-            self.reused.fetch_add(1, std::sync::atomic::Ordering::Release);
-        }
+        space.reclaim(self.vol.sealed_seq(), self.readers.unseen());
     }
 
     /// Flushes, logs that, and flushes that: afterwards everything acknowledged before the call is sealed (O1).
@@ -288,11 +313,10 @@ impl Engine {
     }
 
     /// A checkpoint is durable that names these no more.
-    pub(crate) fn unpin(&self, runs: Vec<Run>) {
-        if !runs.is_empty() {
-            self.space.lock().unpin(runs);
-            self.reused.fetch_add(1, std::sync::atomic::Ordering::Release);
-        }
+    pub(crate) fn unpin(&self, runs: Vec<Run>, stamp: u64) {
+        let mut space = self.space.lock();
+        space.unpin(runs, stamp);
+        self.reclaim(&mut space);
     }
 
     /// Frees what can be freed now, in the background, so that writers seldom have to.

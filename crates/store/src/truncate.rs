@@ -34,8 +34,9 @@ impl Engine {
         let page = (t.len / PAGE_SIZE as u64) as u32;
         let has_page = || self.index.get(&t.object).is_some_and(|o| o.read().has(page));
         let is_cut_inside = |len: u64| t.len < len && skip > 0 && has_page();
-        let cut = is_cut_inside(attrs.len).then(|| self.cut_page(t, page, skip)).transpose()?;
-        let taken = cut.as_ref().map(|_| self.take(1, 0, Purpose::Reserved)).transpose()?;
+        let taken = is_cut_inside(attrs.len).then(|| self.take(1, 0, Purpose::Reserved)).transpose()?;
+        let _reading = self.readers.begin();
+        let cut = taken.as_ref().map(|_| self.cut_page(t, page, skip)).transpose()?;
         if let (Some(m), Some(taken)) = (&cut, &taken) {
             self.write_pages(t.object, taken.runs[0].start, &m.bytes)?;
         }

@@ -77,9 +77,8 @@ impl Written {
 /// A partial page, made whole from what was there and what is new.
 pub(crate) struct Merged {
     pub page: u32,
-    /// What it was merged with, and the reuse count when that was read.
+    /// What it was merged with.
     before: Below,
-    reused: u64,
     pub bytes: [u8; PAGE_SIZE],
     pub crc: u32,
 }
@@ -123,17 +122,19 @@ impl Engine {
     }
 
     fn try_write(&self, w: &Write<'_>, span: &Span, is_promised: bool) -> Result<Done, Stop> {
-        // 1. Merge partial pages with what is there.
+        // 1. A place, before anything is looked at: a `Reading` keeps superseded places from being free.
+        let claim = if is_promised { self.reserved_in(&w.object, span) } else { 0 };
+        let taken = self.take_near(span.pages, self.stream_end(&w.object, span), claim, Purpose::Write)?;
+        // 2. Merge partial pages with what is there.
+        let _reading = (span.is_head_partial || span.is_tail_partial).then(|| self.readers.begin());
         let merge = |i: u32, skip: usize| {
             self.merge(w.object, span.first + i, skip, &w.data[span.bytes(i, w.data.len())])
         };
         let head = span.is_head_partial.then(|| merge(0, span.skip)).transpose()?;
         let tail = span.is_tail_partial.then(|| merge(span.pages - 1, 0)).transpose()?;
-        // 2. Data to new places. No lock is held.
-        let claim = if is_promised { self.reserved_in(&w.object, span) } else { 0 };
-        let taken = self.take_near(span.pages, self.stream_end(&w.object, span), claim, Purpose::Write)?;
+        // 3. Data to the new places. No lock is held.
         self.write_data(w, span, &taken, head.as_ref(), tail.as_ref())?;
-        // 3. The entry, and the index, in one step; unless a merged page changed meanwhile, or the gate closed.
+        // 4. The entry, and the index, in one step; unless a merged page changed meanwhile, or the gate closed.
         let record = Record::Write(describe(w, span, &taken.runs, head.as_ref(), tail.as_ref()));
         let end = w.offset + w.data.len() as u64;
         let done = self.commit(w.origin, &record, || {
@@ -211,14 +212,13 @@ impl Engine {
 
     /// A page as it is, verified; zeros if it is a hole.
     pub(crate) fn old_page(&self, object: ObjectId, page: u32) -> Result<Merged, StoreError> {
-        // The reuse count comes before the look-up: equal counts later prove that the site was not reused in between.
-        let reused = self.reuse_count();
         let mut bytes = [0; PAGE_SIZE];
         let before = self.read_page(object, page, &mut bytes)?;
-        Ok(Merged { page, before, reused, bytes, crc: types::crc::ZERO_PAGE })
+        Ok(Merged { page, before, bytes, crc: types::crc::ZERO_PAGE })
     }
 
-    /// Under the tail lock: is every merged page still what it was merged with?
+    /// Under the tail lock: is every merged page still what it was merged with? Who asks holds a `Reading` since before he read it: so
+    /// the same place has the same bytes.
     pub(crate) fn check_unchanged<'a>(
         &self,
         object: &ObjectId,
@@ -226,8 +226,7 @@ impl Engine {
     ) -> Result<(), Stop> {
         for m in merged {
             let now = self.index.get(object).map_or(Below::default(), |o| Below::of(&o.read(), m.page));
-            // The same site may hold other bytes if its space went round once; equal CRCs are no proof.
-            let is_same = now == m.before && (now.site.is_none() || self.reuse_count() == m.reused);
+            let is_same = now == m.before;
             if !is_same {
                 return Err(Stop::Again);
             }
