@@ -22,8 +22,8 @@ use super::warm::Warm;
 const SET: Duration = Duration::from_secs(600);
 const ROW_SECONDS: f64 = 1.5;
 const SOAK_SECONDS: f64 = 60.0;
-/// Two soaks of both sides, two turns of a full and two of an aged OST, profiles.
-const FIXED: Duration = Duration::from_secs(350);
+/// Two soaks of both sides, two turns of a full and two of an aged OST, profiles; with room for a machine that is busy.
+const FIXED: Duration = Duration::from_secs(400);
 const PAIR: Duration = Duration::from_secs(36);
 const PAIRS_MIN: usize = 3;
 
