@@ -1705,7 +1705,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mkfs__subcmd__ost)
-            opts="-j -h --fsname --index --log-size --size --force --dry-run --json --sub-block --help"
+            opts="-j -h --fsname --index --log-size --size --force --dry-run --json --sub-block --log-device --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1728,6 +1728,10 @@ _stria() {
                     return 0
                     ;;
                 --sub-block)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-device)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -254,6 +254,7 @@ complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcom
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l log-size -d 'Size of the log [default: by the size of the device]' -r
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l size -d 'Make a sparse file of this size, where there is none yet' -r
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l sub-block -d 'Give space out in fixed pieces of this size, as some other file systems do: a power of two, 4K to 8M. 4K: as large as each write needs. For comparisons: space promised to files may be short with fixed ones [default: 4K]' -r
+complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l log-device -d 'Keep the log on this device or file and nothing else: a faster one, for small writes and flushes' -r -F
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l force -d 'Overwrite what the device holds. It is lost'
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l dry-run -d 'Check everything, say what would be made, and write nothing'
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -s j -l json -d 'JSON output'

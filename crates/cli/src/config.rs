@@ -86,6 +86,8 @@ pub struct Oss {
     pub fsname: String,
     pub devices: Vec<PathBuf>,
     #[serde(default)]
+    pub log_devices: Vec<PathBuf>,
+    #[serde(default)]
     pub size: Option<Size>,
     #[serde(default = "any_port")]
     pub listen: String,
@@ -283,6 +285,7 @@ impl Config for Oss {
             mgs: vec![format!("10.0.0.5:{MGS_PORT}@tcp0")],
             fsname: fsname(),
             devices: vec!["/var/lib/stria/ost0.img".into(), "/var/lib/stria/ost1.img".into()],
+            log_devices: vec![],
             size: None,
             listen: any_port(),
             nids: vec![],
@@ -294,6 +297,8 @@ impl Config for Oss {
         let head = "# stria oss --config FILE: an object storage server, one OST per device.\n\n";
         let comment = "Block devices or files, one OST each. Blank ones are formatted with --format; foreign content is refused.";
         let devices = key(comment, "devices", toml_of(&self.devices));
+        let comment = "Devices with the logs of OSTs that were made with --log-device, in any order: each is found by its uuid.";
+        let logs = key(comment, "log_devices", toml_of(&self.log_devices));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
         let comment = "How data goes to a device: \"direct\" past the page cache, \"cached\" through it, \"auto\": direct to block devices, cached to files.";
         let io = key(comment, "io", toml_of(&self.io));
@@ -304,6 +309,7 @@ impl Config for Oss {
             &*mgs,
             &name,
             &devices,
+            &logs,
             &size_key(self.size),
             &listen_key(&self.listen),
             &nids_key(&self.nids),
@@ -321,7 +327,7 @@ impl Config for Oss {
             return Err("`io_timeout_sec` must be at least 1".to_owned());
         }
         let mut seen = std::collections::BTreeSet::new();
-        match self.devices.iter().find(|d| !seen.insert(*d)) {
+        match self.devices.iter().chain(&self.log_devices).find(|d| !seen.insert(*d)) {
             Some(twice) => Err(format!("device {} is listed twice", twice.display())),
             None if self.devices.is_empty() => Err("`devices` lists none".to_owned()),
             None => Ok(()),

@@ -254,3 +254,50 @@ fn what_was_made_is_served_without_format_and_by_its_own_name() {
         &["holds Stria MDT 0 of file system 'demo'", "and OST of file system 'demo' was expected"],
     );
 }
+
+#[test]
+fn a_log_on_a_second_device_goes_with_its_target_only() {
+    let mut place = Place::new("log");
+    let [mdt, one, two] = ["mdt", "ost1", "ost2"].map(|name| place.path(name));
+    // On a loop device where there are any, so that a real device is opened, flushed and claimed.
+    let file = place.file("log1");
+    let log1 = place.attach(&file).unwrap_or(file);
+    let log2 = place.file("log2");
+    ends_with(&mkfs(&format!("mdt {mdt} --size 256M --fsname demo")), 0, &[]);
+    let ost = format!("ost {one} --size 256M --fsname demo --index 0 --log-device {log1}");
+    ends_with(&mkfs(&format!("{ost} --log-size 400M")), 2, &["does not fit", "--log-size"]);
+    ends_with(&mkfs(&ost), 0, &["log uuid", &log1, "log_devices"]);
+    let words = ["it holds: log", "of Stria OST with uuid", "file system 'demo'"];
+    ends_with(&mkfs(&format!("ost {two} --size 256M --fsname demo --log-device {log1}")), 2, &words);
+    assert!(!Path::new(&two).exists());
+    ends_with(&mkfs(&format!("mdt {two} --size 256M --fsname demo --log-device {log1}")), 2, &["unexpected"]);
+    ends_with(&mkfs(&format!("ost {two} --size 256M --fsname demo --index 1 --log-device {log2}")), 0, &[]);
+
+    // Served with the logs in any order, and again after a clean stop.
+    let dir = place.path("mgs");
+    let said = place.serve("mgs", &format!("listen = \"127.0.0.1:0\"\ndir = {dir:?}\n"), "is ready");
+    let nid = said.split("nid=").nth(1).unwrap().split('@').next().unwrap().to_owned();
+    let head = format!("mgs = [\"{nid}\"]\nfsname = \"demo\"\n");
+    place.serve("mds", &format!("{head}device = {mdt:?}\n"), "ready");
+    for logs in [format!("{log2:?}, {log1:?}"), format!("{log1:?}, {log2:?}")] {
+        let config = format!("{head}devices = [{one:?}, {two:?}]\nlog_devices = [{logs}]\n");
+        assert_eq!(indices(&place.serve("oss", &config, " ready")), ["0", "1"]);
+        ends_with(&mkfs(&format!("ost {log1} --fsname demo --force")), 2, &["in use"]);
+        stop(place.servers.pop().unwrap());
+    }
+
+    // Missing, another's, in the wrong place, on a device that has none.
+    let path = place.path("wrong.toml");
+    for (devices, logs, word) in [
+        (&one, String::new(), "its log is on another device, log"),
+        (&one, format!("{log2:?}"), "its log is on another device, log"),
+        (&one, format!("{log1:?}, {log2:?}"), "which is none of `devices`"),
+        (&one, format!("{mdt:?}"), "in use"),
+        (&one, format!("{two:?}"), "it should hold the log of an OST and holds Stria OST 1"),
+        (&log1, format!("{log2:?}"), "it holds only a log: log"),
+    ] {
+        fs::write(&path, format!("{head}devices = [{devices:?}]\nlog_devices = [{logs}]\n")).unwrap();
+        let out = Command::new(STRIA).args(["oss", "--config", &path]).output().unwrap();
+        assert!(!out.status.success() && text(&out).contains(word), "no '{word}' in: {}", text(&out));
+    }
+}

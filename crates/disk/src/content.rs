@@ -7,7 +7,7 @@ mod signatures;
 
 use std::io;
 
-use crate::volume::{Kind, Label, Volume, VolumeError};
+use crate::volume::{Kind, Label, LogLabel, Volume, VolumeError};
 use crate::{Disk, end_within};
 
 /// How much of the head must be zero for a medium to count as blank: partition tables and file systems all show there.
@@ -22,6 +22,8 @@ pub enum Content {
     Blank,
     /// A target of Stria.
     Target(Box<Label>),
+    /// The log of a target of Stria, whose data is elsewhere.
+    Log(Box<LogLabel>),
     /// A Stria volume that this release cannot read: the reason.
     Unreadable(String),
     /// What else is known, in the words of a person, the surest first.
@@ -35,6 +37,12 @@ pub fn look(disk: &dyn Disk) -> io::Result<Content> {
     match Volume::label_on(disk) {
         Ok(label) => return Ok(Content::Target(Box::new(label))),
         Err(VolumeError::NoSuperblock) => {}
+        Err(VolumeError::Read { source, .. }) => return Err(source),
+        Err(e) => return Ok(Content::Unreadable(e.to_string())),
+    }
+    match LogLabel::read(disk) {
+        Ok(Some(label)) => return Ok(Content::Log(Box::new(label))),
+        Ok(None) => {}
         Err(VolumeError::Read { source, .. }) => return Err(source),
         Err(e) => return Ok(Content::Unreadable(e.to_string())),
     }
@@ -57,6 +65,7 @@ impl std::fmt::Display for Content {
         match self {
             Content::Blank => f.write_str("nothing"),
             Content::Target(label) => f.write_str(&describe(label)),
+            Content::Log(label) => label.fmt(f),
             Content::Unreadable(why) => write!(f, "a Stria target that cannot be read ({why})"),
             Content::Foreign(found) => f.write_str(&found.join("; ")),
             Content::Unknown => f.write_str("data of no known kind in its first MiB"),

@@ -113,11 +113,22 @@ impl Counts {
 pub struct Counted {
     below: Arc<dyn Disk>,
     counts: Arc<Counts>,
+    /// All that is written is for this, wherever it lies.
+    only: Option<Place>,
 }
 
 impl Counted {
     pub fn new(below: Arc<dyn Disk>, counts: Arc<Counts>) -> Counted {
-        Counted { below, counts }
+        Counted { below, counts, only: None }
+    }
+
+    /// A medium that holds the log and nothing else, counted with the volume's.
+    pub fn of_log(below: Arc<dyn Disk>, counts: Arc<Counts>) -> Counted {
+        Counted { below, counts, only: Some(Place::Log) }
+    }
+
+    fn place_of(&self, offset: u64) -> Place {
+        self.only.unwrap_or_else(|| self.counts.place_of(offset))
     }
 }
 
@@ -130,7 +141,7 @@ impl Disk for Counted {
         self.below.read_at(buf, offset)
     }
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.counts.writes[self.counts.place_of(offset) as usize].add(buf.len() as u64);
+        self.counts.writes[self.place_of(offset) as usize].add(buf.len() as u64);
         self.below.write_at(buf, offset)
     }
     fn flush(&self) -> io::Result<()> {
@@ -154,7 +165,7 @@ impl Disk for Counted {
     }
     fn write_many(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
         for (offset, bytes) in parts {
-            self.counts.writes[self.counts.place_of(*offset) as usize].add(bytes.len() as u64);
+            self.counts.writes[self.place_of(*offset) as usize].add(bytes.len() as u64);
         }
         self.below.write_many(parts)
     }

@@ -1,4 +1,4 @@
-//! The volume: what an MDT and an OST stand on. One medium with a superblock (two copies), a log ring, two checkpoint slots
+//! The volume: what an MDT and an OST stand on. One medium (or two, `media`) with a superblock (two copies), a log ring, two checkpoint slots
 //! and a data region that is the owner's. Formats: docs/formats/volume.md.
 //!
 //! Life: `open` → `checkpoint_reader` (load the state) → `replay` (apply what came after) → `start` → `append`, `flush`,
@@ -23,6 +23,7 @@ mod entry;
 mod error;
 mod flush;
 mod format;
+mod media;
 mod replay;
 mod superblock;
 
@@ -37,6 +38,8 @@ use types::{Epoch, Incarnation, MirrorId, Seq, TargetId, Uuid};
 pub use append::PAYLOAD_BYTES_MAX;
 pub use checkpoint::CheckpointReader;
 pub use error::VolumeError;
+pub use format::NewLog;
+pub use media::{LogLabel, LogMedium, Media};
 pub use replay::{LogEntry, Lost, ReplaySummary, Verdict};
 
 use crate::Disk;
@@ -81,6 +84,8 @@ pub struct Format {
 /// Where things lie on a medium, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
+    /// The medium that the log has of its own; then `log` is a range of that.
+    pub log_medium: Option<Uuid>,
     pub log: Range<u64>,
     /// Of checkpoints.
     pub slots: [Range<u64>; 2],
@@ -102,6 +107,8 @@ pub struct LogPoint {
 pub struct Volume {
     /// Counted.
     disk: Arc<dyn Disk>,
+    /// Where the log ring is: the same medium, or one of its own (M1).
+    log: Arc<dyn Disk>,
     counts: Arc<Counts>,
     access: Access,
     regions: Regions,
@@ -160,13 +167,13 @@ struct Tail {
 
 impl Volume {
     /// Opens for reading and writing; reads the superblocks and writes nothing.
-    pub fn open(disk: Arc<dyn Disk>) -> Result<Volume, VolumeError> {
-        Volume::open_with(disk, Access::ReadWrite)
+    pub fn open(media: impl Into<Media>) -> Result<Volume, VolumeError> {
+        Volume::open_with(media.into(), Access::ReadWrite)
     }
 
     /// Opens for inspection: `checkpoint_reader` and `replay` work, whatever would write is refused.
-    pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Volume, VolumeError> {
-        Volume::open_with(disk, Access::ReadOnly)
+    pub fn open_read_only(media: impl Into<Media>) -> Result<Volume, VolumeError> {
+        Volume::open_with(media.into(), Access::ReadOnly)
     }
 
     /// Whose volume it is, without opening it.
@@ -174,16 +181,30 @@ impl Volume {
         superblock::read(disk)?.best.map(|sb| sb.label).ok_or(VolumeError::NoSuperblock)
     }
 
-    fn open_with(disk: Arc<dyn Disk>, access: Access) -> Result<Volume, VolumeError> {
+    /// Which medium of its own a volume's log has; `None` if it has none.
+    pub fn log_on(disk: &dyn Disk) -> Result<Option<Uuid>, VolumeError> {
+        let sb = superblock::read(disk)?.best.ok_or(VolumeError::NoSuperblock)?;
+        Ok(sb.log_medium.map(|l| l.uuid))
+    }
+
+    fn open_with(media: Media, access: Access) -> Result<Volume, VolumeError> {
+        let disk = media.main.clone();
         let found = superblock::read(&*disk)?;
         let sb = found.best.ok_or(VolumeError::NoSuperblock)?;
         sb.check_features(access == Access::ReadOnly)?;
         sb.check_fits(disk.size())?;
+        let log_disk = media::log_of(&media, sb.label.uuid, sb.regions.log, sb.log_medium)?;
         let counts = Arc::new(Counts::default());
         let Regions { log, slots: [a, b], data } = &sb.regions;
         let slots = a.begin.min(b.begin)..a.range().end.max(b.range().end);
-        counts.set_places(log.range(), slots, data.range());
         let disk: Arc<dyn Disk> = Arc::new(Counted::new(disk, counts.clone()));
+        let log_disk: Arc<dyn Disk> = if sb.log_medium.is_some() {
+            counts.set_places(0..0, slots, data.range());
+            Arc::new(Counted::of_log(log_disk, counts.clone()))
+        } else {
+            counts.set_places(log.range(), slots, data.range());
+            disk.clone()
+        };
         let tail = Tail {
             phase: Phase::Opened,
             incarnation: sb.incarnation,
@@ -198,7 +219,8 @@ impl Volume {
         Ok(Volume {
             access,
             regions: sb.regions.clone(),
-            tag: entry::tag_of(&sb.label.uuid),
+            // With a log of its own also from the log's: a ring may hold entries of a volume that was formatted anew elsewhere.
+            tag: entry::tag_of(&sb.label.uuid) ^ sb.log_medium.map_or(0, |l| entry::tag_of(&l.uuid)),
             copies_good: found.copies_good,
             was_clean: sb.clean,
             commits: Mutex::new(()),
@@ -211,6 +233,7 @@ impl Volume {
             failed: OnceLock::new(),
             superblock: Mutex::new(sb),
             disk,
+            log: log_disk,
             counts,
         })
     }
@@ -237,7 +260,7 @@ impl Volume {
             return Err(VolumeError::WrongOrder("start comes once, after replay"));
         };
         // 1. What replay read may be in the page cache only (a killed process); make it durable, so that it is flushed.
-        self.disk.flush().map_err(|e| self.fail("flush", e))?;
+        self.flush_media()?;
         // 2. V2: say durably, before the first append, that nothing older counts behind the tail.
         self.commit(|sb| {
             if !sb.clean || cut || lost.is_some() {
@@ -289,7 +312,7 @@ impl Volume {
     }
 
     pub fn layout(&self) -> Layout {
-        self.regions.layout()
+        Layout { log_medium: self.superblock.lock().log_medium.map(|l| l.uuid), ..self.regions.layout() }
     }
     pub fn data_region(&self) -> Range<u64> {
         self.regions.data.range()

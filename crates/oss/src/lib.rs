@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use disk::Disk;
-use disk::volume::Label;
+use disk::volume::{Label, Media};
 use net::{Answer, Service};
 use parking_lot::{Mutex, RwLock};
 use store::{DamageKind, Engine, ObjectStore};
@@ -86,8 +86,8 @@ impl Ost {
     }
 
     /// Opens and recovers; requests are refused with `NotReady` until `join`.
-    pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Ost>, Fault> {
-        let store = Engine::open_with(disk, settings.store)?;
+    pub fn open(media: impl Into<Media>, settings: Settings) -> Result<Arc<Ost>, Fault> {
+        let store = Engine::open_with(media, settings.store)?;
         let unreadable = store.take_unreadable();
         if store.health().superblock_copies < 2 {
             let index = store.label().index;

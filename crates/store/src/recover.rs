@@ -1,9 +1,7 @@
 //! Opening an OST: the checkpoint, then the log, then the free space that follows from both.
 
-use std::sync::Arc;
-
-use disk::volume::{Kind, LogEntry, Verdict, Volume};
-use disk::{Disk, LogPoint};
+use disk::LogPoint;
+use disk::volume::{Kind, LogEntry, Media, Verdict, Volume};
 use types::crc::crc32c;
 use types::{ObjectId, PAGE_SIZE, Seq};
 
@@ -28,13 +26,13 @@ enum Data {
 
 impl Engine {
     /// As `open_with`, with the default settings.
-    pub fn open(disk: Arc<dyn Disk>) -> Result<Engine, StoreError> {
-        Engine::open_with(disk, Settings::default())
+    pub fn open(media: impl Into<Media>) -> Result<Engine, StoreError> {
+        Engine::open_with(media, Settings::default())
     }
 
     /// Opens and recovers. Everything acknowledged before a mere kill is there; after power loss everything flushed is.
-    pub fn open_with(disk: Arc<dyn Disk>, settings: Settings) -> Result<Engine, StoreError> {
-        let vol = Volume::open(disk)?;
+    pub fn open_with(media: impl Into<Media>, settings: Settings) -> Result<Engine, StoreError> {
+        let vol = Volume::open(media)?;
         if vol.label().kind != Kind::Ost {
             return Err(StoreError::Corrupt("this volume is not an OST".into()));
         }

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use disk::content::{self, Content};
-use disk::{Disk, FileDisk, Format, Kind, Layout, Volume};
+use disk::{Disk, FileDisk, Format, Kind, Layout, LogMedium, Media, NewLog, Volume};
 use serde::Serialize;
 use store::{Engine, ObjectStore, SubBlock};
 use types::size::human;
@@ -22,6 +22,8 @@ use crate::serve::device::check_size;
 use crate::serve::register::new_uuid;
 use crate::serve::servers::new_mdt;
 
+/// What a log's medium has before its ring; see docs/formats/volume.md.
+const LOG_HEAD_BYTES: u64 = 128 << 10;
 /// Highest index that the management service takes.
 const INDEX_MAX: i64 = 65_534;
 
@@ -42,7 +44,8 @@ enum Verb {
     /// Make an object storage target: the log, two checkpoint slots, and all the rest for data.
     #[command(after_help = "\
 Example: stria mkfs ost /dev/nvme1n1 --fsname demo --index 0 --dry-run    (what would be made, or why not)
-Example: stria mkfs ost /srv/ost0.img --size 100G --fsname demo           (a sparse file)")]
+Example: stria mkfs ost /srv/ost0.img --size 100G --fsname demo           (a sparse file)
+Example: stria mkfs ost /dev/sdc --log-device /dev/nvme0n1p3 --fsname demo    (then also under `log_devices` of oss.toml)")]
     Ost(NewOst),
     /// Make a metadata target: a root directory, and the whole device for the log and two checkpoint slots.
     #[command(after_help = "Example: stria mkfs mdt /dev/nvme0n1 --fsname demo")]
@@ -57,6 +60,9 @@ struct NewOst {
     /// needs. For comparisons: space promised to files may be short with fixed ones [default: 4K].
     #[arg(long, value_name = "SIZE", value_parser = sub_block)]
     sub_block: Option<SubBlock>,
+    /// Keep the log on this device or file and nothing else: a faster one, for small writes and flushes.
+    #[arg(long, value_name = "DEVICE")]
+    log_device: Option<PathBuf>,
 }
 
 fn sub_block(text: &str) -> Result<SubBlock, String> {
@@ -91,6 +97,12 @@ struct New {
     json: bool,
 }
 
+/// The second device, opened.
+struct NewLogDevice {
+    disk: FileDisk,
+    uuid: Uuid,
+}
+
 /// What was made, or would be.
 #[derive(Debug, Serialize)]
 struct Made {
@@ -101,6 +113,9 @@ struct Made {
     uuid: String,
     bytes: u64,
     log: Part,
+    /// Where the log is, if not on the device itself.
+    log_device: Option<PathBuf>,
+    log_uuid: Option<String>,
     checkpoints: [Part; 2],
     data: Part,
     /// Of an OST; the size of a page: as large as each write needs.
@@ -125,15 +140,18 @@ impl From<std::ops::Range<u64>> for Part {
 impl Mkfs {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
-        let (kind, new, name, sub_block) = match self.verb {
-            Verb::Ost(NewOst { new, sub_block }) => (Kind::Ost, new, "ost", sub_block),
-            Verb::Mdt(new) => (Kind::Mdt, new, "mdt", None),
+        // An MDT writes nothing but log and checkpoints, so a second device would gain it nothing.
+        let (kind, new, name, sub_block, log_device) = match self.verb {
+            Verb::Ost(NewOst { new, sub_block, log_device }) => {
+                (Kind::Ost, new, "ost", sub_block, log_device)
+            }
+            Verb::Mdt(new) => (Kind::Mdt, new, "mdt", None, None),
         };
         let what = format!("mkfs {name} {}", new.device.display());
-        let mut made = new.make(kind, &what)?;
+        let mut made = new.make(kind, &what, log_device.as_deref())?;
         made.sub_block_bytes = (kind == Kind::Ost).then(|| sub_block.unwrap_or_default().bytes());
         if let Some(sub_block) = sub_block.filter(|_| !new.dry_run) {
-            set_sub_block(&new.device, sub_block).map_err(|e| {
+            set_sub_block(&new.device, log_device.as_deref(), sub_block).map_err(|e| {
                 let next = "look at the medium (`dmesg`), or give another device";
                 Failure::failed(&what, format!("it is made, and its sub-block could not be set: {e:#}"), next)
             })?;
@@ -147,7 +165,7 @@ impl Mkfs {
 }
 
 impl New {
-    fn make(&self, kind: Kind, what: &str) -> anyhow::Result<Made> {
+    fn make(&self, kind: Kind, what: &str, log_device: Option<&Path>) -> anyhow::Result<Made> {
         crate::config::check_fsname(&self.fsname)
             .map_err(|why| Failure::unusable(what, why, "give another --fsname"))?;
         // 1. The device is ours; nothing is made yet.
@@ -155,20 +173,35 @@ impl New {
         let bytes = disk.as_ref().map_or(self.size.map_or(0, |s| s.0), |d| d.size());
         check_size(Size(bytes)).map_err(|why| Failure::unusable(what, why, "give a larger one"))?;
         // 2. What it holds.
-        let overwritten = disk.as_ref().map_or(Ok(None), |disk| self.look(what, disk))?;
+        let mut overwritten: Vec<String> = Vec::new();
+        if let Some(disk) = &disk {
+            overwritten.extend(self.look(what, disk)?);
+        }
+        let log = log_device.map(|path| self.claim_log(what, path)).transpose()?;
+        if let Some(log) = &log {
+            let found = self.look(&format!("{what}: {}", log.disk.path().display()), &log.disk)?;
+            overwritten.extend(found.map(|what| format!("{}: {what}", log.disk.path().display())));
+        }
         // 3. How it would be divided.
         let uuid = new_uuid()?;
-        let format = self.division(kind, uuid, bytes)?;
-        let layout = Volume::plan(bytes, &format)
+        let mut format = self.division(kind, uuid, bytes)?;
+        let log_medium = log.as_ref().map(|l| LogMedium { uuid: l.uuid, bytes: l.disk.size() });
+        if let (Some(medium), None) = (log_medium, self.log_size) {
+            // What the OST's size asks for, or all that there is.
+            let room = medium.bytes.saturating_sub(LOG_HEAD_BYTES) / 4096 * 4096;
+            format.log_bytes = format.log_bytes.min(room);
+        }
+        let layout = Volume::plan(bytes, log_medium, &format)
             .map_err(|e| Failure::unusable(what, e, "give another --log-size, or a larger device"))?;
         if !self.dry_run {
             // 4. Made.
             match disk {
-                Some(disk) => format_on(what, disk, &format, overwritten.is_some())?,
-                None => self.format_new_file(what, &format, bytes)?,
+                Some(disk) => format_on(what, disk, log.as_ref(), &format, !overwritten.is_empty())?,
+                None => self.format_new_file(what, log.as_ref(), &format, bytes, !overwritten.is_empty())?,
             }
         }
-        Ok(self.made(&format, layout, bytes, overwritten))
+        let overwritten = (!overwritten.is_empty()).then(|| overwritten.join("; "));
+        Ok(self.made(&format, layout, log_device, bytes, overwritten))
     }
 
     /// The device, opened so that nobody else has it; `None` for a file that is to be made.
@@ -197,6 +230,13 @@ impl New {
                 Err(Failure::unusable(what, e, next))
             }
         }
+    }
+
+    fn claim_log(&self, what: &str, path: &Path) -> anyhow::Result<NewLogDevice> {
+        let disk = FileDisk::open(path).map_err(|e| {
+            Failure::unusable(what, e, "give another --log-device, or end what uses this one")
+        })?;
+        Ok(NewLogDevice { disk, uuid: new_uuid()? })
     }
 
     /// What will be lost; refused unless that was said to be wanted.
@@ -232,10 +272,17 @@ impl New {
         })
     }
 
-    fn format_new_file(&self, what: &str, format: &Format, bytes: u64) -> anyhow::Result<()> {
+    fn format_new_file(
+        &self,
+        what: &str,
+        log: Option<&NewLogDevice>,
+        format: &Format,
+        bytes: u64,
+        force: bool,
+    ) -> anyhow::Result<()> {
         let disk = FileDisk::create(&self.device, bytes)
             .map_err(|e| Failure::failed(what, e, "check that its directory exists and may be written"))?;
-        let done = format_on(what, disk, format, false);
+        let done = format_on(what, disk, log, format, force);
         if done.is_err() {
             // Leave nothing behind that the next try would stumble over; the first error is the one to tell.
             let _ = std::fs::remove_file(&self.device);
@@ -243,8 +290,15 @@ impl New {
         done
     }
 
-    fn made(&self, format: &Format, layout: Layout, bytes: u64, overwritten: Option<String>) -> Made {
-        let Layout { log, slots, data } = layout;
+    fn made(
+        &self,
+        format: &Format,
+        layout: Layout,
+        log_device: Option<&Path>,
+        bytes: u64,
+        overwritten: Option<String>,
+    ) -> Made {
+        let Layout { log_medium, log, slots, data } = layout;
         Made {
             kind: if format.label.kind == Kind::Mdt { "MDT" } else { "OST" },
             device: self.device.clone(),
@@ -253,6 +307,8 @@ impl New {
             uuid: format.label.uuid.to_string(),
             bytes,
             log: log.into(),
+            log_device: log_device.map(Path::to_owned),
+            log_uuid: log_medium.map(|uuid| uuid.to_string()),
             checkpoints: slots.map(Part::from),
             data: data.into(),
             sub_block_bytes: None,
@@ -263,10 +319,19 @@ impl New {
 }
 
 /// Gives up what is there only if that is said: then also what lies where a blank medium is not looked at.
-fn format_on(what: &str, disk: FileDisk, format: &Format, force: bool) -> anyhow::Result<()> {
+fn format_on(
+    what: &str,
+    disk: FileDisk,
+    log: Option<&NewLogDevice>,
+    format: &Format,
+    force: bool,
+) -> anyhow::Result<()> {
     let label = format.label.clone();
     let done = match label.kind {
-        Kind::Ost => Volume::format(&disk, format, force).map_err(Fault::from),
+        Kind::Ost => {
+            let log = log.map(|l| NewLog { disk: &l.disk, uuid: l.uuid });
+            Volume::format_on(&disk, log, format, force).map_err(Fault::from)
+        }
         Kind::Mdt => {
             let Format { log_bytes, checkpoint_bytes, .. } = *format;
             let spec = mds::FormatSpec { label, log_bytes, checkpoint_bytes };
@@ -278,8 +343,9 @@ fn format_on(what: &str, disk: FileDisk, format: &Format, force: bool) -> anyhow
 }
 
 /// It is kept in the first checkpoint.
-fn set_sub_block(device: &Path, sub_block: SubBlock) -> anyhow::Result<()> {
-    let store = Engine::open(Arc::new(FileDisk::open(device)?))?;
+fn set_sub_block(device: &Path, log_device: Option<&Path>, sub_block: SubBlock) -> anyhow::Result<()> {
+    let open = |path: &Path| FileDisk::open(path).map(|disk| -> Arc<dyn Disk> { Arc::new(disk) });
+    let store = Engine::open(Media { main: open(device)?, log: log_device.map(open).transpose()? })?;
     store.set_sub_block(sub_block)?;
     Ok(store.close()?)
 }
@@ -298,7 +364,13 @@ impl Made {
         if !self.dry_run {
             outln!("  uuid         {}", self.uuid);
         }
-        outln!("  log          {}", at(&self.log));
+        match &self.log_device {
+            Some(device) => outln!("  log          {} on {}", human(self.log.bytes), device.display()),
+            None => outln!("  log          {}", at(&self.log)),
+        }
+        if let Some(uuid) = self.log_uuid.as_ref().filter(|_| !self.dry_run) {
+            outln!("  log uuid     {uuid}");
+        }
         outln!("  checkpoints  {}, {}", at(&self.checkpoints[0]), at(&self.checkpoints[1]));
         if self.kind == "OST" {
             outln!("  data         {}", at(&self.data));
@@ -307,7 +379,11 @@ impl Made {
             }
         }
         if !self.dry_run {
-            let (role, key) = if self.kind == "MDT" { ("mds", "device") } else { ("oss", "devices") };
+            let (role, key) = match (self.kind, &self.log_device) {
+                ("MDT", _) => ("mds", "device"),
+                (_, None) => ("oss", "devices"),
+                (_, Some(_)) => ("oss", "devices` and its log under `log_devices"),
+            };
             outln!("next: name it under `{key}` of {role}.toml, then: stria {role} --config {role}.toml");
         }
     }

@@ -147,6 +147,10 @@ pub fn look_for_target(
         }
         Content::Blank if blank == Blank::Format => Ok(Found::Blank),
         Content::Blank => Err(Failure::unusable(shown, "it is blank", NOT_THERE).into()),
+        Content::Log(label) => {
+            let next = "name it under `log_devices`, and its OST here";
+            Err(Failure::unusable(shown, format!("it holds only a log: {label}"), next).into())
+        }
         Content::Unreadable(why) => {
             Err(Failure::failed(shown, why, "see `stria fsck`, and keep a copy before any attempt").into())
         }

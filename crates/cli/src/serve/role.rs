@@ -62,15 +62,28 @@ pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
 pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
     let devices = [config.device];
     let mdt = crate::claims::settings(config.groups, config.root_squash);
-    let at =
-        Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids, mdt };
+    let at = Place {
+        mgs: config.mgs,
+        fsname: &config.fsname,
+        listen: &config.listen,
+        nids: config.nids,
+        mdt,
+        logs: &[],
+    };
     targets(Role::Mdt, &devices, config.size, blank, DataWay::CACHED, at)
 }
 
 pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
     let mdt = mds::Settings::default();
-    let at =
-        Place { mgs: config.mgs, fsname: &config.fsname, listen: &config.listen, nids: config.nids, mdt };
+    let logs = &config.log_devices;
+    let at = Place {
+        mgs: config.mgs,
+        fsname: &config.fsname,
+        listen: &config.listen,
+        nids: config.nids,
+        mdt,
+        logs,
+    };
     let patience = Duration::from_secs(config.io_timeout_sec.into());
     let way = DataWay { io: config.io.into(), patience };
     targets(Role::Ost, &config.devices, config.size, blank, way, at)
@@ -83,6 +96,8 @@ struct Place<'a> {
     listen: &'a str,
     nids: Vec<String>,
     mdt: mds::Settings,
+    /// Devices with logs of OSTs.
+    logs: &'a [PathBuf],
 }
 
 fn targets(
@@ -99,6 +114,7 @@ fn targets(
     let (_sender, events) = stop::listen()?;
     let mut servers = Servers::new();
     servers.mdt = at.mdt;
+    servers.open_logs(at.logs)?;
     // 1. Listen before registering: the port may be chosen by the kernel, and the MGS is told it.
     let server = listen(at.listen, &servers)?;
     let mgs_nids = at
@@ -140,6 +156,7 @@ fn start_targets(
         let disk = device::open(path, size, blank, way)?;
         servers.add(role, path, disk, blank, None, node)?;
     }
+    servers.check_logs_used()?;
     servers.beat(node.mgs.clone())
 }
 

@@ -1,17 +1,19 @@
 //! The targets of one process: opened, registered, joined, served; stopped in order.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::SystemTime;
 
 use anyhow::Context;
-use disk::{Disk, Label};
+use disk::content::Content;
+use disk::{Disk, FileDisk, Label, LogLabel, Media, Volume};
 use net::{Fabric, Hub, Service};
 use types::{Epoch, Fault, MirrorId, SessionId, TargetId, Time, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
 
+use crate::exit::Failure;
 use crate::reach::MGS;
 use crate::serve::device::{self, Blank, Expected, Found};
 use crate::serve::heart::{Beat, Heart};
@@ -23,6 +25,32 @@ use crate::stop::Event;
 pub enum Target {
     Mdt(Arc<mds::Mdt>),
     Ost(Arc<oss::Ost>),
+}
+
+/// A device that holds the log of an OST and nothing else.
+pub struct LogDevice {
+    path: PathBuf,
+    label: LogLabel,
+    disk: Arc<dyn Disk>,
+}
+
+impl LogDevice {
+    fn open(path: &Path) -> anyhow::Result<LogDevice> {
+        let disk = FileDisk::open(path)
+            .map_err(|e| Failure::failed(path.display(), e, "check `log_devices`, and who else uses it"))?;
+        let found = disk::content::look(&disk)
+            .map_err(|e| Failure::failed(path.display(), e, "look at the medium (`dmesg`)"))?;
+        match found {
+            Content::Log(label) => {
+                Ok(LogDevice { path: path.to_owned(), label: *label, disk: Arc::new(disk) })
+            }
+            other => {
+                let why = format!("it should hold the log of an OST and holds {other}");
+                let next = "correct `log_devices`; `stria mkfs ost --log-device` makes such a log";
+                Err(Failure::unusable(path.display(), why, next).into())
+            }
+        }
+    }
 }
 
 /// What kind of target to make on a blank medium.
@@ -59,6 +87,8 @@ pub struct Servers {
     pub mdt: mds::Settings,
     /// How OSTs are served.
     pub ost: oss::Settings,
+    /// Logs on devices of their own, until their OSTs are opened.
+    pub logs: Vec<LogDevice>,
     targets: Vec<(TargetId, Target)>,
     mgs: Option<Arc<mgs::Mgs>>,
     last: Option<RegisterReply>,
@@ -74,6 +104,7 @@ impl Servers {
             fabric,
             mdt: mds::Settings::default(),
             ost: oss::Settings::default(),
+            logs: vec![],
             targets: vec![],
             mgs: None,
             last: None,
@@ -104,7 +135,7 @@ impl Servers {
             format(role, disk.clone(), node.fsname).with_context(|| format!("format {shown}"))?;
         }
         let bytes_total = disk.size();
-        let target = Target::open(role, disk, self).with_context(|| format!("open {shown}"))?;
+        let target = self.open(role, path, disk)?;
         let label = target.label();
         let announcement =
             Announcement { label: &label, index, bytes_total, node_name: &node.name, nids: &node.nids };
@@ -118,6 +149,35 @@ impl Servers {
         self.targets.push((reply.target, target));
         self.last = Some(reply);
         Ok(())
+    }
+
+    fn open(&mut self, role: Role, path: &Path, disk: Arc<dyn Disk>) -> anyhow::Result<Target> {
+        let what = || format!("open {}", path.display());
+        let log = Volume::log_on(&*disk).map_err(Fault::from).with_context(what)?;
+        let place = log.and_then(|uuid| self.logs.iter().position(|l| l.label.uuid == uuid));
+        if let (Some(uuid), None) = (log, place) {
+            let why = format!("its log is on another device, log {uuid}, which is not there");
+            let next = "attach that device and name it under `log_devices`";
+            return Err(Failure::unusable(path.display(), why, next).into());
+        }
+        let log = place.map(|i| self.logs.swap_remove(i).disk);
+        Target::open(role, Media { main: disk, log }, self).with_context(what)
+    }
+
+    /// Opens the devices that hold nothing but a log.
+    pub fn open_logs(&mut self, paths: &[PathBuf]) -> anyhow::Result<()> {
+        for path in paths {
+            self.logs.push(LogDevice::open(path)?);
+        }
+        Ok(())
+    }
+
+    /// A log whose OST is not here is a mistake that would be noticed too late.
+    pub fn check_logs_used(&self) -> anyhow::Result<()> {
+        let Some(left) = self.logs.first() else { return Ok(()) };
+        let why = format!("it holds {}, which is none of `devices`", left.label);
+        let next = "name its OST under `devices`, or take it from `log_devices`";
+        Err(Failure::unusable(left.path.display(), why, next).into())
     }
 
     /// Tells the targets of a newer map: those that joined first do not know those that came later.
@@ -180,10 +240,10 @@ fn tell(fabric: &Fabric, targets: &[(TargetId, Target)], map: &ClusterMap) {
 }
 
 impl Target {
-    fn open(role: Role, disk: Arc<dyn Disk>, servers: &Servers) -> Result<Target, Fault> {
+    fn open(role: Role, media: Media, servers: &Servers) -> Result<Target, Fault> {
         match role {
-            Role::Mdt => Ok(Target::Mdt(mds::Mdt::open(disk, servers.mdt.clone())?)),
-            Role::Ost => Ok(Target::Ost(oss::Ost::open(disk, servers.ost.clone())?)),
+            Role::Mdt => Ok(Target::Mdt(mds::Mdt::open(media.main, servers.mdt.clone())?)),
+            Role::Ost => Ok(Target::Ost(oss::Ost::open(media, servers.ost.clone())?)),
         }
     }
     fn label(&self) -> Label {

@@ -116,7 +116,7 @@ impl Volume {
         let log = self.regions.log;
         let mut page = vec![0; (pos - page_begin(pos)) as usize];
         let place = log.begin + page_begin(pos) % log.len();
-        let read = self.disk.read_at(&mut page, place);
+        let read = self.log.read_at(&mut page, place);
         read.map_err(|source| VolumeError::Read { what: "cannot read the log", source })?;
         Ok(page)
     }
@@ -126,9 +126,9 @@ impl Volume {
         let log = self.regions.log;
         let at = pos % log.len();
         let (first, second) = bytes.split_at(bytes.len().min((log.len() - at) as usize));
-        self.disk.write_at(first, log.begin + at).map_err(|e| self.fail("log write", e))?;
+        self.log.write_at(first, log.begin + at).map_err(|e| self.fail("log write", e))?;
         if !second.is_empty() {
-            self.disk.write_at(second, log.begin).map_err(|e| self.fail("log write", e))?;
+            self.log.write_at(second, log.begin).map_err(|e| self.fail("log write", e))?;
         }
         Ok(())
     }

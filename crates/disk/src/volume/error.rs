@@ -25,6 +25,12 @@ pub enum VolumeError {
     /// The file system below has not the space that must be there before anything is promised. Nothing can be formatted so.
     #[error("no room for the log and the checkpoints, which take {wanted} bytes at once: {source}")]
     NoRoom { wanted: u64, source: io::Error },
+    /// The volume's log is on a medium of its own, and that was not given.
+    #[error("its log is on another device, log {log}, which was not given")]
+    LogMissing { log: types::Uuid },
+    /// The medium given for the log is not this volume's.
+    #[error("the device given for its log is not the right one: {0}")]
+    LogForeign(String),
     #[error("the volume was opened read-only")]
     ReadOnly,
     /// The caller broke the order of the volume's life.
@@ -66,7 +72,8 @@ impl From<VolumeError> for Fault {
             VolumeError::ReadOnly => Code::ReadOnly,
             VolumeError::WrongOrder(_) => Code::NotReady,
             VolumeError::NotBlank(_) => Code::Exists,
-            VolumeError::BadFormat(_) => Code::Invalid,
+            VolumeError::BadFormat(_) | VolumeError::LogForeign(_) => Code::Invalid,
+            VolumeError::LogMissing { .. } => Code::NotFound,
             VolumeError::Unsupported(_) => Code::Unsupported,
             VolumeError::NoSuperblock | VolumeError::Malformed(_) | VolumeError::LogDamaged(_) => {
                 Code::Damaged

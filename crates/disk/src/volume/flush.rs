@@ -1,5 +1,6 @@
 //! Group flush: who waits is served by one device flush that began after his entries were written.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use types::Seq;
@@ -38,6 +39,15 @@ impl Volume {
         }
     }
 
+    /// M3: the data first.
+    pub(super) fn flush_media(&self) -> Result<(), VolumeError> {
+        self.disk.flush().map_err(|e| self.fail("flush", e))?;
+        if !Arc::ptr_eq(&self.disk, &self.log) {
+            self.log.flush().map_err(|e| self.fail("flush of the log's medium", e))?;
+        }
+        Ok(())
+    }
+
     /// One device flush, and what follows from it.
     pub(super) fn flush_now(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
@@ -46,7 +56,7 @@ impl Volume {
             let tail = self.tail.lock();
             (tail.seq, tail.mark)
         };
-        self.disk.flush().map_err(|e| self.fail("flush", e))?;
+        self.flush_media()?;
         self.flushed_seq.fetch_max(seq, Ordering::AcqRel);
         self.sealed_seq.fetch_max(mark, Ordering::AcqRel);
         Ok(())

@@ -1,7 +1,8 @@
 //! Making a volume on a medium.
 
-use types::{Incarnation, Seq};
+use types::{Incarnation, Seq, Uuid};
 
+use super::media::{self, LogLabel, LogMedium};
 use super::superblock::{self, LOG_BEGIN, Region, Regions, SUPERBLOCK_BYTES, Superblock};
 use super::{FS_NAME_BYTES_MAX, Format, LOG_BYTES_MIN, Label, Layout, LogPoint, Volume, VolumeError};
 use crate::{Disk, content};
@@ -13,45 +14,80 @@ const DATA_ALIGN_BYTES: u64 = 1 << 20;
 /// 128 MiB of an MDT of 8 GiB, which a quarter of a million files fill.
 const SLOT_SHARE: u64 = 64;
 
+/// A medium that becomes the log of a volume and nothing else.
+#[derive(Clone, Copy)]
+pub struct NewLog<'a> {
+    pub disk: &'a dyn Disk,
+    /// Of this log: another one at each formatting.
+    pub uuid: Uuid,
+}
+
 impl Volume {
-    /// How a medium of this size would be divided, or why it cannot be.
-    pub fn plan(medium_bytes: u64, format: &Format) -> Result<Layout, VolumeError> {
+    /// How a medium of this size, and one for the log if there is one, would be divided, or why it cannot be.
+    pub fn plan(
+        medium_bytes: u64,
+        log_medium: Option<LogMedium>,
+        format: &Format,
+    ) -> Result<Layout, VolumeError> {
         check_label(&format.label)?;
-        Ok(divide(medium_bytes, format)?.layout())
+        let layout = divide(medium_bytes, log_medium.map(|l| l.bytes), format)?.layout();
+        Ok(Layout { log_medium: log_medium.map(|l| l.uuid), ..layout })
     }
 
     /// Makes a fresh, cleanly stopped volume. Without `force` a medium that holds anything in its first MiB is refused;
     /// with it, everything on the medium is given up. Flushed on return.
     pub fn format(disk: &dyn Disk, format: &Format, force: bool) -> Result<(), VolumeError> {
+        Volume::format_on(disk, None, format, force)
+    }
+
+    /// As `format`, with the log on a medium of its own; `force` counts for both.
+    pub fn format_on(
+        disk: &dyn Disk,
+        log: Option<NewLog<'_>>,
+        format: &Format,
+        force: bool,
+    ) -> Result<(), VolumeError> {
         // 1. Refuse before anything is touched.
-        let regions = divide(disk.size(), format)?;
+        let log_medium = log.map(|l| LogMedium { uuid: l.uuid, bytes: l.disk.size() });
+        let regions = divide(disk.size(), log_medium.map(|l| l.bytes), format)?;
         check_label(&format.label)?;
-        let blank = is_blank(disk)?;
         // Unreadable or foreign superblocks do not matter here: they are to be overwritten.
         let old = superblock::read(disk).ok().and_then(|f| f.best);
-        if !blank && !force {
+        if !force && !is_blank(disk)? {
             let what = if old.is_some() { "it holds a Stria volume" } else { "its first MiB has other data" };
             return Err(VolumeError::NotBlank(what));
         }
+        if !force
+            && let Some(log) = log
+            && !is_blank(log.disk)?
+        {
+            return Err(VolumeError::NotBlank("the first MiB of the log's device has data"));
+        }
         // 2. Take the old volume's superblocks away, so that a crash from here on leaves no volume rather than half of one.
         let failed = |e| VolumeError::Failed(format!("formatting failed: {e}"));
-        // By force also where the first MiB is zero: some keep their descriptors at the end.
         if force {
-            for place in superblock::PLACES {
-                disk.write_at(&[0; SUPERBLOCK_BYTES], place).map_err(failed)?;
-            }
-            disk.flush().map_err(failed)?;
-            disk.discard(LOG_BEGIN, disk.size() - LOG_BEGIN).map_err(failed)?;
-            wipe_ends(disk).map_err(failed)?;
+            // Also where the first MiB is zero: some keep their descriptors at the end.
+            wipe(disk).map_err(failed)?;
+            log.map_or(Ok(()), |l| wipe(l.disk)).map_err(failed)?;
         }
         // 3. The space that no promise can be kept without, while failing is still free.
-        reserve(disk, &regions)?;
-        // 4. The new ones. Under the same uuid, old log entries are told apart by the incarnation.
+        reserve(disk, log.map(|l| l.disk), &regions)?;
+        // 4. The log's label, which without a superblock that names it says nothing yet.
+        if let Some(NewLog { disk: medium, uuid }) = log {
+            let Label { kind, fs_name, uuid: volume, .. } = format.label.clone();
+            let label =
+                LogLabel { uuid, volume, kind, fs_name, ring: regions.log, medium_bytes: medium.size() };
+            for place in superblock::PLACES {
+                medium.write_at(&label.encode(), place).map_err(failed)?;
+            }
+            medium.flush().map_err(failed)?;
+        }
+        // 5. The new superblocks. Under the same uuid, old log entries are told apart by the incarnation, and by the log's uuid.
         let incarnation = Incarnation(old.map_or(1, |o| o.incarnation.0.saturating_add(1)));
         let mut sb = Superblock {
             compat: 0,
             ro_compat: 0,
-            incompat: 0,
+            incompat: if log.is_some() { superblock::LOG_ELSEWHERE } else { 0 },
             generation: 0,
             label: format.label.clone(),
             clean: true,
@@ -64,6 +100,7 @@ impl Volume {
             prepared: 0,
             checkpoint: None,
             medium_bytes: disk.size(),
+            log_medium,
         };
         for generation in 1..=2 {
             sb.generation = generation;
@@ -74,7 +111,7 @@ impl Volume {
     }
 }
 
-fn divide(medium_bytes: u64, format: &Format) -> Result<Regions, VolumeError> {
+fn divide(medium_bytes: u64, log_medium_bytes: Option<u64>, format: &Format) -> Result<Regions, VolumeError> {
     let bad = |what: String| VolumeError::BadFormat(what);
     if format.log_bytes < LOG_BYTES_MIN {
         return Err(bad(format!(
@@ -84,14 +121,24 @@ fn divide(medium_bytes: u64, format: &Format) -> Result<Regions, VolumeError> {
     }
     let too_big = || bad(format!("log and checkpoints do not fit on {medium_bytes} bytes"));
     let mut at = LOG_BEGIN;
-    let mut take = |bytes: u64| -> Result<Region, VolumeError> {
+    let mut take = |bytes: u64, limit: u64| -> Result<Region, VolumeError> {
         let bytes = bytes.max(PAGE_BYTES).checked_next_multiple_of(PAGE_BYTES).ok_or_else(too_big)?;
         let region = Region { begin: at, bytes };
-        at = at.checked_add(bytes).filter(|end| *end <= medium_bytes).ok_or_else(too_big)?;
+        at = at.checked_add(bytes).filter(|end| *end <= limit).ok_or_else(too_big)?;
         Ok(region)
     };
-    let log = take(format.log_bytes)?;
-    let slots = [take(format.checkpoint_bytes)?, take(format.checkpoint_bytes)?];
+    let log = match log_medium_bytes {
+        None => take(format.log_bytes, medium_bytes)?,
+        Some(limit) => {
+            let too_big =
+                || bad(format!("a log of {} bytes does not fit on {limit} bytes", format.log_bytes));
+            let bytes = format.log_bytes.checked_next_multiple_of(PAGE_BYTES).ok_or_else(too_big)?;
+            let ring = Region { begin: LOG_BEGIN, bytes };
+            Some(ring).filter(|r| media::is_ring(*r, limit)).ok_or_else(too_big)?
+        }
+    };
+    let mut slot = || take(format.checkpoint_bytes, medium_bytes);
+    let slots = [slot()?, slot()?];
     // A medium that ends before the next MiB has an empty data region: enough for an MDT.
     let end = medium_bytes / PAGE_BYTES * PAGE_BYTES;
     let begin = at.next_multiple_of(DATA_ALIGN_BYTES).min(end);
@@ -101,13 +148,16 @@ fn divide(medium_bytes: u64, format: &Format) -> Result<Regions, VolumeError> {
 /// Superblocks and log wholly, so that an append never meets a full host below a sparse file; of the checkpoint slots a share
 /// of the medium: OSTs have smaller ones, and those of an MDT are nearly all of its medium, which would not be sparse any more.
 /// A checkpoint that outgrows that and meets a full host is given up, and the log goes on until it is full.
-fn reserve(disk: &dyn Disk, regions: &Regions) -> Result<(), VolumeError> {
+fn reserve(disk: &dyn Disk, log: Option<&dyn Disk>, regions: &Regions) -> Result<(), VolumeError> {
     let slot_bytes_max = (disk.size() / SLOT_SHARE).next_multiple_of(PAGE_BYTES);
-    let mut wanted = vec![Region { begin: 0, bytes: regions.log.begin + regions.log.bytes }];
-    wanted.extend(regions.slots.map(|s| Region { begin: s.begin, bytes: s.bytes.min(slot_bytes_max) }));
-    for region in &wanted {
-        if let Err(e) = disk.reserve(region.begin, region.bytes) {
-            let wanted = wanted.iter().map(Region::len).sum();
+    let head = Region { begin: 0, bytes: LOG_BEGIN };
+    let mut wanted: Vec<(&dyn Disk, Region)> = vec![(disk, head), (log.unwrap_or(disk), regions.log)];
+    wanted.extend(log.map(|l| (l, head)));
+    wanted
+        .extend(regions.slots.map(|s| (disk, Region { begin: s.begin, bytes: s.bytes.min(slot_bytes_max) })));
+    for (medium, region) in &wanted {
+        if let Err(e) = medium.reserve(region.begin, region.bytes) {
+            let wanted = wanted.iter().map(|(_, region)| region.len()).sum();
             return Err(match crate::is_full(&e) {
                 true => VolumeError::NoRoom { wanted, source: e },
                 false => VolumeError::Failed(format!("formatting failed: {e}")),
@@ -131,9 +181,15 @@ fn is_blank(disk: &dyn Disk) -> Result<bool, VolumeError> {
     content::is_zero(disk).map_err(|source| VolumeError::Read { what, source })
 }
 
-/// Head and tail, where all that is known keeps its descriptors: who probes the medium later must find this volume alone.
-fn wipe_ends(disk: &dyn Disk) -> std::io::Result<()> {
+/// What is there is no volume from the first flush on. Head and tail are zeroed, where all that is known keeps its descriptors: who
+/// probes the medium later must find this volume alone.
+fn wipe(disk: &dyn Disk) -> std::io::Result<()> {
     let (size, head) = (disk.size(), content::HEAD_BYTES.min(disk.size()));
+    for place in superblock::PLACES.into_iter().filter(|p| p + SUPERBLOCK_BYTES as u64 <= size) {
+        disk.write_at(&[0; SUPERBLOCK_BYTES], place)?;
+    }
+    disk.flush()?;
+    disk.discard(LOG_BEGIN.min(size), size.saturating_sub(LOG_BEGIN))?;
     disk.write_at(&vec![0; head as usize], 0)?;
     let tail = content::TAIL_BYTES.min(size - head);
     disk.write_at(&vec![0; tail as usize], size - tail)

@@ -255,12 +255,12 @@ fn read_ring(volume: &Volume, pos: u64, buf: &mut [u8]) -> std::io::Result<()> {
     let at = pos % log.len();
     let first_len = buf.len().min((log.len() - at) as usize);
     let (first, second) = buf.split_at_mut(first_len);
-    volume.disk.read_at(first, log.begin + at)?;
+    volume.log.read_at(first, log.begin + at)?;
     if !second.is_empty() {
-        volume.disk.read_at(second, log.begin)?;
+        volume.log.read_at(second, log.begin)?;
     }
     // The next window is wanted while this one is worked on.
     let next = (at + buf.len() as u64) % log.len();
-    volume.disk.will_read(log.begin + next, (WINDOW_BYTES as u64).min(log.len() - next));
+    volume.log.will_read(log.begin + next, (WINDOW_BYTES as u64).min(log.len() - next));
     Ok(())
 }

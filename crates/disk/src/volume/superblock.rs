@@ -8,6 +8,7 @@ use std::ops::Range;
 use types::{Epoch, Incarnation, MirrorId, Seq, TargetId, Uuid};
 
 use super::bytes::*;
+use super::media::{LogMedium, is_ring};
 use super::{Kind, Label, Layout, LogPoint, VolumeError};
 use crate::Disk;
 
@@ -21,9 +22,11 @@ const MAGIC: [u8; 8] = *b"STRIAVOL";
 const VERSION: u32 = 1;
 /// Features of this release. An unknown bit: compat is ignored, ro_compat forbids writing, incompat forbids opening.
 const RO_COMPAT: u64 = 0;
-const INCOMPAT: u64 = 0;
+const INCOMPAT: u64 = LOG_ELSEWHERE;
+/// The log ring is on a medium of its own.
+pub const LOG_ELSEWHERE: u64 = 1;
 /// First byte behind the fields; from here to the CRC all is zero.
-const FIELDS_END: usize = 328;
+const FIELDS_END: usize = 352;
 
 /// A range of the medium, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -81,6 +84,8 @@ pub struct Superblock {
     pub prepared: u64,
     pub checkpoint: Option<CheckpointRef>,
     pub medium_bytes: u64,
+    /// With `LOG_ELSEWHERE` only; then the ring of `regions` is on that.
+    pub log_medium: Option<LogMedium>,
 }
 
 /// Where the superblock of this generation goes.
@@ -165,6 +170,10 @@ impl Superblock {
         }
         put(o, 256, l.fs_name.as_bytes());
         put_u64(o, 320, self.medium_bytes);
+        if let Some(log) = self.log_medium {
+            put(o, 328, &log.uuid.0);
+            put_u64(o, 344, log.bytes);
+        }
         seal(o);
         b
     }
@@ -197,18 +206,19 @@ impl Regions {
 
     pub fn layout(&self) -> Layout {
         let slots = self.slots.map(|s| s.range());
-        Layout { log: self.log.range(), slots, data: self.data.range() }
+        Layout { log_medium: None, log: self.log.range(), slots, data: self.data.range() }
     }
 
-    /// In order, within the medium, not overlapping, the ring in whole pages.
-    fn are_valid(&self, medium_bytes: u64) -> bool {
+    /// In order, within the medium, not overlapping, the ring in whole pages; a ring elsewhere for itself.
+    fn are_valid(&self, medium_bytes: u64, elsewhere: Option<LogMedium>) -> bool {
+        let of_log = if elsewhere.is_some() { Region { begin: LOG_BEGIN, bytes: 0 } } else { self.log };
         let mut at = LOG_BEGIN;
-        let in_order = self.all().into_iter().all(|r| {
+        let in_order = [of_log, self.slots[0], self.slots[1], self.data].into_iter().all(|r| {
             let ok = r.begin >= at && r.begin.checked_add(r.bytes).is_some_and(|end| end <= medium_bytes);
             at = r.begin.saturating_add(r.bytes);
             ok
         });
-        in_order && self.log.bytes >= super::LOG_BYTES_MIN && self.log.bytes.is_multiple_of(4096)
+        in_order && is_ring(self.log, elsewhere.map_or(medium_bytes, |l| l.bytes))
     }
 }
 
@@ -241,14 +251,17 @@ fn decode(b: &[u8]) -> Result<Superblock, VolumeError> {
         prepared: u64_at(b, 208),
         checkpoint: decode_checkpoint(b)?,
         medium_bytes: u64_at(b, 320),
+        log_medium: (u64_at(b, 32) & LOG_ELSEWHERE != 0)
+            .then(|| LogMedium { uuid: Uuid(array_at(b, 328)), bytes: u64_at(b, 344) }),
     };
     // A feature that this release does not know may use the reserved bytes; `check_features` speaks of it.
     let unknown = (sb.incompat & !INCOMPAT) | (sb.ro_compat & !RO_COMPAT) | sb.compat;
-    let reserved = [12..16, 83..84, 116..120, 217..224, 252..256, FIELDS_END..SUPERBLOCK_BYTES - 4];
+    let log_fields = if sb.log_medium.is_some() { FIELDS_END } else { 328 };
+    let reserved = [12..16, 83..84, 116..120, 217..224, 252..256, log_fields..SUPERBLOCK_BYTES - 4];
     if unknown == 0 && reserved.into_iter().any(|r| b[r].iter().any(|x| *x != 0)) {
         return Err(VolumeError::Malformed("reserved bytes are not zero"));
     }
-    if !sb.regions.are_valid(sb.medium_bytes) {
+    if !sb.regions.are_valid(sb.medium_bytes, sb.log_medium) {
         return Err(VolumeError::Malformed("region table"));
     }
     // Positions and numbers rise by what a device can write; near the end of u64 they are not ours and would overflow.

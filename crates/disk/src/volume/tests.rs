@@ -11,6 +11,7 @@ mod full;
 mod group;
 mod model;
 mod rules;
+mod twin;
 
 pub const LOG_BYTES: u64 = 16 * 1024;
 /// What entries may take of it.

@@ -43,6 +43,7 @@ fn superblock() -> Superblock {
             crc: 0xcafe_f00d,
         }),
         medium_bytes: 0x80_0000,
+        log_medium: None,
     }
 }
 
@@ -65,10 +66,19 @@ fn hex(bytes: &[u8]) -> String {
 fn the_bytes_are_as_documented() {
     let block = superblock().encode();
     assert_eq!(block.len(), SUPERBLOCK_BYTES);
-    assert_eq!(hex(&block[..FIELDS_END]), GOLDEN);
-    assert!(block[FIELDS_END..SUPERBLOCK_BYTES - 4].iter().all(|b| *b == 0));
+    assert_eq!(hex(&block[..328]), GOLDEN);
+    assert!(block[328..SUPERBLOCK_BYTES - 4].iter().all(|b| *b == 0));
     assert_eq!(hex(&block[SUPERBLOCK_BYTES - 4..]), GOLDEN_CRC);
     assert_eq!(decode(&block).unwrap(), superblock());
+    // With the log on a medium of its own: its ring has positions there.
+    let medium = LogMedium { uuid: Uuid([0xab; 16]), bytes: 0x20_0000 };
+    let log_medium = Some(medium);
+    let with = Superblock { incompat: LOG_ELSEWHERE, log_medium, ..superblock() };
+    let block = with.encode();
+    assert_eq!(hex(&block[328..352]), "abababababababababababababababab0000200000000000");
+    assert_eq!(decode(&block).unwrap(), with);
+    let too_small = Some(LogMedium { bytes: 0x1000, ..medium });
+    assert!(decode(&Superblock { log_medium: too_small, ..with }.encode()).is_err());
     let without = Superblock { checkpoint: None, ..superblock() };
     assert_eq!(decode(&without.encode()).unwrap(), without);
 }
@@ -141,7 +151,7 @@ fn no_content_panics_and_what_is_accepted_holds_its_promises() {
         seal(&mut block);
         let Ok(sb) = decode(&block) else { continue };
         accepted += 1;
-        assert!(sb.regions.are_valid(sb.medium_bytes));
+        assert!(sb.regions.are_valid(sb.medium_bytes, sb.log_medium));
         assert_eq!(decode(&sb.encode()).unwrap(), sb);
     }
     assert!((1000..20_000).contains(&accepted));

@@ -16,8 +16,8 @@ pub struct Owner {
 
 impl Owner {
     /// Opens, loads and replays; `cut` may end the log at an entry that is not known to be flushed.
-    pub fn open(disk: Arc<dyn Disk>, cut: &mut dyn FnMut(Seq) -> bool) -> Owner {
-        let volume = Volume::open(disk).expect("a volume survives every crash");
+    pub fn open(media: impl Into<Media>, cut: &mut dyn FnMut(Seq) -> bool) -> Owner {
+        let volume = Volume::open(media).expect("a volume survives every crash");
         let mut list = Vec::new();
         if let Some(mut reader) = volume.checkpoint_reader().unwrap() {
             let mut bytes = Vec::new();
