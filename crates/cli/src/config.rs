@@ -97,6 +97,12 @@ pub struct Oss {
     pub io: DataIo,
     #[serde(default = "io_timeout_sec")]
     pub io_timeout_sec: u32,
+    #[serde(default = "small_write_max")]
+    pub small_write_max: Size,
+    #[serde(default = "small_write_memory")]
+    pub small_write_memory: Size,
+    #[serde(default = "write_unit")]
+    pub write_unit: Size,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -124,6 +130,15 @@ fn fsname() -> String {
 }
 fn io_timeout_sec() -> u32 {
     disk::PATIENCE.as_secs() as u32
+}
+fn small_write_max() -> Size {
+    Size(store::Settings::default().patch_bytes_max.into())
+}
+fn small_write_memory() -> Size {
+    Size(store::Settings::default().overlay_bytes_max)
+}
+fn write_unit() -> Size {
+    Size(store::Settings::default().write_unit.into())
 }
 fn op_timeout_sec() -> u32 {
     OP_TIMEOUT_SEC
@@ -291,6 +306,9 @@ impl Config for Oss {
             nids: vec![],
             io: DataIo::default(),
             io_timeout_sec: io_timeout_sec(),
+            small_write_max: small_write_max(),
+            small_write_memory: small_write_memory(),
+            write_unit: write_unit(),
         }
     }
     fn print(&self) -> String {
@@ -304,6 +322,13 @@ impl Config for Oss {
         let io = key(comment, "io", toml_of(&self.io));
         let comment = "Seconds after which a device that has not done a direct read or write counts as hung: the operation fails.";
         let patience = key(comment, "io_timeout_sec", self.io_timeout_sec);
+        let comment = "Writes of fewer bytes that change what is there go into the log first, and to their place later, many at once; 0: none.";
+        let small = key(comment, "small_write_max", toml_of(&self.small_write_max));
+        let comment =
+            "Memory of each OST for such writes, until they are in their place; half of its log at most.";
+        let memory = key(comment, "small_write_memory", toml_of(&self.small_write_memory));
+        let comment = "They are brought there in multiples of this: the drive's own unit of writing (64K of some QLC drives).";
+        let unit = key(comment, "write_unit", toml_of(&self.write_unit));
         [
             head,
             &*mgs,
@@ -315,6 +340,9 @@ impl Config for Oss {
             &nids_key(&self.nids),
             &io,
             &patience,
+            &small,
+            &memory,
+            &unit,
         ]
         .concat()
     }
@@ -323,6 +351,13 @@ impl Config for Oss {
         check_fsname(&self.fsname)?;
         check_listen(&self.listen)?;
         check_nids(&self.nids)?;
+        // Beyond it a write would not fit an entry of the log.
+        if self.small_write_max.0 > 1 << 20 {
+            return Err("`small_write_max` must be 1M at most".to_owned());
+        }
+        if !self.write_unit.0.is_power_of_two() || !(4096..=1 << 22).contains(&self.write_unit.0) {
+            return Err("`write_unit` must be a power of two from 4K to 4M".to_owned());
+        }
         if self.io_timeout_sec == 0 {
             return Err("`io_timeout_sec` must be at least 1".to_owned());
         }

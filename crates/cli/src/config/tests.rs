@@ -46,6 +46,8 @@ fn values_that_cannot_be_meant_are_refused() {
         (format!("{base}devices = [\"/a\"]\nlisten = \"10.0.0.7\"\n"), "`listen`"),
         (format!("{base}devices = [\"/a\"]\nio = \"fast\"\n"), "`cached`"),
         (format!("{base}devices = [\"/a\"]\nio_timeout_sec = 0\n"), "io_timeout_sec"),
+        (format!("{base}devices = [\"/a\"]\nsmall_write_max = \"2M\"\n"), "small_write_max"),
+        (format!("{base}devices = [\"/a\"]\nwrite_unit = \"48K\"\n"), "write_unit"),
     ] {
         let refused = parse::<Oss>(&text).unwrap_err();
         assert!(refused.contains(reason), "{refused}");

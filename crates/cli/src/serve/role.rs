@@ -68,6 +68,7 @@ pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
         listen: &config.listen,
         nids: config.nids,
         mdt,
+        store: store::Settings::default(),
         logs: &[],
     };
     targets(Role::Mdt, &devices, config.size, blank, DataWay::CACHED, at)
@@ -82,6 +83,12 @@ pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
         listen: &config.listen,
         nids: config.nids,
         mdt,
+        store: store::Settings {
+            patch_bytes_max: config.small_write_max.0 as u32,
+            overlay_bytes_max: config.small_write_memory.0,
+            write_unit: config.write_unit.0 as u32,
+            ..store::Settings::default()
+        },
         logs,
     };
     let patience = Duration::from_secs(config.io_timeout_sec.into());
@@ -96,6 +103,7 @@ struct Place<'a> {
     listen: &'a str,
     nids: Vec<String>,
     mdt: mds::Settings,
+    store: store::Settings,
     /// Devices with logs of OSTs.
     logs: &'a [PathBuf],
 }
@@ -114,6 +122,7 @@ fn targets(
     let (_sender, events) = stop::listen()?;
     let mut servers = Servers::new();
     servers.mdt = at.mdt;
+    servers.ost.store = at.store;
     servers.open_logs(at.logs)?;
     // 1. Listen before registering: the port may be chosen by the kernel, and the MGS is told it.
     let server = listen(at.listen, &servers)?;
