@@ -5,6 +5,7 @@ mod crash;
 mod discard;
 mod faults;
 mod full;
+mod golden;
 mod life;
 mod map;
 mod model;

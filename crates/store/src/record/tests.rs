@@ -32,6 +32,9 @@ fn samples() -> Vec<(Option<Origin>, u64, Record)> {
     let zeroed = vec![Zeroed { page: 1, start: 0x77, crc: 0xb1 }, Zeroed { page: 6, start: 0x78, crc: 0xb2 }];
     let punch = PunchRecord { object: object(), first: 2, limit: 6, is_kept: true, mtime, lease: 3, zeroed };
     let damage = Damage { object: object(), offset: 8192, kind: DamageKind::Medium, found_sec: 77 };
+    let part = |page, skip, bytes: &[u8]| Fragment::new(page, skip, bytes, types::crc::crc32c(bytes));
+    let fragments = vec![part(1, 4094, b"ab"), part(2, 0, b"c")];
+    let patch = PatchRecord { object: object(), offset: 0x1ffe, mtime, lease: 3, fragments };
     vec![
         (Some(ORIGIN), 0x8000, Record::Write(write)),
         (Some(ORIGIN), 100, Record::Truncate(truncate.clone())),
@@ -48,6 +51,7 @@ fn samples() -> Vec<(Option<Origin>, u64, Record)> {
         (Some(ORIGIN), 0x9000, Record::Punch(punch.clone())),
         (None, 0, Record::Punch(PunchRecord { is_kept: false, zeroed: vec![], ..punch })),
         (None, 0, Record::Scrub(crate::scrub::sample())),
+        (Some(ORIGIN), 0x2001, Record::Patch(patch)),
     ]
 }
 
@@ -96,6 +100,10 @@ fn the_bytes_are_golden() {
              0800000000000000 0900000000000000 0a00000000000000 0b00000000000000 0c00000000000000 0d00000000000000 \
              0e00000000000000 0f00000000000000",
             nobody("0d")
+        ),
+        format!(
+            "{} 0120000000000000 {id} fe1f000000000000 00f1536500000000 05000000 0300000000000000 03000000 3629a2e2 c733eb20 616263",
+            head_of("0e")
         ),
     ];
     for (sample, want) in samples().iter().zip(&golden) {

@@ -4,7 +4,9 @@ use super::*;
 
 #[test]
 fn a_record_is_read_or_refused() {
-    let hammer = Hammer::new("OST log record").seeds(samples().iter().map(bytes_of));
+    // A patch has two parts of pages at most, which take a page each.
+    let hammer =
+        Hammer::new("OST log record").seeds(samples().iter().map(bytes_of)).bound(24, 4096 + 2 * 4200);
     let outcome = hammer.run(
         |bytes| decode(bytes).ok(),
         |bytes, d| {

@@ -1,0 +1,100 @@
+//! A whole OST as bytes: what a release wrote is opened by the next, and nobody changes the format unawares.
+//!
+//! The file beside has the sectors that are not zero: each its number (u64) and its 512 bytes. After a change of the format on purpose:
+//! `STRIA_GOLDEN=1 cargo test -p stria-store golden` writes it anew.
+
+use std::path::Path;
+
+use disk::SECTOR_BYTES;
+
+use super::life::Shape;
+use super::ops::Reach;
+use super::*;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden/ost.sectors");
+
+fn shape() -> Shape {
+    Shape { log_bytes: 64 << 10, data_bytes: 1 << 20, reach: Reach { offset_max: 0, write_max: 0 } }
+}
+
+/// Every kind of thing that an OST can hold, some of it in the checkpoint and some in the log only.
+fn fill(store: &Engine) {
+    let origin = |sequence| Some(Origin { session: SESSION, slot: 3, sequence });
+    store.begin_session(SESSION).unwrap();
+    write(store, id(1), 0, &pattern(1, 20_480), origin(1)).unwrap();
+    write(store, id(2), 4096, &pattern(2, 8192), None).unwrap();
+    write(store, id(1), 5000, b"a part, in the log only", origin(2)).unwrap();
+    write(store, id(3), 100, b"to be removed", None).unwrap();
+    store.fence(id(4), 1 << 32 | 7).unwrap();
+    store.set_scrub(crate::scrub::sample()).unwrap();
+    let damage = Damage { object: id(2), offset: 8192, kind: DamageKind::Checksum, found_sec: 1_700_000_000 };
+    store.record_damage(damage).unwrap();
+    store.note_service(1_600_000_000);
+    store.checkpoint().unwrap();
+    store.destroy(&[id(3)], None).unwrap();
+    write(store, id(1), 8192, &pattern(3, 4096), origin(3)).unwrap();
+    store.truncate(&Truncate { object: id(2), len: 10_000, lease: 5, gate: &anyone, origin: None }).unwrap();
+    let (mtime, lease, gate, origin) = (Time::new(9, 9), 0, &anyone, None);
+    let (object, offset, len) = (id(5), 4096, 8192);
+    store.reserve(&Reserve { object, offset, len, end: 20_000, mtime, lease, gate, origin }).unwrap();
+    let punch =
+        Punch { object: id(1), offset: 16_384, len: 4096, leave: Leave::Hole, mtime, lease, gate, origin };
+    store.punch(&punch).unwrap();
+    store.flush().unwrap();
+}
+
+/// What it holds, in words.
+fn told(store: &Engine) -> String {
+    let mut out = String::new();
+    for (id, attrs) in store.list(None, 100).0 {
+        let mut bytes = vec![];
+        while (bytes.len() as u64) < attrs.len {
+            bytes.extend(read(store, id, bytes.len() as u64, 1 << 20).unwrap().unwrap());
+        }
+        out += &format!("{id} {attrs:?} {:08x}\n", types::crc::crc32c(&bytes));
+    }
+    out += &format!("{} {:?} {:?}\n", store.lease(id(4)), store.slots(SESSION).map(|s| s[3]), store.damage());
+    out += &format!("{:?} {:?} {:?}\n", store.scrub(), store.label(), store.last_seq());
+    out
+}
+
+fn sectors(medium: &SimDisk) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut sector = [0; SECTOR_BYTES];
+    for n in 0..medium.size() / SECTOR_BYTES as u64 {
+        medium.read_at(&mut sector, n * SECTOR_BYTES as u64).unwrap();
+        if sector != [0; SECTOR_BYTES] {
+            out.extend_from_slice(&n.to_le_bytes());
+            out.extend_from_slice(&sector);
+        }
+    }
+    out
+}
+
+#[test]
+fn a_golden_ost_is_opened_and_made_again_to_the_byte() {
+    let medium = shape().format();
+    let store = Engine::open(medium.clone()).unwrap();
+    fill(&store);
+    let (made, want) = (sectors(&medium), told(&store));
+    if std::env::var_os("STRIA_GOLDEN").is_some() {
+        std::fs::create_dir_all(Path::new(FILE).parent().unwrap()).unwrap();
+        std::fs::write(FILE, &made).unwrap();
+    }
+    let golden = std::fs::read(FILE).unwrap();
+    assert!(made == golden, "the format has changed: see this file's head");
+    // 1. As after a kill.
+    let image = SimDisk::new(medium.size());
+    for sector in golden.chunks_exact(8 + SECTOR_BYTES) {
+        let n = u64::from_le_bytes(sector[..8].try_into().unwrap());
+        image.write_at(&sector[8..], n * SECTOR_BYTES as u64).unwrap();
+    }
+    let image = Arc::new(image);
+    let opened = Engine::open(image.clone()).unwrap();
+    assert_eq!(told(&opened), want);
+    assert!(opened.overlay.pages() > 0 && opened.usage().log_bytes_used > 0, "some of it is in the log");
+    // 2. And after a clean stop of who opened it.
+    opened.close().unwrap();
+    drop(opened);
+    assert_eq!(told(&Engine::open(image).unwrap()), want);
+}
