@@ -25,9 +25,10 @@ pub fn reserve_pages(total: u64) -> u64 {
     (total / 256).clamp(16, 16 << 10).min(total / 2)
 }
 
-/// How often, and how long each time, who lacks space waits for readers of places that are free but for them.
+/// How often who lacks space waits for readers of places that are free but for them, and for overwrites under way.
 const READER_WAITS_MAX: u32 = 10_000;
-const READER_WAIT: Duration = Duration::from_millis(1);
+const WRITER_WAITS_MAX: u32 = 2_000;
+const SHORT_WAIT: Duration = Duration::from_millis(1);
 
 /// What the pages are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Space {
     pub(crate) patched_over: u64,
     /// About to be reserved or patched.
     held: u64,
+    /// Changes that have taken pages and are not logged yet: what they supersede is about to be free.
+    on_their_way: u64,
     /// Of the promised ones, those that writes under way have taken space for.
     claimed: u64,
     /// What to discard.
@@ -79,6 +82,7 @@ impl Space {
             patched: 0,
             patched_over: 0,
             held: 0,
+            on_their_way: 0,
             claimed: 0,
             freed: Freed::default(),
         }
@@ -196,10 +200,8 @@ impl Taken<'_> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.give_up_claim();
-        if self.runs.is_empty() {
-            return;
-        }
         let mut space = self.engine.space.lock();
+        space.on_their_way -= 1;
         self.runs.iter().for_each(|r| space.buddy.give_back(r.start, r.pages as u64));
     }
 }
@@ -237,6 +239,7 @@ impl Engine {
                 return None;
             }
             space.claimed += claim;
+            space.on_their_way += 1;
             Some(Taken { engine: self, runs, claim: Cell::new(claim) })
         })
     }
@@ -255,24 +258,31 @@ impl Engine {
         purpose: Purpose,
         mut try_it: impl FnMut(&mut Space) -> Option<T>,
     ) -> Result<T, StoreError> {
-        let (mut round, mut waits) = (0, 0);
+        let (mut round, mut reader_waits, mut writer_waits) = (0, 0, 0);
         loop {
-            let (is_waiting, is_unsealed, is_seen) = {
+            let (is_waiting, is_unsealed, is_seen, is_coming) = {
                 let mut space = self.space.lock();
                 self.reclaim(&mut space);
                 if let Some(done) = try_it(&mut space) {
                     return Ok(done);
                 }
-                (space.waiting_pages() > 0, space.is_unsealed(), space.is_seen(self.vol.sealed_seq()))
+                let is_seen = space.is_seen(self.vol.sealed_seq());
+                (space.waiting_pages() > 0, space.is_unsealed(), is_seen, space.on_their_way > 0)
             };
             // Readers are done soon; a device that hangs has a deadline, and they with it.
-            if is_seen && waits < READER_WAITS_MAX {
-                waits += 1;
-                std::thread::sleep(READER_WAIT);
+            if is_seen && reader_waits < READER_WAITS_MAX {
+                reader_waits += 1;
+                std::thread::sleep(SHORT_WAIT);
                 continue;
             }
-            // The last look is for what the last sealing freed.
+            // The last look is for what the last sealing freed, or for what others are about to supersede.
             if !is_waiting || round == SEAL_ROUNDS_MAX {
+                if is_coming && writer_waits < WRITER_WAITS_MAX {
+                    writer_waits += 1;
+                    round = 0;
+                    std::thread::sleep(SHORT_WAIT);
+                    continue;
+                }
                 break;
             }
             round += 1;

@@ -198,3 +198,30 @@ fn small_writes_until_it_is_full_all_find_their_place() {
     check(&again);
     assert_eq!(again.content(id(2000)).unwrap(), chunk[..512 << 10]);
 }
+
+#[test]
+fn overwrites_at_once_on_an_almost_full_medium_all_find_room() {
+    const BYTES: usize = 128 << 10;
+    let rig = Rig::placing();
+    // Objects of four writers, then everything but room for one overwrite and a half.
+    for n in 0..4 {
+        rig.write(id(n), 0, &pattern(n, BYTES)).unwrap();
+    }
+    let mut n = 10;
+    while rig.store.usage().bytes_available > BYTES as u64 * 3 / 2 {
+        rig.write(id(n), 0, &pattern(n, 16 << 10)).unwrap();
+        n += 1;
+    }
+    let store = &rig.store;
+    std::thread::scope(|s| {
+        for writer in 0..4 {
+            s.spawn(move || {
+                for round in 0..40 {
+                    let done = write(store, id(writer), 0, &pattern(round, BYTES), None);
+                    assert!(done.is_ok(), "writer {writer}, round {round}: {done:?}");
+                }
+            });
+        }
+    });
+    assert!((0..4).all(|n| rig.content(id(n)).unwrap() == pattern(39, BYTES)));
+}
