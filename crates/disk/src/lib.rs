@@ -88,6 +88,11 @@ pub fn is_full(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// True if an operation failed for the moment and says nothing of the bytes: the device hangs, memory or threads are short.
+pub fn is_passing(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock)
+}
+
 /// The end of `len` bytes at `offset` if they lie within `size`; the one range check of all implementations.
 fn end_within(size: u64, offset: u64, len: u64) -> io::Result<u64> {
     offset.checked_add(len).filter(|end| *end <= size).ok_or_else(|| {

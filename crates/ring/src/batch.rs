@@ -1,7 +1,7 @@
 //! Several reads and writes of one file carried out at once, out of and into one buffer that the batch owns, with a deadline.
 //!
 //! A batch has one buffer. The caller fills it, names the operations and the part of the buffer of each, and gets their results
-//! together. If the kernel is not done by the deadline, the caller is told so and goes on; the buffer stays the kernel's.
+//! together. If for a time that the caller sets none of them is done, he is told so and goes on; the buffer stays the kernel's.
 //! I1. The buffer is lent out only while no operation is under way, and is freed only after the kernel is done with it.
 //! I2. Until then the file is the batch's, so that its descriptor names the same file.
 
@@ -77,7 +77,7 @@ impl Batch {
         results: &mut Vec<io::Result<usize>>,
         patience: Duration,
     ) -> io::Result<Ended> {
-        let deadline = Instant::now() + patience;
+        let mut deadline = Instant::now() + patience;
         let memory = self.buffer();
         let (memory, bytes) = (memory.as_mut_ptr(), memory.len());
         assert!(
@@ -106,7 +106,10 @@ impl Batch {
                     moved => Ok(moved as usize),
                 };
             }
-            if is_overdue && done == before {
+            // A device that is slow, and gets on, does not hang.
+            if done > before {
+                deadline = Instant::now() + patience;
+            } else if is_overdue {
                 return Ok(Ended::Overdue);
             }
         }

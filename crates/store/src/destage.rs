@@ -18,6 +18,7 @@ use crate::error::StoreError;
 use crate::extent::Extent;
 use crate::overlay::Name;
 use crate::patch::{Fragment, Patch};
+use crate::read::Unread;
 use crate::record::{self, PatchRecord, Record};
 use crate::small::FILL_PRESSED;
 use crate::space::{Purpose, Taken};
@@ -201,7 +202,7 @@ impl Engine {
         let reading = self.readers.begin();
         for (name, patch) in found {
             let bytes = &mut space[jobs.len() * PAGE_SIZE..][..PAGE_SIZE];
-            match self.fold(&name, &patch, bytes) {
+            match self.fold(&name, &patch, bytes)? {
                 Some(crc) => jobs.push(Job { name, patch, crc }),
                 None => stuck.push(name),
             }
@@ -233,20 +234,24 @@ impl Engine {
         Ok(stuck)
     }
 
-    /// Makes a patch's page whole, and its CRC; `None` if what it lies over cannot be read.
-    fn fold(&self, name: &Name, patch: &Patch, bytes: &mut [u8]) -> Option<u32> {
+    /// Makes a patch's page whole, and its CRC; `None` if what it lies over is damaged.
+    fn fold(&self, name: &Name, patch: &Patch, bytes: &mut [u8]) -> Result<Option<u32>, StoreError> {
         if !patch.is_whole() {
             // The site cannot change under a patch that does not (I2 of `patch`); if it does, G2 throws this away.
-            let site = self.index.get(&name.object)?.read().extents.site(name.page)?;
+            let site = self.index.get(&name.object).and_then(|o| o.read().extents.site(name.page));
+            let Some(site) = site else { return Ok(None) };
             let mut page = [0; PAGE_SIZE];
-            self.read_site(site, &mut page).ok()?;
-            bytes.copy_from_slice(&page);
+            match self.read_site(site, &mut page) {
+                Ok(()) => bytes.copy_from_slice(&page),
+                Err(Unread::Damage(_)) => return Ok(None),
+                Err(why) => return Err(self.unread(name.object, name.page, why)),
+            }
         }
         if !patch.is_sound() {
-            return None;
+            return Ok(None);
         }
         patch.lay_over(bytes, 0);
-        Some(patch.whole_crc().unwrap_or_else(|| crc32c(bytes)))
+        Ok(Some(patch.whole_crc().unwrap_or_else(|| crc32c(bytes))))
     }
 
     /// The pages' new places take the patches' place.

@@ -3,6 +3,7 @@
 //! What a reader may have seen the place of is not used again before he is done (readers.rs), so bytes that do not agree with their
 //! CRC are damage; unless they were written anew meanwhile, which a second look tells.
 
+use std::io;
 use std::sync::Arc;
 
 use types::crc::{ZERO_PAGE, crc32c};
@@ -51,8 +52,24 @@ fn below_of(state: &State, page: u32) -> (Below, Option<Arc<Patch>>) {
 /// The first page that could not be given back.
 struct Bad {
     page: u32,
-    kind: DamageKind,
+    why: Unread,
 }
+
+/// Why a page's bytes are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    Damage(DamageKind),
+    /// The device hangs, or there is no memory: that says nothing of the page.
+    NotNow,
+}
+
+impl From<io::Error> for Unread {
+    fn from(e: io::Error) -> Unread {
+        if disk::is_passing(&e) { Unread::NotNow } else { Unread::Damage(DamageKind::Medium) }
+    }
+}
+
+const ROTTEN: Unread = Unread::Damage(DamageKind::Checksum);
 
 impl Engine {
     pub(crate) fn read_object(
@@ -84,7 +101,7 @@ impl Engine {
         }
         into.clear();
         let bad = bad.expect("two rounds that failed");
-        Err(self.unread(r.object, bad.page, bad.kind))
+        Err(self.unread(r.object, bad.page, bad.why))
     }
 
     /// Reads and verifies one whole page; zeros if it is a hole. Who wants to compare what it was made of later holds a `Reading` from
@@ -99,24 +116,24 @@ impl Engine {
             bytes.fill(0);
             return Ok(Below::default());
         };
-        let mut damage = DamageKind::Medium;
+        let mut unread = Unread::NotNow;
         for _ in 0..2 {
             let (below, patch) = below_of(&object.read(), page);
             match self.read_below(&below, patch.as_deref(), bytes) {
                 Ok(()) => return Ok(below),
                 // Perhaps it was written anew meanwhile.
-                Err(kind) => damage = kind,
+                Err(why) => unread = why,
             }
         }
-        Err(self.unread(id, page, damage))
+        Err(self.unread(id, page, unread))
     }
 
-    /// Why a page could not be read: its damage, unless the device hangs.
-    pub(crate) fn unread(&self, object: ObjectId, page: u32, kind: DamageKind) -> StoreError {
+    /// As an error: damage of the page, or of nothing.
+    pub(crate) fn unread(&self, object: ObjectId, page: u32, why: Unread) -> StoreError {
         let offset = page as u64 * PAGE;
-        match kind == DamageKind::Medium && self.vol.disk().is_hung() {
-            true => StoreError::Hung { object, offset },
-            false => StoreError::Damaged { object, offset, kind },
+        match why {
+            Unread::NotNow => StoreError::Hung { object, offset },
+            Unread::Damage(kind) => StoreError::Damaged { object, offset, kind },
         }
     }
 
@@ -125,7 +142,7 @@ impl Engine {
         below: &Below,
         patch: Option<&Patch>,
         bytes: &mut [u8; PAGE_SIZE],
-    ) -> Result<(), DamageKind> {
+    ) -> Result<(), Unread> {
         bytes.fill(0);
         if let Some(site) = below.site.filter(|_| patch.is_none_or(|p| !p.is_whole())) {
             self.read_site(site, bytes)?;
@@ -136,10 +153,10 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn read_site(&self, site: Site, bytes: &mut [u8; PAGE_SIZE]) -> Result<(), DamageKind> {
+    pub(crate) fn read_site(&self, site: Site, bytes: &mut [u8; PAGE_SIZE]) -> Result<(), Unread> {
         let read = self.vol.disk().read_many(&mut [(self.at(site.page), bytes)]);
-        read.map_err(|_| DamageKind::Medium)?;
-        if crc32c(bytes) == site.crc { Ok(()) } else { Err(DamageKind::Checksum) }
+        read.map_err(Unread::from)?;
+        if crc32c(bytes) == site.crc { Ok(()) } else { Err(ROTTEN) }
     }
 
     /// Fills `into` with the view's bytes and `crcs` with their fragments' CRCs.
@@ -197,8 +214,8 @@ impl Engine {
         // Name the page that fails, not the stretch: the damage list should be no longer than the damage.
         for ((place, part), first) in parts.into_iter().zip(firsts) {
             for (i, bytes) in part.chunks_exact_mut(PAGE_SIZE).enumerate() {
-                if self.vol.disk().read_many(&mut [(place + i as u64 * PAGE, bytes)]).is_err() {
-                    return Err(Bad { page: first + i as u32, kind: DamageKind::Medium });
+                if let Err(e) = self.vol.disk().read_many(&mut [(place + i as u64 * PAGE, bytes)]) {
+                    return Err(Bad { page: first + i as u32, why: e.into() });
                 }
             }
         }
@@ -236,11 +253,11 @@ impl Engine {
         let range = fragment_of(view, page);
         if range.len() == PAGE_SIZE {
             let crc = crc32c(&out[range]);
-            return if crc == site.crc { Ok(crc) } else { Err(Bad { page, kind: DamageKind::Checksum }) };
+            return if crc == site.crc { Ok(crc) } else { Err(Bad { page, why: ROTTEN }) };
         }
         // The CRC covers the whole page, so the rest of it is needed too.
         let mut whole = [0; PAGE_SIZE];
-        self.read_site(site, &mut whole).map_err(|kind| Bad { page, kind })?;
+        self.read_site(site, &mut whole).map_err(|why| Bad { page, why })?;
         let skip = ((view.offset + range.start as u64) % PAGE) as usize;
         let fragment = &whole[skip..skip + range.len()];
         out[range].copy_from_slice(fragment);

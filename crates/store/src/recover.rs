@@ -11,7 +11,8 @@ use crate::engine::{Engine, Entry};
 use crate::error::{DamageKind, StoreError};
 use crate::extent::Site;
 use crate::patch::Fragment;
-use crate::record::{self, PatchRecord, Placed, Record, TruncateRecord, Zeroed};
+use crate::read::Unread;
+use crate::record::{self, PatchRecord, Placed, Record, TruncateRecord};
 use crate::settings::Settings;
 use crate::space::Space;
 
@@ -101,7 +102,7 @@ impl Engine {
             return Ok(Verdict::Keep);
         }
         // O2: nobody has said that this entry's data reached the medium.
-        if !entry.flushed && self.look_at_data(&decoded.record) == Data::Torn {
+        if !entry.flushed && self.look_at_data(&decoded.record)? == Data::Torn {
             return Ok(Verdict::Cut);
         }
         self.count_replayed(&decoded.record);
@@ -135,18 +136,18 @@ impl Engine {
 
     /// O2. A page with other bytes was torn by the power loss. One that the medium cannot give back is no proof of that: were the
     /// log cut there, entries behind it might go that were flushed. It is damage of that page.
-    fn look_at_data(&self, record: &Record) -> Data {
+    fn look_at_data(&self, record: &Record) -> Result<Data, StoreError> {
         match record {
             Record::Write(w) => {
                 let mut crcs = &w.crcs[..];
                 for p in &w.placed {
                     let (of_run, rest) = crcs.split_at(p.run.pages as usize);
-                    if self.look_at_run(w.object, p, of_run) == Data::Torn {
-                        return Data::Torn;
+                    if self.look_at_run(w.object, p, of_run)? == Data::Torn {
+                        return Ok(Data::Torn);
                     }
                     crcs = rest;
                 }
-                Data::ThereOrDamaged
+                Ok(Data::ThereOrDamaged)
             }
             Record::Truncate(TruncateRecord { object, len, tail: Some((start, crc)), .. }) => {
                 let page = (len / PAGE_SIZE as u64) as u32;
@@ -154,22 +155,24 @@ impl Engine {
                 self.look_at_run(*object, &placed, &[*crc])
             }
             Record::Punch(p) => {
-                let is_torn = |z: &Zeroed| {
+                for z in &p.zeroed {
                     let placed = Placed { page: z.page, run: Run { start: z.start, pages: 1 } };
-                    self.look_at_run(p.object, &placed, &[z.crc]) == Data::Torn
-                };
-                if p.zeroed.iter().any(is_torn) { Data::Torn } else { Data::ThereOrDamaged }
+                    if self.look_at_run(p.object, &placed, &[z.crc])? == Data::Torn {
+                        return Ok(Data::Torn);
+                    }
+                }
+                Ok(Data::ThereOrDamaged)
             }
-            _ => Data::ThereOrDamaged,
+            _ => Ok(Data::ThereOrDamaged),
         }
     }
 
-    fn look_at_run(&self, object: ObjectId, placed: &Placed, crcs: &[u32]) -> Data {
+    fn look_at_run(&self, object: ObjectId, placed: &Placed, crcs: &[u32]) -> Result<Data, StoreError> {
         let Placed { page, run } = *placed;
         let mut buf = vec![0; run.pages as usize * PAGE_SIZE];
         if self.vol.disk().read_many(&mut [(self.at(run.start), &mut buf)]).is_ok() {
             let is_there = buf.chunks_exact(PAGE_SIZE).zip(crcs).all(|(bytes, crc)| crc32c(bytes) == *crc);
-            return if is_there { Data::ThereOrDamaged } else { Data::Torn };
+            return Ok(if is_there { Data::ThereOrDamaged } else { Data::Torn });
         }
         // Which of them is it?
         let mut bytes = [0; PAGE_SIZE];
@@ -177,11 +180,15 @@ impl Engine {
             let site = Site { page: run.start + i as u64, crc: *crc };
             match self.read_site(site, &mut bytes) {
                 Ok(()) => {}
-                Err(DamageKind::Medium) => self.unreadable.lock().push((object, page + i as u32, site)),
-                Err(_) => return Data::Torn,
+                // To keep what may be torn, or to call it damage, would be wrong for good: the start is tried again.
+                Err(Unread::NotNow) => return Err(self.unread(object, page + i as u32, Unread::NotNow)),
+                Err(Unread::Damage(DamageKind::Medium)) => {
+                    self.unreadable.lock().push((object, page + i as u32, site))
+                }
+                Err(Unread::Damage(_)) => return Ok(Data::Torn),
             }
         }
-        Data::ThereOrDamaged
+        Ok(Data::ThereOrDamaged)
     }
 
     /// Pages that recovery could not read and kept, as object and offset: who opened the store records them as damage, since

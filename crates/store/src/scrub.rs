@@ -7,6 +7,7 @@ use wire::{Malformed, Reader, Wire};
 
 use crate::engine::Engine;
 use crate::error::{DamageKind, StoreError};
+use crate::read::Unread;
 use crate::record::Record;
 
 /// Read at once: large enough for the rate of a disk, small enough to wait for.
@@ -191,7 +192,7 @@ impl Engine {
         let read = self.vol.disk().read_medium_at(&mut bytes, self.at(site.page));
         let found = match read {
             // The pass goes on when the device does.
-            Err(_) if self.vol.disk().is_hung() => return Err(self.unread(id, page, DamageKind::Medium)),
+            Err(e) if disk::is_passing(&e) => return Err(self.unread(id, page, Unread::NotNow)),
             Err(_) => Some(DamageKind::Medium),
             Ok(()) if crc32c(&bytes) != site.crc => Some(DamageKind::Checksum),
             Ok(()) => None,

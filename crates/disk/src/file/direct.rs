@@ -170,24 +170,39 @@ impl Direct {
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
+    /// D2
+    fn put_aside(&self, lane: Box<dyn Lane>) {
+        let mut overdue = self.overdue.lock();
+        overdue.push(lane);
+        self.overdue_count.store(overdue.len(), Ordering::Release);
+    }
+
     /// Carries out all operations, whole (D3), and gives the lane back to the caller; not after an error.
     fn carry_out(&self, mut lane: Box<dyn Lane>, round: &[Piece]) -> io::Result<Box<dyn Lane>> {
         let mut left: Vec<Operation> = round.iter().map(|p| p.operation.clone()).collect();
         let mut results = Vec::new();
-        let deadline = Instant::now() + self.patience;
+        let mut deadline = Instant::now() + self.patience;
         while let Some(first) = left.first() {
             let (verb, offset, len) = (name_of(first.verb), first.offset, first.part.len());
             match lane.run(&left, &mut results, deadline.saturating_duration_since(Instant::now())) {
                 Ok(Ended::Done) => {}
                 Ok(Ended::Overdue) => {
-                    let mut overdue = self.overdue.lock();
-                    overdue.push(lane);
-                    self.overdue_count.store(overdue.len(), Ordering::Release);
+                    self.put_aside(lane);
                     let why = format!("the device hangs: not done after {:?}", self.patience);
                     let e = io::Error::new(io::ErrorKind::TimedOut, why);
                     return Err(at_place(&self.path, e, verb, offset, len));
                 }
-                Err(e) => return Err(at_place(&self.path, e, verb, offset, len)),
+                Err(e) => {
+                    // What was queued may yet be carried out.
+                    if !lane.is_settled() {
+                        self.put_aside(lane);
+                    }
+                    return Err(at_place(&self.path, e, verb, offset, len));
+                }
+            }
+            // What gets on does not hang.
+            if results.iter().any(|moved| moved.as_ref().is_ok_and(|bytes| *bytes > 0)) {
+                deadline = Instant::now() + self.patience;
             }
             let rest = left.iter().zip(results.drain(..)).filter_map(|(operation, moved)| {
                 go_on(operation, moved)

@@ -104,7 +104,9 @@ impl Lane for ThreadLane {
         load.results.clear();
         let gone = || io::Error::other("the thread of a disk is gone");
         self.to.send(load).map_err(|_| gone())?;
-        match self.from.recv_timeout(patience) {
+        // One after the other, and each may take its time.
+        let count = u32::try_from(operations.len()).unwrap_or(u32::MAX).max(1);
+        match self.from.recv_timeout(patience.saturating_mul(count)) {
             Ok(load) => {
                 (self.memory, *results) = (Some(load.memory), load.results);
                 Ok(Ended::Done)

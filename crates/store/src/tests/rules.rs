@@ -313,3 +313,44 @@ fn a_medium_error_is_damage_of_the_page_that_has_it() {
     assert!(matches!(write(&store, id(2), 0, &[1; 4096], None), Err(StoreError::Medium { .. })));
     assert_eq!((store.usage().bytes_free, store.stat(id(2))), (free, None), "a failed write leaves nothing");
 }
+
+/// Reads of data never come back in time; the log does.
+struct HangingData(Arc<SimDisk>);
+
+impl Disk for HangingData {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.0.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> std::io::Result<()> {
+        self.0.write_at(buf, offset)
+    }
+    fn flush(&self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> std::io::Result<()> {
+        self.0.discard(offset, len)
+    }
+    fn read_many(&self, _: &mut [(u64, &mut [u8])]) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::TimedOut.into())
+    }
+}
+
+#[test]
+fn o2_a_device_that_hangs_fails_the_start_and_is_no_damage() {
+    let rig = Rig::placing();
+    rig.write(id(1), 0, &pattern(1, 8192)).unwrap();
+    rig.store.flush().unwrap();
+    rig.write(id(1), 0, &pattern(2, 8192)).unwrap();
+    // Nobody has said that the last write reached the medium, and it has not.
+    let medium = Arc::new(rig.disk.crash(Crash::KeepAll));
+    let place = rig.place(id(1), 1);
+    medium.write_at(&[0; 4096], place).unwrap();
+    let hung = Engine::open(Arc::new(HangingData(medium.clone()))).map(|_| ());
+    assert!(matches!(hung, Err(StoreError::Hung { .. })), "{hung:?}");
+    let store = Engine::open(medium).unwrap();
+    assert_eq!(store.take_unreadable(), []);
+    assert_eq!(read(&store, id(1), 0, 8192).unwrap().unwrap(), pattern(1, 8192), "cut, not kept");
+}
