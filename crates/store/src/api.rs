@@ -82,7 +82,7 @@ impl ObjectStore for Engine {
     fn is_checkpoint_due(&self) -> bool {
         let capacity = self.vol.log_capacity();
         // What patches keep of the log is not the checkpoint's to trim.
-        self.vol.log_used() > capacity / 2 && self.trimmable() > capacity / 8
+        (self.vol.log_used() > capacity / 2 && self.trimmable() > capacity / 8) || self.is_much_folded()
     }
     fn checkpoint(&self) -> Result<(), StoreError> {
         self.make_checkpoint()

@@ -87,6 +87,7 @@ impl Engine {
             let at = self.vol.position();
             let from = self.oldest_patch().unwrap_or(at);
             let pinned = self.space.lock().take_pinned();
+            self.overlay.folded.store(0, Ordering::Relaxed);
             (at, from, self.snapshot(from.seq), pinned, self.readers.changed())
         };
         if let Err(e) = self.vol.checkpoint_keeping(at, from, &mut |out| write_snapshot(&snapshot, out)) {
@@ -156,6 +157,13 @@ pub fn write_snapshot(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
     put_varint(&mut buf, snapshot.objects.len() as u64);
     let mut fid = 0;
     for (id, state) in &snapshot.objects {
+        if state.patches.iter().any(|(_, patch)| patch.since() <= snapshot.log_begin) {
+            // Better no checkpoint than one that cannot be read.
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a patch of {id} lies before the log"),
+            ));
+        }
         put_object(&mut buf, id, state, fid, snapshot.log_begin);
         fid = id.fid.0;
         if buf.len() >= 60 << 10 {

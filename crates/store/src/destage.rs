@@ -28,6 +28,8 @@ use std::sync::atomic::Ordering;
 
 /// Pages of one batch, 4 MiB: large enough for any drive's full rate, and done in a few milliseconds.
 const BATCH_PAGES: usize = 1024;
+/// Batches of one round, 1 GiB: a stop is not kept waiting for more.
+const BATCHES_MAX: usize = 256;
 /// Rounds after which a patch is old; a round comes with each commit interval.
 const ROUNDS_OLD: usize = 5;
 
@@ -47,23 +49,26 @@ struct Job {
 impl Engine {
     /// A round in the background: what is old is folded, and all if nothing was written since the last round.
     pub(crate) fn destage_old(&self) -> Result<(), StoreError> {
-        let mut work = self.overlay.role.lock();
-        self.retry_stuck();
+        self.overlay.queue.lock().stuck.clear();
         let now = self.vol.last_seq();
         let until = {
             let mut rounds = self.overlay.rounds.lock();
             let is_idle = rounds.back() == Some(&now);
             rounds.push_back(now);
-            match (is_idle, rounds.len() > ROUNDS_OLD) {
-                (true, _) => Some(now),
-                (false, true) => rounds.pop_front(),
-                (false, false) => None,
-            }
+            let old = if rounds.len() > ROUNDS_OLD { rounds.pop_front() } else { None };
+            if is_idle { Some(now) } else { old }
         };
-        if let Some(until) = until {
-            while self.destage_batch(&mut work, until)? > 0 {}
+        // The role is free in between, for who needs room at once.
+        for _ in 0..BATCHES_MAX {
+            let Some(until) = until else { break };
+            let mut work = self.overlay.role.lock();
+            if self.destage_batch(&mut work, until)? == 0 {
+                break;
+            }
+            self.overlay.ease();
         }
-        Ok(())
+        let _role = self.overlay.role.lock();
+        self.log_stuck_again()
     }
 
     /// Folds the oldest and trims the log until neither is pressed. For the background, when `wait_pressed` says so.
@@ -79,27 +84,32 @@ impl Engine {
         if self.fullness() < FILL_PRESSED {
             return Ok(true);
         }
-        let folded = self.destage_batch(&mut work, Seq(u64::MAX))?;
+        let done = self.destage_batch(&mut work, Seq(u64::MAX))?;
         self.overlay.ease();
-        let is_stuck = !self.overlay.queue.lock().stuck.is_empty();
-        if is_stuck {
-            self.log_stuck_again()?;
-        }
-        // Half of what small writes may take of the log: a checkpoint now trims what is folded, and is done before it is full.
-        let trims = self.trimmable() > self.vol.log_capacity() / 8;
+        self.log_stuck_again()?;
+        // A checkpoint now trims what is folded, and is done before the log is full.
+        let trims = self.trimmable() > self.vol.log_capacity() / 8 || self.is_much_folded();
         if trims {
             self.make_checkpoint()?;
             self.overlay.ease();
         }
-        Ok(folded > 0 || trims)
+        Ok(done > 0 || trims)
+    }
+
+    /// So much was folded since the last checkpoint that a recovery, which finds it unfolded, should not find more.
+    pub(crate) fn is_much_folded(&self) -> bool {
+        self.overlay.folded.load(Ordering::Relaxed) * PAGE_SIZE as u64 > self.overlay_bytes_max()
     }
 
     /// Folds all, as far as that can be.
     pub(crate) fn destage_all(&self) -> Result<(), StoreError> {
-        let mut work = self.overlay.role.lock();
-        self.retry_stuck();
-        while self.destage_batch(&mut work, Seq(u64::MAX))? > 0 {}
-        Ok(())
+        self.overlay.queue.lock().stuck.clear();
+        loop {
+            let mut work = self.overlay.role.lock();
+            if self.destage_batch(&mut work, Seq(u64::MAX))? == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// Folds until the log may be trimmed to its half, as far as that can be, and checkpoints. For those who found the log full; who
@@ -114,11 +124,21 @@ impl Engine {
             match self.destage_batch(&mut work, Seq(u64::MAX)) {
                 Ok(0) => break,
                 Ok(_) => {}
-                // The checkpoint may help all the same.
-                Err(StoreError::NoSpace(_)) => break,
-                Err(e) => return Err(e),
+                Err(e @ StoreError::Volume(_)) => return Err(e),
+                // No space, a place that cannot be written: the checkpoint may help all the same.
+                Err(_) => break,
             }
         }
+        // There is room for this that nobody else takes.
+        match self.log_stuck_again() {
+            Err(e @ StoreError::Volume(disk::VolumeError::Failed(_))) => return Err(e),
+            _ => self.make_checkpoint(),
+        }
+    }
+
+    /// For those who found no space: what patches replace is free once they are folded and that is checkpointed.
+    pub(crate) fn make_space(&self) -> Result<(), StoreError> {
+        self.destage_all()?;
         self.make_checkpoint()
     }
 
@@ -126,27 +146,17 @@ impl Engine {
     pub(crate) fn trimmable(&self) -> u64 {
         let end = self.vol.position().pos;
         let from = self.oldest_patch().map_or(end, |oldest| oldest.pos);
-        self.vol.log_used().saturating_sub(end - from)
+        self.vol.log_used().saturating_sub(end.saturating_sub(from))
     }
 
     /// G3: where the log begins to be needed, if any patch needs it.
     pub(crate) fn oldest_patch(&self) -> Option<LogPoint> {
         loop {
-            let (front, kept) = {
-                let queue = self.overlay.queue.lock();
-                (queue.names.front().copied(), queue.kept())
-            };
-            let Some(front) = front else { return kept };
-            if kept.is_some_and(|kept| kept.pos <= front.point.pos) {
-                return kept;
+            let oldest = self.overlay.queue.lock().names.first().copied()?;
+            if self.live(&oldest).is_some() {
+                return Some(oldest.point());
             }
-            if self.live(&front).is_some() {
-                return Some(front.point);
-            }
-            let mut queue = self.overlay.queue.lock();
-            if queue.names.front() == Some(&front) {
-                queue.names.pop_front();
-            }
+            self.overlay.queue.lock().remove(&oldest);
         }
     }
 
@@ -164,25 +174,34 @@ impl Engine {
 
     /// Under the tail lock: these pages' patches began with entry `since`.
     pub(crate) fn name_patches(&self, object: &ObjectId, pages: &[u32], since: Seq, point: LogPoint) {
-        let names = pages.iter().map(|page| Name { object: *object, page: *page, since, point });
-        self.overlay.queue.lock().names.extend(names);
+        let name =
+            |page: &u32| Name { pos: point.pos, since, object: *object, page: *page, before: point.seq };
+        self.overlay.queue.lock().names.extend(pages.iter().map(name));
     }
 
     /// Folds up to `BATCH_PAGES` of the oldest patches that began at or before `until`. Answers how many names are done with; 0: there
     /// is nothing to be done now.
     fn destage_batch(&self, work: &mut Work, until: Seq) -> Result<usize, StoreError> {
-        // 1. The oldest. From here on until the end `flying` keeps the log for them.
-        let names = self.overlay.queue.lock().take(BATCH_PAGES, until);
-        let done = self.destage_names(work, &names);
-        // 2. What changed meanwhile comes again.
-        let stuck = done.as_deref().unwrap_or_default();
-        let is_left = |name: &&Name| !stuck.contains(name) && self.live(name).is_some();
-        let left: Vec<Name> = names.iter().filter(is_left).copied().collect();
+        // Their names stay, and the log with them, until they are gone.
+        let mut dropped = 0;
+        let names = loop {
+            let names = self.overlay.queue.lock().oldest(BATCH_PAGES, until);
+            let (live, dead): (Vec<Name>, Vec<Name>) =
+                names.iter().partition(|name| self.live(name).is_some());
+            let mut queue = self.overlay.queue.lock();
+            dead.iter().for_each(|name| queue.remove(name));
+            dropped += dead.len();
+            // Pages that were written often leave names: then there are more live ones behind.
+            if dead.len() < BATCH_PAGES / 2 || live.len() + dead.len() < BATCH_PAGES {
+                break live;
+            }
+        };
+        let stuck = self.destage_names(work, &names)?;
+        let gone: Vec<&Name> = names.iter().filter(|name| self.live(name).is_none()).collect();
         let mut queue = self.overlay.queue.lock();
-        queue.flying = None;
+        gone.iter().for_each(|name| queue.remove(name));
         queue.stuck.extend(stuck);
-        left.iter().rev().for_each(|name| queue.names.push_front(*name));
-        done.map(|_| names.len() - left.len())
+        Ok(dropped + gone.len())
     }
 
     /// Answers with those that cannot be folded: what they lie over cannot be read.
@@ -198,11 +217,14 @@ impl Engine {
         // 2. Whole pages, in one piece of memory.
         let unit = self.settings.write_unit as usize;
         let space = work.bytes.space((found.len() * PAGE_SIZE).next_multiple_of(unit));
-        let (mut jobs, mut stuck) = (Vec::with_capacity(found.len()), Vec::new());
         let reading = self.readers.begin();
-        for (name, patch) in found {
-            let bytes = &mut space[jobs.len() * PAGE_SIZE..][..PAGE_SIZE];
-            match self.fold(&name, &patch, bytes)? {
+        let is_read = self.read_below_all(&found, space);
+        let (mut jobs, mut stuck) = (Vec::with_capacity(found.len()), Vec::new());
+        for (i, (name, patch)) in found.into_iter().enumerate() {
+            // Those that are stuck leave no gap.
+            let (from, to) = (i * PAGE_SIZE, jobs.len() * PAGE_SIZE);
+            space.copy_within(from..from + PAGE_SIZE, to);
+            match self.fold(&name, &patch, &mut space[to..to + PAGE_SIZE], is_read)? {
                 Some(crc) => jobs.push(Job { name, patch, crc }),
                 None => stuck.push(name),
             }
@@ -214,7 +236,7 @@ impl Engine {
         // 3. To new places. Whole units are written, whatever of the last one is used.
         let unit_pages = unit / PAGE_SIZE;
         let wanted = jobs.len().next_multiple_of(unit_pages);
-        let taken = match self.take(wanted as u32, jobs.len() as u64, Purpose::Destage) {
+        let mut taken = match self.take(wanted as u32, jobs.len() as u64, Purpose::Destage) {
             Ok(taken) => taken,
             Err(StoreError::NoSpace(_)) if wanted > jobs.len() => {
                 self.take(jobs.len() as u32, jobs.len() as u64, Purpose::Destage)?
@@ -225,7 +247,14 @@ impl Engine {
         let mut at = 0;
         for run in &taken.runs {
             let len = run.pages as usize * PAGE_SIZE;
-            self.write_pages(jobs[0].name.object, run.start, &space[at..at + len])?;
+            if let Err(e) = self.write_pages(jobs[0].name.object, run.start, &space[at..at + len]) {
+                if matches!(&e, StoreError::Medium { source, .. } if !disk::is_passing(source)) {
+                    // Not to be taken again at once, or the next batch would meet the same place.
+                    let mut runs = std::mem::take(&mut taken.runs);
+                    self.space.lock().pin(&mut runs);
+                }
+                return Err(e);
+            }
             self.recorder.destaged(len);
             at += len;
         }
@@ -234,17 +263,37 @@ impl Engine {
         Ok(stuck)
     }
 
-    /// Makes a patch's page whole, and its CRC; `None` if what it lies over is damaged.
-    fn fold(&self, name: &Name, patch: &Patch, bytes: &mut [u8]) -> Result<Option<u32>, StoreError> {
+    /// Reads what lies below parts of pages, at once, each to its page of `space`; false if that failed.
+    fn read_below_all(&self, found: &[(Name, Arc<Patch>)], space: &mut [u8]) -> bool {
+        let pages = found.iter().zip(space.chunks_exact_mut(PAGE_SIZE));
+        let site = |name: &Name| self.index.get(&name.object)?.read().extents.site(name.page);
+        let mut parts: Vec<(u64, &mut [u8])> = pages
+            .filter(|((_, patch), _)| !patch.is_whole())
+            .filter_map(|((name, _), bytes)| Some((self.at(site(name)?.page), bytes)))
+            .collect();
+        parts.sort_unstable_by_key(|(place, _)| *place);
+        parts.is_empty() || self.vol.disk().read_many(&mut parts).is_ok()
+    }
+
+    /// Makes a patch's page whole, and its CRC; `None` if what it lies over is damaged. `is_read`: that is in `bytes` already.
+    fn fold(
+        &self,
+        name: &Name,
+        patch: &Patch,
+        bytes: &mut [u8],
+        is_read: bool,
+    ) -> Result<Option<u32>, StoreError> {
         if !patch.is_whole() {
             // The site cannot change under a patch that does not (I2 of `patch`); if it does, G2 throws this away.
             let site = self.index.get(&name.object).and_then(|o| o.read().extents.site(name.page));
             let Some(site) = site else { return Ok(None) };
-            let mut page = [0; PAGE_SIZE];
-            match self.read_site(site, &mut page) {
-                Ok(()) => bytes.copy_from_slice(&page),
-                Err(Unread::Damage(_)) => return Ok(None),
-                Err(why) => return Err(self.unread(name.object, name.page, why)),
+            if !is_read || crc32c(bytes) != site.crc {
+                let mut page = [0; PAGE_SIZE];
+                match self.read_site(site, &mut page) {
+                    Ok(()) => bytes.copy_from_slice(&page),
+                    Err(Unread::Damage(_)) => return Ok(None),
+                    Err(why) => return Err(self.unread(name.object, name.page, why)),
+                }
             }
         }
         if !patch.is_sound() {
@@ -308,32 +357,29 @@ impl Engine {
             unused.iter().for_each(|place| space.buddy.give_back(*place, 1));
             drop(space);
             self.count_patches(-(folded as i64));
+            self.overlay.folded.fetch_add(folded as u64, Ordering::Relaxed);
         }
         taken.runs.clear();
     }
 
-    /// What could not be folded is tried again.
-    fn retry_stuck(&self) {
-        let mut queue = self.overlay.queue.lock();
-        let stuck = std::mem::take(&mut queue.stuck);
-        stuck.into_iter().rev().for_each(|name| queue.names.push_front(name));
-    }
-
-    /// What cannot be folded must not hold the log for ever: its bytes are logged again, and begin there.
+    /// What cannot be folded must not hold the log for ever: when it holds a quarter, its bytes are logged again, and begin there.
     fn log_stuck_again(&self) -> Result<(), StoreError> {
-        let stuck = std::mem::take(&mut self.overlay.queue.lock().stuck);
-        for (i, name) in stuck.iter().enumerate() {
-            if let Err(e) = self.log_again(name) {
-                self.overlay.queue.lock().stuck.extend(&stuck[i..]);
-                return Err(e);
-            }
-        }
-        Ok(())
+        let old = self.vol.position().pos.saturating_sub(self.vol.log_capacity() / 4);
+        let stuck: Vec<Name> =
+            self.overlay.queue.lock().stuck.iter().take_while(|name| name.pos < old).copied().collect();
+        stuck.iter().try_for_each(|name| self.log_again(name))
     }
 
     fn log_again(&self, name: &Name) -> Result<(), StoreError> {
         let _tail = self.tail.lock();
-        let Some(patch) = self.live(name) else { return Ok(()) };
+        let Some(patch) = self.live(name) else {
+            self.overlay.queue.lock().remove(name);
+            return Ok(());
+        };
+        if !patch.is_sound() {
+            // What the log has is better than what memory has.
+            return Ok(());
+        }
         let len = self.index.attrs(&name.object).len;
         let begin = name.page as u64 * PAGE_SIZE as u64;
         let point = self.vol.position();
@@ -352,10 +398,14 @@ impl Engine {
             let seq = self.vol.append(Epoch(self.epoch.load(Ordering::Relaxed)), &out)?;
             first.get_or_insert(seq);
         }
-        let since = first.unwrap_or(name.since);
+        // Its last part may be past the object's end; then it stays as it is.
+        let Some(since) = first else { return Ok(()) };
         self.index.change(&name.object, |state| state.patches.begin_at(name.page, since));
+        let again = Name { pos: point.pos, since, before: point.seq, ..*name };
         let mut queue = self.overlay.queue.lock();
-        queue.names.push_back(Name { since, point, ..*name });
+        queue.remove(name);
+        queue.names.insert(again);
+        queue.stuck.insert(again);
         Ok(())
     }
 }

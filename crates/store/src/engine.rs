@@ -145,7 +145,18 @@ impl Engine {
                 record::encode(origin, answer, record, &mut tail.bytes);
                 let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
                 let point = self.vol.position();
-                match self.vol.append(epoch, &tail.bytes) {
+                // Some room is kept for logging again what cannot be folded (destage.rs): without it nothing could be trimmed.
+                let is_room =
+                    self.vol.log_used() + tail.bytes.len() as u64 <= self.vol.log_capacity() / 16 * 15;
+                let appended = match is_room || self.vol.log_used() == 0 {
+                    true => self.vol.append(epoch, &tail.bytes),
+                    false => Err(VolumeError::LogFull {
+                        used: self.vol.log_used(),
+                        capacity: self.vol.log_capacity(),
+                        wanted: tail.bytes.len() as u64,
+                    }),
+                };
+                match appended {
                     Ok(seq) => {
                         let entry = Entry { seq, point, origin, answer };
                         self.apply(&entry, record, &mut tail.freed);

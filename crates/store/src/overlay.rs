@@ -1,10 +1,9 @@
 //! The overlay as a whole: all patches of all objects, oldest first, how full it is, and who folds them into extents.
 //!
-//! I1: `queue` names each patch once at least from when it begins until it is gone; a name whose patch is gone, or began anew, is
-//! stale and dropped when it is met. I2: `flying` is the oldest of those that a destager took from the queue and has not applied yet.
-//! So the log must be kept from the older of the two on.
+//! I1: `names` has each live patch, from when it begins until after it is gone; a name whose patch is gone, or began anew, is dropped
+//! when it is met. So the first live one says from where on the log must be kept.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,35 +13,42 @@ use types::{ObjectId, Seq};
 
 use crate::destage::Work;
 
-/// A patch by its place, and where it began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A patch by where it began, and its place; the oldest is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
+    /// Of `point`.
+    pub pos: u64,
+    pub since: Seq,
     pub object: ObjectId,
     pub page: u32,
-    pub since: Seq,
-    pub point: LogPoint,
+    /// The last entry before `pos`.
+    pub before: Seq,
+}
+
+impl Name {
+    /// The log must be kept from here on.
+    pub fn point(&self) -> LogPoint {
+        LogPoint { seq: self.before, pos: self.pos }
+    }
 }
 
 #[derive(Debug, Default)]
 pub struct Queue {
-    pub names: VecDeque<Name>,
-    pub flying: Option<LogPoint>,
-    /// Patches that cannot be folded now.
-    pub stuck: Vec<Name>,
+    pub names: BTreeSet<Name>,
+    /// Of these, patches that cannot be folded now.
+    pub stuck: BTreeSet<Name>,
 }
 
 impl Queue {
-    /// Takes up to `max` names that began at or before `until`, oldest first.
-    pub fn take(&mut self, max: usize, until: Seq) -> Vec<Name> {
-        let count = self.names.iter().take(max).take_while(|name| name.since <= until).count();
-        let names: Vec<Name> = self.names.drain(..count).collect();
-        self.flying = names.first().map(|name| name.point);
-        names
+    /// Up to `max` names that began at or before `until` and are not stuck, oldest first. They stay.
+    pub fn oldest(&self, max: usize, until: Seq) -> Vec<Name> {
+        let old = self.names.iter().take_while(|name| name.since <= until);
+        old.filter(|name| !self.stuck.contains(name)).take(max).copied().collect()
     }
 
-    /// The oldest that is live and not in `names`.
-    pub fn kept(&self) -> Option<LogPoint> {
-        self.stuck.iter().map(|name| name.point).chain(self.flying).min_by_key(|point| point.pos)
+    pub fn remove(&mut self, name: &Name) {
+        self.names.remove(name);
+        self.stuck.remove(name);
     }
 }
 
@@ -51,6 +57,8 @@ pub struct Overlay {
     pub queue: Mutex<Queue>,
     /// Live patches.
     pages: AtomicU64,
+    /// Folded since the last checkpoint: a recovery would find them as patches again.
+    pub folded: AtomicU64,
     /// Held by whoever destages.
     pub role: Mutex<Work>,
     /// Rung when the overlay or the log fills.
@@ -68,6 +76,7 @@ impl Overlay {
         Overlay {
             queue: Mutex::default(),
             pages: AtomicU64::new(0),
+            folded: AtomicU64::new(0),
             role: Mutex::default(),
             bell: Mutex::new(false),
             rung: Condvar::new(),

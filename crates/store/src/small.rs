@@ -35,8 +35,9 @@ struct Lacking {
     pages: u32,
     /// Those that no promise of space covers: neither patched nor reserved.
     unpromised: u64,
-    /// Those without a patch.
-    unpatched: u64,
+    /// Those that the index has no room for yet: neither patched nor reserved. And whether it has the object.
+    unindexed: u64,
+    exists: bool,
     /// All are whole, and none has bytes.
     is_fresh: bool,
 }
@@ -72,7 +73,9 @@ impl Engine {
         let end = w.offset + w.data.len() as u64;
         let mut found = found;
         loop {
-            self.check_index_room(OBJECT_BYTES_MAX + found.unpatched * PATCHED_PAGE_BYTES, Wish::Write)?;
+            if !found.exists || found.unindexed > 0 {
+                self.check_index_room(OBJECT_BYTES_MAX + found.unindexed * PATCHED_PAGE_BYTES, Wish::Write)?;
+            }
             // W1
             let held = self.hold(found.unpromised)?;
             let done = self.commit(w.origin, &record, || {
@@ -99,7 +102,13 @@ impl Engine {
         let all = cuts.len() as u64;
         let is_whole = cuts.iter().all(|(_, _, len)| *len == PAGE_SIZE);
         let Some(object) = self.index.get(&w.object) else {
-            return Lacking { pages: all as u32, unpromised: all, unpatched: all, is_fresh: is_whole };
+            return Lacking {
+                pages: all as u32,
+                unpromised: all,
+                unindexed: all,
+                exists: false,
+                is_fresh: is_whole,
+            };
         };
         let state = object.read();
         let (first, limit) = (cuts[0].0, cuts[0].0 + all as u32);
@@ -109,7 +118,8 @@ impl Engine {
         Lacking {
             pages: (all - has - reserved) as u32,
             unpromised: all - patched - reserved,
-            unpatched: all - patched,
+            unindexed: all - patched - reserved,
+            exists: true,
             is_fresh: is_whole && has == 0,
         }
     }
@@ -132,9 +142,10 @@ impl Engine {
             }
             match self.help() {
                 Ok(true) => {}
-                // A host that is full below a sparse medium, say: the write goes the other way, and finds out itself.
-                Ok(false) | Err(StoreError::NoSpace(_)) => return Ok(false),
-                Err(e) => return Err(e),
+                Err(e @ StoreError::Volume(_)) => return Err(e),
+                // A host that is full below a sparse medium, a place of others that cannot be written: the write goes the other way, and
+                // finds out itself.
+                Ok(false) | Err(_) => return Ok(false),
             }
         }
         Ok(self.fullness() < FILL_FULL)

@@ -28,6 +28,8 @@ pub fn reserve_pages(total: u64) -> u64 {
 /// How often who lacks space waits for readers of places that are free but for them, and for overwrites under way.
 const READER_WAITS_MAX: u32 = 10_000;
 const WRITER_WAITS_MAX: u32 = 2_000;
+/// A destager has the role that readers may wait for.
+const DESTAGE_WAITS_MAX: u32 = 5;
 const SHORT_WAIT: Duration = Duration::from_millis(1);
 
 /// What the pages are for.
@@ -258,25 +260,41 @@ impl Engine {
         purpose: Purpose,
         mut try_it: impl FnMut(&mut Space) -> Option<T>,
     ) -> Result<T, StoreError> {
-        let (mut round, mut reader_waits, mut writer_waits) = (0, 0, 0);
+        let (mut round, mut reader_waits, mut writer_waits, mut has_folded) = (0, 0, 0, false);
         loop {
-            let (is_waiting, is_unsealed, is_seen, is_coming) = {
+            let (is_waiting, is_unsealed, is_seen, is_coming, is_patched) = {
                 let mut space = self.space.lock();
                 self.reclaim(&mut space);
                 if let Some(done) = try_it(&mut space) {
                     return Ok(done);
                 }
                 let is_seen = space.is_seen(self.vol.sealed_seq());
-                (space.waiting_pages() > 0, space.is_unsealed(), is_seen, space.on_their_way > 0)
+                (
+                    space.waiting_pages() > 0,
+                    space.is_unsealed(),
+                    is_seen,
+                    space.on_their_way > 0,
+                    space.patched_over > 0,
+                )
             };
             // Readers are done soon; a device that hangs has a deadline, and they with it.
-            if is_seen && reader_waits < READER_WAITS_MAX {
+            let waits_max = if purpose == Purpose::Destage { DESTAGE_WAITS_MAX } else { READER_WAITS_MAX };
+            if is_seen && reader_waits < waits_max {
                 reader_waits += 1;
                 std::thread::sleep(SHORT_WAIT);
                 continue;
             }
             // The last look is for what the last sealing freed, or for what others are about to supersede.
             if !is_waiting || round == SEAL_ROUNDS_MAX {
+                // What patches replace is free once they are folded. A destager does that anyhow.
+                if is_patched && !std::mem::replace(&mut has_folded, true) && purpose != Purpose::Destage {
+                    round = 0;
+                    match self.make_space() {
+                        Err(e @ StoreError::Volume(_)) => return Err(e),
+                        // What could be folded is.
+                        Ok(()) | Err(_) => continue,
+                    }
+                }
                 if is_coming && writer_waits < WRITER_WAITS_MAX {
                     writer_waits += 1;
                     round = 0;
@@ -287,7 +305,7 @@ impl Engine {
             }
             round += 1;
             // A checkpoint seals too, and needs no room in the log.
-            match is_unsealed && purpose != Purpose::Destage {
+            match is_unsealed && purpose != Purpose::Destage && round < SEAL_ROUNDS_MAX {
                 true => self.seal()?,
                 false => self.make_checkpoint()?,
             }

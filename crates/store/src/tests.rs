@@ -11,6 +11,7 @@ mod map;
 mod model;
 mod ops;
 mod parallel;
+mod patches;
 mod promises;
 mod reserve;
 mod rot;

@@ -41,7 +41,8 @@ fn o1_no_page_is_written_or_discarded_that_a_state_names_which_recovery_may_want
             let checkpoints = life.store.checkpoints.load(std::sync::atomic::Ordering::Relaxed);
             let (op, _) = life.step();
             let events = life.medium.take_recording().unwrap().events;
-            // One that makes a checkpoint on its way may use what that has freed; a kill counts anew.
+            // One that makes a checkpoint on its way may use what that has freed, and so may later ones; a kill counts anew.
+            let mut reached = life.store.last_seq();
             if life.store.checkpoints.load(std::sync::atomic::Ordering::Relaxed) == checkpoints {
                 // One that seals may use what it has sealed.
                 let sealed = life.store.vol.sealed_seq();
@@ -53,8 +54,11 @@ fn o1_no_page_is_written_or_discarded_that_a_state_names_which_recovery_may_want
                     }
                 }
                 wanted.drain(..from);
+            } else {
+                wanted.clear();
+                reached = reached.min(life.store.vol.sealed_seq());
             }
-            wanted.push((life.store.last_seq(), named_by_any(&life)));
+            wanted.push((reached, named_by_any(&life)));
         }
     }
     assert!(touched > 50 * SEEDS, "{touched}");

@@ -1,0 +1,113 @@
+//! Small writes in the log: what keeps the log, what lets it go, and that overwrites find room.
+
+use super::*;
+
+/// A store whose page 0 of object 1 has a part in the log and rot below.
+fn stuck() -> Rig {
+    let rig = Rig::new();
+    rig.write(id(1), 0, &pattern(1, 64 << 10)).unwrap();
+    rig.flip(rig.place(id(1), 0));
+    rig.write(id(1), 100, b"a part").unwrap();
+    rig.store.destage_all().unwrap();
+    assert_eq!(rig.store.overlay.pages(), 1, "it cannot be folded");
+    rig
+}
+
+#[test]
+fn what_cannot_be_folded_does_not_hold_the_log() {
+    let rig = stuck();
+    let capacity = rig.store.usage().log_bytes_total;
+    // Entries of all kinds, for many times the log.
+    for n in 0..40_000u64 {
+        rig.store.fence(id(2), n + 1).unwrap();
+        if n % 1000 == 0 {
+            rig.write(id(3), 0, &pattern(n, 64 << 10)).unwrap();
+            rig.store.destage().unwrap();
+        }
+    }
+    assert!(rig.store.last_seq().0 * 80 > 2 * capacity, "the log went round");
+    let again = rig.crashed(Crash::KeepAll);
+    assert_eq!(again.read(id(1), 8192, 100).unwrap().unwrap(), pattern(1, 64 << 10)[8192..8292]);
+    assert!(matches!(again.read(id(1), 0, 4096), Err(StoreError::Damaged { .. })), "and it is damage still");
+    // Written whole, it is sound.
+    again.write(id(1), 0, &pattern(9, 4096)).unwrap();
+    again.store.destage_all().unwrap();
+    assert_eq!(again.store.overlay.pages(), 0);
+    assert_eq!(again.read(id(1), 0, 4096).unwrap().unwrap(), pattern(9, 4096));
+}
+
+#[test]
+fn the_log_is_kept_for_every_patch_that_is_live() {
+    let rig = stuck();
+    // Older and younger than what is stuck; some are changed, and folded, and stuck again, while checkpoints are made.
+    for n in 0..300u64 {
+        rig.write(id(2), n % 7 * 4096 + 5, &n.to_le_bytes()).unwrap();
+        if n % 3 == 0 {
+            rig.store.destage().unwrap();
+        }
+        if n % 5 == 0 {
+            rig.store.checkpoint().unwrap();
+        }
+        let oldest = rig.store.oldest_patch().map_or(u64::MAX, |point| point.seq.0);
+        for (object, state) in rig.store.index.snapshot() {
+            for (page, patch) in state.patches.iter() {
+                assert!(patch.since().0 > oldest, "page {page} of {object} at round {n}");
+            }
+        }
+    }
+    let again = rig.crashed(Crash::KeepAll);
+    for n in 293..300u64 {
+        let at = n % 7 * 4096 + 5;
+        assert_eq!(again.read(id(2), at, 8).unwrap().unwrap(), n.to_le_bytes());
+    }
+}
+
+#[test]
+fn small_overwrites_find_room_that_folding_makes() {
+    let rig = Rig::new();
+    let whole = pattern(1, 1 << 20);
+    rig.write(id(1), 0, &whole).unwrap();
+    let mut n = 10;
+    while rig.store.usage().bytes_available > 40 << 12 {
+        rig.write(id(n), 0, &pattern(n, 4096)).unwrap();
+        n += 1;
+    }
+    // Each of these pages has a place already; more of them than there are free pages.
+    for page in 0..200u64 {
+        rig.write(id(1), page * 4096, &pattern(page, 4096)).unwrap();
+    }
+    assert!((0..200).all(|p| rig.read(id(1), p * 4096, 4096).unwrap().unwrap() == pattern(p, 4096)));
+}
+
+#[test]
+fn age_counts_again_after_a_long_rest() {
+    let rig = Rig::new();
+    rig.write(id(1), 0, &pattern(1, 64 << 10)).unwrap();
+    (0..100).for_each(|_| rig.store.destage().unwrap());
+    assert!(rig.store.overlay.rounds.lock().len() < 10);
+    rig.write(id(1), 5, b"old after some rounds").unwrap();
+    for n in 0..10u64 {
+        rig.store.fence(id(9), n + 1).unwrap();
+        rig.store.destage().unwrap();
+    }
+    assert_eq!(rig.store.overlay.pages(), 0);
+}
+
+#[test]
+fn a_recovery_finds_no_more_small_writes_than_memory_may_hold() {
+    let rig = Rig::new();
+    let settings = Settings { overlay_bytes_max: 64 << 10, ..Settings::default() };
+    let rig = Rig::open_with(rig.disk.clone(), settings);
+    rig.write(id(1), 0, &pattern(1, 2 << 20)).unwrap();
+    // Few bytes each, so that the log has room for very many.
+    for n in 0..2000u64 {
+        rig.write(id(1), n % 512 * 4096 + 7, &n.to_le_bytes()).unwrap();
+        rig.store.relieve().unwrap();
+        if rig.store.is_checkpoint_due() {
+            rig.store.checkpoint().unwrap();
+        }
+    }
+    let again = rig.crashed(Crash::KeepAll);
+    let found = again.store.overlay.pages() * 4096;
+    assert!(found <= 3 * settings.overlay_bytes_max, "{found} bytes");
+}
