@@ -124,7 +124,7 @@ pub fn read(disk: &dyn Disk) -> Result<Found, VolumeError> {
     }
 }
 
-fn counts(block: &[u8]) -> bool {
+pub fn counts(block: &[u8]) -> bool {
     block[..8] == MAGIC && is_sealed(block)
 }
 fn generation_of(block: &[u8]) -> u64 {
@@ -179,10 +179,8 @@ impl Superblock {
     }
 
     pub fn check_features(&self, read_only: bool) -> Result<(), VolumeError> {
-        let (incompat, ro_compat) = (self.incompat & !INCOMPAT, self.ro_compat & !RO_COMPAT);
-        if incompat != 0 {
-            return Err(VolumeError::Unsupported(format!("unknown incompatible features {incompat:#x}")));
-        }
+        check_incompat(self.incompat)?;
+        let ro_compat = self.ro_compat & !RO_COMPAT;
         if ro_compat != 0 && !read_only {
             let what = format!("unknown features {ro_compat:#x} forbid writing; it can be opened read-only");
             return Err(VolumeError::Unsupported(what));
@@ -222,6 +220,13 @@ impl Regions {
     }
 }
 
+fn check_incompat(incompat: u64) -> Result<(), VolumeError> {
+    match incompat & !INCOMPAT {
+        0 => Ok(()),
+        unknown => Err(VolumeError::Unsupported(format!("unknown incompatible features {unknown:#x}"))),
+    }
+}
+
 /// Reads a block whose magic and CRC hold.
 fn decode(b: &[u8]) -> Result<Superblock, VolumeError> {
     let version = u32_at(b, 8);
@@ -230,6 +235,14 @@ fn decode(b: &[u8]) -> Result<Superblock, VolumeError> {
             "superblock version {version}; this release knows {VERSION}"
         )));
     }
+    decode_fields(b).map_err(|e| match e {
+        // Such a feature may give any field another meaning: then the feature is the reason, not the field.
+        VolumeError::Malformed(_) => check_incompat(u64_at(b, 32)).err().unwrap_or(e),
+        e => e,
+    })
+}
+
+fn decode_fields(b: &[u8]) -> Result<Superblock, VolumeError> {
     let region = |i: usize| Region { begin: u64_at(b, 120 + 16 * i), bytes: u64_at(b, 128 + 16 * i) };
     let sb = Superblock {
         compat: u64_at(b, 16),

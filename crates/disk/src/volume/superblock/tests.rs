@@ -121,6 +121,43 @@ fn unknown_features_are_ignored_forbid_writing_or_refuse() {
     assert_eq!(with(0, 0, 1 << 63), [false, false]);
 }
 
+/// Another release may divide the medium otherwise, have other kinds, numbers and flags: its feature is named, not called nonsense.
+#[test]
+fn an_unknown_feature_is_named_whatever_it_makes_of_the_fields() {
+    type Spoil<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let refusal = |incompat: u64, spoil: Spoil<'_>| {
+        let mut block = Superblock { incompat, ..superblock() }.encode();
+        spoil(&mut block);
+        seal(&mut block);
+        let disk = MemDisk::new(8 << 20);
+        PLACES.into_iter().for_each(|place| disk.write_at(&block, place).unwrap());
+        read(&disk).err().expect("what is spoilt is refused").to_string()
+    };
+    let field = |at: usize, value: u64| move |b: &mut Vec<u8>| put_u64(b, at, value);
+    let byte = |at: usize, value: u8| move |b: &mut Vec<u8>| b[at] = value;
+    let spoils: [Spoil<'_>; 9] = [
+        &field(120, 4096),
+        &field(128, u64::MAX),
+        &field(168, u64::MAX),
+        &field(184, 0x1244),
+        &field(200, u64::MAX),
+        &field(224, u64::MAX),
+        &byte(80, 3),
+        &byte(81, 2),
+        &byte(216, 3),
+    ];
+    for (i, spoil) in spoils.into_iter().enumerate() {
+        assert!(refusal(0, spoil).contains("superblock is malformed"), "{i}");
+        let said = refusal(1 << 40, spoil);
+        assert!(
+            said.contains("needs a newer release: unknown incompatible features 0x10000000000"),
+            "{i}: {said}"
+        );
+        // What is known beside it is not named.
+        assert!(refusal(1 << 40 | LOG_ELSEWHERE, spoil).ends_with("features 0x10000000000"), "{i}");
+    }
+}
+
 #[test]
 fn every_flipped_bit_unmakes_the_copy() {
     let block = superblock().encode();
