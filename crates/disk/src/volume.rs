@@ -44,6 +44,7 @@ pub use replay::{LogEntry, Lost, ReplaySummary, Verdict};
 
 use crate::Disk;
 use crate::counted::{Counted, Counts};
+pub(crate) use superblock::{LOG_BEGIN, PLACES, SUPERBLOCK_BYTES};
 use superblock::{Regions, Superblock};
 
 /// What kind of target lives on a volume.
@@ -179,6 +180,17 @@ impl Volume {
     /// Whose volume it is, without opening it.
     pub fn label_on(disk: &dyn Disk) -> Result<Label, VolumeError> {
         superblock::read(disk)?.best.map(|sb| sb.label).ok_or(VolumeError::NoSuperblock)
+    }
+
+    /// Of the two places, how many hold a superblock, or the label of a log, whose checksum holds.
+    pub(crate) fn copies_on(disk: &dyn Disk) -> usize {
+        let is_good = |place: u64| {
+            let mut block = vec![0; SUPERBLOCK_BYTES];
+            place + SUPERBLOCK_BYTES as u64 <= disk.size()
+                && disk.read_at(&mut block, place).is_ok()
+                && (superblock::counts(&block) || media::counts(&block))
+        };
+        PLACES.into_iter().filter(|p| is_good(*p)).count()
     }
 
     /// Which medium of its own a volume's log has; `None` if it has none.

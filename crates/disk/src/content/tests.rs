@@ -89,3 +89,68 @@ fn a_target_says_which_it_is() {
     }
     assert_eq!(look(&*disk).unwrap(), Content::Unknown);
 }
+
+/// A target made by `format`, and on it what these parts say.
+fn target_under(parts: &[Part]) -> Arc<MemDisk> {
+    let disk = Arc::new(MemDisk::new(MEDIUM_BYTES));
+    let label = crate::volume::tests::label();
+    Volume::format(&*disk, &crate::Format { label, log_bytes: 65_536, checkpoint_bytes: 65_536 }, false)
+        .unwrap();
+    parts.iter().for_each(|(at, bytes)| disk.write_at(bytes, *at).unwrap());
+    disk
+}
+
+#[test]
+fn one_copy_that_survived_does_not_hide_who_came_after() {
+    let whole = target_under(&[]);
+    let target = look(&*whole).unwrap().to_string();
+    let end = MEDIUM_BYTES - 8192;
+    let rest = [7; 512];
+    let cases: &[(&str, &[Part])] = &[
+        ("XFS file system, label 'data'", &[(0, b"XFSB"), (108, b"data")]),
+        ("Linux RAID member (md 1.2)", &[(0, b"x"), (4096, b"\xfc\x4e\x2b\xa9")]),
+        ("Btrfs file system", &[(65_600, b"_BHRfS_M")]),
+        ("GPT partition table", &[(512, b"EFI PART")]),
+        // Found in log and data too, once somebody has written between the copies.
+        ("Linux RAID member (md 1.0)", &[(0, b"x"), (8192, &rest), (end, b"\xfc\x4e\x2b\xa9")]),
+        (
+            "ZFS member",
+            &[(65_536, b"x"), (16_384, &rest), ((128 << 10) + 5 * 1024, b"\x0c\xb1\xba\x00\0\0\0\0")],
+        ),
+    ];
+    for (name, parts) in cases {
+        let left = format!("{target}, of which one of two copies is left");
+        let both = vec![(*name).to_owned(), left];
+        assert_eq!(look(&*target_under(parts)).unwrap(), Content::Foreign(both), "{name}");
+    }
+}
+
+#[test]
+fn one_copy_of_a_logs_label_does_not_hide_it_either() {
+    let (main, log) = (MemDisk::new(MEDIUM_BYTES), MemDisk::new(MEDIUM_BYTES));
+    let label = crate::volume::tests::label();
+    let format = crate::Format { label, log_bytes: 65_536, checkpoint_bytes: 65_536 };
+    let new = crate::NewLog { disk: &log, uuid: types::Uuid([9; 16]) };
+    Volume::format_on(&main, Some(new), &format, false).unwrap();
+    assert!(matches!(look(&log).unwrap(), Content::Log(_)));
+    log.write_at(b"LUKS\xba\xbe\x00\x02", 0).unwrap();
+    let said = look(&log).unwrap().to_string();
+    assert!(said.starts_with("LUKS encrypted volume; log 09"), "{said}");
+    assert!(said.ends_with("of which one of two copies is left"), "{said}");
+}
+
+#[test]
+fn what_a_user_wrote_is_no_stranger_and_a_lost_copy_alone_no_reason() {
+    let is_target = |disk: &dyn Disk| matches!(look(disk).unwrap(), Content::Target(_));
+    let end = MEDIUM_BYTES - 8192;
+    let pages: [Part; 2] =
+        [((128 << 10) + 5 * 1024, b"\x0c\xb1\xba\x00\0\0\0\0"), (end, b"\xfc\x4e\x2b\xa9")];
+    assert!(is_target(&*target_under(&pages)), "both copies are good");
+    for torn in PLACES {
+        assert!(is_target(&*target_under(&[(torn, b"torn")])));
+        assert!(is_target(&*target_under(&[(torn, b"torn"), pages[0], pages[1]])), "in its log and its data");
+        let disk = crate::FaultyDisk::new(target_under(&pages));
+        disk.make_unreadable(torn..torn + 512);
+        assert!(is_target(&disk), "a bad sector is what the other copy is for");
+    }
+}

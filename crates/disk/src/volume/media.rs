@@ -68,7 +68,7 @@ impl LogLabel {
         for place in PLACES.into_iter().filter(|p| p + SUPERBLOCK_BYTES as u64 <= disk.size()) {
             let mut block = vec![0; SUPERBLOCK_BYTES];
             match disk.read_at(&mut block, place) {
-                Ok(()) if block[..8] == MAGIC && is_sealed(&block) => return decode(&block).map(Some),
+                Ok(()) if counts(&block) => return decode(&block).map(Some),
                 Ok(()) => {}
                 // One unreadable copy is what the other is for.
                 Err(e) => trouble = Some(e),
@@ -96,6 +96,10 @@ impl LogLabel {
         seal(o);
         b
     }
+}
+
+pub(super) fn counts(block: &[u8]) -> bool {
+    block[..8] == MAGIC && is_sealed(block)
 }
 
 /// Reads a block whose magic and CRC hold.
