@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -61,11 +62,45 @@ fn what_holds_something_is_refused_and_stays_as_it_is() {
     let out = bench(&device, "--no-fio --seconds 0.05");
     assert_eq!(out.status.code(), Some(2));
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("not blank") && said.contains("--force"), "{said}");
+    assert!(said.contains("it holds: data of no known kind") && said.contains("--force"), "{said}");
     assert_eq!(std::fs::read(device.path()).unwrap()[..1 << 20], bytes);
     let out = bench(&device, "--no-fio --seconds 0.05 --rows latency --force");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert!(String::from_utf8_lossy(&out.stdout).contains("4 KiB read latency QD 1"));
+}
+
+/// Some keep what they know at the end: the first MiB of such a device may well be zeros.
+#[test]
+fn what_lies_at_the_end_only_is_seen_named_and_stays_as_it_is() {
+    const BYTES: u64 = 64 << 20;
+    let cases: [(&str, u64, &[u8]); 3] = [
+        ("Linux RAID member (md 1.0)", BYTES - 8192, b"\xfc\x4e\x2b\xa9"),
+        ("Linux RAID member (md 0.90)", BYTES - 65_536, b"\xfc\x4e\x2b\xa9"),
+        ("GPT partition table (the copy at the end", BYTES - 512, b"EFI PART"),
+    ];
+    for (name, at, magic) in cases {
+        let device = Device::new("tail", BYTES);
+        let file = std::fs::File::options().write(true).open(device.path()).unwrap();
+        file.write_all_at(magic, at).unwrap();
+        let before = std::fs::read(device.path()).unwrap();
+        let out = bench(&device, "--no-fio --seconds 0.05 --rows latency");
+        assert_eq!(out.status.code(), Some(2), "{name}");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains(&format!("it holds: {name}")) && said.contains("--force"), "{said}");
+        assert!(std::fs::read(device.path()).unwrap() == before, "{name}: the device was written");
+    }
+}
+
+#[test]
+fn a_size_that_cannot_be_is_refused_before_anything_is_written() {
+    let device = Device::new("size", 64 << 20);
+    for words in ["--size 33M", "--size 1K", "--size 33M --force"] {
+        let out = bench(&device, words);
+        assert_eq!(out.status.code(), Some(2), "{words}");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("at most half of the device"), "{words}: {said}");
+    }
+    assert!(std::fs::read(device.path()).unwrap().iter().all(|b| *b == 0));
 }
 
 #[test]

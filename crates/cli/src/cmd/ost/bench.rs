@@ -39,7 +39,7 @@ use turns::Turns;
 Example: stria ost bench /tmp/ost.img --rows read-4k,latency-4k --pairs 6 --json
 Example: stria ost bench /dev/nvme1n1 --force --states fresh,full,aged --rows read,write")]
 pub struct Bench {
-    /// A block device, or a regular file of its full size. One that holds something is refused without --force.
+    /// A block device, or a regular file of its full size. One that holds something is refused without --force, and it is said what.
     device: PathBuf,
     /// Only rows whose name contains one of these, separated by commas.
     #[arg(long, value_name = "NAMES", default_value = "")]
@@ -87,6 +87,7 @@ impl Bench {
             let why = format!("no row's name contains {}", self.rows);
             return Err(Failure::unusable("ost bench", why, next).into());
         }
+        // Up to where the turns run nothing is written.
         let device_bytes = engine::take(&self.device, self.force)?;
         let usual = (device_bytes / 4).min(engine::OBJECT_BYTES);
         let size = self.size.map_or(usual, |s| s.0) >> 20 << 20;

@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
+use disk::content::{self, Content};
 use disk::{Disk, FileDisk};
 use oss::{FormatSpec, Ost, Settings};
 use store::{Engine, ObjectStore};
-use types::{Code, Fault, Fid, ObjectId};
+use types::{Fid, ObjectId};
 
 use super::load::{Figure, Load};
 use super::rows::Row;
@@ -49,7 +50,7 @@ pub fn log_bytes(device_bytes: u64) -> u64 {
     LOG_BYTES.min(device_bytes / 8)
 }
 
-/// Refuses a device that is too small, or that holds something unless forced; afterwards its head is blank.
+/// The device's size. Refuses one that is too small, or that holds anything unless forced, as `stria mkfs` would; writes nothing.
 pub fn take(device: &Path, force: bool) -> anyhow::Result<u64> {
     let refuse = |why: String, next: &str| Failure::unusable(device.display(), why, next);
     let disk =
@@ -60,16 +61,17 @@ pub fn take(device: &Path, force: bool) -> anyhow::Result<u64> {
             refuse(why, "give a device of at least 32 MiB, for figures that say something of 8 GiB").into()
         );
     }
-    if !force {
-        let formatted = Ost::format(&disk, &FormatSpec::new("bench", new_uuid()?));
-        formatted.map_err(|e| match e {
-            Fault { code: Code::Exists, .. } => {
-                refuse(e.to_string(), "give --force if all of it may be lost")
-            }
-            e => refuse(e.to_string(), "look at the device"),
-        })?;
+    if force {
+        return Ok(disk.size());
     }
-    Ok(disk.size())
+    let next = "look at the medium (`dmesg`)";
+    match content::look(&disk).map_err(|e| Failure::failed(device.display(), e, next))? {
+        Content::Blank => Ok(disk.size()),
+        found => {
+            let next = "give another device, or --force if all of it may be lost";
+            Err(refuse(format!("it holds: {found}"), next).into())
+        }
+    }
 }
 
 impl Rig {
