@@ -320,7 +320,7 @@ impl Config for Oss {
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
         let comment = "How data goes to a device: \"direct\" past the page cache, \"cached\" through it, \"auto\": direct to block devices, cached to files.";
         let io = key(comment, "io", toml_of(&self.io));
-        let comment = "Seconds after which a device that has not done a direct read or write counts as hung: the operation fails.";
+        let comment = "Seconds after which a device that has done nothing of a direct read or write counts as hung: the operation fails.";
         let patience = key(comment, "io_timeout_sec", self.io_timeout_sec);
         let comment = "Writes of fewer bytes that change what is there go into the log first, and to their place later, many at once; 0: none.";
         let small = key(comment, "small_write_max", toml_of(&self.small_write_max));
