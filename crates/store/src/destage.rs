@@ -131,7 +131,7 @@ impl Engine {
         }
         // There is room for this that nobody else takes.
         match self.log_stuck_again() {
-            Err(e @ StoreError::Volume(disk::VolumeError::Failed(_))) => return Err(e),
+            Err(e @ StoreError::Volume(disk::VolumeError::Failed(_))) => Err(e),
             _ => self.make_checkpoint(),
         }
     }
