@@ -82,7 +82,7 @@ impl State {
     }
     /// Pages that have bytes in `[first, limit)`, as stretches.
     pub fn stretches(&self, first: u32, limit: u32) -> Vec<(u32, u32)> {
-        let extents = self.extents.range(first, limit).map(|(page, e)| (page, page + e.run.pages));
+        let extents = self.extents.within(first, limit);
         let patches = self.patches.range(first, limit).map(|(page, _)| (page, page + 1));
         extents.chain(patches).collect()
     }

@@ -19,6 +19,7 @@
 mod alloc;
 mod api;
 mod checkpoint;
+mod chunks;
 mod damage;
 mod destage;
 mod destroy;

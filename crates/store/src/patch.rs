@@ -5,11 +5,12 @@
 //! I2: whatever gives a page another place, or takes it away, takes its patch away with it.
 //! I3: where no page lies below, the patch has the whole page: its other bytes are zeros.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use types::crc::crc32c;
 use types::{PAGE_SIZE, Seq};
+
+use crate::chunks::{CHUNK_PAGES, Chunks};
 
 /// Bytes of one page.
 pub type PageBytes = [u8; PAGE_SIZE];
@@ -159,37 +160,44 @@ impl Patch {
     }
 }
 
-/// An object's patches.
+/// Patches of a chunk's pages, in page order.
+type Chunk = Vec<(u32, Arc<Patch>)>;
+
+/// An object's patches, in chunks as its extents are (chunks.rs): there may be as many as the overlay holds.
 #[derive(Clone, Debug, Default)]
 pub struct Patches {
-    map: BTreeMap<u32, Arc<Patch>>,
+    chunks: Chunks<Chunk>,
+    count: u64,
     /// How many of them lie over nothing.
     new_pages: u64,
 }
 
 impl Patches {
     pub fn len(&self) -> usize {
-        self.map.len()
+        self.count as usize
     }
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.count == 0
     }
     pub fn new_pages(&self) -> u64 {
         self.new_pages
     }
     /// How many of them lie over a page.
     pub fn over_pages(&self) -> u64 {
-        self.map.len() as u64 - self.new_pages
+        self.count - self.new_pages
     }
     pub fn get(&self, page: u32) -> Option<&Arc<Patch>> {
-        self.map.get(&page)
+        let chunk = self.chunks.get(page / CHUNK_PAGES)?;
+        Some(&chunk[place(chunk, page).ok()?].1)
     }
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Patch>)> {
-        self.map.iter().map(|(page, patch)| (*page, patch))
+        self.chunks.iter().flat_map(|(_, chunk)| chunk).map(|(page, patch)| (*page, patch))
     }
     /// Those of pages `[first, limit)`.
-    pub fn range(&self, first: u32, limit: u32) -> impl DoubleEndedIterator<Item = (u32, &Arc<Patch>)> {
-        self.map.range(first..limit.max(first)).map(|(page, patch)| (*page, patch))
+    pub fn range(&self, first: u32, limit: u32) -> impl Iterator<Item = (u32, &Arc<Patch>)> {
+        let chunks = self.chunks.between(first, limit).map(|at| self.chunks.at(at).1);
+        let some = chunks.flat_map(move |chunk| &chunk[between(chunk, first, limit)]);
+        some.map(|(page, patch)| (*page, patch))
     }
     /// How many pages of `[first, limit)` have a patch and nothing below it.
     pub fn count_new(&self, first: u32, limit: u32) -> u64 {
@@ -200,12 +208,19 @@ impl Patches {
     pub fn insert(&mut self, page: u32, patch: Patch) {
         self.remove(page);
         self.new_pages += patch.is_new as u64;
-        self.map.insert(page, Arc::new(patch));
+        self.count += 1;
+        let chunk = self.chunks.get_mut(page / CHUNK_PAGES);
+        let at = place(chunk, page).expect_err("it was removed");
+        if chunk.is_empty() {
+            // Most objects that have patches have one.
+            chunk.reserve_exact(1);
+        }
+        chunk.insert(at, (page, Arc::new(patch)));
     }
 
     /// Adds what entry `seq` brought; `has_page`: an extent has this page. True if the patch begins with this entry.
     pub fn add(&mut self, f: &Fragment, seq: Seq, has_page: bool) -> bool {
-        match self.map.get_mut(&f.page) {
+        match self.get_mut(f.page) {
             Some(patch) if !f.is_whole() => {
                 Arc::make_mut(patch).add(f, seq);
                 false
@@ -224,7 +239,7 @@ impl Patches {
     /// For replay, of an entry that the checkpoint holds already: its bytes, if the checkpoint names the page's patch as having them. True
     /// if the patch begins with them.
     pub fn fill(&mut self, f: &Fragment, seq: Seq) -> bool {
-        let Some(patch) = self.map.get_mut(&f.page) else { return false };
+        let Some(patch) = self.get_mut(f.page) else { return false };
         match (patch.is_named_only, seq == patch.since) {
             (true, true) => {
                 *patch = Arc::new(Patch::first(f, seq, patch.is_new));
@@ -244,25 +259,54 @@ impl Patches {
 
     /// All bytes of a page's patch are in the log from here on.
     pub fn begin_at(&mut self, page: u32, since: Seq) {
-        if let Some(patch) = self.map.get_mut(&page) {
+        if let Some(patch) = self.get_mut(page) {
             let patch = Arc::make_mut(patch);
             patch.since = since;
         }
     }
 
-    pub fn remove(&mut self, page: u32) -> Option<Arc<Patch>> {
-        let patch = self.map.remove(&page)?;
-        self.new_pages -= patch.is_new as u64;
-        Some(patch)
+    pub fn remove(&mut self, page: u32) {
+        self.cut(page, page + 1);
     }
 
     /// Takes those of pages `[first, limit)` out.
     pub fn cut(&mut self, first: u32, limit: u32) {
-        while let Some((page, _)) = self.map.range(first..limit.max(first)).next() {
-            let page = *page;
-            self.remove(page);
+        let mut is_one_empty = false;
+        for at in self.chunks.between(first, limit) {
+            let chunk = self.chunks.at(at).1;
+            let gone = between(chunk, first, limit);
+            if gone.is_empty() {
+                continue;
+            }
+            self.count -= gone.len() as u64;
+            self.new_pages -= chunk[gone.clone()].iter().filter(|(_, patch)| patch.is_new).count() as u64;
+            if gone.len() < chunk.len() {
+                self.chunks.at_mut(at).drain(gone);
+            } else {
+                self.chunks.clear(at);
+                is_one_empty = true;
+            }
+        }
+        if is_one_empty {
+            self.chunks.drop_empty(Vec::is_empty);
         }
     }
+
+    fn get_mut(&mut self, page: u32) -> Option<&mut Arc<Patch>> {
+        self.get(page)?;
+        let chunk = self.chunks.get_mut(page / CHUNK_PAGES);
+        let at = place(chunk, page).expect("it was just found");
+        Some(&mut chunk[at].1)
+    }
+}
+
+fn place(chunk: &Chunk, page: u32) -> Result<usize, usize> {
+    chunk.binary_search_by_key(&page, |(page, _)| *page)
+}
+
+fn between(chunk: &Chunk, first: u32, limit: u32) -> std::ops::Range<usize> {
+    let before = |page: u32| chunk.partition_point(|(other, _)| *other < page);
+    before(first)..before(limit)
 }
 
 #[cfg(test)]
@@ -320,5 +364,45 @@ mod tests {
         assert!(bytes[..4000] == [0; 4000] && bytes[4000..] == [3; 96]);
         patches.cut(7, 8);
         assert_eq!((patches.len(), patches.new_pages()), (0, 0));
+    }
+
+    /// Over chunk borders too; and a clone stays as it was.
+    #[test]
+    fn patches_agree_with_a_table() {
+        let mut rng = disk::SplitMix::new(77);
+        let mut below = |n: u64| rng.below(n);
+        let (base, size) = (CHUNK_PAGES - 100, CHUNK_PAGES as usize + 200);
+        let (mut patches, mut table) = (Patches::default(), vec![None; size]);
+        let seen = |patches: &Patches| patches.iter().map(|(page, p)| (page, p.since())).collect::<Vec<_>>();
+        for step in 1..2000u64 {
+            let (first, len) = (below(size as u64) as usize, below(20) as usize);
+            let limit = (first + if below(50) == 0 { len * 200 } else { len }).min(size);
+            let (before, was) = (patches.clone(), seen(&patches));
+            if below(3) == 0 {
+                patches.cut(base + first as u32, base + limit as u32);
+                table[first..limit].fill(None);
+            } else {
+                let has_page = below(2) == 0;
+                let f = Fragment::new(base + first as u32, 0, &[1; PAGE_SIZE], 0);
+                assert!(patches.add(&f, Seq(step), has_page), "a whole page begins anew");
+                let is_new = table[first].map_or(!has_page, |(_, is_new)| is_new);
+                table[first] = Some((Seq(step), is_new));
+            }
+            assert_eq!(seen(&before), was, "step {step}");
+            for (i, want) in table.iter().enumerate() {
+                let patch = patches.get(base + i as u32).map(|p| (p.since(), p.is_new()));
+                assert_eq!(patch, *want, "step {step} page {i}");
+            }
+            assert_eq!(patches.len(), table.iter().flatten().count());
+            assert_eq!(
+                patches.new_pages(),
+                table.iter().flatten().filter(|(_, is_new)| *is_new).count() as u64
+            );
+            let some = patches.range(base + first as u32, base + limit as u32).map(|(page, _)| page - base);
+            let want = (first..limit).filter(|i| table[*i].is_some()).map(|i| i as u32);
+            assert!(some.eq(want), "step {step}");
+        }
+        patches.cut(0, u32::MAX);
+        assert!(patches.is_empty() && patches.chunks.iter().next().is_none());
     }
 }
