@@ -17,6 +17,7 @@ use crate::api::{Allocate, Handle};
 use crate::files::{Body, File};
 use crate::objects::Stopped;
 use crate::request::Answer;
+use crate::room::Tries;
 use crate::sharing::To;
 
 /// Does a reservation make the file longer?
@@ -40,7 +41,7 @@ impl Fs {
             return Err(Fault::new(Code::FileTooBig, detail));
         };
         let deadline = self.deadline();
-        let mut tries = 0;
+        let mut tries = Tries::default();
         loop {
             let section = self.section(file, To::Change, deadline)?;
             let done = {
@@ -138,16 +139,16 @@ impl Fs {
             for span in spans {
                 asked.push((self.ost(span.mirror, deadline)?, punch(span)));
             }
-            let mut failed: Option<Fault> = None;
+            let mut failed = Vec::new();
             for (span, answer) in spans.iter().zip(self.ask_each(file.fid, &asked, deadline)) {
                 match answer {
                     // Of an absent object nothing is made, so its bit stays what it is.
                     Ok(answer) => file.meta.lock().progress.wrote(span.object, true, answer.mark),
-                    Err(fault) => drop(failed.get_or_insert(fault)),
+                    Err(fault) => failed.push((span.mirror, fault)),
                 }
             }
-            if let Some(fault) = failed {
-                return Err(fault.into());
+            if let Some(stopped) = Stopped::at(failed) {
+                return Err(stopped);
             }
         }
         Ok(())
@@ -181,7 +182,7 @@ impl Fs {
             for span in some {
                 asked.push((self.ost(span.mirror, deadline)?, request(span, end)));
             }
-            let mut failed: Option<Fault> = None;
+            let mut failed = Vec::new();
             for (span, answer) in some.iter().zip(self.ask_each(file.fid, &asked, deadline)) {
                 match answer {
                     Ok(Answer { reply, mark }) => {
@@ -191,12 +192,12 @@ impl Fs {
                         drop(meta);
                         promised.push((span, reply));
                     }
-                    Err(fault) => drop(failed.get_or_insert(fault)),
+                    Err(fault) => failed.push((span.mirror, fault)),
                 }
             }
-            if let Some(fault) = failed {
+            if let Some(stopped) = Stopped::at(failed) {
                 self.take_back(file, cap, &promised, deadline);
-                return Err(fault.into());
+                return Err(stopped);
             }
         }
         Ok(())

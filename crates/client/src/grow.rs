@@ -15,18 +15,37 @@ use crate::fallocate::Grows;
 use crate::files::File;
 use crate::objects::Stopped;
 use crate::open::is_written;
+use crate::room::Tries;
 
 impl Fs {
     /// Gives the file objects. Nothing is read or written meanwhile. Done already if another call was first.
     pub(crate) fn grow(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
-        let _order = file.lock_order(deadline)?;
-        let mut body = file.own_body(deadline)?;
+        let mut tries = Tries::default();
+        loop {
+            match self.grow_once(file, deadline) {
+                Ok(()) => return Ok(()),
+                Err(Stopped::Full { fault, mirrors }) => {
+                    self.await_room(file, (fault, mirrors), &mut tries, deadline)?
+                }
+                Err(Stopped::Failed(fault)) => return Err(fault),
+                Err(_) => {
+                    let why = format!("file {}: its new objects refuse this client", file.fid);
+                    return Err(Fault::new(Code::Fenced, why));
+                }
+            }
+        }
+    }
+
+    /// Refused for want of space it leaves a pending layout, which the next try takes up.
+    fn grow_once(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Stopped> {
+        let _order = file.lock_order(deadline).map_err(Stopped::Failed)?;
+        let mut body = file.own_body(deadline).map_err(Stopped::Failed)?;
         if body.layout.is_some() {
             return Ok(());
         }
         // 1. The MDT makes a layout; that of an empty file counts at once.
-        let answer =
-            self.ask_until(file.fid, &Grow { fid: file.fid, now: self.now(), held: file.held() }, deadline)?;
+        let req = Grow { fid: file.fid, now: self.now(), held: file.held() };
+        let answer = self.ask_until(file.fid, &req, deadline).map_err(Stopped::Failed)?;
         let reply = answer.reply;
         let mut inode = reply.inode;
         if reply.switched {
@@ -36,14 +55,11 @@ impl Fs {
             file.meta.lock().progress.start_anew(inode.attr.size, 0, inode.attr.mtime);
             self.copy_inline(file, &reply.layout, &reply.cap, &inode.attr, deadline)?;
             let snapshot = file.meta.lock().progress.snapshot();
-            self.flush_marks(file, &snapshot.marks, deadline)?;
+            self.flush_marks(file, &snapshot.marks, deadline).map_err(Stopped::Failed)?;
             // 3. One entry switches the layout and drops the inline bytes.
             let (generation, written, now) = (reply.layout.generation, snapshot.written, inode.attr.mtime);
-            let switched = self.ask_until(
-                file.fid,
-                &Switch { fid: file.fid, generation, written, now, held: Some(reply.cap.clone()) },
-                deadline,
-            )?;
+            let req = Switch { fid: file.fid, generation, written, now, held: Some(reply.cap.clone()) };
+            let switched = self.ask_until(file.fid, &req, deadline).map_err(Stopped::Failed)?;
             file.meta.lock().saw(switched.mark);
             inode = switched.reply.inode;
             inode.attr.blocks = snapshot.blocks;
@@ -67,11 +83,7 @@ impl Fs {
         cap: &Capability,
         attr: &Attr,
         deadline: Instant,
-    ) -> Result<(), Fault> {
-        let refused = |stopped| match stopped {
-            Stopped::Failed(fault) => fault,
-            _ => Fault::new(Code::Fenced, format!("file {}: its new objects refuse this client", file.fid)),
-        };
+    ) -> Result<(), Stopped> {
         let mut buf = Buf::new();
         let mut at = 0;
         let mut until = attr.size;
@@ -80,17 +92,18 @@ impl Fs {
         while at < attr.size {
             // A hole stays one.
             if has_holes || reserved.is_none_or(|pages| pages > 0) {
-                let found = self.seek_in_record(file, at, deadline)?;
+                let found = self.seek_in_record(file, at, deadline).map_err(Stopped::Failed)?;
                 reserved = Some(found.reserved);
                 let Some(data) = found.data else { break };
                 at = data;
                 until = match found.hole > data {
                     true => found.hole,
-                    false => self.seek_in_record(file, data, deadline)?.hole,
+                    false => self.seek_in_record(file, data, deadline).map_err(Stopped::Failed)?.hole,
                 };
             }
-            self.fetch_inline(file, at, (until - at).min(BULK_MAX as u64) as usize, &mut buf, deadline)?;
-            self.write_pieces(file, layout, cap, at, &buf, deadline).map_err(refused)?;
+            let len = (until - at).min(BULK_MAX as u64) as usize;
+            self.fetch_inline(file, at, len, &mut buf, deadline).map_err(Stopped::Failed)?;
+            self.write_pieces(file, layout, cap, at, &buf, deadline)?;
             at += buf.len() as u64;
         }
         // Nor is space lost that was kept.
@@ -98,7 +111,7 @@ impl Fs {
         for page in (0..64).filter(|p| pages >> p & 1 == 1) {
             let begin = page * PAGE_SIZE as u64;
             let spans = spans(layout, file.fid, begin, begin + PAGE_SIZE as u64);
-            self.reserve(file, cap, &spans, Grows::No, self.now(), deadline).map_err(refused)?;
+            self.reserve(file, cap, &spans, Grows::No, self.now(), deadline)?;
         }
         Ok(())
     }

@@ -69,6 +69,7 @@ mod readdir;
 mod recover;
 mod replaced;
 mod request;
+mod room;
 mod seek;
 mod set_flags;
 mod setattr;

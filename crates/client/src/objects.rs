@@ -27,6 +27,11 @@ pub(crate) enum Stopped {
     NotInline,
     /// A shrink is to be finished first.
     Cut,
+    /// These mirrors have no space left.
+    Full {
+        fault: Fault,
+        mirrors: Vec<MirrorId>,
+    },
     Failed(Fault),
 }
 /// A capability's lease version.

@@ -18,6 +18,7 @@ use crate::api::Handle;
 use crate::files::{Body, File};
 use crate::objects::{IN_FLIGHT_MAX, Stopped};
 use crate::request::{Patience, Pending};
+use crate::room::Tries;
 use crate::sharing::{Section, To};
 
 /// A file that is opened by many threads at once changes leases as often; more than this is no accident.
@@ -28,7 +29,7 @@ impl Fs {
     pub fn read(&self, handle: Handle, offset: u64, len: usize, into: &mut Buf) -> Result<(), Fault> {
         let opened = self.opened(handle)?;
         let deadline = self.deadline();
-        let mut tries = 0;
+        let mut tries = Tries::default();
         if self.is_shared() && self.read_if_inline(&opened.file, offset, len, into, deadline)? {
             return Ok(());
         }
@@ -269,14 +270,17 @@ impl Fs {
         &self,
         section: Section<'_>,
         stopped: Stopped,
-        tries: &mut u32,
+        tries: &mut Tries,
     ) -> Result<(), Fault> {
         let (file, deadline) = (section.file.clone(), section.deadline);
         let file = &file;
-        *tries += 1;
-        let is_over = *tries > RESUMES_MAX || Instant::now() >= deadline;
-        if is_over && !matches!(stopped, Stopped::Failed(_)) {
-            let detail = format!("file {}: {tries} tries, and its layout or lease keeps changing", file.fid);
+        if !matches!(stopped, Stopped::Full { .. }) {
+            tries.count += 1;
+        }
+        let is_over = tries.count > RESUMES_MAX || Instant::now() >= deadline;
+        if is_over && !matches!(stopped, Stopped::Failed(_) | Stopped::Full { .. }) {
+            let count = tries.count;
+            let detail = format!("file {}: {count} tries, and its layout or lease keeps changing", file.fid);
             return Err(Fault::new(Code::Fenced, detail));
         }
         match stopped {
@@ -289,6 +293,11 @@ impl Fs {
                 drop(section);
                 let _section = self.section(file, To::Change, deadline)?;
                 self.finish_cut(file, deadline)
+            }
+            Stopped::Full { fault, mirrors } => {
+                // Others may go on in this file meanwhile.
+                drop(section);
+                self.await_room(file, (fault, mirrors), tries, deadline)
             }
             Stopped::Failed(fault) => Err(fault),
         }

@@ -33,6 +33,11 @@ impl Replaced {
         if list.len() > WAITING_MAX { list.pop_front().map(|(_, fid)| fid) } else { None }
     }
 
+    /// Is one kept that was replaced by then?
+    pub fn has_before(&self, then: Instant) -> bool {
+        self.list.lock().front().is_some_and(|(since, _)| *since <= then)
+    }
+
     /// One whose time is over.
     fn take_due(&self, now: Instant) -> Option<Fid> {
         let mut list = self.list.lock();

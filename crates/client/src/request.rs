@@ -61,6 +61,7 @@ sent!(
     wire::lock::AwaitLocks,
     wire::meta::SetFlags,
     wire::accessed::Accessed,
+    wire::purge::Dying,
     wire::object::Write,
     wire::object::Read,
     wire::object::Truncate,

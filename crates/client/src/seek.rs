@@ -12,6 +12,7 @@ use crate::Fs;
 use crate::api::Handle;
 use crate::files::{Body, File};
 use crate::objects::Stopped;
+use crate::room::Tries;
 use crate::sharing::To;
 
 /// Objects in one request; a target refuses more than 2048.
@@ -23,7 +24,7 @@ impl Fs {
     pub fn seek(&self, handle: Handle, offset: u64, whence: Whence) -> Result<Option<u64>, Fault> {
         let opened = self.opened(handle)?;
         let deadline = self.deadline();
-        let mut tries = 0;
+        let mut tries = Tries::default();
         loop {
             let section = self.section(&opened.file, To::Read, deadline)?;
             let body = opened.file.share_body(deadline)?;

@@ -16,6 +16,7 @@ use crate::link::Link;
 use crate::objects::{IN_FLIGHT_MAX, Stopped};
 use crate::overshoot::is_definite;
 use crate::request::{Answer, Patience, Pending};
+use crate::room::Tries;
 use crate::sharing::To;
 
 /// Where bytes go.
@@ -59,7 +60,9 @@ impl Fs {
             return Ok(());
         }
         let deadline = self.deadline();
-        let mut tries = 0;
+        let mut tries = Tries::default();
+        // Appended, and acknowledged, by a try that failed later on: the next one goes on behind it.
+        let mut appended = 0;
         loop {
             let section = self.section(&opened.file, To::Change, deadline)?;
             let stopped = match place {
@@ -67,7 +70,12 @@ impl Fs {
                     // Alone, so that the end is the end until the bytes are there.
                     let body = opened.file.own_body(deadline)?;
                     let end = opened.file.meta.lock().progress.size;
-                    self.write_body(&opened.file, &body, end, data, deadline)
+                    let done = self.write_body(&opened.file, &body, end, &data[appended..], deadline);
+                    if done.is_err() {
+                        let reached = opened.file.meta.lock().progress.size.saturating_sub(end);
+                        appended += (reached as usize).min(data.len() - appended);
+                    }
+                    done
                 }
                 Place::At(offset) => {
                     let body = opened.file.share_body(deadline)?;
@@ -239,7 +247,7 @@ impl Fs {
         answers: Vec<Result<Answer<WriteReply>, Fault>>,
         now: Time,
     ) -> Result<(), Stopped> {
-        let mut failed: Option<Fault> = None;
+        let mut failed = Vec::new();
         // Where bytes behind a refused piece end.
         let mut furthest = 0;
         let mut meta = file.meta.lock();
@@ -253,21 +261,20 @@ impl Fs {
                     meta.progress.wrote(piece.object, piece.written, answer.mark);
                     meta.progress.took(answer.reply.pages as u64);
                     let end = piece.file_offset + piece.len as u64;
-                    match failed {
-                        None => meta.progress.reached(end, now),
-                        Some(_) => furthest = furthest.max(end),
+                    match failed.is_empty() {
+                        true => meta.progress.reached(end, now),
+                        false => furthest = furthest.max(end),
                     }
                 }
-                Err(fault) => {
-                    failed.get_or_insert(fault);
-                }
+                Err(fault) => failed.push((piece.mirror, fault)),
             }
         }
-        match failed {
+        let is_unknown = failed.first().is_some_and(|(_, fault)| !is_definite(fault.code));
+        match Stopped::at(failed) {
             None => Ok(()),
-            Some(fault) => {
-                meta.overshot |= is_definite(fault.code) && furthest > meta.progress.size;
-                Err(fault.into())
+            Some(stopped) => {
+                meta.overshot |= !is_unknown && furthest > meta.progress.size;
+                Err(stopped)
             }
         }
     }

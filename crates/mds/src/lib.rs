@@ -93,6 +93,7 @@ pub(crate) struct Core {
     clock: Arc<dyn Clock>,
     settings: Settings,
     bells: workers::Bells,
+    purged: purge::Counts,
     known_groups: judge::Known,
     stopping: AtomicBool,
     room: stat::Room,

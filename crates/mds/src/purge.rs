@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kv::Kv;
@@ -16,6 +17,7 @@ use meta::View;
 use net::rpc;
 use types::{Buf, Code, Fault, Fid, Key, Layout, ObjectId, TargetId};
 use wire::object::{Capability, Destroy};
+use wire::purge::{Dying, DyingReply};
 use wire::session::Flush;
 use wire::{Header, Request};
 
@@ -36,6 +38,9 @@ const FORGET_MAX: usize = 256;
 const CALL_MAX: Duration = Duration::from_secs(3);
 /// Longest pause after failures.
 const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+/// Dead records looked at for who asks whether any names a mirror: first few, since mostly one of the first does. What lies behind
+/// them is taken to name it.
+const LOOKS: [usize; 2] = [64, 4096];
 /// The capability is made anew each round.
 const CAPABILITY_SEC: u64 = 3600;
 
@@ -52,9 +57,17 @@ pub struct Purged {
 pub struct Walk(Option<Key>);
 
 impl Walk {
-    fn is_under_way(&self) -> bool {
+    pub fn is_under_way(&self) -> bool {
         self.0.is_some()
     }
+}
+
+/// What the purge has come to since the start, for those who wait for it.
+#[derive(Default)]
+pub struct Counts {
+    walks_begun: AtomicU64,
+    walks_ended: AtomicU64,
+    rounds: AtomicU64,
 }
 
 /// The records behind `key`, as the rules see them.
@@ -125,6 +138,19 @@ impl Core {
 
     /// Destroys the objects of the next `max` dead files of the walk.
     pub fn purge_round(&self, walk: &mut Walk, max: usize) -> Result<Purged, Fault> {
+        if !walk.is_under_way() {
+            // Before the snapshot is taken: who reads a smaller count afterwards saw nothing that this walk may miss.
+            self.purged.walks_begun.fetch_add(1, Ordering::SeqCst);
+        }
+        let round = self.purge_next(walk, max);
+        self.purged.rounds.fetch_add(1, Ordering::SeqCst);
+        if !walk.is_under_way() {
+            self.purged.walks_ended.fetch_add(1, Ordering::SeqCst);
+        }
+        round
+    }
+
+    fn purge_next(&self, walk: &mut Walk, max: usize) -> Result<Purged, Fault> {
         let joined = self.joined()?;
         let snap = self.kv.snapshot();
         let view = SnapView::new(&snap);
@@ -148,6 +174,25 @@ impl Core {
             })?;
         }
         Ok(Purged { files: done.len(), left: left.len() })
+    }
+
+    /// Somebody found OSTs full: is space about to be free there?
+    pub fn on_dying(&self, req: &Dying) -> Result<DyingReply, Fault> {
+        let snap = self.kv.snapshot();
+        // After the snapshot: a walk that begins later than this sees everything that is dead in it.
+        let walks_begun = self.purged.walks_begun.load(Ordering::SeqCst);
+        let view = SnapView::new(&snap);
+        let dying = LOOKS.iter().any(|max| {
+            let dead = self.rules.dead_list(&view, *max);
+            let mut mirrors = dead.iter().flat_map(|(fid, layout)| layout.objects(*fid)).map(|(_, m, _)| m);
+            mirrors.any(|m| req.mirrors.contains(&m)) || (dead.len() == *max && LOOKS.last() == Some(max))
+        });
+        view.finish()?;
+        if dying {
+            self.bells.purge.ring();
+        }
+        let walks_ended = self.purged.walks_ended.load(Ordering::SeqCst);
+        Ok(DyingReply { dying, walks_begun, walks_ended, rounds: self.purged.rounds.load(Ordering::SeqCst) })
     }
 
     /// Destroys on every target what is dead there, and flushes; returns the targets where that did not work.

@@ -62,6 +62,7 @@ impl Mdt {
             rules: settings.rules.clone(),
             clock: settings.clock.clone(),
             bells: Bells::default(),
+            purged: Default::default(),
             known_groups: Default::default(),
             stopping: AtomicBool::new(false),
             volume,

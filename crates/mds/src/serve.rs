@@ -11,6 +11,7 @@ use object::LeaseVersion;
 use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Key, Seq, SessionId};
 use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Tmpfile, Truncate, TruncateReply};
 use wire::object::Capability;
+use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::shared::{CatchUp, Close, Enter, EnterReply, Hold, Leave};
 use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
@@ -65,6 +66,10 @@ impl Core {
             Hold::CALL => self.on_hold(head.session, &parse(body)?).map(plain),
             Close::CALL => self.on_close(head.session, &parse(body)?).map(plain),
             CatchUp::CALL => self.on_catch_up(head.session, head.target, &parse(body)?).map(plain),
+            Dying::CALL => {
+                self.check_session(head.session)?;
+                self.on_dying(&parse(body)?).map(plain)
+            }
             TargetStat::CALL => self.target_stat().map(plain),
             call => match self.rules.is_mutation(call) {
                 Some(true) => self.on_mutation(head, body, bulk),

@@ -5,6 +5,7 @@
 //! - `spans`: whole ranges as spans of objects; where a file has bytes and where holes.
 //! - `settle`: what may be told to the MDT after which flushes (rule O3).
 //! - `retry`: whether and when a request is sent again.
+//! - `room`: whether who found an OST full waits for what is being destroyed there.
 //! - `replay`: what is kept until it is flushed, and in which order it is sent again.
 //! - `stripe`: striping as text, as users write it and as `getstripe` shows it.
 //! - `fsck`: the name space compared with the objects.
@@ -15,6 +16,7 @@ pub mod fsck;
 pub mod range;
 pub mod replay;
 pub mod retry;
+pub mod room;
 pub mod settle;
 pub mod show;
 pub mod size;

@@ -12,6 +12,7 @@ pub mod meta;
 pub mod mgmt;
 pub mod object;
 pub mod ost;
+pub mod purge;
 pub mod session;
 pub mod shared;
 

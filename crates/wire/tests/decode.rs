@@ -11,7 +11,7 @@ use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{
-    HEADER_LEN, Header, Reader, Request, accessed, lock, map, meta, mgmt, object, ost, session, shared,
+    HEADER_LEN, Header, Reader, Request, accessed, lock, map, meta, mgmt, object, ost, purge, session, shared,
 };
 
 /// The value that the bytes begin with, and its length.
@@ -44,7 +44,7 @@ macro_rules! all_types {
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
                 meta::GetStripe, meta::PathOf, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::AllocateInline, meta::SeekInline,
-                accessed::Accessed,
+                accessed::Accessed, purge::Dying,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
@@ -364,6 +364,7 @@ fn every_call_is_listed() {
         mgmt::CALLS,
         lock::CALLS,
         accessed::CALLS,
+        purge::CALLS,
     ]
     .concat();
     let numbers: BTreeSet<u16> = all.iter().map(|(n, _)| *n).collect();

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use disk::Crash;
 use disk::SimDisk;
-use types::Fid;
+use types::{Fid, MirrorId};
+use wire::purge::Dying;
 
 use super::rig::{Rig, format};
 use super::rules::{self, body, layout};
@@ -80,4 +81,46 @@ fn the_background_does_all_that_without_being_asked() {
     assert!(started.elapsed() < Duration::from_secs(5));
     let rig = Rig::open(disk);
     assert!(rig.mdt.was_clean());
+}
+
+/// Who lacks room hears whether some is about to be free, and by when everything that was dead has had its turn.
+#[test]
+fn who_lacks_room_is_told_what_is_dying_and_when_it_has_had_its_turn() {
+    let (rig, _) = Rig::fresh();
+    let core = &rig.mdt.core;
+    let ask = |mirror| core.on_dying(&Dying { mirrors: vec![MirrorId(mirror)] }).unwrap();
+    let idle = ask(2);
+    assert!(!idle.dying, "{idle:?}");
+    let mirror = layout().components[0].mirrors[0].0;
+    for n in 0..5 {
+        remove(&rig, &format!("f{n}"));
+    }
+    let first = ask(mirror);
+    assert!(first.dying && !ask(mirror + 7).dying);
+    // 1. The OST is down. The walk that was under way may have missed something; the next one has not.
+    rig.ost.refuse.store(true, Ordering::SeqCst);
+    let mut walk = Walk::default();
+    let covered = first.walks_begun + 1;
+    let mut rounds = 0;
+    while ask(mirror).walks_ended < covered {
+        core.purge_round(&mut walk, 2).unwrap();
+        rounds += 1;
+        assert_eq!(ask(mirror).rounds, first.rounds + rounds);
+    }
+    assert_eq!(rounds, 3, "two, two and one, which ends the walk");
+    assert!(ask(mirror).dying, "and yet nothing was freed");
+    // 2. A walk under way at the question does not count.
+    core.purge_round(&mut walk, 2).unwrap();
+    let second = ask(mirror);
+    while walk_goes_on(&rig, &mut walk) {}
+    assert_eq!(ask(mirror).walks_ended, second.walks_begun);
+    // 3. The OST is back.
+    rig.ost.refuse.store(false, Ordering::SeqCst);
+    while walk_goes_on(&rig, &mut walk) {}
+    assert!(!ask(mirror).dying);
+}
+
+fn walk_goes_on(rig: &Rig, walk: &mut Walk) -> bool {
+    rig.mdt.core.purge_round(walk, 2).unwrap();
+    walk.is_under_way()
 }

@@ -119,3 +119,97 @@ fn what_other_osts_took_of_a_refused_write_does_not_come_back() {
     story.power_cut_and_remount(3);
     assert!(story.read("f").unwrap() == vec![0; PIECE], "zeros after a power loss");
 }
+
+/// A file system that does nothing by itself but purge, and that only when it is hurried: its own time never comes.
+fn small_and_slow() -> Story {
+    let shape = StoryShape { ost_bytes: 9 << 20, background: true, ..StoryShape::quiet(Wiring::Local) };
+    Story::begin(shape)
+}
+
+/// [S-no-space] Who writes while removed files are still being destroyed waits for their space.
+#[test]
+fn what_was_removed_makes_room_for_the_next_write_at_once() {
+    let story = small_and_slow();
+    let mut names = fill(&story, "a");
+    for round in 0..10 {
+        // 1. One file goes, and one of its size comes, in its place.
+        let name = format!("b{round}");
+        story.create_striped(&name, STRIPED).unwrap();
+        assert_eq!(
+            story.write(&name, 0, &content(&name)).unwrap_err().code,
+            Code::NoSpace,
+            "nothing is dying"
+        );
+        let victim = names.remove(0);
+        story.close(&victim).unwrap();
+        story.unlink(&victim).unwrap();
+        story.write(&name, 0, &content(&name)).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        names.push(name);
+    }
+    names.iter().for_each(|name| assert!(story.read(name).unwrap() == content(name), "{name}"));
+    // 2. The same with all of it, with what is cut to nothing, and with what a rename replaces.
+    for name in names.drain(1..) {
+        story.close(&name).unwrap();
+        story.unlink(&name).unwrap();
+    }
+    let mut again = fill(&story, "c");
+    story.truncate(&again[0], 0).unwrap();
+    story.write(&again[0], 0, &content(&again[0])).unwrap();
+    story.create("empty").unwrap();
+    story.close("empty").unwrap();
+    story.close(&again[1]).unwrap();
+    story.rename("empty", &again[1]).unwrap();
+    story.create_striped("d", STRIPED).unwrap();
+    story.write("d", 0, &content("d")).unwrap();
+    // 3. An allocation waits as well, and an inline file that grows.
+    again.drain(..2).for_each(drop);
+    let mut remove = || {
+        let victim = again.remove(0);
+        story.close(&victim).unwrap();
+        story.unlink(&victim).unwrap();
+    };
+    remove();
+    story.create_striped("e", STRIPED).unwrap();
+    story.fs().fallocate(story.handle("e"), 0, PIECE as u64, client::Allocate::KeepSize).unwrap();
+    story.create_striped("f", "-c 2 -S 64k").unwrap();
+    story.write("f", 0, &content("f")[..60_000]).unwrap();
+    while story.write("e", story.lookup("e").unwrap().size, &[7; 4096]).is_ok() {}
+    (0..2).for_each(|_| remove());
+    story.write("f", 60_000, &content("f")[60_000..]).unwrap();
+    assert!(story.read("f").unwrap() == content("f"));
+}
+
+/// [S-no-space] A refused append of which a part was acknowledged goes on behind that part when there is room again.
+#[test]
+fn an_append_that_waited_for_room_has_its_bytes_once() {
+    let story = small_and_slow();
+    // 1. OST 1 has less room than OST 0.
+    story.create_striped("filler", "-c 1 -i 1 --inline 0").unwrap();
+    let mut at = 0;
+    for len in [PIECE, 4096] {
+        while story.write("filler", at, &vec![9; len]).is_ok() {
+            at += len as u64;
+        }
+    }
+    // 2. The first stripe finds room, the second does not until the purge was there.
+    story.create_striped("f", "-c 2 -i 0 -S 64k --inline 0").unwrap();
+    story.close("filler").unwrap();
+    story.unlink("filler").unwrap();
+    for part in content("f").chunks(PIECE / 2) {
+        story.fs().append(story.handle("f"), part).unwrap();
+    }
+    assert!(story.read("f").unwrap() == content("f"));
+}
+
+/// [S-no-space] An MDT that does not answer keeps nobody from hearing that an OST is full.
+#[test]
+fn a_full_ost_says_so_also_while_the_mdt_is_away() {
+    let mut story = small_and_slow();
+    let names = fill(&story, "a");
+    story.create_striped("b", STRIPED).unwrap();
+    story.write("b", 0, &[1; 4096]).unwrap_or_default();
+    story.kill(Who::Mdt);
+    let fault = story.write(names.last().unwrap(), PIECE as u64, &content("b")).unwrap_err();
+    assert_eq!(fault.code, Code::NoSpace, "{fault}");
+    story.start(Who::Mdt);
+}

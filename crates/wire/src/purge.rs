@@ -1,0 +1,22 @@
+//! The purge, as who lacks room asks after it: what was removed is destroyed a moment later, and its space is free then.
+
+use types::*;
+
+use crate::codec::{bodies, calls};
+
+bodies! {
+    /// Do dead records name objects of these mirrors? If so the purge is hurried.
+    Dying { mirrors: Vec<MirrorId> }
+    /// The purge walks through the dead records in rounds, and begins a new walk at their end. Counted from the MDT's start: a record
+    /// that was there when this was asked has had its turn when a walk that began later has ended.
+    DyingReply {
+        dying: bool,
+        walks_begun: u64,
+        walks_ended: u64,
+        rounds: u64,
+    }
+}
+
+calls! {
+    0x0280 Dying => DyingReply, read;
+}
