@@ -147,7 +147,8 @@ impl Buddy {
         }
     }
 
-    /// Takes one run of up to `want` pages.
+    /// Takes one run of up to `want` pages. A piece is aligned to its size: who asks for multiples of a unit gets whole ones, aligned, while
+    /// there are any.
     fn take_one(&mut self, want: u32) -> Option<Run> {
         let fits = (want.next_power_of_two().trailing_zeros() as usize).min(ORDER_MAX);
         let order = match self.lowest_from(fits) {
@@ -326,6 +327,43 @@ mod tests {
         b.give_back(2048, 2048);
         b.give_back(0, 256);
         assert_eq!(shape(&b), shape(&fresh(4096)));
+    }
+
+    /// What a destager asks for: whole units, of a medium that is in pieces. As long as a whole unit is free it gets such, wherever they lie.
+    #[test]
+    fn whole_units_begin_at_units_while_there_are_any() {
+        for (seed, unit) in [(1, 4u64), (2, 16), (3, 256)] {
+            let mut rng = SplitMix::new(seed);
+            let (mut aligned, mut split) = (0, 0);
+            for _ in 0..60 {
+                let mut b = Buddy::all_used(20_000);
+                let mut at = 0;
+                while at < 19_000 {
+                    let pages = 1 + rng.below(3 * unit);
+                    b.give_back(at, pages.min(20_000 - at));
+                    at += pages + 1 + rng.below(2 * unit);
+                }
+                let is_unit_left =
+                    |b: &Buddy| (unit.ilog2() as usize..=ORDER_MAX).any(|order| !b.orders[order].is_empty());
+                loop {
+                    let (was_left, mut out) = (is_unit_left(&b), vec![]);
+                    if !b.take(((1 + rng.below(8)) * unit) as u32, None, &mut out) {
+                        break;
+                    }
+                    let is_whole =
+                        |r: &Run| r.start.is_multiple_of(unit) && u64::from(r.pages).is_multiple_of(unit);
+                    if is_unit_left(&b) {
+                        assert!(out.iter().all(is_whole), "unit {unit}: {out:?}");
+                        aligned += 1;
+                    } else {
+                        // Units first, and pieces only when there are no more.
+                        assert!(!was_left || out[0].start.is_multiple_of(unit));
+                        split += out.iter().any(|r| !is_whole(r)) as u32;
+                    }
+                }
+            }
+            assert!(aligned > 100 && split > 10, "both were met: {aligned}, {split}");
+        }
     }
 
     #[test]

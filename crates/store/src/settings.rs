@@ -11,7 +11,8 @@ pub struct Settings {
     /// Of memory for bytes that are in the log only. Half of the log bounds it too.
     pub overlay_bytes_max: u64,
     /// What a destager writes begins and ends at multiples of this: the drive's own unit (4 KiB of common NVMe drives, 64 KiB of some
-    /// QLC ones), bytes, a power of two of at least 4 KiB.
+    /// QLC ones), bytes, a power of two of at least 4 KiB. Where free space is in smaller pieces, those are used. (Above 1 MiB it is so only
+    /// if the data region begins at such a multiple; it begins at a whole MiB.)
     pub write_unit: u32,
 }
 

@@ -1,5 +1,7 @@
 //! Small writes in the log: what keeps the log, what lets it go, and that overwrites find room.
 
+use disk::Event;
+
 use super::*;
 
 /// A store whose page 0 of object 1 has a part in the log and rot below.
@@ -110,4 +112,42 @@ fn a_recovery_finds_no_more_small_writes_than_memory_may_hold() {
     let again = rig.crashed(Crash::KeepAll);
     let found = again.store.overlay.pages() * 4096;
     assert!(found <= 3 * settings.overlay_bytes_max, "{found} bytes");
+}
+
+/// A drive that writes 64 KiB at a time sees whole such blocks, though the medium's free space is in pieces of all sizes.
+#[test]
+fn what_is_destaged_fills_whole_units_of_the_drive() {
+    let unit = 64 << 10;
+    let rig = Rig::new();
+    let rig = Rig::open_with(rig.disk.clone(), Settings { write_unit: unit, ..Settings::default() });
+    // Holes of 1 to 40 pages between what stays.
+    for n in 0..50u64 {
+        rig.write(id(10 + n), 0, &pattern(n, 4096 * (1 + n as usize * 7 % 40))).unwrap();
+    }
+    rig.write(id(1), 0, &pattern(1, 1 << 20)).unwrap();
+    rig.store.destage_all().unwrap();
+    let odd: Vec<ObjectId> = (0..50).step_by(2).map(|n| id(10 + n)).collect();
+    rig.store.destroy(&odd, None).unwrap();
+    rig.seal();
+    rig.store.checkpoint().unwrap();
+    let mut rng = disk::SplitMix::new(4);
+    let data = rig.store.volume().data_region();
+    for round in 0..20u64 {
+        for _ in 0..1 + rng.below(40) {
+            let page = rng.below(256);
+            rig.write(id(1), page * 4096 + 9, &round.to_le_bytes()).unwrap();
+        }
+        rig.disk.record();
+        rig.store.destage_all().unwrap();
+        for event in rig.disk.take_recording().unwrap().events {
+            if let Event::Write { offset, data: bytes } = event
+                && data.contains(&offset)
+            {
+                let len = bytes.len() as u64;
+                let is_whole = offset.is_multiple_of(unit.into()) && len.is_multiple_of(unit.into());
+                assert!(is_whole, "round {round}: {len} bytes at {offset}");
+            }
+        }
+        rig.store.checkpoint().unwrap();
+    }
 }
