@@ -169,8 +169,8 @@ impl Disk for Counted {
         }
         self.below.write_many(parts)
     }
-    fn is_hung(&self) -> bool {
-        self.below.is_hung()
+    fn lost(&self) -> Option<String> {
+        self.below.lost()
     }
     fn will_read(&self, offset: u64, len: u64) {
         self.below.will_read(offset, len);

@@ -42,6 +42,7 @@ pub struct FaultyDisk {
     host: Mutex<Host>,
     unreadable: Mutex<Vec<Range<u64>>>,
     is_hung: AtomicBool,
+    is_lost: AtomicBool,
 }
 
 /// The file system that this medium pretends to be a sparse file of.
@@ -76,6 +77,7 @@ impl FaultyDisk {
             host: Mutex::default(),
             unreadable: Mutex::default(),
             is_hung: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
         }
     }
 
@@ -109,9 +111,20 @@ impl FaultyDisk {
         self.unreadable.lock().push(bytes);
     }
 
-    /// From now on reads fail as those of a device that hangs do, or no more.
+    /// From now on everything fails as on a device that hangs, or no more.
     pub fn hang(&self, is_hung: bool) {
         self.is_hung.store(is_hung, Ordering::Relaxed);
+    }
+    /// It has hung for too long.
+    pub fn give_up(&self, is_lost: bool) {
+        self.is_lost.store(is_lost, Ordering::Relaxed);
+    }
+
+    fn check_not_hung(&self) -> io::Result<()> {
+        match self.is_hung.load(Ordering::Relaxed) {
+            true => Err(io::Error::new(io::ErrorKind::TimedOut, "injected: the device hangs")),
+            false => Ok(()),
+        }
     }
 
     /// Flips one bit (0 to 7) of the byte at `offset`, on the medium and for good.
@@ -147,9 +160,7 @@ impl Disk for FaultyDisk {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.pass(Op::Read)?;
-        if self.is_hung() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "injected: the device hangs"));
-        }
+        self.check_not_hung()?;
         let end = end_within(self.size(), offset, buf.len() as u64)?;
         if self.unreadable.lock().iter().any(|bad| bad.start < end && offset < bad.end) {
             return Err(io::Error::other("injected: these bytes cannot be read"));
@@ -159,6 +170,7 @@ impl Disk for FaultyDisk {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         end_within(self.size(), offset, buf.len() as u64)?;
+        self.check_not_hung()?;
         if let Err(e) = self.pass(Op::Write) {
             let part = buf.len() * self.short.load(Ordering::Relaxed) as usize / 256;
             self.below.write_at(&buf[..part], offset)?;
@@ -169,11 +181,13 @@ impl Disk for FaultyDisk {
     }
 
     fn flush(&self) -> io::Result<()> {
+        self.check_not_hung()?;
         self.pass(Op::Flush)?;
         self.below.flush()
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check_not_hung()?;
         self.pass(Op::Discard)?;
         self.below.discard(offset, len)?;
         let whole = offset.div_ceil(HOST_BLOCK_BYTES)..(offset + len) / HOST_BLOCK_BYTES;
@@ -187,8 +201,8 @@ impl Disk for FaultyDisk {
         self.below.reserve(offset, len)
     }
 
-    fn is_hung(&self) -> bool {
-        self.is_hung.load(Ordering::Relaxed)
+    fn lost(&self) -> Option<String> {
+        self.is_lost.load(Ordering::Relaxed).then(|| "injected: the device hangs".into())
     }
 
     fn will_read(&self, offset: u64, len: u64) {

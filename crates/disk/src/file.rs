@@ -15,6 +15,7 @@
 //!     long as nobody writes meanwhile: a direct read writes the range's dirty pages out first, a direct write drops the cached ones. So does
 //!     a medium that was cached in one run and is direct in the next. Scrub reads the data region by F5, recovery by `read_many`.
 
+mod aside;
 mod claim;
 mod direct;
 mod lane;
@@ -23,7 +24,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,6 +33,7 @@ use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::{Disk, end_within};
+use aside::{Aside, Call, PATIENCES};
 use claim::Claim;
 use direct::Direct;
 
@@ -53,7 +55,7 @@ pub enum Io {
 /// A regular file or block device.
 #[derive(Debug)]
 pub struct FileDisk {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     size_bytes: u64,
     access: Access,
@@ -64,6 +66,7 @@ pub struct FileDisk {
     direct: OnceLock<Option<Direct>>,
     /// F1 goes with this file. It is `file`, or, of a disk that is direct, the one that its operations go by (D2).
     claimed: Arc<File>,
+    aside: Aside,
     _claim: Claim,
 }
 
@@ -124,9 +127,21 @@ impl FileDisk {
 
     fn over(file: File, claim: Claim, path: &Path, size_bytes: u64, access: Access) -> io::Result<FileDisk> {
         let (path, direct, patience) = (path.to_owned(), OnceLock::new(), PATIENCE);
-        let (claimed, file) = (Arc::new(file.try_clone()?), file);
+        let (claimed, file) = (Arc::new(file.try_clone()?), Arc::new(file));
+        let aside = aside_of(&file, &claimed, patience);
         let is_direct = false;
-        Ok(FileDisk { file, path, size_bytes, access, patience, is_direct, direct, claimed, _claim: claim })
+        Ok(FileDisk {
+            file,
+            path,
+            size_bytes,
+            access,
+            patience,
+            is_direct,
+            direct,
+            claimed,
+            aside,
+            _claim: claim,
+        })
     }
 
     /// Sets how data pages go. `Io::Direct` fails where direct I/O cannot be had, and says why; `Io::Auto` takes the page cache then.
@@ -155,15 +170,17 @@ impl FileDisk {
         rustix::fs::fcntl_getfl(&self.claimed)
             .and_then(|flags| rustix::fs::fcntl_setfl(&self.claimed, flags | OFlags::DIRECT))
             .map_err(|_| Unfit::NoDirect)?;
-        self.file = cached;
+        self.file = Arc::new(cached);
+        self.aside = aside_of(&self.file, &self.claimed, self.patience);
         let direct = Direct::by_rings(self.claimed.clone(), self.path.clone(), self.patience);
         self.direct = OnceLock::from(Some(direct));
         Ok(())
     }
 
-    /// Sets how long a direct operation may take.
+    /// Sets how long a direct operation may take; others may take four times as long.
     pub fn with_patience(mut self, patience: Duration) -> FileDisk {
         self.patience = patience;
+        self.aside.set_patience(patience);
         if let Some(Some(direct)) = self.direct.get_mut() {
             direct.set_patience(patience);
         }
@@ -284,14 +301,18 @@ impl Disk for FileDisk {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.check_write(offset, buf.len() as u64)?;
-        self.file.write_all_at(buf, offset).map_err(|e| self.at(e, "write", offset, buf.len()))
+        let done = match self.aside.is_slow() {
+            false => self.file.write_all_at(buf, offset),
+            true => self.aside.run(Call::Write { offset, bytes: buf.to_vec() }),
+        };
+        done.map_err(|e| self.at(e, "write", offset, buf.len()))
     }
 
     fn flush(&self) -> io::Result<()> {
         if self.access == Access::ReadOnly {
             return Ok(());
         }
-        rustix::fs::fdatasync(&self.file).map_err(|e| explain(e.into(), &self.path, "flush failed"))
+        self.aside.run(Call::Flush).map_err(|e| explain(e, &self.path, "flush failed"))
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -301,13 +322,8 @@ impl Disk for FileDisk {
         if begin >= end {
             return Ok(());
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // By the claimed one: the kernel lets nobody else punch into a device that is claimed.
-        match rustix::fs::fallocate(&self.claimed, flags, begin, end - begin) {
-            // The bytes may read as anything, so a file system that cannot punch holes has done enough by doing nothing.
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
-            Err(e) => Err(self.at(e.into(), "discard", offset, len as usize)),
-        }
+        let done = self.aside.run(Call::Discard { offset: begin, len: end - begin });
+        done.map_err(|e| self.at(e, "discard", offset, len as usize))
     }
 
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -328,8 +344,14 @@ impl Disk for FileDisk {
         }
     }
 
-    fn is_hung(&self) -> bool {
-        self.direct.get().and_then(Option::as_ref).is_some_and(|direct| direct.check_not_hung().is_err())
+    fn lost(&self) -> Option<String> {
+        let direct = self.direct.get().and_then(Option::as_ref);
+        let is_lost = self.aside.check_not_hung().is_err()
+            || direct.and_then(Direct::hung_for).is_some_and(|time| time >= self.patience * PATIENCES);
+        is_lost.then(|| {
+            let (path, limit) = (self.path.display(), self.patience * PATIENCES);
+            format!("{path}: the device hangs, an operation was not done after {limit:?}")
+        })
     }
 
     fn will_read(&self, offset: u64, len: u64) {
@@ -338,6 +360,44 @@ impl Disk for FileDisk {
             let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
         }
     }
+}
+
+/// What the calls of `aside` are. They hold the claimed file too: while one is left behind nobody else gets the medium.
+fn aside_of(file: &Arc<File>, claimed: &Arc<File>, patience: Duration) -> Aside {
+    let stat = stat_of(file);
+    let progress = move || completed(&std::fs::read_to_string(stat.as_ref()?).ok()?);
+    let (file, claimed) = (file.clone(), claimed.clone());
+    let carry = move |call: &Call| match call {
+        Call::Flush => Ok(rustix::fs::fdatasync(&file)?),
+        Call::Write { offset, bytes } => file.write_all_at(bytes, *offset),
+        Call::Discard { offset, len } => {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // By the claimed one: the kernel lets nobody else punch into a device that is claimed.
+            match rustix::fs::fallocate(&claimed, flags, *offset, *len) {
+                // The bytes may read as anything, so a file system that cannot punch holes has done enough by doing nothing.
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(()),
+                Err(e) => Err(e.into()),
+            }
+        }
+    };
+    Aside::new(Arc::new(carry), Box::new(progress), patience)
+}
+
+/// Where the kernel counts what the device has done that a file is, or lies on. Not all files lie on one.
+fn stat_of(file: &File) -> Option<PathBuf> {
+    let about = file.metadata().ok()?;
+    let number = if about.file_type().is_block_device() { about.rdev() } else { about.dev() };
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat")))
+}
+
+/// Writes, discards and flushes that were completed, of a line as the kernel's Documentation/block/stat.rst has it; a read that is done
+/// says that the device lives too.
+fn completed(stat: &str) -> Option<u64> {
+    let fields: Vec<u64> = stat.split_whitespace().map_while(|n| n.parse().ok()).collect();
+    let [reads, writes] = [fields.first()?, fields.get(4)?];
+    let of_later_kernels = [11, 15].into_iter().filter_map(|i| fields.get(i));
+    Some(of_later_kernels.fold(reads.wrapping_add(*writes), |sum, n| sum.wrapping_add(*n)))
 }
 
 /// Does the error say that the medium cannot give these bytes?

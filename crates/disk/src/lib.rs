@@ -61,9 +61,9 @@ pub trait Disk: Send + Sync {
     fn write_many(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
         parts.iter().try_for_each(|(offset, bytes)| self.write_at(bytes, *offset))
     }
-    /// Is an operation overdue, so that others fail because of it? Then an error says nothing of the bytes that were asked for.
-    fn is_hung(&self) -> bool {
-        false
+    /// Has an operation been overdue for so long that the medium is to be given up? Says what and for how long.
+    fn lost(&self) -> Option<String> {
+        None
     }
     /// Hints that a range will be read soon.
     fn will_read(&self, _offset: u64, _len: u64) {}

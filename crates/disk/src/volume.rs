@@ -405,9 +405,26 @@ impl Volume {
         Ok(())
     }
 
+    /// V6: a medium that has hung for too long fails the volume, also if nothing of the volume's own waits for it: what was written and given
+    /// up may yet be carried out, and nobody knows when. To be asked now and then.
+    pub fn check_media(&self) -> Result<(), VolumeError> {
+        self.check_alive()?;
+        match self.disk.lost().or_else(|| self.log.lost()) {
+            Some(why) => Err(self.fail("a medium", io::Error::new(io::ErrorKind::TimedOut, why))),
+            None => Ok(()),
+        }
+    }
+
     /// V6: remembers the first failure for good.
     fn fail(&self, what: &str, e: io::Error) -> VolumeError {
-        let why = format!("{what} failed: {e}");
+        // What is under way may be carried out late: only a process that comes after it finds what is true.
+        let is_hang = e.kind() == io::ErrorKind::TimedOut;
+        let advice = if is_hang {
+            "; see the kernel's log, and restart the target once the device answers"
+        } else {
+            ""
+        };
+        let why = format!("{what} failed: {e}{advice}");
         VolumeError::Failed(self.failed.get_or_init(|| why).clone())
     }
 

@@ -88,6 +88,7 @@ impl ObjectStore for Engine {
         self.make_checkpoint()
     }
     fn destage(&self) -> Result<(), StoreError> {
+        self.vol.check_media()?;
         self.destage_old()
     }
     fn wait_pressed(&self, at_most: Duration) -> bool {

@@ -126,7 +126,8 @@ pub trait ObjectStore: Send + Sync {
     /// Writes the index out, so that the log before it is not needed any more.
     fn checkpoint(&self) -> Result<(), StoreError>;
     /// Brings small writes that are a while old, or all when nothing was written since the last call, from the log to where they
-    /// belong. For the background, once in a commit interval.
+    /// belong. For the background, once in a commit interval; it also looks whether the medium has hung for too long, and then the store
+    /// has failed.
     fn destage(&self) -> Result<(), StoreError>;
     /// Waits until the log or the memory for small writes fills; true if that is so, then `relieve` should be called.
     fn wait_pressed(&self, at_most: Duration) -> bool;

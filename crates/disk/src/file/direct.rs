@@ -9,8 +9,8 @@
 //!     still holds the descriptor of such a write, and with it the lock (F1): nobody else opens the medium before that.
 //! D3: what was moved in part is continued; what moves nothing is an error.
 //!
-//! Without a deadline are: opening, flushing, discarding, reserving, and everything that goes through the page cache. The kernel has no way
-//! to leave these, and what they wait for is not memory of ours.
+//! Flushes and discards have a deadline too, and writes through the page cache (aside.rs). Without one are: opening, reserving, and reads through
+//! the page cache. The kernel has no way to leave these, and what they wait for is not memory of ours.
 
 use std::fs::File;
 use std::io;
@@ -48,7 +48,7 @@ pub struct Direct {
     is_barred: AtomicBool,
     spare: Mutex<Vec<Box<dyn Lane>>>,
     /// Lanes whose buffers the kernel still has after the deadline (D2), and how many they are.
-    overdue: Mutex<Vec<Box<dyn Lane>>>,
+    overdue: Mutex<Vec<(Instant, Box<dyn Lane>)>>,
     overdue_count: AtomicUsize,
 }
 
@@ -160,7 +160,7 @@ impl Direct {
             return Ok(());
         }
         let mut overdue = self.overdue.lock();
-        overdue.retain_mut(|lane| !lane.is_settled());
+        overdue.retain_mut(|(_, lane)| !lane.is_settled());
         self.overdue_count.store(overdue.len(), Ordering::Release);
         if overdue.is_empty() {
             return Ok(());
@@ -170,10 +170,17 @@ impl Direct {
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
+    /// Since the begin of the operation that has been under way for the longest time, if it is overdue.
+    pub fn hung_for(&self) -> Option<Duration> {
+        self.check_not_hung().err()?;
+        let first = self.overdue.lock().iter().map(|(since, _)| *since).min()?;
+        Some(first.elapsed() + self.patience)
+    }
+
     /// D2
     fn put_aside(&self, lane: Box<dyn Lane>) {
         let mut overdue = self.overdue.lock();
-        overdue.push(lane);
+        overdue.push((Instant::now(), lane));
         self.overdue_count.store(overdue.len(), Ordering::Release);
     }
 

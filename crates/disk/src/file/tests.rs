@@ -176,3 +176,56 @@ fn reads_of_the_medium_pass_the_page_cache() {
     disk.read_at(&mut buf[..4096], 64 << 10).unwrap();
     assert!(is_cached(), "the check can tell");
 }
+
+/// A flush that does not come back fails the volume, and with it what would have to wait for the device; its threads are free.
+#[test]
+fn a_flush_that_hangs_fails_the_volume_at_the_deadline() {
+    use crate::volume::{Volume, VolumeError};
+    let dir = Dir::new();
+    let mut disk = FileDisk::create(dir.file(), 1 << 20).unwrap();
+    Volume::format(&disk, &crate::volume::tests::small(), false).unwrap();
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let gate = parking_lot::Mutex::new(gate);
+    let (file, flushes) = (disk.file.clone(), Arc::new(AtomicU32::new(0)));
+    let begun = flushes.clone();
+    let carry = move |call: &Call| match call {
+        // Those of the start come back.
+        Call::Flush if begun.fetch_add(1, Ordering::Relaxed) < 3 => Ok(()),
+        Call::Flush => gate.lock().recv().map_err(|_| io::Error::other("the test is over")),
+        Call::Write { offset, bytes } => file.write_all_at(bytes, *offset),
+        Call::Discard { .. } => Ok(()),
+    };
+    // Until then the device gets on, however often it is asked.
+    let asked = AtomicU32::new(0);
+    let progress = move || {
+        let done = asked.fetch_add(1, Ordering::Relaxed);
+        (flushes.load(Ordering::Relaxed) < 4).then_some(done.into())
+    };
+    disk.aside = Aside::new(Arc::new(carry), Box::new(progress), Duration::ZERO);
+    let disk = Arc::new(disk);
+    let volume = Volume::open(disk.clone()).unwrap();
+    volume.replay(&mut |_| crate::volume::Verdict::Keep).unwrap();
+    volume.start().unwrap();
+    volume.append(types::Epoch(1), b"entry").unwrap();
+    volume.check_media().unwrap();
+    let failed = |e: VolumeError| {
+        let said = e.to_string();
+        let tells = said.contains("the device hangs") && said.contains("restart the target once");
+        matches!(e, VolumeError::Failed(_)) && tells
+    };
+    assert!(volume.flush().is_err_and(failed));
+    assert!(volume.append(types::Epoch(1), b"entry").is_err_and(failed));
+    assert!(volume.failure().is_some());
+    let refused = disk.write_at(b"who does not ask the volume", 0).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::TimedOut, "{refused}");
+    assert!(disk.lost().is_some());
+    drop(go);
+}
+
+#[test]
+fn what_the_device_completes_is_read_from_the_kernels_line() {
+    let old = " 1 2 3 4 5 6 7 8 9 10 11\n";
+    assert_eq!(completed(old), Some(1 + 5));
+    let new = " 100 0 0 0 20 0 0 0 0 0 0 3 0 0 0 4 0\n";
+    assert_eq!((completed(new), completed(""), completed("x y")), (Some(127), None, None));
+}

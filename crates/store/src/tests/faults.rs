@@ -170,3 +170,51 @@ fn fail_openings(life: &mut Life, counts: &Counts) {
         life.crash(crash);
     }
 }
+
+fn on_a_faulty_disk() -> (Arc<disk::FaultyDisk>, Engine) {
+    let disk = Arc::new(disk::FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES))));
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Engine::open(disk.clone()).unwrap();
+    (disk, store)
+}
+
+/// Bulk data that hangs is refused and nothing else, until it has hung for too long: then nobody knows when it will be carried out.
+#[test]
+fn a_device_that_hangs_for_too_long_fails_the_store() {
+    let (disk, store) = on_a_faulty_disk();
+    let bulk = pattern(1, 256 << 10);
+    write(&store, id(1), 0, &bulk, None).unwrap();
+    disk.hang(true);
+    let refused = write(&store, id(1), 0, &pattern(2, 256 << 10), None).unwrap_err();
+    assert!(matches!(refused, StoreError::Medium { .. }), "{refused}");
+    assert!(matches!(read(&store, id(1), 0, 4096), Err(StoreError::Hung { .. })));
+    store.destage().unwrap();
+    assert_eq!(store.health().failure, None);
+    disk.hang(false);
+    assert_eq!(read(&store, id(1), 0, 256 << 10).unwrap().unwrap(), bulk);
+    disk.give_up(true);
+    assert!(store.destage().is_err());
+    let why = store.health().failure.unwrap();
+    assert!(why.contains("a medium failed: injected: the device hangs; see the kernel's log"), "{why}");
+    assert!(write(&store, id(1), 0, &bulk, None).is_err());
+}
+
+#[test]
+fn a_log_write_or_flush_that_hangs_fails_the_store() {
+    for is_flush in [false, true] {
+        let (disk, store) = on_a_faulty_disk();
+        write(&store, id(1), 0, &pattern(1, 8192), None).unwrap();
+        disk.hang(true);
+        match is_flush {
+            true => assert!(store.flush().is_err()),
+            false => assert!(store.fence(id(1), 7).is_err()),
+        }
+        disk.hang(false);
+        let why = store.health().failure.unwrap();
+        assert!(why.contains("restart the target once the device answers"), "{why}");
+        assert!(write(&store, id(1), 0, b"more", None).is_err(), "what hung may be carried out late");
+        drop(store);
+        let again = Engine::open(disk).unwrap();
+        assert_eq!(read(&again, id(1), 0, 8192).unwrap().unwrap(), pattern(1, 8192));
+    }
+}

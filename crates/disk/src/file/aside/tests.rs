@@ -1,0 +1,71 @@
+//! Calls that wait for a word of the test.
+
+use std::sync::mpsc::{Sender, channel};
+
+use super::*;
+
+/// Says which calls began; each waits for a word, with which it fails if it has none.
+fn waiting(progress: Box<Progress>) -> (Aside, Receiver<String>, Sender<()>) {
+    let ((began, seen), (go, gate)) = (channel(), channel());
+    let (began, gate) = (Mutex::new(began), Mutex::new(gate));
+    let carry = move |call: &Call| {
+        began.lock().send(format!("{call:?}")).map_err(|_| io::Error::other("the test is over"))?;
+        gate.lock().recv().map_err(|_| io::Error::other("the test is over"))
+    };
+    (Aside::new(Arc::new(carry), progress, Duration::ZERO), seen, go)
+}
+
+#[test]
+fn a_call_that_hangs_is_left_behind_and_others_fail_at_once_until_it_is_done() {
+    let (aside, began, go) = waiting(Box::new(|| None));
+    assert!(!aside.is_slow());
+    let late = aside.run(Call::Flush).unwrap_err();
+    assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+    assert!(late.to_string().contains("the device hangs: nothing was done"), "{late}");
+    assert_eq!(began.recv().unwrap(), "Flush");
+    // A2
+    assert!(aside.is_slow(), "writes come here too");
+    let next = aside.run(Call::Write { offset: 1, bytes: vec![2] }).unwrap_err();
+    assert_eq!(next.kind(), io::ErrorKind::TimedOut);
+    assert!(next.to_string().contains("left behind: 1"), "{next}");
+    go.send(()).unwrap();
+    while aside.check_not_hung().is_err() {
+        std::thread::yield_now();
+    }
+    assert!(!aside.is_slow() && began.try_recv().is_err(), "the write was not begun");
+}
+
+/// The device completes something whenever it is asked, and the flush at last.
+#[test]
+fn a_device_that_gets_on_is_waited_for() {
+    let go: Arc<Mutex<Option<Sender<()>>>> = Arc::default();
+    let (told, asked) = (go.clone(), AtomicU64::new(0));
+    let progress = move || {
+        let n = asked.fetch_add(1, Ordering::Relaxed);
+        if n == 10 * u64::from(PATIENCES) {
+            told.lock().as_ref().unwrap().send(()).unwrap();
+        }
+        Some(n)
+    };
+    let (aside, _began, sender) = waiting(Box::new(progress));
+    *go.lock() = Some(sender);
+    aside.run(Call::Flush).unwrap();
+    // The same thread serves the next.
+    go.lock().as_ref().unwrap().send(()).unwrap();
+    aside.run(Call::Discard { offset: 0, len: 1 }).unwrap();
+    assert_eq!(aside.idle.lock().len(), 1);
+}
+
+#[test]
+fn who_flushes_long_makes_it_slow_until_he_is_done() {
+    let (mut aside, began, go) = waiting(Box::new(|| None));
+    aside.set_patience(Duration::from_secs(3600));
+    aside.set_long(Duration::ZERO);
+    std::thread::scope(|s| {
+        s.spawn(|| aside.run(Call::Flush).unwrap());
+        began.recv().unwrap();
+        assert!(aside.is_slow());
+        go.send(()).unwrap();
+    });
+    assert!(!aside.is_slow());
+}
