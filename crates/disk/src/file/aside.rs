@@ -13,6 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -60,6 +61,7 @@ impl std::fmt::Debug for Aside {
 struct Helper {
     to: SyncSender<Call>,
     from: Receiver<io::Result<()>>,
+    thread: JoinHandle<()>,
 }
 
 impl Aside {
@@ -165,14 +167,25 @@ impl Helper {
     fn start(carry: Arc<Carry>) -> io::Result<Helper> {
         let (to, inbox) = sync_channel::<Call>(1);
         let (outbox, from) = sync_channel(1);
-        std::thread::Builder::new().name("disk-call".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("disk-call".into()).spawn(move || {
             while let Ok(call) = inbox.recv() {
                 if outbox.send(carry(&call)).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Helper { to, from })
+        Ok(Helper { to, from, thread })
+    }
+}
+
+/// A3: when the disk is closed its threads have let go of it, or the next who opens it would be refused; but for those left behind.
+impl Drop for Aside {
+    fn drop(&mut self) {
+        for Helper { to, thread, .. } in self.idle.get_mut().drain(..) {
+            drop(to);
+            // A panic in a call was told to its caller.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -177,6 +177,18 @@ fn reads_of_the_medium_pass_the_page_cache() {
     assert!(is_cached(), "the check can tell");
 }
 
+/// The thread that flushed lets go of the medium before the disk is closed.
+#[test]
+fn who_closes_and_opens_again_at_once_is_not_in_his_own_way() {
+    let dir = Dir::new();
+    drop(FileDisk::create(dir.file(), 1 << 20).unwrap());
+    for round in 0..200 {
+        let disk = FileDisk::open(dir.file()).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        disk.write_at(b"x", round).unwrap();
+        disk.flush().unwrap();
+    }
+}
+
 /// A flush that does not come back fails the volume, and with it what would have to wait for the device; its threads are free.
 #[test]
 fn a_flush_that_hangs_fails_the_volume_at_the_deadline() {
