@@ -103,6 +103,8 @@ pub struct Oss {
     pub small_write_memory: Size,
     #[serde(default = "write_unit")]
     pub write_unit: Size,
+    #[serde(default = "index_memory")]
+    pub index_memory: Size,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -139,6 +141,9 @@ fn small_write_memory() -> Size {
 }
 fn write_unit() -> Size {
     Size(store::Settings::default().write_unit.into())
+}
+fn index_memory() -> Size {
+    Size(store::Settings::default().index_bytes_max)
 }
 fn op_timeout_sec() -> u32 {
     OP_TIMEOUT_SEC
@@ -309,6 +314,7 @@ impl Config for Oss {
             small_write_max: small_write_max(),
             small_write_memory: small_write_memory(),
             write_unit: write_unit(),
+            index_memory: index_memory(),
         }
     }
     fn print(&self) -> String {
@@ -329,6 +335,8 @@ impl Config for Oss {
         let memory = key(comment, "small_write_memory", toml_of(&self.small_write_memory));
         let comment = "They are brought there in multiples of this: the drive's own unit of writing (64K of some QLC drives).";
         let unit = key(comment, "write_unit", toml_of(&self.write_unit));
+        let comment = "Memory of each OST for what it knows of objects: those used lately, and changes until the next checkpoint.";
+        let index = key(comment, "index_memory", toml_of(&self.index_memory));
         [
             head,
             &*mgs,
@@ -343,6 +351,7 @@ impl Config for Oss {
             &small,
             &memory,
             &unit,
+            &index,
         ]
         .concat()
     }
@@ -357,6 +366,9 @@ impl Config for Oss {
         }
         if !self.write_unit.0.is_power_of_two() || !(4096..=1 << 22).contains(&self.write_unit.0) {
             return Err("`write_unit` must be a power of two from 4K to 4M".to_owned());
+        }
+        if self.index_memory.0 < 1 << 20 {
+            return Err("`index_memory` must be at least 1M".to_owned());
         }
         if self.io_timeout_sec == 0 {
             return Err("`io_timeout_sec` must be at least 1".to_owned());

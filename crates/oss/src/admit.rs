@@ -63,7 +63,7 @@ impl Core {
     pub fn once(
         &self,
         head: &Header,
-        again: impl FnOnce() -> u64,
+        again: impl FnOnce() -> Result<u64, Fault>,
         run: impl FnOnce(Option<Origin>) -> Result<Done, Fault>,
     ) -> Result<Done, Fault> {
         let Header { session, slot, sequence, .. } = *head;
@@ -79,7 +79,7 @@ impl Core {
         match admit(object::slots::Done { sequence: done, seq, answer }, sequence) {
             Admission::New => run(Some(Origin { session, slot, sequence })),
             Admission::Repeat(done) => Ok(Done { seq: done.seq, answer: done.answer }),
-            Admission::Old => Ok(Done { seq: types::Seq(0), answer: again() }),
+            Admission::Old => Ok(Done { seq: types::Seq(0), answer: again()? }),
         }
     }
 }

@@ -56,7 +56,7 @@ impl Core {
         reply: &mut Vec<u8>,
     ) -> Result<Served, Fault> {
         self.check_cap(ctx, &r.cap, &r.object, RIGHT_READ)?;
-        if self.store.stat(r.object).is_none() {
+        if self.store.stat(r.object)?.is_none() {
             self.record_damage(ctx, r.object, 0, DamageKind::Missing);
         }
         Empty {}.put(reply);

@@ -11,7 +11,7 @@ impl Core {
     pub fn on_destroy(&self, ctx: &Ctx<'_>, d: Destroy, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         object::check::objects(&d.objects)?;
         self.check_cap_right(ctx, &d.cap, RIGHT_ADMIN)?;
-        let done = self.once(ctx.head, || 0, |origin| Ok(self.store.destroy(&d.objects, origin)?))?;
+        let done = self.once(ctx.head, || Ok(0), |origin| Ok(self.store.destroy(&d.objects, origin)?))?;
         Empty {}.put(reply);
         Ok(Served { seq: done.seq })
     }

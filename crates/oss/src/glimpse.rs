@@ -18,10 +18,10 @@ impl Core {
         let mut objects = Vec::with_capacity(g.objects.len());
         for id in &g.objects {
             self.check_cap(ctx, &g.cap, id, RIGHT_READ)?;
-            fence::admit(&g.cap, id, LeaseVersion::from_u64(self.store.lease(*id)))?;
+            fence::admit(&g.cap, id, LeaseVersion::from_u64(self.store.lease(*id)?))?;
             // The fence first: what is looked at afterwards cannot be changed by those fenced off.
             self.store.fence(*id, lease_of(&g.cap))?;
-            objects.push(describe(*id, self.store.stat(*id)));
+            objects.push(describe(*id, self.store.stat(*id)?));
         }
         GlimpseReply { objects }.put(reply);
         Ok(Served::READ)

@@ -15,7 +15,7 @@ const PART_PAGES: u32 = 1024;
 impl Core {
     pub fn on_list(&self, ctx: &Ctx<'_>, l: List, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         self.check_cap_right(ctx, &l.cap, RIGHT_ADMIN)?;
-        let (found, more) = self.store.list(l.after, l.max.clamp(1, LIST_MAX) as usize);
+        let (found, more) = self.store.list(l.after, l.max.clamp(1, LIST_MAX) as usize)?;
         let objects = found.into_iter().map(|(id, attrs)| describe(id, Some(attrs))).collect();
         ListReply { objects, more }.put(reply);
         Ok(Served::READ)

@@ -63,10 +63,9 @@ impl Core {
 
     pub fn on_ost_space(&self, ctx: &Ctx<'_>, s: OstSpace, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         self.check_cap_right(ctx, &s.cap, RIGHT_ADMIN)?;
-        let (part, next) = self.store.survey(Cursor::new(s.shard, s.after), OBJECTS_AT_ONCE);
-        let next = next.map(|n| n.parts());
+        let (part, next) = self.store.survey(Cursor::behind(s.after), OBJECTS_AT_ONCE)?;
         // It is the same for all parts, and takes a walk over the allocator.
-        let is_first = s.shard == 0 && s.after.is_none();
+        let is_first = s.after.is_none();
         let space = if is_first { self.store.space() } else { SpaceReport::default() };
         let amount = |a: &Amount| OstAmount { count: a.count, bytes: a.bytes };
         OstSpaceReply {
@@ -80,8 +79,7 @@ impl Core {
             free_runs: space.free_runs.iter().map(amount).collect(),
             largest_run_bytes: space.largest_run_bytes,
             objects: objects_on_wire(&part),
-            next_shard: next.map(|(shard, _)| shard),
-            next_after: next.and_then(|(_, after)| after),
+            next_after: next.and_then(|next| next.after()),
         }
         .put(reply);
         Ok(Served::READ)

@@ -15,7 +15,7 @@ impl Core {
         self.check_cap(ctx, &p.cap, &p.object, RIGHT_WRITE)?;
         let done = self.once(
             ctx.head,
-            || 0,
+            || Ok(0),
             |origin| {
                 let punch = store::Punch {
                     object: p.object,

@@ -14,7 +14,7 @@ impl Core {
         object::check::range(&r.object, r.offset, r.len, r.end)?;
         self.check_cap(ctx, &r.cap, &r.object, RIGHT_WRITE)?;
         // Of one that was done long ago it is not known any more what it found: nothing, so that nobody takes it back.
-        let long_ago = || Reservation { pages: 0, is_mixed: true }.to_answer();
+        let long_ago = || Ok(Reservation { pages: 0, is_mixed: true }.to_answer());
         let done = self.once(ctx.head, long_ago, |origin| {
             let reserve = store::Reserve {
                 object: r.object,
@@ -38,7 +38,7 @@ impl Core {
         self.check_cap(ctx, &r.cap, &r.object, RIGHT_WRITE)?;
         let done = self.once(
             ctx.head,
-            || 0,
+            || Ok(0),
             |origin| {
                 let release = store::Release {
                     object: r.object,

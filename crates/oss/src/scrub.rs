@@ -101,9 +101,9 @@ impl Core {
                 at.page = next;
                 break;
             }
-            at.pass.objects += u64::from(self.store.stat(at.object).is_some());
+            at.pass.objects += u64::from(self.store.stat(at.object)?.is_some());
             if ahead.is_empty() {
-                ahead.extend(self.store.list(Some(at.object), STEP_OBJECTS).0);
+                ahead.extend(self.store.list(Some(at.object), STEP_OBJECTS)?.0);
             }
             match ahead.pop_front().filter(|(id, _)| *id <= at.last_object) {
                 Some((id, attrs)) => {

@@ -14,7 +14,7 @@ impl Core {
         self.check_cap(ctx, &t.cap, &t.object, RIGHT_WRITE)?;
         let done = self.once(
             ctx.head,
-            || 0,
+            || Ok(0),
             |origin| {
                 let truncate = store::Truncate {
                     object: t.object,

@@ -21,7 +21,7 @@ impl Core {
         object::check::write(&w.object, w.offset, bulk.len(), w.crcs.len())?;
         self.check_cap(ctx, &w.cap, &w.object, RIGHT_WRITE)?;
         // 2. once; 3. store: the lease version is checked again at the moment of the change.
-        let len = || self.store.stat(w.object).map_or(0, |a| a.len);
+        let len = || Ok(self.store.stat(w.object)?.map_or(0, |a| a.len));
         let done = self.once(ctx.head, len, |origin| {
             let write = store::Write {
                 object: w.object,

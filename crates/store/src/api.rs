@@ -46,13 +46,17 @@ impl ObjectStore for Engine {
     fn fence(&self, object: ObjectId, lease: u64) -> Result<(), StoreError> {
         self.fence_object(object, lease)
     }
-    fn stat(&self, object: ObjectId) -> Option<Attrs> {
-        Some(self.index.attrs(&object)).filter(|a| a.exists)
+    fn stat(&self, object: ObjectId) -> Result<Option<Attrs>, StoreError> {
+        Ok(self.index.find(&object)?.map(|object| object.attrs()).filter(|a| a.exists))
     }
-    fn lease(&self, object: ObjectId) -> u64 {
-        self.index.attrs(&object).lease
+    fn lease(&self, object: ObjectId) -> Result<u64, StoreError> {
+        Ok(self.index.find(&object)?.map_or(0, |object| object.attrs().lease))
     }
-    fn list(&self, after: Option<ObjectId>, max: usize) -> (Vec<(ObjectId, Attrs)>, bool) {
+    fn list(
+        &self,
+        after: Option<ObjectId>,
+        max: usize,
+    ) -> Result<(Vec<(ObjectId, Attrs)>, bool), StoreError> {
         self.list_objects(after, max)
     }
     fn last_object(&self) -> Option<ObjectId> {
@@ -82,7 +86,9 @@ impl ObjectStore for Engine {
     fn is_checkpoint_due(&self) -> bool {
         let capacity = self.vol.log_capacity();
         // What patches keep of the log is not the checkpoint's to trim.
-        (self.vol.log_used() > capacity / 2 && self.trimmable() > capacity / 8) || self.is_much_folded()
+        (self.vol.log_used() > capacity / 2 && self.trimmable() > capacity / 8)
+            || self.is_much_folded()
+            || self.index.is_pressed()
     }
     fn checkpoint(&self) -> Result<(), StoreError> {
         self.make_checkpoint()
@@ -164,7 +170,7 @@ impl ObjectStore for Engine {
     fn space(&self) -> SpaceReport {
         self.space_now()
     }
-    fn survey(&self, at: Cursor, objects_max: u64) -> (Survey, Option<Cursor>) {
+    fn survey(&self, at: Cursor, objects_max: u64) -> Result<(Survey, Option<Cursor>), StoreError> {
         self.survey_from(at, objects_max)
     }
     fn stats(&self) -> Stats {
@@ -175,7 +181,7 @@ impl ObjectStore for Engine {
     }
     fn health(&self) -> Health {
         Health {
-            failure: self.vol.failure().map(str::to_owned),
+            failure: self.vol.failure().map(str::to_owned).or_else(|| self.index.leaves.trouble()),
             superblock_copies: self.vol.superblock_copies_good(),
         }
     }

@@ -348,6 +348,12 @@ impl Engine {
                 });
             }
             unused.extend(places);
+            {
+                let mut named = self.named.lock();
+                freed.iter().for_each(|run| named.remove(*run));
+                taken.runs.iter().for_each(|run| named.add(*run));
+                unused.iter().for_each(|start| named.remove(Run { start: *start, pages: 1 }));
+            }
             // The promise is kept.
             taken.give_up_claim();
             let mut space = self.space.lock();

@@ -2,7 +2,7 @@
 
 use types::{ObjectId, Seq};
 
-use crate::checkpoint::OBJECT_BYTES_MAX;
+use crate::codec::OBJECT_BYTES_MAX;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::record::Record;
@@ -15,7 +15,14 @@ impl Engine {
         ids: &[ObjectId],
         origin: Option<Origin>,
     ) -> Result<Done, StoreError> {
-        let objects: Vec<ObjectId> = ids.iter().filter(|id| self.index.get(id).is_some()).copied().collect();
+        let mut objects = Vec::with_capacity(ids.len());
+        let mut kept = Vec::with_capacity(ids.len());
+        for id in ids {
+            if let Some(object) = self.index.find(id)? {
+                objects.push(*id);
+                kept.push(object);
+            }
+        }
         if objects.is_empty() && origin.is_none() {
             return Ok(Done { seq: Seq(0), answer: 0 });
         }
@@ -23,11 +30,12 @@ impl Engine {
     }
 
     pub(crate) fn fence_object(&self, object: ObjectId, lease: u64) -> Result<(), StoreError> {
-        if self.index.attrs(&object).lease >= lease {
+        let kept = self.index.load(&object)?;
+        if kept.attrs().lease >= lease {
             return Ok(());
         }
         // An object that is in the index has its room.
-        if self.index.get(&object).is_none() {
+        if kept.read().is_absent() {
             self.check_index_room(OBJECT_BYTES_MAX, Wish::Fence)?;
         }
         self.commit::<StoreError>(None, &Record::Fence { object, lease }, || Ok(0))?;

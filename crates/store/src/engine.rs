@@ -6,17 +6,20 @@
 //! append of one entry and its application.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use disk::LogPoint;
 use disk::volume::{Volume, VolumeError};
 use parking_lot::Mutex;
-use types::{Epoch, ObjectId, Seq, SessionId};
+use types::{Epoch, ObjectId, PAGE_SIZE, Seq, SessionId};
 
-use crate::alloc::Run;
+use crate::alloc::{Buddy, Run};
+use crate::checkpoint::{index_bytes_max, sessions_bytes_max};
 use crate::error::{DamageKind, StoreError};
 use crate::extent::{Extent, Site};
 use crate::index::{Index, State, spread};
+use crate::named::Named;
 use crate::overlay::Overlay;
 use crate::readers::Readers;
 use crate::record::{self, PatchRecord, PunchRecord, Record, ReserveRecord, TruncateRecord, WriteRecord};
@@ -37,9 +40,14 @@ pub struct Engine {
     pub(crate) vol: Volume,
     /// Medium offset of the first data page, bytes.
     pub(crate) data_begin: u64,
-    /// Bytes that the index may take in a checkpoint.
+    /// Bytes that objects may take in leaves, and sessions in a checkpoint's head.
     pub(crate) index_bytes_max: u64,
+    pub(crate) sessions_bytes_max: u64,
     pub(crate) index: Index,
+    /// Under the tail lock it is as the last entry leaves it.
+    pub(crate) named: Mutex<Named>,
+    /// Where a checkpoint of an earlier release lies, until the first of ours is durable.
+    pub(crate) old_stream: Mutex<Option<Range<u64>>>,
     pub(crate) space: Mutex<Space>,
     pub(crate) readers: Readers,
     pub(crate) tail: Mutex<Tail>,
@@ -94,14 +102,21 @@ impl From<StoreError> for Stop {
 }
 
 impl Engine {
-    pub(crate) fn new(vol: Volume, space: Space, index_bytes_max: u64, settings: Settings) -> Engine {
+    /// With nothing in it; all pages are in use.
+    pub(crate) fn new(vol: Volume, settings: Settings) -> Engine {
+        let layout = vol.layout();
+        let pages = (layout.data.end - layout.data.start) / PAGE_SIZE as u64;
+        let slot_bytes = layout.slots[0].end - layout.slots[0].start;
         Engine {
-            data_begin: vol.data_region().start,
+            data_begin: layout.data.start,
             epoch: AtomicU32::new(vol.label().epoch.0),
+            index_bytes_max: index_bytes_max(slot_bytes),
+            sessions_bytes_max: sessions_bytes_max(slot_bytes, pages),
+            index: Index::new(vol.disk().clone(), &layout.slots, settings.index_bytes_max),
+            named: Mutex::new(Named::none_of(pages)),
+            old_stream: Mutex::default(),
+            space: Mutex::new(Space::new(Buddy::all_used(pages))),
             vol,
-            index_bytes_max,
-            index: Index::new(),
-            space: Mutex::new(space),
             readers: Readers::new(),
             tail: Mutex::default(),
             overlay: Overlay::new(),
@@ -137,6 +152,9 @@ impl Engine {
         record: &Record,
         mut admit: impl FnMut() -> Result<u64, E>,
     ) -> Result<Done, E> {
+        if self.index.is_full() {
+            self.make_checkpoint()?;
+        }
         for _ in 0..LOG_ROUNDS_MAX {
             {
                 let mut tail = self.tail.lock();
@@ -196,12 +214,11 @@ impl Engine {
             Record::Punch(p) => change(&p.object, &mut |state| apply_punch(state, p, freed)),
             Record::Destroy { objects } => {
                 for id in objects {
-                    if let Some(state) = self.index.remove(id) {
-                        freed.extend(state.extents.iter().map(|(_, e)| e.run));
-                        reserved -= state.reserved.pages() as i64;
-                        patched -= state.patches.len() as i64;
-                        over -= state.patches.over_pages() as i64;
-                    }
+                    let state = self.index.remove(id);
+                    freed.extend(state.extents.iter().map(|(_, e)| e.run));
+                    reserved -= state.reserved.pages() as i64;
+                    patched -= state.patches.len() as i64;
+                    over -= state.patches.over_pages() as i64;
                 }
             }
             Record::Fence { object, lease } => {
@@ -222,17 +239,30 @@ impl Engine {
         if let Some(origin) = origin {
             self.apply_slot(origin, seq, answer);
         }
+        self.name_pages(record, freed);
         if !freed.is_empty() || reserved != 0 || patched != 0 {
             let stamp = self.readers.changed();
             let mut space = self.space.lock();
             space.supersede(seq, stamp, freed);
-            // While the log is replayed the numbers are not known yet.
             space.reserved = space.reserved.wrapping_add_signed(reserved);
             space.patched = space.patched.wrapping_add_signed(patched);
             space.patched_over = space.patched_over.wrapping_add_signed(over);
         }
         if patched != 0 {
             self.count_patches(patched);
+        }
+    }
+
+    /// N1 of `named`.
+    fn name_pages(&self, record: &Record, freed: &[Run]) {
+        let mut named = self.named.lock();
+        freed.iter().for_each(|run| named.remove(*run));
+        let one = |start: u64| Run { start, pages: 1 };
+        match record {
+            Record::Write(w) => w.placed.iter().for_each(|p| named.add(p.run)),
+            Record::Truncate(t) => t.tail.iter().for_each(|(start, _)| named.add(one(*start))),
+            Record::Punch(p) => p.zeroed.iter().for_each(|z| named.add(one(z.start))),
+            _ => {}
         }
     }
 

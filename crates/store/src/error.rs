@@ -40,6 +40,11 @@ pub enum StoreError {
     /// What the volume holds does not make sense although its checksums are right: a bug or a foreign volume.
     #[error("corrupt index: {0}; run fsck")]
     Corrupt(String),
+    /// A part of the index cannot be read: of the objects there nothing can be said, and no checkpoint can be made.
+    #[error(
+        "the index cannot be read at medium offset {at}: {source}; if that stays so, format the target anew and copy its files back"
+    )]
+    Index { at: u64, source: std::io::Error },
     /// The page may be read later: nothing says that it is damaged.
     #[error("object {object}: page at {offset} cannot be read now: the device hangs")]
     Hung { object: ObjectId, offset: u64 },
@@ -64,6 +69,7 @@ impl From<StoreError> for Fault {
             StoreError::TooMany { .. } => Code::Busy,
             StoreError::Hung { .. }
             | StoreError::Corrupt(_)
+            | StoreError::Index { .. }
             | StoreError::Medium { .. }
             | StoreError::Discard { .. } => Code::Io,
         };

@@ -1,24 +1,40 @@
-//! The index in memory: object → state. Readers and writers of different objects share only a shard's read lock.
+//! The index: object → state. The leaves that the last checkpoint names have all objects as they were then (leaf.rs); in memory are those
+//! that were changed since, and those that were used lately. Readers and writers of different objects share only a shard's read lock.
 //!
 //! I1: an object is in the index iff it exists or has seen a lease version.  I2: states change only under the engine's tail
-//! lock, so whoever holds it sees one consistent whole.  I3: `bytes` bounds what the index takes in a checkpoint.
+//! lock, so whoever holds it sees one consistent whole.  I3: `bytes` bounds what the index takes in leaves.
+//! I4: an object whose state is not what the present leaves say is in memory.  I5: so is one with patches.
+//! I6: who changes an object has loaded it before he took the tail lock, and keeps it: under that lock nothing is read.
+//!
+//! A *round* ends where a checkpoint begins. That costs no look at the objects: one that is changed later, before its state was written,
+//! keeps the old state beside the new one.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use disk::Disk;
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use types::{ObjectId, PAGE_SIZE, Time};
 
 use crate::Attrs;
 use crate::alloc::Run;
-use crate::checkpoint::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX, PATCHED_PAGE_BYTES, RESERVED_PAGE_BYTES};
+use crate::codec::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX, PATCHED_PAGE_BYTES, RESERVED_PAGE_BYTES, Records};
+use crate::error::StoreError;
 use crate::extent::{Extent, ExtentMap};
+use crate::leaf::{Base, Leaves, Unreadable};
 use crate::patch::Patches;
 use crate::reserved::Reserved;
+use crate::rewrite::{Failed, Rewritten, rewrite};
 
 /// 64 shards: with 32 serving threads two seldom want the same one, and a shard of a million objects stays shallow.
 const SHARDS: usize = 64;
+
+/// Memory of an object without an extent, with its place in the shard's tree and in the list of changed ones; and of an extent. As an
+/// allocator that counts had it.
+const OBJECT_MEMORY: u64 = 480;
+const EXTENT_MEMORY: u64 = 64;
 
 /// An object's state; a checkpoint shares it and the next change copies it.
 #[derive(Clone, Debug, Default)]
@@ -49,10 +65,21 @@ impl State {
     }
 
     /// Upper bound of its bytes in a checkpoint, also after writes to its reserved pages.
-    fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         let extents = self.extents.len() as u64 * EXTENT_BYTES_MAX + self.extents.pages() * 4;
         let patches = self.patches.len() as u64 * PATCHED_PAGE_BYTES;
         OBJECT_BYTES_MAX + extents + patches + self.reserved.pages() * RESERVED_PAGE_BYTES
+    }
+
+    /// What it takes of memory, about, without the bytes of patches, which are counted elsewhere.
+    fn memory(&self) -> u64 {
+        let extents = self.extents.len() as u64 * EXTENT_MEMORY + self.extents.pages() * 4;
+        OBJECT_MEMORY + extents + (self.reserved.len() + self.patches.len()) as u64 * EXTENT_MEMORY
+    }
+
+    /// Neither does it exist nor has it seen a lease version (I1).
+    pub fn is_absent(&self) -> bool {
+        !self.exists && self.lease == 0
     }
 
     /// Has the page bytes?
@@ -99,113 +126,419 @@ impl State {
     }
 }
 
-pub type Object = RwLock<Arc<State>>;
-type Shard = RwLock<BTreeMap<ObjectId, Arc<Object>>>;
-
-#[derive(Debug)]
-pub struct Index {
-    shards: Vec<Shard>,
-    objects: AtomicU64,
-    bytes: AtomicU64,
+/// What is in memory of an object. It is the same for all who have it: as long as somebody does, it stays.
+#[derive(Debug, Default)]
+pub struct Object {
+    known: RwLock<Known>,
+    /// Since it was looked at last for whether it should go.
+    is_used: AtomicBool,
 }
 
+#[derive(Debug, Default)]
+struct Known {
+    state: Arc<State>,
+    /// The round of its last change that the base does not have; 0: the base has it as it is.
+    changed_in: u64,
+    /// As the checkpoint under way wants it, if it was changed since that began.
+    frozen: Option<Arc<State>>,
+}
+
+impl Object {
+    fn unchanged(state: State) -> Object {
+        let known = Known { state: Arc::new(state), changed_in: 0, frozen: None };
+        Object { known: RwLock::new(known), is_used: AtomicBool::new(true) }
+    }
+
+    pub fn read(&self) -> MappedRwLockReadGuard<'_, Arc<State>> {
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+        RwLockReadGuard::map(self.known.read(), |known| &known.state)
+    }
+    pub fn attrs(&self) -> Attrs {
+        self.read().attrs()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    objects: BTreeMap<ObjectId, Arc<Object>>,
+    /// Where the next look for what should go begins.
+    hand: Option<ObjectId>,
+}
+
+/// What changed since the last checkpoint began, for the one that begins now.
+#[derive(Debug)]
+pub struct Changed {
+    round: u64,
+    /// In order.
+    ids: Vec<ObjectId>,
+    pub totals: Totals,
+}
+
+/// Of all objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Those that exist.
+    pub objects: u64,
+    /// Upper bound of what they take in leaves.
+    pub bytes: u64,
+}
+
+pub struct Index {
+    shards: Vec<RwLock<Shard>>,
+    objects: AtomicU64,
+    bytes: AtomicU64,
+    /// What objects in memory take of it, and those of them that the base does not have.
+    memory: AtomicU64,
+    memory_changed: AtomicU64,
+    memory_max: u64,
+    base: RwLock<Arc<Base>>,
+    pub leaves: Leaves,
+    round: AtomicU64,
+    /// Those changed in the present round.
+    changed: Mutex<Vec<ObjectId>>,
+    /// Does the round before wait for its checkpoint's end?
+    is_freezing: AtomicBool,
+}
+
+/// How many objects are looked at for whether they should go, for one that comes.
+const LOOKS: usize = 8;
+
 impl Index {
-    pub fn new() -> Index {
+    /// Nothing is in it. `memory_max`: bytes.
+    pub fn new(disk: Arc<dyn Disk>, slots: &[Range<u64>; 2], memory_max: u64) -> Index {
         Index {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             objects: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+            memory_changed: AtomicU64::new(0),
+            memory_max: memory_max / 4 * 3,
+            base: RwLock::default(),
+            leaves: Leaves::new(disk, slots, memory_max / 4),
+            round: AtomicU64::new(1),
+            changed: Mutex::default(),
+            is_freezing: AtomicBool::new(false),
         }
+    }
+
+    /// At the start: what the checkpoint has.
+    pub fn begin_with(&self, base: Base, totals: Totals) {
+        *self.base.write() = Arc::new(base);
+        self.objects.store(totals.objects, Ordering::Relaxed);
+        self.bytes.store(totals.bytes, Ordering::Relaxed);
     }
 
     /// Objects that exist.
     pub fn objects(&self) -> u64 {
         self.objects.load(Ordering::Relaxed)
     }
-    /// Upper bound of what all objects take in a checkpoint (I3).
+    /// Upper bound of what all objects take in leaves (I3).
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
-
+    /// Bytes of memory that objects take.
+    pub fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
+    /// True if what only a checkpoint can make room for is half of what there may be.
+    pub fn is_pressed(&self) -> bool {
+        self.memory_changed.load(Ordering::Relaxed) > self.memory_max / 2
+    }
+    /// True if it is all.
+    pub fn is_full(&self) -> bool {
+        self.memory_changed.load(Ordering::Relaxed) > self.memory_max
+    }
+    /// An object that is in memory and in the index. Who does not have it (`load`) may find nothing of one that is there.
     pub fn get(&self, id: &ObjectId) -> Option<Arc<Object>> {
-        self.shard(id).read().get(id).cloned()
+        let object = self.in_memory(id)?;
+        let is_there = !object.known.read().state.is_absent();
+        is_there.then_some(object)
     }
 
+    /// Of an object in memory. Who does not have it may find nothing of one that is there.
     pub fn attrs(&self, id: &ObjectId) -> Attrs {
         // The state's lock is taken under the shard's: one lookup, no reference count.
-        self.shard(id).read().get(id).map(|o| o.read().attrs()).unwrap_or_default()
+        self.shard(id).read().objects.get(id).map(|o| o.attrs()).unwrap_or_default()
     }
 
-    /// Changes an object, which is made if it is not there. Only under the tail lock (I2).
-    pub fn change(&self, id: &ObjectId, change: impl FnOnce(&mut State)) {
-        let found = self.get(id);
-        let (object, mut before, existed) = match found {
-            Some(o) => (o, 0, false),
-            None => (self.shard(id).write().entry(*id).or_default().clone(), 0, false),
+    fn in_memory(&self, id: &ObjectId) -> Option<Arc<Object>> {
+        self.shard(id).read().objects.get(id).cloned()
+    }
+
+    /// An object that is in the index.
+    pub fn find(&self, id: &ObjectId) -> Result<Option<Arc<Object>>, StoreError> {
+        let object = match self.in_memory(id) {
+            Some(object) => object,
+            // Did it come in between?
+            None if self.base.read().leaf_of(id).is_none() => return Ok(self.get(id)),
+            None => self.load(id)?,
         };
-        let mut guard = object.write();
-        let is_counted = guard.exists || guard.lease > 0;
-        if is_counted {
-            before = guard.bytes();
+        let is_there = !object.known.read().state.is_absent();
+        Ok(is_there.then_some(object))
+    }
+
+    /// An object, whether it is there or not: one that is not has the state of nothing. As long as it is kept it can be changed.
+    pub fn load(&self, id: &ObjectId) -> Result<Arc<Object>, StoreError> {
+        loop {
+            if let Some(object) = self.in_memory(id) {
+                return Ok(object);
+            }
+            let base = self.base();
+            let found = self.leaves.find(&base, id);
+            let mut shard = self.shard(id).write();
+            // I4: what was changed after this base is in memory as long as this base is the present one.
+            if !Arc::ptr_eq(&base, &self.base.read()) {
+                continue;
+            }
+            if let Some(object) = shard.objects.get(id) {
+                return Ok(object.clone());
+            }
+            let state = found.map_err(|e| self.unreadable(e))?.unwrap_or_default();
+            self.memory.fetch_add(state.memory(), Ordering::Relaxed);
+            let object = Arc::new(Object::unchanged(state));
+            shard.objects.insert(*id, object.clone());
+            self.let_some_go(&mut shard);
+            return Ok(object);
         }
-        let existed = existed || guard.exists;
-        let state = Arc::make_mut(&mut guard);
-        change(state);
-        let after = state.bytes();
-        self.bytes.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
-        self.objects.fetch_add((state.exists as u64).wrapping_sub(existed as u64), Ordering::Relaxed);
     }
 
-    /// Takes an object out. Only under the tail lock (I2).
-    pub fn remove(&self, id: &ObjectId) -> Option<Arc<State>> {
-        let object = self.shard(id).write().remove(id)?;
-        // A reader that found the object before must see that it is gone, and not read space that is used again.
-        let state = std::mem::take(&mut *object.write());
-        self.bytes.fetch_sub(state.bytes(), Ordering::Relaxed);
-        self.objects.fetch_sub(state.exists as u64, Ordering::Relaxed);
-        Some(state)
+    fn base(&self) -> Arc<Base> {
+        self.base.read().clone()
     }
 
-    /// The states of up to `max` objects after `after`, in id order.
-    pub fn page(&self, after: Option<ObjectId>, max: usize) -> Vec<(ObjectId, Arc<State>)> {
+    pub fn unreadable(&self, e: Unreadable) -> StoreError {
+        StoreError::Index { at: e.at, source: e.source }
+    }
+
+    /// Takes objects out of memory that the base has, nobody has and nobody used since the last look.
+    fn let_some_go(&self, shard: &mut Shard) {
+        if self.memory() <= self.memory_max {
+            return;
+        }
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = shard.hand.map_or(Unbounded, Excluded);
+        let looked: Vec<(ObjectId, bool)> = shard
+            .objects
+            .range((from, Unbounded))
+            .take(LOOKS)
+            .map(|(id, object)| (*id, Self::may_go(object)))
+            .collect();
+        shard.hand = if looked.len() == LOOKS { looked.last().map(|(id, _)| *id) } else { None };
+        for (id, _) in looked.iter().filter(|(_, may_go)| *may_go) {
+            if let Some(object) = shard.objects.remove(id) {
+                self.memory.fetch_sub(object.known.read().state.memory(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// I5: one with patches stays, for their bytes are nowhere else.
+    fn may_go(object: &Arc<Object>) -> bool {
+        let was_used = object.is_used.swap(false, Ordering::Relaxed);
+        let known = object.known.read();
+        Arc::strong_count(object) == 1
+            && known.changed_in == 0
+            && known.state.patches.is_empty()
+            && (!was_used || known.state.is_absent())
+    }
+
+    /// Changes an object that somebody has loaded; it is made if it is not there. Only under the tail lock (I2).
+    pub fn change<T>(&self, id: &ObjectId, change: impl FnOnce(&mut State) -> T) -> T {
+        let object = self.in_memory(id).expect("who changes an object has loaded it");
+        let mut known = object.known.write();
+        let round = self.round.load(Ordering::Relaxed);
+        let (before, memory_before) = (known.totals(), known.state.memory());
+        let was_changed = known.changed_in != 0;
+        if known.changed_in != round {
+            if was_changed && self.is_freezing.load(Ordering::Relaxed) {
+                known.frozen = Some(known.state.clone());
+            }
+            known.changed_in = round;
+            self.changed.lock().push(*id);
+        }
+        let answer = change(Arc::make_mut(&mut known.state));
+        let (after, memory) = (known.totals(), known.state.memory());
+        self.bytes.fetch_add(after.bytes.wrapping_sub(before.bytes), Ordering::Relaxed);
+        self.objects.fetch_add(after.objects.wrapping_sub(before.objects), Ordering::Relaxed);
+        self.memory.fetch_add(memory.wrapping_sub(memory_before), Ordering::Relaxed);
+        let counted = if was_changed { memory_before } else { 0 };
+        self.memory_changed.fetch_add(memory.wrapping_sub(counted), Ordering::Relaxed);
+        answer
+    }
+
+    /// Takes an object out, which somebody has loaded. Only under the tail lock (I2).
+    pub fn remove(&self, id: &ObjectId) -> State {
+        self.change(id, std::mem::take)
+    }
+
+    /// A checkpoint begins: under the tail lock, as of which it will have all objects. It ends with `end_checkpoint`.
+    pub fn begin_checkpoint(&self) -> Changed {
+        let round = self.round.load(Ordering::Relaxed);
+        let ids = std::mem::take(&mut *self.changed.lock());
+        self.is_freezing.store(true, Ordering::Relaxed);
+        self.round.store(round + 1, Ordering::Relaxed);
+        Changed { round, ids, totals: Totals { objects: self.objects(), bytes: self.bytes() } }
+    }
+
+    /// The leaves of that checkpoint.
+    pub fn rewrite(&self, changed: &mut Changed, leaf_bytes: usize) -> Result<Rewritten, Failed> {
+        changed.ids.sort_unstable();
+        let base = self.base();
+        rewrite(&self.leaves, &base, leaf_bytes, &changed.ids, |id| self.state_in(id, changed.round))
+    }
+
+    /// As it was at the end of a round that is the present one or the one before.
+    fn state_in(&self, id: &ObjectId, round: u64) -> Option<Arc<State>> {
+        let object = self.in_memory(id).expect("what was changed stays in memory");
+        let known = object.known.read();
+        let state = if known.changed_in > round { known.frozen.clone() } else { Some(known.state.clone()) };
+        state.filter(|state| !state.is_absent())
+    }
+
+    /// With what came of it: if it is durable, its leaves are those that count.
+    pub fn end_checkpoint(&self, changed: Changed, made: Option<Rewritten>) {
+        let is_done = made.is_some();
+        if let Some(made) = made {
+            // Before any object may go that only this base has as it is.
+            *self.base.write() = Arc::new(made.base);
+            made.replaced.iter().for_each(|leaf| self.leaves.give_back(leaf));
+        }
+        for id in &changed.ids {
+            let object = self.in_memory(id).expect("what was changed stays in memory");
+            let mut known = object.known.write();
+            known.frozen = None;
+            if known.changed_in != changed.round {
+                continue;
+            }
+            if is_done {
+                known.changed_in = 0;
+                self.memory_changed.fetch_sub(known.state.memory(), Ordering::Relaxed);
+            } else {
+                known.changed_in = changed.round + 1;
+                self.changed.lock().push(*id);
+            }
+        }
+        self.is_freezing.store(false, Ordering::Relaxed);
+    }
+
+    /// The states of up to `max` objects after `after`, in id order; fewer only at the end.
+    pub fn page(
+        &self,
+        mut after: Option<ObjectId>,
+        max: usize,
+    ) -> Result<Vec<(ObjectId, Arc<State>)>, StoreError> {
+        let mut out = Vec::new();
+        while out.len() < max {
+            let base = self.base();
+            let (of_memory, is_all) = self.memory_after(after, max - out.len());
+            // Up to here memory says which objects were changed.
+            let limit = if is_all { None } else { of_memory.last().map(|(id, _)| *id) };
+            let of_base = self.base_after(&base, after, limit, max - out.len());
+            if !Arc::ptr_eq(&base, &self.base.read()) {
+                continue;
+            }
+            let (of_base, is_all_of_base) = of_base.map_err(|e| self.unreadable(e))?;
+            // And up to here the leaves were read.
+            let limit = if is_all_of_base { limit } else { of_base.last().map(|(id, _)| *id) };
+            let is_within = |id: &ObjectId| limit.is_none_or(|limit| *id <= limit);
+            let mut both: BTreeMap<ObjectId, Arc<State>> = of_base.into_iter().collect();
+            both.extend(of_memory.into_iter().filter(|(id, _)| is_within(id)));
+            out.extend(both.into_iter().filter(|(_, state)| !state.is_absent()));
+            match limit {
+                Some(limit) => after = Some(limit),
+                None => break,
+            }
+        }
+        out.truncate(max);
+        Ok(out)
+    }
+
+    /// Up to `max` objects of those in memory, absent ones too, and whether these are all.
+    fn memory_after(&self, after: Option<ObjectId>, max: usize) -> (Vec<(ObjectId, Arc<State>)>, bool) {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
         let mut out: Vec<(ObjectId, Arc<State>)> = Vec::new();
         for shard in &self.shards {
             let shard = shard.read();
-            let some = shard.range((from, Unbounded)).take(max);
-            out.extend(some.map(|(id, o)| (*id, o.read().clone())));
+            let some = shard.objects.range((from, Unbounded)).take(max);
+            out.extend(some.map(|(id, object)| (*id, object.known.read().state.clone())));
         }
         out.sort_unstable_by_key(|(id, _)| *id);
+        let is_all = out.len() < max;
         out.truncate(max);
-        out
+        (out, is_all)
     }
 
-    /// The states of up to `max` objects of one shard after `after`, in id order; `None`: there is no such shard.
-    pub fn page_of_shard(
+    /// Up to `max` objects of the leaves up to `limit`, and whether these are all.
+    #[expect(clippy::type_complexity, reason = "a list and whether it is whole")]
+    fn base_after(
         &self,
-        shard: usize,
+        base: &Base,
         after: Option<ObjectId>,
+        limit: Option<ObjectId>,
         max: usize,
-    ) -> Option<Vec<(ObjectId, Arc<State>)>> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let shard = self.shards.get(shard)?.read();
-        let some = shard.range((after.map_or(Unbounded, Excluded), Unbounded)).take(max);
-        Some(some.map(|(id, o)| (*id, o.read().clone())).collect())
+    ) -> Result<(Vec<(ObjectId, Arc<State>)>, bool), Unreadable> {
+        let mut out = Vec::new();
+        let first =
+            after.map_or(0, |after| base.leaves.partition_point(|leaf| leaf.first <= after).max(1) - 1);
+        for leaf in base.leaves.iter().skip(first) {
+            if limit.is_some_and(|limit| leaf.first > limit) {
+                break;
+            }
+            let told = |e| self.leaves.unreadable(leaf, e);
+            let content = self.leaves.read(leaf).map_err(told)?;
+            for record in Records::of(&content) {
+                let record = record.map_err(told)?;
+                if after.is_some_and(|after| record.id <= after) {
+                    continue;
+                }
+                if limit.is_some_and(|limit| record.id > limit) {
+                    return Ok((out, true));
+                }
+                if out.len() == max {
+                    return Ok((out, false));
+                }
+                out.push((record.id, Arc::new(record.state().map_err(told)?)));
+            }
+        }
+        Ok((out, true))
     }
 
-    /// The greatest id.
+    /// No object has a greater id.
     pub fn last(&self) -> Option<ObjectId> {
-        self.shards.iter().filter_map(|shard| shard.read().keys().next_back().copied()).max()
+        let of_memory = |shard: &RwLock<Shard>| {
+            let shard = shard.read();
+            let there = |(_, object): &(&ObjectId, &Arc<Object>)| !object.known.read().state.is_absent();
+            shard.objects.iter().rev().find(there).map(|(id, _)| *id)
+        };
+        let greatest = self.shards.iter().filter_map(of_memory).max();
+        greatest.max(self.base().last)
     }
 
-    /// Every state, in id order. Under the tail lock it is one consistent whole.
+    /// Every state, in id order.
+    #[cfg(test)]
     pub fn snapshot(&self) -> Vec<(ObjectId, Arc<State>)> {
-        self.page(None, usize::MAX)
+        self.page(None, usize::MAX).unwrap()
     }
 
-    fn shard(&self, id: &ObjectId) -> &Shard {
+    /// The leaves that count.
+    #[cfg(test)]
+    pub fn leaves_now(&self) -> Arc<Base> {
+        self.base()
+    }
+
+    fn shard(&self, id: &ObjectId) -> &RwLock<Shard> {
         &self.shards[spread(id) % SHARDS]
+    }
+}
+
+impl Known {
+    fn totals(&self) -> Totals {
+        match self.state.is_absent() {
+            true => Totals::default(),
+            false => Totals { objects: self.state.exists as u64, bytes: self.state.bytes() },
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod alloc;
 mod api;
 mod checkpoint;
 mod chunks;
+mod codec;
 mod damage;
 mod destage;
 mod destroy;
@@ -29,7 +30,9 @@ mod error;
 mod extent;
 mod format;
 mod index;
+mod leaf;
 mod list;
+mod named;
 mod overlay;
 mod patch;
 mod punch;
@@ -39,6 +42,7 @@ mod record;
 mod recover;
 mod reserve;
 mod reserved;
+mod rewrite;
 mod room;
 mod scrub;
 mod seek;
@@ -101,12 +105,13 @@ pub trait ObjectStore: Send + Sync {
     /// rise.
     fn fence(&self, object: ObjectId, lease: u64) -> Result<(), StoreError>;
     /// `None`: there is no such object.
-    fn stat(&self, object: ObjectId) -> Option<Attrs>;
+    fn stat(&self, object: ObjectId) -> Result<Option<Attrs>, StoreError>;
     /// The lease version that the object has seen, existing or not.
-    fn lease(&self, object: ObjectId) -> u64;
+    fn lease(&self, object: ObjectId) -> Result<u64, StoreError>;
     /// Existing objects in id order after `after`, at most `max`; true if there are more.
-    fn list(&self, after: Option<ObjectId>, max: usize) -> (Vec<(ObjectId, Attrs)>, bool);
-    /// The greatest id that the store knows of.
+    fn list(&self, after: Option<ObjectId>, max: usize)
+    -> Result<(Vec<(ObjectId, Attrs)>, bool), StoreError>;
+    /// No object that the store knows of has a greater id.
     fn last_object(&self) -> Option<ObjectId>;
     /// Reads and checks pages of an object from page `from` on, `pages_max` at most.
     fn verify(&self, object: ObjectId, from: u32, pages_max: u32) -> Result<Verified, StoreError>;
@@ -163,7 +168,7 @@ pub trait ObjectStore: Send + Sync {
     /// What is free, and in what pieces.
     fn space(&self) -> SpaceReport;
     /// What objects take: of about `objects_max` of them from `at` on, and where to go on.
-    fn survey(&self, at: Cursor, objects_max: u64) -> (Survey, Option<Cursor>);
+    fn survey(&self, at: Cursor, objects_max: u64) -> Result<(Survey, Option<Cursor>), StoreError>;
     /// What was done since the opening.
     fn stats(&self) -> Stats;
     /// If nobody has yet, says when the target's service began; the next checkpoint keeps it.

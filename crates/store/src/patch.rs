@@ -252,10 +252,6 @@ impl Patches {
             _ => false,
         }
     }
-    /// The first page whose patch has no bytes yet.
-    pub fn lacking(&self) -> Option<u32> {
-        self.iter().find(|(_, patch)| patch.is_named_only).map(|(page, _)| page)
-    }
 
     /// All bytes of a page's patch are in the log from here on.
     pub fn begin_at(&mut self, page: u32, since: Seq) {

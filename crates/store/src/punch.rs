@@ -14,6 +14,7 @@ const PAGE: u64 = PAGE_SIZE as u64;
 
 impl Engine {
     pub(crate) fn punch_object(&self, p: &Punch<'_>) -> Result<Done, StoreError> {
+        let _kept = self.index.load(&p.object)?;
         let _turn = self.merge_lock(&p.object).lock();
         for _ in 0..MERGE_TRIES_MAX {
             match self.try_punch(p) {

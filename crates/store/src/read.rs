@@ -83,7 +83,7 @@ impl Engine {
         let _reading = self.readers.begin();
         let mut bad = None;
         for _ in 0..2 {
-            let Some(object) = self.index.get(&r.object) else {
+            let Some(object) = self.index.find(&r.object)? else {
                 (r.gate)(&Default::default()).map_err(StoreError::Refused)?;
                 into.clear();
                 return Ok(false);
@@ -112,7 +112,7 @@ impl Engine {
         page: u32,
         bytes: &mut [u8; PAGE_SIZE],
     ) -> Result<Below, StoreError> {
-        let Some(object) = self.index.get(&id) else {
+        let Some(object) = self.index.find(&id)? else {
             bytes.fill(0);
             return Ok(Below::default());
         };

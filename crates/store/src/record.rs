@@ -52,6 +52,29 @@ pub enum Record {
     Patch(PatchRecord),
 }
 
+impl Record {
+    /// Those that it changes.
+    pub fn objects(&self) -> &[ObjectId] {
+        use std::slice::from_ref;
+        match self {
+            Record::Write(w) => from_ref(&w.object),
+            Record::Truncate(t) => from_ref(&t.object),
+            Record::Reserve(r) => from_ref(&r.object),
+            Record::Release(r) => from_ref(&r.object),
+            Record::Punch(p) => from_ref(&p.object),
+            Record::Patch(p) => from_ref(&p.object),
+            Record::Fence { object, .. } => from_ref(object),
+            Record::Destroy { objects } => objects,
+            Record::Damage(_)
+            | Record::DamageClear { .. }
+            | Record::SessionBegin { .. }
+            | Record::SessionEnd { .. }
+            | Record::Scrub(_)
+            | Record::Nothing => &[],
+        }
+    }
+}
+
 /// A write whose bytes are in the entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatchRecord {

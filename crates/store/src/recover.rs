@@ -1,12 +1,14 @@
 //! Opening an OST: the checkpoint, then the log, then the free space that follows from both.
 
+use std::cell::Cell;
+
 use disk::LogPoint;
 use disk::volume::{Kind, LogEntry, Media, Verdict, Volume};
 use types::crc::crc32c;
 use types::{ObjectId, PAGE_SIZE, Seq};
 
-use crate::alloc::{Buddy, Run};
-use crate::checkpoint::{index_bytes_max, read_snapshot};
+use crate::alloc::Run;
+use crate::checkpoint::read_checkpoint;
 use crate::engine::{Engine, Entry};
 use crate::error::{DamageKind, StoreError};
 use crate::extent::Site;
@@ -37,41 +39,40 @@ impl Engine {
         if vol.label().kind != Kind::Ost {
             return Err(StoreError::Corrupt("this volume is not an OST".into()));
         }
-        let region = vol.data_region();
-        let total_pages = (region.end - region.start) / PAGE_SIZE as u64;
-        let index_bytes_max = index_bytes_max(vol.checkpoint_capacity());
-        let engine = Engine::new(vol, Space::new(Buddy::all_used(total_pages)), index_bytes_max, settings);
+        let engine = Engine::new(vol, settings);
+        let total_pages = engine.space.lock().total_pages();
         // 1. The state as of the checkpoint.
         if let Some(mut stream) = engine.vol.checkpoint_reader()? {
             let log_begin = engine.vol.position();
-            let snapshot =
-                read_snapshot(&mut stream, log_begin).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-            engine.load(snapshot);
+            let (head, objects) = read_checkpoint(&mut stream, log_begin, total_pages)
+                .map_err(|e| StoreError::Corrupt(e.to_string()))?;
+            let place = engine.vol.checkpoint_place().unwrap_or(0..0);
+            engine.load(head, objects, place)?;
+        } else {
+            let none = engine.index.leaves.free_all_but(&Default::default(), None);
+            none.map_err(|e| StoreError::Corrupt(e.to_string()))?;
         }
         // 2. What came after it.
-        engine.replay(total_pages)?;
+        let lacking = Cell::new(engine.space.lock().pages().patched);
+        engine.replay(total_pages, &lacking)?;
         // 3. From here on all of it is flushed, so nothing waits to be reused (O1), and the incarnation is new (O5).
         engine.vol.start()?;
-        engine.check_patches()?;
         // 4. What nothing names is free.
-        let mut space = Space::new(engine.find_free(total_pages)?);
-        for (_, state) in engine.index.snapshot() {
-            space.reserved += state.reserved.pages();
-            space.patched += state.patches.len() as u64;
-            space.patched_over += state.patches.over_pages();
-        }
+        let mut space = Space::new(engine.named.lock().free(engine.service.lock().sub_block_order));
+        space.set_pages(engine.space.lock().pages());
         *engine.space.lock() = space;
         Ok(engine)
     }
 
-    fn replay(&self, total_pages: u64) -> Result<(), StoreError> {
+    /// `lacking`: how many patches the checkpoint names, whose bytes the log must have.
+    fn replay(&self, total_pages: u64, lacking: &Cell<u64>) -> Result<(), StoreError> {
         let mut failed = None;
         let mut freed: Vec<Run> = Vec::new();
         self.vol.replay(&mut |entry| {
             if failed.is_some() {
                 return Verdict::Cut;
             }
-            match self.replay_entry(entry, total_pages, &mut freed) {
+            match self.replay_entry(entry, total_pages, &mut freed, lacking) {
                 Ok(verdict) => verdict,
                 Err(e) => {
                     failed = Some(e);
@@ -79,7 +80,8 @@ impl Engine {
                 }
             }
         })?;
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), Err)?;
+        self.check_patches(lacking.get())
     }
 
     fn replay_entry(
@@ -87,6 +89,7 @@ impl Engine {
         entry: &LogEntry<'_>,
         pages: u64,
         freed: &mut Vec<Run>,
+        lacking: &Cell<u64>,
     ) -> Result<Verdict, StoreError> {
         // The entry's checksum holds, so a payload that cannot be read is from another release or a bug: it is not cut away.
         let decoded = record::decode(entry.payload)
@@ -97,23 +100,37 @@ impl Engine {
         // The log goes back to before the checkpoint for the bytes of patches that it names.
         if entry.seq <= self.vol.checkpoint_seq() {
             if let Record::Patch(p) = &decoded.record {
-                self.fill_patches(p, entry.seq, point);
+                let filled = self.fill_patches(p, entry.seq, point)?;
+                lacking.set(lacking.get().saturating_sub(filled as u64));
             }
             return Ok(Verdict::Keep);
         }
+        // What follows may take patches away again.
+        self.check_patches(lacking.get())?;
         // O2: nobody has said that this entry's data reached the medium.
         if !entry.flushed && self.look_at_data(&decoded.record)? == Data::Torn {
             return Ok(Verdict::Cut);
         }
         self.count_replayed(&decoded.record);
         let about = Entry { seq: entry.seq, point, origin: decoded.origin, answer: decoded.answer };
+        // What is in memory now stays there until it is changed (I6 of `index`).
+        let _kept =
+            decoded.record.objects().iter().map(|id| self.index.load(id)).collect::<Result<Vec<_>, _>>()?;
         self.apply(&about, &decoded.record, freed);
-        Ok(Verdict::Keep)
+        match self.named.lock().twice() {
+            None => Ok(Verdict::Keep),
+            Some(run) => {
+                let what = format!("log entry {} names pages that are not its own ({run:?})", entry.seq);
+                Err(StoreError::Corrupt(what))
+            }
+        }
     }
 
-    fn fill_patches(&self, p: &PatchRecord, seq: Seq, point: LogPoint) {
-        if self.index.get(&p.object).is_none_or(|object| object.read().patches.is_empty()) {
-            return;
+    /// Answers how many patches have their first bytes now.
+    fn fill_patches(&self, p: &PatchRecord, seq: Seq, point: LogPoint) -> Result<usize, StoreError> {
+        let Some(object) = self.index.find(&p.object)? else { return Ok(0) };
+        if object.read().patches.is_empty() {
+            return Ok(0);
         }
         let mut begun = Vec::new();
         self.index.change(&p.object, |state| {
@@ -121,17 +138,17 @@ impl Engine {
             begun.extend(p.fragments.iter().filter(begins).map(|f| f.page));
         });
         self.name_patches(&p.object, &begun, seq, point);
+        Ok(begun.len())
     }
 
     /// Each patch that the checkpoint names must have been found.
-    fn check_patches(&self) -> Result<(), StoreError> {
-        for (id, state) in self.index.snapshot() {
-            if let Some(page) = state.patches.lacking() {
-                let what = format!("the log has no bytes for page {page} of object {id}");
-                return Err(StoreError::Corrupt(what));
-            }
+    fn check_patches(&self, lacking: u64) -> Result<(), StoreError> {
+        match lacking {
+            0 => Ok(()),
+            n => Err(StoreError::Corrupt(format!(
+                "the log has no bytes for {n} pages that the checkpoint names"
+            ))),
         }
-        Ok(())
     }
 
     /// O2. A page with other bytes was torn by the power loss. One that the medium cannot give back is no proof of that: were the
@@ -196,32 +213,11 @@ impl Engine {
     pub fn take_unreadable(&self) -> Vec<(ObjectId, u64)> {
         let found = std::mem::take(&mut *self.unreadable.lock());
         let is_named = |object: &ObjectId, page: u32, site: Site| {
-            self.index.get(object).is_some_and(|o| o.read().extents.site(page) == Some(site))
+            let object = self.index.find(object).ok().flatten();
+            object.is_some_and(|o| o.read().extents.site(page) == Some(site))
         };
         let named = found.into_iter().filter(|(object, page, site)| is_named(object, *page, *site));
         named.map(|(object, page, _)| (object, page as u64 * PAGE_SIZE as u64)).collect()
-    }
-
-    /// Everything that no extent names. Extents that overlap or lie outside are refused.
-    fn find_free(&self, total_pages: u64) -> Result<Buddy, StoreError> {
-        let snapshot = self.index.snapshot();
-        let mut runs: Vec<(Run, usize)> = Vec::new();
-        for (i, (_, state)) in snapshot.iter().enumerate() {
-            runs.extend(state.extents.iter().map(|(_, e)| (e.run, i)));
-        }
-        runs.sort_unstable();
-        let mut buddy = Buddy::in_sub_blocks(total_pages, self.service.lock().sub_block_order);
-        let mut at = 0;
-        for (run, i) in runs {
-            if run.start < at || run.end() > total_pages {
-                let what = format!("object {} names pages that are not its own ({run:?})", snapshot[i].0);
-                return Err(StoreError::Corrupt(what));
-            }
-            buddy.give_back(at, run.start - at);
-            at = run.end();
-        }
-        buddy.give_back(at, total_pages - at);
-        Ok(buddy)
     }
 }
 

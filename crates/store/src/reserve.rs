@@ -5,7 +5,7 @@
 
 use types::PAGE_SIZE;
 
-use crate::checkpoint::{OBJECT_BYTES_MAX, RESERVED_PAGE_BYTES};
+use crate::codec::{OBJECT_BYTES_MAX, RESERVED_PAGE_BYTES};
 use crate::engine::{Engine, Stop};
 use crate::error::StoreError;
 use crate::record::{Record, ReleaseRecord, ReserveRecord};
@@ -42,6 +42,7 @@ impl Engine {
     pub(crate) fn reserve_pages_of(&self, r: &Reserve<'_>) -> Result<Done, StoreError> {
         let (first, limit) = pages_of(r.offset, r.len);
         let Reserve { object, end, mtime, lease, .. } = *r;
+        let _kept = self.index.load(&r.object)?;
         let record = Record::Reserve(ReserveRecord { object, first, limit, end, mtime, lease });
         loop {
             self.pass_gate(&r.object, r.gate)?;
@@ -80,6 +81,7 @@ impl Engine {
 
     pub(crate) fn release_pages_of(&self, r: &Release<'_>) -> Result<Done, StoreError> {
         let (first, limit) = pages_of(r.offset, r.len);
+        let _kept = self.index.load(&r.object)?;
         let record = Record::Release(ReleaseRecord { object: r.object, first, limit, lease: r.lease });
         let record = if self.pass_gate(&r.object, r.gate)?.exists { record } else { Record::Nothing };
         self.commit(r.origin, &record, || Ok(self.pass_gate(&r.object, r.gate)?.len))

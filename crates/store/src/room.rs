@@ -1,15 +1,16 @@
-//! Room in the index: it must fit its checkpoint slot, or the log could never be trimmed again (S5).
+//! Room in the index: it must fit the slots of checkpoints, or the log could never be trimmed again (S5).
 //!
-//! R1: what objects take, and sessions or what is kept for them, whichever is more, stays within `index_bytes_max`. (Writes that
-//!     passed the check at once may pass it by what `checkpoint` keeps beside it for them.)
-//! R2: writes leave room for fences, and both for sessions: a full OST can be attached to, its files recovered and removed.
+//! R1: what objects take stays within `index_bytes_max`, and what sessions take within `sessions_bytes_max`. (Writes that passed the
+//!     check at once may pass it by what `checkpoint` keeps beside it for them.)
+//! R2: writes leave room for fences: a full OST can be attached to, its files recovered and removed.
 
-use crate::checkpoint::{OBJECT_BYTES_MAX, SESSION_BYTES_MAX};
+use crate::checkpoint::SESSION_BYTES_MAX;
+use crate::codec::OBJECT_BYTES_MAX;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::sessions::SESSIONS_MAX;
 
-/// Sessions that always have room, 105 KiB in all. Beyond them, they take what objects leave.
+/// Sessions that always have room, 105 KiB in all.
 pub const SESSIONS_KEPT: usize = 64;
 /// Of the index, writes leave this share to the lease versions of objects that do not exist: 1700 of the smallest OST. Who
 /// recovers a file fences all objects that its layout names, written or not.
@@ -36,18 +37,16 @@ impl Engine {
     }
 
     fn index_room(&self, wish: Wish) -> u64 {
-        let sessions = self.sessions.lock().len().max(SESSIONS_KEPT) as u64 * SESSION_BYTES_MAX;
         let fences = match wish {
             Wish::Write => self.index_bytes_max / FENCE_SHARE,
             Wish::Fence => 0,
         };
-        self.index_bytes_max.saturating_sub(self.index.bytes() + sessions + fences)
+        self.index_bytes_max.saturating_sub(self.index.bytes() + fences)
     }
 
-    /// Is there room for one session more than `count`? R1 gives it to the first of them.
+    /// Is there room for one session more than `count`?
     pub(crate) fn has_session_room(&self, count: usize) -> bool {
-        let fences = self.index_bytes_max / FENCE_SHARE;
-        let wanted = (count as u64 + 1) * SESSION_BYTES_MAX + self.index.bytes() + fences;
-        count < SESSIONS_KEPT || (count < SESSIONS_MAX && wanted <= self.index_bytes_max)
+        let wanted = (count as u64 + 1) * SESSION_BYTES_MAX;
+        count < SESSIONS_KEPT || (count < SESSIONS_MAX && wanted <= self.sessions_bytes_max)
     }
 }

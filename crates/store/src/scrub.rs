@@ -113,7 +113,7 @@ impl Engine {
     ) -> Result<Verified, StoreError> {
         let mut found = Verified::default();
         let _reading = self.readers.begin();
-        let Some(object) = self.index.get(&id) else { return Ok(found) };
+        let Some(object) = self.index.find(&id)? else { return Ok(found) };
         let mut left = pages_max.max(1);
         let mut space = vec![0; left.min(READ_PAGES) as usize * PAGE_SIZE];
         let pieces: Vec<_> = {
@@ -180,7 +180,7 @@ impl Engine {
 
     /// A page that was not as it should be: is it still there, and still so?
     fn verify_page(&self, id: ObjectId, page: u32) -> Result<Option<DamageKind>, StoreError> {
-        let Some(object) = self.index.get(&id) else { return Ok(None) };
+        let Some(object) = self.index.find(&id)? else { return Ok(None) };
         let site_now = || {
             let state = object.read();
             // Below a whole patch nobody will see it again.

@@ -4,7 +4,7 @@ use types::{ObjectId, PAGE_SIZE};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::{Found, Gate};
+use crate::{Attrs, Found, Gate};
 
 impl Engine {
     pub(crate) fn seek_object(
@@ -13,15 +13,16 @@ impl Engine {
         offset: u64,
         gate: Gate<'_>,
     ) -> Result<Found, StoreError> {
-        let exists = self.pass_gate(&object, gate)?.exists;
-        let Some(object) = self.index.get(&object) else {
-            return Ok(Found { exists, data: None, hole: offset });
+        let Some(object) = self.index.find(&object)? else {
+            gate(&Attrs::default()).map_err(StoreError::Refused)?;
+            return Ok(Found { exists: false, data: None, hole: offset });
         };
         let state = object.read();
+        gate(&state.attrs()).map_err(StoreError::Refused)?;
         let page = PAGE_SIZE as u64;
         let from = (offset / page) as u32;
         let data = state.first_from(from).map(|p| (p as u64 * page).max(offset));
         let hole = (state.end_of_run(from) as u64 * page).max(offset);
-        Ok(Found { exists, data, hole })
+        Ok(Found { exists: state.exists, data, hole })
     }
 }

@@ -1,6 +1,8 @@
 //! What an engine is told when it is opened.
 
-/// How the engine treats small writes.
+use crate::rewrite::LEAF_BYTES;
+
+/// How the engine treats small writes, and what memory it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Writes of fewer bytes go into the log with their bytes, if they change pages that are there or parts of pages; 0: none does.
@@ -14,6 +16,10 @@ pub struct Settings {
     /// QLC ones), bytes, a power of two of at least 4 KiB. Where free space is in smaller pieces, those are used. (Above 1 MiB it is so only
     /// if the data region begins at such a multiple; it begins at a whole MiB.)
     pub write_unit: u32,
+    /// Of memory for the index: objects that were used lately or changed since the last checkpoint.
+    pub index_bytes_max: u64,
+    /// Bytes of a leaf of the index, about.
+    pub leaf_bytes: usize,
 }
 
 impl Default for Settings {
@@ -23,6 +29,8 @@ impl Default for Settings {
             patch_new_bytes_max: 0,
             overlay_bytes_max: 256 << 20,
             write_unit: 4096,
+            index_bytes_max: 512 << 20,
+            leaf_bytes: LEAF_BYTES,
         }
     }
 }

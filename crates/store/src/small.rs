@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use types::PAGE_SIZE;
 
-use crate::checkpoint::{OBJECT_BYTES_MAX, PATCHED_PAGE_BYTES};
+use crate::codec::{OBJECT_BYTES_MAX, PATCHED_PAGE_BYTES};
 use crate::engine::{Engine, Stop};
 use crate::error::StoreError;
 use crate::patch::Fragment;

@@ -13,9 +13,11 @@ use disk::volume::VolumeError;
 use types::{ObjectId, PAGE_SIZE, Seq};
 
 use crate::alloc::{Buddy, Run};
+use crate::checkpoint::Pages;
 use crate::discard::Freed;
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::index::State;
 
 /// Sealing rounds before a full medium is called full: another writer may take what the first round freed.
 const SEAL_ROUNDS_MAX: usize = 3;
@@ -88,6 +90,20 @@ impl Space {
             claimed: 0,
             freed: Freed::default(),
         }
+    }
+    /// Of all objects.
+    pub fn pages(&self) -> Pages {
+        Pages { reserved: self.reserved, patched: self.patched, patched_over: self.patched_over }
+    }
+    pub fn set_pages(&mut self, pages: Pages) {
+        (self.reserved, self.patched, self.patched_over) =
+            (pages.reserved, pages.patched, pages.patched_over);
+    }
+    /// With those of one more.
+    pub fn add_pages(&mut self, state: &State) {
+        self.reserved += state.reserved.pages();
+        self.patched += state.patches.len() as u64;
+        self.patched_over += state.patches.over_pages();
     }
     pub fn total_pages(&self) -> u64 {
         self.buddy.total_pages()

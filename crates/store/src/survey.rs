@@ -7,6 +7,7 @@ use types::{ObjectId, PAGE_SIZE};
 
 use crate::alloc::{ORDER_MAX, Run};
 use crate::engine::Engine;
+use crate::error::StoreError;
 use crate::index::State;
 use crate::space::reserve_pages;
 
@@ -135,37 +136,38 @@ fn class_of(pages: u32) -> usize {
 /// Where a survey goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Cursor {
-    pub(crate) shard: usize,
     pub(crate) after: Option<ObjectId>,
 }
 
 impl Cursor {
-    /// As it was on the wire; any numbers are fine.
-    pub fn new(shard: u32, after: Option<ObjectId>) -> Cursor {
-        Cursor { shard: shard as usize, after }
+    /// Behind an object; at the begin if that is `None`.
+    pub fn behind(after: Option<ObjectId>) -> Cursor {
+        Cursor { after }
     }
-    pub fn parts(&self) -> (u32, Option<ObjectId>) {
-        (self.shard as u32, self.after)
+    pub fn after(&self) -> Option<ObjectId> {
+        self.after
     }
 }
 
 impl Engine {
     /// Objects from `at` on, about `objects_max` of them, and where to go on.
-    pub(crate) fn survey_from(&self, mut at: Cursor, objects_max: u64) -> (Survey, Option<Cursor>) {
+    pub(crate) fn survey_from(
+        &self,
+        mut at: Cursor,
+        objects_max: u64,
+    ) -> Result<(Survey, Option<Cursor>), StoreError> {
         let unit = self.space.lock().unit_pages();
         let (mut sum, mut looked) = (Survey::default(), 0);
         loop {
-            let Some(some) = self.index.page_of_shard(at.shard, at.after, OBJECTS_AT_ONCE) else {
-                return (sum, None);
-            };
+            let some = self.index.page(at.after, OBJECTS_AT_ONCE)?;
             some.iter().for_each(|(_, state)| sum.add_object(state, unit));
             looked += some.len() as u64;
-            at = match some.last() {
-                Some((id, _)) if some.len() == OBJECTS_AT_ONCE => Cursor { after: Some(*id), ..at },
-                _ => Cursor { shard: at.shard + 1, after: None },
-            };
+            match some.last() {
+                Some((id, _)) if some.len() == OBJECTS_AT_ONCE => at = Cursor { after: Some(*id) },
+                _ => return Ok((sum, None)),
+            }
             if looked >= objects_max {
-                return (sum, Some(at));
+                return Ok((sum, Some(at)));
             }
         }
     }

@@ -6,6 +6,7 @@ mod discard;
 mod faults;
 mod full;
 mod golden;
+mod index;
 mod life;
 mod map;
 mod model;
@@ -31,10 +32,16 @@ use types::*;
 use crate::engine::Engine;
 use crate::*;
 
-/// Log 1 MiB, two slots of 2 MiB, and about this much data with the volume's head.
-const MEDIUM_BYTES: u64 = 12 << 20;
-const PLACING: Settings =
-    Settings { patch_bytes_max: 0, patch_new_bytes_max: 0, overlay_bytes_max: 1 << 20, write_unit: 4096 };
+/// Log 1 MiB, two slots of 3 MiB, and about this much data with the volume's head.
+const MEDIUM_BYTES: u64 = 14 << 20;
+const PLACING: Settings = Settings {
+    patch_bytes_max: 0,
+    patch_new_bytes_max: 0,
+    overlay_bytes_max: 1 << 20,
+    write_unit: 4096,
+    index_bytes_max: 1 << 20,
+    leaf_bytes: 32 << 10,
+};
 const SESSION: SessionId = SessionId(77);
 
 fn label() -> Label {
@@ -109,7 +116,7 @@ impl Rig {
     }
     /// The whole object.
     fn content(&self, object: ObjectId) -> Option<Vec<u8>> {
-        let len = self.store.stat(object)?.len;
+        let len = self.store.stat(object).unwrap()?.len;
         let mut all = Vec::new();
         while (all.len() as u64) < len {
             all.extend(self.read(object, all.len() as u64, 1 << 20).unwrap().unwrap());

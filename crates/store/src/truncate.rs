@@ -13,6 +13,7 @@ use crate::{Done, Truncate};
 
 impl Engine {
     pub(crate) fn truncate_object(&self, t: &Truncate<'_>) -> Result<Done, StoreError> {
+        let _kept = self.index.load(&t.object)?;
         let _turn = self.merge_lock(&t.object).lock();
         for _ in 0..MERGE_TRIES_MAX {
             match self.try_truncate(t) {

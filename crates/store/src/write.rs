@@ -6,7 +6,7 @@ use types::crc::{crc32c, verify_fragments};
 use types::{ObjectId, PAGE_SIZE};
 
 use crate::alloc::{Run, STREAM_PAGES};
-use crate::checkpoint::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX};
+use crate::codec::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::engine::{Engine, Stop};
 use crate::error::StoreError;
 use crate::read::Below;
@@ -95,6 +95,7 @@ impl Engine {
         // 1. S2: what arrived is what was sent.
         verify_fragments(w.offset, w.data, w.crcs)
             .map_err(|at| StoreError::BadChecksum { object: w.object, offset: w.offset + at as u64 })?;
+        let _kept = self.index.load(&w.object)?;
         // 2. Refuse early; the same gate is asked again under the tail lock.
         let attrs = self.pass_gate(&w.object, w.gate)?;
         if let Some(done) = self.write_small(w)? {

@@ -47,9 +47,8 @@ bodies! {
         overlay_bytes: u64,
         overlay_bytes_max: u64,
     }
-    /// How space is used: what is free, and a part of the objects from `shard` and `after` on. (0 and `None` first, then as the reply
-    /// before says.)
-    OstSpace { cap: Capability, shard: u32, after: Option<ObjectId> }
+    /// How space is used: what is free, and a part of the objects, of those behind `after`. (`None` first, then as the reply before says.)
+    OstSpace { cap: Capability, after: Option<ObjectId> }
     /// But for the objects, all is 0 in parts after the first.
     OstSpaceReply {
         bytes_total: u64,
@@ -69,7 +68,6 @@ bodies! {
         /// Of this part: parts add up.
         objects: OstObjects,
         /// Where to go on; `None`: that was all.
-        next_shard: Option<u32>,
         next_after: Option<ObjectId>,
     }
     OstAmount { count: u64, bytes: u64 }

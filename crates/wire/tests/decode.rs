@@ -233,7 +233,6 @@ fn ost_reply(name: &str) -> Vec<u8> {
                 bytes_reserved: 15,
                 classes: vec![class(16), class(17)],
             },
-            next_shard: Some(18),
             next_after: None,
         }
         .to_bytes(),

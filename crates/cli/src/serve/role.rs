@@ -86,6 +86,7 @@ pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
         store: store::Settings {
             patch_bytes_max: config.small_write_max.0 as u32,
             overlay_bytes_max: config.small_write_memory.0,
+            index_bytes_max: config.index_memory.0,
             write_unit: config.write_unit.0 as u32,
             ..store::Settings::default()
         },

@@ -5,6 +5,7 @@
 //! stream's length and a CRC over all headers.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 
 use types::Seq;
 use types::crc::crc32c;
@@ -79,6 +80,14 @@ impl Volume {
     /// The last entry that the checkpoint holds; the log may begin before it.
     pub fn checkpoint_seq(&self) -> Seq {
         self.superblock.lock().checkpoint.map_or(Seq(0), |c| c.seq)
+    }
+
+    /// Where the last checkpoint's stream lies on the medium. What a slot has behind it, and behind what the next one will take, is the
+    /// owner's to use.
+    pub fn checkpoint_place(&self) -> Option<Range<u64>> {
+        let named = self.superblock.lock().checkpoint?;
+        let begin = self.regions.slots[named.slot as usize].begin;
+        Some(begin..begin + named.stream_bytes)
     }
 
     /// Bytes of state that a checkpoint can hold: what a slot has beside chunk headers.

@@ -10,9 +10,10 @@ use crate::{Disk, content};
 /// Regions begin and end at whole pages, the data region at whole MiB so that its large blocks are aligned on the medium.
 const PAGE_BYTES: u64 = 4096;
 const DATA_ALIGN_BYTES: u64 = 1 << 20;
-/// Of each checkpoint slot at most this share of the medium is reserved when it is formatted: twice the slot of an OST, and
-/// 128 MiB of an MDT of 8 GiB, which a quarter of a million files fill.
+/// Of each checkpoint slot at most this share of the medium is reserved when it is formatted: more than the slot of an OST, and
+/// 128 MiB of an MDT of 8 GiB, which a quarter of a million files fill. But so much always, which the slots of the smallest OSTs have.
 const SLOT_SHARE: u64 = 64;
+const SLOT_BYTES_RESERVED_MIN: u64 = 4 << 20;
 
 /// A medium that becomes the log of a volume and nothing else.
 #[derive(Clone, Copy)]
@@ -149,7 +150,7 @@ fn divide(medium_bytes: u64, log_medium_bytes: Option<u64>, format: &Format) -> 
 /// of the medium: OSTs have smaller ones, and those of an MDT are nearly all of its medium, which would not be sparse any more.
 /// A checkpoint that outgrows that and meets a full host is given up, and the log goes on until it is full.
 fn reserve(disk: &dyn Disk, log: Option<&dyn Disk>, regions: &Regions) -> Result<(), VolumeError> {
-    let slot_bytes_max = (disk.size() / SLOT_SHARE).next_multiple_of(PAGE_BYTES);
+    let slot_bytes_max = (disk.size() / SLOT_SHARE).max(SLOT_BYTES_RESERVED_MIN).next_multiple_of(PAGE_BYTES);
     let head = Region { begin: 0, bytes: LOG_BEGIN };
     let mut wanted: Vec<(&dyn Disk, Region)> = vec![(disk, head), (log.unwrap_or(disk), regions.log)];
     wanted.extend(log.map(|l| (l, head)));

@@ -9,7 +9,7 @@ impl Rig {
         self.ask(&OstStat { cap: admin() }).ok()
     }
     fn space_of(&self) -> OstSpaceReply {
-        self.ask(&OstSpace { cap: admin(), shard: 0, after: None }).ok()
+        self.ask(&OstSpace { cap: admin(), after: None }).ok()
     }
 }
 
@@ -39,18 +39,18 @@ fn space_adds_up_over_its_parts() {
     let rig = Rig::new();
     rig.write(1, 0, &[7; 70_000]).ok();
     let first = rig.space_of();
-    assert_eq!((first.objects.objects, first.next_shard), (1, None));
+    assert_eq!((first.objects.objects, first.next_after), (1, None));
     assert_eq!(first.objects.classes[5].bytes_stored, 70_000);
     assert_eq!(first.objects.classes[5].bytes_allocated, 18 * 4096);
     assert_eq!(first.bytes_total - first.bytes_free, 18 * 4096);
     assert_eq!(first.free_runs.iter().map(|r| r.bytes).sum::<u64>(), first.bytes_free);
-    let later: OstSpaceReply = rig.ask(&OstSpace { cap: admin(), shard: 9999, after: Some(object()) }).ok();
-    assert_eq!((later.bytes_total, later.objects.objects, later.next_shard), (0, 0, None));
+    let later: OstSpaceReply = rig.ask(&OstSpace { cap: admin(), after: Some(object()) }).ok();
+    assert_eq!((later.bytes_total, later.objects.objects, later.next_after), (0, 0, None));
 }
 
 #[test]
 fn both_need_the_right_to_ask() {
     let rig = Rig::new();
     assert_ne!(rig.ask(&OstStat { cap: rw() }).code(), Code::Ok);
-    assert_ne!(rig.ask(&OstSpace { cap: rw(), shard: 0, after: None }).code(), Code::Ok);
+    assert_ne!(rig.ask(&OstSpace { cap: rw(), after: None }).code(), Code::Ok);
 }

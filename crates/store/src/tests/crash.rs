@@ -100,10 +100,10 @@ fn slots_and_attributes_survive_log_and_checkpoint() {
         let rig = rig.crashed(Crash::KeepAll);
         let slot = Slot { sequence: 41, seq: done.seq, answer: 1 << 48 | 150 };
         assert_eq!(rig.store.slot(SESSION, 5), Some(slot));
-        let attrs = rig.store.stat(id(1)).unwrap();
+        let attrs = rig.store.stat(id(1)).unwrap().unwrap();
         assert_eq!((attrs.len, attrs.used, attrs.mtime, attrs.lease), (150, 4096, Time::new(101, 0), 9));
         assert_eq!(
-            (rig.store.stat(id(2)), rig.store.lease(id(2))),
+            (rig.store.stat(id(2)).unwrap(), rig.store.lease(id(2)).unwrap()),
             (None, 8),
             "a fence may come before the object"
         );

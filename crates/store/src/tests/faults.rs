@@ -123,7 +123,7 @@ fn check_refusal(e: &StoreError, is_hit: bool, op: &Op) {
     let is_right = match e {
         StoreError::NoSpace(_) => true,
         StoreError::Damaged { kind, .. } => is_hit && *kind == DamageKind::Medium,
-        StoreError::Medium { .. } | StoreError::Discard { .. } => is_hit,
+        StoreError::Medium { .. } | StoreError::Discard { .. } | StoreError::Index { .. } => is_hit,
         StoreError::Volume(VolumeError::CheckpointWrite(_)) => is_hit,
         _ => false,
     };

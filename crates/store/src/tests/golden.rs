@@ -12,6 +12,8 @@ use super::ops::Reach;
 use super::*;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden/ost.sectors");
+/// Of the last release that had the objects in the checkpoint's stream, filled in the same way.
+const FILE_V4: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden/ost.v4.sectors");
 
 fn shape() -> Shape {
     Shape { log_bytes: 64 << 10, data_bytes: 1 << 20, reach: Reach { offset_max: 0, write_max: 0 } }
@@ -46,14 +48,19 @@ fn fill(store: &Engine) {
 /// What it holds, in words.
 fn told(store: &Engine) -> String {
     let mut out = String::new();
-    for (id, attrs) in store.list(None, 100).0 {
+    for (id, attrs) in store.list(None, 100).unwrap().0 {
         let mut bytes = vec![];
         while (bytes.len() as u64) < attrs.len {
             bytes.extend(read(store, id, bytes.len() as u64, 1 << 20).unwrap().unwrap());
         }
         out += &format!("{id} {attrs:?} {:08x}\n", types::crc::crc32c(&bytes));
     }
-    out += &format!("{} {:?} {:?}\n", store.lease(id(4)), store.slots(SESSION).map(|s| s[3]), store.damage());
+    out += &format!(
+        "{} {:?} {:?}\n",
+        store.lease(id(4)).unwrap(),
+        store.slots(SESSION).map(|s| s[3]),
+        store.damage()
+    );
     out += &format!("{:?} {:?} {:?}\n", store.scrub(), store.label(), store.last_seq());
     out
 }
@@ -71,6 +78,39 @@ fn sectors(medium: &SimDisk) -> Vec<u8> {
     out
 }
 
+fn image_of(golden: &[u8], bytes: u64) -> Arc<SimDisk> {
+    let image = SimDisk::new(bytes);
+    for sector in golden.chunks_exact(8 + SECTOR_BYTES) {
+        let n = u64::from_le_bytes(sector[..8].try_into().unwrap());
+        image.write_at(&sector[8..], n * SECTOR_BYTES as u64).unwrap();
+    }
+    Arc::new(image)
+}
+
+/// It is opened, and has leaves from the first checkpoint on; killed before that or during it, it is still what it was.
+#[test]
+fn an_ost_of_the_form_before_is_taken_over() {
+    let medium = shape().format();
+    let store = Engine::open(medium.clone()).unwrap();
+    fill(&store);
+    let want = told(&store);
+    let image = image_of(&std::fs::read(FILE_V4).unwrap(), medium.size());
+    image.record();
+    let taken = Engine::open(image.clone()).unwrap();
+    assert_eq!(told(&taken), want);
+    taken.checkpoint().unwrap();
+    super::world::check_books(&taken).unwrap();
+    assert!(!taken.index.leaves_now().leaves.is_empty() && taken.old_stream.lock().is_none());
+    let recording = image.take_recording().unwrap();
+    for cut in 0..=image.events() {
+        let cut = Arc::new(recording.crash_at(cut, Crash::KeepAll));
+        assert_eq!(told(&Engine::open(cut).unwrap()), want);
+    }
+    taken.checkpoint().unwrap();
+    taken.close().unwrap();
+    assert_eq!(told(&Engine::open(image).unwrap()), want);
+}
+
 #[test]
 fn a_golden_ost_is_opened_and_made_again_to_the_byte() {
     let medium = shape().format();
@@ -84,12 +124,7 @@ fn a_golden_ost_is_opened_and_made_again_to_the_byte() {
     let golden = std::fs::read(FILE).unwrap();
     assert!(made == golden, "the format has changed: see this file's head");
     // 1. As after a kill.
-    let image = SimDisk::new(medium.size());
-    for sector in golden.chunks_exact(8 + SECTOR_BYTES) {
-        let n = u64::from_le_bytes(sector[..8].try_into().unwrap());
-        image.write_at(&sector[8..], n * SECTOR_BYTES as u64).unwrap();
-    }
-    let image = Arc::new(image);
+    let image = image_of(&golden, medium.size());
     let opened = Engine::open(image.clone()).unwrap();
     assert_eq!(told(&opened), want);
     assert!(opened.overlay.pages() > 0 && opened.usage().log_bytes_used > 0, "some of it is in the log");

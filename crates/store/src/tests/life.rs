@@ -415,12 +415,16 @@ impl Life {
 /// With and without the log of small writes; with fresh pages in it, too; with an overlay that is full at once.
 fn draw_settings(rng: &mut SplitMix) -> Settings {
     let all = Settings { patch_new_bytes_max: 64 << 10, write_unit: 16 << 10, ..Settings::default() };
-    match rng.below(6) {
+    let settings = match rng.below(6) {
         0 => PLACING,
         1 => all,
         2 => Settings { overlay_bytes_max: 16 << 10, ..all },
         _ => Settings::default(),
-    }
+    };
+    // From one leaf for all objects to one for each; from room for all to checkpoints after every few changes.
+    let leaf_bytes = [64, 500, 32 << 10][rng.below(3) as usize];
+    let index_bytes_max = [6 << 10, 40 << 10, 1 << 20][rng.below(3) as usize];
+    Settings { leaf_bytes, index_bytes_max, ..settings }
 }
 
 /// Any crash, each kind as often.

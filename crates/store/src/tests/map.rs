@@ -21,13 +21,15 @@ pub enum Part {
     LogDead,
     CheckpointLive,
     CheckpointDead,
+    /// Of the index: read when one of its objects is wanted.
+    Leaf,
     DataSealed,
     /// Data of entries behind the last flush mark.
     DataTail,
     DataFree,
 }
 
-pub const PARTS: [Part; 11] = [
+pub const PARTS: [Part; 12] = [
     Part::Superblock,
     Part::BothSuperblocks,
     Part::Gap,
@@ -36,6 +38,7 @@ pub const PARTS: [Part; 11] = [
     Part::LogDead,
     Part::CheckpointLive,
     Part::CheckpointDead,
+    Part::Leaf,
     Part::DataSealed,
     Part::DataTail,
     Part::DataFree,
@@ -99,6 +102,9 @@ impl Map {
         let mut map =
             Map { parts: BTreeMap::new(), entries: vec![], flushed: u64_at(sb, 200), data_of_tail: vec![] };
         map.add_head_and_checkpoints(sb);
+        for leaf in &store.index.leaves_now().leaves {
+            store.index.leaves.places(leaf).for_each(|place| map.add(Part::Leaf, place));
+        }
         let named_by_tail = map.add_log(medium, sb, store.vol.position().pos);
         let place = |run: &Run| store.at(run.start)..store.at(run.end());
         map.data_of_tail = named_by_tail.iter().map(|(seq, run)| (*seq, place(run))).collect();

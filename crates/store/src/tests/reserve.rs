@@ -40,7 +40,7 @@ fn a_write_to_reserved_pages_finds_space_on_a_full_medium() {
     rig.write(id(1), 5000, &[9; 100]).unwrap();
     let done = rig.reserve(id(1), 0, BYTES, BYTES - 5).unwrap();
     assert_eq!(done, Reservation { pages: PAGES - 1, is_mixed: false }, "one page has bytes");
-    let attrs = rig.store.stat(id(1)).unwrap();
+    let attrs = rig.store.stat(id(1)).unwrap().unwrap();
     assert_eq!((attrs.len, attrs.used, attrs.reserved_end), (BYTES - 5, BYTES, BYTES));
     assert_eq!(rig.used(), BYTES);
     let mut want = vec![0; BYTES as usize - 5];
@@ -52,7 +52,7 @@ fn a_write_to_reserved_pages_finds_space_on_a_full_medium() {
     rig.fill(100_000);
     assert!(matches!(rig.write(id(5), 0, &[1; 4096]), Err(StoreError::NoSpace(_))));
     assert!(matches!(rig.reserve(id(5), 0, 40 << 12, 0), Err(StoreError::NoSpace(_))));
-    assert_eq!(rig.store.stat(id(5)), None, "nothing is left of a refused reservation");
+    assert_eq!(rig.store.stat(id(5)).unwrap(), None, "nothing is left of a refused reservation");
     // 2. Every reserved page can be written, whole or in part.
     let all = pattern(3, BYTES as usize);
     for page in (0..PAGES).filter(|p| *p != 1) {
@@ -65,7 +65,7 @@ fn a_write_to_reserved_pages_finds_space_on_a_full_medium() {
         want[at..at + len].copy_from_slice(&all[at..at + len]);
     }
     assert!(rig.content(id(1)).unwrap() == want);
-    let attrs = rig.store.stat(id(1)).unwrap();
+    let attrs = rig.store.stat(id(1)).unwrap().unwrap();
     assert_eq!((attrs.used, attrs.reserved_end), (BYTES, 0));
     // 3. Nothing is promised any more once small writes are folded, and a write of a page that has bytes is one like any other.
     rig.store.destage_all().unwrap();
@@ -86,7 +86,7 @@ fn what_is_reserved_is_freed_by_all_that_frees() {
     for (what, free, left) in frees {
         let rig = Rig::new();
         rig.reserve(id(1), 0, BYTES, 0).unwrap();
-        assert_eq!(rig.store.stat(id(1)).unwrap().len, 0, "space past the end");
+        assert_eq!(rig.store.stat(id(1)).unwrap().unwrap().len, 0, "space past the end");
         free(&rig);
         assert_eq!(rig.used(), left * 4096, "{what}");
         rig.seal();
@@ -106,7 +106,7 @@ fn zeroed_pages_keep_their_space() {
     let mut want = old;
     want[100..BYTES as usize - 100].fill(0);
     assert!(rig.content(id(1)).unwrap() == want);
-    assert_eq!((rig.used(), rig.store.stat(id(1)).unwrap().reserved_end), (BYTES, BYTES - 4096));
+    assert_eq!((rig.used(), rig.store.stat(id(1)).unwrap().unwrap().reserved_end), (BYTES, BYTES - 4096));
     rig.fill(10);
     for page in 1..PAGES - 1 {
         rig.write(id(1), page * 4096, &[3; 4096]).unwrap();
@@ -132,7 +132,7 @@ fn a_repeated_reservation_promises_nothing_twice() {
     assert_eq!(again, Reservation { pages: 1, is_mixed: true });
     assert_eq!(rig.used(), BYTES + 4096);
     assert_eq!(rig.punch(id(2), 0, BYTES, Leave::Hole).unwrap().answer, 0);
-    assert_eq!(rig.store.stat(id(2)), None, "of an absent object nothing is made");
+    assert_eq!(rig.store.stat(id(2)).unwrap(), None, "of an absent object nothing is made");
 }
 
 #[test]

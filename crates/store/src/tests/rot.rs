@@ -42,6 +42,8 @@ enum Fate {
     OpeningRefused,
     /// It opens, and pages are damage.
     ReadRefused,
+    /// It opens, and what one leaf of the index has cannot be told.
+    IndexRefused,
     /// The log ends earlier, as after a power loss; only what no flush mark covers.
     TailCut,
 }
@@ -93,6 +95,8 @@ fn may_be(part: Part, fate: Fate) -> bool {
         }
         Part::BothSuperblocks | Part::CheckpointLive | Part::LogSealed => fate == OpeningRefused,
         Part::LogTail => fate == TailCut,
+        // A recovery may want it.
+        Part::Leaf => matches!(fate, IndexRefused | OpeningRefused),
         Part::DataSealed => fate == ReadRefused,
         Part::DataTail => matches!(fate, ReadRefused | TailCut),
     }
@@ -187,7 +191,7 @@ impl Grave {
             Ok(store) => store,
             Err(e) => {
                 let told = e.to_string();
-                let names = ["superblock", "log entry", "checkpoint"];
+                let names = ["superblock", "log entry", "checkpoint", "index"];
                 assert!(names.iter().any(|n| told.contains(n)), "{what}: {told}");
                 return Fate::OpeningRefused;
             }
@@ -200,6 +204,10 @@ impl Grave {
             "{what}: {found:?} of {last:?}, {proven} is proven to be flushed"
         );
         let world = self.life.world_at(found);
+        if is_index_refused(store.list(None, 1000)) {
+            check_others(&store, world, what);
+            return Fate::IndexRefused;
+        }
         compare_tables(&store, world).unwrap_or_else(|e| panic!("{what}, after {found:?}: {e}"));
         // 3. Each page is what it was, or damage; and the scrub says the same.
         let damaged = damaged_pages(&store, world, what);
@@ -227,6 +235,36 @@ impl Grave {
             (true, false) => Fate::Harmless,
         }
     }
+}
+
+fn is_index_refused<T>(found: Result<T, StoreError>) -> bool {
+    match found {
+        Ok(_) => false,
+        Err(StoreError::Index { .. }) => true,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Some objects cannot be told. All others are right, nothing is changed, and the store says so.
+fn check_others(store: &Engine, world: &World, what: &str) {
+    let mut lost = 0;
+    for n in 0..super::ops::OBJECTS + 1 {
+        let want = world.objects.get(&id(n));
+        let Ok(found) = store.stat(id(n)) else {
+            assert!(is_index_refused(store.stat(id(n))));
+            assert!(is_index_refused(write(store, id(n), 0, b"new", None)), "{what}: {n}");
+            assert!(is_index_refused(store.destroy(&[id(n)], None)), "{what}: {n}");
+            lost += 1;
+            continue;
+        };
+        let exists = want.filter(|m| m.exists);
+        assert_eq!(found, exists.map(|m| m.attrs()), "{what}: {n}");
+        let bytes = read(store, id(n), 0, u32::MAX >> 1).unwrap();
+        assert!(bytes.as_ref() == exists.map(|m| &m.bytes), "{what}: {n} has other bytes");
+    }
+    assert!(lost > 0, "{what}: an object of the list cannot be told, and each can");
+    let told = store.health().failure.expect("the target says what is wrong");
+    assert!(told.contains("index"), "{told}");
 }
 
 /// Pages that are refused as damage. All others are right.

@@ -194,13 +194,13 @@ pub fn compare(store: &Engine, want: &World) -> Result<(), String> {
 /// As `compare`, but for the bytes.
 pub fn compare_tables(store: &Engine, want: &World) -> Result<(), String> {
     // 1. Which objects there are, and what is said of them.
-    let (list, more) = store.list(None, 1000);
+    let (list, more) = store.list(None, 1000).map_err(|e| e.to_string())?;
     assert!(!more, "the list holds all");
     let wanted: Vec<_> = want.existing().map(|(id, m)| (*id, m.attrs())).collect();
     same("objects", list, wanted)?;
     for n in 0..ops::OBJECTS + 1 {
         let lease = want.objects.get(&id(n)).map_or(0, |m| m.lease);
-        same("lease", (n, store.lease(id(n))), (n, lease))?;
+        same("lease", (n, store.lease(id(n)).map_err(|e| e.to_string())?), (n, lease))?;
     }
     // 2. Sessions, damage, scrub.
     same("session count", store.session_count(), want.sessions.len())?;
@@ -216,7 +216,44 @@ pub fn compare_tables(store: &Engine, want: &World) -> Result<(), String> {
     same("scrub", store.scrub(), want.scrub)?;
     // 3. What is reserved is kept from all others, and nothing else is.
     let usage = store.usage();
-    same("bytes used", usage.bytes_total - usage.bytes_free, want.used())
+    same("bytes used", usage.bytes_total - usage.bytes_free, want.used())?;
+    // 4. The books are what counting says.
+    check_books(store)
+}
+
+/// What the store keeps count of is what counting says. At rest.
+pub fn check_books(store: &Engine) -> Result<(), String> {
+    same("books", books(store), counted(store).map_err(|e| e.to_string())?)
+}
+
+/// What the store keeps count of: objects, their bytes in leaves, reserved, patched and named pages, and pages of leaves.
+type Books = (u64, u64, [u64; 3], u64, u64);
+
+fn books(store: &Engine) -> Books {
+    let pages = store.space.lock().pages();
+    let named = store.named.lock().clone();
+    assert_eq!(named.twice(), None, "N2");
+    let of_leaves = store.index.leaves.pages_used();
+    let pages = [pages.reserved, pages.patched, pages.patched_over];
+    (store.index.objects(), store.index.bytes(), pages, named.count(), of_leaves)
+}
+
+fn counted(store: &Engine) -> Result<Books, StoreError> {
+    let (mut pages, mut objects, mut bytes, mut count) = ([0; 3], 0, 0, 0);
+    let named = store.named.lock().clone();
+    for (_, state) in store.index.page(None, usize::MAX)? {
+        objects += u64::from(state.exists);
+        bytes += state.bytes();
+        let of_object = [state.reserved.pages(), state.patches.len() as u64, state.patches.over_pages()];
+        pages.iter_mut().zip(of_object).for_each(|(sum, n)| *sum += n);
+        for (_, e) in state.extents.iter() {
+            count += u64::from(e.run.pages);
+            assert!(named.has(e.run), "N1: {:?}", e.run);
+        }
+    }
+    let leaves = &store.index.leaves_now().leaves;
+    let of_leaves = leaves.iter().flat_map(|leaf| &leaf.runs).map(|run| u64::from(run.pages)).sum();
+    Ok((objects, bytes, pages, count, of_leaves))
 }
 
 /// Bytes, pages with bytes, holes: what one object looks like from an offset on.

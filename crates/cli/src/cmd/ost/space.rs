@@ -87,16 +87,16 @@ impl Space {
 
 /// All parts of one OST in one.
 fn survey(reach: &Reach, ost: &Target) -> anyhow::Result<OstSpaceReply> {
-    let part = |shard: u32, after: Option<ObjectId>| {
+    let part = |after: Option<ObjectId>| {
         let cap = reach.capability(SystemTime::now());
-        ask(reach, ost, &OstSpace { cap, shard, after })
+        ask(reach, ost, &OstSpace { cap, after })
     };
-    let mut whole = part(0, None)?;
-    let mut next = (whole.next_shard, whole.next_after);
-    while let (Some(shard), after) = next {
-        let more = part(shard, after)?;
+    let mut whole = part(None)?;
+    let mut next = whole.next_after;
+    while next.is_some() {
+        let more = part(next)?;
         add(&mut whole.objects, &more.objects);
-        next = (more.next_shard, more.next_after);
+        next = more.next_after;
     }
     Ok(whole)
 }
@@ -251,7 +251,6 @@ mod tests {
             free_runs,
             largest_run_bytes: 24_576,
             objects,
-            next_shard: None,
             next_after: None,
         };
         let mut doubled = s.clone();

@@ -3,9 +3,9 @@
 use super::*;
 
 /// Large enough that half of a checkpoint slot is not reserved.
-const MEDIUM_BYTES: u64 = 2 << 20;
+const MEDIUM_BYTES: u64 = 24 << 20;
 const LOG_BYTES: u64 = 512 << 10;
-const SLOT_BYTES: u64 = 64 << 10;
+const SLOT_BYTES: u64 = 8 << 20;
 
 fn formatted_sparse() -> Arc<FaultyDisk> {
     let disk = Arc::new(FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES))));
@@ -42,7 +42,7 @@ fn a_checkpoint_that_cannot_be_written_is_given_up_and_may_be_tried_again() {
     volume.checkpoint(volume.position(), &mut |out| out.write_all(&[1; 1000])).unwrap();
     volume.append(Epoch(1), b"b").unwrap();
     let used = volume.log_used();
-    let large = || volume.checkpoint(volume.position(), &mut |out| out.write_all(&[2; 50_000]));
+    let large = || volume.checkpoint(volume.position(), &mut |out| out.write_all(&[2; 5 << 20]));
     // 1. No room: that is what is said, and nothing else is wrong.
     disk.fill_host();
     let refused = large().unwrap_err();

@@ -181,7 +181,7 @@ mod tests {
         let log_entries = store.last_seq().0;
         assert!(usage.objects > 100 && usage.objects < 8_000, "{usage:?}");
         assert!(log_entries >= 16_000, "{log_entries}");
-        let used = store.list(None, 100_000).0.iter().map(|(_, attrs)| attrs.used).sum::<u64>();
+        let used = store.list(None, 100_000).unwrap().0.iter().map(|(_, attrs)| attrs.used).sum::<u64>();
         assert!(used as f64 <= usage.bytes_total as f64 * AGED_SHARE + (THREADS * PAGES_MAX * 4096) as f64);
     }
 }
