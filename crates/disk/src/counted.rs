@@ -172,6 +172,9 @@ impl Disk for Counted {
     fn lost(&self) -> Option<String> {
         self.below.lost()
     }
+    fn is_device(&self) -> bool {
+        self.below.is_device()
+    }
     fn will_read(&self, offset: u64, len: u64) {
         self.below.will_read(offset, len);
     }

@@ -58,6 +58,7 @@ pub struct FileDisk {
     file: Arc<File>,
     path: PathBuf,
     size_bytes: u64,
+    is_device: bool,
     access: Access,
     patience: Duration,
     /// Data pages go past the page cache; `direct` is there.
@@ -129,11 +130,13 @@ impl FileDisk {
         let (path, direct, patience) = (path.to_owned(), OnceLock::new(), PATIENCE);
         let (claimed, file) = (Arc::new(file.try_clone()?), Arc::new(file));
         let aside = aside_of(&file, &claimed, patience);
+        let is_device = file.metadata()?.file_type().is_block_device();
         let is_direct = false;
         Ok(FileDisk {
             file,
             path,
             size_bytes,
+            is_device,
             access,
             patience,
             is_direct,
@@ -146,8 +149,7 @@ impl FileDisk {
 
     /// Sets how data pages go. `Io::Direct` fails where direct I/O cannot be had, and says why; `Io::Auto` takes the page cache then.
     pub fn with_io(mut self, io: Io) -> io::Result<FileDisk> {
-        let is_device = || self.file.metadata().is_ok_and(|m| m.file_type().is_block_device());
-        if io == Io::Cached || (io == Io::Auto && !is_device()) {
+        if io == Io::Cached || (io == Io::Auto && !self.is_device) {
             self.is_direct = false;
             return Ok(self);
         }
@@ -352,6 +354,10 @@ impl Disk for FileDisk {
             let (path, limit) = (self.path.display(), self.patience * PATIENCES);
             format!("{path}: the device hangs, an operation was not done after {limit:?}")
         })
+    }
+
+    fn is_device(&self) -> bool {
+        self.is_device
     }
 
     fn will_read(&self, offset: u64, len: u64) {

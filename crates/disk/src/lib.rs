@@ -46,6 +46,11 @@ pub trait Disk: Send + Sync {
     fn reserve(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
+    /// Is it a device, so that no file system below has to find room when bytes are written first? (A thin device has to; that
+    /// cannot be known.)
+    fn is_device(&self) -> bool {
+        false
+    }
     /// As `read_at`, from the medium itself and past every cache where the implementation can: what a cache holds says nothing of the
     /// medium below it. Acknowledged writes are seen.
     fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {

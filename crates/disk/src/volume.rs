@@ -29,13 +29,13 @@ mod superblock;
 
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use types::{Epoch, Incarnation, MirrorId, Seq, TargetId, Uuid};
 
-pub use append::PAYLOAD_BYTES_MAX;
+pub use append::{Entries, PAYLOAD_BYTES_MAX};
 pub use checkpoint::CheckpointReader;
 pub use error::VolumeError;
 pub use format::NewLog;
@@ -125,9 +125,9 @@ pub struct Volume {
     /// Serializes checkpoints and the clean stop.
     slots: Mutex<()>,
     tail: Mutex<Tail>,
-    /// True while some thread runs the group's flush.
-    flushing: Mutex<bool>,
-    flush_ended: Condvar,
+    /// What others ask of the tail, without its lock: that is held while the ring is written.
+    seen: Seen,
+    group: flush::Group,
     flushed_seq: AtomicU64,
     sealed_seq: AtomicU64,
     /// Why the volume failed, once it has.
@@ -164,6 +164,18 @@ struct Tail {
     prepared: u64,
     /// What the log's last page holds below `pos`; known from the start on. Appends write the page whole.
     page: Vec<u8>,
+    /// Working memory of appends of one entry.
+    own: Entries,
+}
+
+/// The tail's numbers as of the last append, or trim. None runs ahead of what is written.
+#[derive(Debug, Default)]
+struct Seen {
+    is_started: AtomicBool,
+    start: AtomicU64,
+    pos: AtomicU64,
+    seq: AtomicU64,
+    mark: AtomicU64,
 }
 
 impl Volume {
@@ -227,8 +239,9 @@ impl Volume {
             mark: sb.log_start.seq.0,
             prepared: sb.prepared.min(sb.regions.log.len()),
             page: Vec::new(),
+            own: Entries::default(),
         };
-        Ok(Volume {
+        let volume = Volume {
             access,
             regions: sb.regions.clone(),
             // With a log of its own also from the log's: a ring may hold entries of a volume that was formatted anew elsewhere.
@@ -238,8 +251,7 @@ impl Volume {
             commits: Mutex::new(()),
             slots: Mutex::new(()),
             tail: Mutex::new(tail),
-            flushing: Mutex::new(false),
-            flush_ended: Condvar::new(),
+            group: flush::Group::default(),
             flushed_seq: AtomicU64::new(sb.flushed_seq.0),
             sealed_seq: AtomicU64::new(sb.log_start.seq.0),
             failed: OnceLock::new(),
@@ -247,7 +259,10 @@ impl Volume {
             disk,
             log: log_disk,
             counts,
-        })
+            seen: Seen::default(),
+        };
+        volume.publish(&volume.tail.lock());
+        Ok(volume)
     }
 
     /// Allows appends from here on and returns the incarnation: the old one after a clean stop, else a new one. Everything
@@ -293,6 +308,7 @@ impl Volume {
         tail.prepared = tail.prepared.max(pos).min(self.regions.log.len());
         tail.page = page;
         tail.phase = Phase::Started;
+        self.publish(&tail);
         self.flushed_seq.store(seq, Ordering::Release);
         self.sealed_seq.store(seq, Ordering::Release);
         Ok(tail.incarnation)
@@ -302,7 +318,11 @@ impl Volume {
     pub fn close_clean(&self) -> Result<(), VolumeError> {
         let _slots = self.slots.lock();
         self.check_started()?;
-        self.tail.lock().phase = Phase::Closed;
+        {
+            let mut tail = self.tail.lock();
+            tail.phase = Phase::Closed;
+            self.publish(&tail);
+        }
         self.flush_now()?;
         self.commit(|sb| sb.clean = true)
     }
@@ -350,7 +370,7 @@ impl Volume {
     }
     /// The last entry's seq; before `replay`, the checkpoint's.
     pub fn last_seq(&self) -> Seq {
-        Seq(self.tail.lock().seq)
+        Seq(self.seen.seq.load(Ordering::Acquire))
     }
     /// Entries up to here are durable, and all that was written to the medium before they were appended.
     pub fn flushed_seq(&self) -> Seq {
@@ -367,8 +387,9 @@ impl Volume {
     }
     /// Bytes of the ring in use.
     pub fn log_used(&self) -> u64 {
-        let tail = self.tail.lock();
-        tail.pos - tail.start
+        // Both only rise, so that in this order the end is not before the start.
+        let start = self.seen.start.load(Ordering::Acquire);
+        self.seen.pos.load(Ordering::Acquire) - start
     }
     /// Bytes that entries may take of the ring: one page stays free. A log that an earlier release filled may use that too.
     pub fn log_capacity(&self) -> u64 {
@@ -415,6 +436,16 @@ impl Volume {
         }
     }
 
+    /// Under the tail lock, after what changes its numbers.
+    fn publish(&self, tail: &Tail) {
+        let Seen { is_started, start, pos, seq, mark } = &self.seen;
+        is_started.store(tail.phase == Phase::Started, Ordering::Release);
+        pos.store(tail.pos, Ordering::Release);
+        start.store(tail.start, Ordering::Release);
+        seq.store(tail.seq, Ordering::Release);
+        mark.store(tail.mark, Ordering::Release);
+    }
+
     /// V6: remembers the first failure for good.
     fn fail(&self, what: &str, e: io::Error) -> VolumeError {
         // What is under way may be carried out late: only a process that comes after it finds what is true.
@@ -441,7 +472,10 @@ impl Volume {
 
     fn check_started(&self) -> Result<(), VolumeError> {
         self.check_writable()?;
-        self.tail.lock().check_started()
+        match self.seen.is_started.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => self.tail.lock().check_started(),
+        }
     }
 }
 

@@ -107,7 +107,7 @@ impl Engine {
         }
         // 1. Everything, as of one entry. What is changed from here on leaves the old state to the checkpoint.
         let (at, from, head, mut changed, pinned, stamp) = {
-            let _tail = self.tail.lock();
+            let _tail = self.tail.still();
             let at = self.vol.position();
             let from = self.oldest_patch().unwrap_or(at);
             let changed = self.index.begin_checkpoint();

@@ -31,12 +31,12 @@ impl Engine {
                 return Ok(Recorded::Full);
             }
         }
-        self.commit::<StoreError>(None, &Record::Damage(damage), || Ok(0))?;
+        self.commit::<StoreError>(None, Record::Damage(damage), || Ok(0))?;
         Ok(Recorded::New)
     }
 
     pub(crate) fn forget_damage(&self, fid: Fid) -> Result<(), StoreError> {
-        self.commit::<StoreError>(None, &Record::DamageClear { fid }, || Ok(0))?;
+        self.commit::<StoreError>(None, Record::DamageClear { fid }, || Ok(0))?;
         Ok(())
     }
 

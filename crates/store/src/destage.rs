@@ -310,7 +310,7 @@ impl Engine {
         let mut unused: Vec<u64> = Vec::new();
         let (mut folded, mut over) = (0, 0);
         {
-            let _tail = self.tail.lock();
+            let _tail = self.tail.still();
             for of_object in jobs.chunk_by(|a, b| a.name.object == b.name.object) {
                 let id = of_object[0].name.object;
                 let places: Vec<u64> = places.by_ref().take(of_object.len()).collect();
@@ -377,7 +377,7 @@ impl Engine {
     }
 
     fn log_again(&self, name: &Name) -> Result<(), StoreError> {
-        let _tail = self.tail.lock();
+        let _tail = self.tail.still();
         let Some(patch) = self.live(name) else {
             self.overlay.queue.lock().remove(name);
             return Ok(());

@@ -26,7 +26,7 @@ impl Engine {
         if objects.is_empty() && origin.is_none() {
             return Ok(Done { seq: Seq(0), answer: 0 });
         }
-        self.commit(origin, &Record::Destroy { objects }, || Ok(0))
+        self.commit(origin, Record::Destroy { objects }, || Ok(0))
     }
 
     pub(crate) fn fence_object(&self, object: ObjectId, lease: u64) -> Result<(), StoreError> {
@@ -38,7 +38,7 @@ impl Engine {
         if kept.read().is_absent() {
             self.check_index_room(OBJECT_BYTES_MAX, Wish::Fence)?;
         }
-        self.commit::<StoreError>(None, &Record::Fence { object, lease }, || Ok(0))?;
+        self.commit::<StoreError>(None, Record::Fence { object, lease }, || Ok(0))?;
         Ok(())
     }
 }

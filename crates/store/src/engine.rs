@@ -2,16 +2,18 @@
 //!
 //! Locks, in the order in which they may be taken: merge → sealing → checkpointing → tail → (shard → object) → space,
 //! sessions, damage, scrub, service. During data I/O no lock is held but merge, by who writes or cuts a
-//! part of a page. The tail lock covers the
-//! append of one entry and its application.
+//! part of a page. The tail is more than a lock: tail.rs.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use disk::LogPoint;
 use disk::volume::{Volume, VolumeError};
 use parking_lot::Mutex;
+use types::crc::crc32c;
 use types::{Epoch, ObjectId, PAGE_SIZE, Seq, SessionId};
 
 use crate::alloc::{Buddy, Run};
@@ -27,6 +29,7 @@ use crate::settings::Settings;
 use crate::slots::Session;
 use crate::space::Space;
 use crate::stats::Recorder;
+use crate::tail::{Batch, Flight, Held, Member, Tail, Turn};
 use crate::{Attrs, Done, Gate, Origin, Scrub, Service};
 
 /// Locks that partial-page writers of an object share: enough that two objects seldom meet.
@@ -50,7 +53,7 @@ pub struct Engine {
     pub(crate) old_stream: Mutex<Option<Range<u64>>>,
     pub(crate) space: Mutex<Space>,
     pub(crate) readers: Readers,
-    pub(crate) tail: Mutex<Tail>,
+    pub(crate) tail: Tail,
     pub(crate) overlay: Overlay,
     pub(crate) settings: Settings,
     pub(crate) sessions: Mutex<HashMap<SessionId, Box<Session>>>,
@@ -71,13 +74,6 @@ pub struct Engine {
     pub(crate) unreadable: Mutex<Vec<(ObjectId, u32, Site)>>,
 }
 
-/// Working memory of the tail's holder, used again for each entry.
-#[derive(Default)]
-pub struct Tail {
-    bytes: Vec<u8>,
-    freed: Vec<Run>,
-}
-
 /// What an entry is beside its record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
@@ -86,6 +82,40 @@ pub(crate) struct Entry {
     pub point: LogPoint,
     pub origin: Option<Origin>,
     pub answer: u64,
+}
+
+/// An entry's payload, made before any lock is taken, with the answer that it will probably have.
+struct Draft {
+    bytes: Vec<u8>,
+    crc: u32,
+    answer: u64,
+}
+
+thread_local! {
+    /// The memory of this thread's last draft.
+    static DRAFT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Draft {
+    fn new(origin: Option<Origin>, answer: u64, record: &Record) -> Draft {
+        let mut bytes = DRAFT.take();
+        bytes.clear();
+        record::encode(origin, answer, record, &mut bytes);
+        Draft { crc: crc32c(&bytes), bytes, answer }
+    }
+
+    fn set_answer(&mut self, answer: u64) {
+        if answer != self.answer {
+            record::set_answer(&mut self.bytes, answer);
+            (self.crc, self.answer) = (crc32c(&self.bytes), answer);
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        DRAFT.set(std::mem::take(&mut self.bytes));
+    }
 }
 
 /// Why a prepared change was not made.
@@ -118,7 +148,7 @@ impl Engine {
             space: Mutex::new(Space::new(Buddy::all_used(pages))),
             vol,
             readers: Readers::new(),
-            tail: Mutex::default(),
+            tail: Tail::default(),
             overlay: Overlay::new(),
             settings,
             sessions: Mutex::default(),
@@ -144,50 +174,120 @@ impl Engine {
         &self.merging[spread(object) % MERGE_LOCKS]
     }
 
-    /// S3: logs a record and applies it, under the tail lock. `admit` is asked under the same lock, just before, and gives the
-    /// answer that is logged with the change; no other change can come in between.
+    /// S3: logs a record and applies it, both in one order (tail.rs). `admit` is asked under the tail's lock, and no other change
+    /// comes between it and this one that could make it say otherwise; it gives the answer that is logged with the change. It is asked
+    /// before that, too, without the lock, so that the entry is made outside of it.
     pub(crate) fn commit<E: From<StoreError>>(
         &self,
         origin: Option<Origin>,
-        record: &Record,
+        record: impl Into<Arc<Record>>,
         mut admit: impl FnMut() -> Result<u64, E>,
     ) -> Result<Done, E> {
         if self.index.is_full() {
             self.make_checkpoint()?;
         }
+        let record = record.into();
         for _ in 0..LOG_ROUNDS_MAX {
-            {
-                let mut tail = self.tail.lock();
-                let answer = admit()?;
-                tail.bytes.clear();
-                record::encode(origin, answer, record, &mut tail.bytes);
-                let epoch = Epoch(self.epoch.load(Ordering::Relaxed));
-                let point = self.vol.position();
-                // Some room is kept for logging again what cannot be folded (destage.rs): without it nothing could be trimmed.
-                let is_room =
-                    self.vol.log_used() + tail.bytes.len() as u64 <= self.vol.log_capacity() / 16 * 15;
-                let appended = match is_room || self.vol.log_used() == 0 {
-                    true => self.vol.append(epoch, &tail.bytes),
-                    false => Err(VolumeError::LogFull {
-                        used: self.vol.log_used(),
-                        capacity: self.vol.log_capacity(),
-                        wanted: tail.bytes.len() as u64,
-                    }),
-                };
-                match appended {
-                    Ok(seq) => {
-                        let entry = Entry { seq, point, origin, answer };
-                        self.apply(&entry, record, &mut tail.freed);
-                        return Ok(Done { seq, answer });
-                    }
-                    Err(VolumeError::LogFull { .. }) => {}
-                    Err(e) => return Err(StoreError::from(e).into()),
-                }
+            let mut draft = Draft::new(origin, admit()?, &record);
+            let max = self.vol.payload_bytes_max();
+            if draft.bytes.len() > max {
+                let len = draft.bytes.len();
+                return Err(StoreError::from(VolumeError::TooLarge { len, max }).into());
+            }
+            if let Some(done) = self.try_commit(&mut draft, origin, &record, &mut admit)? {
+                return Ok(done);
             }
             // S5: the log has room again after a checkpoint, whatever the medium's data space is like.
             self.make_log_room()?;
         }
         Err(StoreError::NoSpace("the log stays full").into())
+    }
+
+    /// `None`: the log is full.
+    fn try_commit<E: From<StoreError>>(
+        &self,
+        draft: &mut Draft,
+        origin: Option<Origin>,
+        record: &Arc<Record>,
+        admit: &mut impl FnMut() -> Result<u64, E>,
+    ) -> Result<Option<Done>, E> {
+        // 1. Admitted, by the state that it will change (T2).
+        let (mut held, is_shared) = match &**record {
+            Record::Patch(p) => {
+                let held = self.tail.join();
+                match self.is_overwrite(p) {
+                    true => (held, true),
+                    false => (held.wait_still(), false),
+                }
+            }
+            _ => (self.tail.still(), false),
+        };
+        let answer = admit()?;
+        draft.set_answer(answer);
+        if !self.is_log_room(&held, draft.bytes.len()) {
+            return Ok(None);
+        }
+        // 2. Into the batch.
+        let place = held.next.members.len();
+        held.next.entries.push(Epoch(self.epoch.load(Ordering::Relaxed)), &draft.bytes, draft.crc);
+        held.next.members.push(Member { origin, answer, record: record.clone() });
+        // 3. Written and applied, by whoever has the role.
+        let outcome = match is_shared {
+            false => held.write_alone(|batch, freed| self.write_batch(batch, freed)),
+            true => {
+                let fate = held.next.fate.clone();
+                let lead =
+                    |held: Held<'_>| self.tail.lead(held, |batch| self.write_batch(batch, &mut Vec::new()));
+                if held.is_led {
+                    drop(held)
+                } else {
+                    lead(held)
+                }
+                loop {
+                    match fate.wait(place) {
+                        Turn::Lead => lead(self.tail.hold()),
+                        Turn::Done(outcome) => break outcome,
+                    }
+                }
+            }
+        };
+        match outcome {
+            Ok(before) => Ok(Some(Done { seq: Seq(before.seq.0 + 1 + place as u64), answer })),
+            Err(VolumeError::LogFull { .. }) => Ok(None),
+            Err(e) => Err(StoreError::from(e).into()),
+        }
+    }
+
+    /// T1: all of a batch are in the log before the first is applied.
+    fn write_batch(&self, batch: &mut Batch, freed: &mut Vec<Run>) -> Result<LogPoint, VolumeError> {
+        let before = self.vol.append_many(&mut batch.entries)?;
+        let mut point = before;
+        for (member, bytes) in batch.members.iter().zip(batch.entries.sizes()) {
+            let seq = Seq(point.seq.0 + 1);
+            let entry = Entry { seq, point, origin: member.origin, answer: member.answer };
+            self.apply(&entry, &member.record, freed);
+            point = LogPoint { seq, pos: point.pos + bytes };
+        }
+        Ok(before)
+    }
+
+    /// Some room is kept for logging again what cannot be folded (destage.rs): without it nothing could be trimmed.
+    fn is_log_room(&self, flight: &Flight, bytes: usize) -> bool {
+        let used = self.vol.log_used() + flight.bytes();
+        used == 0 || used + bytes as u64 <= self.vol.log_capacity() / 16 * 15
+    }
+
+    /// T2: does the patch, as things are, change nothing of its object but bytes that are there, and its mtime? Then whatever another such
+    /// patch is asked (its pages, whether it fits the promise held for it, and what a gate may ask) has the same answer before it
+    /// and after it, in the same page too.
+    fn is_overwrite(&self, p: &PatchRecord) -> bool {
+        let Some(object) = self.index.get(&p.object) else { return false };
+        let state = object.read();
+        let (first, pages) = (p.fragments[0].page, p.fragments.len() as u32);
+        state.exists
+            && p.end() <= state.len
+            && p.lease <= state.lease
+            && state.count(first, first + pages) == pages as u64
     }
 
     /// Changes the state in memory as the record says. The same for a live change and for a replayed entry.

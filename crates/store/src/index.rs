@@ -1,8 +1,8 @@
 //! The index: object → state. The leaves that the last checkpoint names have all objects as they were then (leaf.rs); in memory are those
 //! that were changed since, and those that were used lately. Readers and writers of different objects share only a shard's read lock.
 //!
-//! I1: an object is in the index iff it exists or has seen a lease version.  I2: states change only under the engine's tail
-//! lock, so whoever holds it sees one consistent whole.  I3: `bytes` bounds what the index takes in leaves.
+//! I1: an object is in the index iff it exists or has seen a lease version.  I2: states change only by who has the
+//! log's tail (tail.rs), so whoever has it still sees one consistent whole.  I3: `bytes` bounds what the index takes in leaves.
 //! I4: an object whose state is not what the present leaves say is in memory.  I5: so is one with patches.
 //! I6: who changes an object has loaded it before he took the tail lock, and keeps it: under that lock nothing is read.
 //!

@@ -54,6 +54,7 @@ mod small;
 mod space;
 mod stats;
 mod survey;
+mod tail;
 mod truncate;
 mod waste;
 mod write;
@@ -182,7 +183,8 @@ pub trait ObjectStore: Send + Sync {
 }
 
 /// The caller's rule, asked with what the object is like at the moment of the change, under the store's short lock: it must be
-/// quick and must not call the store.
+/// quick, must not call the store, and must ask nothing of the mtime: small overwrites on their way to the log may raise it yet. It
+/// may be asked more than once.
 pub type Gate<'a> = &'a (dyn Fn(&Attrs) -> Result<(), Fault> + Sync);
 
 /// Bytes to write. `crcs`: one per fragment (see `types::crc`).

@@ -30,9 +30,16 @@ pub struct Fragment {
 impl Fragment {
     /// `bytes` must end in the page.
     pub fn new(page: u32, skip: usize, bytes: &[u8], crc: u32) -> Fragment {
-        let mut whole = [0; PAGE_SIZE];
-        whole[skip..skip + bytes.len()].copy_from_slice(bytes);
-        Fragment { page, skip: skip as u16, len: bytes.len() as u16, crc, bytes: Arc::new(whole) }
+        let whole = match <&PageBytes>::try_from(bytes) {
+            // Straight to its place: a page on the stack would be one copy more.
+            Ok(_) => Arc::<[u8]>::from(bytes).try_into().expect("it is a page"),
+            Err(_) => {
+                let mut whole = [0; PAGE_SIZE];
+                whole[skip..skip + bytes.len()].copy_from_slice(bytes);
+                Arc::new(whole)
+            }
+        };
+        Fragment { page, skip: skip as u16, len: bytes.len() as u16, crc, bytes: whole }
     }
 
     pub fn content(&self) -> &[u8] {

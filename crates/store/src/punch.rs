@@ -29,7 +29,7 @@ impl Engine {
     fn try_punch(&self, p: &Punch<'_>) -> Result<Done, Stop> {
         if !self.pass_gate(&p.object, p.gate)?.exists {
             // Nothing is made of it; only the slot is recorded.
-            return self.commit(p.origin, &Record::Nothing, || {
+            return self.commit(p.origin, Record::Nothing, || {
                 let now = self.pass_gate(&p.object, p.gate)?;
                 if now.exists { Err(Stop::Again) } else { Ok(0) }
             });
@@ -72,7 +72,7 @@ impl Engine {
             lease: p.lease,
             zeroed: parts.iter().filter_map(zeroed).collect(),
         });
-        let done = self.commit(p.origin, &record, || {
+        let done = self.commit(p.origin, record, || {
             let now = self.pass_gate(&p.object, p.gate)?;
             self.check_unchanged(&p.object, parts.iter().map(|(m, _)| m))?;
             if now.exists { Ok(now.len) } else { Err(Stop::Again) }

@@ -269,6 +269,14 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
     }
 }
 
+/// Where the answer is in a record's bytes.
+const ANSWER: std::ops::Range<usize> = 20..28;
+
+/// Gives a record's bytes another answer.
+pub fn set_answer(bytes: &mut [u8], answer: u64) {
+    bytes[ANSWER].copy_from_slice(&answer.to_le_bytes());
+}
+
 /// A record with whose request it was and its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {

@@ -3,6 +3,8 @@
 //! S6: as long as pages are reserved, a write to them finds space: in the data region (space.rs, R1), and in the index, which counts
 //! a reserved page as what it may take at most once it is written.
 
+use std::sync::Arc;
+
 use types::PAGE_SIZE;
 
 use crate::codec::{OBJECT_BYTES_MAX, RESERVED_PAGE_BYTES};
@@ -43,13 +45,13 @@ impl Engine {
         let (first, limit) = pages_of(r.offset, r.len);
         let Reserve { object, end, mtime, lease, .. } = *r;
         let _kept = self.index.load(&r.object)?;
-        let record = Record::Reserve(ReserveRecord { object, first, limit, end, mtime, lease });
+        let record = Arc::new(Record::Reserve(ReserveRecord { object, first, limit, end, mtime, lease }));
         loop {
             self.pass_gate(&r.object, r.gate)?;
             // 1. Kept from everybody, before anything is promised.
             let held = self.hold(self.lacking(r, first, limit).pages)?;
             // 2. The entry, unless more pages lack space by now than were held.
-            let done = self.commit(r.origin, &record, || {
+            let done = self.commit(r.origin, record.clone(), || {
                 self.pass_gate(&r.object, r.gate)?;
                 let found = self.lacking(r, first, limit);
                 if found.pages > held.pages {
@@ -84,6 +86,6 @@ impl Engine {
         let _kept = self.index.load(&r.object)?;
         let record = Record::Release(ReleaseRecord { object: r.object, first, limit, lease: r.lease });
         let record = if self.pass_gate(&r.object, r.gate)?.exists { record } else { Record::Nothing };
-        self.commit(r.origin, &record, || Ok(self.pass_gate(&r.object, r.gate)?.len))
+        self.commit(r.origin, record, || Ok(self.pass_gate(&r.object, r.gate)?.len))
     }
 }

@@ -205,7 +205,7 @@ impl Engine {
     }
 
     pub(crate) fn keep_scrub(&self, scrub: Scrub) -> Result<(), StoreError> {
-        self.commit::<StoreError>(None, &Record::Scrub(scrub), || Ok(0))?;
+        self.commit::<StoreError>(None, Record::Scrub(scrub), || Ok(0))?;
         Ok(())
     }
 }

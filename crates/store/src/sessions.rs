@@ -20,7 +20,7 @@ impl Engine {
         if let Some(idlest) = self.in_the_way_of(session) {
             self.end(idlest)?;
         }
-        self.commit::<StoreError>(None, &Record::SessionBegin { session }, || Ok(0))?;
+        self.commit::<StoreError>(None, Record::SessionBegin { session }, || Ok(0))?;
         Ok(())
     }
 
@@ -37,7 +37,7 @@ impl Engine {
         if !self.sessions.lock().contains_key(&session) {
             return Ok(());
         }
-        self.commit::<StoreError>(None, &Record::SessionEnd { session }, || Ok(0))?;
+        self.commit::<StoreError>(None, Record::SessionEnd { session }, || Ok(0))?;
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! W2: the fuller overlay and log are, the longer a small write waits, and when they are full its thread helps; so no write meets a
 //! full log by surprise.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use types::PAGE_SIZE;
@@ -63,13 +64,13 @@ impl Engine {
             rest = later;
             Fragment::new(*page, *skip, now, *crc)
         });
-        let record = Record::Patch(PatchRecord {
+        let record = Arc::new(Record::Patch(PatchRecord {
             object: w.object,
             offset: w.offset,
             mtime: w.mtime,
             lease: w.lease,
             fragments: fragments.collect(),
-        });
+        }));
         let end = w.offset + w.data.len() as u64;
         let mut found = found;
         loop {
@@ -78,7 +79,7 @@ impl Engine {
             }
             // W1
             let held = self.hold(found.unpromised)?;
-            let done = self.commit(w.origin, &record, || {
+            let done = self.commit(w.origin, record.clone(), || {
                 let attrs = self.pass_gate(&w.object, w.gate)?;
                 let now = self.lacking_small(w, &cuts);
                 if now.unpromised > held.pages {

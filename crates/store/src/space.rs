@@ -167,7 +167,12 @@ impl Space {
     }
 
     /// Frees what entries up to `sealed` superseded and nobody sees (H1 of `readers`).
-    fn reclaim(&mut self, sealed: Seq, unseen: u64) {
+    fn reclaim(&mut self, sealed: Seq, unseen: impl FnOnce() -> u64) {
+        // Most writes of small bytes find nothing, and who reads is a look at many cache lines.
+        if !self.is_seen(sealed) {
+            return;
+        }
+        let unseen = unseen();
         while let Some((seq, stamp, run)) = self.waiting.front().copied()
             && seq <= sealed
             && stamp <= unseen
@@ -331,7 +336,7 @@ impl Engine {
 
     /// Frees what is sealed and seen by nobody.
     fn reclaim(&self, space: &mut Space) {
-        space.reclaim(self.vol.sealed_seq(), self.readers.unseen());
+        space.reclaim(self.vol.sealed_seq(), || self.readers.unseen());
     }
 
     /// Flushes, logs that, and flushes that: afterwards everything acknowledged before the call is sealed (O1).

@@ -20,6 +20,7 @@ mod rules;
 mod scrub;
 mod stats;
 mod survey;
+mod tail;
 mod world;
 
 use std::sync::Arc;

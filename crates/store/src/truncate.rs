@@ -44,7 +44,7 @@ impl Engine {
         // 2. The entry, unless the page changed meanwhile, or a cut became one inside a page.
         let tail = cut.as_ref().zip(taken.as_ref()).map(|(m, taken)| (taken.runs[0].start, m.crc));
         let record = Record::Truncate(TruncateRecord { object: t.object, len: t.len, lease: t.lease, tail });
-        let done = self.commit(t.origin, &record, || {
+        let done = self.commit(t.origin, record, || {
             let now = self.pass_gate(&t.object, t.gate)?;
             self.check_unchanged(&t.object, cut.iter())?;
             match now.exists && is_cut_inside(now.len) == cut.is_some() {
@@ -60,7 +60,7 @@ impl Engine {
 
     /// Of an absent object nothing is made; only the slot is recorded.
     fn leave_absent(&self, t: &Truncate<'_>) -> Result<Done, Stop> {
-        self.commit(t.origin, &Record::Nothing, || match self.pass_gate(&t.object, t.gate)?.exists {
+        self.commit(t.origin, Record::Nothing, || match self.pass_gate(&t.object, t.gate)?.exists {
             true => Err(Stop::Again),
             false => Ok(0),
         })

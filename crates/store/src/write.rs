@@ -96,7 +96,7 @@ impl Engine {
         verify_fragments(w.offset, w.data, w.crcs)
             .map_err(|at| StoreError::BadChecksum { object: w.object, offset: w.offset + at as u64 })?;
         let _kept = self.index.load(&w.object)?;
-        // 2. Refuse early; the same gate is asked again under the tail lock.
+        // 2. Refuse early; the same gate is asked again under the tail's lock.
         let attrs = self.pass_gate(&w.object, w.gate)?;
         if let Some(done) = self.write_small(w)? {
             return Ok(done);
@@ -138,7 +138,7 @@ impl Engine {
         // 4. The entry, and the index, in one step; unless a merged page changed meanwhile, or the gate closed.
         let record = Record::Write(describe(w, span, &taken.runs, head.as_ref(), tail.as_ref()));
         let end = w.offset + w.data.len() as u64;
-        let done = self.commit(w.origin, &record, || {
+        let done = self.commit(w.origin, record, || {
             let attrs = self.pass_gate(&w.object, w.gate)?;
             self.check_unchanged(&w.object, head.iter().chain(&tail))?;
             taken.give_up_claim();

@@ -10,29 +10,103 @@ use types::crc::crc32c;
 use types::{Epoch, Seq};
 
 use super::entry::{EntryKind, HEADER_BYTES, Header, entry_bytes};
-use super::{Tail, Volume, VolumeError};
+use super::{LogPoint, Tail, Volume, VolumeError};
 
 /// Largest payload in bytes: a request's bulk (1 MiB) and as much again for what goes with it.
 pub const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 /// What the page cache reads and writes at once.
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// On the first lap the ring is zeroed ahead in steps of this, so that one flush in so many bytes, and not each, makes the
-/// file system below allocate. Whole pages alone would not do: each would be another extent to convert.
+/// file system below allocate, where there is one. Whole pages alone would not do: each would be another extent to convert.
 const PREPARE_BYTES: u64 = 1 << 20;
+
+/// Entries on their way into the log, one behind the other: their bytes as they will lie in the ring, but for the headers, which are
+/// filled in once their place is known. Used again, it keeps its memory.
+#[derive(Debug)]
+pub struct Entries {
+    /// A page that is free for what the ring's page has before the first entry; then the entries.
+    bytes: Vec<u8>,
+    list: Vec<Piece>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    kind: EntryKind,
+    epoch: Epoch,
+    payload_len: u32,
+    payload_crc: u32,
+}
+
+impl Default for Entries {
+    fn default() -> Entries {
+        Entries { bytes: vec![0; PAGE_BYTES as usize], list: Vec::new() }
+    }
+}
+
+impl Entries {
+    /// Adds one behind the others; `payload_crc` is the payload's `crc32c`, which takes time that who holds a lock has not.
+    /// Payloads are `Volume::payload_bytes_max` bytes at most.
+    pub fn push(&mut self, epoch: Epoch, payload: &[u8], payload_crc: u32) {
+        self.add(EntryKind::Payload, epoch, payload, payload_crc);
+    }
+
+    fn add(&mut self, kind: EntryKind, epoch: Epoch, payload: &[u8], payload_crc: u32) {
+        let end = self.bytes.len() + entry_bytes(payload.len()) as usize;
+        self.bytes.extend_from_slice(&[0; HEADER_BYTES]);
+        self.bytes.extend_from_slice(payload);
+        self.bytes.resize(end, 0);
+        self.list.push(Piece { kind, epoch, payload_len: payload.len() as u32, payload_crc });
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// What they take in the ring.
+    pub fn ring_bytes(&self) -> u64 {
+        self.bytes.len() as u64 - PAGE_BYTES
+    }
+    /// What each takes in the ring, in order.
+    pub fn sizes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.list.iter().map(|piece| entry_bytes(piece.payload_len as usize))
+    }
+    pub fn clear(&mut self) {
+        self.bytes.truncate(PAGE_BYTES as usize);
+        self.list.clear();
+    }
+}
 
 impl Volume {
     /// Appends an entry and returns its seq. Definite: on `LogFull` and `TooLarge` nothing was appended; `Failed` is unknown.
     /// Who needs the order of entries to be the order of applying holds a lock of its own around both.
     pub fn append(&self, epoch: Epoch, payload: &[u8]) -> Result<Seq, VolumeError> {
-        // An entry larger than the ring would be refused as `LogFull` for ever.
-        let max = PAYLOAD_BYTES_MAX.min(self.log_capacity() as usize - HEADER_BYTES);
-        if payload.len() > max {
-            return Err(VolumeError::TooLarge { len: payload.len(), max });
-        }
+        self.check_payload(payload.len())?;
         // The CRC of a large payload takes time that the tail lock should not be held for.
         let payload_crc = crc32c(payload);
         let mut tail = self.tail.lock();
-        self.append_locked(&mut tail, EntryKind::Payload, epoch, payload, payload_crc)
+        self.append_one(&mut tail, EntryKind::Payload, epoch, payload, payload_crc)
+    }
+
+    /// Appends entries by one write, and returns the log's end before them: the first has the next seq, and so on. All or none, as
+    /// `append` says; after a crash a part of them may be there, from the first on, as if each had been written alone.
+    pub fn append_many(&self, entries: &mut Entries) -> Result<LogPoint, VolumeError> {
+        for piece in &entries.list {
+            self.check_payload(piece.payload_len as usize)?;
+        }
+        self.append_locked(&mut self.tail.lock(), entries)
+    }
+
+    /// Largest payload of this volume in bytes.
+    pub fn payload_bytes_max(&self) -> usize {
+        // An entry larger than the ring would be refused as `LogFull` for ever.
+        PAYLOAD_BYTES_MAX.min(self.log_capacity() as usize - HEADER_BYTES)
+    }
+
+    fn check_payload(&self, len: usize) -> Result<(), VolumeError> {
+        let max = self.payload_bytes_max();
+        if len > max { Err(VolumeError::TooLarge { len, max }) } else { Ok(()) }
     }
 
     /// Appends an empty entry if flushed entries wait to be sealed, so that the next flush seals them. Does nothing on a
@@ -43,12 +117,12 @@ impl Volume {
         let waits = tail.seq_of_payload.min(self.flushed_seq().0) > tail.mark;
         if waits {
             // A mark is the volume's own and belongs to no epoch.
-            self.append_locked(&mut tail, EntryKind::Mark, Epoch(0), &[], crc32c(&[]))?;
+            self.append_one(&mut tail, EntryKind::Mark, Epoch(0), &[], crc32c(&[]))?;
         }
         Ok(())
     }
 
-    fn append_locked(
+    fn append_one(
         &self,
         tail: &mut Tail,
         kind: EntryKind,
@@ -56,50 +130,69 @@ impl Volume {
         payload: &[u8],
         payload_crc: u32,
     ) -> Result<Seq, VolumeError> {
+        let mut entries = std::mem::take(&mut tail.own);
+        entries.clear();
+        entries.add(kind, epoch, payload, payload_crc);
+        let done = self.append_locked(tail, &mut entries);
+        tail.own = entries;
+        done.map(|before| Seq(before.seq.0 + 1))
+    }
+
+    fn append_locked(&self, tail: &mut Tail, entries: &mut Entries) -> Result<LogPoint, VolumeError> {
         // 1. Admit.
         self.check_writable()?;
         tail.check_started()?;
-        let (bytes, capacity) = (entry_bytes(payload.len()), self.log_capacity());
+        let (bytes, capacity) = (entries.ring_bytes(), self.log_capacity());
         let used = tail.pos - tail.start;
         if used + bytes > capacity {
             return Err(VolumeError::LogFull { used, capacity, wanted: bytes });
         }
-        // 2. Write header and payload in one piece, with what their first page held before and zeros behind.
-        let header = Header {
-            kind,
-            tag: self.tag,
-            seq: tail.seq + 1,
-            pos: tail.pos,
-            flushed_seq: self.flushed_seq.load(Ordering::Acquire),
-            epoch,
-            incarnation: tail.incarnation,
-            payload_len: payload.len() as u32,
-            payload_crc,
-        };
-        let end = tail.pos + bytes;
-        let (page, written_end) = (page_begin(tail.pos), end.next_multiple_of(PAGE_BYTES));
-        self.prepare(tail, written_end)?;
-        assert_eq!(tail.page.len() as u64, tail.pos - page, "the tail's page is known");
-        tail.page.extend_from_slice(&header.encode());
-        tail.page.extend_from_slice(payload);
-        tail.page.resize((written_end - page) as usize, 0);
-        self.write_ring(page, &tail.page)?;
-        tail.page.truncate((end - page) as usize);
-        tail.page.drain(..(page_begin(end) - page) as usize);
-        // 3. It is the log's end now.
-        tail.pos = end;
-        tail.seq = header.seq;
-        tail.mark = header.flushed_seq;
-        if kind == EntryKind::Payload {
-            tail.seq_of_payload = header.seq;
+        // 2. Their headers: V1, each follows from the one before.
+        let before = LogPoint { seq: Seq(tail.seq), pos: tail.pos };
+        let flushed_seq = self.flushed_seq.load(Ordering::Acquire);
+        let (mut seq, mut pos) = (tail.seq, tail.pos);
+        for piece in &entries.list {
+            let &Piece { kind, epoch, payload_len, payload_crc } = piece;
+            seq += 1;
+            let header = Header {
+                kind,
+                tag: self.tag,
+                seq,
+                pos,
+                flushed_seq,
+                epoch,
+                incarnation: tail.incarnation,
+                payload_len,
+                payload_crc,
+            };
+            let at = (PAGE_BYTES + pos - before.pos) as usize;
+            entries.bytes[at..at + HEADER_BYTES].copy_from_slice(&header.encode());
+            pos += entry_bytes(payload_len as usize);
         }
-        Ok(Seq(header.seq))
+        // 3. Written in one piece, with what their first page held before and zeros behind.
+        let (page, written_end) = (page_begin(before.pos), pos.next_multiple_of(PAGE_BYTES));
+        self.prepare(tail, written_end)?;
+        assert_eq!(tail.page.len() as u64, before.pos - page, "the tail's page is known");
+        let begin = PAGE_BYTES as usize - tail.page.len();
+        entries.bytes[begin..PAGE_BYTES as usize].copy_from_slice(&tail.page);
+        entries.bytes.resize(begin + (written_end - page) as usize, 0);
+        self.write_ring(page, &entries.bytes[begin..])?;
+        tail.page.clear();
+        let of_page = begin + (page_begin(pos) - page) as usize..begin + (pos - page) as usize;
+        tail.page.extend_from_slice(&entries.bytes[of_page]);
+        // 4. It is the log's end now.
+        if let Some(last) = entries.list.iter().rposition(|piece| piece.kind == EntryKind::Payload) {
+            tail.seq_of_payload = before.seq.0 + 1 + last as u64;
+        }
+        (tail.pos, tail.seq, tail.mark) = (pos, seq, flushed_seq);
+        self.publish(tail);
+        Ok(before)
     }
 
     /// Makes sure that the ring is written below `end`, a page's end, once the caller has written its pages, and zeroes to the next step.
     fn prepare(&self, tail: &mut Tail, end: u64) -> Result<(), VolumeError> {
         let lap = self.regions.log.len();
-        if tail.prepared >= end.min(lap) {
+        if tail.prepared >= end.min(lap) || self.log.is_device() {
             return Ok(());
         }
         // First lap: `start..pos` lies below `end` and nothing live above, so the zeros touch no entry (V4).

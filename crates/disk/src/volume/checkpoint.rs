@@ -73,7 +73,9 @@ impl Volume {
             sb.log_start = from;
         })?;
         // 5. Only now may the ring overwrite what came before (V4).
-        self.tail.lock().start = from.pos;
+        let mut tail = self.tail.lock();
+        tail.start = from.pos;
+        self.publish(&tail);
         Ok(())
     }
 

@@ -62,6 +62,22 @@ pub enum VolumeError {
     Read { what: &'static str, source: io::Error },
 }
 
+impl VolumeError {
+    /// The same for another whose entry shared the write that failed.
+    pub fn for_another(&self) -> VolumeError {
+        match self {
+            VolumeError::LogFull { used, capacity, wanted } => {
+                VolumeError::LogFull { used: *used, capacity: *capacity, wanted: *wanted }
+            }
+            VolumeError::TooLarge { len, max } => VolumeError::TooLarge { len: *len, max: *max },
+            VolumeError::WrongOrder(why) => VolumeError::WrongOrder(why),
+            VolumeError::ReadOnly => VolumeError::ReadOnly,
+            VolumeError::Failed(why) => VolumeError::Failed(why.clone()),
+            other => VolumeError::Failed(other.to_string()),
+        }
+    }
+}
+
 impl From<VolumeError> for Fault {
     fn from(e: VolumeError) -> Fault {
         let code = match &e {

@@ -1,42 +1,115 @@
 //! Group flush: who waits is served by one device flush that began after his entries were written.
+//!
+//! Writers that flush each write come back in step: the flush that serves them wakes them all, and the first to be back would
+//! flush for himself alone while the others wait for the next one. So who flushes waits first until as many have come as were
+//! here last time; at most as long as a flush takes, which is what the others would wait otherwise.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use types::Seq;
 
 use super::{Volume, VolumeError};
+
+/// Nobody waits longer than this for others to come, however slow the device.
+const GATHER_MAX: Duration = Duration::from_millis(1);
+
+/// Where those who flush meet.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    inner: Mutex<Inner>,
+    /// As many are here as are expected.
+    gathered: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Someone flushes, or gathers those whom he will flush for.
+    is_led: bool,
+    waiting: Vec<Waiter>,
+    /// How many were here at the end of the last flush, served or waiting for the next.
+    expected: usize,
+    /// How long the last flush took.
+    took: Duration,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    want: u64,
+    thread: Thread,
+    is_called: Arc<AtomicBool>,
+}
+
+impl Waiter {
+    fn call(self) {
+        self.is_called.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
 
 impl Volume {
     /// Makes durable every entry appended before the call, and what was written to the medium before those entries.
     /// Returns the flushed_seq. If all is flushed already the device is not asked. A failed flush fails the volume for good:
     /// nobody can know what it left.
     pub fn flush(&self) -> Result<Seq, VolumeError> {
-        let want = {
-            let tail = self.tail.lock();
-            tail.check_started()?;
-            tail.seq
-        };
-        let mut running = self.flushing.lock();
+        self.check_started()?;
+        let want = self.last_seq().0;
         loop {
-            self.check_alive()?;
-            let flushed = self.flushed_seq();
-            if flushed.0 >= want {
-                return Ok(flushed);
+            let mut group = self.group.inner.lock();
+            let flushed = self.check_alive().map(|()| self.flushed_seq());
+            if flushed.as_ref().map_or(true, |seq| seq.0 >= want) {
+                // Who was called to lead, and need not, calls the next.
+                let next = if group.is_led { None } else { group.waiting.pop() };
+                drop(group);
+                next.into_iter().for_each(Waiter::call);
+                return flushed;
             }
-            if *running {
-                // The flush under way may have begun before our entry; then the next round is ours.
-                self.flush_ended.wait(&mut running);
+            if !group.is_led {
+                group.is_led = true;
+                while group.waiting.len() + 1 < group.expected {
+                    let at_most = group.took.min(GATHER_MAX);
+                    if self.group.gathered.wait_for(&mut group, at_most).timed_out() {
+                        break;
+                    }
+                }
+                drop(group);
+                self.flush_for_group()?;
                 continue;
             }
-            *running = true;
-            drop(running);
-            let done = self.flush_now();
-            running = self.flushing.lock();
-            *running = false;
-            self.flush_ended.notify_all();
-            done?;
+            // The flush under way may have begun before our entry; then the next round is ours.
+            let is_called = Arc::new(AtomicBool::new(false));
+            group.waiting.push(Waiter { want, thread: std::thread::current(), is_called: is_called.clone() });
+            if group.waiting.len() + 1 == group.expected {
+                self.group.gathered.notify_one();
+            }
+            drop(group);
+            while !is_called.load(Ordering::Acquire) {
+                std::thread::park();
+            }
         }
+    }
+
+    /// The leader's flush. Afterwards those are called whom it served, or who are to be told that it failed, and of the others one, who
+    /// leads next.
+    fn flush_for_group(&self) -> Result<(), VolumeError> {
+        let began = Instant::now();
+        let done = self.flush_now();
+        let mut called = Vec::new();
+        {
+            let mut group = self.group.inner.lock();
+            group.took = began.elapsed();
+            group.expected = group.waiting.len() + 1;
+            group.is_led = false;
+            let flushed = self.flushed_seq().0;
+            let is_done = |w: &mut Waiter| w.want <= flushed || done.is_err();
+            called.extend(group.waiting.extract_if(.., is_done));
+            called.extend(group.waiting.pop());
+        }
+        called.into_iter().for_each(Waiter::call);
+        done
     }
 
     /// M3: the data first.
@@ -51,11 +124,9 @@ impl Volume {
     /// One device flush, and what follows from it.
     pub(super) fn flush_now(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
-        // Entries up to here were written before the flush begins; the last one's mark becomes durable with it (V3, V7).
-        let (seq, mark) = {
-            let tail = self.tail.lock();
-            (tail.seq, tail.mark)
-        };
+        // Entries up to here were written before the flush begins, and the mark was in one of them: it becomes durable with it (V3, V7).
+        let mark = self.seen.mark.load(Ordering::Acquire);
+        let seq = self.seen.seq.load(Ordering::Acquire);
         self.flush_media()?;
         self.flushed_seq.fetch_max(seq, Ordering::AcqRel);
         self.sealed_seq.fetch_max(mark, Ordering::AcqRel);

@@ -116,6 +116,7 @@ impl Volume {
         let mut tail = self.tail.lock();
         (tail.pos, tail.seq, tail.seq_of_payload) = (summary.end.pos, summary.end.seq.0, seq_of_payload);
         tail.phase = Phase::Replayed { cut: summary.cut.is_some(), lost };
+        self.publish(&tail);
         Ok(summary)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use parking_lot::Condvar;
+
 use super::*;
 use crate::{FaultyDisk, MemDisk, Op, SimDisk, When};
 
@@ -9,6 +11,7 @@ mod crash;
 mod damage;
 mod full;
 mod group;
+mod many;
 mod model;
 mod rules;
 mod twin;

@@ -1,0 +1,275 @@
+//! The log's tail as a role: what shares a write of the log, what waits, and what a failed write leaves.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use disk::MemDisk;
+use parking_lot::{Condvar, Mutex};
+
+use super::*;
+
+const PAGE: usize = PAGE_SIZE;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Open,
+    Shut,
+    /// As open, and every write fails.
+    Broken,
+}
+
+/// A medium whose log writes wait at a gate.
+struct GateDisk {
+    below: MemDisk,
+    log: OnceLock<Range<u64>>,
+    way: Mutex<Way>,
+    changed: Condvar,
+    /// Log writes that have come to the gate.
+    begun: AtomicUsize,
+}
+
+impl GateDisk {
+    fn set(&self, way: Way) {
+        *self.way.lock() = way;
+        self.changed.notify_all();
+    }
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+}
+
+impl Disk for GateDisk {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        if self.log.get().is_some_and(|log| log.contains(&offset)) {
+            self.begun.fetch_add(1, Ordering::SeqCst);
+            let mut way = self.way.lock();
+            while *way == Way::Shut {
+                self.changed.wait(&mut way);
+            }
+            if *way == Way::Broken {
+                return Err(io::Error::other("the gate is broken"));
+            }
+        }
+        self.below.write_at(buf, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.discard(offset, len)
+    }
+}
+
+/// Object 1 has eight pages of ones. No log write comes to the gate for the ring's first lap alone.
+fn gated() -> (Arc<GateDisk>, Engine) {
+    let disk = Arc::new(GateDisk {
+        below: MemDisk::new(MEDIUM_BYTES),
+        log: OnceLock::new(),
+        way: Mutex::new(Way::Open),
+        changed: Condvar::new(),
+        begun: AtomicUsize::new(0),
+    });
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Engine::open(disk.clone()).unwrap();
+    write(&store, id(1), 0, &[1; 8 * PAGE], None).unwrap();
+    disk.log.set(store.volume().layout().log).unwrap();
+    (disk, store)
+}
+
+/// Until it is so; other threads bring it about.
+fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        thread::yield_now();
+    }
+}
+
+fn waiting(store: &Engine) -> usize {
+    store.tail.hold().next.members.len()
+}
+
+fn page_of(store: &Engine, page: usize) -> Vec<u8> {
+    read(store, id(1), (page * PAGE) as u64, PAGE as u32).unwrap().unwrap()
+}
+
+#[test]
+fn t1_overwrites_that_come_during_a_log_write_share_the_next_and_are_seen_after_it() {
+    let (disk, store) = gated();
+    let (store, disk) = (&store, &disk);
+    disk.set(Way::Shut);
+    let mut done: Vec<Done> = Vec::new();
+    thread::scope(|s| {
+        let put = |page: usize| {
+            s.spawn(move || write(store, id(1), (page * PAGE) as u64, &[2; PAGE], None).unwrap())
+        };
+        let first = put(0);
+        until(|| disk.begun() == 1);
+        let others: Vec<_> = [1, 2, 3, 3, 4].into_iter().map(put).collect();
+        until(|| waiting(store) == 5);
+        // T1: admitted, and nothing of it is seen.
+        let seen = read(store, id(1), 0, 8 * PAGE as u32).unwrap().unwrap();
+        disk.set(Way::Open);
+        done.extend([first].into_iter().chain(others).map(|t| t.join().unwrap()));
+        assert!(seen == [1; 8 * PAGE]);
+    });
+    assert_eq!(disk.begun(), 2, "one write for the first, and one for the five that came meanwhile");
+    assert!((0..5).all(|page| page_of(store, page) == [2; PAGE]) && page_of(store, 5) == [1; PAGE]);
+    let mut seqs: Vec<Seq> = done.iter().map(|d| d.seq).collect();
+    seqs.sort_unstable();
+    assert!(seqs.windows(2).all(|w| w[0].0 + 1 == w[1].0), "one entry each: {seqs:?}");
+    assert!(done.iter().all(|d| d.answer == done[0].answer));
+}
+
+#[test]
+fn t1_a_failed_log_write_fails_all_of_its_batch_and_applies_none() {
+    let (disk, store) = gated();
+    let (store, disk) = (&store, &disk);
+    disk.set(Way::Shut);
+    let mut results = Vec::new();
+    thread::scope(|s| {
+        let put = |page: usize| {
+            s.spawn(move || write(store, id(1), (page * PAGE) as u64, &[2; PAGE], None).is_err())
+        };
+        let first = put(0);
+        until(|| disk.begun() == 1);
+        let others: Vec<_> = (1..6).map(put).collect();
+        until(|| waiting(store) == 5);
+        disk.set(Way::Broken);
+        results.extend([first].into_iter().chain(others).map(|t| t.join().unwrap()));
+    });
+    assert_eq!(results, [true; 6], "each is told");
+    assert!(read(store, id(1), 0, 8 * PAGE as u32).unwrap().unwrap() == [1; 8 * PAGE], "none is applied");
+    assert!(write(store, id(1), 0, &[3; PAGE], None).is_err(), "the volume has failed for good");
+}
+
+#[test]
+fn t2_what_is_no_overwrite_waits_until_all_before_it_is_applied_and_nobody_passes_it() {
+    let (disk, store) = gated();
+    let (store, disk) = (&store, &disk);
+    disk.set(Way::Shut);
+    let (mut cut, mut later) = (None, None);
+    thread::scope(|s| {
+        let put = |page: usize, len: usize| {
+            s.spawn(move || write(store, id(1), (page * PAGE) as u64, &vec![2; len], None))
+        };
+        let first = put(0, PAGE);
+        until(|| disk.begun() == 1);
+        let second = put(1, PAGE);
+        until(|| waiting(store) == 1);
+        let truncation = s.spawn(move || {
+            store.truncate(&Truncate { object: id(1), len: 4096, lease: 0, gate: &anyone, origin: None })
+        });
+        until(|| store.tail.hold().wanting_still() == 1);
+        let third = put(6, 100);
+        until(|| store.tail.hold().wanting_in() == 1);
+        assert_eq!(waiting(store), 1, "it does not join");
+        disk.set(Way::Open);
+        first.join().unwrap().unwrap();
+        second.join().unwrap().unwrap();
+        cut = Some(truncation.join().unwrap().unwrap());
+        later = Some(third.join().unwrap().unwrap());
+    });
+    let (cut, later) = (cut.unwrap(), later.unwrap());
+    assert_eq!(cut.answer, 4096);
+    // By then page 6 was a hole, and the object ended before it.
+    assert!(later.seq > cut.seq);
+    let want = Written { len: 6 * 4096 + 100, pages: 1 };
+    assert_eq!(Written::from_answer(later.answer), want);
+    assert_eq!(store.stat(id(1)).unwrap().unwrap().used, 2 * 4096);
+}
+
+#[test]
+fn t3_a_checkpoint_waits_for_what_is_under_way_and_has_it() {
+    let (disk, store) = gated();
+    let (store, disk) = (&store, &disk);
+    disk.set(Way::Shut);
+    thread::scope(|s| {
+        let put = |page: usize| {
+            s.spawn(move || write(store, id(1), (page * PAGE) as u64, &[2; PAGE], None).unwrap())
+        };
+        let first = put(0);
+        until(|| disk.begun() == 1);
+        let second = put(1);
+        until(|| waiting(store) == 1);
+        let checkpoint = s.spawn(move || store.checkpoint().unwrap());
+        until(|| store.tail.hold().wanting_still() == 1);
+        disk.set(Way::Open);
+        checkpoint.join().unwrap();
+        assert!(first.join().unwrap().seq.max(second.join().unwrap().seq) == store.last_seq());
+    });
+    assert_eq!(store.volume().checkpoint_seq(), store.last_seq());
+}
+
+#[test]
+fn the_role_is_handed_on_and_nobody_is_forgotten() {
+    // More batches than one writes for others, each of one.
+    let (disk, store) = gated();
+    let (store, disk) = (&store, &disk);
+    let done = AtomicUsize::new(0);
+    thread::scope(|s| {
+        for t in 0..3 {
+            let done = &done;
+            s.spawn(move || {
+                for n in 0..2000u64 {
+                    let page = (t * 2 + n as usize % 2) * PAGE;
+                    write(store, id(1), page as u64, &pattern(n, PAGE / 8), None).unwrap();
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(done.load(Ordering::Relaxed), 6000);
+    assert!(store.tail.hold().is_empty() && disk.begun() > crate::tail::ROUNDS_MAX);
+}
+
+/// Overwrites of few pages by many threads, the log gone around several times: memory has what the log says, and that is what the order of
+/// the answers' seqs says.
+#[test]
+fn s3_many_threads_are_applied_in_the_order_of_the_log() {
+    const THREADS: u64 = 6;
+    const PAGES: u64 = 5;
+    let rig = Rig::new();
+    rig.write(id(1), 0, &[0; PAGES as usize * PAGE]).unwrap();
+    let last: Mutex<BTreeMap<u64, (Seq, u64)>> = Mutex::default();
+    let (shared, last_seen) = (&rig, &last);
+    thread::scope(|s| {
+        for t in 0..THREADS {
+            s.spawn(move || {
+                let mut rng = disk::SplitMix::new(t);
+                for n in 0..250 {
+                    let (page, salt) = (rng.below(PAGES), t << 32 | n);
+                    let done = shared.write(id(1), page * 4096, &pattern(salt, PAGE)).unwrap();
+                    let mut last = last_seen.lock();
+                    let newest = last.entry(page).or_insert((done.seq, salt));
+                    assert!(newest.0 != done.seq || newest.1 == salt, "one entry each");
+                    if done.seq > newest.0 {
+                        *newest = (done.seq, salt);
+                    }
+                }
+            });
+        }
+        // Now and then something else.
+        for n in 0..40 {
+            shared.write(id(2), n * 5000, &pattern(n, 3000)).unwrap();
+            shared.store.checkpoint().unwrap();
+        }
+    });
+    assert!(rig.store.volume().position().pos > 4 << 20, "the ring was gone around");
+    let check = |rig: &Rig| {
+        for (page, (_, salt)) in &*last.lock() {
+            let bytes = rig.read(id(1), page * 4096, PAGE as u32).unwrap().unwrap();
+            assert!(bytes == pattern(*salt, PAGE), "page {page}");
+        }
+    };
+    check(&rig);
+    check(&rig.crashed(Crash::KeepAll));
+}
