@@ -1,9 +1,13 @@
 //! The index is on the medium, and memory has a part of it: nothing of that shows, whatever is in memory when.
 
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Instant;
 
-use disk::{MemDisk, SplitMix};
+use disk::{FileDisk, MemDisk, SplitMix};
 
+use super::life::is_long;
 use super::world::check_books;
 use super::*;
 
@@ -166,4 +170,104 @@ fn large_objects_have_leaves_of_their_own() {
     for (n, page) in [(7, 698), (27, 0), (47, 350), (59, 0), (0, 0)] {
         assert!(read(&again, id(n), page * 4096, 4096).unwrap() == Some(pattern(2 + n + page, 4096)));
     }
+}
+
+/// A medium without its data region, whose writes are lost: all that the index needs is there.
+struct Hollow {
+    below: FileDisk,
+    data_begin: AtomicU64,
+    bytes: u64,
+}
+
+impl Disk for Hollow {
+    fn size(&self) -> u64 {
+        self.bytes
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        if offset < self.data_begin.load(Ordering::Relaxed) {
+            self.below.write_at(buf, offset)
+        } else {
+            Ok(())
+        }
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.discard(offset, len)
+    }
+}
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// The ten million with `STRIA_LONG=1` (by itself: it prints what the process takes); a thousandth of that and of the memory
+/// else.
+#[test]
+fn memory_does_not_grow_with_the_number_of_objects() {
+    let (objects, memory) = if is_long() { (10_000_000, 512 << 20) } else { (10_000, 512 << 10) };
+    let settings = Settings { index_bytes_max: memory, leaf_bytes: 32 << 10, ..PLACING };
+    let dir = std::env::temp_dir().join(format!("stria-hollow-{}", std::process::id()));
+    // Slots for objects of one page each.
+    let division = Geometry { checkpoint_bytes: (objects * 160).max(4 << 20), ..geometry(objects << 15) };
+    let bytes = (objects * 4096 / 9 * 10).max(32 << 20) + 2 * division.checkpoint_bytes + division.log_bytes;
+    let below = FileDisk::create(dir.clone(), bytes).unwrap();
+    std::fs::remove_file(dir).unwrap();
+    let disk = Arc::new(Hollow { below, data_begin: AtomicU64::new(u64::MAX), bytes });
+    Engine::format_as(&*disk, label(), division, false).unwrap();
+    let open = || {
+        let begin = Instant::now();
+        let store = Engine::open_with(disk.clone(), settings).unwrap();
+        (store, begin.elapsed())
+    };
+    let (store, _) = open();
+    disk.data_begin.store(store.data_begin, Ordering::Relaxed);
+    let empty = resident_bytes();
+    let say = |store: &Engine, what: &str, begin: Instant| {
+        let (memory, resident) = (store.index.memory() >> 20, (resident_bytes().saturating_sub(empty)) >> 20);
+        let leaves = store.index.leaves_now().leaves.len();
+        println!(
+            "       {what}: {:?}; index {memory} MiB, process {resident} MiB, {leaves} leaves",
+            begin.elapsed()
+        );
+    };
+    let begin = Instant::now();
+    let page = [7; 4096];
+    for n in 0..objects {
+        write(&store, id(n), 0, &page, None).unwrap();
+    }
+    say(&store, "made", begin);
+    assert!(store.index.memory() < memory / 4 * 5, "{}", store.index.memory());
+    // Or a recovery would look for data of what may not be flushed.
+    store.seal().unwrap();
+    let last = store.last_seq();
+    drop(store);
+    let (store, took) = open();
+    println!("       start after a crash: {took:?}");
+    assert_eq!((store.last_seq(), store.usage().objects), (last, objects));
+    store.close().unwrap();
+    drop(store);
+    let (store, took) = open();
+    println!("       start after a clean stop: {took:?}");
+    assert_eq!(store.usage().objects, objects);
+    let mut rng = SplitMix::new(1);
+    let begin = Instant::now();
+    for _ in 0..objects / 10 {
+        assert_eq!(store.stat(id(rng.below(objects))).unwrap().unwrap().len, 4096);
+    }
+    say(&store, "a tenth looked at, anywhere", begin);
+    let begin = Instant::now();
+    for n in 0..objects / 100 {
+        store.fence(id(rng.below(objects)), n + 1).unwrap();
+    }
+    say(&store, "a hundredth changed, anywhere", begin);
+    let begin = Instant::now();
+    store.checkpoint().unwrap();
+    say(&store, "checkpoint", begin);
+    assert!(store.index.memory() < memory / 4 * 5, "{}", store.index.memory());
 }
