@@ -16,6 +16,7 @@ use crate::files::File;
 use crate::objects::Stopped;
 use crate::open::is_written;
 use crate::room::Tries;
+use crate::write::Use;
 
 impl Fs {
     /// Gives the file objects. Nothing is read or written meanwhile. Done already if another call was first.
@@ -103,7 +104,7 @@ impl Fs {
             }
             let len = (until - at).min(BULK_MAX as u64) as usize;
             self.fetch_inline(file, at, len, &mut buf, deadline).map_err(Stopped::Failed)?;
-            self.write_pieces(file, layout, cap, at, &buf, deadline)?;
+            self.write_pieces(file, layout, cap, (at, &buf), Use::Free, deadline)?;
             at += buf.len() as u64;
         }
         // Nor is space lost that was kept.

@@ -54,6 +54,7 @@ mod fs;
 pub mod fsck;
 mod fsync;
 mod gone;
+mod grants;
 mod grow;
 mod link;
 mod locks;

@@ -19,6 +19,7 @@ use wire::shared::{ALL, CatchUp, CaughtUp};
 use wire::{Flags, Header, Reader, ReplyHead, Wire};
 
 use crate::gone::Gone;
+use crate::grants::Granted;
 use crate::locks::Locks;
 use crate::losses::Losses;
 use crate::owed::Owed;
@@ -65,6 +66,7 @@ pub(crate) struct Link {
     fabric: Arc<Fabric>,
     id: Arc<Identity>,
     pub slots: Slots,
+    pub granted: Granted,
     pub retained: Mutex<Retained>,
     /// 0 = not attached.
     incarnation: AtomicU32,
@@ -102,6 +104,7 @@ impl Link {
             is_mdt,
             fabric,
             slots: Slots::new(),
+            granted: Granted::default(),
             retained: Mutex::new(Retained { kept, incarnation: Incarnation(0) }),
             incarnation: AtomicU32::new(0),
             attached_session: AtomicU64::new(0),
@@ -162,6 +165,7 @@ impl Link {
             self.detached(incarnation);
             self.ready(attach_until())?;
         }
+        self.renew_grant(deadline);
         Ok(())
     }
 

@@ -66,6 +66,7 @@ sent!(
     wire::object::Read,
     wire::object::Truncate,
     wire::object::Glimpse,
+    wire::object::Grant,
     wire::object::Reserve,
     wire::object::Release,
     wire::object::Punch,

@@ -5,19 +5,29 @@ use std::time::Instant;
 
 use plan::range::{clip, pieces};
 use types::crc::fragment_crcs;
-use types::{BULK_MAX, Buf, Code, FILE_SIZE_MAX, Fault, INLINE_MAX, Layout, Piece, Time};
+use types::{BULK_MAX, Buf, Code, FILE_SIZE_MAX, Fault, INLINE_MAX, Layout, PAGE_SIZE, Piece, Time};
 use wire::meta::{GetStripe, WriteInline};
 use wire::object::{Capability, Write, WriteReply};
 
 use crate::Fs;
 use crate::api::Handle;
 use crate::files::{Body, File, Opened};
+use crate::grants::Share;
 use crate::link::Link;
 use crate::objects::{IN_FLIGHT_MAX, Stopped};
 use crate::overshoot::is_definite;
 use crate::request::{Answer, Patience, Pending};
 use crate::room::Tries;
 use crate::sharing::To;
+
+/// May a write use what OSTs keep for this client?
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It waits for its OSTs, and hears itself that they are full.
+    Free,
+    /// The program was told long ago that it is done.
+    Grant,
+}
 
 /// Where bytes go.
 #[derive(Clone, Copy)]
@@ -70,7 +80,8 @@ impl Fs {
                     // Alone, so that the end is the end until the bytes are there.
                     let body = opened.file.own_body(deadline)?;
                     let end = opened.file.meta.lock().progress.size;
-                    let done = self.write_body(&opened.file, &body, end, &data[appended..], deadline);
+                    let done =
+                        self.write_body(&opened.file, &body, end, &data[appended..], Use::Free, deadline);
                     if done.is_err() {
                         let reached = opened.file.meta.lock().progress.size.saturating_sub(end);
                         appended += (reached as usize).min(data.len() - appended);
@@ -79,14 +90,14 @@ impl Fs {
                 }
                 Place::At(offset) => {
                     let body = opened.file.share_body(deadline)?;
-                    self.write_body(&opened.file, &body, offset, data, deadline)
+                    self.write_body(&opened.file, &body, offset, data, Use::Free, deadline)
                 }
                 Place::Within(offset) => {
                     // Who shares the body meets nobody who cuts: what is within the file now stays so until it is written.
                     let body = opened.file.share_body(deadline)?;
                     let size = opened.file.meta.lock().progress.size;
                     let within = &data[..clip(size, offset, data.len())];
-                    self.write_body(&opened.file, &body, offset, within, deadline)
+                    self.write_body(&opened.file, &body, offset, within, Use::Grant, deadline)
                 }
             };
             if stopped.is_err() {
@@ -109,6 +120,7 @@ impl Fs {
         body: &Body,
         offset: u64,
         data: &[u8],
+        space: Use,
         deadline: Instant,
     ) -> Result<(), Stopped> {
         self.check_poison(file)?;
@@ -130,7 +142,8 @@ impl Fs {
             }
             meta.cap.clone().ok_or(Stopped::Refresh(None))?
         };
-        self.write_pieces(file, layout, &cap, offset, data, deadline).map_err(|stopped| stopped.with(&cap))
+        self.write_pieces(file, layout, &cap, (offset, data), space, deadline)
+            .map_err(|stopped| stopped.with(&cap))
     }
 
     fn write_inline(&self, file: &File, offset: u64, data: &[u8], deadline: Instant) -> Result<(), Stopped> {
@@ -175,8 +188,8 @@ impl Fs {
         file: &File,
         layout: &Layout,
         cap: &Capability,
-        offset: u64,
-        data: &[u8],
+        (offset, data): (u64, &[u8]),
+        space: Use,
         deadline: Instant,
     ) -> Result<(), Stopped> {
         let now = self.now();
@@ -186,14 +199,23 @@ impl Fs {
             for piece in window {
                 links.push(self.ost(piece.mirror, deadline)?);
             }
+            // Each piece's part of a grant, in the order of the pieces; none if none may be used.
+            let shares: Vec<Share> = match space {
+                Use::Free => Vec::new(),
+                Use::Grant => window.iter().zip(&links).map(|(p, link)| share(p, link)).collect(),
+            };
             let bytes = |p: &Piece| &data[(p.file_offset - offset) as usize..][..p.len];
             let answers = match (window, links.as_slice()) {
                 ([piece], [link]) => {
-                    let req = request(cap, piece, bytes(piece), now);
+                    let req = request(cap, piece, bytes(piece), now, shares.first());
                     vec![link.exchange(file.fid, &req, bytes(piece), &mut Buf::new(), deadline)]
                 }
-                _ => self.write_window(file, cap, window, &links, &bytes, now, deadline),
+                _ => self.write_window(file, cap, window, &links, &bytes, &shares, now, deadline),
             };
+            for ((share, link), answer) in shares.iter().zip(&links).zip(&answers) {
+                link.granted.answered(*share, answer);
+                link.want_grant(deadline);
+            }
             self.note_written(file, window, answers, now)?;
         }
         Ok(())
@@ -207,6 +229,7 @@ impl Fs {
         window: &[Piece],
         links: &[Arc<Link>],
         bytes: &dyn Fn(&Piece) -> &'d [u8],
+        shares: &[Share],
         now: Time,
         deadline: Instant,
     ) -> Vec<Result<Answer<WriteReply>, Fault>> {
@@ -214,8 +237,8 @@ impl Fs {
         // 1. Send all that can go at once.
         let mut pending = Vec::with_capacity(window.len());
         let (mut is_any_slot_held, mut is_any_under_way) = (false, false);
-        for ((piece, link), into) in window.iter().zip(links).zip(&mut bufs) {
-            let req = request(cap, piece, bytes(piece), now);
+        for (i, ((piece, link), into)) in window.iter().zip(links).zip(&mut bufs).enumerate() {
+            let req = request(cap, piece, bytes(piece), now, shares.get(i));
             let patience = Patience::of(is_any_slot_held);
             let mut made = Pending::new(link, file.fid, &req, bytes(piece), into, deadline, patience);
             if let Ok(Some(p)) = &mut made {
@@ -280,7 +303,21 @@ impl Fs {
     }
 }
 
-fn request(cap: &Capability, piece: &Piece, bytes: &[u8], mtime: Time) -> Write {
+/// What the piece may use of what its OST keeps for us: all its pages.
+fn share(piece: &Piece, link: &Link) -> Share {
+    let page = PAGE_SIZE as u64;
+    let (begin, end) = (piece.object_offset / page, (piece.object_offset + piece.len as u64).div_ceil(page));
+    link.granted.take((end - begin) * page, Instant::now())
+}
+
+fn request(cap: &Capability, piece: &Piece, bytes: &[u8], mtime: Time, share: Option<&Share>) -> Write {
     let crcs = fragment_crcs(piece.object_offset, bytes);
-    Write { cap: cap.clone(), object: piece.object, offset: piece.object_offset, crcs, mtime }
+    Write {
+        cap: cap.clone(),
+        object: piece.object,
+        offset: piece.object_offset,
+        crcs,
+        mtime,
+        granted: share.is_some_and(|s| s.bytes > 0),
+    }
 }

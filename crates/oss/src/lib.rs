@@ -16,6 +16,7 @@ mod damage;
 mod destroy;
 mod format;
 mod glimpse;
+mod grant;
 mod joined;
 mod list;
 mod ost;

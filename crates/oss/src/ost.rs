@@ -6,8 +6,8 @@ use types::Fault;
 use wire::Wire;
 use wire::object::RIGHT_ADMIN;
 use wire::ost::{
-    OstAmount, OstClass, OstObjects, OstSizes, OstSmall, OstSpace, OstSpaceReply, OstStat, OstStatReply,
-    OstUser, OstWrites, purpose,
+    OstAmount, OstClass, OstGrant, OstObjects, OstSizes, OstSmall, OstSpace, OstSpaceReply, OstStat,
+    OstStatReply, OstUser, OstWrites, purpose,
 };
 
 use crate::Core;
@@ -61,6 +61,10 @@ impl Core {
         Ok(Served::READ)
     }
 
+    fn grants(&self) -> Vec<OstGrant> {
+        self.store.grants().into_iter().map(|(session, bytes)| OstGrant { session, bytes }).collect()
+    }
+
     pub fn on_ost_space(&self, ctx: &Ctx<'_>, s: OstSpace, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         self.check_cap_right(ctx, &s.cap, RIGHT_ADMIN)?;
         let (part, next) = self.store.survey(Cursor::behind(s.after), OBJECTS_AT_ONCE)?;
@@ -75,6 +79,7 @@ impl Core {
             bytes_discarding: space.bytes_discarding,
             bytes_reserved: space.bytes_reserved,
             bytes_reserve: space.bytes_reserve,
+            grants: if is_first { self.grants() } else { vec![] },
             sub_block_bytes: space.sub_block_bytes,
             free_runs: space.free_runs.iter().map(amount).collect(),
             largest_run_bytes: space.largest_run_bytes,

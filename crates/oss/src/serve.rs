@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use net::Answer;
 use types::{Buf, Code, Fault, Seq};
 use wire::object::{
-    DamageClear, DamageList, Destroy, Glimpse, List, Punch, Read, Release, ReportMissing, Reserve,
+    DamageClear, DamageList, Destroy, Glimpse, Grant, List, Punch, Read, Release, ReportMissing, Reserve,
     ScrubControl, Seek, Truncate, Verify, Write,
 };
 use wire::ost::{OstSpace, OstStat};
@@ -72,6 +72,7 @@ impl Core {
             Write::CALL => self.on_write(&ctx, parse(body)?, bulk, reply),
             Read::CALL => self.on_read(&ctx, parse(body)?, out, reply),
             Truncate::CALL => self.on_truncate(&ctx, parse(body)?, reply),
+            Grant::CALL => self.on_grant(&ctx, parse(body)?, reply),
             Reserve::CALL => self.on_reserve(&ctx, parse(body)?, reply),
             Release::CALL => self.on_release(&ctx, parse(body)?, reply),
             Punch::CALL => self.on_punch(&ctx, parse(body)?, reply),

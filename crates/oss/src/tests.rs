@@ -3,6 +3,7 @@
 mod admission;
 mod damage;
 mod exactly_once;
+mod grants;
 mod life;
 mod ost;
 mod scrub;
@@ -91,7 +92,14 @@ fn admin() -> Capability {
 }
 
 fn write_of(cap: Capability, offset: u64, data: &[u8]) -> Write {
-    Write { cap, object: object(), offset, crcs: fragment_crcs(offset, data), mtime: Time::new(9, 0) }
+    Write {
+        cap,
+        object: object(),
+        offset,
+        crcs: fragment_crcs(offset, data),
+        mtime: Time::new(9, 0),
+        granted: false,
+    }
 }
 fn read_of(cap: Capability, offset: u64, len: u32) -> Read {
     Read { cap, object: object(), offset, len }

@@ -140,11 +140,12 @@ impl Core {
         Ok(Duration::ZERO)
     }
 
-    /// A checkpoint if it is due, and freed space back to the medium.
+    /// A checkpoint if it is due, freed space back to the medium, and grants of the dead back to the living.
     pub fn checkpoint_round(&self) -> Result<(), Fault> {
         if self.store.is_checkpoint_due() {
             self.store.checkpoint()?;
         }
+        self.store.lapse_grants((self.settings.clock)());
         Ok(self.store.discard()?)
     }
 }

@@ -32,12 +32,13 @@ impl Core {
                 lease: lease_of(&w.cap),
                 gate: &gate_of(&w.cap, &w.object),
                 origin,
+                holder: w.granted.then_some(ctx.head.session),
             };
             self.store.write(&write).map_err(|e| self.note_damage(ctx, e))
         })?;
         // 4. reply.
-        let Written { len, pages } = Written::from_answer(done.answer);
-        WriteReply { len, pages }.put(reply);
+        let Written { len, pages, granted } = Written::from_answer(done.answer);
+        WriteReply { len, pages, granted }.put(reply);
         Ok(Served { seq: done.seq })
     }
 }

@@ -132,6 +132,16 @@ impl ObjectStore for Engine {
         self.slot_of(session, slot)
     }
 
+    fn grant(&self, session: SessionId, bytes: u64, now_sec: u64) -> u64 {
+        self.set_grant(session, bytes, now_sec)
+    }
+    fn lapse_grants(&self, now_sec: u64) {
+        self.lapse(now_sec)
+    }
+    fn grants(&self) -> Vec<(SessionId, u64)> {
+        self.grant_list()
+    }
+
     fn record_damage(&self, damage: Damage) -> Result<Recorded, StoreError> {
         self.keep_damage(damage)
     }
@@ -154,8 +164,8 @@ impl ObjectStore for Engine {
         let page = PAGE_SIZE as u64;
         let free = space.free_pages() + space.waiting_pages() + space.freed.out_pages;
         let promised = space.promised_pages();
-        // What patches replace is free once they are folded, and until then it is nobody's to take.
-        let stored = promised.saturating_sub(space.patched_over);
+        // What patches replace is free once they are folded, and until then it is nobody's to take. What is granted is free.
+        let stored = promised.saturating_sub(space.patched_over + space.grants.pages());
         Usage {
             bytes_total: space.total_pages() * page,
             bytes_free: free.saturating_sub(stored) * page,

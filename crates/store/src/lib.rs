@@ -29,6 +29,7 @@ mod engine;
 mod error;
 mod extent;
 mod format;
+mod grants;
 mod index;
 mod leaf;
 mod list;
@@ -66,6 +67,7 @@ pub use damage::{DAMAGE_MAX, Recorded};
 pub use engine::Engine;
 pub use error::{DamageKind, StoreError};
 pub use format::{Geometry, geometry};
+pub use grants::GRANT_SEC;
 pub use reserve::Reservation;
 pub use scrub::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified};
 pub use service::Service;
@@ -155,6 +157,13 @@ pub trait ObjectStore: Send + Sync {
     /// What was done last in one slot; `None`: no such session or slot.
     fn slot(&self, session: SessionId, slot: u32) -> Option<Slot>;
 
+    /// Makes the space that is kept for a session as large as it wishes or as can be, for `GRANT_SEC`; how large it is. Bytes.
+    fn grant(&self, session: SessionId, bytes: u64, now_sec: u64) -> u64;
+    /// Ends grants that were not renewed in time.
+    fn lapse_grants(&self, now_sec: u64);
+    /// Sessions with grants, and how large they are.
+    fn grants(&self) -> Vec<(SessionId, u64)>;
+
     /// Keeps a piece of damage. At most `DAMAGE_MAX` are kept.
     fn record_damage(&self, damage: Damage) -> Result<Recorded, StoreError>;
     /// Known damage in object order.
@@ -199,6 +208,8 @@ pub struct Write<'a> {
     pub lease: u64,
     pub gate: Gate<'a>,
     pub origin: Option<Origin>,
+    /// Whose grant may be used if there is no other space.
+    pub holder: Option<SessionId>,
 }
 
 pub struct Read<'a> {

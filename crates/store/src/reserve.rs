@@ -49,7 +49,7 @@ impl Engine {
         loop {
             self.pass_gate(&r.object, r.gate)?;
             // 1. Kept from everybody, before anything is promised.
-            let held = self.hold(self.lacking(r, first, limit).pages)?;
+            let held = self.hold(self.lacking(r, first, limit).pages, None)?;
             // 2. The entry, unless more pages lack space by now than were held.
             let done = self.commit(r.origin, record.clone(), || {
                 self.pass_gate(&r.object, r.gate)?;

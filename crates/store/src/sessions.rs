@@ -47,5 +47,6 @@ impl Engine {
 
     pub(crate) fn apply_session_end(&self, session: SessionId) {
         self.sessions.lock().remove(&session);
+        self.end_grant(session);
     }
 }

@@ -78,17 +78,19 @@ impl Engine {
                 self.check_index_room(OBJECT_BYTES_MAX + found.unindexed * PATCHED_PAGE_BYTES, Wish::Write)?;
             }
             // W1
-            let held = self.hold(found.unpromised)?;
+            let held = self.hold(found.unpromised, w.holder)?;
             let done = self.commit(w.origin, record.clone(), || {
                 let attrs = self.pass_gate(&w.object, w.gate)?;
                 let now = self.lacking_small(w, &cuts);
                 if now.unpromised > held.pages {
                     return Err(Stop::Again);
                 }
-                Ok(Written { len: attrs.len.max(end), pages: now.pages }.to_answer())
+                let (len, granted) = (attrs.len.max(end), held.is_granted());
+                Ok(Written { len, pages: now.pages, granted }.to_answer())
             });
             match done {
                 Ok(done) => {
+                    held.keep();
                     self.recorder.patched(w.data.len());
                     return Ok(Some(done));
                 }

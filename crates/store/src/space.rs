@@ -3,20 +3,22 @@
 //! Superseded runs wait in log order until the entry that superseded them is sealed; only then can no recovery want to see
 //! their old bytes. Runs that were taken and never named by an entry go back at once.
 //!
-//! R1: as many pages are free, or free once what waits is sealed, as are promised to objects and not taken for them yet.
+//! R1: as many pages are free, or free once what waits is sealed, as are promised and not taken yet: to objects, and to clients
+//! (`grants`).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use disk::volume::VolumeError;
-use types::{ObjectId, PAGE_SIZE, Seq};
+use types::{ObjectId, PAGE_SIZE, Seq, SessionId};
 
 use crate::alloc::{Buddy, Run};
 use crate::checkpoint::Pages;
 use crate::discard::Freed;
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::grants::{Grants, Spent};
 use crate::index::State;
 
 /// Sealing rounds before a full medium is called full: another writer may take what the first round freed.
@@ -65,6 +67,8 @@ pub struct Space {
     pub(crate) patched_over: u64,
     /// About to be reserved or patched.
     held: u64,
+    /// Kept for clients.
+    pub(crate) grants: Grants,
     /// Changes that have taken pages and are not logged yet: what they supersede is about to be free.
     on_their_way: u64,
     /// Of the promised ones, those that writes under way have taken space for.
@@ -86,6 +90,7 @@ impl Space {
             patched: 0,
             patched_over: 0,
             held: 0,
+            grants: Grants::default(),
             on_their_way: 0,
             claimed: 0,
             freed: Freed::default(),
@@ -151,7 +156,7 @@ impl Space {
 
     /// What must stay free for those to whom it was promised.
     pub fn promised_pages(&self) -> u64 {
-        (self.reserved + self.patched + self.held).saturating_sub(self.claimed)
+        (self.reserved + self.patched + self.held + self.grants.pages()).saturating_sub(self.claimed)
     }
     /// What anybody may take, but for the reserve.
     pub fn unpromised_pages(&self) -> u64 {
@@ -202,12 +207,20 @@ pub struct Taken<'a> {
     pub runs: Vec<Run>,
     /// How many of the pages were promised.
     claim: Cell<u64>,
+    /// What of them came out of a grant.
+    spent: Option<Spent>,
 }
 
 impl Taken<'_> {
     /// An entry names them now.
     pub fn keep(mut self) {
         self.runs.clear();
+        self.spent = None;
+    }
+
+    /// Did they come out of a grant?
+    pub fn is_granted(&self) -> bool {
+        self.spent.is_some()
     }
 
     /// Before the entry is applied, which takes the promise away: counted in between as promised and as taken, which at worst
@@ -226,6 +239,7 @@ impl Drop for Taken<'_> {
         let mut space = self.engine.space.lock();
         space.on_their_way -= 1;
         self.runs.iter().for_each(|r| space.buddy.give_back(r.start, r.pages as u64));
+        self.spent.into_iter().for_each(|spent| space.grants.put_back(spent));
     }
 }
 
@@ -233,11 +247,26 @@ impl Drop for Taken<'_> {
 pub struct Held<'a> {
     engine: &'a Engine,
     pub pages: u64,
+    spent: Option<Spent>,
+}
+
+impl Held<'_> {
+    /// An entry has reserved or patched them.
+    pub fn keep(mut self) {
+        self.spent = None;
+    }
+
+    /// Did they come out of a grant?
+    pub fn is_granted(&self) -> bool {
+        self.spent.is_some()
+    }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.engine.space.lock().held -= self.pages;
+        let mut space = self.engine.space.lock();
+        space.held -= self.pages;
+        self.spent.into_iter().for_each(|spent| space.grants.put_back(spent));
     }
 }
 
@@ -245,34 +274,48 @@ impl Engine {
     /// Takes `pages` pages, of which `claim` are promised to who takes them. What waits to be sealed is space too: it is sealed
     /// before `NoSpace` is said.
     pub(crate) fn take(&self, pages: u32, claim: u64, purpose: Purpose) -> Result<Taken<'_>, StoreError> {
-        self.take_near(pages, None, claim, purpose)
+        self.take_near(pages, None, claim, purpose, None)
     }
 
-    /// As `take`, at `near` if that is free: where the object's stream goes on.
+    /// As `take`, at `near` if that is free: where the object's stream goes on. What nobody may take any more comes out of the grant of
+    /// `holder`.
     pub(crate) fn take_near(
         &self,
         pages: u32,
         near: Option<u64>,
         claim: u64,
         purpose: Purpose,
+        holder: Option<SessionId>,
     ) -> Result<Taken<'_>, StoreError> {
         self.with_space(purpose, |space| {
             let mut runs = Vec::new();
-            if !may_take(space, pages as u64, claim, purpose) || !space.buddy.take(pages, near, &mut runs) {
+            let spent = if may_take(space, pages as u64, claim, purpose) {
+                None
+            } else {
+                let needed = space.buddy.rounded(pages.into());
+                Some(space.grants.spend(holder?, needed - claim)?)
+            };
+            if !space.buddy.take(pages, near, &mut runs) {
+                // R1: it comes, when what waits is sealed.
+                spent.into_iter().for_each(|spent| space.grants.put_back(spent));
                 return None;
             }
             space.claimed += claim;
             space.on_their_way += 1;
-            Some(Taken { engine: self, runs, claim: Cell::new(claim) })
+            Some(Taken { engine: self, runs, claim: Cell::new(claim), spent })
         })
     }
 
     /// Keeps `pages` pages from everybody, so that they can be promised.
-    pub(crate) fn hold(&self, pages: u64) -> Result<Held<'_>, StoreError> {
+    pub(crate) fn hold(&self, pages: u64, holder: Option<SessionId>) -> Result<Held<'_>, StoreError> {
         self.with_space(Purpose::Write, |space| {
-            let is_room = may_take(space, pages, 0, Purpose::Write);
-            space.held += if is_room { pages } else { 0 };
-            is_room.then(|| Held { engine: self, pages })
+            let spent = match may_take(space, pages, 0, Purpose::Write) {
+                true => None,
+                // One promise becomes another.
+                false => Some(space.grants.spend(holder?, pages)?),
+            };
+            space.held += pages;
+            Some(Held { engine: self, pages, spent })
         })
     }
 

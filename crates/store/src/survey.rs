@@ -21,7 +21,7 @@ const WINDOW_PAGES: u64 = 16 << 10;
 /// Objects that are looked at under one lock of a shard.
 const OBJECTS_AT_ONCE: usize = 256;
 
-/// Space as it is given out. All is used, waiting, being discarded, or free; `reserved` and `reserve` are of what is free.
+/// Space as it is given out. All is used, waiting, being discarded, or free; `reserved`, `granted` and `reserve` are of what is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SpaceReport {
     pub bytes_total: u64,
@@ -32,6 +32,8 @@ pub struct SpaceReport {
     pub bytes_discarding: u64,
     /// Promised to objects and not taken yet.
     pub bytes_reserved: u64,
+    /// Kept for clients.
+    pub bytes_granted: u64,
     /// Kept for truncation.
     pub bytes_reserve: u64,
     /// Space is given out in pieces of this; `PAGE_SIZE`: as large as each write needs.
@@ -180,7 +182,8 @@ impl Engine {
                 bytes_free: space.free_pages() * PAGE,
                 bytes_waiting: space.waiting_pages() * PAGE,
                 bytes_discarding: space.freed.out_pages * PAGE,
-                bytes_reserved: space.promised_pages() * PAGE,
+                bytes_reserved: space.promised_pages().saturating_sub(space.grants.pages()) * PAGE,
+                bytes_granted: space.grants.pages() * PAGE,
                 bytes_reserve: reserve_pages(space.total_pages()) * PAGE,
                 sub_block_bytes: space.unit_pages() * PAGE,
                 free_runs: Default::default(),

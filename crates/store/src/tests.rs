@@ -6,6 +6,7 @@ mod discard;
 mod faults;
 mod full;
 mod golden;
+mod grants;
 mod index;
 mod life;
 mod map;
@@ -149,7 +150,17 @@ fn write(
 ) -> Result<Done, StoreError> {
     let crcs = fragment_crcs(offset, data);
     let mtime = Time::new(offset as i64 + 1, 0);
-    store.write(&Write { object, offset, data, crcs: &crcs, mtime, lease: 0, gate: &anyone, origin })
+    store.write(&Write {
+        object,
+        offset,
+        data,
+        crcs: &crcs,
+        mtime,
+        lease: 0,
+        gate: &anyone,
+        origin,
+        holder: None,
+    })
 }
 
 /// Reads and checks that the CRCs handed out are those of the bytes.

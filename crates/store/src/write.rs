@@ -60,17 +60,24 @@ pub struct Written {
     pub len: u64,
     /// Pages that had no space before.
     pub pages: u32,
+    /// The space came out of the holder's grant.
+    pub granted: bool,
 }
 
 /// Lengths stay below 2^44.
 const PAGES_SHIFT: u32 = 48;
+const GRANTED: u64 = 1 << 47;
 
 impl Written {
     pub fn to_answer(self) -> u64 {
-        self.len | (self.pages as u64) << PAGES_SHIFT
+        self.len | (self.pages as u64) << PAGES_SHIFT | if self.granted { GRANTED } else { 0 }
     }
     pub fn from_answer(answer: u64) -> Written {
-        Written { len: answer & ((1 << PAGES_SHIFT) - 1), pages: (answer >> PAGES_SHIFT) as u32 }
+        Written {
+            len: answer & (GRANTED - 1),
+            pages: (answer >> PAGES_SHIFT) as u32,
+            granted: answer & GRANTED != 0,
+        }
     }
 }
 
@@ -125,7 +132,8 @@ impl Engine {
     fn try_write(&self, w: &Write<'_>, span: &Span, is_promised: bool) -> Result<Done, Stop> {
         // 1. A place, before anything is looked at: a `Reading` keeps superseded places from being free.
         let claim = if is_promised { self.reserved_in(&w.object, span) } else { 0 };
-        let taken = self.take_near(span.pages, self.stream_end(&w.object, span), claim, Purpose::Write)?;
+        let near = self.stream_end(&w.object, span);
+        let taken = self.take_near(span.pages, near, claim, Purpose::Write, w.holder)?;
         // 2. Merge partial pages with what is there.
         let _reading = (span.is_head_partial || span.is_tail_partial).then(|| self.readers.begin());
         let merge = |i: u32, skip: usize| {
@@ -142,7 +150,8 @@ impl Engine {
             let attrs = self.pass_gate(&w.object, w.gate)?;
             self.check_unchanged(&w.object, head.iter().chain(&tail))?;
             taken.give_up_claim();
-            let written = Written { len: attrs.len.max(end), pages: self.lacking_in(&w.object, span) };
+            let (len, granted) = (attrs.len.max(end), taken.is_granted());
+            let written = Written { len, pages: self.lacking_in(&w.object, span), granted };
             Ok::<u64, Stop>(written.to_answer())
         })?;
         taken.keep();

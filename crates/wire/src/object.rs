@@ -35,13 +35,22 @@ bodies! {
         offset: u64,
         crcs: Vec<u32>,
         mtime: Time,
+        /// If there is no other space, the session's grant is for this.
+        granted: bool,
     }
     WriteReply {
         /// The object's length in bytes after the write.
         len: u64,
         /// Pages that had no space before.
         pages: u32,
+        /// The space for all pages of the range came out of the session's grant, which is that much smaller.
+        granted: bool,
     }
+    /// Space is to be kept for what the session holds unwritten: `bytes` of it in all. 0 gives all back. To be said again well within a
+    /// minute, or the grant goes.
+    Grant { bytes: u64 }
+    /// How much is kept: less than wished for if the target fills, but no less than before unless that was wished for.
+    GrantReply { bytes: u64 }
     /// Reads up to `len` bytes. Bytes past the object's end are not sent; holes are sent as zeros.
     Read { cap: Capability, object: ObjectId, offset: u64, len: u32 }
     ReadReply {
@@ -184,6 +193,7 @@ impl Wire for Mac {
 
 calls! {
     0x0301 Write => WriteReply, mutate;
+    0x0320 Grant => GrantReply, read;
     0x0302 Read => ReadReply, read;
     0x0303 Truncate => Empty, mutate;
     0x0304 Destroy => Empty, mutate;

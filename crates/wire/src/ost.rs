@@ -60,6 +60,8 @@ bodies! {
         bytes_reserved: u64,
         /// Of what is free: kept for truncation.
         bytes_reserve: u64,
+        /// Of what is free: kept for clients.
+        grants: Vec<OstGrant>,
         /// Space is given out in pieces of this.
         sub_block_bytes: u64,
         /// Free runs of 2^i pages to less than twice that.
@@ -70,6 +72,8 @@ bodies! {
         /// Where to go on; `None`: that was all.
         next_after: Option<ObjectId>,
     }
+    /// A session and what is kept for it.
+    OstGrant { session: SessionId, bytes: u64 }
     OstAmount { count: u64, bytes: u64 }
     /// What objects take.
     OstObjects {

@@ -205,7 +205,17 @@ impl Life {
                 let crcs = fragment_crcs(*offset, &data);
                 let (object, offset, lease) = (*object, *offset, *lease);
                 store
-                    .write(&Write { object, offset, data: &data, crcs: &crcs, mtime, lease, gate, origin })
+                    .write(&Write {
+                        object,
+                        offset,
+                        data: &data,
+                        crcs: &crcs,
+                        mtime,
+                        lease,
+                        gate,
+                        origin,
+                        holder: None,
+                    })
                     .map(Some)
             }
             Op::Reserve { object, offset, len, end } => {

@@ -215,8 +215,17 @@ fn s2_fragments_are_verified_before_anything_is_written() {
         data[bad as usize] ^= 1 << rng.below(8);
         rig.disk.record();
         let (mtime, gate) = (Time::default(), &anyone);
-        let w =
-            Write { object: id(1), offset, data: &data, crcs: &crcs, mtime, lease: 0, gate, origin: None };
+        let w = Write {
+            object: id(1),
+            offset,
+            data: &data,
+            crcs: &crcs,
+            mtime,
+            lease: 0,
+            gate,
+            origin: None,
+            holder: None,
+        };
         // The fragment is named by where it begins: a page, or where the write begins in one.
         let begin = ((offset + bad) / PAGE as u64 * PAGE as u64).max(offset);
         match rig.store.write(&w) {

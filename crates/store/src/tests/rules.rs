@@ -173,6 +173,7 @@ fn bytes_that_arrive_wrong_are_refused_before_anything_is_written() {
         lease: 0,
         gate: &anyone,
         origin: None,
+        holder: None,
     };
     let at = match rig.store.write(&w) {
         Err(StoreError::BadChecksum { offset, .. }) => offset,
@@ -204,6 +205,7 @@ fn the_gate_sees_the_object_as_it_is_and_a_refusal_leaves_nothing() {
         lease: 6,
         gate: &gate,
         origin: None,
+        holder: None,
     };
     let is_fenced = |e: StoreError| matches!(e, StoreError::Refused(f) if f.code == Code::Fenced);
     assert!(is_fenced(rig.store.write(&w).unwrap_err()));
@@ -242,6 +244,7 @@ fn the_gate_is_asked_again_at_the_moment_of_the_change() {
         lease: 0,
         gate: &gate,
         origin: None,
+        holder: None,
     };
     assert!(matches!(rig.store.write(&w), Err(StoreError::Refused(_))));
     asked.store(0, Ordering::Relaxed);

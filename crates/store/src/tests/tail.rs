@@ -182,7 +182,7 @@ fn t2_what_is_no_overwrite_waits_until_all_before_it_is_applied_and_nobody_passe
     assert_eq!(cut.answer, 4096);
     // By then page 6 was a hole, and the object ended before it.
     assert!(later.seq > cut.seq);
-    let want = Written { len: 6 * 4096 + 100, pages: 1 };
+    let want = Written { len: 6 * 4096 + 100, pages: 1, granted: false };
     assert_eq!(Written::from_answer(later.answer), want);
     assert_eq!(store.stat(id(1)).unwrap().unwrap().used, 2 * 4096);
 }

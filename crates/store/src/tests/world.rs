@@ -91,7 +91,7 @@ impl World {
                 m.bytes.resize(m.bytes.len().max(end), 0);
                 m.bytes[offset..end].copy_from_slice(&pattern(*salt, *len));
                 (m.mtime, m.lease) = (m.mtime.max(mtime), m.lease.max(*lease));
-                Written { len: m.bytes.len() as u64, pages: new }.to_answer()
+                Written { len: m.bytes.len() as u64, pages: new, granted: false }.to_answer()
             }
             Op::Reserve { object, offset, len, end } => {
                 let m = self.made(object);

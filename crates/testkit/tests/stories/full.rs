@@ -213,3 +213,36 @@ fn a_full_ost_says_so_also_while_the_mdt_is_away() {
     assert_eq!(fault.code, Code::NoSpace, "{fault}");
     story.start(Who::Mdt);
 }
+
+/// [S-grants] Pages of shared mappings that the kernel writes later find the space that is kept for them, although others have filled the
+/// OST since; and it is everybody's when the mount is gone.
+#[test]
+fn mapped_pages_find_the_space_that_is_kept_for_them() {
+    let shape = StoryShape { ost_bytes: 12 << 20, ..StoryShape::quiet(Wiring::Local) };
+    let mut story = Story::begin(shape);
+    story.create_striped("map", "-c 2 -S 64k --inline 0").unwrap();
+    story.truncate("map", 32 << 20).unwrap();
+    let page = |n: u64| testkit::story::page_of(n);
+    let write =
+        |story: &Story, n: u64| story.fs().write_mapped(story.handle("map"), n * (64 << 10), &page(n));
+    // 1. The first to each OST asks for a grant.
+    (0..2).for_each(|n| write(&story, n).unwrap());
+    // 2. Others fill both OSTs.
+    fill(&story, "a");
+    story.create_striped("filler", "-c 1 -i 0 --inline 0").unwrap();
+    let fill_up = |story: &Story, from: u64| {
+        let pages = (from..).take_while(|at| story.write("filler", at * 4096, &[9; 4096]).is_ok());
+        pages.count() as u64
+    };
+    let filled = fill_up(&story, 0);
+    // 3. The kernel's pages still find room.
+    (2..32).for_each(|n| write(&story, n).unwrap_or_else(|e| panic!("page {n}: {e}")));
+    let content = story.read("map").unwrap();
+    (0..32).for_each(|n| assert!(content[n as usize * (64 << 10)..][..4096] == page(n), "page {n}"));
+    assert_eq!(fill_up(&story, filled), 0, "nobody else has");
+    // 4. What was not used is anybody's once the mount has gone.
+    story.unmount().unwrap();
+    story.remount();
+    story.open("filler").unwrap();
+    assert!(fill_up(&story, filled) >= 4);
+}

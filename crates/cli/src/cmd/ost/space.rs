@@ -13,7 +13,7 @@ use super::{OnOsts, ask, ask_each, ended, ratio, shown};
 use crate::exit::Exit;
 use crate::reach::Reach;
 
-/// Show how the space of OSTs is used: free, used, waiting, reserved; waste by sub-block class; how free space and objects are
+/// Show how the space of OSTs is used: free, used, waiting, reserved, granted to clients; waste by sub-block class; how free space and objects are
 /// fragmented. It looks at every object, a few at a time; nobody waits for it.
 #[derive(Debug, Args)]
 #[command(
@@ -34,6 +34,8 @@ struct Line {
     bytes_discarding: u64,
     bytes_reserved: u64,
     bytes_reserve: u64,
+    bytes_granted: u64,
+    grants: Vec<Grant>,
     sub_block_bytes: u64,
     objects: u64,
     objects_with_bytes: u64,
@@ -49,6 +51,13 @@ struct Line {
     largest_run_bytes: u64,
     /// Of free space.
     free_in_runs_from_1m_percent: Option<f64>,
+}
+
+/// Space that is kept for a client.
+#[derive(Debug, Serialize)]
+struct Grant {
+    session: u64,
+    bytes: u64,
 }
 
 /// Extents of up to `bytes`, and more than half that; in the last class also longer ones.
@@ -137,6 +146,8 @@ fn line_of(target: String, s: &OstSpaceReply) -> Line {
         bytes_discarding: s.bytes_discarding,
         bytes_reserved: s.bytes_reserved,
         bytes_reserve: s.bytes_reserve,
+        bytes_granted: s.grants.iter().map(|g| g.bytes).sum(),
+        grants: s.grants.iter().map(|g| Grant { session: g.session.0, bytes: g.bytes }).collect(),
         sub_block_bytes: s.sub_block_bytes,
         objects: o.objects,
         objects_with_bytes: o.with_bytes,
@@ -171,6 +182,11 @@ fn print_line(l: &Line) {
         reserved.0,
         reserved.1
     );
+    if !l.grants.is_empty() {
+        let each: Vec<_> =
+            l.grants.iter().map(|g| format!("{} to session {}", human(g.bytes), g.session)).collect();
+        outln!("    granted   {}  ({})", of_total(l.bytes_granted), each.join(", "));
+    }
     outln!("    waiting   {}  (superseded; free after the next commit)", of_total(l.bytes_waiting));
     if l.bytes_discarding > 0 {
         outln!("    discarded {}  (free in a moment)", of_total(l.bytes_discarding));
@@ -221,6 +237,9 @@ fn print_line(l: &Line) {
 
 #[cfg(test)]
 mod tests {
+    use types::SessionId;
+    use wire::ost::OstGrant;
+
     use super::*;
 
     fn class(extents: u64, bytes_allocated: u64, bytes_stored: u64) -> OstClass {
@@ -247,6 +266,7 @@ mod tests {
             bytes_discarding: 0,
             bytes_reserved: 0,
             bytes_reserve: 4096,
+            grants: [(7, 4096), (9, 8192)].map(|(s, bytes)| OstGrant { session: SessionId(s), bytes }).into(),
             sub_block_bytes: 4096,
             free_runs,
             largest_run_bytes: 24_576,
@@ -257,6 +277,7 @@ mod tests {
         add(&mut doubled.objects, &s.objects);
         for (s, times) in [(s, 1), (doubled, 2)] {
             let l = line_of("t".into(), &s);
+            assert_eq!((l.bytes_granted, l.grants.len()), (12_288, 2));
             assert_eq!(l.bytes_used, 100_000 - 32_768 - 4096);
             assert_eq!((l.bytes_stored, l.bytes_allocated), (times << 30, times * ((1 << 30) + 4096)));
             assert_eq!(l.waste_percent, Some(4096.0 / (1u64 << 30) as f64 * 100.0));

@@ -269,6 +269,7 @@ impl Hand {
             lease: 0,
             gate,
             origin: None,
+            holder: None,
         })?;
         Ok(())
     }
