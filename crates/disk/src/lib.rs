@@ -19,8 +19,8 @@ pub use file::{FileDisk, Io, PATIENCE};
 pub use mem::MemDisk;
 pub use sim::{Crash, Event, Playback, Recording, SECTOR_BYTES, SimDisk, SplitMix};
 pub use volume::{
-    CheckpointReader, Format, Kind, Label, Layout, LogEntry, LogLabel, LogMedium, LogPoint, Lost, Media,
-    NewLog, ReplaySummary, Verdict, Volume, VolumeError,
+    CheckpointReader, CutOff, Format, Kind, Label, Layout, LogEntry, LogLabel, LogMedium, LogPoint, Lost,
+    Media, NewLog, ReplaySummary, Verdict, Volume, VolumeError,
 };
 
 /// A random-access medium of fixed size. All methods may be called from any thread at once.

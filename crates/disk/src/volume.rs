@@ -40,7 +40,7 @@ pub use checkpoint::CheckpointReader;
 pub use error::VolumeError;
 pub use format::NewLog;
 pub use media::{LogLabel, LogMedium, Media};
-pub use replay::{LogEntry, Lost, ReplaySummary, Verdict};
+pub use replay::{CutOff, LogEntry, Lost, ReplaySummary, Verdict};
 
 use crate::Disk;
 use crate::counted::{Counted, Counts};
@@ -130,6 +130,8 @@ pub struct Volume {
     group: flush::Group,
     flushed_seq: AtomicU64,
     sealed_seq: AtomicU64,
+    /// Of the last replay.
+    cut_off: Mutex<CutOff>,
     /// Why the volume failed, once it has.
     failed: OnceLock<String>,
 }
@@ -254,6 +256,7 @@ impl Volume {
             group: flush::Group::default(),
             flushed_seq: AtomicU64::new(sb.flushed_seq.0),
             sealed_seq: AtomicU64::new(sb.log_start.seq.0),
+            cut_off: Mutex::default(),
             failed: OnceLock::new(),
             superblock: Mutex::new(sb),
             disk,
@@ -359,6 +362,14 @@ impl Volume {
     /// Whether the stop before this opening was clean.
     pub fn was_clean(&self) -> bool {
         self.was_clean
+    }
+    /// Sound entries that the start left out of the log; worth a warning.
+    pub fn cut_off(&self) -> CutOff {
+        *self.cut_off.lock()
+    }
+    /// The size of the medium that the log has of its own; 0: it has none.
+    pub fn log_medium_bytes(&self) -> u64 {
+        if Arc::ptr_eq(&self.disk, &self.log) { 0 } else { self.log.size() }
     }
     /// How many of the two superblock copies were good when the volume was opened; 1 is worth a warning.
     pub fn superblock_copies_good(&self) -> u8 {

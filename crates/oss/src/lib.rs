@@ -97,6 +97,16 @@ impl Ost {
                 "one of the two superblock copies was bad and is written anew: is the medium sound?"
             );
         }
+        let cut_off = store.stats().cut_off;
+        if cut_off.entries > 0 {
+            let (index, disk::CutOff { entries, bytes }) = (store.label().index, cut_off);
+            tracing::warn!(
+                index,
+                entries,
+                bytes,
+                "sound entries behind the log's end were left out: they were not flushed, so after a power loss this is in order; after anything else look at the medium"
+            );
+        }
         let ost = Ost::with_store(Arc::new(store), settings);
         let (target, found_sec) = (ost.label().target, (ost.core.settings.clock)());
         for (object, offset) in unreadable {

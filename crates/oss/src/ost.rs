@@ -56,6 +56,9 @@ impl Core {
             service_since_sec: s.service.since_sec,
             service_bytes_written: s.service.bytes_written,
             service_user_bytes_written: s.service.user_bytes_written,
+            log_device_bytes: d.log_device_bytes,
+            log_cut_entries: s.cut_off.entries,
+            log_cut_bytes: s.cut_off.bytes,
         }
         .put(reply);
         Ok(Served::READ)

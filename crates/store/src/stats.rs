@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use disk::CutOff;
 use disk::counted::{Place, SizeCounter, Sizes};
 
 use crate::Service;
@@ -19,6 +20,8 @@ pub struct Stats {
     pub service: Service,
     pub log_bytes_used: u64,
     pub log_bytes_total: u64,
+    /// Sound entries that the start left out of the log (`disk::CutOff`).
+    pub cut_off: CutOff,
 }
 
 /// What was acknowledged to callers.
@@ -45,11 +48,15 @@ pub struct DeviceStats {
     pub bytes_discarded: u64,
     /// The device's size.
     pub bytes: u64,
+    /// Of the device that the log has of its own; 0: it has none.
+    pub log_device_bytes: u64,
 }
 
 impl DeviceStats {
+    /// To the device that has the data.
     pub fn bytes_written(&self) -> u64 {
-        [self.data, self.log, self.checkpoint, self.superblock, self.destage].iter().map(|s| s.bytes).sum()
+        let log = if self.log_device_bytes > 0 { 0 } else { self.log.bytes };
+        [self.data, self.checkpoint, self.superblock, self.destage].iter().map(|s| s.bytes).sum::<u64>() + log
     }
 }
 
@@ -132,6 +139,7 @@ impl Engine {
             flushes: counts.flushes(),
             bytes_discarded: counts.bytes_discarded(),
             bytes: self.vol.disk().size(),
+            log_device_bytes: self.vol.log_medium_bytes(),
         };
         let kept = *self.service.lock();
         Stats {
@@ -148,6 +156,7 @@ impl Engine {
             },
             log_bytes_used: self.vol.log_used(),
             log_bytes_total: self.vol.log_capacity(),
+            cut_off: self.vol.cut_off(),
         }
     }
 }

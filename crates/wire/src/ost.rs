@@ -27,6 +27,12 @@ bodies! {
         service_since_sec: u64,
         service_bytes_written: u64,
         service_user_bytes_written: u64,
+        /// The size of the device that the log has of its own; 0: it has none. Then the writes for the log go there, and are not in
+        /// `service_bytes_written`.
+        log_device_bytes: u64,
+        /// Sound log entries that the start left out, since what goes before them was not there.
+        log_cut_entries: u64,
+        log_cut_bytes: u64,
     }
     /// Writes for one purpose.
     OstWrites {

@@ -213,6 +213,9 @@ fn ost_reply(name: &str) -> Vec<u8> {
             service_since_sec: 20,
             service_bytes_written: 21,
             service_user_bytes_written: 22,
+            log_device_bytes: 23,
+            log_cut_entries: 24,
+            log_cut_bytes: 25,
         }
         .to_bytes(),
         _ => ost::OstSpaceReply {

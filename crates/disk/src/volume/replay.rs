@@ -53,6 +53,17 @@ pub struct ReplaySummary {
     pub cut: Option<Seq>,
     /// A flushed entry that cannot be read. `start` refuses while this stands.
     pub lost: Option<Lost>,
+    pub cut_off: CutOff,
+}
+
+/// Sound entries that replay left out, since something before them is not there: what follows a torn entry, or one that the owner cut.
+/// After power loss that is nothing strange, since unflushed pages reach the medium in any order; after a mere kill it is, and it is
+/// all that tells of an unflushed entry that rotted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct CutOff {
+    pub entries: u64,
+    /// From the log's end to the last of them.
+    pub bytes: u64,
 }
 
 /// Proof of damage: entry `seq` at `pos` is unreadable though everything up to `flushed_seq` was flushed.
@@ -90,10 +101,17 @@ impl Volume {
         while let Some((header, _)) = scan.next()? {
             flushed = flushed.max(header.flushed_seq);
         }
-        let (end, lost) = (scan.point(), scan.find_lost()?);
+        let end = scan.point();
+        let (lost, behind) = scan.look_behind()?;
         // 2. Show them.
-        let mut summary =
-            ReplaySummary { kept: 0, end: scan.begin_again(), flushed_seq: Seq(0), cut: None, lost };
+        let mut summary = ReplaySummary {
+            kept: 0,
+            end: scan.begin_again(),
+            flushed_seq: Seq(0),
+            cut: None,
+            lost,
+            cut_off: behind,
+        };
         let mut seq_of_payload = sb.log_start.seq.0;
         while summary.end.seq < end.seq {
             let at = summary.end.pos;
@@ -112,6 +130,10 @@ impl Volume {
             summary.end = scan.point();
         }
         summary.flushed_seq = Seq(flushed.min(summary.end.seq.0));
+        // What the owner cut was sound.
+        summary.cut_off.entries += end.seq.0 - summary.end.seq.0;
+        summary.cut_off.bytes += end.pos - summary.end.pos;
+        *self.cut_off.lock() = summary.cut_off;
         // 3. The log ends there.
         let mut tail = self.tail.lock();
         (tail.pos, tail.seq, tail.seq_of_payload) = (summary.end.pos, summary.end.seq.0, seq_of_payload);
@@ -190,16 +212,17 @@ impl<'a> Scan<'a> {
         h.pos < self.sb.cut_pos || h.incarnation >= self.sb.cut_incarnation
     }
 
-    /// Looks for proof that the entry which should follow the end was flushed.
-    fn find_lost(&mut self) -> Result<Option<Lost>, VolumeError> {
+    /// Looks for proof that the entry which should follow the end was flushed; and for what else follows.
+    fn look_behind(&mut self) -> Result<(Option<Lost>, CutOff), VolumeError> {
         let (pos, want) = (self.pos, self.seq + 1);
+        let mut behind = CutOff::default();
         let lost = |flushed_seq| Some(Lost { seq: Seq(want), pos, flushed_seq: Seq(flushed_seq) });
         if self.sb.flushed_seq.0 >= want {
-            return Ok(lost(self.sb.flushed_seq.0));
+            return Ok((lost(self.sb.flushed_seq.0), behind));
         }
         // After a clean stop the superblock knows the last entry, so there is nothing to look for.
         if self.sb.clean {
-            return Ok(None);
+            return Ok((None, behind));
         }
         // A later entry whose flush mark covers the missing one. Its position may be laps ahead, if the superblock is an
         // old one because the newer rotted.
@@ -212,14 +235,35 @@ impl<'a> Scan<'a> {
                 && h.tag == self.volume.tag
                 && h.pos >= at
                 && (h.pos - at).is_multiple_of(self.volume.regions.log.len())
-                && h.flushed_seq >= want
                 && self.may_count(&h)
             {
-                return Ok(lost(h.flushed_seq));
+                if h.flushed_seq >= want {
+                    return Ok((lost(h.flushed_seq), behind));
+                }
+                if self.is_left(&h, at, limit)? {
+                    at += entry_bytes(h.payload_len as usize);
+                    behind = CutOff { entries: behind.entries + 1, bytes: at - pos };
+                    continue;
+                }
             }
             at += ALIGN_BYTES as u64;
         }
-        Ok(None)
+        Ok((None, behind))
+    }
+
+    /// Was this one appended behind the end, in the same life, and is it whole?
+    fn is_left(&mut self, h: &Header, at: u64, limit: u64) -> Result<bool, VolumeError> {
+        let len = h.payload_len as usize;
+        let same_life = match self.incarnation {
+            Incarnation(0) => self.sb.incarnation,
+            of_last => of_last,
+        };
+        let may_be = h.pos == at && h.seq > self.seq && h.incarnation == same_life;
+        if !may_be || len > PAYLOAD_BYTES_MAX || at + entry_bytes(len) > limit {
+            return Ok(false);
+        }
+        let bytes = self.window.get(self.volume, at, HEADER_BYTES + len, limit)?;
+        Ok(crc32c(&bytes[HEADER_BYTES..]) == h.payload_crc)
     }
 }
 

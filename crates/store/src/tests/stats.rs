@@ -81,3 +81,25 @@ fn the_count_of_a_life_goes_on_after_stops_and_crashes() {
     assert_eq!(crashed.user_bytes_written, 4 << 20);
     assert!(crashed.bytes_written >= kept.bytes_written + (3 << 20), "{kept:?} {crashed:?}");
 }
+
+/// Each of two devices has a budget of its own.
+#[test]
+fn what_goes_to_the_logs_own_device_is_not_the_data_devices() {
+    use disk::{Format, Media, NewLog, Volume};
+    let (main, log) = (Arc::new(SimDisk::new(MEDIUM_BYTES)), Arc::new(SimDisk::new(3 << 20)));
+    let format = Format { label: label(), log_bytes: 1 << 20, checkpoint_bytes: 2 << 20 };
+    Volume::format_on(&*main, Some(NewLog { disk: &*log, uuid: Uuid([9; 16]) }), &format, false).unwrap();
+    let store = Engine::open(Media { main: main.clone(), log: Some(log) }).unwrap();
+    let begun = store.stats();
+    main.record();
+    write(&store, id(1), 0, &pattern(1, 200 << 10), None).unwrap();
+    write(&store, id(1), 9, &pattern(2, 5000), None).unwrap();
+    store.checkpoint().unwrap();
+    let events = main.take_recording().unwrap().events;
+    let sum = |e: &Event| if let Event::Write { data, .. } = e { data.len() as u64 } else { 0 };
+    let s = store.stats();
+    assert_eq!(s.device.bytes_written() - begun.device.bytes_written(), events.iter().map(sum).sum());
+    assert!(s.device.log.bytes > begun.device.log.bytes);
+    assert_eq!(s.device.log_device_bytes, 3 << 20);
+    assert_eq!(s.service.bytes_written - begun.service.bytes_written, events.iter().map(sum).sum());
+}

@@ -47,7 +47,7 @@ struct Line {
     device_bytes_written: u64,
     device_reads: u64,
     device_bytes_read: u64,
-    /// Bytes written to the device for each byte that users wrote.
+    /// Bytes written to the device, and to that of the log, for each byte that users wrote.
     write_amplification: Option<f64>,
     /// By purpose.
     writes: Vec<Writes>,
@@ -55,6 +55,11 @@ struct Line {
     bytes_discarded: u64,
     log_bytes_used: u64,
     log_bytes_total: u64,
+    /// Sound entries that the start left out of the log.
+    log_cut_entries: u64,
+    log_cut_bytes: u64,
+    /// If the log has one of its own.
+    log_device: Option<LogDevice>,
     patched_writes: u64,
     patched_bytes: u64,
     destaged_pages: u64,
@@ -65,6 +70,14 @@ struct Line {
     drive_writes_per_day: Option<f64>,
     life: Life,
     rated_drive_writes_per_day: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct LogDevice {
+    bytes: u64,
+    bytes_written: u64,
+    /// Its size written per day, since the start.
+    drive_writes_per_day: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -171,19 +184,31 @@ fn bytes_written(s: &OstStatReply) -> u64 {
     s.writes.iter().map(|w| w.sizes.bytes).sum()
 }
 
+/// Of these, to the device that the log has of its own.
+fn bytes_to_log_device(s: &OstStatReply) -> u64 {
+    let of_log = s.writes.iter().filter(|w| w.purpose == purpose::LOG && s.log_device_bytes > 0);
+    of_log.map(|w| w.sizes.bytes).sum()
+}
+
 fn line_of(target: String, s: &OstStatReply, rated: f64) -> Line {
     let seconds = s.now_sec.saturating_sub(s.started_sec);
-    let written = bytes_written(s);
+    let (written, to_log) = (bytes_written(s), bytes_to_log_device(s));
     let writes = s.writes.iter().map(|w| Writes {
         purpose: name_of_purpose(w.purpose),
         count: w.sizes.counts.iter().sum(),
         bytes: w.sizes.bytes,
         sizes: (0..).zip(&w.sizes.counts).map(|(i, n)| Class { bytes: 512 << i, count: *n }).collect(),
     });
-    let per_day = |bytes: u64, seconds: u64| {
+    let per_day_of = |device_bytes: u64, bytes: u64, seconds: u64| {
         let days = seconds as f64 / DAY_SEC;
-        (seconds >= MEASURED_SEC_MIN).then(|| bytes as f64 / s.device_bytes.max(1) as f64 / days)
+        (seconds >= MEASURED_SEC_MIN).then(|| bytes as f64 / device_bytes.max(1) as f64 / days)
     };
+    let per_day = |bytes, seconds| per_day_of(s.device_bytes, bytes, seconds);
+    let log_device = (s.log_device_bytes > 0).then(|| LogDevice {
+        bytes: s.log_device_bytes,
+        bytes_written: to_log,
+        drive_writes_per_day: per_day_of(s.log_device_bytes, to_log, seconds),
+    });
     let life_sec = match s.service_since_sec {
         0 => 0,
         since => s.now_sec.saturating_sub(since),
@@ -196,7 +221,7 @@ fn line_of(target: String, s: &OstStatReply, rated: f64) -> Line {
         user_bytes_written: s.user.bytes_written,
         user_reads: s.user.reads,
         user_bytes_read: s.user.bytes_read,
-        device_bytes_written: written,
+        device_bytes_written: written - to_log,
         device_reads: s.reads.counts.iter().sum(),
         device_bytes_read: s.reads.bytes,
         write_amplification: ratio(written, s.user.bytes_written),
@@ -205,13 +230,16 @@ fn line_of(target: String, s: &OstStatReply, rated: f64) -> Line {
         bytes_discarded: s.bytes_discarded,
         log_bytes_used: s.log_bytes_used,
         log_bytes_total: s.log_bytes_total,
+        log_cut_entries: s.log_cut_entries,
+        log_cut_bytes: s.log_cut_bytes,
+        log_device,
         patched_writes: s.small.patched_writes,
         patched_bytes: s.small.patched_bytes,
         destaged_pages: s.small.destaged_pages,
         destaged_bytes: s.small.destaged_bytes,
         overlay_bytes: s.small.overlay_bytes,
         overlay_bytes_max: s.small.overlay_bytes_max,
-        drive_writes_per_day: per_day(written, seconds),
+        drive_writes_per_day: per_day(written - to_log, seconds),
         life: Life {
             since_sec: s.service_since_sec,
             days: life_sec as f64 / DAY_SEC,
@@ -289,6 +317,17 @@ fn print_line(l: &Line) {
         human(l.life.device_bytes_written),
         human(l.life.user_bytes_written)
     );
+    if let Some(log) = &l.log_device {
+        let (bytes, of) = (human(log.bytes_written), human(log.bytes));
+        outln!("    the log's device of {of}   wrote {bytes}; a day {}", budget(log.drive_writes_per_day));
+    }
+    if l.log_cut_entries > 0 {
+        let bytes = human(l.log_cut_bytes);
+        outln!(
+            "    the start left {} sound log entries out, {bytes} behind the log's end",
+            l.log_cut_entries
+        );
+    }
     outln!(
         "    log      {} of {} ({} %); {} small writes of {} went into it",
         human(l.log_bytes_used),
@@ -402,7 +441,19 @@ mod tests {
             service_since_sec: 200_000 - 86_400,
             service_bytes_written: 3000,
             service_user_bytes_written: 1000,
+            log_device_bytes: 0,
+            log_cut_entries: 0,
+            log_cut_bytes: 0,
         }
+    }
+
+    #[test]
+    fn a_logs_own_device_is_counted_apart() {
+        let l = line_of("t".into(), &OstStatReply { log_device_bytes: 50, ..reply(400, 400, 100) }, 1.0);
+        assert_eq!((l.device_bytes_written, l.write_amplification), (400, Some(1.25)));
+        assert_eq!(l.drive_writes_per_day, Some(0.4));
+        let log = l.log_device.unwrap();
+        assert_eq!((log.bytes_written, log.drive_writes_per_day), (100, Some(2.0)));
     }
 
     #[test]

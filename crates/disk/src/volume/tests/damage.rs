@@ -206,3 +206,45 @@ fn no_rot_makes_a_panic_or_wrong_content() {
         assert_eq!(volume.start().is_ok(), summary.lost.is_none());
     }
 }
+
+/// What no flush mark covers ends the log where it is bad, as a torn tail does; what follows is counted.
+#[test]
+fn sound_entries_behind_the_end_are_counted_and_left_out() {
+    let disk = formatted();
+    let volume = started(disk.clone());
+    let mut places = Vec::new();
+    for n in 0..5u8 {
+        places.push(volume.position().pos);
+        volume.append(Epoch(1), &[n; 100]).unwrap();
+    }
+    let end = volume.position().pos;
+    drop(volume);
+    // The payload of one, which the process wrote before it was killed.
+    flip(&disk, superblock::LOG_BEGIN + places[2] + 70);
+    let volume = Volume::open(disk.clone()).unwrap();
+    let summary = volume.replay(&mut |_| Verdict::Keep).unwrap();
+    assert_eq!((summary.kept, summary.lost), (2, None));
+    assert_eq!(summary.cut_off, CutOff { entries: 2, bytes: end - places[2] });
+    assert_eq!(volume.cut_off(), summary.cut_off);
+    // The owner's cut counts too: entry 1 is sound.
+    let volume = Volume::open(disk.clone()).unwrap();
+    let cut = |e: &LogEntry<'_>| if e.seq == Seq(2) { Verdict::Cut } else { Verdict::Keep };
+    let summary = volume.replay(&mut |e| cut(e)).unwrap();
+    assert_eq!((summary.cut, summary.cut_off), (Some(Seq(2)), CutOff { entries: 3, bytes: end - places[1] }));
+    // Once it is cut, it is of another life and not told again.
+    volume.start().unwrap();
+    volume.append(Epoch(1), b"new").unwrap();
+    drop(volume);
+    let volume = Volume::open(disk).unwrap();
+    let summary = volume.replay(&mut |_| Verdict::Keep).unwrap();
+    assert_eq!((summary.kept, summary.cut_off), (2, CutOff::default()));
+    // A torn tail alone has nothing behind it.
+    let disk = formatted();
+    let volume = started(disk.clone());
+    let place = volume.position().pos;
+    volume.append(Epoch(1), b"only").unwrap();
+    drop(volume);
+    flip(&disk, superblock::LOG_BEGIN + place + 66);
+    let volume = Volume::open(disk).unwrap();
+    assert_eq!(volume.replay(&mut |_| Verdict::Keep).unwrap().cut_off, CutOff::default());
+}
