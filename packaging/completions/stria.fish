@@ -251,7 +251,7 @@ complete -c stria -n "__fish_stria_using_subcommand mkfs; and not __fish_seen_su
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and not __fish_seen_subcommand_from ost mdt help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l fsname -d 'Name of the file system that it will belong to' -r
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l index -d 'Its number among the file system\'s targets of its kind [default: the lowest free one when it registers]' -r
-complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l log-size -d 'Size of the log [default: by the size of the device]' -r
+complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l log-size -d 'Size of the log [default: by the size of the device; with --log-device all of that, up to 256 MiB]' -r
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l size -d 'Make a sparse file of this size, where there is none yet' -r
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l sub-block -d 'Give space out in fixed pieces of this size, as some other file systems do: a power of two, 4K to 8M. 4K: as large as each write needs. For comparisons: space promised to files may be short with fixed ones [default: 4K]' -r
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -l log-device -d 'Keep the log on this device or file and nothing else: a faster one, for small writes and flushes' -r -F
@@ -261,7 +261,7 @@ complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcom
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from ost" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from mdt" -l fsname -d 'Name of the file system that it will belong to' -r
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from mdt" -l index -d 'Its number among the file system\'s targets of its kind [default: the lowest free one when it registers]' -r
-complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from mdt" -l log-size -d 'Size of the log [default: by the size of the device]' -r
+complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from mdt" -l log-size -d 'Size of the log [default: by the size of the device; with --log-device all of that, up to 256 MiB]' -r
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from mdt" -l size -d 'Make a sparse file of this size, where there is none yet' -r
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from mdt" -l force -d 'Overwrite what the device holds. It is lost'
 complete -c stria -n "__fish_stria_using_subcommand mkfs; and __fish_seen_subcommand_from mdt" -l dry-run -d 'Check everything, say what would be made, and write nothing'

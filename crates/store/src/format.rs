@@ -16,7 +16,8 @@ pub struct Geometry {
 
 /// The log is 1/64 of the medium, within bounds: 256 MiB hold two million small writes, which replay in seconds, and
 /// checkpoints at half of it are minutes apart under full load; below 1 MiB checkpoints would follow each other at once.
-const LOG_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(256 << 20);
+const LOG_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=LOG_BYTES_MAX;
+pub const LOG_BYTES_MAX: u64 = 256 << 20;
 /// A checkpoint slot is 1/96 of the medium. Of both together, objects may take 32 bytes per 4 KiB page: room for a medium full of 16 KiB
 /// objects. Smaller files are inline in the MDT unless that is turned off; then the index may fill before the data.
 const SLOT_SHARE: u64 = 96;

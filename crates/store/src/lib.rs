@@ -66,7 +66,7 @@ mod tests;
 pub use damage::{DAMAGE_MAX, Recorded};
 pub use engine::Engine;
 pub use error::{DamageKind, StoreError};
-pub use format::{Geometry, geometry};
+pub use format::{Geometry, LOG_BYTES_MAX, geometry};
 pub use grants::GRANT_SEC;
 pub use reserve::Reservation;
 pub use scrub::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified};

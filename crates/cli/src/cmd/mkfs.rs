@@ -65,6 +65,13 @@ struct NewOst {
     log_device: Option<PathBuf>,
 }
 
+/// What a log takes of a device of its own: all that it has, since nothing else comes there, however small the OST is; but no more than the
+/// largest log on an OST's own device, which a start reads in seconds.
+fn log_bytes_on(device_bytes: u64) -> u64 {
+    let room = device_bytes.saturating_sub(LOG_HEAD_BYTES) / 4096 * 4096;
+    room.min(store::LOG_BYTES_MAX)
+}
+
 fn sub_block(text: &str) -> Result<SubBlock, String> {
     let size: Size = text.parse()?;
     SubBlock::of_bytes(size.0).ok_or_else(|| "give a power of two from 4K to 8M".into())
@@ -80,7 +87,7 @@ struct New {
     /// Its number among the file system's targets of its kind [default: the lowest free one when it registers].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=INDEX_MAX))]
     index: Option<u32>,
-    /// Size of the log [default: by the size of the device].
+    /// Size of the log [default: by the size of the device; with --log-device all of that, up to 256 MiB].
     #[arg(long, value_name = "SIZE")]
     log_size: Option<Size>,
     /// Make a sparse file of this size, where there is none yet.
@@ -187,9 +194,7 @@ impl New {
         let mut format = self.division(kind, uuid, bytes)?;
         let log_medium = log.as_ref().map(|l| LogMedium { uuid: l.uuid, bytes: l.disk.size() });
         if let (Some(medium), None) = (log_medium, self.log_size) {
-            // What the OST's size asks for, or all that there is.
-            let room = medium.bytes.saturating_sub(LOG_HEAD_BYTES) / 4096 * 4096;
-            format.log_bytes = format.log_bytes.min(room);
+            format.log_bytes = log_bytes_on(medium.bytes);
         }
         let layout = Volume::plan(bytes, log_medium, &format)
             .map_err(|e| Failure::unusable(what, e, "give another --log-size, or a larger device"))?;
@@ -391,4 +396,17 @@ impl Made {
 
 fn shown(device: &Path, bytes: u64) -> String {
     format!("{} ({})", device.display(), human(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_takes_what_its_own_device_has() {
+        let mib = |n: u64| n << 20;
+        let table = [(0, 0), (mib(1), mib(1) - LOG_HEAD_BYTES), (mib(64) + 700, mib(64) - LOG_HEAD_BYTES)];
+        table.iter().for_each(|(device, log)| assert_eq!(log_bytes_on(*device), *log, "{device}"));
+        assert_eq!((log_bytes_on(mib(256)) < mib(256), log_bytes_on(mib(9000))), (true, mib(256)));
+    }
 }
