@@ -129,7 +129,8 @@ impl Aside {
 
     /// `None`: it is overdue.
     fn wait(&self, helper: &Helper) -> io::Result<Option<io::Result<()>>> {
-        let (mut left, mut seen) = (PATIENCES, (self.progress)());
+        // Asking reads a file of the kernel's, so who is not kept waiting does not.
+        let (mut left, mut seen) = (PATIENCES, None);
         while left > 0 {
             match helper.from.recv_timeout(self.patience) {
                 Ok(result) => return Ok(Some(result)),
@@ -138,7 +139,7 @@ impl Aside {
             }
             let now = (self.progress)();
             // What gets on does not hang.
-            left = if now.is_some() && now != seen { PATIENCES } else { left - 1 };
+            left = if now.is_some() && seen.is_some() && now != seen { PATIENCES } else { left - 1 };
             seen = now;
         }
         Ok(None)

@@ -133,3 +133,39 @@ impl Volume {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{formatted, started};
+    use super::*;
+
+    #[test]
+    fn who_is_called_to_lead_and_was_served_meanwhile_calls_the_next() {
+        let volume = started(formatted());
+        volume.append(types::Epoch(1), b"x").unwrap();
+        // As a checkpoint's flush does: nobody who waits is called.
+        volume.flush_now().unwrap();
+        let is_called = Arc::new(AtomicBool::new(false));
+        let waiter = Waiter { want: 2, thread: std::thread::current(), is_called: is_called.clone() };
+        volume.group.inner.lock().waiting.push(waiter);
+        assert_eq!(volume.flush().unwrap(), Seq(1));
+        assert!(is_called.load(Ordering::Acquire), "or he would wait for ever");
+    }
+
+    #[test]
+    fn a_flush_calls_those_it_served_and_one_more() {
+        let volume = started(formatted());
+        let wait = |want| {
+            let is_called = Arc::new(AtomicBool::new(false));
+            let waiter = Waiter { want, thread: std::thread::current(), is_called: is_called.clone() };
+            volume.group.inner.lock().waiting.push(waiter);
+            is_called
+        };
+        volume.append(types::Epoch(1), b"x").unwrap();
+        let all: Vec<_> = [1, 2, 1, 2, 2].into_iter().map(wait).collect();
+        volume.flush_for_group().unwrap();
+        let called: Vec<bool> = all.iter().map(|c| c.load(Ordering::Acquire)).collect();
+        assert_eq!(called, [true, false, true, false, true]);
+        assert_eq!(volume.group.inner.lock().expected, 6, "with who flushed");
+    }
+}

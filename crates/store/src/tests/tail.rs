@@ -273,3 +273,39 @@ fn s3_many_threads_are_applied_in_the_order_of_the_log() {
     check(&rig);
     check(&rig.crashed(Crash::KeepAll));
 }
+
+#[test]
+fn t2_what_changes_more_than_bytes_does_not_join() {
+    // Past the end, behind a hole, with a newer lease.
+    for (offset, lease) in [(8 * 4096 - 50, 0), (20 * 4096, 0), (4096, 7)] {
+        let (disk, store) = gated();
+        let (store, disk) = (&store, &disk);
+        disk.set(Way::Shut);
+        thread::scope(|s| {
+            let first = s.spawn(move || write(store, id(1), 0, &[2; PAGE], None).unwrap());
+            until(|| disk.begun() == 1);
+            let other = s.spawn(move || {
+                let data = [3; 100];
+                let crcs = fragment_crcs(offset, &data);
+                let (object, mtime, gate) = (id(1), Time::default(), &anyone);
+                let write = Write {
+                    object,
+                    offset,
+                    data: &data,
+                    crcs: &crcs,
+                    mtime,
+                    lease,
+                    gate,
+                    origin: None,
+                    holder: None,
+                };
+                store.write(&write).unwrap()
+            });
+            until(|| store.tail.hold().wanting_still() == 1 || waiting(store) == 1);
+            let joined = waiting(store);
+            disk.set(Way::Open);
+            assert_eq!(first.join().unwrap().seq.0 + 1, other.join().unwrap().seq.0);
+            assert_eq!(joined, 0, "offset {offset}, lease {lease}");
+        });
+    }
+}

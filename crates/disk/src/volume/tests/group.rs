@@ -174,34 +174,3 @@ fn a_checkpoint_trims_the_log_only_once_both_superblocks_name_it() {
     assert!(used.iter().all(|(used, pos)| used == pos), "V4: {used:?}");
     assert_eq!(volume.log_used(), 3 * 64);
 }
-
-/// Who is called to flush next may find that a checkpoint's flush served him: then he calls another.
-#[test]
-fn nobody_who_waits_for_a_flush_is_forgotten_beside_checkpoints() {
-    let volume = started(Arc::new({
-        let disk = MemDisk::new(MEDIUM_BYTES);
-        Volume::format(&disk, &small(), false).unwrap();
-        disk
-    }));
-    let done = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..6 {
-            scope.spawn(|| {
-                for _ in 0..300 {
-                    // A full log has room after the next checkpoint.
-                    let seq = loop {
-                        match volume.append(Epoch(1), b"some bytes") {
-                            Err(VolumeError::LogFull { .. }) => std::thread::yield_now(),
-                            other => break other.unwrap(),
-                        }
-                    };
-                    assert!(volume.flush().unwrap() >= seq);
-                }
-                done.fetch_add(1, Ordering::Relaxed);
-            });
-        }
-        while done.load(Ordering::Relaxed) < 6 {
-            volume.checkpoint(volume.position(), &mut |_| Ok(())).unwrap();
-        }
-    });
-}
