@@ -62,6 +62,11 @@ const BCACHE: [u8; 16] =
 /// 0xa92b4efc, little-endian.
 const MD: [u8; 4] = [0xfc, 0x4e, 0x2b, 0xa9];
 
+#[cfg(test)]
+pub(super) fn plain_names() -> impl Iterator<Item = &'static str> {
+    PLAIN.iter().map(|s| s.name)
+}
+
 /// All that is recognised. A partition table comes last: what lies over the whole device says more.
 pub fn find(p: &Probe<'_>) -> io::Result<Vec<String>> {
     let mut found = Vec::new();

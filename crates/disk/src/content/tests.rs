@@ -154,3 +154,95 @@ fn what_a_user_wrote_is_no_stranger_and_a_lost_copy_alone_no_reason() {
         assert!(is_target(&disk), "a bad sector is what the other copy is for");
     }
 }
+
+/// All of the table, each at its place as its own document gives it, and what differs in one byte or lies one byte away.
+#[test]
+fn every_signature_is_known_at_its_place_and_nowhere_else() {
+    const BCACHE: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
+    const BCACHEFS: &[u8] = b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef";
+    let table: &[(&str, u64, &[u8])] = &[
+        ("XFS file system", 0, b"XFSB"),
+        ("Btrfs file system", 0x1_0040, b"_BHRfS_M"),
+        ("F2FS file system", 1024, b"\x10\x20\xf5\xf2"),
+        ("swap space", 4096 - 10, b"SWAPSPACE2"),
+        ("swap space of 64 KiB pages", 65_536 - 10, b"SWAPSPACE2"),
+        ("swap space of an old kind", 4096 - 10, b"SWAP-SPACE"),
+        ("LUKS encrypted volume", 0, b"LUKS\xba\xbe"),
+        ("LUKS encrypted volume (second header)", 0x4000, b"SKUL\xba\xbe"),
+        ("Ceph BlueStore device", 0, b"bluestore block device\n"),
+        ("bcachefs file system", 4096 + 24, BCACHEFS),
+        ("bcache device", 4096 + 24, BCACHE),
+        ("Linux RAID member (md 1.1)", 0, b"\xfc\x4e\x2b\xa9"),
+        ("Linux RAID member (md 1.2)", 4096, b"\xfc\x4e\x2b\xa9"),
+        ("GFS2 file system", 65_536, b"\x01\x16\x19\x70"),
+        ("OCFS2 file system", 8192, b"OCFSV2"),
+        ("ReiserFS file system", 65_536 + 52, b"ReIsEr"),
+        ("JFS file system", 32_768, b"JFS1"),
+        ("NILFS2 file system", 1024 + 6, b"\x34\x34"),
+        ("ISO 9660 image", 32_768 + 1, b"CD001"),
+        ("SquashFS image", 0, b"hsqs"),
+        ("EROFS image", 1024, b"\xe2\xe1\xf5\xe0"),
+        ("APFS container", 32, b"NXSB"),
+        ("HFS+ file system", 1024, b"H+"),
+        ("NTFS file system", 3, b"NTFS    "),
+        ("exFAT file system", 3, b"EXFAT   "),
+        ("FAT32 file system", 82, b"FAT32   "),
+        ("FAT file system", 54, b"FAT16   "),
+        ("FAT file system", 54, b"FAT12   "),
+        ("VMFS volume", 1 << 20, b"\x0d\xd0\x01\xc0"),
+    ];
+    let named: std::collections::BTreeSet<&str> = table.iter().map(|(name, ..)| *name).collect();
+    let known: std::collections::BTreeSet<&str> = signatures::plain_names().collect();
+    assert_eq!(named, known, "a signature of the table has its line here");
+    for (name, at, magic) in table {
+        assert_eq!(holding(&[(*at, magic)]), Content::Foreign(vec![(*name).to_owned()]), "{name}");
+        for i in 0..magic.len() {
+            let mut other = magic.to_vec();
+            other[i] ^= 0x20;
+            let seen = holding(&[(*at, &other)]);
+            assert!(!matches!(seen, Content::Foreign(_)), "{name} with byte {i} changed is {seen}");
+        }
+        let seen = holding(&[(at + 1, magic)]);
+        assert!(!matches!(seen, Content::Foreign(_)), "{name} a byte further is {seen}");
+        // Cut off by the medium's end, it is not there.
+        let short = MemDisk::new(at + magic.len() as u64 - 1);
+        short.write_at(&magic[..magic.len() - 1], *at).unwrap();
+        assert!(!matches!(look(&short).unwrap(), Content::Foreign(_)), "{name} at the end");
+    }
+}
+
+#[test]
+fn near_misses_are_nobodys() {
+    let cases: &[&[Part]] = &[
+        // The first half of a label of LVM, its second half in another sector, and both behind the first four.
+        &[(512, b"LABELONE")],
+        &[(512, b"LABELONE"), (1024 + 24, b"LVM2 001")],
+        &[(4 * 512, b"LABELONE"), (4 * 512 + 24, b"LVM2 001")],
+        // RAID by a place that is not one.
+        &[(MEDIUM_BYTES - 8192 + 4, b"\xfc\x4e\x2b\xa9")],
+        &[(MEDIUM_BYTES - 65_536 + 512, b"\xfc\x4e\x2b\xa9")],
+        // An uberblock in the first half of a label, or between two.
+        &[((64 << 10), b"\x0c\xb1\xba\x00\0\0\0\0")],
+        &[((128 << 10) + 512, b"\x0c\xb1\xba\x00\0\0\0\0")],
+        // A partition table with an odd status, with no entry, without its end.
+        &[(446, b"\x01\0\0\0\x83"), (510, b"\x55\xaa")],
+        &[(446, b"\x80"), (510, b"\x55\xaa")],
+        &[(450, b"\x83")],
+        &[(512, b"EFI PARK")],
+        &[(1024, b"NSD descriptor fox")],
+        // The magic number of ext with its bytes in the wrong order.
+        &[(1080, b"\xef\x53")],
+    ];
+    for parts in cases {
+        let seen = holding(parts);
+        assert!(matches!(seen, Content::Unknown | Content::Blank), "{parts:02x?} is {seen}");
+    }
+    // A label that only looks like one of Lustre's.
+    for label in [&b"scratch-OST1"[..], b"OST0001", b"scratchOST0001", b"a-OSTzzzz", b"MGSX"] {
+        let mut ext = vec![0; 1024];
+        ext[56..58].copy_from_slice(&[0x53, 0xef]);
+        ext[120..120 + label.len()].copy_from_slice(label);
+        let said = shown(&[(1024, &ext)]);
+        assert!(said.starts_with("ext2 file system, label"), "{said}");
+    }
+}
