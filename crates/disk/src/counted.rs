@@ -175,6 +175,9 @@ impl Disk for Counted {
     fn is_device(&self) -> bool {
         self.below.is_device()
     }
+    fn is_cached(&self) -> bool {
+        self.below.is_cached()
+    }
     fn will_read(&self, offset: u64, len: u64) {
         self.below.will_read(offset, len);
     }

@@ -359,6 +359,9 @@ impl Disk for FileDisk {
     fn is_device(&self) -> bool {
         self.is_device
     }
+    fn is_cached(&self) -> bool {
+        !self.is_direct
+    }
 
     fn will_read(&self, offset: u64, len: u64) {
         if let Some(len) = NonZeroU64::new(len) {

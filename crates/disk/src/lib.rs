@@ -51,6 +51,10 @@ pub trait Disk: Send + Sync {
     fn is_device(&self) -> bool {
         false
     }
+    /// Does data written lie in this machine's page cache first, wherever it goes?
+    fn is_cached(&self) -> bool {
+        false
+    }
     /// As `read_at`, from the medium itself and past every cache where the implementation can: what a cache holds says nothing of the
     /// medium below it. Acknowledged writes are seen.
     fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {

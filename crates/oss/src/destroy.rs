@@ -1,6 +1,7 @@
 //! Destroy: removes objects.
 
-use types::Fault;
+use store::{Done, Origin, StoreError};
+use types::{Fault, ObjectId};
 use wire::object::{Destroy, RIGHT_ADMIN};
 use wire::{Empty, Wire};
 
@@ -11,8 +12,23 @@ impl Core {
     pub fn on_destroy(&self, ctx: &Ctx<'_>, d: Destroy, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         object::check::objects(&d.objects)?;
         self.check_cap_right(ctx, &d.cap, RIGHT_ADMIN)?;
-        let done = self.once(ctx.head, || Ok(0), |origin| Ok(self.store.destroy(&d.objects, origin)?))?;
+        let done = self.once(ctx.head, || Ok(0), |origin| self.destroy_all(&d.objects, origin))?;
         Empty {}.put(reply);
         Ok(Served { seq: done.seq })
+    }
+
+    /// If some objects cannot be told of, the others are removed all the same: else one bad place of the index would keep the space of all
+    /// that is removed. Asked again, it does no harm.
+    fn destroy_all(&self, objects: &[ObjectId], origin: Option<Origin>) -> Result<Done, Fault> {
+        let done = self.store.destroy(objects, origin);
+        if matches!(done, Err(StoreError::Index { .. })) {
+            for object in objects {
+                match self.store.destroy(&[*object], None) {
+                    Ok(_) | Err(StoreError::Index { .. }) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        }
+        Ok(done?)
     }
 }

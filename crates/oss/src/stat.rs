@@ -26,7 +26,7 @@ impl Core {
             log_bytes_used: u.log_bytes_used,
             log_bytes_total: u.log_bytes_total,
             last_seq: self.store.last_seq(),
-            failure: health.failure.unwrap_or_default(),
+            failure: health.failure.or(health.index_damage).unwrap_or_default(),
             superblock_copies: health.superblock_copies,
         }
         .put(reply);

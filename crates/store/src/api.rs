@@ -191,7 +191,8 @@ impl ObjectStore for Engine {
     }
     fn health(&self) -> Health {
         Health {
-            failure: self.vol.failure().map(str::to_owned).or_else(|| self.index.leaves.trouble()),
+            failure: self.vol.failure().map(str::to_owned),
+            index_damage: self.index.leaves.trouble(),
             superblock_copies: self.vol.superblock_copies_good(),
         }
     }

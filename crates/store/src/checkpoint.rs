@@ -102,6 +102,16 @@ impl Engine {
     /// Brings the index up to date and trims the log.
     pub(crate) fn make_checkpoint(&self) -> Result<(), StoreError> {
         let _one = self.checkpointing.lock();
+        self.checkpoint_alone()
+    }
+
+    /// For those who found memory full of changed objects; who waited for another that made room is served.
+    pub(crate) fn make_index_room(&self) -> Result<(), StoreError> {
+        let _one = self.checkpointing.lock();
+        if self.index.is_full() { self.checkpoint_alone() } else { Ok(()) }
+    }
+
+    fn checkpoint_alone(&self) -> Result<(), StoreError> {
         if let Some(why) = self.vol.failure() {
             return Err(VolumeError::Failed(why.into()).into());
         }

@@ -315,10 +315,10 @@ impl Engine {
                 let id = of_object[0].name.object;
                 let places: Vec<u64> = places.by_ref().take(of_object.len()).collect();
                 // An object that is gone must not be made again.
-                if self.index.get(&id).is_none() {
+                let Some(_kept) = self.index.get(&id) else {
                     unused.extend(places);
                     continue;
-                }
+                };
                 self.index.change(&id, |state| {
                     let over_before = state.patches.over_pages();
                     let is_same = |job: &Job| {

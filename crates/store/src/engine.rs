@@ -184,7 +184,7 @@ impl Engine {
         mut admit: impl FnMut() -> Result<u64, E>,
     ) -> Result<Done, E> {
         if self.index.is_full() {
-            self.make_checkpoint()?;
+            self.make_index_room()?;
         }
         let record = record.into();
         for _ in 0..LOG_ROUNDS_MAX {

@@ -34,7 +34,8 @@ const SHARDS: usize = 64;
 /// Memory of an object without an extent, with its place in the shard's tree and in the list of changed ones; and of an extent. As an
 /// allocator that counts had it.
 const OBJECT_MEMORY: u64 = 480;
-const EXTENT_MEMORY: u64 = 64;
+const EXTENT_MEMORY: u64 = 20;
+const RUN_MEMORY: u64 = 64;
 
 /// An object's state; a checkpoint shares it and the next change copies it.
 #[derive(Clone, Debug, Default)]
@@ -73,8 +74,8 @@ impl State {
 
     /// What it takes of memory, about, without the bytes of patches, which are counted elsewhere.
     fn memory(&self) -> u64 {
-        let extents = self.extents.len() as u64 * EXTENT_MEMORY + self.extents.pages() * 4;
-        OBJECT_MEMORY + extents + (self.reserved.len() + self.patches.len()) as u64 * EXTENT_MEMORY
+        let extents = self.extents.len() as u64 * EXTENT_MEMORY + self.extents.pages() * 5;
+        OBJECT_MEMORY + extents + (self.reserved.len() + self.patches.len()) as u64 * RUN_MEMORY
     }
 
     /// Neither does it exist nor has it seen a lease version (I1).
@@ -192,6 +193,8 @@ pub struct Index {
     /// What objects in memory take of it, and those of them that the base does not have.
     memory: AtomicU64,
     memory_changed: AtomicU64,
+    /// What the second was when the last checkpoint ended: no other makes that less.
+    memory_left: AtomicU64,
     memory_max: u64,
     base: RwLock<Arc<Base>>,
     pub leaves: Leaves,
@@ -214,6 +217,7 @@ impl Index {
             bytes: AtomicU64::new(0),
             memory: AtomicU64::new(0),
             memory_changed: AtomicU64::new(0),
+            memory_left: AtomicU64::new(0),
             memory_max: memory_max / 4 * 3,
             base: RwLock::default(),
             leaves: Leaves::new(disk, slots, memory_max / 4),
@@ -244,11 +248,17 @@ impl Index {
     }
     /// True if what only a checkpoint can make room for is half of what there may be.
     pub fn is_pressed(&self) -> bool {
-        self.memory_changed.load(Ordering::Relaxed) > self.memory_max / 2
+        self.memory_changed() > (self.memory_max / 2).max(self.memory_left() + self.memory_max / 8)
     }
-    /// True if it is all.
+    /// True if it is all. What one object takes alone may be more; then as much again as a quarter of it all.
     pub fn is_full(&self) -> bool {
-        self.memory_changed.load(Ordering::Relaxed) > self.memory_max
+        self.memory_changed() > self.memory_max.max(self.memory_left() + self.memory_max / 4)
+    }
+    fn memory_changed(&self) -> u64 {
+        self.memory_changed.load(Ordering::Relaxed)
+    }
+    fn memory_left(&self) -> u64 {
+        self.memory_left.load(Ordering::Relaxed)
     }
     /// An object that is in memory and in the index. Who does not have it (`load`) may find nothing of one that is there.
     pub fn get(&self, id: &ObjectId) -> Option<Arc<Object>> {
@@ -309,6 +319,7 @@ impl Index {
     }
 
     pub fn unreadable(&self, e: Unreadable) -> StoreError {
+        self.leaves.note_trouble(&e);
         StoreError::Index { at: e.at, source: e.source }
     }
 
@@ -420,6 +431,7 @@ impl Index {
             }
         }
         self.is_freezing.store(false, Ordering::Relaxed);
+        self.memory_left.store(self.memory_changed(), Ordering::Relaxed);
     }
 
     /// The states of up to `max` objects after `after`, in id order; fewer only at the end.
@@ -459,13 +471,23 @@ impl Index {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
         let mut out: Vec<(ObjectId, Arc<State>)> = Vec::new();
+        // Shards have about as many each; where one has more, all behind what was taken of it are left for the next time.
+        let of_shard = max.div_ceil(SHARDS).saturating_mul(2).saturating_add(16).min(max);
+        let mut limit = None;
         for shard in &self.shards {
-            let shard = shard.read();
-            let some = shard.objects.range((from, Unbounded)).take(max);
+            let (shard, before) = (shard.read(), out.len());
+            let some = shard.objects.range((from, Unbounded)).take(of_shard);
             out.extend(some.map(|(id, object)| (*id, object.known.read().state.clone())));
+            if out.len() - before == of_shard {
+                let last = out.last().map(|(id, _)| *id);
+                limit = limit.map_or(last, |limit: ObjectId| last.min(Some(limit)));
+            }
         }
         out.sort_unstable_by_key(|(id, _)| *id);
-        let is_all = out.len() < max;
+        if let Some(limit) = limit {
+            out.truncate(out.partition_point(|(id, _)| *id <= limit));
+        }
+        let is_all = limit.is_none() && out.len() < max;
         out.truncate(max);
         (out, is_all)
     }

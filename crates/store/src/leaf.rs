@@ -162,7 +162,12 @@ impl Leaves {
         let mut at = 0;
         let end = Run { start: free.total_pages(), pages: 0 };
         for run in used.into_iter().chain([end]) {
-            (at..run.start).filter(|page| !is_kept(*page)).for_each(|page| free.give_back(page, 1));
+            match kept {
+                None => free.give_back(at, run.start - at),
+                Some(_) => {
+                    (at..run.start).filter(|page| !is_kept(*page)).for_each(|page| free.give_back(page, 1));
+                }
+            }
             at = run.end();
         }
         Ok(())
@@ -273,13 +278,16 @@ impl Leaves {
     }
 
     pub fn unreadable(&self, leaf: &Leaf, source: io::Error) -> Unreadable {
-        let at = self.place_of(leaf);
-        // A read that failed may be well the next time.
+        Unreadable { at: self.place_of(leaf), source }
+    }
+
+    /// A leaf that counts is not what was written. (A read that failed may be well the next time.)
+    pub fn note_trouble(&self, e: &Unreadable) {
+        let Unreadable { at, source } = e;
         if source.kind() == io::ErrorKind::InvalidData {
             *self.trouble.lock() =
-                Some((at, format!("the index cannot be read at medium offset {at}: {source}")));
+                Some((*at, format!("the index cannot be read at medium offset {at}: {source}")));
         }
-        Unreadable { at, source }
     }
 
     /// Why a part of the index is lost, if so.

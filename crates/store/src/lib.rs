@@ -340,6 +340,8 @@ pub struct Damage {
 pub struct Health {
     /// Why nothing can be changed any more, if so.
     pub failure: Option<String>,
+    /// Why some objects cannot be told of, if so; all others are well.
+    pub index_damage: Option<String>,
     /// Of the two superblock copies, how many were good at open.
     pub superblock_copies: u8,
 }

@@ -34,8 +34,9 @@ impl Engine {
     }
 
     /// Opens and recovers. Everything acknowledged before a mere kill is there; after power loss everything flushed is.
-    pub fn open_with(media: impl Into<Media>, settings: Settings) -> Result<Engine, StoreError> {
+    pub fn open_with(media: impl Into<Media>, mut settings: Settings) -> Result<Engine, StoreError> {
         let vol = Volume::open(media)?;
+        settings.patch_whole &= !vol.disk().is_cached();
         if vol.label().kind != Kind::Ost {
             return Err(StoreError::Corrupt("this volume is not an OST".into()));
         }
@@ -51,6 +52,9 @@ impl Engine {
         } else {
             let none = engine.index.leaves.free_all_but(&Default::default(), None);
             none.map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        }
+        if let Some(run) = engine.named.lock().twice() {
+            return Err(StoreError::Corrupt(format!("objects name pages that are not their own ({run:?})")));
         }
         // 2. What came after it.
         let lacking = Cell::new(engine.space.lock().pages().patched);

@@ -75,9 +75,13 @@ impl Rewriting<'_> {
                 self.made.base.leaves.push(leaf.clone());
                 continue;
             }
-            let told = |e| Failed::Read(self.leaves.unreadable(leaf, e));
-            let content = self.leaves.read(leaf).map_err(told)?;
-            self.merge(&content, of_leaf, &state_of, leaf)?;
+            match self.leaves.read(leaf) {
+                Ok(content) => self.merge(&content, of_leaf, &state_of, leaf)?,
+                Err(e) => {
+                    self.leave(leaf, base, of_leaf, &state_of, e)?;
+                    continue;
+                }
+            }
             self.made.replaced.push(leaf.clone());
             if next.is_none() || self.bytes.len() >= self.leaf_bytes / 2 {
                 self.put_all()?;
@@ -95,6 +99,27 @@ impl Rewriting<'_> {
             (None, _) => None,
         };
         Ok(())
+    }
+
+    /// What cannot be read stays where it is, if none of its objects was changed: the others need their checkpoint. L3 does not hold there.
+    fn leave(
+        &mut self,
+        leaf: &Arc<Leaf>,
+        base: &Base,
+        changed: &[ObjectId],
+        state_of: &impl Fn(&ObjectId) -> Option<Arc<State>>,
+        e: io::Error,
+    ) -> Result<(), Failed> {
+        let is_last = base.leaves.last().is_some_and(|last| Arc::ptr_eq(last, leaf));
+        let (before, after) = changed.split_at(changed.partition_point(|id| *id < leaf.first));
+        if after.iter().any(|id| !is_last || base.last.is_none_or(|last| *id <= last)) {
+            return Err(Failed::Read(self.leaves.unreadable(leaf, e)));
+        }
+        before.iter().try_for_each(|id| self.add_changed(id, state_of))?;
+        self.put_all()?;
+        self.made.base.leaves.push(leaf.clone());
+        after.iter().try_for_each(|id| self.add_changed(id, state_of))?;
+        if is_last { self.put_all() } else { Ok(()) }
     }
 
     fn merge(
@@ -146,19 +171,40 @@ impl Rewriting<'_> {
 
     /// All of it, as one leaf or two halves.
     fn put_all(&mut self) -> Result<(), Failed> {
-        if self.bytes.len() > self.leaf_bytes / 2 * 3 && self.begins.len() > 1 {
-            self.put_about(self.bytes.len() / 2)?;
+        let half = self.leaf_bytes / 2;
+        if self.bytes.len() > 3 * half && self.begins.len() > 1 {
+            let middle = self.bytes.len() / 2;
+            let first = self.end_of(self.count_about(middle));
+            // L3
+            if first >= half && self.bytes.len() - first >= half {
+                self.put_about(middle)?;
+            }
         }
         if self.begins.is_empty() {
             return Ok(());
         }
-        self.put_about(self.bytes.len())
+        while !self.begins.is_empty() {
+            self.put_about(self.bytes.len())?;
+        }
+        Ok(())
     }
 
-    /// As many objects as have about so many bytes, one at least.
-    fn put_about(&mut self, bytes: usize) -> Result<(), Failed> {
+    /// How many objects have about so many bytes, one at least. A very large one takes no small ones with it, which are read often.
+    fn count_about(&self, bytes: usize) -> usize {
         let count = self.begins.partition_point(|(_, begin)| *begin < bytes).max(1);
-        let end = self.begins.get(count).map_or(self.bytes.len(), |(_, begin)| *begin);
+        let begin = self.begins[count - 1].1;
+        let is_large = self.end_of(count) - begin > self.leaf_bytes;
+        if is_large && begin >= self.leaf_bytes / 2 { count - 1 } else { count }
+    }
+
+    /// Where so many objects end.
+    fn end_of(&self, count: usize) -> usize {
+        self.begins.get(count).map_or(self.bytes.len(), |(_, begin)| *begin)
+    }
+
+    fn put_about(&mut self, bytes: usize) -> Result<(), Failed> {
+        let count = self.count_about(bytes);
+        let end = self.end_of(count);
         let (first, _) = self.begins[0];
         let rest = self.bytes.split_off(end);
         let mut content = std::mem::replace(&mut self.bytes, rest);

@@ -10,6 +10,9 @@ pub struct Settings {
     /// The same of writes of whole pages where none is yet. Such a write needs no old bytes, so that a medium whose writes return from
     /// memory gains nothing by it.
     pub patch_new_bytes_max: u32,
+    /// Also writes of whole pages that replace others; if not, only those of parts of pages, which need the old bytes. A file in the page
+    /// cache takes a page wherever it goes for the price of a copy, and the log would be a second one.
+    pub patch_whole: bool,
     /// Of memory for bytes that are in the log only. Half of the log bounds it too.
     pub overlay_bytes_max: u64,
     /// What a destager writes begins and ends at multiples of this: the drive's own unit (4 KiB of common NVMe drives, 64 KiB of some
@@ -27,6 +30,7 @@ impl Default for Settings {
         Settings {
             patch_bytes_max: 64 << 10,
             patch_new_bytes_max: 0,
+            patch_whole: true,
             overlay_bytes_max: 256 << 20,
             write_unit: 4096,
             index_bytes_max: 512 << 20,

@@ -51,6 +51,9 @@ impl Engine {
         }
         let cuts = cuts(w.offset, w.data.len());
         let found = self.lacking_small(w, &cuts);
+        if !self.settings.patch_whole && cuts.iter().all(|(_, _, len)| *len == PAGE_SIZE) {
+            return Ok(None);
+        }
         if found.is_fresh && w.data.len() > self.settings.patch_new_bytes_max as usize {
             return Ok(None);
         }

@@ -39,6 +39,7 @@ const MEDIUM_BYTES: u64 = 14 << 20;
 const PLACING: Settings = Settings {
     patch_bytes_max: 0,
     patch_new_bytes_max: 0,
+    patch_whole: true,
     overlay_bytes_max: 1 << 20,
     write_unit: 4096,
     index_bytes_max: 1 << 20,

@@ -429,6 +429,7 @@ fn draw_settings(rng: &mut SplitMix) -> Settings {
         0 => PLACING,
         1 => all,
         2 => Settings { overlay_bytes_max: 16 << 10, ..all },
+        3 => Settings { patch_whole: false, ..Settings::default() },
         _ => Settings::default(),
     };
     // From one leaf for all objects to one for each; from room for all to checkpoints after every few changes.
