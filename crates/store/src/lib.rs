@@ -35,6 +35,7 @@ mod leaf;
 mod list;
 mod named;
 mod overlay;
+mod page;
 mod patch;
 mod punch;
 mod read;

@@ -11,9 +11,7 @@ use types::crc::crc32c;
 use types::{PAGE_SIZE, Seq};
 
 use crate::chunks::{CHUNK_PAGES, Chunks};
-
-/// Bytes of one page.
-pub type PageBytes = [u8; PAGE_SIZE];
+use crate::page::Page;
 
 /// A part of one page as a small write brought it.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,22 +22,21 @@ pub struct Fragment {
     pub len: u16,
     /// Of the bytes that count.
     pub crc: u32,
-    pub bytes: Arc<PageBytes>,
+    pub bytes: Arc<Page>,
 }
 
 impl Fragment {
     /// `bytes` must end in the page.
     pub fn new(page: u32, skip: usize, bytes: &[u8], crc: u32) -> Fragment {
-        let whole = match <&PageBytes>::try_from(bytes) {
-            // Straight to its place: a page on the stack would be one copy more.
-            Ok(_) => Arc::<[u8]>::from(bytes).try_into().expect("it is a page"),
+        let whole = match bytes.try_into() {
+            Ok(page) => Page::with(page),
             Err(_) => {
-                let mut whole = [0; PAGE_SIZE];
+                let mut whole = Page::zeros();
                 whole[skip..skip + bytes.len()].copy_from_slice(bytes);
-                Arc::new(whole)
+                whole
             }
         };
-        Fragment { page, skip: skip as u16, len: bytes.len() as u16, crc, bytes: whole }
+        Fragment { page, skip: skip as u16, len: bytes.len() as u16, crc, bytes: Arc::new(whole) }
     }
 
     pub fn content(&self) -> &[u8] {
@@ -87,7 +84,7 @@ impl Known {
 /// The small writes to one page.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    bytes: Arc<PageBytes>,
+    bytes: Arc<Page>,
     known: Known,
     /// Of the whole page, if one write brought it whole.
     crc: Option<u32>,
@@ -106,7 +103,7 @@ impl Patch {
     pub fn named(since: Seq, is_new: bool) -> Patch {
         let known = if is_new { Known::whole() } else { Known(vec![]) };
         Patch {
-            bytes: Arc::new([0; PAGE_SIZE]),
+            bytes: Arc::new(Page::zeros()),
             known,
             crc: None,
             since,
