@@ -296,7 +296,11 @@ impl Disk for FileDisk {
             self.check_write(*offset, bytes.len() as u64)?;
         }
         match self.direct_for(parts.iter().map(|(offset, bytes)| (*offset, bytes.len()))) {
-            Some(direct) => direct.write(parts),
+            Some(direct) => {
+                // A discard that was left behind may yet be carried out (A2).
+                self.aside.check_not_hung().map_err(|e| explain(e, &self.path, "cannot be written"))?;
+                direct.write(parts)
+            }
             None => parts.iter().try_for_each(|(offset, bytes)| self.write_at(bytes, *offset)),
         }
     }

@@ -2,9 +2,11 @@
 //!
 //! D1: a run is taken out of the free space while it is discarded, so nobody's bytes can be in it. D2: only what no recovery wants
 //! to see is ever free (O1), so a discard is as safe as a reuse. D3: space is left alone for a while after it was freed: reusing it
-//! is cheaper than fresh space. D4: so much stays free meanwhile that no writer misses what is out.
+//! is cheaper than fresh space. D4: so much stays free meanwhile that no writer misses what is out. D5: what a hung device may yet
+//! discard stays out until the next start.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 
 use types::PAGE_SIZE;
 
@@ -34,7 +36,7 @@ pub struct Freed {
     due: BTreeSet<u64>,
     /// Since the last ripening.
     rounds: u32,
-    /// Pages that are being discarded: free, and out of the allocator.
+    /// Pages that are being discarded, or may yet be (D5): free, and out of the allocator.
     pub out_pages: u64,
 }
 
@@ -68,14 +70,14 @@ impl Space {
             }
             // It goes as a whole, so its other stretches are done too.
             self.freed.due = self.freed.due.split_off(&(run.end() >> ORDER_MIN));
-            self.freed.out_pages = run.pages as u64;
+            self.freed.out_pages += run.pages as u64;
             return Some(run);
         }
         None
     }
 
     fn return_discarded(&mut self, run: Run) {
-        self.freed.out_pages = 0;
+        self.freed.out_pages -= run.pages as u64;
         self.buddy.give_back(run.start, run.pages as u64);
     }
 }
@@ -89,7 +91,11 @@ impl Engine {
             let Some(run) = self.space.lock().take_discardable() else { break };
             let (at, len) = (self.at(run.start), run.pages as u64 * PAGE_SIZE as u64);
             let done = self.vol.disk().discard(at, len);
-            self.space.lock().return_discarded(run);
+            // D5: else it could erase what was written there meanwhile, and acknowledged.
+            match done.as_ref().is_err_and(|e| e.kind() == ErrorKind::TimedOut) {
+                true => self.vol.check_media()?,
+                false => self.space.lock().return_discarded(run),
+            }
             done.map_err(|source| StoreError::Discard { at, source })?;
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! A2: while a call is left behind every other fails at once: it takes no more threads, and a late write cannot meet a new one to the same
 //!     place.
 //! A3: what is left behind holds nothing of its caller's, but the descriptors, and with them the claim on the medium.
+//! A4: where no thread can be started the caller makes the call himself, without a deadline: an error would fail the volume.
 //!
 //! A write into the page cache waits for the device only when the cache is full of what the device does not take, and to give each to
 //! another thread costs more than the write. So writes go straight as long as no flush or discard takes long: a volume flushes
@@ -21,6 +22,8 @@ use parking_lot::Mutex;
 /// How many times the patience for a read or write passes without progress before the device is given up: what a flush has to
 /// write is much more than one request, and who gives the device up stops for good.
 pub const PATIENCES: u32 = 4;
+/// So many times longer is waited where nobody counts what the device completes (btrfs, ZFS, overlayfs): a flush of much may take minutes.
+const BLIND_FACTOR: u32 = 10;
 /// A flush or discard that takes longer is no sign of good health.
 const LONG: Duration = Duration::from_millis(100);
 /// No call is under way.
@@ -39,6 +42,7 @@ pub type Progress = dyn Fn() -> Option<u64> + Send + Sync;
 
 pub struct Aside {
     carry: Arc<Carry>,
+    start: StartHelper,
     progress: Box<Progress>,
     patience: Duration,
     long: Duration,
@@ -57,6 +61,8 @@ impl std::fmt::Debug for Aside {
     }
 }
 
+type StartHelper = fn(Arc<Carry>) -> io::Result<Helper>;
+
 /// A thread that makes one call at a time.
 struct Helper {
     to: SyncSender<Call>,
@@ -64,11 +70,30 @@ struct Helper {
     thread: JoinHandle<()>,
 }
 
+enum Waited {
+    Done(io::Result<()>),
+    /// Nothing was done for so long.
+    Overdue(Duration),
+}
+
 impl Aside {
     pub fn new(carry: Arc<Carry>, progress: Box<Progress>, patience: Duration) -> Aside {
         let (idle, left_behind, left_count, begun) = Default::default();
         let (long, first_begun, born) = (LONG, AtomicU64::new(NONE), Instant::now());
-        Aside { carry, progress, patience, long, idle, left_behind, left_count, begun, first_begun, born }
+        let start = Helper::start;
+        Aside {
+            carry,
+            start,
+            progress,
+            patience,
+            long,
+            idle,
+            left_behind,
+            left_count,
+            begun,
+            first_begun,
+            born,
+        }
     }
 
     pub fn set_patience(&mut self, patience: Duration) {
@@ -92,7 +117,13 @@ impl Aside {
             return Ok(());
         }
         let mut behind = self.left_behind.lock();
-        behind.retain(|helper| matches!(helper.from.try_recv(), Err(TryRecvError::Empty)));
+        for helper in std::mem::take(&mut *behind) {
+            match helper.from.try_recv() {
+                Err(TryRecvError::Empty) => behind.push(helper),
+                Ok(_) => self.idle.lock().push(helper),
+                Err(TryRecvError::Disconnected) => helper.end(),
+            }
+        }
         self.left_count.store(behind.len(), Ordering::Release);
         match behind.len() {
             0 => Ok(()),
@@ -106,43 +137,52 @@ impl Aside {
     pub fn run(&self, call: Call) -> io::Result<()> {
         self.check_not_hung()?;
         let idle = self.idle.lock().pop();
-        let helper = idle.map_or_else(|| Helper::start(self.carry.clone()), Ok)?;
+        let helper = idle.map_or_else(|| (self.start)(self.carry.clone()), Ok);
         let begun = self.begin();
-        let done = helper.to.send(call).map_err(|_| gone()).and_then(|()| self.wait(&helper));
-        let result = match done {
-            Ok(Some(result)) => {
-                self.idle.lock().push(helper);
-                result
-            }
-            Ok(None) => {
-                let mut behind = self.left_behind.lock();
-                behind.push(helper);
-                self.left_count.store(behind.len(), Ordering::Release);
-                let why = format!("the device hangs: nothing was done for {:?}", self.patience * PATIENCES);
-                Err(io::Error::new(io::ErrorKind::TimedOut, why))
-            }
-            Err(e) => Err(e),
+        let result = match helper {
+            Ok(helper) => self.run_by(helper, call),
+            // A4
+            Err(_) => (self.carry)(&call),
         };
         self.end(begun);
         result
     }
 
-    /// `None`: it is overdue.
-    fn wait(&self, helper: &Helper) -> io::Result<Option<io::Result<()>>> {
+    fn run_by(&self, helper: Helper, call: Call) -> io::Result<()> {
+        helper.to.send(call).map_err(|_| gone())?;
+        match self.wait(&helper)? {
+            Waited::Done(result) => {
+                self.idle.lock().push(helper);
+                result
+            }
+            Waited::Overdue(time) => {
+                let mut behind = self.left_behind.lock();
+                behind.push(helper);
+                self.left_count.store(behind.len(), Ordering::Release);
+                let why = format!("the device hangs: nothing was done for {time:?}");
+                Err(io::Error::new(io::ErrorKind::TimedOut, why))
+            }
+        }
+    }
+
+    fn wait(&self, helper: &Helper) -> io::Result<Waited> {
         // Asking reads a file of the kernel's, so who is not kept waiting does not.
-        let (mut left, mut seen) = (PATIENCES, None);
-        while left > 0 {
+        let (mut quiet, mut seen) = (0, None);
+        loop {
             match helper.from.recv_timeout(self.patience) {
-                Ok(result) => return Ok(Some(result)),
+                Ok(result) => return Ok(Waited::Done(result)),
                 Err(RecvTimeoutError::Disconnected) => return Err(gone()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let now = (self.progress)();
             // What gets on does not hang.
-            left = if now.is_some() && seen.is_some() && now != seen { PATIENCES } else { left - 1 };
+            quiet = if now.is_some() && seen.is_some() && now != seen { 0 } else { quiet + 1 };
             seen = now;
+            let quiet_max = if now.is_some() { PATIENCES } else { PATIENCES * BLIND_FACTOR };
+            if quiet >= quiet_max {
+                return Ok(Waited::Overdue(self.patience * quiet));
+            }
         }
-        Ok(None)
     }
 
     fn now(&self) -> u64 {
@@ -177,16 +217,21 @@ impl Helper {
         })?;
         Ok(Helper { to, from, thread })
     }
+
+    /// For one whose call is done: when this returns its thread has let go of the medium.
+    fn end(self) {
+        drop(self.to);
+        // A panic in a call was told to its caller.
+        let _ = self.thread.join();
+    }
 }
 
 /// A3: when the disk is closed its threads have let go of it, or the next who opens it would be refused; but for those left behind.
 impl Drop for Aside {
     fn drop(&mut self) {
-        for Helper { to, thread, .. } in self.idle.get_mut().drain(..) {
-            drop(to);
-            // A panic in a call was told to its caller.
-            let _ = thread.join();
-        }
+        // Who came back meanwhile is idle.
+        let _ = self.check_not_hung();
+        self.idle.get_mut().drain(..).for_each(Helper::end);
     }
 }
 

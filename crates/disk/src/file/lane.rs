@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ring::{Batch, Buffers, Ended, Operation, Verb};
@@ -53,12 +54,15 @@ pub fn by_calls(file: Arc<File>) -> Arc<Carry> {
     })
 }
 
-/// A thread that does one operation after the other. It ends when the lane goes and its last operation is done.
+/// A thread that does one operation after the other. It ends when the lane goes and its last operation is done. A lane that has its buffer
+/// waits for that: its thread holds the claimed file, and who opens the disk again at once would be refused.
 pub struct ThreadLane {
     /// `None`: the thread has it.
     memory: Option<Buffers>,
-    to: SyncSender<Load>,
+    /// `None`: it is being closed.
+    to: Option<SyncSender<Load>>,
     from: Receiver<Load>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// The buffer on its way to the thread and back.
@@ -74,7 +78,7 @@ impl ThreadLane {
         // One load goes around.
         let (to, inbox) = sync_channel::<Load>(1);
         let (outbox, from) = sync_channel(1);
-        std::thread::Builder::new().name("disk-io".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("disk-io".into()).spawn(move || {
             while let Ok(mut load) = inbox.recv() {
                 let bytes = load.memory.get(0);
                 let carry = |o: &Operation| carry(o.verb, &mut bytes[o.part.clone()], o.offset);
@@ -84,7 +88,19 @@ impl ThreadLane {
                 }
             }
         })?;
-        Ok(ThreadLane { memory, to, from })
+        Ok(ThreadLane { memory, to: Some(to), from, thread: Some(thread) })
+    }
+}
+
+impl Drop for ThreadLane {
+    fn drop(&mut self) {
+        self.to = None;
+        if self.is_settled()
+            && let Some(thread) = self.thread.take()
+        {
+            // It does nothing any more that could panic.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -103,7 +119,7 @@ impl Lane for ThreadLane {
         let mut load = Load { memory, operations: operations.to_vec(), results: std::mem::take(results) };
         load.results.clear();
         let gone = || io::Error::other("the thread of a disk is gone");
-        self.to.send(load).map_err(|_| gone())?;
+        self.to.as_ref().and_then(|to| to.send(load).ok()).ok_or_else(gone)?;
         // One after the other, and each may take its time.
         let count = u32::try_from(operations.len()).unwrap_or(u32::MAX).max(1);
         match self.from.recv_timeout(patience.saturating_mul(count)) {

@@ -130,6 +130,33 @@ fn a_discard_that_fails_loses_no_space() {
     assert_eq!((space.free_pages() * 4096, space.freed.out_pages), (free, 0));
 }
 
+/// The device may yet carry it out, whatever is written there until then.
+#[test]
+fn d5_a_discard_that_was_given_up_keeps_its_space_from_writers() {
+    for is_lost in [false, true] {
+        let disk = Arc::new(FaultyDisk::new(Arc::new(SimDisk::new(48 << 20))));
+        Engine::format(&*disk, label(), false).unwrap();
+        let store = Engine::open(disk.clone()).unwrap();
+        let (told, free) = (store.usage().bytes_free, store.space.lock().free_pages());
+        write(&store, id(1), 0, &pattern(1, 1 << 20), None).unwrap();
+        store.destroy(&[id(1)], None).unwrap();
+        seal_and_age(&store, 2 * ROUNDS_YOUNG - 1);
+        disk.hang(true);
+        disk.give_up(is_lost);
+        match (store.discard(), is_lost) {
+            (Err(StoreError::Discard { .. }), false) | (Err(StoreError::Volume(_)), true) => {}
+            (other, _) => panic!("{other:?}"),
+        }
+        disk.hang(false);
+        let space = store.space.lock();
+        let out = space.freed.out_pages;
+        assert!(out >= 256);
+        assert_eq!((space.free_pages(), store.volume().failure().is_some()), (free - out, is_lost));
+        drop(space);
+        assert_eq!(store.usage().bytes_free, told, "as before the discard");
+    }
+}
+
 #[test]
 fn a_medium_that_is_nearly_full_keeps_what_was_freed() {
     let (store, disk) = discarding();

@@ -33,6 +33,33 @@ fn a_call_that_hangs_is_left_behind_and_others_fail_at_once_until_it_is_done() {
         std::thread::yield_now();
     }
     assert!(!aside.is_slow() && began.try_recv().is_err(), "the write was not begun");
+    assert_eq!(aside.idle.lock().len(), 1, "it is kept, so that the close waits for its thread");
+}
+
+#[test]
+fn where_no_thread_can_be_started_the_caller_makes_the_call() {
+    let (mut aside, began, go) = waiting(Box::new(|| None));
+    aside.start = |_| Err(io::ErrorKind::WouldBlock.into());
+    go.send(()).unwrap();
+    aside.run(Call::Flush).unwrap();
+    assert_eq!(began.recv().unwrap(), "Flush");
+    assert!(!aside.is_slow());
+}
+
+/// A count that stands still, and none.
+#[test]
+fn who_cannot_see_the_device_get_on_waits_longer() {
+    for (count, patiences) in [(Some(7), 4), (None, 40)] {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counter = asked.clone();
+        let progress = move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            count
+        };
+        let (aside, _began, _go) = waiting(Box::new(progress));
+        aside.run(Call::Flush).unwrap_err();
+        assert_eq!(asked.load(Ordering::Relaxed), patiences, "{count:?}");
+    }
 }
 
 /// The device completes something whenever it is asked, and the flush at last.

@@ -237,3 +237,36 @@ fn a_device_that_hangs_fails_at_the_deadline_then_at_once_and_comes_back() {
     assert_eq!(disk.lost(), None);
     assert_eq!(bytes, [5; 4096], "the late bytes reached no memory of ours");
 }
+
+/// It could be carried out after the write, to the same place.
+#[test]
+fn nothing_is_written_directly_while_a_discard_is_left_behind() {
+    let dir = Dir::new();
+    let Some(mut disk) = direct_disk(&dir, 1 << 20) else { return };
+    let (go, gate) = channel::<()>();
+    let gate: Mutex<Receiver<()>> = Mutex::new(gate);
+    let carry = move |_: &Call| gate.lock().recv().map_err(|_| io::Error::other("the test is over"));
+    disk.aside = Aside::new(Arc::new(carry), Box::new(|| None), Duration::ZERO);
+    assert_eq!(disk.discard(0, 8192).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    let refused = disk.write_many(&[(4096, &[1; 4096])]).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+    assert!(refused.to_string().contains("calls left behind: 1"), "{refused}");
+    go.send(()).unwrap();
+    while disk.lost().is_some() {
+        std::thread::yield_now();
+    }
+    disk.write_many(&[(4096, &[1; 4096])]).unwrap();
+}
+
+#[test]
+fn a_closed_disk_has_let_go_of_its_medium_also_by_threads() {
+    for _ in 0..100 {
+        let dir = Dir::new();
+        let Some(disk) = direct_disk(&dir, 1 << 20) else { return };
+        let disk = with_ring(disk, |_, _| Err(Errno::PERM.into()));
+        disk.write_many(&[(0, &[1; 4096])]).unwrap();
+        let claimed = Arc::downgrade(&disk.claimed);
+        drop(disk);
+        assert_eq!(claimed.strong_count(), 0, "no thread has it");
+    }
+}
