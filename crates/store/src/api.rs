@@ -101,6 +101,8 @@ impl ObjectStore for Engine {
         self.overlay.wait(at_most)
     }
     fn relieve(&self) -> Result<(), StoreError> {
+        // Who fails here does not get to `destage`.
+        self.vol.check_media()?;
         Engine::relieve(self)
     }
     fn discard(&self) -> Result<(), StoreError> {

@@ -118,6 +118,15 @@ impl Drop for Draft {
     }
 }
 
+/// What `admit` is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To make the entry; it is asked again.
+    Ahead,
+    /// Under the tail's lock, with room in the log: the change comes next.
+    ForGood,
+}
+
 /// Why a prepared change was not made.
 pub(crate) enum Stop {
     /// What it was based on has changed meanwhile: prepare it anew.
@@ -183,12 +192,22 @@ impl Engine {
         record: impl Into<Arc<Record>>,
         mut admit: impl FnMut() -> Result<u64, E>,
     ) -> Result<Done, E> {
+        self.commit_telling(origin, record, |_| admit())
+    }
+
+    /// As `commit`, for who does something when the change is as good as made.
+    pub(crate) fn commit_telling<E: From<StoreError>>(
+        &self,
+        origin: Option<Origin>,
+        record: impl Into<Arc<Record>>,
+        mut admit: impl FnMut(Asked) -> Result<u64, E>,
+    ) -> Result<Done, E> {
         if self.index.is_full() {
             self.make_index_room()?;
         }
         let record = record.into();
         for _ in 0..LOG_ROUNDS_MAX {
-            let mut draft = Draft::new(origin, admit()?, &record);
+            let mut draft = Draft::new(origin, admit(Asked::Ahead)?, &record);
             let max = self.vol.payload_bytes_max();
             if draft.bytes.len() > max {
                 let len = draft.bytes.len();
@@ -209,7 +228,7 @@ impl Engine {
         draft: &mut Draft,
         origin: Option<Origin>,
         record: &Arc<Record>,
-        admit: &mut impl FnMut() -> Result<u64, E>,
+        admit: &mut impl FnMut(Asked) -> Result<u64, E>,
     ) -> Result<Option<Done>, E> {
         // 1. Admitted, by the state that it will change (T2).
         let (mut held, is_shared) = match &**record {
@@ -222,11 +241,11 @@ impl Engine {
             }
             _ => (self.tail.still(), false),
         };
-        let answer = admit()?;
-        draft.set_answer(answer);
         if !self.is_log_room(&held, draft.bytes.len()) {
             return Ok(None);
         }
+        let answer = admit(Asked::ForGood)?;
+        draft.set_answer(answer);
         // 2. Into the batch.
         let place = held.next.members.len();
         held.next.entries.push(Epoch(self.epoch.load(Ordering::Relaxed)), &draft.bytes, draft.crc);
@@ -261,6 +280,7 @@ impl Engine {
     /// T1: all of a batch are in the log before the first is applied.
     fn write_batch(&self, batch: &mut Batch, freed: &mut Vec<Run>) -> Result<LogPoint, VolumeError> {
         let before = self.vol.append_many(&mut batch.entries)?;
+        self.tail.note_written();
         let mut point = before;
         for (member, bytes) in batch.members.iter().zip(batch.entries.sizes()) {
             let seq = Seq(point.seq.0 + 1);
@@ -273,7 +293,9 @@ impl Engine {
 
     /// Some room is kept for logging again what cannot be folded (destage.rs): without it nothing could be trimmed.
     fn is_log_room(&self, flight: &Flight, bytes: usize) -> bool {
-        let used = self.vol.log_used() + flight.bytes();
+        // In this order: what gets into the log just now may count twice, and is not missed.
+        let under_way = self.tail.writing_bytes() + flight.next.entries.ring_bytes();
+        let used = self.vol.log_used() + under_way;
         used == 0 || used + bytes as u64 <= self.vol.log_capacity() / 16 * 15
     }
 

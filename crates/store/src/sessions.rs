@@ -2,7 +2,7 @@
 
 use types::{Seq, SessionId};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Stop};
 use crate::error::StoreError;
 use crate::record::Record;
 use crate::slots::Session;
@@ -15,21 +15,33 @@ impl Engine {
         if self.sessions.lock().contains_key(&session) {
             return Ok(());
         }
-        // A client that died without a word leaves its session behind; a living one that is hit attaches again.
-        // One for one, so that what the index takes does not grow (R1).
-        if let Some(idlest) = self.in_the_way_of(session) {
-            self.end(idlest)?;
+        loop {
+            // A client that died without a word leaves its session behind; a living one that is hit attaches again.
+            // One for one, so that what the index takes does not grow (R1).
+            if let Some(idlest) = self.in_the_way_of(session) {
+                self.end(idlest)?;
+            }
+            // Another may have begun meanwhile, and one too many would be refused by the next start.
+            let admit = || if self.has_room_for(session) { Ok(0) } else { Err(Stop::Again) };
+            match self.commit(None, Record::SessionBegin { session }, admit) {
+                Ok(_) => return Ok(()),
+                Err(Stop::Again) => {}
+                Err(Stop::Failed(e)) => return Err(e),
+            }
         }
-        self.commit::<StoreError>(None, Record::SessionBegin { session }, || Ok(0))?;
-        Ok(())
+    }
+
+    fn has_room_for(&self, session: SessionId) -> bool {
+        let sessions = self.sessions.lock();
+        sessions.contains_key(&session) || self.has_session_room(sessions.len())
     }
 
     /// The session that did nothing for longest, if there is no room for another one.
     fn in_the_way_of(&self, session: SessionId) -> Option<SessionId> {
-        let sessions = self.sessions.lock();
-        if sessions.contains_key(&session) || self.has_session_room(sessions.len()) {
+        if self.has_room_for(session) {
             return None;
         }
+        let sessions = self.sessions.lock();
         sessions.iter().min_by_key(|(id, s)| (s.last_seq(), **id)).map(|(id, _)| *id)
     }
 

@@ -15,7 +15,7 @@ use std::hint::spin_loop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::Thread;
 
 use disk::LogPoint;
@@ -38,6 +38,8 @@ const YIELDS_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub struct Tail {
     flight: Mutex<Flight>,
+    /// Ring bytes of the batch that is being written, until the log has it.
+    writing_bytes: AtomicU64,
     /// Told when nothing is under way.
     landed: Condvar,
     /// Told when changes may join again.
@@ -53,8 +55,6 @@ pub struct Flight {
     spare: Batch,
     /// Someone has the role. Never while the lock is held over a change of one's own.
     pub is_led: bool,
-    /// Ring bytes of the batch that is written now.
-    writing: u64,
     /// How many wait for the tail to be still: until then nobody joins.
     wanting_still: usize,
     /// How many wait to join.
@@ -165,10 +165,6 @@ impl Batch {
 }
 
 impl Flight {
-    /// Ring bytes of all that is under way.
-    pub fn bytes(&self) -> u64 {
-        self.writing + self.next.entries.ring_bytes()
-    }
     #[cfg(test)]
     pub fn wanting_still(&self) -> usize {
         self.wanting_still
@@ -253,6 +249,16 @@ impl Tail {
         Held { tail: self, flight: Some(self.flight.lock()) }
     }
 
+    /// Of the batch that is not in the log yet and takes no more.
+    pub fn writing_bytes(&self) -> u64 {
+        self.writing_bytes.load(Ordering::Acquire)
+    }
+
+    /// By who has the role: the log has the batch, and counts it from here on; or it never will.
+    pub fn note_written(&self) {
+        self.writing_bytes.store(0, Ordering::Release);
+    }
+
     /// For one who may join what is under way.
     pub fn join(&self) -> Held<'_> {
         let mut flight = self.flight.lock();
@@ -275,7 +281,7 @@ impl Tail {
             // 1. The batch is closed; what comes from here on is the next one.
             let mut batch = std::mem::take(&mut held.spare);
             std::mem::swap(&mut batch, &mut held.next);
-            held.writing = batch.entries.ring_bytes();
+            self.writing_bytes.store(batch.entries.ring_bytes(), Ordering::Release);
             drop(held);
             // 2. Written, applied, told.
             let outcome = write(&mut batch);
@@ -284,7 +290,7 @@ impl Tail {
             // 3. Is there more?
             held = self.hold();
             held.spare = batch;
-            held.writing = 0;
+            self.note_written();
             if held.next.members.is_empty() {
                 held.is_led = false;
                 return;

@@ -7,7 +7,7 @@ use types::{ObjectId, PAGE_SIZE};
 
 use crate::alloc::{Run, STREAM_PAGES};
 use crate::codec::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX};
-use crate::engine::{Engine, Stop};
+use crate::engine::{Asked, Engine, Stop};
 use crate::error::StoreError;
 use crate::read::Below;
 use crate::record::{Placed, Record, WriteRecord};
@@ -146,10 +146,12 @@ impl Engine {
         // 4. The entry, and the index, in one step; unless a merged page changed meanwhile, or the gate closed.
         let record = Record::Write(describe(w, span, &taken.runs, head.as_ref(), tail.as_ref()));
         let end = w.offset + w.data.len() as u64;
-        let done = self.commit(w.origin, record, || {
+        let done = self.commit_telling(w.origin, record, |asked| {
             let attrs = self.pass_gate(&w.object, w.gate)?;
             self.check_unchanged(&w.object, head.iter().chain(&tail))?;
-            taken.give_up_claim();
+            if asked == Asked::ForGood {
+                taken.give_up_claim();
+            }
             let (len, granted) = (attrs.len.max(end), taken.is_granted());
             let written = Written { len, pages: self.lacking_in(&w.object, span), granted };
             Ok::<u64, Stop>(written.to_answer())

@@ -49,6 +49,18 @@ fn faults_are_told_and_nothing_acknowledged_is_lost() {
     }
 }
 
+/// Small writes may press so much that the background never gets beyond this.
+#[test]
+fn who_makes_room_sees_a_medium_that_is_lost() {
+    let disk = Arc::new(disk::FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES))));
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Engine::open(disk.clone()).unwrap();
+    ObjectStore::relieve(&store).unwrap();
+    disk.give_up(true);
+    let told = ObjectStore::relieve(&store);
+    assert!(matches!(told, Err(StoreError::Volume(VolumeError::Failed(_)))), "{told:?}");
+}
+
 fn live_with_faults(seed: u64, counts: &Counts) {
     let mut life = Life::new(seed, Memory::SinceFlush);
     let some = life.rng.below(40);

@@ -209,6 +209,85 @@ fn t3_a_checkpoint_waits_for_what_is_under_way_and_has_it() {
     assert_eq!(store.volume().checkpoint_seq(), store.last_seq());
 }
 
+/// Until it is applied it was counted as on its way, too: a log that is nearly full was checkpointed for nothing.
+#[test]
+fn what_the_log_has_is_no_more_on_its_way() {
+    let (_disk, store) = gated();
+    let store = &store;
+    thread::scope(|s| {
+        let object = store.index.get(&id(1)).unwrap();
+        // Nothing of the object is applied while it is read.
+        let seen = object.read();
+        let before = store.volume().log_used();
+        s.spawn(move || write(store, id(1), 0, &[2; PAGE], None).unwrap());
+        until(|| store.volume().log_used() > before);
+        let is_counted_once = (0..1_000_000).any(|_| {
+            thread::yield_now();
+            store.tail.writing_bytes() == 0
+        });
+        drop(seen);
+        assert!(is_counted_once);
+    });
+}
+
+/// Counted as taken and as promised, space would be refused to others for as long as the writer waits.
+#[test]
+fn a_writer_of_reserved_pages_has_his_claim_until_it_is_his_turn() {
+    let (disk, store) = gated();
+    let (store, disk) = (&store, &disk);
+    let bytes = 64 * PAGE as u64;
+    let reserve = Reserve {
+        object: id(2),
+        offset: 0,
+        len: bytes,
+        end: bytes,
+        mtime: Time::default(),
+        lease: 0,
+        gate: &anyone,
+        origin: None,
+    };
+    store.reserve(&reserve).unwrap();
+    let promised = || store.space.lock().promised_pages();
+    disk.set(Way::Shut);
+    let begun = disk.begun();
+    let mut seen = Vec::new();
+    thread::scope(|s| {
+        s.spawn(move || write(store, id(1), 0, &[2; PAGE], None).unwrap());
+        until(|| disk.begun() == begun + 1);
+        seen.push(promised());
+        let large = s.spawn(move || write(store, id(2), 0, &[3; 64 * PAGE], None).unwrap());
+        until(|| store.tail.hold().wanting_still() == 1);
+        seen.push(promised());
+        disk.set(Way::Open);
+        large.join().unwrap();
+    });
+    assert_eq!(seen[0], seen[1] + 64);
+    assert_eq!(store.space.lock().reserved, 0);
+}
+
+/// One too many, and no start would read the checkpoint.
+#[test]
+fn sessions_that_begin_at_once_find_room_one_after_the_other() {
+    let (disk, mut store) = gated();
+    store.sessions_bytes_max = 0;
+    let kept = crate::room::SESSIONS_KEPT as u64;
+    (1..kept).for_each(|n| store.begin_session(SessionId(n)).unwrap());
+    let (store, disk) = (&store, &disk);
+    disk.set(Way::Shut);
+    let begun = disk.begun();
+    thread::scope(|s| {
+        s.spawn(move || write(store, id(1), 0, &[2; PAGE], None).unwrap());
+        until(|| disk.begun() == begun + 1);
+        for n in [1000, 1001] {
+            s.spawn(move || store.begin_session(SessionId(n)).unwrap());
+        }
+        until(|| store.tail.hold().wanting_still() == 2);
+        disk.set(Way::Open);
+    });
+    assert_eq!(store.session_count() as u64, kept);
+    assert!([1000, 1001].into_iter().all(|n| store.slots(SessionId(n)).is_some()), "both have theirs");
+}
+
 #[test]
 fn the_role_is_handed_on_and_nobody_is_forgotten() {
     // More batches than one writes for others, each of one.
