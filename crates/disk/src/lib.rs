@@ -17,7 +17,7 @@ pub mod volume;
 pub use faulty::{FaultyDisk, Op, When};
 pub use file::{FileDisk, Io, PATIENCE};
 pub use mem::MemDisk;
-pub use sim::{Crash, Event, Playback, Recording, SECTOR_BYTES, SimDisk, SplitMix};
+pub use sim::{Crash, Event, Outage, Playback, Recording, SECTOR_BYTES, Side, SimDisk, SplitMix};
 pub use volume::{
     CheckpointReader, CutOff, Format, Kind, Label, Layout, LogEntry, LogLabel, LogMedium, LogPoint, Lost,
     Media, NewLog, ReplaySummary, Verdict, Volume, VolumeError,

@@ -4,6 +4,8 @@
 //! unflushed writes that touched it. That covers lost, torn and reordered writes, and nothing that a page cache over an
 //! honest device cannot do: a sector is written back whole, so a kept later write carries the earlier bytes of its sector.
 //!
+//! Two media that lose power at once are one of these, divided (`pair.rs`).
+//!
 //! S1: a crash changes only sectors with unflushed writes.  S2: the same seed gives the same image.
 
 use std::io;
@@ -14,8 +16,10 @@ use parking_lot::Mutex;
 
 use crate::{Disk, end_within};
 use image::Image;
+pub use pair::{Outage, Side};
 
 mod image;
+mod pair;
 
 /// The unit that power loss does not tear.
 pub const SECTOR_BYTES: usize = 512;
@@ -44,9 +48,18 @@ pub enum Crash {
 /// What happened to the medium, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    Write { offset: u64, data: Vec<u8> },
-    Discard { offset: u64, len: u64 },
+    Write {
+        offset: u64,
+        data: Vec<u8>,
+    },
+    Discard {
+        offset: u64,
+        len: u64,
+    },
+    /// Of all there is.
     Flush,
+    /// Of one medium of two.
+    FlushSide(Side),
 }
 
 /// The events of a medium since recording began, and what it held then: a crash can be made at every point.
@@ -60,7 +73,7 @@ pub struct Recording {
 
 impl Recording {
     /// The medium after a crash that came when the first `count` events had happened.
-    pub fn crash_at(&self, count: usize, crash: Crash) -> SimDisk {
+    pub fn crash_at(&self, count: usize, crash: impl Into<Outage>) -> SimDisk {
         let mut playback = self.play();
         playback.go_to(count);
         playback.crash(crash).0
@@ -89,8 +102,8 @@ impl Playback<'_> {
     }
 
     /// The medium after a crash now; and the number of the first event that it lost, wholly or in part, if it lost any.
-    pub fn crash(&self, crash: Crash) -> (SimDisk, Option<usize>) {
-        let (image, lost) = self.state.after(crash);
+    pub fn crash(&self, crash: impl Into<Outage>) -> (SimDisk, Option<usize>) {
+        let (image, lost) = self.state.after(crash.into());
         (SimDisk::from_image(image), lost)
     }
 
@@ -104,6 +117,8 @@ impl Playback<'_> {
 pub struct SimDisk {
     state: Mutex<State>,
     size_bytes: u64,
+    /// As the image's.
+    second_at: u64,
 }
 
 struct State {
@@ -137,12 +152,17 @@ impl SimDisk {
     }
 
     fn from_image(image: Image) -> SimDisk {
-        SimDisk { size_bytes: image.len() as u64, state: Mutex::new(State::new(image)) }
+        SimDisk::from_state(State::new(image))
+    }
+
+    fn from_state(state: State) -> SimDisk {
+        let (size_bytes, second_at) = (state.current.len() as u64, state.current.second_at as u64);
+        SimDisk { state: Mutex::new(state), size_bytes, second_at }
     }
 
     /// The medium as it may be after a crash now; this one stays as it is.
-    pub fn crash(&self, crash: Crash) -> SimDisk {
-        SimDisk::from_image(self.state.lock().after(crash).0)
+    pub fn crash(&self, crash: impl Into<Outage>) -> SimDisk {
+        SimDisk::from_image(self.state.lock().after(crash.into()).0)
     }
 
     /// A copy, with the same unflushed writes.
@@ -197,8 +217,7 @@ impl State {
     fn medium(&self) -> SimDisk {
         let (durable, current) = (self.durable.clone(), self.current.clone());
         let (unflushed, events) = (self.unflushed.clone(), self.events);
-        let state = State { durable, current, unflushed, events, recording: None };
-        SimDisk { size_bytes: self.current.len() as u64, state: Mutex::new(state) }
+        SimDisk::from_state(State { durable, current, unflushed, events, recording: None })
     }
 
     fn apply(&mut self, event: &Event) {
@@ -211,13 +230,19 @@ impl State {
                 self.current.write(*offset as usize, &vec![DISCARDED; *len as usize]);
                 self.touched(*offset as usize..(*offset + *len) as usize);
             }
-            Event::Flush => {
-                for p in self.unflushed.drain(..) {
-                    self.durable.write(p.offset, &p.data);
-                }
+            Event::Flush => self.flush(|_| true),
+            Event::FlushSide(side) => {
+                let second_at = self.current.second_at;
+                self.flush(|p| (p.offset >= second_at) == (*side == Side::Second));
             }
         }
         self.events += 1;
+    }
+
+    fn flush(&mut self, is_meant: impl Fn(&Piece) -> bool) {
+        for p in self.unflushed.extract_if(.., |p| is_meant(p)) {
+            self.durable.write(p.offset, &p.data);
+        }
     }
 
     fn touched(&mut self, range: Range<usize>) {
@@ -232,56 +257,63 @@ impl State {
     }
 
     /// What a crash leaves, and the first event of which it leaves less than all.
-    fn after(&self, crash: Crash) -> (Image, Option<usize>) {
+    fn after(&self, outage: Outage) -> (Image, Option<usize>) {
         let mut image = self.durable.clone();
-        let mut lost = None;
-        let pieces = &self.unflushed;
-        let mut pass = |p: &Piece, is_kept: &mut dyn FnMut(usize) -> bool| {
-            for (i, sector) in p.data.chunks(SECTOR_BYTES).enumerate() {
-                match is_kept(i) {
-                    true => image.write(p.offset + i * SECTOR_BYTES, sector),
-                    false => lost = lost.or(Some(p.event)),
-                }
-            }
-        };
-        let count = |p: &Piece| p.data.len().div_ceil(SECTOR_BYTES);
-        match crash {
-            Crash::KeepAll => pieces.iter().for_each(|p| pass(p, &mut |_| true)),
-            Crash::DropAll => pieces.iter().for_each(|p| pass(p, &mut |_| false)),
-            Crash::Writes(seed) => {
-                let mut rng = SplitMix::new(seed);
-                for p in pieces {
-                    let is_kept = rng.below(2) == 1;
-                    pass(p, &mut |_| is_kept);
-                }
-            }
-            Crash::Sectors(seed) => {
-                let mut rng = SplitMix::new(seed);
-                pieces.iter().for_each(|p| pass(p, &mut |_| rng.below(2) == 1));
-            }
-            Crash::Torn(seed) => {
-                let mut rng = SplitMix::new(seed);
-                let whole = rng.below(pieces.len() as u64 + 1) as usize;
-                for (n, p) in pieces.iter().enumerate() {
-                    let some = if n == whole { rng.below(count(p) as u64 + 1) as usize } else { 0 };
-                    pass(p, &mut |i| n < whole || i < some);
-                }
-            }
-            Crash::OneLost(seed) => {
-                let mut rng = SplitMix::new(seed);
-                let chosen = rng.below(pieces.len().max(1) as u64) as usize;
-                for (n, p) in pieces.iter().enumerate() {
-                    let bad = rng.below(count(p) as u64) as usize;
-                    pass(p, &mut |i| n != chosen || i != bad);
-                }
-            }
-            Crash::OneKept(seed) => {
-                let chosen = SplitMix::new(seed).below(pieces.len().max(1) as u64) as usize;
-                pieces.iter().enumerate().for_each(|(n, p)| pass(p, &mut |_| n == chosen));
+        let of_first = |p: &&Piece| p.offset < self.current.second_at;
+        let (first, second): (Vec<_>, Vec<_>) = self.unflushed.iter().partition(of_first);
+        let lost = [lose(&mut image, &first, outage.first), lose(&mut image, &second, outage.second)];
+        (image, lost.into_iter().flatten().min())
+    }
+}
+
+/// Writes to an image what a crash leaves of these writes; gives the first event of which it leaves less than all.
+fn lose(image: &mut Image, pieces: &[&Piece], crash: Crash) -> Option<usize> {
+    let mut lost = None;
+    let mut pass = |p: &Piece, is_kept: &mut dyn FnMut(usize) -> bool| {
+        for (i, sector) in p.data.chunks(SECTOR_BYTES).enumerate() {
+            match is_kept(i) {
+                true => image.write(p.offset + i * SECTOR_BYTES, sector),
+                false => lost = lost.or(Some(p.event)),
             }
         }
-        (image, lost)
+    };
+    let count = |p: &Piece| p.data.len().div_ceil(SECTOR_BYTES);
+    match crash {
+        Crash::KeepAll => pieces.iter().for_each(|p| pass(p, &mut |_| true)),
+        Crash::DropAll => pieces.iter().for_each(|p| pass(p, &mut |_| false)),
+        Crash::Writes(seed) => {
+            let mut rng = SplitMix::new(seed);
+            for p in pieces {
+                let is_kept = rng.below(2) == 1;
+                pass(p, &mut |_| is_kept);
+            }
+        }
+        Crash::Sectors(seed) => {
+            let mut rng = SplitMix::new(seed);
+            pieces.iter().for_each(|p| pass(p, &mut |_| rng.below(2) == 1));
+        }
+        Crash::Torn(seed) => {
+            let mut rng = SplitMix::new(seed);
+            let whole = rng.below(pieces.len() as u64 + 1) as usize;
+            for (n, p) in pieces.iter().enumerate() {
+                let some = if n == whole { rng.below(count(p) as u64 + 1) as usize } else { 0 };
+                pass(p, &mut |i| n < whole || i < some);
+            }
+        }
+        Crash::OneLost(seed) => {
+            let mut rng = SplitMix::new(seed);
+            let chosen = rng.below(pieces.len().max(1) as u64) as usize;
+            for (n, p) in pieces.iter().enumerate() {
+                let bad = rng.below(count(p) as u64) as usize;
+                pass(p, &mut |i| n != chosen || i != bad);
+            }
+        }
+        Crash::OneKept(seed) => {
+            let chosen = SplitMix::new(seed).below(pieces.len().max(1) as u64) as usize;
+            pieces.iter().enumerate().for_each(|(n, p)| pass(p, &mut |_| n == chosen));
+        }
     }
+    lost
 }
 
 impl Disk for SimDisk {

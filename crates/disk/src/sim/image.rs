@@ -1,4 +1,4 @@
-//! The bytes of a medium in pieces that copies share until one of them is written: a crash test makes thousands of copies that differ
+//! The bytes of a medium, or of two, in pieces that copies share until one of them is written: a crash test makes thousands of copies that differ
 //! in a few sectors.
 
 use std::sync::Arc;
@@ -9,12 +9,14 @@ const CHUNK_BYTES: usize = 4096;
 pub struct Image {
     chunks: Vec<Arc<[u8; CHUNK_BYTES]>>,
     bytes: usize,
+    /// Where the second medium begins; the end, if there is none.
+    pub second_at: usize,
 }
 
 impl Image {
     pub fn zeros(bytes: usize) -> Image {
         let zeros = Arc::new([0; CHUNK_BYTES]);
-        Image { chunks: vec![zeros; bytes.div_ceil(CHUNK_BYTES)], bytes }
+        Image { chunks: vec![zeros; bytes.div_ceil(CHUNK_BYTES)], bytes, second_at: bytes }
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Image {

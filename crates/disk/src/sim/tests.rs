@@ -120,3 +120,39 @@ fn a_seed_means_the_same_for_ever() {
     assert_eq!(rng.next_u64(), 6_457_827_717_110_365_317);
     assert_eq!(rng.next_u64(), 3_203_168_211_198_807_973);
 }
+
+#[test]
+fn each_of_two_media_keeps_the_contract_of_a_disk() {
+    let two = Arc::new(SimDisk::pair(1 << 20, 1 << 20));
+    for side in [Side::First, Side::Second] {
+        crate::conformance::check(&*two.side(side));
+    }
+}
+
+#[test]
+fn of_two_media_each_has_its_own_flush_and_its_own_losses_in_one_order() {
+    let two = Arc::new(SimDisk::pair(4096, 4096));
+    let (first, second) = (two.side(Side::First), two.side(Side::Second));
+    two.record();
+    first.write_at(&[1; 512], 0).unwrap();
+    second.write_at(&[2; 512], 0).unwrap();
+    first.flush().unwrap();
+    second.write_at(&[3; 512], 512).unwrap();
+    let recording = two.take_recording().unwrap();
+    let left = |events, first, second| {
+        let mut playback = recording.play();
+        playback.go_to(events);
+        let (after, lost) = playback.crash(Outage { first, second });
+        let bytes = bytes_of(&after);
+        assert_eq!(after.second_at(), Some(4096));
+        ([bytes[0], bytes[4096], bytes[4096 + 512]], lost)
+    };
+    use Crash::{DropAll, KeepAll};
+    assert_eq!(left(2, DropAll, KeepAll), ([0, 2, 0], Some(0)));
+    assert_eq!(left(2, KeepAll, DropAll), ([1, 0, 0], Some(1)));
+    assert_eq!(left(2, DropAll, DropAll), ([0, 0, 0], Some(0)));
+    assert_eq!(left(3, DropAll, DropAll), ([1, 0, 0], Some(1)), "a flush says nothing of the other");
+    assert_eq!(left(4, KeepAll, Crash::OneKept(0)).0[0], 1);
+    assert_eq!(left(4, DropAll, KeepAll), ([1, 2, 3], None));
+    assert!(first.read_at(&mut [0], 4096).is_err(), "each has its own end");
+}

@@ -169,7 +169,7 @@ fn fail_openings(life: &mut Life, counts: &Counts) {
     for call in [Call::Read, Call::Write, Call::Flush] {
         let at = life.rng.below(12);
         life.faulty.fail(call, When::After(at));
-        match Engine::open(life.faulty.clone()) {
+        match Engine::open(life.media.clone()) {
             Ok(_) => {}
             Err(e) => {
                 add(&counts.openings_refused, 1);
@@ -178,7 +178,8 @@ fn fail_openings(life: &mut Life, counts: &Counts) {
         }
         add(&counts.injected, life.faulty.failed(call));
         life.faulty.fail(call, When::Never);
-        let crash = if life.rng.below(2) == 0 { Crash::KeepAll } else { draw_crash(&mut life.rng) };
+        let drawn = draw_crash(&mut life.rng);
+        let crash = if life.rng.below(2) == 0 { Crash::KeepAll.into() } else { drawn };
         life.crash(crash);
     }
 }

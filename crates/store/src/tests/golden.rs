@@ -16,7 +16,8 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden/ost.se
 const FILE_V4: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden/ost.v4.sectors");
 
 fn shape() -> Shape {
-    Shape { log_bytes: 64 << 10, data_bytes: 1 << 20, reach: Reach { offset_max: 0, write_max: 0 } }
+    let reach = Reach { offset_max: 0, write_max: 0 };
+    Shape { has_log_medium: false, log_bytes: 64 << 10, data_bytes: 1 << 20, reach }
 }
 
 /// Every kind of thing that an OST can hold, some of it in the checkpoint and some in the log only.

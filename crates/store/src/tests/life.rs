@@ -1,8 +1,8 @@
 //! A store that lives: operations are carried out on it and on the oracle, and every answer is compared. It remembers each state that
 //! was, by the log entry after which it was, so that what a crash leaves can be found among them.
 
-use disk::volume::{Format, Volume};
-use disk::{FaultyDisk, SplitMix};
+use disk::volume::{Format, Media, NewLog, Volume};
+use disk::{FaultyDisk, Outage, Side, SplitMix};
 
 use super::ops::{Op, Reach, draw, draw_origin};
 use super::world::{World, compare, compare_from, mtime_of};
@@ -12,6 +12,8 @@ use crate::discard::ROUNDS_YOUNG;
 /// How a medium is divided, and how far operations reach on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
+    /// The log has a medium of its own.
+    pub has_log_medium: bool,
     pub log_bytes: u64,
     pub data_bytes: u64,
     pub reach: Reach,
@@ -29,15 +31,23 @@ impl Shape {
         let data_bytes = (1 + rng.below(4)) << 20;
         let offset_max = [60_000, 150_000, 400_000][rng.below(3) as usize];
         let write_max = [5_000, 40_000, 100_000][rng.below(3) as usize];
-        Shape { log_bytes, data_bytes, reach: Reach { offset_max, write_max } }
+        Shape { has_log_medium: false, log_bytes, data_bytes, reach: Reach { offset_max, write_max } }
     }
 
     pub fn format(&self) -> Arc<SimDisk> {
-        let head = (LOG_BEGIN + self.log_bytes + 2 * SLOT_BYTES).next_multiple_of(1 << 20);
-        let medium = SimDisk::new(head + self.data_bytes);
         let format = Format { label: label(), log_bytes: self.log_bytes, checkpoint_bytes: SLOT_BYTES };
-        Volume::format(&medium, &format, false).unwrap();
-        Arc::new(medium)
+        let head = |log_bytes: u64| (LOG_BEGIN + log_bytes + 2 * SLOT_BYTES).next_multiple_of(1 << 20);
+        let (medium, log) = match self.has_log_medium {
+            false => (SimDisk::new(head(self.log_bytes) + self.data_bytes), None),
+            true => {
+                (SimDisk::pair(head(0) + self.data_bytes, LOG_BEGIN + self.log_bytes), Some(Uuid([8; 16])))
+            }
+        };
+        let medium = Arc::new(medium);
+        let of_log = medium.side(Side::Second);
+        let log = log.map(|uuid| NewLog { disk: &*of_log, uuid });
+        Volume::format_on(&*medium.side(Side::First), log, &format, false).unwrap();
+        medium
     }
 }
 
@@ -79,8 +89,10 @@ pub enum Memory {
 
 pub struct Life {
     pub medium: Arc<SimDisk>,
-    /// Over the medium; what the store sees.
+    /// Over the medium, or over that of the data or of the log; what the store sees.
     pub faulty: Arc<FaultyDisk>,
+    /// That and, as it is, the other.
+    pub media: Media,
     pub store: Engine,
     pub rng: SplitMix,
     pub reach: Reach,
@@ -97,9 +109,10 @@ pub struct Life {
 }
 
 impl Life {
+    /// Every second one has its log on a medium of its own.
     pub fn new(seed: u64, memory: Memory) -> Life {
         let mut rng = SplitMix::new(seed);
-        let shape = Shape::draw(&mut rng);
+        let shape = Shape { has_log_medium: seed % 2 == 1, ..Shape::draw(&mut rng) };
         let medium = shape.format();
         if memory == Memory::All {
             medium.record();
@@ -115,9 +128,9 @@ impl Life {
         memory: Memory,
         world: World,
     ) -> Life {
-        let faulty = Arc::new(FaultyDisk::new(medium.clone()));
+        let (faulty, media) = faulty_of(&medium, &mut rng);
         let settings = draw_settings(&mut rng);
-        let store = Engine::open_with(faulty.clone(), settings).unwrap();
+        let store = Engine::open_with(media.clone(), settings).unwrap();
         let sequence =
             world.sessions.values().flat_map(|s| s.values()).map(|s| s.sequence).max().unwrap_or(0);
         let (labels, history) = (vec![(0, 0, store.label().epoch)], vec![]);
@@ -125,6 +138,7 @@ impl Life {
         let mut life = Life {
             medium,
             faulty,
+            media,
             store,
             rng,
             reach,
@@ -311,7 +325,7 @@ impl Life {
     /// The process ended; all that was acknowledged is in memory that outlives it.
     fn open_again(&mut self) -> Result<(), StoreError> {
         let (last, ran) = (self.store.last_seq(), *self.runs.last().unwrap());
-        self.store = Engine::open_with(self.faulty.clone(), self.store.settings)?;
+        self.store = Engine::open_with(self.media.clone(), self.store.settings)?;
         assert_eq!(self.store.last_seq(), last, "a kill loses nothing");
         self.opened();
         compare(&self.store, self.now()).unwrap_or_else(|e| panic!("after a kill: {e}"));
@@ -382,15 +396,15 @@ impl Life {
 
     /// Power fails now, or the process is killed for `KeepAll`, and the store is opened again: some state that was, no older than the
     /// last flush. Life goes on there.
-    pub fn crash(&mut self, crash: Crash) {
-        let events = self.medium.events();
+    pub fn crash(&mut self, crash: impl Into<Outage>) {
+        let (events, crash) = (self.medium.events(), crash.into());
         self.medium = Arc::new(self.medium.crash(crash));
-        self.faulty = Arc::new(FaultyDisk::new(self.medium.clone()));
-        let store = Engine::open_with(self.faulty.clone(), self.store.settings).unwrap();
+        (self.faulty, self.media) = faulty_of(&self.medium, &mut self.rng);
+        let store = Engine::open_with(self.media.clone(), self.store.settings).unwrap();
         let last = store.last_seq();
-        let floor = match crash {
-            Crash::KeepAll => self.acknowledged_at(events),
-            _ => self.flushed_at(events),
+        let floor = match crash == Crash::KeepAll.into() {
+            true => self.acknowledged_at(events),
+            false => self.flushed_at(events),
         };
         assert!(last >= floor, "{crash:?}: {floor:?} was promised, {last:?} is the last");
         let mut world = self.world_at(last).clone();
@@ -438,8 +452,40 @@ fn draw_settings(rng: &mut SplitMix) -> Settings {
     Settings { leaf_bytes, index_bytes_max, ..settings }
 }
 
-/// Any crash, each kind as often.
-pub fn draw_crash(rng: &mut SplitMix) -> Crash {
+/// What a store is opened on: one medium fails when it is told to, of two the data's or the log's.
+fn faulty_of(medium: &Arc<SimDisk>, rng: &mut SplitMix) -> (Arc<FaultyDisk>, Media) {
+    let Media { main, log } = medium.media();
+    let over = |below: &Arc<dyn Disk>| Arc::new(FaultyDisk::new(below.clone()));
+    match log.as_ref().filter(|_| rng.below(2) == 0) {
+        Some(log) => {
+            let faulty = over(log);
+            (faulty.clone(), Media { main, log: Some(faulty) })
+        }
+        None => {
+            let faulty = over(&main);
+            (faulty.clone(), Media { main: faulty, log })
+        }
+    }
+}
+
+/// Opens what a crash left.
+pub fn open(medium: SimDisk) -> Engine {
+    Engine::open(Arc::new(medium).media()).unwrap()
+}
+
+/// Any crash. Of two media each has its own; often all of the one is lost and nothing of the other, or both are as after a kill.
+pub fn draw_crash(rng: &mut SplitMix) -> Outage {
+    let (first, second) = (draw_one(rng), draw_one(rng));
+    match rng.below(8) {
+        0 => Outage { first: Crash::DropAll, second: Crash::KeepAll },
+        1 => Outage { first: Crash::KeepAll, second: Crash::DropAll },
+        2 => first.into(),
+        _ => Outage { first, second },
+    }
+}
+
+/// Each kind as often.
+fn draw_one(rng: &mut SplitMix) -> Crash {
     let seed = rng.next_u64();
     match rng.below(8) {
         0 => Crash::KeepAll,

@@ -14,6 +14,9 @@ pub enum Part {
     BothSuperblocks,
     /// What lies between the superblocks and the log.
     Gap,
+    /// Of the log's medium, if it has one.
+    LogLabel,
+    BothLogLabels,
     /// Entries that recovery reads and knows to be flushed.
     LogSealed,
     /// Entries that recovery reads behind the last flush mark.
@@ -29,10 +32,12 @@ pub enum Part {
     DataFree,
 }
 
-pub const PARTS: [Part; 12] = [
+pub const PARTS: [Part; 14] = [
     Part::Superblock,
     Part::BothSuperblocks,
     Part::Gap,
+    Part::LogLabel,
+    Part::BothLogLabels,
     Part::LogSealed,
     Part::LogTail,
     Part::LogDead,
@@ -101,7 +106,7 @@ impl Map {
         let sb = copies.iter().max_by_key(|b| u64_at(b, 40)).unwrap();
         let mut map =
             Map { parts: BTreeMap::new(), entries: vec![], flushed: u64_at(sb, 200), data_of_tail: vec![] };
-        map.add_head_and_checkpoints(sb);
+        map.add_head_and_checkpoints(sb, medium.second_at());
         for leaf in &store.index.leaves_now().leaves {
             store.index.leaves.places(leaf).for_each(|place| map.add(Part::Leaf, place));
         }
@@ -118,7 +123,7 @@ impl Map {
         }
     }
 
-    fn add_head_and_checkpoints(&mut self, sb: &[u8]) {
+    fn add_head_and_checkpoints(&mut self, sb: &[u8], log_at: Option<u64>) {
         for at in SUPERBLOCK_PLACES {
             // The fields by themselves too: most of a copy is reserved.
             self.add(Part::Superblock, at..at + 4096);
@@ -128,6 +133,13 @@ impl Map {
         self.add(Part::BothSuperblocks, 4092..4096);
         self.add(Part::Gap, 4096..SUPERBLOCK_PLACES[1]);
         self.add(Part::Gap, SUPERBLOCK_PLACES[1] + 4096..LOG_BEGIN);
+        if let Some(log_at) = log_at {
+            for at in SUPERBLOCK_PLACES {
+                self.add(Part::LogLabel, log_at + at..log_at + at + 4096);
+            }
+            self.add(Part::BothLogLabels, log_at..log_at + 168);
+            self.add(Part::BothLogLabels, log_at + 4092..log_at + 4096);
+        }
         for (slot, field) in [(1, 136), (2, 152)] {
             let (begin, bytes) = (u64_at(sb, field), u64_at(sb, field + 8));
             let live = if sb[216] == slot { u64_at(sb, 224) } else { 0 };
@@ -140,7 +152,7 @@ impl Map {
 
     /// Gives the pages that entries behind the last flush mark name: recovery verifies them.
     fn add_log(&mut self, medium: &SimDisk, sb: &[u8], end: u64) -> Vec<(u64, Run)> {
-        let log = Ring { begin: u64_at(sb, 120), bytes: u64_at(sb, 128) };
+        let log = Ring { begin: medium.second_at().unwrap_or(0) + u64_at(sb, 120), bytes: u64_at(sb, 128) };
         let start = u64_at(sb, 184);
         let (mut pos, mut sealed, mut named) = (start, self.flushed, vec![]);
         while pos < end {

@@ -11,9 +11,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use disk::volume::Media;
 use disk::{SECTOR_BYTES, SplitMix};
 
-use super::life::{Life, Memory, Told, each_seed, is_long};
+use super::life::{Life, Memory, Told, each_seed, is_long, open};
 use super::map::{Map, PARTS, Part, SUPERBLOCK_PLACES, bytes_at};
 use super::ops::Op;
 use super::world::{PAGE, World, compare, compare_tables};
@@ -90,10 +91,15 @@ fn rot_anywhere_is_told_or_harmless() {
 fn may_be(part: Part, fate: Fate) -> bool {
     use Fate::*;
     match part {
-        Part::Superblock | Part::Gap | Part::LogDead | Part::CheckpointDead | Part::DataFree => {
-            fate == Harmless
+        Part::Superblock
+        | Part::LogLabel
+        | Part::Gap
+        | Part::LogDead
+        | Part::CheckpointDead
+        | Part::DataFree => fate == Harmless,
+        Part::BothSuperblocks | Part::BothLogLabels | Part::CheckpointLive | Part::LogSealed => {
+            fate == OpeningRefused
         }
-        Part::BothSuperblocks | Part::CheckpointLive | Part::LogSealed => fate == OpeningRefused,
         Part::LogTail => fate == TailCut,
         // A recovery may want it.
         Part::Leaf => matches!(fate, IndexRefused | OpeningRefused),
@@ -119,7 +125,7 @@ fn bury(seed: u64) -> Grave {
     }
     let medium = life.medium.crash(Crash::KeepAll);
     // What was folded since the last checkpoint lies where it lay for who opens it.
-    let opened = Engine::open(Arc::new(life.medium.crash(Crash::KeepAll))).unwrap();
+    let opened = open(life.medium.crash(Crash::KeepAll));
     let map = Map::of(&medium, &opened);
     Grave { medium, before, map, life }
 }
@@ -135,11 +141,12 @@ impl Grave {
         let medium = self.medium.crash(Crash::KeepAll);
         let mut hit = self.spoil(&medium, rot, at, rng)?;
         let mut parts = self.map.touched(&hit);
-        if part == Part::BothSuperblocks {
+        let both = [Part::BothSuperblocks, Part::BothLogLabels];
+        if both.contains(&part) {
             hit = self.spoil(&medium, rot, SUPERBLOCK_PLACES[1] + at, rng)?;
             parts = vec![part];
         } else {
-            parts.retain(|p| *p != Part::BothSuperblocks);
+            parts.retain(|p| !both.contains(p));
         }
         // Bytes that belong to nothing, as the few behind an entry.
         let most = parts.iter().copied().find(|p| !may_be(*p, Fate::Harmless)).unwrap_or(part);
@@ -186,12 +193,14 @@ impl Grave {
     fn look(&self, medium: Arc<SimDisk>, hit: &Range<u64>, what: &str) -> Fate {
         let last = self.life.store.last_seq();
         // 1. It opens, or says what is wrong.
-        let budget = Arc::new(Budget { below: medium.clone(), reads: AtomicU64::new(READS_MAX) });
-        let store = match Engine::open(budget) {
+        let reads = Arc::new(AtomicU64::new(READS_MAX));
+        let budget = |below| -> Arc<dyn Disk> { Arc::new(Budget { below, reads: reads.clone() }) };
+        let Media { main, log } = medium.media();
+        let store = match Engine::open(Media { main: budget(main), log: log.map(budget) }) {
             Ok(store) => store,
             Err(e) => {
                 let told = e.to_string();
-                let names = ["superblock", "log entry", "checkpoint", "index"];
+                let names = ["superblock", "log entry", "checkpoint", "index", "it holds no log"];
                 assert!(names.iter().any(|n| told.contains(n)), "{what}: {told}");
                 return Fate::OpeningRefused;
             }
@@ -221,7 +230,7 @@ impl Grave {
         // 4. It works, and what it does then stays.
         if write(&store, id(60), 0, b"new", None).is_ok() {
             store.flush().unwrap();
-            let again = Engine::open(Arc::new(medium.crash(Crash::DropAll))).unwrap();
+            let again = open(medium.crash(Crash::DropAll));
             assert_eq!(read(&again, id(60), 0, 9).unwrap().unwrap(), b"new", "{what}");
             again.destroy(&[id(60)], None).unwrap();
             match damaged.is_empty() {
@@ -297,8 +306,8 @@ fn damaged_pages(store: &Engine, world: &World, what: &str) -> Vec<(ObjectId, u6
 
 /// A medium that is asked for too much stops the test: nothing may read for ever.
 struct Budget {
-    below: Arc<SimDisk>,
-    reads: AtomicU64,
+    below: Arc<dyn Disk>,
+    reads: Arc<AtomicU64>,
 }
 
 impl Disk for Budget {

@@ -73,7 +73,8 @@ impl Player<'_> {
             let done = match event {
                 Event::Write { offset, data } => disk.write_at(data, *offset),
                 Event::Discard { offset, len } => disk.discard(*offset, *len),
-                Event::Flush => disk.flush(),
+                // What a tape holds is of one medium each.
+                Event::Flush | Event::FlushSide(_) => disk.flush(),
             };
             done.expect("it happened before");
         }
