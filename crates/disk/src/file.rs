@@ -14,14 +14,18 @@
 //!     goes by `read_at` and `write_at` through the cache. Who mixes them (a tool that looks at a data page by `read_at`) gets right bytes as
 //!     long as nobody writes meanwhile: a direct read writes the range's dirty pages out first, a direct write drops the cached ones. So does
 //!     a medium that was cached in one run and is direct in the next. Scrub reads the data region by F5, recovery by `read_many`.
+//! F7: who calls gets an error where the device hangs, and his thread back: after a deadline (`direct`, `aside`, `opening`). Of cached data
+//!     pages the others get it, at once, and `lost` says so (`cached`).
 
 mod aside;
+mod cached;
 mod claim;
 mod direct;
 mod lane;
+mod opening;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -30,10 +34,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::fs::{Advice, FallocateFlags, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::{Disk, end_within};
+use crate::{Disk, end_within, read_each};
 use aside::{Aside, Call, PATIENCES};
+use cached::Cached;
 use claim::Claim;
 use direct::Direct;
 
@@ -41,6 +46,9 @@ use direct::Direct;
 const HOLE_BYTES: u64 = 4096;
 /// How long a direct read or write may take before the device counts as hung: what the kernel gives a disk before it resets it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long opening may take, before it is known what the configuration says: as a flush, since all that the medium waits for goes first.
+const OPEN_WAIT: Duration = Duration::from_secs(PATIENCE.as_secs() * PATIENCES as u64);
 
 /// How data pages are read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -68,6 +76,7 @@ pub struct FileDisk {
     /// F1 goes with this file. It is `file`, or, of a disk that is direct, the one that its operations go by (D2).
     claimed: Arc<File>,
     aside: Aside,
+    cached: Cached,
     _claim: Claim,
 }
 
@@ -88,7 +97,13 @@ enum Access {
 impl FileDisk {
     /// Makes a new sparse file of `size_bytes` and opens it. Refuses a path that exists.
     pub fn create(path: impl AsRef<Path>, size_bytes: u64) -> io::Result<FileDisk> {
-        let path = path.as_ref();
+        let path = path.as_ref().to_owned();
+        opening::within(OPEN_WAIT, &path.clone(), "cannot be created", move || {
+            FileDisk::create_here(&path, size_bytes)
+        })
+    }
+
+    fn create_here(path: &Path, size_bytes: u64) -> io::Result<FileDisk> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = file.map_err(|e| explain(e, path, "cannot be created"))?;
         let claim = Claim::of_new(&file, path)?;
@@ -119,17 +134,22 @@ impl FileDisk {
     }
 
     fn open_with(path: &Path, access: Access) -> io::Result<FileDisk> {
+        let owned = path.to_owned();
+        opening::within(OPEN_WAIT, path, "cannot be opened", move || FileDisk::open_here(&owned, access))
+    }
+
+    fn open_here(path: &Path, access: Access) -> io::Result<FileDisk> {
         let (mut file, claim) = Claim::open(path, access)?;
         // Seeking to the end gives the size of files and of block devices alike; metadata knows only files.
         let size_bytes =
             file.seek(SeekFrom::End(0)).map_err(|e| explain(e, path, "does not tell its size"))?;
-        FileDisk::over(file, claim, path, size_bytes, access)?.with_io(Io::Auto)
+        FileDisk::over(file, claim, path, size_bytes, access)?.with_io_here(Io::Auto)
     }
 
     fn over(file: File, claim: Claim, path: &Path, size_bytes: u64, access: Access) -> io::Result<FileDisk> {
         let (path, direct, patience) = (path.to_owned(), OnceLock::new(), PATIENCE);
         let (claimed, file) = (Arc::new(file.try_clone()?), Arc::new(file));
-        let aside = aside_of(&file, &claimed, patience);
+        let (aside, cached) = (aside_of(&file, &claimed, patience), cached_of(&file, patience));
         let is_device = file.metadata()?.file_type().is_block_device();
         let is_direct = false;
         Ok(FileDisk {
@@ -143,12 +163,18 @@ impl FileDisk {
             direct,
             claimed,
             aside,
+            cached,
             _claim: claim,
         })
     }
 
     /// Sets how data pages go. `Io::Direct` fails where direct I/O cannot be had, and says why; `Io::Auto` takes the page cache then.
-    pub fn with_io(mut self, io: Io) -> io::Result<FileDisk> {
+    pub fn with_io(self, io: Io) -> io::Result<FileDisk> {
+        let path = self.path.clone();
+        opening::within(OPEN_WAIT, &path, "cannot be opened for direct I/O", move || self.with_io_here(io))
+    }
+
+    fn with_io_here(mut self, io: Io) -> io::Result<FileDisk> {
         if io == Io::Cached || (io == Io::Auto && !self.is_device) {
             self.is_direct = false;
             return Ok(self);
@@ -167,13 +193,14 @@ impl FileDisk {
             return Ok(());
         }
         // Tried with a descriptor of its own first: the claimed one stays as it is if that fails.
-        self.open_direct()?;
+        open_direct(&self.file, &self.path, self.patience)?;
         let cached = reopen(&self.file, self.access, OFlags::empty()).map_err(Unfit::NotNow)?;
         rustix::fs::fcntl_getfl(&self.claimed)
             .and_then(|flags| rustix::fs::fcntl_setfl(&self.claimed, flags | OFlags::DIRECT))
             .map_err(|_| Unfit::NoDirect)?;
         self.file = Arc::new(cached);
         self.aside = aside_of(&self.file, &self.claimed, self.patience);
+        self.cached = cached_of(&self.file, self.patience);
         let direct = Direct::by_rings(self.claimed.clone(), self.path.clone(), self.patience);
         self.direct = OnceLock::from(Some(direct));
         Ok(())
@@ -183,6 +210,7 @@ impl FileDisk {
     pub fn with_patience(mut self, patience: Duration) -> FileDisk {
         self.patience = patience;
         self.aside.set_patience(patience);
+        self.cached.set_limit(patience * PATIENCES);
         if let Some(Some(direct)) = self.direct.get_mut() {
             direct.set_patience(patience);
         }
@@ -192,23 +220,6 @@ impl FileDisk {
     /// Do data pages go past the page cache?
     pub fn is_direct(&self) -> bool {
         self.is_direct
-    }
-
-    /// By a descriptor of its own, for reading.
-    fn open_direct(&self) -> Result<Direct, Unfit> {
-        let is_none =
-            |e: &io::Error| matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);
-        let file = match reopen(&self.file, Access::ReadOnly, OFlags::DIRECT) {
-            Ok(file) => Arc::new(file),
-            Err(e) if is_none(&e) => return Err(Unfit::NoDirect),
-            Err(e) => return Err(Unfit::NotNow(e)),
-        };
-        // Some systems open such a descriptor and cannot use it, and some devices have larger blocks than our pages.
-        match direct::probe(&file) {
-            Err(e) if is_none(&e) => Err(Unfit::LargeBlocks),
-            // What is wrong with the medium is found out by who reads it.
-            _ => Ok(Direct::by_rings(file, self.path.clone(), self.patience)),
-        }
     }
 
     fn explain_unfit(&self, unfit: Unfit) -> io::Error {
@@ -227,11 +238,14 @@ impl FileDisk {
         if let Some(known) = self.direct.get() {
             return known.as_ref();
         }
-        let opened = match self.open_direct() {
-            Ok(direct) => Some(direct),
+        let (file, path, patience) = (self.file.clone(), self.path.clone(), self.patience);
+        let open = move || Ok(open_direct(&file, &path, patience));
+        let opened = match opening::within(patience * PATIENCES, &self.path, "cannot be read directly", open)
+        {
+            Ok(Ok(direct)) => Some(direct),
             // For want of descriptors or memory, say: the next read asks again.
-            Err(Unfit::NotNow(_)) => return None,
-            Err(_) => None,
+            Err(_) | Ok(Err(Unfit::NotNow(_))) => return None,
+            Ok(Err(_)) => None,
         };
         self.direct.get_or_init(|| opened).as_ref()
     }
@@ -266,7 +280,15 @@ impl Disk for FileDisk {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         end_within(self.size_bytes, offset, buf.len() as u64)?;
         let len = buf.len();
-        self.file.read_exact_at(buf, offset).map_err(|e| self.at(e, "read", offset, len))
+        // What the cache has comes straight; a system that cannot tell has nothing.
+        let mut to = [IoSliceMut::new(buf)];
+        let done = rustix::io::preadv2(&self.file, &mut to, offset, ReadWriteFlags::NOWAIT).unwrap_or(0);
+        if done < len {
+            let rest = Call::Read { offset: offset + done as u64, len: len - done };
+            let bytes = self.aside.run(rest).map_err(|e| self.at(e, "read", offset, len))?;
+            buf[done..].copy_from_slice(&bytes);
+        }
+        Ok(())
     }
 
     fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
@@ -287,7 +309,14 @@ impl Disk for FileDisk {
         }
         match self.direct_for(parts.iter().map(|(offset, bytes)| (*offset, bytes.len()))) {
             Some(direct) => direct.read(parts),
-            None => crate::read_each(self, parts),
+            None => read_each(
+                parts,
+                |offset, len| self.will_read(offset, len),
+                |bytes, offset| {
+                    let len = bytes.len();
+                    self.cached.read(bytes, offset).map_err(|e| self.at(e, "read", offset, len))
+                },
+            ),
         }
     }
 
@@ -309,7 +338,7 @@ impl Disk for FileDisk {
         self.check_write(offset, buf.len() as u64)?;
         let done = match self.aside.is_slow() {
             false => self.file.write_all_at(buf, offset),
-            true => self.aside.run(Call::Write { offset, bytes: buf.to_vec() }),
+            true => self.aside.run(Call::Write { offset, bytes: buf.to_vec() }).map(|_| ()),
         };
         done.map_err(|e| self.at(e, "write", offset, buf.len()))
     }
@@ -318,7 +347,7 @@ impl Disk for FileDisk {
         if self.access == Access::ReadOnly {
             return Ok(());
         }
-        self.aside.run(Call::Flush).map_err(|e| explain(e, &self.path, "flush failed"))
+        self.aside.run(Call::Flush).map(|_| ()).map_err(|e| explain(e, &self.path, "flush failed"))
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -329,7 +358,7 @@ impl Disk for FileDisk {
             return Ok(());
         }
         let done = self.aside.run(Call::Discard { offset: begin, len: end - begin });
-        done.map_err(|e| self.at(e, "discard", offset, len as usize))
+        done.map(|_| ()).map_err(|e| self.at(e, "discard", offset, len as usize))
     }
 
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -337,22 +366,14 @@ impl Disk for FileDisk {
         if len == 0 {
             return Ok(());
         }
-        loop {
-            match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
-                Err(rustix::io::Errno::INTR) => {}
-                // File systems without it, and block devices, whose space is their own.
-                Ok(())
-                | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV | rustix::io::Errno::NOSYS) => {
-                    return Ok(());
-                }
-                Err(e) => return Err(self.at(e.into(), "reservation", offset, len as usize)),
-            }
-        }
+        let done = self.aside.run(Call::Reserve { offset, len });
+        done.map(|_| ()).map_err(|e| self.at(e, "reservation", offset, len as usize))
     }
 
     fn lost(&self) -> Option<String> {
         let direct = self.direct.get().and_then(Option::as_ref);
         let is_lost = self.aside.check_not_hung().is_err()
+            || self.cached.hung_for().is_some()
             || direct.and_then(Direct::hung_for).is_some_and(|time| time >= self.patience * PATIENCES);
         is_lost.then(|| {
             let (path, limit) = (self.path.display(), self.patience * PATIENCES);
@@ -370,7 +391,8 @@ impl Disk for FileDisk {
     fn will_read(&self, offset: u64, len: u64) {
         if let Some(len) = NonZeroU64::new(len) {
             // Only a hint: a medium that cannot take it is read all the same.
-            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
+            let _ =
+                self.cached.watched(|| rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed));
         }
     }
 }
@@ -381,19 +403,53 @@ fn aside_of(file: &Arc<File>, claimed: &Arc<File>, patience: Duration) -> Aside 
     let progress = move || completed(&std::fs::read_to_string(stat.as_ref()?).ok()?);
     let (file, claimed) = (file.clone(), claimed.clone());
     let carry = move |call: &Call| match call {
-        Call::Flush => Ok(rustix::fs::fdatasync(&file)?),
-        Call::Write { offset, bytes } => file.write_all_at(bytes, *offset),
+        Call::Flush => Ok(rustix::fs::fdatasync(&file).map(|()| Vec::new())?),
+        Call::Write { offset, bytes } => file.write_all_at(bytes, *offset).map(|()| Vec::new()),
+        Call::Read { offset, len } => {
+            let mut bytes = vec![0; *len];
+            file.read_exact_at(&mut bytes, *offset).map(|()| bytes)
+        }
+        Call::Reserve { offset, len } => loop {
+            match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, *offset, *len) {
+                Err(Errno::INTR) => {}
+                // File systems without it, and block devices, whose space is their own.
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::NOSYS) => return Ok(Vec::new()),
+                Err(e) => return Err(e.into()),
+            }
+        },
         Call::Discard { offset, len } => {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // By the claimed one: the kernel lets nobody else punch into a device that is claimed.
             match rustix::fs::fallocate(&claimed, flags, *offset, *len) {
                 // The bytes may read as anything, so a file system that cannot punch holes has done enough by doing nothing.
-                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(()),
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(Vec::new()),
                 Err(e) => Err(e.into()),
             }
         }
     };
     Aside::new(Arc::new(carry), Box::new(progress), patience)
+}
+
+fn cached_of(file: &Arc<File>, patience: Duration) -> Cached {
+    let file = file.clone();
+    Cached::new(Box::new(move |bytes, offset| file.read_exact_at(bytes, offset)), patience * PATIENCES)
+}
+
+/// By a descriptor of its own, for reading.
+fn open_direct(file: &File, path: &Path, patience: Duration) -> Result<Direct, Unfit> {
+    let is_none =
+        |e: &io::Error| matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);
+    let file = match reopen(file, Access::ReadOnly, OFlags::DIRECT) {
+        Ok(file) => Arc::new(file),
+        Err(e) if is_none(&e) => return Err(Unfit::NoDirect),
+        Err(e) => return Err(Unfit::NotNow(e)),
+    };
+    // Some systems open such a descriptor and cannot use it, and some devices have larger blocks than our pages.
+    match direct::probe(&file) {
+        Err(e) if is_none(&e) => Err(Unfit::LargeBlocks),
+        // What is wrong with the medium is found out by who reads it.
+        _ => Ok(Direct::by_rings(file, path.to_owned(), patience)),
+    }
 }
 
 /// Where the kernel counts what the device has done that a file is, or lies on. Not all files lie on one.

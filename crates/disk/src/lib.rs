@@ -64,7 +64,7 @@ pub trait Disk: Send + Sync {
     /// error says that some part could not be read; what the parts hold then means nothing. Data pages are read and written by
     /// this and `write_many` only; the two and the other calls must not meet in one page.
     fn read_many(&self, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
-        read_each(self, parts)
+        read_each(parts, |offset, len| self.will_read(offset, len), |bytes, at| self.read_at(bytes, at))
     }
     /// Writes data pages: each part `(offset, bytes)`, in no order. After an error nothing is known of any part.
     fn write_many(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
@@ -84,11 +84,15 @@ const ANNOUNCE_BYTES_MIN: usize = 128 << 10;
 
 /// Reads part by part. All but the first, which is read next anyhow, are announced first. A single part is not: the medium's own
 /// read-ahead brings it in larger pieces and goes on past it (1.5 times the rate of sequential reads on ext4).
-fn read_each<D: Disk + ?Sized>(disk: &D, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+fn read_each(
+    parts: &mut [(u64, &mut [u8])],
+    announce: impl Fn(u64, u64),
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+) -> io::Result<()> {
     if parts.len() > 1 && parts.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() >= ANNOUNCE_BYTES_MIN {
-        parts[1..].iter().for_each(|(offset, bytes)| disk.will_read(*offset, bytes.len() as u64));
+        parts[1..].iter().for_each(|(offset, bytes)| announce(*offset, bytes.len() as u64));
     }
-    parts.iter_mut().try_for_each(|(offset, bytes)| disk.read_at(bytes, *offset))
+    parts.iter_mut().try_for_each(|(offset, bytes)| read(bytes, *offset))
 }
 
 /// True if a write failed because what the medium stands on (the file system that holds a sparse file, a quota) is full:

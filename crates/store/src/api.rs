@@ -106,7 +106,9 @@ impl ObjectStore for Engine {
         Engine::relieve(self)
     }
     fn discard(&self) -> Result<(), StoreError> {
-        self.discard_freed()
+        self.discard_freed()?;
+        // The destager may itself be who reads what does not come.
+        Ok(self.vol.check_media()?)
     }
     fn close(&self) -> Result<(), StoreError> {
         // What cannot be folded stays in the log, where the next start finds it. A medium that failed says so below.
@@ -192,6 +194,8 @@ impl ObjectStore for Engine {
         self.note_service(now_sec)
     }
     fn health(&self) -> Health {
+        // Who asks shall not be told less than what is known by now; that it failed is told below.
+        self.vol.check_media().ok();
         Health {
             failure: self.vol.failure().map(str::to_owned),
             index_damage: self.index.leaves.trouble(),

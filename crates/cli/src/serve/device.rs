@@ -47,6 +47,9 @@ pub const NOT_THERE: &str = "if it should hold a target, mount its disk or corre
 pub const NOT_THERE_MAP: &str =
     "if it should be, mount its disk or correct `dir`; to begin with an empty map, start once with --format";
 
+/// What to do about a medium that does not come back from being opened.
+const HANGS: &str = "look at the device and its path (`dmesg`), and start again once it answers";
+
 /// How data pages go to a device, and how long one may take.
 #[derive(Clone, Copy, Debug)]
 pub struct DataWay {
@@ -76,13 +79,19 @@ pub fn open(path: &Path, size: Option<Size>, blank: Blank, way: DataWay) -> anyh
             )
             .into());
         }
+        (Err(e), _) if e.kind() == io::ErrorKind::TimedOut => {
+            return Err(Failure::failed(shown, e, HANGS).into());
+        }
         (Err(e), _) => {
             return Err(
                 Failure::failed(shown, e, "check the path, its permissions and who else uses it").into()
             );
         }
     };
-    let disk = disk.with_io(way.io).map_err(|e| Failure::failed(shown, e, "set io to auto or cached"))?;
+    let disk = disk.with_io(way.io).map_err(|e| match e.kind() {
+        io::ErrorKind::TimedOut => Failure::failed(shown, e, HANGS),
+        _ => Failure::failed(shown, e, "set io to auto or cached"),
+    })?;
     tracing::debug!(device = %path.display(), direct = disk.is_direct(), "opened");
     Ok(Arc::new(disk.with_patience(way.patience)))
 }

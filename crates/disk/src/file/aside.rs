@@ -1,4 +1,5 @@
-//! Calls that the kernel may not come back from: flushes, discards, and writes through the page cache while one of these takes long.
+//! Calls that the kernel may not come back from: flushes, discards, reservations, reads of what is no data page, and writes through the page
+//! cache while one of these takes long.
 //!
 //! A1: a call is made by a thread that can be left behind. Its caller gets an error when the device has got nothing done for the deadline.
 //! A2: while a call is left behind every other fails at once: it takes no more threads, and a late write cannot meet a new one to the same
@@ -8,7 +9,8 @@
 //!
 //! A write into the page cache waits for the device only when the cache is full of what the device does not take, and to give each to
 //! another thread costs more than the write. So writes go straight as long as no flush or discard takes long: a volume flushes
-//! every few seconds.
+//! every few seconds. What is read here is rare (superblocks, the log at the start, checkpoints, leaves of an index), and comes straight if the
+//! cache has it.
 
 use std::io;
 use std::sync::Arc;
@@ -33,10 +35,13 @@ const NONE: u64 = u64::MAX;
 pub enum Call {
     Flush,
     Discard { offset: u64, len: u64 },
+    Reserve { offset: u64, len: u64 },
+    Read { offset: u64, len: usize },
     Write { offset: u64, bytes: Vec<u8> },
 }
 
-pub type Carry = dyn Fn(&Call) -> io::Result<()> + Send + Sync;
+/// Gives back what was read; of other calls nothing.
+pub type Carry = dyn Fn(&Call) -> io::Result<Vec<u8>> + Send + Sync;
 /// A number that changes when the device completes something, if that can be known.
 pub type Progress = dyn Fn() -> Option<u64> + Send + Sync;
 
@@ -66,12 +71,12 @@ type StartHelper = fn(Arc<Carry>) -> io::Result<Helper>;
 /// A thread that makes one call at a time.
 struct Helper {
     to: SyncSender<Call>,
-    from: Receiver<io::Result<()>>,
+    from: Receiver<io::Result<Vec<u8>>>,
     thread: JoinHandle<()>,
 }
 
 enum Waited {
-    Done(io::Result<()>),
+    Done(io::Result<Vec<u8>>),
     /// Nothing was done for so long.
     Overdue(Duration),
 }
@@ -134,7 +139,7 @@ impl Aside {
         }
     }
 
-    pub fn run(&self, call: Call) -> io::Result<()> {
+    pub fn run(&self, call: Call) -> io::Result<Vec<u8>> {
         self.check_not_hung()?;
         let idle = self.idle.lock().pop();
         let helper = idle.map_or_else(|| (self.start)(self.carry.clone()), Ok);
@@ -148,9 +153,10 @@ impl Aside {
         result
     }
 
-    fn run_by(&self, helper: Helper, call: Call) -> io::Result<()> {
+    fn run_by(&self, helper: Helper, call: Call) -> io::Result<Vec<u8>> {
+        let is_read = matches!(call, Call::Read { .. });
         helper.to.send(call).map_err(|_| gone())?;
-        match self.wait(&helper)? {
+        match self.wait(&helper, is_read)? {
             Waited::Done(result) => {
                 self.idle.lock().push(helper);
                 result
@@ -165,7 +171,7 @@ impl Aside {
         }
     }
 
-    fn wait(&self, helper: &Helper) -> io::Result<Waited> {
+    fn wait(&self, helper: &Helper, is_read: bool) -> io::Result<Waited> {
         // Asking reads a file of the kernel's, so who is not kept waiting does not.
         let (mut quiet, mut seen) = (0, None);
         loop {
@@ -178,7 +184,9 @@ impl Aside {
             // What gets on does not hang.
             quiet = if now.is_some() && seen.is_some() && now != seen { 0 } else { quiet + 1 };
             seen = now;
-            let quiet_max = if now.is_some() { PATIENCES } else { PATIENCES * BLIND_FACTOR };
+            // A read is of a few MiB at most, wherever it comes from.
+            let is_blind = now.is_none() && !is_read;
+            let quiet_max = if is_blind { PATIENCES * BLIND_FACTOR } else { PATIENCES };
             if quiet >= quiet_max {
                 return Ok(Waited::Overdue(self.patience * quiet));
             }

@@ -9,8 +9,7 @@
 //!     still holds the descriptor of such a write, and with it the lock (F1): nobody else opens the medium before that.
 //! D3: what was moved in part is continued; what moves nothing is an error.
 //!
-//! Flushes and discards have a deadline too, and writes through the page cache (aside.rs). Without one are: opening, reserving, and reads through
-//! the page cache. The kernel has no way to leave these, and what they wait for is not memory of ours.
+//! What does not go this way has deadlines of its own: `aside.rs`, `opening.rs`; and `cached.rs`, where the kernel has no way to leave a read.
 
 use std::fs::File;
 use std::io;

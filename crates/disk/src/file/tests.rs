@@ -200,12 +200,18 @@ fn a_flush_that_hangs_fails_the_volume_at_the_deadline() {
     let gate = parking_lot::Mutex::new(gate);
     let (file, flushes) = (disk.file.clone(), Arc::new(AtomicU32::new(0)));
     let begun = flushes.clone();
+    let over =
+        |word: Result<(), _>| word.map(|()| Vec::new()).map_err(|_| io::Error::other("the test is over"));
     let carry = move |call: &Call| match call {
         // Those of the start come back.
-        Call::Flush if begun.fetch_add(1, Ordering::Relaxed) < 3 => Ok(()),
-        Call::Flush => gate.lock().recv().map_err(|_| io::Error::other("the test is over")),
-        Call::Write { offset, bytes } => file.write_all_at(bytes, *offset),
-        Call::Discard { .. } => Ok(()),
+        Call::Flush if begun.fetch_add(1, Ordering::Relaxed) < 3 => Ok(Vec::new()),
+        Call::Flush => over(gate.lock().recv()),
+        Call::Write { offset, bytes } => file.write_all_at(bytes, *offset).map(|()| Vec::new()),
+        Call::Read { offset, len } => {
+            let mut bytes = vec![0; *len];
+            file.read_exact_at(&mut bytes, *offset).map(|()| bytes)
+        }
+        Call::Discard { .. } | Call::Reserve { .. } => Ok(Vec::new()),
     };
     // Until then the device gets on, however often it is asked.
     let asked = AtomicU32::new(0);
@@ -231,6 +237,76 @@ fn a_flush_that_hangs_fails_the_volume_at_the_deadline() {
     let refused = disk.write_at(b"who does not ask the volume", 0).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::TimedOut, "{refused}");
     assert!(disk.lost().is_some());
+    drop(go);
+}
+
+/// Who reads a data page through the cache cannot be let go; the others are, and the volume fails.
+#[test]
+fn a_cached_read_that_hangs_fails_the_volume_and_every_other_read_at_once() {
+    use crate::volume::{Volume, VolumeError};
+    let dir = Dir::new();
+    let mut disk = FileDisk::create(dir.file(), 1 << 20).unwrap();
+    Volume::format(&disk, &crate::volume::tests::small(), false).unwrap();
+    let (cached, began, go) = cached::tests::hanging(Duration::ZERO);
+    disk.cached = cached;
+    let disk = Arc::new(disk);
+    let volume = Volume::open(disk.clone()).unwrap();
+    volume.replay(&mut |_| crate::volume::Verdict::Keep).unwrap();
+    volume.start().unwrap();
+    volume.check_media().unwrap();
+    std::thread::scope(|s| {
+        // If this fails it lets him go, who would be waited for.
+        let go = go;
+        let late = s.spawn(|| disk.read_many(&mut [(4096, &mut [0; 4096])]));
+        while began.recv().unwrap() != 4096 {}
+        let refused = disk.read_many(&mut [(0, &mut [0; 4096])]).unwrap_err();
+        assert!(crate::is_passing(&refused), "{refused}");
+        assert!(refused.to_string().contains("4096 bytes at 0 failed: the device hangs"), "{refused}");
+        let failed = volume.check_media().unwrap_err();
+        assert!(matches!(failed, VolumeError::Failed(_)), "{failed}");
+        assert!(failed.to_string().contains("restart the target once the device answers"), "{failed}");
+        go.send(()).unwrap();
+        late.join().unwrap().unwrap();
+    });
+    assert_eq!(disk.lost(), None);
+    assert!(volume.append(types::Epoch(1), b"entry").is_err(), "once failed it stays so");
+}
+
+/// Superblocks, log, checkpoints and leaves. A pipe has nothing in the page cache, so that the read goes to the device.
+#[test]
+fn a_read_of_what_is_no_data_page_has_a_deadline() {
+    let dir = Dir::new();
+    let mut disk = FileDisk::create(dir.file(), 1 << 20).unwrap();
+    let (reader, _writer) = io::pipe().unwrap();
+    disk.file = Arc::new(File::from(std::os::fd::OwnedFd::from(reader)));
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let gate = parking_lot::Mutex::new(gate);
+    let carry = move |call: &Call| match call {
+        Call::Read { offset: 4096, len } => Ok(vec![7; *len]),
+        _ => gate.lock().recv().map(|()| Vec::new()).map_err(|_| io::Error::other("the test is over")),
+    };
+    disk.aside = Aside::new(Arc::new(carry), Box::new(|| None), PATIENCE);
+    let mut bytes = [1; 512];
+    disk.read_at(&mut bytes, 4096).unwrap();
+    assert_eq!(bytes, [7; 512]);
+    disk.aside.set_patience(Duration::ZERO);
+    let late = disk.read_at(&mut bytes, 8192).unwrap_err();
+    assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+    assert!(late.to_string().contains("read of 512 bytes at 8192 failed: the device hangs"), "{late}");
+    assert!(disk.lost().is_some());
+    drop(go);
+}
+
+/// Nobody waits for room that the file system below does not give.
+#[test]
+fn a_reservation_that_hangs_has_a_deadline() {
+    let dir = Dir::new();
+    let mut disk = FileDisk::create(dir.file(), 1 << 20).unwrap();
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let gate = parking_lot::Mutex::new(gate);
+    let carry = move |_: &Call| gate.lock().recv().map(|()| Vec::new()).map_err(|_| io::Error::other("over"));
+    disk.aside = Aside::new(Arc::new(carry), Box::new(|| None), Duration::ZERO);
+    assert_eq!(disk.reserve(0, 4096).unwrap_err().kind(), io::ErrorKind::TimedOut);
     drop(go);
 }
 

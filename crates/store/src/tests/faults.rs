@@ -61,6 +61,21 @@ fn who_makes_room_sees_a_medium_that_is_lost() {
     assert!(matches!(told, Err(StoreError::Volume(VolumeError::Failed(_)))), "{told:?}");
 }
 
+/// The destager's thread may be the one that the medium keeps; and who asks is told at once.
+#[test]
+fn who_discards_and_who_asks_see_a_medium_that_is_lost() {
+    let lost = || {
+        let (disk, store) = on_a_faulty_disk();
+        store.discard().unwrap();
+        assert_eq!(store.health().failure, None);
+        disk.give_up(true);
+        store
+    };
+    assert!(lost().health().failure.is_some_and(|why| why.contains("the device hangs")));
+    let told = lost().discard();
+    assert!(matches!(told, Err(StoreError::Volume(VolumeError::Failed(_)))), "{told:?}");
+}
+
 fn live_with_faults(seed: u64, counts: &Counts) {
     let mut life = Life::new(seed, Memory::SinceFlush);
     let some = life.rng.below(40);
