@@ -46,16 +46,16 @@ impl Fs {
         while done < len {
             let want = (len - done).min(CHUNK as u64) as usize;
             let step = self.read(from, from_offset + done, want, buf).and_then(|()| match buf.is_empty() {
-                true => Ok(()),
+                true => Ok(0),
                 false => self.write(to, to_offset + done, buf),
             });
-            match step {
+            let written = match step {
                 // What was copied before is told; the error meets the next call.
                 Err(_) if done > 0 => break,
                 step => step?,
-            }
-            done += buf.len() as u64;
-            if buf.len() < want {
+            };
+            done += written as u64;
+            if written < want {
                 break;
             }
         }

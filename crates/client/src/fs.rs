@@ -22,6 +22,7 @@ use crate::losses::Losses;
 use crate::names::NameLocks;
 use crate::replaced::Replaced;
 use crate::request::{Answer, Sent};
+use crate::room::Waits;
 
 /// How often it is looked whether a new map has come.
 const MAP_EACH: Duration = Duration::from_millis(20);
@@ -40,6 +41,7 @@ pub struct Fs {
     /// Files that could not be settled in the last round; they count as queued.
     pub(crate) put_off: Mutex<Vec<Arc<File>>>,
     pub(crate) replaced: Replaced,
+    pub(crate) waits: Arc<Waits>,
     pub(crate) noted: crate::accessed::Noted,
     pub(crate) names: NameLocks,
     pub(crate) settings: Settings,
@@ -90,6 +92,7 @@ impl Fs {
             files: Files::new(),
             put_off: Mutex::default(),
             replaced: Replaced::default(),
+            waits: Arc::default(),
             noted: Default::default(),
             names: NameLocks::new(),
             settings,
@@ -361,6 +364,8 @@ fn settle_loop(weak: &Weak<Fs>) {
         let Some(fs) = weak.upgrade() else { return };
         fs.settle_round(None);
         fs.tell_accessed(fs.deadline());
-        fs.release_replaced();
+        if let Err(why) = fs.release_replaced(fs.deadline()) {
+            tracing::debug!(%why, "replaced files are let go later");
+        }
     }
 }

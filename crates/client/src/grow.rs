@@ -15,29 +15,24 @@ use crate::fallocate::Grows;
 use crate::files::File;
 use crate::objects::Stopped;
 use crate::open::is_written;
-use crate::room::Tries;
 use crate::write::Use;
 
 impl Fs {
-    /// Gives the file objects. Nothing is read or written meanwhile. Done already if another call was first.
-    pub(crate) fn grow(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
-        let mut tries = Tries::default();
-        loop {
-            match self.grow_once(file, deadline) {
-                Ok(()) => return Ok(()),
-                Err(Stopped::Full { fault, mirrors }) => {
-                    self.await_room(file, (fault, mirrors), &mut tries, deadline)?
-                }
-                Err(Stopped::Failed(fault)) => return Err(fault),
-                Err(_) => {
-                    let why = format!("file {}: its new objects refuse this client", file.fid);
-                    return Err(Fault::new(Code::Fenced, why));
-                }
+    /// Gives the file objects. Nothing is read or written meanwhile. Done already if another call was first. It does not wait for room: the
+    /// caller has a section, and may do so without it.
+    ///
+    /// Refused for want of space it leaves a pending layout. The next try buries that and makes one of its own, so each costs a dead record
+    /// and all bytes once more.
+    pub(crate) fn grow(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Stopped> {
+        self.grow_once(file, deadline).map_err(|stopped| match stopped {
+            Stopped::Failed(_) | Stopped::Full { .. } => stopped,
+            _ => {
+                let why = format!("file {}: its new objects refuse this client", file.fid);
+                Stopped::Failed(Fault::new(Code::Fenced, why))
             }
-        }
+        })
     }
 
-    /// Refused for want of space it leaves a pending layout, which the next try takes up.
     fn grow_once(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Stopped> {
         let _order = file.lock_order(deadline).map_err(Stopped::Failed)?;
         let mut body = file.own_body(deadline).map_err(Stopped::Failed)?;

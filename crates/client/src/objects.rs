@@ -42,6 +42,16 @@ pub(crate) fn lease_of(cap: &Capability) -> Lease {
 }
 
 impl Stopped {
+    /// For a caller that knows no remedy.
+    pub fn fault(self) -> Fault {
+        match self {
+            Stopped::Failed(fault) | Stopped::Full { fault, .. } => fault,
+            Stopped::Refresh(_) | Stopped::Cut => Code::Fenced.into(),
+            Stopped::NeedLayout => Code::NeedLayout.into(),
+            Stopped::NotInline => Code::NotInline.into(),
+        }
+    }
+
     /// Names the capability that a refresh is to replace.
     pub fn with(self, cap: &Capability) -> Stopped {
         match self {

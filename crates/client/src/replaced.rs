@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use types::Fid;
+use types::{Code, Fault, Fid};
 use wire::meta::Release;
 
 use crate::Fs;
@@ -39,10 +39,15 @@ impl Replaced {
     }
 
     /// One whose time is over.
-    fn take_due(&self, now: Instant) -> Option<Fid> {
+    fn take_due(&self, now: Instant) -> Option<(Instant, Fid)> {
         let mut list = self.list.lock();
         list.front().filter(|(since, _)| now.duration_since(*since) >= GRACE)?;
-        list.pop_front().map(|(_, fid)| fid)
+        list.pop_front()
+    }
+
+    /// It could not be let go yet.
+    fn put_back(&self, kept: (Instant, Fid)) {
+        self.list.lock().push_front(kept);
     }
 }
 
@@ -50,18 +55,27 @@ impl Fs {
     /// A rename took the last name of this file, which the MDT keeps for us.
     pub(crate) fn keep_replaced(&self, fid: Fid, deadline: Instant) {
         if let Some(oldest) = self.replaced.add(fid) {
-            self.let_go(oldest, deadline);
+            self.let_go(oldest, deadline).unwrap_or_else(|fault| stays(oldest, &fault));
         }
     }
 
-    /// Lets those go whose time is over. At the end of the session the MDT does that for all.
-    pub(crate) fn release_replaced(&self) {
-        while let Some(fid) = self.replaced.take_due(Instant::now()) {
-            self.let_go(fid, self.deadline());
+    /// Lets those go whose time is over, all of them by the deadline. An MDT that does not answer is asked for one only; that one and the
+    /// others wait for the next call. At the end of the session the MDT does it for all.
+    pub(crate) fn release_replaced(&self, deadline: Instant) -> Result<(), Fault> {
+        while let Some((since, fid)) = self.replaced.take_due(Instant::now()) {
+            match self.let_go(fid, deadline) {
+                Err(fault) if fault.code == Code::Timeout => {
+                    self.replaced.put_back((since, fid));
+                    return Err(fault);
+                }
+                Err(fault) => stays(fid, &fault),
+                Ok(()) => {}
+            }
             if self.is_stopping() {
-                return;
+                break;
             }
         }
+        Ok(())
     }
 
     /// If somebody has the file open: its last close lets it go.
@@ -73,18 +87,20 @@ impl Fs {
         })
     }
 
-    fn let_go(&self, fid: Fid, deadline: Instant) {
+    fn let_go(&self, fid: Fid, deadline: Instant) -> Result<(), Fault> {
         // No open comes between the look and the release.
-        let Ok(_fid_lock) = self.names.lock_fid(fid, deadline) else { return };
+        let _fid_lock = self.names.lock_fid(fid, deadline)?;
         if self.release_at_last_close(fid) {
-            return;
+            return Ok(());
         }
         if let Some(file) = self.files.get(fid) {
             file.meta.lock().is_gone = true;
         }
         self.id.gone.add(fid, None);
-        if let Err(fault) = self.ask_until(fid, &Release { fid }, deadline) {
-            tracing::warn!("the replaced file {fid} stays until this session ends: {fault}");
-        }
+        self.ask_until(fid, &Release { fid }, deadline).map(drop)
     }
+}
+
+fn stays(fid: Fid, fault: &Fault) {
+    tracing::warn!("the replaced file {fid} stays until this session ends: {fault}");
 }

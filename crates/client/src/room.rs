@@ -4,9 +4,12 @@
 //! A refused request is answered and definite, so the next try is a new one, with a sequence of its own. Nothing is held while
 //! waiting: no section, no lock of the file, no slot.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use plan::room::{Next, Room};
+use parking_lot::Mutex;
+use plan::room::{Next, Room, Vain, WAIT_MAX};
 use types::{Code, Fault, MirrorId};
 use wire::purge::Dying;
 
@@ -19,11 +22,42 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at replaced files whose time is not over (`replaced`): at most a second in all.
 const REPLACED_PAUSE: Duration = Duration::from_millis(20);
 
+/// Most that wait at once, half of the threads that serve a mount: who removes something finds one that is free. Others hear that there is no
+/// space after one question.
+const WAITERS_MAX: u32 = 8;
+
 /// What one operation has tried so far.
 #[derive(Default)]
 pub(crate) struct Tries {
     pub count: u32,
+    /// Growths of an inline file that found no room.
+    pub growths: u32,
     room: Option<Room>,
+    seat: Option<Seat>,
+}
+
+/// The waits of one client.
+#[derive(Default)]
+pub(crate) struct Waits {
+    under_way: AtomicU32,
+    vain: Mutex<Vain>,
+}
+
+impl Waits {
+    fn take_seat(self: &Arc<Waits>) -> Option<Seat> {
+        let more = |n: u32| (n < WAITERS_MAX).then_some(n + 1);
+        self.under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Seat(self.clone()))
+    }
+}
+
+/// Who has one may wait.
+struct Seat(Arc<Waits>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Stopped {
@@ -46,31 +80,83 @@ impl Fs {
         tries: &mut Tries,
         deadline: Instant,
     ) -> Result<(), Fault> {
-        let mdt = self.mdt(file.fid)?;
-        let room = match &mut tries.room {
-            Some(room) => room,
-            none => {
-                let begin = Instant::now();
-                while self.replaced.has_before(begin) && mdt.is_ready() && mdt.wait(REPLACED_PAUSE, deadline)
-                {
-                    self.release_replaced();
+        if tries.seat.is_none() {
+            tries.seat = self.waits.take_seat();
+        }
+        if tries.room.is_none() && tries.seat.is_some() {
+            self.await_replaced(file, deadline)?;
+        }
+        // Its time begins here: letting replaced files go is no part of it.
+        let room = tries.room.get_or_insert_with(|| Room::new(Instant::now()));
+        room.refused(&mirrors);
+        match self.await_purge(file, &mirrors, room, tries.seat.is_some(), deadline)? {
+            true => Ok(()),
+            false => {
+                if let Some(walks_ended) = room.outlasted(Instant::now()) {
+                    self.waits.vain.lock().note(&mirrors, walks_ended);
                 }
-                none.insert(Room::new(begin))
-            }
-        };
-        let req = Dying { mirrors };
-        while room.goes_on(Instant::now()) {
-            let limit = deadline.min(Instant::now() + ANSWER_MAX);
-            match self.ask_until(file.fid, &req, limit).map(|answer| room.heard(&answer.reply)) {
-                Ok(Next::Try) => return Ok(()),
-                Ok(Next::Pause(pause)) if mdt.wait(pause, deadline) => {}
-                Ok(Next::Pause(_)) => break,
-                Err(why) => {
-                    tracing::debug!(%why, "who finds an OST full cannot ask whether space is about to be free");
-                    break;
-                }
+                Err(fault)
             }
         }
-        Err(fault)
+    }
+
+    /// Lets files go that a rename has replaced by now.
+    fn await_replaced(&self, file: &File, deadline: Instant) -> Result<(), Fault> {
+        let mdt = self.mdt(file.fid)?;
+        let begin = Instant::now();
+        let limit = deadline.min(begin + WAIT_MAX);
+        while self.replaced.has_before(begin) && mdt.is_ready() && mdt.wait(REPLACED_PAUSE, limit) {
+            if let Err(why) = self.release_replaced(limit) {
+                tracing::debug!(%why, "who finds an OST full cannot let replaced files go");
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// True: it is worth another try.
+    fn await_purge(
+        &self,
+        file: &File,
+        mirrors: &[MirrorId],
+        room: &mut Room,
+        may_wait: bool,
+        deadline: Instant,
+    ) -> Result<bool, Fault> {
+        let mdt = self.mdt(file.fid)?;
+        let req = Dying { mirrors: mirrors.to_vec() };
+        while room.goes_on(Instant::now()) {
+            let limit = deadline.min(Instant::now() + ANSWER_MAX);
+            let said = match self.ask_until(file.fid, &req, limit) {
+                Ok(answer) => answer.reply,
+                Err(why) => {
+                    tracing::debug!(%why, "who finds an OST full cannot ask whether space is about to be free");
+                    return Ok(false);
+                }
+            };
+            match room.heard(&said) {
+                Next::Try => return Ok(true),
+                Next::Pause(_) if !may_wait || self.waits.vain.lock().holds(mirrors, &said) => {
+                    return Ok(false);
+                }
+                Next::Pause(pause) if mdt.wait(pause, deadline) => {}
+                Next::Pause(_) => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_wait_at_once() {
+        let waits = Arc::<Waits>::default();
+        let seats: Vec<_> = (0..WAITERS_MAX).map(|_| waits.take_seat().expect("a seat")).collect();
+        assert!(waits.take_seat().is_none());
+        drop(seats);
+        assert!(waits.take_seat().is_some(), "who has ended leaves its seat");
     }
 }

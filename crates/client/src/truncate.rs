@@ -11,6 +11,7 @@ use crate::Fs;
 use crate::api::OpenFlags;
 use crate::asks::Asks;
 use crate::files::{Body, File, For};
+use crate::objects::Stopped;
 use crate::open::is_written;
 use crate::sharing::To;
 
@@ -76,7 +77,9 @@ impl Fs {
         loop {
             match self.truncate_once(file, size, cred, deadline) {
                 // Growth past what an inline file may hold.
-                Err(fault) if fault.code == Code::NeedLayout => self.grow(file, deadline)?,
+                Err(fault) if fault.code == Code::NeedLayout => {
+                    self.grow(file, deadline).map_err(Stopped::fault)?
+                }
                 done => return done,
             }
         }

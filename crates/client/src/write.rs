@@ -39,27 +39,28 @@ enum Place {
 }
 
 impl Fs {
-    /// Writes all of `data` at `offset`, or at the file's end if the descriptor appends.
+    /// Writes all of `data` at `offset`, or at the file's end if the descriptor appends. Gives back how many bytes: fewer than all only
+    /// of an append that met a full OST.
     ///
     /// On an error a part may have been written: what is contiguous from `offset` on then counts for the file's size.
-    pub fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
+    pub fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<usize, Fault> {
         let opened = self.opened(handle)?;
         let place = if opened.flags.append { Place::End } else { Place::At(offset) };
         self.write_opened(&opened, place, data)
     }
 
-    /// Writes all of `data` at the file's end.
-    pub fn append(&self, handle: Handle, data: &[u8]) -> Result<(), Fault> {
+    /// Writes `data` at the file's end: all of it, or as much as found room.
+    pub fn append(&self, handle: Handle, data: &[u8]) -> Result<usize, Fault> {
         self.write_opened(&*self.opened(handle)?, Place::End, data)
     }
 
     /// Writes pages of a shared mapping. They make no file longer: what lies past its end was cut off, perhaps by another client,
     /// since the kernel looked at the size, and goes nowhere.
     pub fn write_mapped(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
-        self.write_opened(&*self.opened(handle)?, Place::Within(offset), data)
+        self.write_opened(&*self.opened(handle)?, Place::Within(offset), data).map(drop)
     }
 
-    fn write_opened(&self, opened: &Opened, place: Place, data: &[u8]) -> Result<(), Fault> {
+    fn write_opened(&self, opened: &Opened, place: Place, data: &[u8]) -> Result<usize, Fault> {
         if !opened.flags.write {
             return Err(Fault::new(
                 Code::Invalid,
@@ -67,7 +68,7 @@ impl Fs {
             ));
         }
         if data.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let deadline = self.deadline();
         let mut tries = Tries::default();
@@ -107,7 +108,12 @@ impl Fs {
             match stopped {
                 Ok(()) => {
                     self.files.enqueue(&opened.file);
-                    return shown;
+                    return shown.map(|()| data.len());
+                }
+                // Nothing is held while waiting for room, and what another thread appends meanwhile would part the bytes.
+                Err(Stopped::Full { .. }) if appended > 0 => {
+                    self.files.enqueue(&opened.file);
+                    return shown.map(|()| appended);
                 }
                 Err(stopped) => self.resume(section, stopped, &mut tries)?,
             }

@@ -437,8 +437,8 @@ impl Filesystem for Door {
             false => Place::At(offset),
         };
         let written = self.write_all(rq, fid(ino), handle(fh), place, data, kill);
-        match written.and_then(|()| self.sync_if_asked(handle(fh), flags.0)) {
-            Ok(()) => reply.written(data.len() as u32),
+        match written.and_then(|len| self.sync_if_asked(handle(fh), flags.0).map(|()| len)) {
+            Ok(len) => reply.written(len as u32),
             Err(fault) => reply.error(errno("write", &fault)),
         }
     }

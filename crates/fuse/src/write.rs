@@ -44,7 +44,7 @@ impl Door {
         place: Place,
         data: &[u8],
         kill: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<usize, Fault> {
         if kill {
             let look = self.set_id.look(Instant::now());
             let is_shared = self.fs.is_shared();
@@ -58,7 +58,7 @@ impl Door {
         }
         match place {
             Place::At(offset) => self.fs.write(handle, offset, data),
-            Place::Mapped(offset) => self.fs.write_mapped(handle, offset, data),
+            Place::Mapped(offset) => self.fs.write_mapped(handle, offset, data).map(|()| data.len()),
             Place::End => self.fs.append(handle, data),
         }
     }

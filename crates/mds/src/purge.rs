@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kv::Kv;
@@ -52,13 +52,18 @@ pub struct Purged {
     pub left: usize,
 }
 
-/// How far the list of dead files has been walked through: the last record that was looked at. None: it begins anew.
+/// How far the list of dead files has been walked through.
 #[derive(Default)]
-pub struct Walk(Option<Key>);
+pub struct Walk {
+    /// The last record that was looked at. None: it begins anew.
+    at: Option<Key>,
+    /// What this walk's rounds came to, or the last one's.
+    sum: Purged,
+}
 
 impl Walk {
     pub fn is_under_way(&self) -> bool {
-        self.0.is_some()
+        self.at.is_some()
     }
 }
 
@@ -68,6 +73,8 @@ pub struct Counts {
     walks_begun: AtomicU64,
     walks_ended: AtomicU64,
     rounds: AtomicU64,
+    /// Files that the last whole walk left, if it freed none: else 0.
+    left_in_vain: AtomicUsize,
 }
 
 /// The records behind `key`, as the rules see them.
@@ -101,15 +108,15 @@ impl Core {
     /// The purge thread.
     pub fn purge(&self) {
         let (mut max, mut pause, mut back_off) = (FILES_MIN, self.commit_interval(), Duration::ZERO);
-        let (mut walk, mut sum) = (Walk::default(), Purged::default());
+        let mut walk = Walk::default();
         while !self.is_stopping() {
             self.bells.purge.wait(pause);
             if self.is_stopping() {
                 return;
             }
             let round = self.purge_round(&mut walk, max);
-            if let Ok(Purged { files, left }) = round {
-                sum = Purged { files: sum.files + files, left: sum.left + left };
+            let sum = walk.sum;
+            if round.is_ok() {
                 max = if sum.left == 0 { FILES_MIN } else { (max * 2).min(FILES_MAX) };
             }
             // P3: the longer pauses come at the end of a walk that freed nothing.
@@ -127,9 +134,6 @@ impl Core {
                 (false, true) => Duration::ZERO,
                 (false, false) => self.commit_interval(),
             };
-            if !walk.is_under_way() {
-                sum = Purged::default();
-            }
             if let Err(fault) = round {
                 tracing::warn!(%fault, "the purge of removed files' objects failed; it will be tried again");
             }
@@ -141,8 +145,16 @@ impl Core {
         if !walk.is_under_way() {
             // Before the snapshot is taken: who reads a smaller count afterwards saw nothing that this walk may miss.
             self.purged.walks_begun.fetch_add(1, Ordering::SeqCst);
+            walk.sum = Purged::default();
         }
         let round = self.purge_next(walk, max);
+        if let Ok(Purged { files, left }) = round {
+            walk.sum = Purged { files: walk.sum.files + files, left: walk.sum.left + left };
+            if !walk.is_under_way() {
+                let left_in_vain = if walk.sum.files == 0 { walk.sum.left } else { 0 };
+                self.purged.left_in_vain.store(left_in_vain, Ordering::SeqCst);
+            }
+        }
         self.purged.rounds.fetch_add(1, Ordering::SeqCst);
         if !walk.is_under_way() {
             self.purged.walks_ended.fetch_add(1, Ordering::SeqCst);
@@ -154,9 +166,9 @@ impl Core {
         let joined = self.joined()?;
         let snap = self.kv.snapshot();
         let view = SnapView::new(&snap);
-        let behind = Behind { view: &view, key: walk.0, seen: Cell::new(None) };
+        let behind = Behind { view: &view, key: walk.at, seen: Cell::new(None) };
         let dead = self.rules.dead_list(&behind, max);
-        walk.0 = if dead.len() < max { None } else { behind.seen.get() };
+        walk.at = if dead.len() < max { None } else { behind.seen.get() };
         view.finish()?;
         if dead.is_empty() {
             return Ok(Purged::default());
@@ -187,12 +199,22 @@ impl Core {
             let mut mirrors = dead.iter().flat_map(|(fid, layout)| layout.objects(*fid)).map(|(_, m, _)| m);
             mirrors.any(|m| req.mirrors.contains(&m)) || (dead.len() == *max && LOOKS.last() == Some(max))
         });
+        // Who removes something adds a record to those that were left. Past the looks that is not seen, and the purge keeps its pace.
+        let left = self.purged.left_in_vain.load(Ordering::SeqCst);
+        let held_up = dying && left > 0 && self.rules.dead_list(&view, LOOKS[1].min(left + 1)).len() <= left;
         view.finish()?;
-        if dying {
+        // Else its longer pauses would be void for as long as somebody finds an OST full.
+        if dying && !held_up {
             self.bells.purge.ring();
         }
         let walks_ended = self.purged.walks_ended.load(Ordering::SeqCst);
-        Ok(DyingReply { dying, walks_begun, walks_ended, rounds: self.purged.rounds.load(Ordering::SeqCst) })
+        Ok(DyingReply {
+            dying,
+            held_up,
+            walks_begun,
+            walks_ended,
+            rounds: self.purged.rounds.load(Ordering::SeqCst),
+        })
     }
 
     /// Destroys on every target what is dead there, and flushes; returns the targets where that did not work.

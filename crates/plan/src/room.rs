@@ -1,11 +1,15 @@
 //! Whoever finds an OST full while what was removed is still being destroyed: is it tried again, and when?
 //!
 //! W1: it ends, after one whole walk of the purge that began after the first question, or after `WAIT_MAX`. What others remove
-//! meanwhile prolongs nothing, so writers and removers cannot keep each other busy.
+//! meanwhile prolongs nothing, so writers and removers cannot keep each other busy. A mirror that refuses for the first time is asked after
+//! as the first one was: of a call whose bytes go to many, the later ones may refuse when the earlier ones had room. `WAIT_MAX` is for all.
 //! W2: a full OST is not asked in a spin: a try follows a round of the purge, or is the last one.
+//! W3: nobody waits for a purge that is held up, as the MDT says, or as an earlier wait has found: see `Vain`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use types::MirrorId;
 use wire::purge::DyingReply;
 
 /// A purge that takes longer is held up: an OST or its device is down. Programs of local file systems wait for less.
@@ -27,8 +31,12 @@ pub enum Next {
 #[derive(Clone, Debug)]
 pub struct Room {
     since: Instant,
+    /// Mirrors that refused so far.
+    refused: BTreeSet<MirrorId>,
     /// What the first answer said: the walk after which everything that was dead then has had its turn, and the rounds.
     covered: Option<(u64, u64)>,
+    /// What the last answer said, if something was dying then.
+    walks_ended: Option<u64>,
     pauses: u32,
     is_last: bool,
 }
@@ -36,12 +44,23 @@ pub struct Room {
 impl Room {
     /// An OST said `NoSpace` for the first time.
     pub fn new(now: Instant) -> Room {
-        Room { since: now, covered: None, pauses: 0, is_last: false }
+        Room {
+            since: now,
+            refused: BTreeSet::new(),
+            covered: None,
+            walks_ended: None,
+            pauses: 0,
+            is_last: false,
+        }
     }
 
-    /// Since when it waits.
-    pub fn since(&self) -> Instant {
-        self.since
+    /// These mirrors refused the try.
+    pub fn refused(&mut self, mirrors: &[MirrorId]) {
+        let before = self.refused.len();
+        self.refused.extend(mirrors);
+        if self.refused.len() > before {
+            (self.covered, self.is_last) = (None, false);
+        }
     }
 
     /// May the MDT be asked (again)? If not, the file system is full.
@@ -54,13 +73,35 @@ impl Room {
         let is_first = self.covered.is_none();
         let (covered, rounds) = self.covered.get_or_insert((said.walks_begun + 1, said.rounds));
         // Also if nothing was dying from the first: it may have been destroyed between the refusal and the question.
-        self.is_last = !said.dying || said.walks_ended >= *covered;
+        self.is_last = !said.dying || said.held_up || said.walks_ended >= *covered;
+        self.walks_ended = said.dying.then_some(said.walks_ended);
         let is_news = std::mem::replace(rounds, said.rounds) != said.rounds;
         if self.is_last || (is_news && !is_first) {
             return Next::Try;
         }
         self.pauses += 1;
         Next::Pause(PAUSE_MIN.saturating_mul(1 << (self.pauses - 1).min(16)).min(PAUSE_MAX))
+    }
+
+    /// Its time is over, and no walk came to its end: how many had, by the last answer.
+    pub fn outlasted(&self, now: Instant) -> Option<u64> {
+        self.walks_ended.filter(|_| !self.is_last && now >= self.since + WAIT_MAX)
+    }
+}
+
+/// W3: mirrors for which somebody waited to the end of his time, and how many walks of the purge had ended then. Until another one ends,
+/// nobody waits for them again. At most one entry per mirror.
+#[derive(Debug, Default)]
+pub struct Vain(BTreeMap<MirrorId, u64>);
+
+impl Vain {
+    pub fn note(&mut self, mirrors: &[MirrorId], walks_ended: u64) {
+        self.0.extend(mirrors.iter().map(|m| (*m, walks_ended)));
+    }
+
+    /// Has nothing happened since somebody waited in vain for one of these?
+    pub fn holds(&self, mirrors: &[MirrorId], said: &DyingReply) -> bool {
+        said.dying && mirrors.iter().any(|m| self.0.get(m) == Some(&said.walks_ended))
     }
 }
 
@@ -69,7 +110,7 @@ mod tests {
     use super::*;
 
     fn said(dying: bool, walks_begun: u64, walks_ended: u64, rounds: u64) -> DyingReply {
-        DyingReply { dying, walks_begun, walks_ended, rounds }
+        DyingReply { dying, held_up: false, walks_begun, walks_ended, rounds }
     }
 
     /// An answer, what follows, and whether the MDT may be asked again then.
@@ -100,6 +141,10 @@ mod tests {
                 ],
             ),
             (
+                "the purge is held up: one more try",
+                &[(DyingReply { held_up: true, ..said(true, 7, 7, 9) }, Next::Try, false)],
+            ),
+            (
                 "a restarted MDT counts anew",
                 &[
                     (said(true, 7, 6, 9), pause(5), true),
@@ -128,5 +173,42 @@ mod tests {
             }
         }
         assert!(now - begin <= WAIT_MAX + PAUSE_MAX && longest == PAUSE_MAX, "{:?}", now - begin);
+        assert_eq!(room.outlasted(now), Some(6));
+    }
+
+    #[test]
+    fn a_mirror_that_refuses_later_is_asked_after_as_the_first_was() {
+        let now = Instant::now();
+        let (a, b) = (MirrorId(1), MirrorId(2));
+        let mut room = Room::new(now);
+        room.refused(&[a]);
+        assert_eq!(room.heard(&said(false, 7, 7, 9)), Next::Try);
+        room.refused(&[a]);
+        assert!(!room.goes_on(now), "the same one again: it is full");
+        room.refused(&[b]);
+        assert!(room.goes_on(now), "that one was not asked after");
+        assert!(matches!(room.heard(&said(true, 9, 8, 12)), Next::Pause(_)));
+        assert_eq!(room.heard(&said(true, 9, 9, 13)), Next::Try);
+        room.refused(&[a, b]);
+        assert!(room.goes_on(now), "a walk that began before B was asked after");
+        assert_eq!(room.heard(&said(true, 10, 10, 14)), Next::Try);
+        room.refused(&[b]);
+        assert!(!room.goes_on(now) && room.outlasted(now).is_none(), "a walk that began later is enough");
+        let mut room = Room::new(now);
+        room.refused(&[a]);
+        room.heard(&said(true, 7, 6, 9));
+        room.refused(&[b]);
+        assert!(!room.goes_on(now + WAIT_MAX), "its time is for both");
+    }
+
+    #[test]
+    fn nobody_waits_again_until_a_walk_has_ended() {
+        let (a, b) = (MirrorId(1), MirrorId(2));
+        let mut vain = Vain::default();
+        vain.note(&[a], 6);
+        assert!(vain.holds(&[a], &said(true, 7, 6, 9)) && vain.holds(&[b, a], &said(true, 7, 6, 10)));
+        assert!(!vain.holds(&[b], &said(true, 7, 6, 9)), "another mirror");
+        assert!(!vain.holds(&[a], &said(false, 7, 6, 9)), "nothing is dying: the answer is a last try");
+        assert!(!vain.holds(&[a], &said(true, 8, 7, 11)), "a walk has ended");
     }
 }

@@ -5,12 +5,14 @@ use types::*;
 use crate::codec::{bodies, calls};
 
 bodies! {
-    /// Do dead records name objects of these mirrors? If so the purge is hurried.
+    /// Do dead records name objects of these mirrors? If so the purge is hurried, unless it is held up.
     Dying { mirrors: Vec<MirrorId> }
     /// The purge walks through the dead records in rounds, and begins a new walk at their end. Counted from the MDT's start: a record
     /// that was there when this was asked has had its turn when a walk that began later has ended.
     DyingReply {
         dying: bool,
+        /// The last whole walk freed nothing, and nothing was removed since: some OST does not answer, and it is tried again in its time.
+        held_up: bool,
         walks_begun: u64,
         walks_ended: u64,
         rounds: u64,

@@ -120,6 +120,39 @@ fn who_lacks_room_is_told_what_is_dying_and_when_it_has_had_its_turn() {
     assert!(!ask(mirror).dying);
 }
 
+/// Who finds an OST full does not drive a purge that gets nowhere: until a walk frees something, or more is removed, it keeps its own pace.
+#[test]
+fn a_purge_that_is_held_up_is_not_hurried() {
+    let (rig, _) = Rig::fresh();
+    let core = &rig.mdt.core;
+    let mirror = layout().components[0].mirrors[0].0;
+    let ask = || {
+        let said = core.on_dying(&Dying { mirrors: vec![MirrorId(mirror)] }).unwrap();
+        (said.dying, said.held_up, core.bells.purge.wait(Duration::ZERO))
+    };
+    let (plain, held_up) = ((true, false, true), (true, true, false));
+    remove(&rig, "a");
+    remove(&rig, "b");
+    assert_eq!(ask(), plain);
+    rig.ost.refuse.store(true, Ordering::SeqCst);
+    let mut walk = Walk::default();
+    assert!(walk_goes_on(&rig, &mut walk));
+    assert_eq!(ask(), plain, "the walk is not at its end");
+    assert!(!walk_goes_on(&rig, &mut walk));
+    assert_eq!([ask(), ask()], [held_up; 2]);
+    // 1. What is removed since may be on an OST that works.
+    remove(&rig, "c");
+    assert_eq!(ask(), plain);
+    while walk_goes_on(&rig, &mut walk) {}
+    assert_eq!(ask(), held_up, "it was not");
+    // 2. The OST is back, which the purge finds in its time.
+    rig.ost.refuse.store(false, Ordering::SeqCst);
+    while walk_goes_on(&rig, &mut walk) {}
+    assert_eq!(ask(), (false, false, false));
+    remove(&rig, "d");
+    assert_eq!(ask(), plain);
+}
+
 fn walk_goes_on(rig: &Rig, walk: &mut Walk) -> bool {
     rig.mdt.core.purge_round(walk, 2).unwrap();
     walk.is_under_way()

@@ -64,7 +64,7 @@ impl Story {
     }
 
     pub fn write(&self, name: &str, offset: u64, data: &[u8]) -> Result<(), Fault> {
-        self.fs().write(self.handle(name), offset, data)
+        self.fs().write(self.handle(name), offset, data).map(drop)
     }
 
     pub fn fsync(&self, name: &str) -> Result<(), Fault> {
