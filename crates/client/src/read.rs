@@ -23,8 +23,6 @@ use crate::sharing::{Section, To};
 
 /// A file that is opened by many threads at once changes leases as often; more than this is no accident.
 const RESUMES_MAX: u32 = 64;
-/// Growths of one call that found no room: each leaves a dead record.
-const GROWTHS_MAX: u32 = 8;
 
 impl Fs {
     /// Reads up to `len` bytes at `offset` into `into`, which is then as long as what the file has there.
@@ -292,11 +290,9 @@ impl Fs {
             Stopped::NotInline => self.refresh(file, None, deadline),
             Stopped::NeedLayout => match self.grow(file, deadline) {
                 Ok(()) => Ok(()),
-                Err(Stopped::Full { fault, .. }) if tries.growths >= GROWTHS_MAX => Err(fault),
                 Err(Stopped::Full { fault, mirrors }) => {
-                    tries.growths += 1;
                     drop(section);
-                    self.await_room(file, (fault, mirrors), tries, deadline)
+                    self.await_growth(file, (fault, mirrors), tries, deadline)
                 }
                 Err(stopped) => Err(stopped.fault()),
             },

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use plan::room::{Next, Room, Vain, WAIT_MAX};
+use plan::room::{Next, Room, Vain};
 use types::{Code, Fault, MirrorId};
 use wire::purge::Dying;
 
@@ -21,17 +21,20 @@ use crate::objects::Stopped;
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at replaced files whose time is not over (`replaced`): at most a second in all.
 const REPLACED_PAUSE: Duration = Duration::from_millis(20);
-
-/// Most that wait at once, half of the threads that serve a mount: who removes something finds one that is free. Others hear that there is no
-/// space after one question.
+/// For letting replaced files go: that second, and one for the MDT to answer. What is left of the time is for the purge.
+const REPLACED_MAX: Duration = Duration::from_secs(2);
+/// Most that wait long at once, half of the threads that serve a mount: who removes something finds one that is free. Others wait for a
+/// moment only (W4).
 const WAITERS_MAX: u32 = 8;
+/// Growths of one call that found no room.
+const GROWTHS_MAX: u32 = 8;
 
 /// What one operation has tried so far.
 #[derive(Default)]
 pub(crate) struct Tries {
     pub count: u32,
     /// Growths of an inline file that found no room.
-    pub growths: u32,
+    growths: u32,
     room: Option<Room>,
     seat: Option<Seat>,
 }
@@ -51,7 +54,7 @@ impl Waits {
     }
 }
 
-/// Who has one may wait.
+/// Who has one may wait long.
 struct Seat(Arc<Waits>);
 
 impl Drop for Seat {
@@ -83,20 +86,35 @@ impl Fs {
         if tries.seat.is_none() {
             tries.seat = self.waits.take_seat();
         }
-        if tries.room.is_none() && tries.seat.is_some() {
+        let is_first = tries.room.is_none();
+        let room = tries.room.get_or_insert_with(|| Room::new(Instant::now()));
+        if is_first && tries.seat.is_some() {
             self.await_replaced(file, deadline)?;
         }
-        // Its time begins here: letting replaced files go is no part of it.
-        let room = tries.room.get_or_insert_with(|| Room::new(Instant::now()));
         room.refused(&mirrors);
         match self.await_purge(file, &mirrors, room, tries.seat.is_some(), deadline)? {
             true => Ok(()),
             false => {
-                if let Some(walks_ended) = room.outlasted(Instant::now()) {
-                    self.waits.vain.lock().note(&mirrors, walks_ended);
+                if let Some(freed) = room.outlasted(Instant::now()) {
+                    self.waits.vain.lock().note(&mirrors, freed);
                 }
                 Err(fault)
             }
+        }
+    }
+
+    /// An inline file's objects found no room. Each try costs all its bytes once more, and leaves a dead record.
+    pub(crate) fn await_growth(
+        &self,
+        file: &File,
+        (fault, mirrors): (Fault, Vec<MirrorId>),
+        tries: &mut Tries,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
+        tries.growths += 1;
+        match tries.growths > GROWTHS_MAX {
+            true => Err(fault),
+            false => self.await_room(file, (fault, mirrors), tries, deadline),
         }
     }
 
@@ -104,7 +122,7 @@ impl Fs {
     fn await_replaced(&self, file: &File, deadline: Instant) -> Result<(), Fault> {
         let mdt = self.mdt(file.fid)?;
         let begin = Instant::now();
-        let limit = deadline.min(begin + WAIT_MAX);
+        let limit = deadline.min(begin + REPLACED_MAX);
         while self.replaced.has_before(begin) && mdt.is_ready() && mdt.wait(REPLACED_PAUSE, limit) {
             if let Err(why) = self.release_replaced(limit) {
                 tracing::debug!(%why, "who finds an OST full cannot let replaced files go");
@@ -120,7 +138,7 @@ impl Fs {
         file: &File,
         mirrors: &[MirrorId],
         room: &mut Room,
-        may_wait: bool,
+        long: bool,
         deadline: Instant,
     ) -> Result<bool, Fault> {
         let mdt = self.mdt(file.fid)?;
@@ -136,10 +154,9 @@ impl Fs {
             };
             match room.heard(&said) {
                 Next::Try => return Ok(true),
-                Next::Pause(_) if !may_wait || self.waits.vain.lock().holds(mirrors, &said) => {
-                    return Ok(false);
-                }
-                Next::Pause(pause) if mdt.wait(pause, deadline) => {}
+                Next::Pause(_) if self.waits.vain.lock().holds(mirrors, &said) => return Ok(false),
+                Next::Pause(pause)
+                    if room.may_pause(Instant::now(), pause, long) && mdt.wait(pause, deadline) => {}
                 Next::Pause(_) => return Ok(false),
             }
         }

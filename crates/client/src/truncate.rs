@@ -13,6 +13,7 @@ use crate::asks::Asks;
 use crate::files::{Body, File, For};
 use crate::objects::Stopped;
 use crate::open::is_written;
+use crate::room::Tries;
 use crate::sharing::To;
 
 impl Fs {
@@ -41,9 +42,19 @@ impl Fs {
         cred: &Cred,
         deadline: Instant,
     ) -> Result<Attr, Fault> {
-        let _section = self.section(file, To::Change, deadline)?;
-        self.open_if_new(file, cred, deadline)?;
-        self.truncate_file(file, size, cred, deadline)
+        let mut tries = Tries::default();
+        loop {
+            let section = self.section(file, To::Change, deadline)?;
+            self.open_if_new(file, cred, deadline)?;
+            match self.truncate_file(file, size, cred, deadline) {
+                Ok(attr) => return Ok(attr),
+                Err(Stopped::Full { fault, mirrors }) => {
+                    drop(section);
+                    self.await_growth(file, (fault, mirrors), &mut tries, deadline)?;
+                }
+                Err(stopped) => return Err(stopped.fault()),
+            }
+        }
     }
 
     /// A file that is not open here is opened: a dead session's leftovers are found that way.
@@ -61,26 +72,22 @@ impl Fs {
     }
 
     /// Sets the size of a pinned, loaded file.
-    pub(crate) fn truncate_file(
+    fn truncate_file(
         &self,
         file: &Arc<File>,
         size: u64,
         cred: &Cred,
         deadline: Instant,
-    ) -> Result<Attr, Fault> {
+    ) -> Result<Attr, Stopped> {
         if size > FILE_SIZE_MAX {
-            return Err(Fault::new(
-                Code::FileTooBig,
-                format!("file {}: {size} bytes are past {FILE_SIZE_MAX}", file.fid),
-            ));
+            let detail = format!("file {}: {size} bytes are past {FILE_SIZE_MAX}", file.fid);
+            return Err(Fault::new(Code::FileTooBig, detail).into());
         }
         loop {
             match self.truncate_once(file, size, cred, deadline) {
                 // Growth past what an inline file may hold.
-                Err(fault) if fault.code == Code::NeedLayout => {
-                    self.grow(file, deadline).map_err(Stopped::fault)?
-                }
-                done => return done,
+                Err(fault) if fault.code == Code::NeedLayout => self.grow(file, deadline)?,
+                done => return Ok(done?),
             }
         }
     }

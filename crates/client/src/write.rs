@@ -38,9 +38,17 @@ enum Place {
     End,
 }
 
+/// What is acknowledged of an append that was stopped on its way.
+#[derive(Default)]
+struct Appended {
+    len: usize,
+    /// Where the file ended then.
+    end: u64,
+}
+
 impl Fs {
     /// Writes all of `data` at `offset`, or at the file's end if the descriptor appends. Gives back how many bytes: fewer than all only
-    /// of an append that met a full OST.
+    /// of an append that was stopped on its way, by a full OST mostly: its bytes are never parted by those of others.
     ///
     /// On an error a part may have been written: what is contiguous from `offset` on then counts for the file's size.
     pub fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<usize, Fault> {
@@ -70,22 +78,45 @@ impl Fs {
         if data.is_empty() {
             return Ok(0);
         }
+        let mut appended = Appended::default();
+        match self.write_in_turns(opened, place, data, &mut appended) {
+            // The rest did not happen: what is there is told, and what stopped it meets the next call.
+            Err(fault) if appended.len > 0 && is_definite(fault.code) => {
+                self.files.enqueue(&opened.file);
+                Ok(appended.len)
+            }
+            done => done,
+        }
+    }
+
+    fn write_in_turns(
+        &self,
+        opened: &Opened,
+        place: Place,
+        data: &[u8],
+        appended: &mut Appended,
+    ) -> Result<usize, Fault> {
         let deadline = self.deadline();
         let mut tries = Tries::default();
-        // Appended, and acknowledged, by a try that failed later on: the next one goes on behind it.
-        let mut appended = 0;
         loop {
             let section = self.section(&opened.file, To::Change, deadline)?;
+            let mut reached = 0;
             let stopped = match place {
                 Place::End => {
                     // Alone, so that the end is the end until the bytes are there.
                     let body = opened.file.own_body(deadline)?;
-                    let end = opened.file.meta.lock().progress.size;
-                    let done =
-                        self.write_body(&opened.file, &body, end, &data[appended..], Use::Free, deadline);
+                    let size = || opened.file.meta.lock().progress.size;
+                    let end = size();
+                    // Nothing was held between two tries. Behind what others have appended the rest would be torn off, and nobody told.
+                    if appended.len > 0 && appended.end != end {
+                        self.files.enqueue(&opened.file);
+                        return Ok(appended.len);
+                    }
+                    let rest = &data[appended.len..];
+                    let done = self.write_body(&opened.file, &body, end, rest, Use::Free, deadline);
                     if done.is_err() {
-                        let reached = opened.file.meta.lock().progress.size.saturating_sub(end);
-                        appended += (reached as usize).min(data.len() - appended);
+                        appended.end = size();
+                        reached = (appended.end.saturating_sub(end) as usize).min(rest.len());
                     }
                     done
                 }
@@ -110,12 +141,11 @@ impl Fs {
                     self.files.enqueue(&opened.file);
                     return shown.map(|()| data.len());
                 }
-                // Nothing is held while waiting for room, and what another thread appends meanwhile would part the bytes.
-                Err(Stopped::Full { .. }) if appended > 0 => {
-                    self.files.enqueue(&opened.file);
-                    return shown.map(|()| appended);
+                Err(_) if reached > 0 && shown.is_err() => return shown.map(|()| 0),
+                Err(stopped) => {
+                    appended.len += reached;
+                    self.resume(section, stopped, &mut tries)?;
                 }
-                Err(stopped) => self.resume(section, stopped, &mut tries)?,
             }
         }
     }

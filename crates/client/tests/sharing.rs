@@ -186,7 +186,7 @@ fn appends_of_two_clients_never_overwrite_each_other() {
     };
     std::thread::scope(|s| {
         for (fs, h, who) in [(&a, ha, b'a'), (&b, hb, b'b')] {
-            s.spawn(move || (0..60).for_each(|n| fs.append(h, &line(who, n)).expect("append")));
+            s.spawn(move || (0..60).for_each(|n| assert_eq!(fs.append(h, &line(who, n)), Ok(3000))));
         }
     });
     let all = read(&a, ha, 0, MIB).expect("read");

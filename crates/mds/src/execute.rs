@@ -137,7 +137,9 @@ impl Core {
             Err(e) => return Err(self.volume_fault(e).into()),
         };
         writer.slots.apply(origin, seq, reply, &changes);
+        let died = changes.0.iter().filter(|c| c.value.is_some() && self.rules.is_dead(&c.key)).count();
         self.kv.apply(changes);
+        self.purged.on_died(died);
         if writer.ids.are_low() {
             self.bells.flush.ring();
         }

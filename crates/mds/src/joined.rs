@@ -102,6 +102,8 @@ impl Core {
             self.joined.store(Some(Arc::new(Joined::new(map, old.fs, old.shard, old.fabric.clone())?)));
             let mirror = map.mirror(self.volume.label().mirror);
             self.epoch.fetch_max(mirror.map_or(0, |m| m.epoch.0), Ordering::Relaxed);
+            self.purged.on_new_map();
+            self.bells.purge.ring();
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kv::Kv;
@@ -59,6 +59,8 @@ pub struct Walk {
     at: Option<Key>,
     /// What this walk's rounds came to, or the last one's.
     sum: Purged,
+    /// The news when it began: it comes by all of them.
+    news: u64,
 }
 
 impl Walk {
@@ -68,13 +70,43 @@ impl Walk {
 }
 
 /// What the purge has come to since the start, for those who wait for it.
-#[derive(Default)]
 pub struct Counts {
     walks_begun: AtomicU64,
     walks_ended: AtomicU64,
     rounds: AtomicU64,
-    /// Files that the last whole walk left, if it freed none: else 0.
-    left_in_vain: AtomicUsize,
+    /// Dead records that are gone.
+    freed: AtomicU64,
+    /// What a walk may find that one before it did not: dead records that were added, and new maps, by which OSTs may have come back.
+    /// Counted when it can be seen: a walk that saw it uncounted has one to come.
+    news: AtomicU64,
+    /// The news when a whole walk began that left some and freed none, or one that failed; `GOES_ON` if something was freed since.
+    held_up_at: AtomicU64,
+}
+
+const GOES_ON: u64 = u64::MAX;
+
+impl Default for Counts {
+    fn default() -> Counts {
+        let zero = AtomicU64::default;
+        Counts {
+            walks_begun: zero(),
+            walks_ended: zero(),
+            rounds: zero(),
+            freed: zero(),
+            news: zero(),
+            held_up_at: AtomicU64::new(GOES_ON),
+        }
+    }
+}
+
+impl Counts {
+    pub fn on_died(&self, records: usize) {
+        self.news.fetch_add(records as u64, Ordering::SeqCst);
+    }
+
+    pub fn on_new_map(&self) {
+        self.news.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// The records behind `key`, as the rules see them.
@@ -146,14 +178,18 @@ impl Core {
             // Before the snapshot is taken: who reads a smaller count afterwards saw nothing that this walk may miss.
             self.purged.walks_begun.fetch_add(1, Ordering::SeqCst);
             walk.sum = Purged::default();
+            walk.news = self.purged.news.load(Ordering::SeqCst);
         }
         let round = self.purge_next(walk, max);
         if let Ok(Purged { files, left }) = round {
             walk.sum = Purged { files: walk.sum.files + files, left: walk.sum.left + left };
-            if !walk.is_under_way() {
-                let left_in_vain = if walk.sum.files == 0 { walk.sum.left } else { 0 };
-                self.purged.left_in_vain.store(left_in_vain, Ordering::SeqCst);
-            }
+            self.purged.freed.fetch_add(files as u64, Ordering::SeqCst);
+        }
+        let is_vain = !walk.is_under_way() && walk.sum.files == 0 && walk.sum.left > 0;
+        if round.is_err() || is_vain {
+            self.purged.held_up_at.store(walk.news, Ordering::SeqCst);
+        } else if walk.sum.files > 0 {
+            self.purged.held_up_at.store(GOES_ON, Ordering::SeqCst);
         }
         self.purged.rounds.fetch_add(1, Ordering::SeqCst);
         if !walk.is_under_way() {
@@ -199,10 +235,9 @@ impl Core {
             let mut mirrors = dead.iter().flat_map(|(fid, layout)| layout.objects(*fid)).map(|(_, m, _)| m);
             mirrors.any(|m| req.mirrors.contains(&m)) || (dead.len() == *max && LOOKS.last() == Some(max))
         });
-        // Who removes something adds a record to those that were left. Past the looks that is not seen, and the purge keeps its pace.
-        let left = self.purged.left_in_vain.load(Ordering::SeqCst);
-        let held_up = dying && left > 0 && self.rules.dead_list(&view, LOOKS[1].min(left + 1)).len() <= left;
         view.finish()?;
+        let held_up =
+            dying && self.purged.held_up_at.load(Ordering::SeqCst) == self.purged.news.load(Ordering::SeqCst);
         // Else its longer pauses would be void for as long as somebody finds an OST full.
         if dying && !held_up {
             self.bells.purge.ring();
@@ -214,6 +249,7 @@ impl Core {
             walks_begun,
             walks_ended,
             rounds: self.purged.rounds.load(Ordering::SeqCst),
+            freed: self.purged.freed.load(Ordering::SeqCst),
         })
     }
 

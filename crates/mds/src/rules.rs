@@ -2,7 +2,7 @@
 //! of their own, so that the executor is tested for what it promises whatever the rules are.
 
 use meta::{Ctx, Txn, View};
-use types::{Buf, Cred, Fault, Fid, Generation, Layout, SessionId, Time};
+use types::{Buf, Cred, Fault, Fid, Generation, Key, Layout, SessionId, Time};
 
 pub trait Rules: Send + Sync {
     /// Does the call change things? `None`: no such call.
@@ -45,6 +45,8 @@ pub trait Rules: Send + Sync {
     fn rest(&self, txn: &mut dyn Txn, fid: Fid, era: u64) -> Result<(), Fault>;
     /// Up to `max` files whose objects wait to be destroyed, in the order of their records; none behind the last is looked at.
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)>;
+    /// Is this the record of a file whose objects wait to be destroyed?
+    fn is_dead(&self, key: &Key) -> bool;
     /// The objects are destroyed: the record may go.
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation);
     /// Inodes in use.
@@ -105,6 +107,9 @@ impl Rules for MetaRules {
     }
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
         meta::dead_list(view, max)
+    }
+    fn is_dead(&self, key: &Key) -> bool {
+        meta::is_dead(key)
     }
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation) {
         meta::forget_dead(txn, fid, generation)

@@ -121,6 +121,11 @@ pub fn dead_list(view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
     found
 }
 
+/// Is this a record of `dead_list`?
+pub fn is_dead(key: &Key) -> bool {
+    key.as_bytes().first() == Some(&keys::DEAD)
+}
+
 /// The objects of this generation are destroyed.
 pub fn forget_dead(txn: &mut dyn Txn, fid: Fid, generation: Generation) {
     txn.delete(&keys::dead(fid, generation));

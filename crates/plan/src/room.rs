@@ -5,6 +5,7 @@
 //! as the first one was: of a call whose bytes go to many, the later ones may refuse when the earlier ones had room. `WAIT_MAX` is for all.
 //! W2: a full OST is not asked in a spin: a try follows a round of the purge, or is the last one.
 //! W3: nobody waits for a purge that is held up, as the MDT says, or as an earlier wait has found: see `Vain`.
+//! W4: of those who hold a thread that others need, only some wait that long; the others wait for a round or two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use wire::purge::DyingReply;
 
 /// A purge that takes longer is held up: an OST or its device is down. Programs of local file systems wait for less.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
+/// W4: enough for a purge that nothing holds up, and short enough for whoever needs the thread.
+pub const BRIEF_MAX: Duration = Duration::from_millis(100);
 /// First and longest pause between two questions. A round of the purge is three device flushes, a few milliseconds.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
@@ -35,8 +38,9 @@ pub struct Room {
     refused: BTreeSet<MirrorId>,
     /// What the first answer said: the walk after which everything that was dead then has had its turn, and the rounds.
     covered: Option<(u64, u64)>,
-    /// What the last answer said, if something was dying then.
-    walks_ended: Option<u64>,
+    /// How many records were gone at the first answer; and at the last one, if something was still dying and none had gone.
+    freed_before: Option<u64>,
+    stuck_at: Option<u64>,
     pauses: u32,
     is_last: bool,
 }
@@ -48,7 +52,8 @@ impl Room {
             since: now,
             refused: BTreeSet::new(),
             covered: None,
-            walks_ended: None,
+            freed_before: None,
+            stuck_at: None,
             pauses: 0,
             is_last: false,
         }
@@ -68,13 +73,19 @@ impl Room {
         !self.is_last && now < self.since + WAIT_MAX
     }
 
+    /// May it pause for so long? W4: who may not wait `long` gives up sooner.
+    pub fn may_pause(&self, now: Instant, pause: Duration, long: bool) -> bool {
+        now + pause <= self.since + if long { WAIT_MAX } else { BRIEF_MAX }
+    }
+
     /// The MDT answered.
     pub fn heard(&mut self, said: &DyingReply) -> Next {
         let is_first = self.covered.is_none();
         let (covered, rounds) = self.covered.get_or_insert((said.walks_begun + 1, said.rounds));
         // Also if nothing was dying from the first: it may have been destroyed between the refusal and the question.
         self.is_last = !said.dying || said.held_up || said.walks_ended >= *covered;
-        self.walks_ended = said.dying.then_some(said.walks_ended);
+        let is_stuck = *self.freed_before.get_or_insert(said.freed) == said.freed;
+        self.stuck_at = (said.dying && is_stuck).then_some(said.freed);
         let is_news = std::mem::replace(rounds, said.rounds) != said.rounds;
         if self.is_last || (is_news && !is_first) {
             return Next::Try;
@@ -83,25 +94,26 @@ impl Room {
         Next::Pause(PAUSE_MIN.saturating_mul(1 << (self.pauses - 1).min(16)).min(PAUSE_MAX))
     }
 
-    /// Its time is over, and no walk came to its end: how many had, by the last answer.
+    /// It waited for all its time and nothing was freed: how many records had gone by then.
     pub fn outlasted(&self, now: Instant) -> Option<u64> {
-        self.walks_ended.filter(|_| !self.is_last && now >= self.since + WAIT_MAX)
+        self.stuck_at.filter(|_| !self.is_last && !self.may_pause(now, PAUSE_MAX, true))
     }
 }
 
-/// W3: mirrors for which somebody waited to the end of his time, and how many walks of the purge had ended then. Until another one ends,
-/// nobody waits for them again. At most one entry per mirror.
+/// W3: mirrors for which somebody waited to the end of his time while nothing was freed, and how many dead records had gone by then. Until
+/// another one goes, nobody waits for them again. (A walk may take minutes, and free much meanwhile: its end is no measure.) At most one
+/// entry per mirror.
 #[derive(Debug, Default)]
 pub struct Vain(BTreeMap<MirrorId, u64>);
 
 impl Vain {
-    pub fn note(&mut self, mirrors: &[MirrorId], walks_ended: u64) {
-        self.0.extend(mirrors.iter().map(|m| (*m, walks_ended)));
+    pub fn note(&mut self, mirrors: &[MirrorId], freed: u64) {
+        self.0.extend(mirrors.iter().map(|m| (*m, freed)));
     }
 
     /// Has nothing happened since somebody waited in vain for one of these?
     pub fn holds(&self, mirrors: &[MirrorId], said: &DyingReply) -> bool {
-        said.dying && mirrors.iter().any(|m| self.0.get(m) == Some(&said.walks_ended))
+        said.dying && mirrors.iter().any(|m| self.0.get(m) == Some(&said.freed))
     }
 }
 
@@ -110,7 +122,7 @@ mod tests {
     use super::*;
 
     fn said(dying: bool, walks_begun: u64, walks_ended: u64, rounds: u64) -> DyingReply {
-        DyingReply { dying, held_up: false, walks_begun, walks_ended, rounds }
+        DyingReply { dying, held_up: false, walks_begun, walks_ended, rounds, freed: 50 }
     }
 
     /// An answer, what follows, and whether the MDT may be asked again then.
@@ -173,7 +185,36 @@ mod tests {
             }
         }
         assert!(now - begin <= WAIT_MAX + PAUSE_MAX && longest == PAUSE_MAX, "{:?}", now - begin);
-        assert_eq!(room.outlasted(now), Some(6));
+        assert_eq!(room.outlasted(now), Some(50));
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_who_saw_nothing_freed_to_the_end_of_his_time() {
+        let begin = Instant::now();
+        let end = begin + WAIT_MAX;
+        let mut room = Room::new(begin);
+        room.heard(&said(true, 7, 6, 9));
+        assert_eq!((room.outlasted(begin), room.outlasted(end)), (None, Some(50)));
+        room.heard(&DyingReply { freed: 51, ..said(true, 7, 6, 10) });
+        assert_eq!(room.outlasted(end), None, "something was");
+        room.heard(&DyingReply { freed: 51, ..said(true, 7, 6, 10) });
+        assert_eq!(room.outlasted(end), None, "though not of late");
+        let mut room = Room::new(begin);
+        room.heard(&said(false, 7, 6, 9));
+        assert_eq!(room.outlasted(end), None, "nothing was to be freed");
+    }
+
+    #[test]
+    fn who_holds_a_thread_that_others_need_waits_for_a_moment_only() {
+        let begin = Instant::now();
+        let (mut now, mut room, mut pauses) = (begin, Room::new(begin), 0);
+        while let Next::Pause(pause) = room.heard(&said(true, 7, 6, 9))
+            && room.may_pause(now, pause, false)
+        {
+            (now, pauses) = (now + pause, pauses + 1);
+        }
+        assert_eq!((now - begin, pauses), (Duration::from_millis(75), 4), "5, 10, 20, 40");
+        assert!(room.may_pause(now, PAUSE_MAX, true) && room.outlasted(now).is_none());
     }
 
     #[test]
@@ -202,13 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_again_until_a_walk_has_ended() {
+    fn nobody_waits_again_until_something_is_freed() {
         let (a, b) = (MirrorId(1), MirrorId(2));
         let mut vain = Vain::default();
-        vain.note(&[a], 6);
-        assert!(vain.holds(&[a], &said(true, 7, 6, 9)) && vain.holds(&[b, a], &said(true, 7, 6, 10)));
+        vain.note(&[a], 50);
+        assert!(vain.holds(&[a], &said(true, 7, 6, 9)) && vain.holds(&[b, a], &said(true, 8, 7, 10)));
         assert!(!vain.holds(&[b], &said(true, 7, 6, 9)), "another mirror");
         assert!(!vain.holds(&[a], &said(false, 7, 6, 9)), "nothing is dying: the answer is a last try");
-        assert!(!vain.holds(&[a], &said(true, 8, 7, 11)), "a walk has ended");
+        let freed = DyingReply { freed: 51, ..said(true, 7, 6, 10) };
+        assert!(!vain.holds(&[a], &freed), "something was freed, though the walk has not ended");
     }
 }

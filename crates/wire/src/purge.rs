@@ -11,11 +11,14 @@ bodies! {
     /// that was there when this was asked has had its turn when a walk that began later has ended.
     DyingReply {
         dying: bool,
-        /// The last whole walk freed nothing, and nothing was removed since: some OST does not answer, and it is tried again in its time.
+        /// Nothing comes of it for now: the last whole walk freed nothing, and nothing was removed since it began. Some OST does not
+        /// answer, and is tried again in its time.
         held_up: bool,
         walks_begun: u64,
         walks_ended: u64,
         rounds: u64,
+        /// Dead records that are gone.
+        freed: u64,
     }
 }
 

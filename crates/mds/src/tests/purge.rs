@@ -9,7 +9,7 @@ use disk::SimDisk;
 use types::{Fid, MirrorId};
 use wire::purge::Dying;
 
-use super::rig::{Rig, format};
+use super::rig::{Rig, format, registered};
 use super::rules::{self, body, layout};
 use crate::purge::{Purged, Walk};
 
@@ -151,6 +151,32 @@ fn a_purge_that_is_held_up_is_not_hurried() {
     assert_eq!(ask(), (false, false, false));
     remove(&rig, "d");
     assert_eq!(ask(), plain);
+}
+
+/// However many are left: one more that dies, or an OST that may have come back, and the purge is hurried.
+#[test]
+fn news_are_told_from_what_is_left() {
+    let (rig, _) = Rig::fresh();
+    let core = &rig.mdt.core;
+    for n in 0..300 {
+        remove(&rig, &format!("{}{n}", rules::LOST));
+    }
+    let ask = || core.on_dying(&Dying { mirrors: vec![MirrorId(77)] }).unwrap();
+    let mut walk = Walk::default();
+    assert_eq!(core.purge_round(&mut walk, 400).unwrap(), Purged { files: 0, left: 300 });
+    assert!(ask().held_up);
+    // 1. Removed since.
+    remove(&rig, "a");
+    assert!(!ask().held_up);
+    assert_eq!(core.purge_round(&mut walk, 400).unwrap(), Purged { files: 1, left: 300 });
+    assert!(!ask().held_up && ask().freed == 1, "it was not in vain");
+    core.purge_round(&mut walk, 400).unwrap();
+    assert!(ask().held_up);
+    // 2. A newer map.
+    let mut map = registered().map;
+    map.version += 1;
+    core.set_map(&map).unwrap();
+    assert!(!ask().held_up && core.bells.purge.wait(Duration::ZERO));
 }
 
 fn walk_goes_on(rig: &Rig, walk: &mut Walk) -> bool {

@@ -204,6 +204,9 @@ impl Rules for FlatRules {
         });
         out
     }
+    fn is_dead(&self, key: &Key) -> bool {
+        key.as_bytes()[0] == 6
+    }
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, _: Generation) {
         txn.delete(&fid_key(6, fid))
     }

@@ -1,0 +1,293 @@
+//! Who finds an OST full: what he waits for, for how long, and what others hear of it. OSTs are full when a test says so, and the MDT says of
+//! the purge what a test tells it.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use client::{Fs, Handle, OpenFlags, SetAttr, Settings};
+use common::{Cluster, MDT, Wiring, ost_target, pattern, read};
+use net::{Answer, Service};
+use parking_lot::Mutex;
+use types::{Code, Cred, Fault, Fid, Seq};
+use wire::object::{Reserve, Write};
+use wire::purge::{Dying, DyingReply};
+use wire::{Empty, Header, ReplyHead, Request, encode_reply};
+
+const STRIPE: usize = 64 << 10;
+
+/// An OST that refuses what needs space while it is told to.
+struct Ost {
+    inner: Arc<dyn Service>,
+    is_full: AtomicBool,
+    /// What its replies have in their heads.
+    head: Mutex<Header>,
+}
+
+impl Service for Ost {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        if [Write::CALL, Reserve::CALL].contains(&head.call) && self.is_full.load(Ordering::SeqCst) {
+            let Header { epoch, incarnation, flags, .. } = *self.head.lock();
+            answer.head = Header { epoch, incarnation, flags, ..answer.head };
+            let fault = Fault::new(Code::NoSpace, "told to be full");
+            answer.body = encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None);
+            return;
+        }
+        self.inner.serve(head, body, bulk, answer);
+        *self.head.lock() = answer.head;
+    }
+}
+
+/// What the MDT says to a question, by its number.
+type Says = dyn Fn(u32) -> DyingReply + Send + Sync;
+
+/// An MDT that says of the purge what a test tells it, and lets nothing go while it is told so.
+struct Mdt {
+    inner: Arc<dyn Service>,
+    says: Mutex<Arc<Says>>,
+    questions: AtomicU32,
+    releases: AtomicU32,
+    hangs: AtomicBool,
+}
+
+impl Service for Mdt {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        if head.call == wire::meta::Release::CALL {
+            self.releases.fetch_add(1, Ordering::SeqCst);
+            while self.hangs.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.inner.serve(head, body, bulk, answer);
+        if head.call == Dying::CALL {
+            let says = self.says.lock().clone();
+            let said = says(self.questions.fetch_add(1, Ordering::SeqCst));
+            answer.body = encode_reply(&ReplyHead::done(Seq(0), Seq(0)), Some(&said));
+        }
+    }
+}
+
+impl Mdt {
+    fn says(&self, says: impl Fn(u32) -> DyingReply + Send + Sync + 'static) {
+        *self.says.lock() = Arc::new(says);
+        self.questions.store(0, Ordering::SeqCst);
+    }
+}
+
+/// The purge goes on, and nothing has come of it yet.
+fn goes_on() -> DyingReply {
+    DyingReply { dying: true, held_up: false, walks_begun: 1, walks_ended: 0, rounds: 5, freed: 50 }
+}
+/// Nothing is dying: a try is worth it, for the last time.
+fn is_done() -> DyingReply {
+    DyingReply { dying: false, ..goes_on() }
+}
+
+struct Rig {
+    cluster: Cluster,
+    mdt: Arc<Mdt>,
+    osts: [Arc<Ost>; 2],
+}
+
+fn rig(wiring: Wiring) -> Rig {
+    let mut cluster = Cluster::new(wiring, 2);
+    cluster.session_ttl = Duration::from_millis(1500);
+    cluster.crash_mdt(disk::Crash::KeepAll);
+    let mdt = Arc::new(Mdt {
+        inner: cluster.mdt_service(),
+        says: Mutex::new(Arc::new(|_| is_done())),
+        questions: AtomicU32::new(0),
+        releases: AtomicU32::new(0),
+        hangs: AtomicBool::new(false),
+    });
+    cluster.hub.add(MDT, mdt.clone());
+    let osts = [0, 1].map(|n| {
+        let inner = cluster.osts[n].as_ref().unwrap().0.clone();
+        let ost = Arc::new(Ost { inner, is_full: AtomicBool::new(false), head: Mutex::default() });
+        cluster.hub.add(ost_target(n), ost.clone());
+        ost
+    });
+    Rig { cluster, mdt, osts }
+}
+
+impl Rig {
+    fn set_full(&self, full: [bool; 2]) {
+        self.osts.iter().zip(full).for_each(|(ost, full)| ost.is_full.store(full, Ordering::SeqCst));
+    }
+    /// A client that has spoken to both OSTs.
+    fn mount(&self) -> Arc<Fs> {
+        let settings = Settings { commit_interval: Duration::from_secs(600), ..self.cluster.settings() };
+        let fs = self.cluster.mount_with(settings);
+        let (_, h) = make(&fs, "first", STRIPED);
+        fs.write(h, 0, &[1; 2 * STRIPE]).unwrap();
+        fs
+    }
+}
+
+/// Its first stripe is on OST 0.
+const STRIPED: &str = "-c 2 -i 0 -S 64k --inline 0";
+
+fn make(fs: &Fs, name: &str, layout: &str) -> (Fid, Handle) {
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let root = Cred::root();
+    let (attr, h) = fs.create(Fid::ROOT, name.as_bytes(), 0o644, flags, &root).unwrap();
+    fs.setxattr(attr.fid, b"stria.layout", layout.as_bytes(), 0, &root).unwrap();
+    (attr.fid, h)
+}
+
+fn code<T: std::fmt::Debug>(done: Result<T, Fault>) -> Code {
+    done.unwrap_err().code
+}
+
+/// [S-append] An append waits for room in the middle, and another one lands behind its first part: it says that this part is all.
+#[test]
+fn an_append_that_others_would_part_is_short() {
+    let rig = rig(Wiring::Local);
+    let fs = rig.mount();
+    let (_, h) = make(&fs, "log", STRIPED);
+    let data = pattern(1, 2 * STRIPE);
+    // 1. Nobody comes between: it is whole.
+    let osts = rig.osts.clone();
+    rig.set_full([false, true]);
+    rig.mdt.says(move |_| {
+        osts[1].is_full.store(false, Ordering::SeqCst);
+        is_done()
+    });
+    assert_eq!(fs.append(h, &data), Ok(data.len()));
+    assert!(read(&fs, h, 0, 9 * STRIPE).unwrap() == data);
+    // 2. Somebody does.
+    let (osts, other) = (rig.osts.clone(), fs.clone());
+    rig.set_full([false, true]);
+    rig.mdt.says(move |_| {
+        osts[1].is_full.store(false, Ordering::SeqCst);
+        assert_eq!(other.append(h, b"another's"), Ok(9));
+        is_done()
+    });
+    assert_eq!(fs.append(h, &data), Ok(STRIPE));
+    let want = [&data[..], &data[..STRIPE], b"another's"].concat();
+    assert!(read(&fs, h, 0, 9 * STRIPE).unwrap() == want);
+    // 3. There is no room to the end: its part is told, and the error comes with the next.
+    rig.mdt.says(|_| is_done());
+    fs.append(h, &vec![2; STRIPE - 9]).unwrap();
+    rig.set_full([false, true]);
+    assert_eq!(fs.append(h, &data), Ok(STRIPE));
+    assert_eq!(code(fs.append(h, &data)), Code::NoSpace);
+    rig.set_full([false, false]);
+    fs.append(h, b"end").unwrap();
+    let want = [&want[..], &vec![2; STRIPE - 9], &data[..STRIPE], b"end"].concat();
+    assert!(read(&fs, h, 0, 9 * STRIPE).unwrap() == want);
+}
+
+/// Of a call whose bytes go to many OSTs a later one may refuse when the first had room: it is asked after as that one was.
+#[test]
+fn a_second_full_ost_is_asked_after_as_the_first_was() {
+    let rig = rig(Wiring::Local);
+    let fs = rig.mount();
+    let (_, h) = make(&fs, "f", STRIPED);
+    rig.set_full([true, false]);
+    let osts = rig.osts.clone();
+    rig.mdt.says(move |question| {
+        osts[question as usize % 2].is_full.store(false, Ordering::SeqCst);
+        osts[1].is_full.store(question == 0, Ordering::SeqCst);
+        is_done()
+    });
+    let data = pattern(2, 2 * STRIPE);
+    assert_eq!(fs.write(h, 0, &data), Ok(data.len()));
+    assert!(read(&fs, h, 0, 9 * STRIPE).unwrap() == data);
+}
+
+/// Growth out of the inode waits without its section: another client goes on with the file meanwhile.
+#[test]
+fn who_waits_for_room_to_grow_keeps_no_other_client_from_the_file() {
+    let rig = rig(Wiring::Tcp);
+    let (a, b) = (rig.mount(), rig.cluster.mount());
+    assert!(a.is_shared() && b.is_shared());
+    for by_truncate in [false, true] {
+        let name = format!("f{by_truncate}");
+        let (fid, ha) = make(&a, &name, "-c 2 -S 64k");
+        a.write(ha, 0, b"hello").unwrap();
+        let hb = b.open(fid, OpenFlags::read_write()).unwrap().0;
+        rig.set_full([true, true]);
+        let (osts, b) = (rig.osts.clone(), b.clone());
+        rig.mdt.says(move |_| {
+            b.write(hb, 0, b"jelly").unwrap();
+            osts.iter().for_each(|ost| ost.is_full.store(false, Ordering::SeqCst));
+            is_done()
+        });
+        let set = SetAttr { size: Some(100_000), ..SetAttr::default() };
+        match by_truncate {
+            true => assert_eq!(a.setattr(fid, &set, &Cred::root()).unwrap().size, 100_000),
+            false => assert_eq!(a.write(ha, 70_000, &[7; 30_000]), Ok(30_000)),
+        }
+        assert_eq!(read(&a, ha, 0, 7).unwrap(), b"jelly\0\0", "{name}");
+    }
+}
+
+/// Who waits long holds a thread of the mount, so only some do: what comes beyond them hears soon that there is no space.
+#[test]
+fn only_some_wait_long() {
+    const LONG: usize = 8;
+    let rig = rig(Wiring::Local);
+    let fs = rig.mount();
+    let files: Vec<_> = (0..=LONG).map(|n| make(&fs, &format!("f{n}"), STRIPED).1).collect();
+    rig.set_full([true, true]);
+    // All of the eight are asking before the first of them is answered, so each has its seat.
+    let (all_ask, is_over) = (Barrier::new(LONG), Arc::new(AtomicBool::new(false)));
+    let over = is_over.clone();
+    rig.mdt.says(move |question| {
+        if (question as usize) < LONG {
+            all_ask.wait();
+        }
+        if over.load(Ordering::SeqCst) { is_done() } else { goes_on() }
+    });
+    let done = AtomicU32::new(0);
+    std::thread::scope(|s| {
+        let write = |h: &Handle| {
+            let written = fs.write(*h, 0, &[3; 9]);
+            done.fetch_add(1, Ordering::SeqCst);
+            written
+        };
+        let waiters: Vec<_> = files[..LONG].iter().map(|h| s.spawn(move || write(h))).collect();
+        while rig.mdt.questions.load(Ordering::SeqCst) <= LONG as u32 {
+            std::thread::yield_now();
+        }
+        assert_eq!(code(fs.write(files[LONG], 0, &[3; 9])), Code::NoSpace);
+        assert_eq!(done.load(Ordering::SeqCst), 0, "the eight still wait");
+        rig.set_full([false, false]);
+        is_over.store(true, Ordering::SeqCst);
+        waiters.into_iter().for_each(|w| assert_eq!(w.join().unwrap(), Ok(9)));
+    });
+}
+
+/// Files that a rename has replaced are let go for who lacks room. An MDT that does not answer is asked for one of them, not for each in turn;
+/// and they are let go later.
+#[test]
+fn an_mdt_that_hangs_is_asked_to_let_one_replaced_file_go() {
+    let rig = rig(Wiring::Tcp);
+    let fs = rig.mount();
+    let (_, h) = make(&fs, "f", STRIPED);
+    let root = Cred::root();
+    let replaced: Vec<_> = (0..3)
+        .map(|n| {
+            let (old, new) = (format!("old{n}"), format!("new{n}"));
+            let (fid, h) = make(&fs, &old, STRIPED);
+            fs.release(h);
+            fs.release(make(&fs, &new, STRIPED).1);
+            fs.rename(Fid::ROOT, new.as_bytes(), Fid::ROOT, old.as_bytes(), 0, &root).unwrap();
+            fid
+        })
+        .collect();
+    rig.set_full([true, true]);
+    rig.mdt.hangs.store(true, Ordering::SeqCst);
+    assert_eq!(code(fs.write(h, 0, b"x")), Code::NoSpace);
+    assert_eq!(rig.mdt.releases.load(Ordering::SeqCst), 1);
+    rig.mdt.hangs.store(false, Ordering::SeqCst);
+    assert_eq!(code(fs.write(h, 0, b"x")), Code::NoSpace);
+    for fid in replaced {
+        assert_eq!(code(fs.open(fid, OpenFlags::read_only())), Code::Stale, "it is gone");
+    }
+}
