@@ -1797,12 +1797,16 @@ _stria() {
             return 0
             ;;
         stria__subcmd__ost__subcmd__bench)
-            opts="-j -h --rows --pairs --seconds --soak-seconds --size --states --age --no-fio --force --json --help"
+            opts="-j -h --log-device --rows --pairs --seconds --soak-seconds --size --states --age --no-fio --force --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --log-device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --rows)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -119,3 +119,40 @@ fn what_cannot_be_measured_is_refused_before_anything_is_written() {
     }
     assert!(std::fs::read(device.path()).unwrap().iter().all(|b| *b == 0));
 }
+
+#[test]
+fn the_log_may_be_on_a_second_device_which_is_refused_as_the_first() {
+    let (device, log) = (Device::new("log-main", 64 << 20), Device::new("log", 8 << 20));
+    let words = "--no-fio --pairs 1 --seconds 0.05 --soak-seconds 0.1 --rows burst,flush";
+    let with_log = |words: &str| bench(&device, &format!("{words} --log-device {}", log.path().display()));
+    let is_blank = |d: &Device| std::fs::read(d.path()).unwrap().iter().all(|b| *b == 0);
+    // 1. What cannot be is refused before either is written: too small, the same, or one that holds something.
+    let file = std::fs::File::options().write(true).open(log.path()).unwrap();
+    file.set_len(4095 << 10).unwrap();
+    let refused = |words: &str, log: &Device, why: &str| {
+        let out = bench(&device, &format!("{words} --log-device {}", log.path().display()));
+        assert_eq!(out.status.code(), Some(2), "{why}");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains(why) && said.contains(&log.path().display().to_string()), "{why}: {said}");
+        assert!(is_blank(&device), "{why}");
+    };
+    refused(words, &log, "at least 4 MiB");
+    file.set_len(8 << 20).unwrap();
+    refused(words, &device, "in use");
+    file.write_all_at(b"EFI PART", (8 << 20) - 512).unwrap();
+    refused(words, &log, "it holds: GPT partition table");
+    // 2. Both are used, and the log is where it shall be.
+    let out = with_log(&format!("{words} --force --json"));
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(told.contains(&format!("and {} are overwritten", log.path().display())), "{told}");
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(said["log_bytes"], (8 << 20) - (128 << 10));
+    assert_eq!(said["log_device"], log.path().to_str().unwrap());
+    assert!(
+        said["rows"].as_array().unwrap().iter().all(|r| r["engine"]["value"]["median"].as_f64() > Some(0.0))
+    );
+    let bytes = std::fs::read(log.path()).unwrap();
+    assert!(bytes.starts_with(b"STRIALOG"));
+    assert!(bytes[1 << 20..].iter().any(|b| *b != 0), "entries went there");
+}

@@ -1,7 +1,7 @@
 //! `stria ost bench`: what the OST engine makes of a device, beside fio on the same device.
 //!
 //! Sides take turns: engine, fio, fio, engine, … In a turn a side runs all rows once. The engine's turn makes a new OST on the whole
-//! device, so that each begins alike; fio's turn works on the bare device, and so overwrites the OST. The ratio of a turn to its
+//! device (and, if there is one for the log, on that), so that each begins alike; fio's turn works on the bare device, and so overwrites the OST. The ratio of a turn to its
 //! partner is one sample; the table has medians with their interval. Soaks, which are long, are in the first pair only. An OST that
 //! is full or aged has turns of its own, without fio, which are held against the fresh ones.
 //!
@@ -30,6 +30,7 @@ use types::size::human;
 
 use crate::exit::{Exit, Failure};
 
+use engine::Devices;
 use state::State;
 use turns::Turns;
 
@@ -37,10 +38,14 @@ use turns::Turns;
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria ost bench /dev/nvme1n1 --force
 Example: stria ost bench /tmp/ost.img --rows read-4k,latency-4k --pairs 6 --json
+Example: stria ost bench /dev/sdc --log-device /dev/nvme0n1p3 --force --rows burst,soak,flush
 Example: stria ost bench /dev/nvme1n1 --force --states fresh,full,aged --rows read,write")]
 pub struct Bench {
     /// A block device, or a regular file of its full size. One that holds something is refused without --force, and it is said what.
     device: PathBuf,
+    /// Keep the engine's log on this device or file, which is OVERWRITTEN as DEVICE is, and refused alike. fio works on DEVICE alone.
+    #[arg(long, value_name = "DEVICE")]
+    log_device: Option<PathBuf>,
     /// Only rows whose name contains one of these, separated by commas.
     #[arg(long, value_name = "NAMES", default_value = "")]
     rows: String,
@@ -88,7 +93,9 @@ impl Bench {
             return Err(Failure::unusable("ost bench", why, next).into());
         }
         // Up to where the turns run nothing is written.
-        let device_bytes = engine::take(&self.device, self.force)?;
+        let devices = Devices { main: self.device.clone(), log: self.log_device.clone() };
+        let sizes = devices.take(self.force)?;
+        let device_bytes = sizes.main;
         let usual = (device_bytes / 4).min(engine::OBJECT_BYTES);
         let size = self.size.map_or(usual, |s| s.0) >> 20 << 20;
         if size == 0 || size > device_bytes / 2 {
@@ -99,7 +106,7 @@ impl Bench {
         let stop = Arc::new(AtomicBool::new(false));
         super::super::bench::stop_by_signals(&stop)?;
         let turns = Turns {
-            device: self.device.clone(),
+            devices,
             rows,
             size,
             pairs: self.pairs,
@@ -110,15 +117,20 @@ impl Bench {
             has_fio: fio.is_some(),
             stop,
         };
-        eprintln!("{} is overwritten; about {:.0} s", self.device.display(), turns.seconds_expected());
+        let both = match &self.log_device {
+            None => format!("{} is", self.device.display()),
+            Some(log) => format!("{} and {} are", self.device.display(), log.display()),
+        };
+        eprintln!("{both} overwritten; about {:.0} s", turns.seconds_expected());
         let (lines, notes) = turns.run()?;
         let results = table::results(&lines);
         if self.json {
-            let log_bytes = engine::log_bytes(device_bytes);
+            let log_bytes = sizes.log_bytes();
             outln!(
                 "{}",
                 serde_json::to_string_pretty(&serde_json::json!({
                     "device": self.device, "device_bytes": device_bytes, "object_bytes": size, "log_bytes": log_bytes,
+                    "log_device": self.log_device,
                     "fio": fio, "pairs": self.pairs, "notes": notes, "rows": results,
                 }))?
             );
@@ -129,8 +141,11 @@ impl Bench {
             None if self.no_fio => "alone".into(),
             None => "alone: fio is not installed".into(),
         };
+        let log = self.log_device.as_ref().map_or(String::new(), |device| {
+            format!(", log of {} on {}", human(sizes.log_bytes()), device.display())
+        });
         outln!(
-            "{} of {}, object of {}, {} turns, engine {beside}; medians with 95 % interval\n",
+            "{} of {}{log}, object of {}, {} turns, engine {beside}; medians with 95 % interval\n",
             self.device.display(),
             human(device_bytes),
             human(size),

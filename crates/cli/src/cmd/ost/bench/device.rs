@@ -1,10 +1,12 @@
-//! What a device was told to write, as the kernel counts it: whoever wrote, and whatever the engine believes.
+//! What the devices were told to write, as the kernel counts it: whoever wrote, and whatever the engine believes.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{major, minor};
+
+use super::engine::Devices;
 
 /// The kernel counts in sectors of 512 bytes, whatever the device has.
 const SECTOR_BYTES: u64 = 512;
@@ -12,28 +14,30 @@ const SECTOR_BYTES: u64 = 512;
 /// Where the kernel counts.
 #[derive(Debug)]
 pub enum Written {
-    /// A block device's own counter.
-    Device(PathBuf),
-    /// A regular file: all that this process writes, to the page cache or past it.
+    /// Block devices' own counters.
+    Devices(Vec<PathBuf>),
+    /// If one is a regular file: all that this process writes, to the page cache or past it, wherever it goes.
     Process,
 }
 
 impl Written {
-    pub fn of(device: &Path) -> std::io::Result<Written> {
-        let about = fs::metadata(device)?;
-        let number = about.rdev();
-        Ok(match about.file_type().is_block_device() {
-            true => {
-                Written::Device(format!("/sys/dev/block/{}:{}/stat", major(number), minor(number)).into())
-            }
-            false => Written::Process,
-        })
+    pub fn of(devices: &Devices) -> std::io::Result<Written> {
+        let counter = |device: &PathBuf| {
+            let about = fs::metadata(device)?;
+            let number = about.rdev();
+            let path = format!("/sys/dev/block/{}:{}/stat", major(number), minor(number));
+            Ok(about.file_type().is_block_device().then(|| path.into()))
+        };
+        let counters: std::io::Result<Option<_>> =
+            [Some(&devices.main), devices.log.as_ref()].into_iter().flatten().map(counter).collect();
+        Ok(counters?.map_or(Written::Process, Written::Devices))
     }
 
     /// Bytes so far; `None` where the kernel does not count.
     pub fn bytes(&self) -> Option<u64> {
+        let of_device = |stat: &PathBuf| sectors(&fs::read_to_string(stat).ok()?).map(|n| n * SECTOR_BYTES);
         match self {
-            Written::Device(stat) => sectors(&fs::read_to_string(stat).ok()?).map(|n| n * SECTOR_BYTES),
+            Written::Devices(stats) => stats.iter().map(of_device).sum(),
             Written::Process => process_bytes(&fs::read_to_string("/proc/self/io").ok()?),
         }
     }
@@ -66,7 +70,10 @@ mod tests {
         let dir = crate::testdir::TestDir::new("written");
         let file = dir.path().join("f");
         fs::write(&file, [1; 8192]).unwrap();
-        assert!(matches!(Written::of(&file), Ok(Written::Process)));
-        assert!(Written::of(&dir.path().join("none")).is_err());
+        let of = |main: PathBuf, log| Written::of(&Devices { main, log });
+        assert!(matches!(of(file.clone(), None), Ok(Written::Process)));
+        assert!(matches!(of(file.clone(), Some(file.clone())), Ok(Written::Process)));
+        assert!(of(dir.path().join("none"), None).is_err());
+        assert!(of(file, Some(dir.path().join("none"))).is_err());
     }
 }

@@ -1,13 +1,13 @@
-//! The engine's side: a new OST on the whole device, and its rows.
+//! The engine's side: a new OST on the whole device, its log on a second one if there is one, and its rows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
 use disk::content::{self, Content};
-use disk::{Disk, FileDisk};
+use disk::{Disk, FileDisk, Media, NewLog, Volume};
 use oss::{FormatSpec, Ost, Settings};
 use store::{Engine, ObjectStore};
 use types::{Fid, ObjectId};
@@ -19,7 +19,7 @@ use crate::exit::Failure;
 use crate::serve::register::new_uuid;
 
 /// The log of a device that is large enough for it; of smaller ones the log is an eighth.
-pub const LOG_BYTES: u64 = 512 << 20;
+const LOG_BYTES: u64 = 512 << 20;
 /// The object of a device that is large enough for it; of smaller ones it is a quarter: what is overwritten takes new space before it
 /// gives its old space back.
 pub const OBJECT_BYTES: u64 = 2 << 30;
@@ -29,6 +29,10 @@ const HEAD_BYTES: usize = 1 << 20;
 const DESTAGE_ROUNDS_MAX: usize = 8;
 /// A device below this has no room for a log and an object that say anything.
 const DEVICE_BYTES_MIN: u64 = 32 << 20;
+/// And one of the log alone below this, no room for what the smallest device has for it.
+const LOG_DEVICE_BYTES_MIN: u64 = 4 << 20;
+/// What a log's medium has before its ring; see docs/formats/volume.md.
+const LOG_HEAD_BYTES: u64 = 128 << 10;
 
 /// An OST that serves, without a network.
 pub struct Rig {
@@ -46,27 +50,63 @@ pub const fn object(fid: u64) -> ObjectId {
     ObjectId { fid: Fid(fid), generation: types::Generation(0), component: 0, stripe: 0, snapshot: 0 }
 }
 
-pub fn log_bytes(device_bytes: u64) -> u64 {
-    LOG_BYTES.min(device_bytes / 8)
+/// What the OST lies on.
+#[derive(Clone, Debug)]
+pub struct Devices {
+    pub main: PathBuf,
+    /// Of the log, if it has one of its own.
+    pub log: Option<PathBuf>,
 }
 
-/// The device's size. Refuses one that is too small, or that holds anything unless forced, as `stria mkfs` would; writes nothing.
-pub fn take(device: &Path, force: bool) -> anyhow::Result<u64> {
+/// Their bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub main: u64,
+    pub log: Option<u64>,
+}
+
+impl Sizes {
+    fn of(main: &FileDisk, log: Option<&FileDisk>) -> Sizes {
+        Sizes { main: main.size(), log: log.map(|log| log.size()) }
+    }
+
+    /// The log is as large as it would be on the one device, or takes the smaller one of its own whole.
+    pub fn log_bytes(&self) -> u64 {
+        match self.log {
+            None => LOG_BYTES.min(self.main / 8),
+            Some(log) => LOG_BYTES.min((log - LOG_HEAD_BYTES) / 4096 * 4096),
+        }
+    }
+}
+
+impl Devices {
+    /// Their sizes. Refuses what is too small, or holds anything unless forced, as `stria mkfs` would; writes nothing.
+    pub fn take(&self, force: bool) -> anyhow::Result<Sizes> {
+        let main = take(&self.main, DEVICE_BYTES_MIN, "for figures that say something of 8 GiB", force)?;
+        // Both at once: one device is not two.
+        let log = self.log.as_deref();
+        let log =
+            log.map(|log| take(log, LOG_DEVICE_BYTES_MIN, "for a log that says something of 512 MiB", force));
+        Ok(Sizes::of(&main, log.transpose()?.as_ref()))
+    }
+}
+
+/// Opens a device that may be overwritten.
+fn take(device: &Path, bytes_min: u64, better: &str, force: bool) -> anyhow::Result<FileDisk> {
     let refuse = |why: String, next: &str| Failure::unusable(device.display(), why, next);
     let disk =
         FileDisk::open(device).map_err(|e| refuse(e.to_string(), "give a block device or a regular file"))?;
-    if disk.size() < DEVICE_BYTES_MIN {
+    if disk.size() < bytes_min {
         let why = format!("{} bytes are too few", disk.size());
-        return Err(
-            refuse(why, "give a device of at least 32 MiB, for figures that say something of 8 GiB").into()
-        );
+        let next = format!("give a device of at least {} MiB, {better}", bytes_min >> 20);
+        return Err(refuse(why, &next).into());
     }
     if force {
-        return Ok(disk.size());
+        return Ok(disk);
     }
     let next = "look at the medium (`dmesg`)";
     match content::look(&disk).map_err(|e| Failure::failed(device.display(), e, next))? {
-        Content::Blank => Ok(disk.size()),
+        Content::Blank => Ok(disk),
         found => {
             let next = "give another device, or --force if all of it may be lost";
             Err(refuse(format!("it holds: {found}"), next).into())
@@ -74,15 +114,26 @@ pub fn take(device: &Path, force: bool) -> anyhow::Result<u64> {
     }
 }
 
+/// Opens it and makes it blank. It is not discarded: a loop device would give its file's blocks back, and every first write would pay for
+/// new ones.
+fn blank(device: &Path) -> anyhow::Result<FileDisk> {
+    let disk = FileDisk::open(device)?;
+    disk.write_at(&vec![0; HEAD_BYTES], 0)?;
+    Ok(disk)
+}
+
 impl Rig {
-    /// B1: a new OST on the device, whatever it holds, served as the daemon does.
-    pub fn make(device: &Path, size: u64, stop: Arc<AtomicBool>) -> anyhow::Result<Rig> {
-        let disk = FileDisk::open(device)?;
-        // Blank, it is not discarded: a loop device would give its file's blocks back, and every first write would pay for new ones.
-        disk.write_at(&vec![0; HEAD_BYTES], 0)?;
-        let log_bytes = Some(log_bytes(disk.size()));
-        Ost::format(&disk, &FormatSpec { log_bytes, ..FormatSpec::new("bench", new_uuid()?) })?;
-        let store = Arc::new(Engine::open(Arc::new(disk))?);
+    /// B1: a new OST on the devices, whatever they hold, served as the daemon does.
+    pub fn make(devices: &Devices, size: u64, stop: Arc<AtomicBool>) -> anyhow::Result<Rig> {
+        let main = blank(&devices.main)?;
+        let log = devices.log.as_deref().map(blank).transpose()?;
+        let log_bytes = Some(Sizes::of(&main, log.as_ref()).log_bytes());
+        let format = FormatSpec { log_bytes, ..FormatSpec::new("bench", new_uuid()?) }.format(main.size());
+        let uuid = new_uuid()?;
+        let new_log = log.as_ref().map(|disk| NewLog { disk, uuid });
+        Volume::format_on(&main, new_log, &format, false)?;
+        let log = log.map(|log| -> Arc<dyn Disk> { Arc::new(log) });
+        let store = Arc::new(Engine::open(Media { main: Arc::new(main), log })?);
         let ost = Ost::with_store(store.clone(), Settings { scrub: false, ..Settings::default() });
         Ok(Rig { store, ost, size, stop })
     }

@@ -1,6 +1,5 @@
 //! Who works on the device when.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use super::device::Written;
-use super::engine::Rig;
+use super::engine::{Devices, Rig};
 use super::fio::Fio;
 use super::load::Figure;
 use super::rows::{self, Row, Work};
@@ -21,7 +20,7 @@ const FIO_SOAK_SHARE: f64 = 1.0 / 6.0;
 const STATE_SOAK_SHARE: f64 = 1.0 / 4.0;
 
 pub struct Turns {
-    pub device: PathBuf,
+    pub devices: Devices,
     pub rows: Vec<&'static Row>,
     /// Bytes of the object, or of the span of the bare device.
     pub size: u64,
@@ -84,8 +83,8 @@ impl Turns {
     }
 
     fn engine_turn(&self, state: State, turn: u32, lines: &mut [Line]) -> anyhow::Result<()> {
-        let written = Written::of(&self.device)?;
-        let rig = Rig::make(&self.device, self.size, self.stop.clone())?;
+        let written = Written::of(&self.devices)?;
+        let rig = Rig::make(&self.devices, self.size, self.stop.clone())?;
         rig.prepare(state, self.age)?;
         self.check_stop()?;
         // The row that writes in order writes what the others need, if it is long enough.
@@ -118,7 +117,7 @@ impl Turns {
     }
 
     fn fio_turn(&self, turn: u32, lines: &mut [Line], notes: &mut Vec<String>) -> anyhow::Result<()> {
-        let fio = Fio::new(&self.device, self.size);
+        let fio = Fio::new(&self.devices.main, self.size);
         fio.fill()?;
         for line in lines.iter_mut().filter(|line| turn == 0 || !line.row.is_soak()) {
             self.check_stop()?;
