@@ -244,20 +244,26 @@ impl Engine {
             Err(e) => return Err(e),
         };
         space[jobs.len() * PAGE_SIZE..].fill(0);
-        let mut at = 0;
-        for run in &taken.runs {
-            let len = run.pages as usize * PAGE_SIZE;
-            if let Err(e) = self.write_pages(jobs[0].name.object, run.start, &space[at..at + len]) {
-                if matches!(&e, StoreError::Medium { source, .. } if !disk::is_passing(source)) {
-                    // Not to be taken again at once, or the next batch would meet the same place.
-                    let mut runs = std::mem::take(&mut taken.runs);
-                    self.space.lock().pin(&mut runs);
-                }
-                return Err(e);
+        // At once, all of them: of a medium whose free space is in pieces they are many and short.
+        let mut rest = &*space;
+        let parts: Vec<(u64, &[u8])> = taken
+            .runs
+            .iter()
+            .map(|run| {
+                let (bytes, behind) = rest.split_at(run.pages as usize * PAGE_SIZE);
+                rest = behind;
+                (self.at(run.start), bytes)
+            })
+            .collect();
+        if let Err(e) = self.write_parts(jobs[0].name.object, &parts) {
+            if matches!(&e, StoreError::Medium { source, .. } if !disk::is_passing(source)) {
+                // Not to be taken again at once, or the next batch would meet the same place.
+                let mut runs = std::mem::take(&mut taken.runs);
+                self.space.lock().pin(&mut runs);
             }
-            self.recorder.destaged(len);
-            at += len;
+            return Err(e);
         }
+        parts.iter().for_each(|(_, bytes)| self.recorder.destaged(bytes.len()));
         // 4. There they are.
         self.move_in(&jobs, taken);
         Ok(stuck)

@@ -1,5 +1,8 @@
 //! Small writes in the log: what keeps the log, what lets it go, and that overwrites find room.
 
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use disk::Event;
 
 use super::*;
@@ -150,4 +153,58 @@ fn what_is_destaged_fills_whole_units_of_the_drive() {
         }
         rig.store.checkpoint().unwrap();
     }
+}
+
+/// Counts how often it is asked to write.
+struct CountingDisk {
+    below: disk::MemDisk,
+    calls: AtomicUsize,
+}
+
+impl Disk for CountingDisk {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.calls.fetch_add(1, Relaxed);
+        self.below.write_at(buf, offset)
+    }
+    fn write_many(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
+        self.calls.fetch_add(1, Relaxed);
+        self.below.write_many(parts)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.discard(offset, len)
+    }
+}
+
+/// One after the other, a medium that is nearly full would be as slow as one write at a time is.
+#[test]
+fn a_batch_goes_to_many_places_at_once() {
+    let disk = Arc::new(CountingDisk { below: disk::MemDisk::new(MEDIUM_BYTES), calls: 0.into() });
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Engine::open(disk.clone()).unwrap();
+    write(&store, id(1), 0, &pattern(1, 64 << 12), None).unwrap();
+    // What is free is single pages.
+    let mut n = 2;
+    while write(&store, id(n), 0, &[n as u8; 4096], None).is_ok() {
+        n += 1;
+    }
+    let odd: Vec<ObjectId> = (2..n).step_by(2).map(id).collect();
+    store.destroy(&odd, None).unwrap();
+    store.seal().unwrap();
+    for page in 0..64u64 {
+        write(&store, id(1), page << 12, b"new", None).unwrap();
+    }
+    let before = disk.calls.load(Relaxed);
+    store.destage_all().unwrap();
+    assert_eq!((store.overlay.pages(), disk.calls.load(Relaxed) - before), (0, 1));
+    let runs = store.index.get(&id(1)).unwrap().read().extents.iter().count();
+    assert!(runs > 30, "{runs} places");
 }
