@@ -89,5 +89,6 @@ pub use errno::errno_of;
 pub use fs::Fs;
 pub use locks::{FileLock, LockAnswer, LockDone};
 pub use plan::spans::Whence;
+pub use room::WAITERS_MAX;
 pub use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP};
 pub use wire::session::Claims;

@@ -25,7 +25,7 @@ const REPLACED_PAUSE: Duration = Duration::from_millis(20);
 const REPLACED_MAX: Duration = Duration::from_secs(2);
 /// Most that wait long at once, half of the threads that serve a mount: who removes something finds one that is free. Others wait for a
 /// moment only (W4).
-const WAITERS_MAX: u32 = 8;
+pub const WAITERS_MAX: u32 = 8;
 /// Growths of one call that found no room.
 const GROWTHS_MAX: u32 = 8;
 
@@ -95,8 +95,8 @@ impl Fs {
         match self.await_purge(file, &mirrors, room, tries.seat.is_some(), deadline)? {
             true => Ok(()),
             false => {
-                if let Some(freed) = room.outlasted(Instant::now()) {
-                    self.waits.vain.lock().note(&mirrors, freed);
+                if let Some(state) = room.outlasted(Instant::now()) {
+                    self.waits.vain.lock().note(&mirrors, state);
                 }
                 Err(fault)
             }

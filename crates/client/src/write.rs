@@ -141,7 +141,11 @@ impl Fs {
                     self.files.enqueue(&opened.file);
                     return shown.map(|()| data.len());
                 }
-                Err(_) if reached > 0 && shown.is_err() => return shown.map(|()| 0),
+                // What others are not shown is not told as being there.
+                Err(_) if reached > 0 && shown.is_err() => {
+                    appended.len = 0;
+                    return shown.map(|()| 0);
+                }
                 Err(stopped) => {
                     appended.len += reached;
                     self.resume(section, stopped, &mut tries)?;

@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -50,14 +51,15 @@ struct Mdt {
     inner: Arc<dyn Service>,
     says: Mutex<Arc<Says>>,
     questions: AtomicU32,
-    releases: AtomicU32,
+    /// Slot and sequence of each: what is sent once more counts once.
+    releases: Mutex<BTreeSet<(u32, u32)>>,
     hangs: AtomicBool,
 }
 
 impl Service for Mdt {
     fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         if head.call == wire::meta::Release::CALL {
-            self.releases.fetch_add(1, Ordering::SeqCst);
+            self.releases.lock().insert((head.slot, head.sequence));
             while self.hangs.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -80,7 +82,7 @@ impl Mdt {
 
 /// The purge goes on, and nothing has come of it yet.
 fn goes_on() -> DyingReply {
-    DyingReply { dying: true, held_up: false, walks_begun: 1, walks_ended: 0, rounds: 5, freed: 50 }
+    DyingReply { dying: true, held_up: false, walks_begun: 1, walks_ended: 0, rounds: 5, freed: 50, news: 70 }
 }
 /// Nothing is dying: a try is worth it, for the last time.
 fn is_done() -> DyingReply {
@@ -101,7 +103,7 @@ fn rig(wiring: Wiring) -> Rig {
         inner: cluster.mdt_service(),
         says: Mutex::new(Arc::new(|_| is_done())),
         questions: AtomicU32::new(0),
-        releases: AtomicU32::new(0),
+        releases: Mutex::default(),
         hangs: AtomicBool::new(false),
     });
     cluster.hub.add(MDT, mdt.clone());
@@ -284,9 +286,10 @@ fn an_mdt_that_hangs_is_asked_to_let_one_replaced_file_go() {
     rig.set_full([true, true]);
     rig.mdt.hangs.store(true, Ordering::SeqCst);
     assert_eq!(code(fs.write(h, 0, b"x")), Code::NoSpace);
-    assert_eq!(rig.mdt.releases.load(Ordering::SeqCst), 1);
+    assert_eq!(rig.mdt.releases.lock().len(), 1);
     rig.mdt.hangs.store(false, Ordering::SeqCst);
     assert_eq!(code(fs.write(h, 0, b"x")), Code::NoSpace);
+    assert_eq!(rig.mdt.releases.lock().len(), 1 + 3, "all were kept for later");
     for fid in replaced {
         assert_eq!(code(fs.open(fid, OpenFlags::read_only())), Code::Stale, "it is gone");
     }

@@ -14,6 +14,8 @@ pub const MAX_BACKGROUND: u16 = 64;
 pub const READ_AHEAD_KIB: u32 = 4096;
 /// Threads that serve requests. A thread may block in its own I/O, so this is the queue depth one mount can reach.
 pub const THREADS: usize = 16;
+// Who removes something to make room must find one that does not wait for room.
+const _: () = assert!(2 * client::WAITERS_MAX as usize <= THREADS);
 /// How long the kernel of a mount that is alone may use a name or attributes without asking again. All changes come through such a
 /// mount, so it bounds what recovery changes, and how long another mount that comes in must wait.
 pub const ENTRY_TIMEOUT: Duration = Duration::from_secs(1);

@@ -236,8 +236,8 @@ impl Core {
             mirrors.any(|m| req.mirrors.contains(&m)) || (dead.len() == *max && LOOKS.last() == Some(max))
         });
         view.finish()?;
-        let held_up =
-            dying && self.purged.held_up_at.load(Ordering::SeqCst) == self.purged.news.load(Ordering::SeqCst);
+        let news = self.purged.news.load(Ordering::SeqCst);
+        let held_up = dying && self.purged.held_up_at.load(Ordering::SeqCst) == news;
         // Else its longer pauses would be void for as long as somebody finds an OST full.
         if dying && !held_up {
             self.bells.purge.ring();
@@ -250,6 +250,7 @@ impl Core {
             walks_ended,
             rounds: self.purged.rounds.load(Ordering::SeqCst),
             freed: self.purged.freed.load(Ordering::SeqCst),
+            news,
         })
     }
 

@@ -38,9 +38,9 @@ pub struct Room {
     refused: BTreeSet<MirrorId>,
     /// What the first answer said: the walk after which everything that was dead then has had its turn, and the rounds.
     covered: Option<(u64, u64)>,
-    /// How many records were gone at the first answer; and at the last one, if something was still dying and none had gone.
-    freed_before: Option<u64>,
-    stuck_at: Option<u64>,
+    /// What the first answer said; and that, if by the last one something was still dying and nothing had been freed.
+    before: Option<State>,
+    stuck_at: Option<State>,
     pauses: u32,
     is_last: bool,
 }
@@ -52,7 +52,7 @@ impl Room {
             since: now,
             refused: BTreeSet::new(),
             covered: None,
-            freed_before: None,
+            before: None,
             stuck_at: None,
             pauses: 0,
             is_last: false,
@@ -84,8 +84,8 @@ impl Room {
         let (covered, rounds) = self.covered.get_or_insert((said.walks_begun + 1, said.rounds));
         // Also if nothing was dying from the first: it may have been destroyed between the refusal and the question.
         self.is_last = !said.dying || said.held_up || said.walks_ended >= *covered;
-        let is_stuck = *self.freed_before.get_or_insert(said.freed) == said.freed;
-        self.stuck_at = (said.dying && is_stuck).then_some(said.freed);
+        let before = *self.before.get_or_insert(State::of(said));
+        self.stuck_at = (said.dying && before.freed == said.freed).then_some(before);
         let is_news = std::mem::replace(rounds, said.rounds) != said.rounds;
         if self.is_last || (is_news && !is_first) {
             return Next::Try;
@@ -94,26 +94,39 @@ impl Room {
         Next::Pause(PAUSE_MIN.saturating_mul(1 << (self.pauses - 1).min(16)).min(PAUSE_MAX))
     }
 
-    /// It waited for all its time and nothing was freed: how many records had gone by then.
-    pub fn outlasted(&self, now: Instant) -> Option<u64> {
+    /// It waited for all its time and nothing was freed: how the purge stood.
+    pub fn outlasted(&self, now: Instant) -> Option<State> {
         self.stuck_at.filter(|_| !self.is_last && !self.may_pause(now, PAUSE_MAX, true))
     }
 }
 
-/// W3: mirrors for which somebody waited to the end of his time while nothing was freed, and how many dead records had gone by then. Until
-/// another one goes, nobody waits for them again. (A walk may take minutes, and free much meanwhile: its end is no measure.) At most one
-/// entry per mirror.
+/// How a purge stands: what it has come to, and what it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    freed: u64,
+    news: u64,
+}
+
+impl State {
+    fn of(said: &DyingReply) -> State {
+        State { freed: said.freed, news: said.news }
+    }
+}
+
+/// W3: mirrors for which somebody waited to the end of his time while nothing was freed, and how the purge stood. Until something is
+/// freed, or more is removed, nobody waits for them again. (A walk may take minutes, and free much meanwhile: its end is no measure.)
+/// At most one entry per mirror.
 #[derive(Debug, Default)]
-pub struct Vain(BTreeMap<MirrorId, u64>);
+pub struct Vain(BTreeMap<MirrorId, State>);
 
 impl Vain {
-    pub fn note(&mut self, mirrors: &[MirrorId], freed: u64) {
-        self.0.extend(mirrors.iter().map(|m| (*m, freed)));
+    pub fn note(&mut self, mirrors: &[MirrorId], state: State) {
+        self.0.extend(mirrors.iter().map(|m| (*m, state)));
     }
 
     /// Has nothing happened since somebody waited in vain for one of these?
     pub fn holds(&self, mirrors: &[MirrorId], said: &DyingReply) -> bool {
-        said.dying && mirrors.iter().any(|m| self.0.get(m) == Some(&said.freed))
+        said.dying && mirrors.iter().any(|m| self.0.get(m) == Some(&State::of(said)))
     }
 }
 
@@ -122,7 +135,7 @@ mod tests {
     use super::*;
 
     fn said(dying: bool, walks_begun: u64, walks_ended: u64, rounds: u64) -> DyingReply {
-        DyingReply { dying, held_up: false, walks_begun, walks_ended, rounds, freed: 50 }
+        DyingReply { dying, held_up: false, walks_begun, walks_ended, rounds, freed: 50, news: 70 }
     }
 
     /// An answer, what follows, and whether the MDT may be asked again then.
@@ -185,7 +198,7 @@ mod tests {
             }
         }
         assert!(now - begin <= WAIT_MAX + PAUSE_MAX && longest == PAUSE_MAX, "{:?}", now - begin);
-        assert_eq!(room.outlasted(now), Some(50));
+        assert_eq!(room.outlasted(now), Some(State { freed: 50, news: 70 }));
     }
 
     #[test]
@@ -194,7 +207,10 @@ mod tests {
         let end = begin + WAIT_MAX;
         let mut room = Room::new(begin);
         room.heard(&said(true, 7, 6, 9));
-        assert_eq!((room.outlasted(begin), room.outlasted(end)), (None, Some(50)));
+        let before = Some(State { freed: 50, news: 70 });
+        assert_eq!((room.outlasted(begin), room.outlasted(end)), (None, before));
+        room.heard(&DyingReply { news: 71, ..said(true, 7, 6, 9) });
+        assert_eq!(room.outlasted(end), before, "it did not wait that long for what came later");
         room.heard(&DyingReply { freed: 51, ..said(true, 7, 6, 10) });
         assert_eq!(room.outlasted(end), None, "something was");
         room.heard(&DyingReply { freed: 51, ..said(true, 7, 6, 10) });
@@ -246,11 +262,13 @@ mod tests {
     fn nobody_waits_again_until_something_is_freed() {
         let (a, b) = (MirrorId(1), MirrorId(2));
         let mut vain = Vain::default();
-        vain.note(&[a], 50);
+        vain.note(&[a], State { freed: 50, news: 70 });
         assert!(vain.holds(&[a], &said(true, 7, 6, 9)) && vain.holds(&[b, a], &said(true, 8, 7, 10)));
         assert!(!vain.holds(&[b], &said(true, 7, 6, 9)), "another mirror");
         assert!(!vain.holds(&[a], &said(false, 7, 6, 9)), "nothing is dying: the answer is a last try");
         let freed = DyingReply { freed: 51, ..said(true, 7, 6, 10) };
         assert!(!vain.holds(&[a], &freed), "something was freed, though the walk has not ended");
+        let news = DyingReply { news: 71, ..said(true, 7, 6, 10) };
+        assert!(!vain.holds(&[a], &news), "more was removed, perhaps from an OST that works");
     }
 }

@@ -19,6 +19,8 @@ bodies! {
         rounds: u64,
         /// Dead records that are gone.
         freed: u64,
+        /// Dead records that were added, and newer maps: what a walk may find that one before it did not.
+        news: u64,
     }
 }
 
