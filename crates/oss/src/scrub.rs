@@ -1,4 +1,5 @@
-//! The scrub: every page of every object is read from the medium and checked, in the background, at a bounded rate.
+//! The scrub: every page of every object, and every leaf of the index, is read from the medium and checked, in the background, at a bounded
+//! rate.
 //!
 //! B1: a pass reads every object that was there from its begin to its end, and comes to its end however much is written meanwhile: what
 //!     is made or appended during it waits for the next.
@@ -11,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use store::{Attrs, Pass, Scrub, Scrubbing};
+use store::{Attrs, BadLeaf, DamageKind, Pass, Scrub, Scrubbing, StoreError, Verified};
 use types::{Code, Fault, ObjectId, PAGE_SIZE};
 use wire::Wire;
 use wire::object::{RIGHT_ADMIN, ScrubControl, ScrubPass, ScrubReply, scrub_action};
@@ -88,7 +89,11 @@ impl Core {
         let mut ahead: VecDeque<(ObjectId, Attrs)> = VecDeque::new();
         for _ in 0..STEP_OBJECTS {
             let end = at.page_end.saturating_sub(at.page);
-            let found = self.store.verify(at.object, at.page, left.min(end))?;
+            let found = match self.store.verify(at.object, at.page, left.min(end)) {
+                // Its leaf went bad since it was listed, and is told as that.
+                Err(StoreError::Index { source, .. }) if !disk::is_passing(&source) => Verified::default(),
+                found => found?,
+            };
             let (target, found_sec) = (self.store.label().target, (self.settings.clock)());
             for (offset, kind) in &found.bad {
                 let damage = store::Damage { object: at.object, offset: *offset, kind: *kind, found_sec };
@@ -101,11 +106,18 @@ impl Core {
                 at.page = next;
                 break;
             }
-            at.pass.objects += u64::from(self.store.stat(at.object)?.is_some());
+            at.pass.objects += u64::from(self.store.stat(at.object).is_ok_and(|attrs| attrs.is_some()));
             if ahead.is_empty() {
-                ahead.extend(self.store.list(Some(at.object), STEP_OBJECTS)?.0);
+                ahead.extend(self.store.list_readable(Some(at.object), STEP_OBJECTS)?);
             }
-            match ahead.pop_front().filter(|(id, _)| *id <= at.last_object) {
+            let next = ahead.pop_front().filter(|(id, _)| *id <= at.last_object);
+            // Each leaf of the index when the pass comes to it, so that its rot does not wait for one who wants an object there.
+            let (bytes, bad) =
+                self.scrub_leaves(at.object, next.map_or(at.last_object, |(id, _)| id), found_sec)?;
+            at.pass.bytes += bytes;
+            at.pass.bad_pages += bad;
+            left -= u32::try_from(bytes / PAGE_SIZE as u64).map_or(left, |pages| pages.min(left));
+            match next {
                 Some((id, attrs)) => {
                     (at.object, at.page) = (id, 0);
                     at.page_end = u32::try_from(attrs.len.div_ceil(PAGE_SIZE as u64)).unwrap_or(u32::MAX);
@@ -117,11 +129,30 @@ impl Core {
                 }
             }
             // A bad page may have taken long, and a stop waits for this.
-            if left == 0 || !found.bad.is_empty() || self.stopping.load(Ordering::Acquire) {
+            if left == 0 || bad > 0 || !found.bad.is_empty() || self.stopping.load(Ordering::Acquire) {
                 break;
             }
         }
         Ok(at)
+    }
+
+    /// Checks the leaves that begin behind `after` and not behind `until`: their bytes, and how many are bad. Of those, what memory has is
+    /// written anew at once, and the others are damage.
+    fn scrub_leaves(&self, after: ObjectId, until: ObjectId, found_sec: u64) -> Result<(u64, u64), Fault> {
+        let found = self.store.verify_leaves(after, until)?;
+        let target = self.store.label().target;
+        for BadLeaf { first, at, is_saved } in &found.bad {
+            if *is_saved {
+                tracing::warn!(%target, offset = at, "a part of the index is bad on the medium, and is written anew from memory");
+                continue;
+            }
+            let (object, kind) = (*first, DamageKind::Index);
+            self.keep_damage(target, store::Damage { object, offset: *at, kind, found_sec });
+        }
+        if found.bad.iter().any(|leaf| leaf.is_saved) {
+            self.store.checkpoint()?;
+        }
+        Ok((found.bytes, found.bad.len() as u64))
     }
 
     /// A new pass, if the last one is long enough ago.

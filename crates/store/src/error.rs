@@ -12,12 +12,14 @@ pub enum DamageKind {
     Missing = 2,
     /// The medium reported an error.
     Medium = 3,
+    /// A leaf of the index is lost: of the record's object, its first, and those behind it nothing can be told. The offset is the medium's.
+    Index = 4,
 }
 
 impl DamageKind {
     pub fn from_u8(n: u8) -> Option<DamageKind> {
         use DamageKind::*;
-        [Checksum, Missing, Medium].into_iter().find(|k| *k as u8 == n)
+        [Checksum, Missing, Medium, Index].into_iter().find(|k| *k as u8 == n)
     }
 }
 

@@ -27,6 +27,7 @@ use crate::leaf::{Base, Leaves, Unreadable};
 use crate::patch::Patches;
 use crate::reserved::Reserved;
 use crate::rewrite::{Failed, Rewritten, rewrite};
+use crate::scrub::{BadLeaf, VerifiedLeaves};
 
 /// 64 shards: with 32 serving threads two seldom want the same one, and a shard of a million objects stays shallow.
 const SHARDS: usize = 64;
@@ -167,6 +168,9 @@ struct Shard {
     /// Where the next look for what should go begins.
     hand: Option<ObjectId>,
 }
+
+/// What to do about a leaf that cannot be read: fail, or go on without it.
+type Unread<'a> = dyn Fn(Unreadable) -> Result<(), Unreadable> + 'a;
 
 /// What changed since the last checkpoint began, for the one that begins now.
 #[derive(Debug)]
@@ -437,8 +441,26 @@ impl Index {
     /// The states of up to `max` objects after `after`, in id order; fewer only at the end.
     pub fn page(
         &self,
+        after: Option<ObjectId>,
+        max: usize,
+    ) -> Result<Vec<(ObjectId, Arc<State>)>, StoreError> {
+        self.page_of(after, max, &Err)
+    }
+
+    /// As `page`, but of leaves that are lost only what memory has.
+    pub fn page_of_readable(
+        &self,
+        after: Option<ObjectId>,
+        max: usize,
+    ) -> Result<Vec<(ObjectId, Arc<State>)>, StoreError> {
+        self.page_of(after, max, &|e| if disk::is_passing(&e.source) { Err(e) } else { Ok(()) })
+    }
+
+    fn page_of(
+        &self,
         mut after: Option<ObjectId>,
         max: usize,
+        unread: &Unread<'_>,
     ) -> Result<Vec<(ObjectId, Arc<State>)>, StoreError> {
         let mut out = Vec::new();
         while out.len() < max {
@@ -446,7 +468,7 @@ impl Index {
             let (of_memory, is_all) = self.memory_after(after, max - out.len());
             // Up to here memory says which objects were changed.
             let limit = if is_all { None } else { of_memory.last().map(|(id, _)| *id) };
-            let of_base = self.base_after(&base, after, limit, max - out.len());
+            let of_base = self.base_after(&base, after, limit, max - out.len(), unread);
             if !Arc::ptr_eq(&base, &self.base.read()) {
                 continue;
             }
@@ -500,6 +522,7 @@ impl Index {
         after: Option<ObjectId>,
         limit: Option<ObjectId>,
         max: usize,
+        unread: &Unread<'_>,
     ) -> Result<(Vec<(ObjectId, Arc<State>)>, bool), Unreadable> {
         let mut out = Vec::new();
         let first =
@@ -509,7 +532,13 @@ impl Index {
                 break;
             }
             let told = |e| self.leaves.unreadable(leaf, e);
-            let content = self.leaves.read(leaf).map_err(told)?;
+            let content = match self.leaves.read(leaf) {
+                Ok(content) => content,
+                Err(e) => {
+                    unread(told(e))?;
+                    continue;
+                }
+            };
             for record in Records::of(&content) {
                 let record = record.map_err(told)?;
                 if after.is_some_and(|after| record.id <= after) {
@@ -525,6 +554,35 @@ impl Index {
             }
         }
         Ok((out, true))
+    }
+
+    /// Looks at the leaves whose first object is behind `after` and not behind `until`, as the medium has them.
+    pub fn verify_leaves(&self, after: ObjectId, until: ObjectId) -> Result<VerifiedLeaves, StoreError> {
+        let base = self.base();
+        let begin = base.leaves.partition_point(|leaf| leaf.first <= after);
+        let mut found = VerifiedLeaves::default();
+        for leaf in base.leaves[begin..].iter().take_while(|leaf| leaf.first <= until) {
+            found.bytes += leaf.bytes;
+            // One hiccup is not damage: what failed is read again.
+            let Err(source) = self.leaves.verify(leaf).or_else(|_| self.leaves.verify(leaf)) else {
+                continue;
+            };
+            let e = self.leaves.unreadable(leaf, source);
+            // The pass goes on when the device does.
+            if disk::is_passing(&e.source) {
+                return Err(self.unreadable(e));
+            }
+            // A checkpoint may have replaced it meanwhile: then its place has something else.
+            if !self.base().leaves.iter().any(|now| Arc::ptr_eq(now, leaf)) {
+                continue;
+            }
+            let is_saved = self.leaves.rescue(leaf);
+            found.bad.push(BadLeaf { first: leaf.first, at: e.at, is_saved });
+            if !is_saved {
+                self.leaves.note_trouble(&e);
+            }
+        }
+        Ok(found)
     }
 
     /// No object has a greater id.

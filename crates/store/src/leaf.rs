@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use disk::Disk;
 use parking_lot::Mutex;
@@ -50,11 +50,17 @@ pub struct Leaf {
     pub runs: Vec<Run>,
     /// While it was read lately.
     content: Mutex<Weak<Vec<u8>>>,
+    /// What it has, if that is not on the medium any more: the next checkpoint writes it anew.
+    rescued: OnceLock<Arc<Vec<u8>>>,
 }
 
 impl Leaf {
     pub fn new(first: ObjectId, objects: u64, bytes: u64, crc: u32, runs: Vec<Run>) -> Leaf {
-        Leaf { first, objects, bytes, crc, runs, content: Mutex::default() }
+        Leaf { first, objects, bytes, crc, runs, content: Mutex::default(), rescued: OnceLock::new() }
+    }
+
+    pub fn is_rescued(&self) -> bool {
+        self.rescued.get().is_some()
     }
 }
 
@@ -238,7 +244,7 @@ impl Leaves {
 
     /// A leaf's content, verified.
     pub fn read(&self, leaf: &Leaf) -> io::Result<Arc<Vec<u8>>> {
-        if let Some(known) = leaf.content.lock().upgrade() {
+        if let Some(known) = leaf.rescued.get().cloned().or_else(|| leaf.content.lock().upgrade()) {
             return Ok(known);
         }
         let mut bytes = vec![0; leaf.bytes as usize];
@@ -261,6 +267,20 @@ impl Leaves {
             recent.bytes -= old.len() as u64;
         }
         Ok(content)
+    }
+
+    /// Is it on the medium as it was written, whatever memory has?
+    pub fn verify(&self, leaf: &Leaf) -> io::Result<()> {
+        let mut bytes = vec![0; leaf.bytes as usize];
+        for (place, part) in self.parts(&leaf.runs, leaf.bytes) {
+            self.disk.read_medium_at(&mut bytes[part], place)?;
+        }
+        if crc32c(&bytes) == leaf.crc { Ok(()) } else { Err(invalid("wrong checksum".into())) }
+    }
+
+    /// Keeps what memory, or a cache of the medium, has of a leaf that the medium has lost; false if none has it.
+    pub fn rescue(&self, leaf: &Leaf) -> bool {
+        self.read(leaf).map(|content| leaf.rescued.get_or_init(|| content)).is_ok()
     }
 
     /// An object's state as its leaf has it; `None`: it is not there.

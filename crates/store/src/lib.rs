@@ -70,7 +70,7 @@ pub use error::{DamageKind, StoreError};
 pub use format::{Geometry, LOG_BYTES_MAX, geometry};
 pub use grants::GRANT_SEC;
 pub use reserve::Reservation;
-pub use scrub::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified};
+pub use scrub::{BadLeaf, Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified, VerifiedLeaves};
 pub use service::Service;
 pub use sessions::SESSIONS_MAX;
 pub use settings::Settings;
@@ -119,6 +119,14 @@ pub trait ObjectStore: Send + Sync {
     fn last_object(&self) -> Option<ObjectId>;
     /// Reads and checks pages of an object from page `from` on, `pages_max` at most.
     fn verify(&self, object: ObjectId, from: u32, pages_max: u32) -> Result<Verified, StoreError>;
+    /// Existing objects after `after`, at most `max`, but for those in parts of the index that are lost.
+    fn list_readable(
+        &self,
+        after: Option<ObjectId>,
+        max: usize,
+    ) -> Result<Vec<(ObjectId, Attrs)>, StoreError>;
+    /// Reads and checks the leaves of the index whose first object is behind `after` and not behind `until`.
+    fn verify_leaves(&self, after: ObjectId, until: ObjectId) -> Result<VerifiedLeaves, StoreError>;
     /// The scrub's state as it was kept last.
     fn scrub(&self) -> Scrub;
     /// Keeps it: after a restart `scrub` gives it back.

@@ -1,28 +1,50 @@
 //! Looking at many objects: listing in id order.
 
+use std::sync::Arc;
+
 use types::ObjectId;
 
 use crate::Attrs;
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::index::State;
 
 impl Engine {
     pub(crate) fn list_objects(
         &self,
-        mut after: Option<ObjectId>,
+        after: Option<ObjectId>,
         max: usize,
     ) -> Result<(Vec<(ObjectId, Attrs)>, bool), StoreError> {
-        let mut out: Vec<(ObjectId, Attrs)> = Vec::new();
-        loop {
-            let wanted = max - out.len();
-            let page = self.index.page(after, wanted.saturating_add(1))?;
-            let more = page.len() > wanted;
-            after = page.iter().take(wanted).next_back().map(|(id, _)| *id);
-            // Those that only have a lease version do not exist for the caller.
-            out.extend(page.iter().take(wanted).filter(|(_, s)| s.exists).map(|(id, s)| (*id, s.attrs())));
-            if !more || out.len() == max {
-                return Ok((out, more));
-            }
+        listed(after, max, |after, max| self.index.page(after, max))
+    }
+
+    /// Without those in parts of the index that are lost.
+    pub(crate) fn list_readable_objects(
+        &self,
+        after: Option<ObjectId>,
+        max: usize,
+    ) -> Result<Vec<(ObjectId, Attrs)>, StoreError> {
+        Ok(listed(after, max, |after, max| self.index.page_of_readable(after, max))?.0)
+    }
+}
+
+type Page = Result<Vec<(ObjectId, Arc<State>)>, StoreError>;
+
+fn listed(
+    mut after: Option<ObjectId>,
+    max: usize,
+    page_of: impl Fn(Option<ObjectId>, usize) -> Page,
+) -> Result<(Vec<(ObjectId, Attrs)>, bool), StoreError> {
+    let mut out: Vec<(ObjectId, Attrs)> = Vec::new();
+    loop {
+        let wanted = max - out.len();
+        let page = page_of(after, wanted.saturating_add(1))?;
+        let more = page.len() > wanted;
+        after = page.iter().take(wanted).next_back().map(|(id, _)| *id);
+        // Those that only have a lease version do not exist for the caller.
+        out.extend(page.iter().take(wanted).filter(|(_, s)| s.exists).map(|(id, s)| (*id, s.attrs())));
+        if !more || out.len() == max {
+            return Ok((out, more));
         }
     }
 }

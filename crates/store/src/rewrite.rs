@@ -1,4 +1,5 @@
-//! The next leaves of the index, from the present ones and what was changed: leaves of which no object was changed stay where they are.
+//! The next leaves of the index, from the present ones and what was changed: leaves of which no object was changed stay where they are,
+//! unless the medium has lost them and memory has not.
 
 use std::io;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl Rewriting<'_> {
             let (of_leaf, rest) = changed.split_at(count);
             changed = rest;
             // L3: what is too small for a leaf goes together with the next one.
-            if of_leaf.is_empty() && self.bytes.is_empty() {
+            if of_leaf.is_empty() && self.bytes.is_empty() && !leaf.is_rescued() {
                 self.made.base.leaves.push(leaf.clone());
                 continue;
             }

@@ -103,6 +103,24 @@ pub struct Verified {
     pub next: Option<u32>,
 }
 
+/// What was found in leaves of the index.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct VerifiedLeaves {
+    pub bytes: u64,
+    pub bad: Vec<BadLeaf>,
+}
+
+/// A leaf that the medium does not give back as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadLeaf {
+    /// Its first object.
+    pub first: ObjectId,
+    /// On the medium, bytes.
+    pub at: u64,
+    /// Memory has what was in it, and the next checkpoint writes that elsewhere: nothing is lost.
+    pub is_saved: bool,
+}
+
 impl Engine {
     /// Reads and checks pages of an object from page `from` on, `pages_max` at most (at least 1).
     pub(crate) fn verify_part(

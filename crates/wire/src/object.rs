@@ -124,9 +124,9 @@ bodies! {
     /// One piece of known damage.
     Damage {
         object: ObjectId,
-        /// Offset in the object, bytes; of the bad page.
+        /// Offset in the object, bytes; of the bad page. Of a bad part of the index: on the medium.
         offset: u64,
-        /// 1 = checksum mismatch, 2 = object missing, 3 = medium error.
+        /// 1 = checksum mismatch, 2 = object missing, 3 = medium error, 4 = a part of the index: `object` is its first.
         kind: u8,
         /// Seconds since 1970.
         found_sec: u64,

@@ -132,21 +132,30 @@ impl Where {
     }
 }
 
+/// A part of an OST's index.
+const INDEX: u8 = store::DamageKind::Index as u8;
+const INDEX_LOST: &str = "index lost: of that object and some hundred that follow it on that OST nothing can be told, and reading them fails; \
+    copy away what can be read, format that OST anew, and restore the others from a backup";
+
 fn line_of(reach: &Reach, target: &str, d: &wire::object::Damage) -> Line {
-    let kind = match d.kind {
-        1 => "checksum mismatch",
-        2 => "object missing",
-        3 => "medium error",
-        _ => "unknown to this version",
-    };
     Line {
         path: reach.path_of(d.object.fid),
         fid: d.object.fid.to_string(),
         object: d.object.to_string(),
         offset: d.offset,
-        kind,
+        kind: kind_name(d.kind),
         target: target.to_owned(),
         found_sec: d.found_sec,
+    }
+}
+
+fn kind_name(kind: u8) -> &'static str {
+    match kind {
+        1 => "checksum mismatch",
+        2 => "object missing",
+        3 => "medium error",
+        INDEX => "index lost from here on",
+        _ => "unknown to this version",
     }
 }
 
@@ -160,6 +169,9 @@ fn print_lines(lines: &[Line]) {
         let ago_sec = now.duration_since(found).map_or(0, |d| d.as_secs());
         let Line { path, kind, target, object, offset, .. } = l;
         outln!("{path}: {kind} on {target}, object {object}, offset {offset}, found {}", ago(ago_sec));
+    }
+    if lines.iter().any(|l| l.kind == kind_name(INDEX)) {
+        outln!("{INDEX_LOST}");
     }
 }
 

@@ -98,3 +98,91 @@ fn a_device_that_hangs_makes_no_damage() {
     disk.fail(disk::Op::Read, disk::When::Always);
     assert!(matches!(read(0, 4096), Err(StoreError::Damaged { kind: DamageKind::Medium, .. })));
 }
+
+/// Forty objects in leaves of a few each, and nothing of them in memory.
+fn in_leaves() -> Rig {
+    let settings = Settings { leaf_bytes: 100, ..PLACING };
+    let rig = Rig::open_with(Rig::new().disk, settings);
+    for n in 0..40 {
+        rig.write(id(n), 0, &pattern(n, 5000)).unwrap();
+    }
+    rig.store.close().unwrap();
+    let rig = rig.crashed(Crash::DropAll);
+    assert!(rig.store.index.leaves_now().leaves.len() > 4);
+    rig
+}
+
+/// Lets a leaf rot: the object before it, its first, the last that it has, and its place.
+fn rot_a_leaf(rig: &Rig) -> (ObjectId, ObjectId, ObjectId, u64) {
+    let base = rig.store.index.leaves_now();
+    let [leaf, next] = [&base.leaves[2], &base.leaves[3]];
+    let before = |id: ObjectId| ObjectId { fid: Fid(id.fid.0 - 1), ..id };
+    let at = rig.store.index.leaves.places(leaf).next().unwrap().start;
+    rig.flip(at + 9);
+    (before(leaf.first), leaf.first, before(next.first), at)
+}
+
+#[test]
+fn a_cold_leaf_with_rot_is_found_and_the_others_are_listed() {
+    let rig = in_leaves();
+    let begin = ObjectId::default();
+    let all: u64 = rig.store.index.leaves_now().leaves.iter().map(|leaf| leaf.bytes).sum();
+    let well = VerifiedLeaves { bytes: all, bad: vec![] };
+    assert_eq!(rig.store.verify_leaves(begin, id(39)).unwrap(), well);
+    let (before, first, last, at) = rot_a_leaf(&rig);
+    let found = rig.store.verify_leaves(begin, id(39)).unwrap();
+    assert_eq!(found, VerifiedLeaves { bytes: all, bad: vec![BadLeaf { first, at, is_saved: false }] });
+    assert!(rig.store.health().index_damage.unwrap().contains(&format!("medium offset {at}")));
+    // Each leaf belongs to the step that comes to its first object.
+    assert_eq!(rig.store.verify_leaves(begin, before).unwrap().bad, []);
+    assert_eq!(rig.store.verify_leaves(before, first).unwrap().bad.len(), 1);
+    assert_eq!(rig.store.verify_leaves(first, id(39)).unwrap().bad, []);
+    // What can be told.
+    assert!(matches!(rig.store.list(None, 100), Err(StoreError::Index { .. })));
+    let others: Vec<_> = (0..40).map(id).filter(|id| !(first..=last).contains(id)).collect();
+    for max in [1, 3, 100] {
+        let (mut listed, mut after) = (vec![], None);
+        loop {
+            let page = rig.store.list_readable(after, max).unwrap();
+            let Some((end, _)) = page.last() else { break };
+            after = Some(*end);
+            listed.extend(page.iter().map(|(id, _)| *id));
+        }
+        assert_eq!(listed, others, "{max} at once");
+    }
+}
+
+#[test]
+fn a_leaf_that_memory_has_yet_is_written_anew_by_the_next_checkpoint() {
+    let rig = in_leaves();
+    let old = rig.store.index.leaves_now();
+    rig.store.stat(old.leaves[2].first).unwrap();
+    let (_, first, _, at) = rot_a_leaf(&rig);
+    let found = rig.store.verify_leaves(ObjectId::default(), id(39)).unwrap();
+    assert_eq!(found.bad, [BadLeaf { first, at, is_saved: true }]);
+    assert_eq!(rig.store.health().index_damage, None, "nothing is lost");
+    // No object of it was changed, nor any other.
+    rig.store.checkpoint().unwrap();
+    assert_eq!(rig.store.verify_leaves(ObjectId::default(), id(39)).unwrap().bad, []);
+    let now = rig.store.index.leaves_now();
+    let stayed = old.leaves.iter().filter(|leaf| now.leaves.iter().any(|l| Arc::ptr_eq(l, leaf))).count();
+    assert_eq!(stayed, old.leaves.len() - 1);
+    let again = rig.crashed(Crash::DropAll);
+    for n in 0..40 {
+        assert_eq!(again.content(id(n)).unwrap(), pattern(n, 5000), "{n}");
+    }
+}
+
+#[test]
+fn one_failed_read_of_a_leaf_is_no_damage() {
+    use disk::{FaultyDisk, Op, When};
+    let rig = in_leaves();
+    let disk = Arc::new(FaultyDisk::new(rig.disk.clone()));
+    let store = Engine::open_with(disk.clone(), rig.settings).unwrap();
+    disk.fail(Op::Read, When::Once);
+    assert_eq!(store.verify_leaves(ObjectId::default(), id(39)).unwrap().bad, []);
+    assert_eq!(disk.failed(Op::Read), 1);
+    disk.fail(Op::Read, When::Always);
+    let leaves = store.index.leaves_now().leaves.len();
+    assert_eq!(store.verify_leaves(ObjectId::default(), id(39)).unwrap().bad.len(), leaves);
+}
