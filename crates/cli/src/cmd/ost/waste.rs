@@ -27,7 +27,7 @@ pub struct Waste {
     #[arg(long, value_name = "N", default_value_t = MIXED_FILES.streams as u64, value_parser = clap::value_parser!(u64).range(1..=1000))]
     streams: u64,
     /// Fixed sub-blocks to compare with: powers of two, 8K to 8M, separated by commas.
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "8K,16K,32K,256K")]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "8K,16K,32K,128K,256K")]
     sub_blocks: Vec<Size>,
     /// JSON output.
     #[arg(short = 'j', long)]
