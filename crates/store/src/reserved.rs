@@ -2,15 +2,18 @@
 //!
 //! A reservation is a number, not a place: writes go to new places anyhow (S1), so it is enough that the medium keeps as many
 //! pages free as were promised (space.rs, R1).
+//! A checkpoint or reader shares the set with the next change, which copies a few nodes of the tree and not all runs. It is no matter of `chunks.rs`:
+//! one run may be as large as the medium, and would lie in each chunk of it.
+//!
 //! I1: runs are not empty, do not overlap and do not touch.  I2: `pages` is their sum.
 
-use std::collections::BTreeMap;
+use imbl::OrdMap;
 
 /// A set of page numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reserved {
     /// First page → the page after the last.
-    runs: BTreeMap<u32, u32>,
+    runs: OrdMap<u32, u32>,
     pages: u64,
 }
 
@@ -27,12 +30,12 @@ impl Reserved {
     }
     /// The page after the last one; 0 if there is none.
     pub fn limit(&self) -> u32 {
-        self.runs.last_key_value().map_or(0, |(_, limit)| *limit)
+        self.runs.get_max().map_or(0, |(_, limit)| *limit)
     }
 
     /// How many of pages `[first, limit)` are in the set.
     pub fn count(&self, first: u32, limit: u32) -> u64 {
-        let from = self.runs.range(..=first).next_back().map_or(first, |(begin, _)| *begin);
+        let from = self.runs.get_prev(&first).map_or(first, |(begin, _)| *begin);
         let within =
             |(begin, end): (&u32, &u32)| (*end.min(&limit)).saturating_sub(*begin.max(&first)) as u64;
         self.runs.range(from..limit.max(from)).map(within).sum()
@@ -43,7 +46,7 @@ impl Reserved {
             return;
         }
         // I1: what overlaps or touches becomes one run.
-        while let Some((begin, end)) = self.runs.range(..=limit).next_back().map(|(b, e)| (*b, *e))
+        while let Some((begin, end)) = self.runs.get_prev(&limit).map(|(b, e)| (*b, *e))
             && end >= first
         {
             self.runs.remove(&begin);
@@ -58,7 +61,7 @@ impl Reserved {
         if first >= limit {
             return;
         }
-        while let Some((begin, end)) = self.runs.range(..limit).next_back().map(|(b, e)| (*b, *e))
+        while let Some((begin, end)) = self.runs.get_prev(&(limit - 1)).map(|(b, e)| (*b, *e))
             && end > first
         {
             self.runs.remove(&begin);
@@ -77,6 +80,19 @@ impl Reserved {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A checkpoint clones it under the tail lock, and the next change must not copy it all.
+    #[test]
+    fn a_clone_shares_its_runs_and_stays_as_it_was() {
+        let mut set = Reserved::default();
+        (0..100_000).for_each(|i| set.insert(3 * i, 3 * i + 2));
+        let kept = set.clone();
+        assert!(kept.runs.ptr_eq(&set.runs));
+        set.remove(30, 31);
+        set.insert(299_999, 300_004);
+        assert_eq!((kept.pages(), kept.len(), kept.count(30, 31)), (200_000, 100_000, 1));
+        assert_eq!((set.pages(), set.len(), set.count(30, 31)), (200_004, 100_000, 0));
+    }
 
     #[test]
     fn sets_agree_with_a_table() {
