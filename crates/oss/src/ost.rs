@@ -6,8 +6,8 @@ use types::Fault;
 use wire::Wire;
 use wire::object::RIGHT_ADMIN;
 use wire::ost::{
-    OstAmount, OstClass, OstGrant, OstObjects, OstSizes, OstSmall, OstSpace, OstSpaceReply, OstStat,
-    OstStatReply, OstUser, OstWrites, purpose,
+    OstAmount, OstClass, OstGrant, OstIndex, OstObjects, OstSizes, OstSmall, OstSpace, OstSpaceReply,
+    OstStat, OstStatReply, OstUser, OstWrites, purpose,
 };
 
 use crate::Core;
@@ -59,6 +59,14 @@ impl Core {
             log_device_bytes: d.log_device_bytes,
             log_cut_entries: s.cut_off.entries,
             log_cut_bytes: s.cut_off.bytes,
+            index: OstIndex {
+                memory_bytes: s.index.memory_bytes,
+                memory_bytes_max: s.index.memory_bytes_max,
+                leaves: s.index.leaves,
+                leaves_loaded: s.index.leaves_loaded,
+                objects_changed: s.index.objects_changed,
+            },
+            failure: self.store.health().failure.unwrap_or_default(),
         }
         .put(reply);
         Ok(Served::READ)

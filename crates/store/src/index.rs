@@ -28,6 +28,7 @@ use crate::patch::Patches;
 use crate::reserved::Reserved;
 use crate::rewrite::{Failed, Rewritten, rewrite};
 use crate::scrub::{BadLeaf, VerifiedLeaves};
+use crate::stats::IndexStats;
 
 /// 64 shards: with 32 serving threads two seldom want the same one, and a shard of a million objects stays shallow.
 const SHARDS: usize = 64;
@@ -245,6 +246,16 @@ impl Index {
     /// Upper bound of what all objects take in leaves (I3).
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+    pub fn stats(&self) -> IndexStats {
+        let (leaves_loaded, leaf_bytes, leaf_bytes_max) = self.leaves.in_memory();
+        IndexStats {
+            memory_bytes: self.memory() + leaf_bytes,
+            memory_bytes_max: self.memory_max + leaf_bytes_max,
+            leaves: self.base().leaves.len() as u64,
+            leaves_loaded,
+            objects_changed: self.changed.lock().len() as u64,
+        }
     }
     /// Bytes of memory that objects take.
     pub fn memory(&self) -> u64 {

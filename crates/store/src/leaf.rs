@@ -142,6 +142,12 @@ impl Leaves {
         }
     }
 
+    /// Leaves that are kept in memory, their bytes, and what these may be.
+    pub fn in_memory(&self) -> (u64, u64, u64) {
+        let recent = self.recent.lock();
+        (recent.contents.len() as u64, recent.bytes, self.memory_bytes)
+    }
+
     #[cfg(test)]
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)

@@ -74,7 +74,7 @@ pub use scrub::{BadLeaf, Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Ve
 pub use service::Service;
 pub use sessions::SESSIONS_MAX;
 pub use settings::Settings;
-pub use stats::{DeviceStats, SmallStats, Stats, UserStats};
+pub use stats::{DeviceStats, IndexStats, SmallStats, Stats, UserStats};
 pub use survey::{Amount, ClassUse, Cursor, RUN_CLASSES, SUB_BLOCK_CLASSES, SpaceReport, Survey};
 pub use waste::{MIXED_FILES, Mix, SubBlock, Waste};
 pub use write::Written;

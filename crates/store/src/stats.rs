@@ -17,6 +17,7 @@ pub struct Stats {
     pub user: UserStats,
     pub device: DeviceStats,
     pub small: SmallStats,
+    pub index: IndexStats,
     pub service: Service,
     pub log_bytes_used: u64,
     pub log_bytes_total: u64,
@@ -71,6 +72,20 @@ pub struct SmallStats {
     /// Memory that patches take now, and the most they ever took.
     pub overlay_bytes: u64,
     pub overlay_bytes_max: u64,
+}
+
+/// Of the index: what lies in memory, now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct IndexStats {
+    /// Objects, about, and leaves.
+    pub memory_bytes: u64,
+    /// What it may take. Objects that somebody uses or that no checkpoint has stay beyond it; then checkpoints press.
+    pub memory_bytes_max: u64,
+    /// Of the last checkpoint, and those of them that are in memory.
+    pub leaves: u64,
+    pub leaves_loaded: u64,
+    /// Since the last checkpoint began.
+    pub objects_changed: u64,
 }
 
 /// Where the engine counts.
@@ -154,6 +169,7 @@ impl Engine {
                 overlay_bytes: r.overlay_bytes.load(Relaxed),
                 overlay_bytes_max: r.overlay_bytes_max.load(Relaxed),
             },
+            index: self.index.stats(),
             log_bytes_used: self.vol.log_used(),
             log_bytes_total: self.vol.log_capacity(),
             cut_off: self.vol.cut_off(),

@@ -33,6 +33,9 @@ bodies! {
         /// Sound log entries that the start left out, since what goes before them was not there.
         log_cut_entries: u64,
         log_cut_bytes: u64,
+        index: OstIndex,
+        /// Why the target refuses all changes; empty if it does not.
+        failure: String,
     }
     /// Writes for one purpose.
     OstWrites {
@@ -52,6 +55,16 @@ bodies! {
         destaged_bytes: u64,
         overlay_bytes: u64,
         overlay_bytes_max: u64,
+    }
+    /// The index of objects: what lies in memory of it.
+    OstIndex {
+        memory_bytes: u64,
+        memory_bytes_max: u64,
+        /// Of the last checkpoint, and those of them that are in memory.
+        leaves: u64,
+        leaves_loaded: u64,
+        /// Since the last checkpoint began.
+        objects_changed: u64,
     }
     /// How space is used: what is free, and a part of the objects, of those behind `after`. (`None` first, then as the reply before says.)
     OstSpace { cap: Capability, after: Option<ObjectId> }

@@ -57,7 +57,7 @@ macro_rules! all_types {
                 wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 object::SeekFrom, object::Sought, object::ScrubPass,
-                ost::OstWrites, ost::OstSizes, ost::OstUser, ost::OstSmall, ost::OstAmount, ost::OstGrant, ost::OstObjects, ost::OstClass,
+                ost::OstWrites, ost::OstSizes, ost::OstUser, ost::OstSmall, ost::OstIndex, ost::OstAmount, ost::OstGrant, ost::OstObjects, ost::OstClass,
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
@@ -216,6 +216,14 @@ fn ost_reply(name: &str) -> Vec<u8> {
             log_device_bytes: 23,
             log_cut_entries: 24,
             log_cut_bytes: 25,
+            index: ost::OstIndex {
+                memory_bytes: 26,
+                memory_bytes_max: 27,
+                leaves: 28,
+                leaves_loaded: 29,
+                objects_changed: 30,
+            },
+            failure: "31".into(),
         }
         .to_bytes(),
         _ => ost::OstSpaceReply {
@@ -358,7 +366,33 @@ fn every_call_is_listed() {
         };
     }
     all_types!(list);
-    let all = [
+    let all = all_calls();
+    let numbers: BTreeSet<u16> = all.iter().map(|(n, _)| *n).collect();
+    assert_eq!(numbers.len(), all.len(), "no number is used twice");
+    assert_eq!(numbers, listed);
+}
+
+/// Its tables have a row for each call, `| number | request | …`, and none for another.
+#[test]
+fn every_call_is_in_the_document() {
+    let document = include_str!("../../../docs/formats/wire.md");
+    let rows = document.lines().filter_map(|line| {
+        let (number, rest) = line.strip_prefix("| `0x")?.split_once("` | ")?;
+        let number = (number.len() == 4).then(|| u16::from_str_radix(number, 16).ok())??;
+        Some((number, rest.split(' ').next()?))
+    });
+    let written: Vec<_> = rows.collect();
+    let mut all = all_calls();
+    all.sort_unstable();
+    let missing: Vec<_> = all.iter().filter(|call| !written.contains(call)).collect();
+    assert!(missing.is_empty(), "docs/formats/wire.md lacks {missing:04x?}");
+    let unknown: Vec<_> = written.iter().filter(|call| !all.contains(call)).collect();
+    assert!(unknown.is_empty(), "docs/formats/wire.md has {unknown:04x?}, which are no calls");
+    assert_eq!(written.len(), all.len(), "a call has two rows");
+}
+
+fn all_calls() -> Vec<(u16, &'static str)> {
+    [
         session::CALLS,
         shared::CALLS,
         meta::CALLS,
@@ -369,10 +403,7 @@ fn every_call_is_listed() {
         accessed::CALLS,
         purge::CALLS,
     ]
-    .concat();
-    let numbers: BTreeSet<u16> = all.iter().map(|(n, _)| *n).collect();
-    assert_eq!(numbers.len(), all.len(), "no number is used twice");
-    assert_eq!(numbers, listed);
+    .concat()
 }
 
 /// A header of 64 bytes with the body that its checksum covers.

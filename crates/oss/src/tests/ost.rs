@@ -27,11 +27,24 @@ fn stat_tells_what_was_written_and_for_what() {
     let bytes = |s: &OstStatReply, p| s.writes.iter().find(|w| w.purpose == p).unwrap().sizes.bytes;
     assert_eq!(bytes(&after, purpose::DATA), 64 << 10);
     assert!(bytes(&after, purpose::LOG) > bytes(&before, purpose::LOG));
+    let index = (before.index.objects_changed, after.index.objects_changed, after.index.leaves_loaded);
+    assert_eq!(index, (0, 1, 0), "no checkpoint was made");
+    let memory = (before.index.memory_bytes, after.index.memory_bytes, after.index.memory_bytes_max);
+    assert!(memory.0 < memory.1 && memory.1 < memory.2, "{memory:?}");
     assert!(after.service_bytes_written >= before.service_bytes_written + (64 << 10));
     // After a stop, the counts since the start begin anew and those of its life go on.
     rig.ost.stop(true).unwrap();
     let again = Rig::open(rig.disk.clone(), settings()).stat_of();
     assert_eq!((again.user.bytes_written, again.service_user_bytes_written), (0, 64 << 10));
+    assert_eq!((again.index.leaves, again.index.objects_changed), (1, 0));
+}
+
+#[test]
+fn stat_tells_of_a_target_that_failed() {
+    let (disk, rig, _) = scrub::on_a_faulty_medium(&Rig::new());
+    assert_eq!(rig.stat_of().failure, "");
+    disk.give_up(true);
+    assert!(rig.stat_of().failure.contains("the device hangs"));
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn a_pass_ends_beside_writers_that_go_on() {
 }
 
 /// The same content on a medium that fails on command.
-fn on_a_faulty_medium(rig: &Rig) -> (Arc<disk::FaultyDisk>, Rig, Vec<u8>) {
+pub(super) fn on_a_faulty_medium(rig: &Rig) -> (Arc<disk::FaultyDisk>, Rig, Vec<u8>) {
     rig.ost.stop(true).unwrap();
     let mut image = vec![0; rig.disk.size() as usize];
     rig.disk.read_at(&mut image, 0).unwrap();

@@ -10,8 +10,8 @@ use wire::ost::{OstStat, OstStatReply, purpose};
 use super::{OnOsts, ask, ask_each, ended, ratio, shown};
 use crate::exit::Exit;
 
-/// Show what OSTs wrote since their start: sizes of device writes by purpose, write amplification, the small-write log, flushes, and
-/// drive writes per day against what the drive is rated for.
+/// Show what OSTs wrote since their start: sizes of device writes by purpose, write amplification, the small-write log, the index in
+/// memory, flushes, and drive writes per day against what the drive is rated for.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: stria ost stat --dir /tmp/s --target 0\nExample: stria ost stat /mnt/stria --watch=5 --rated-dwpd 0.3"
@@ -66,6 +66,16 @@ struct Line {
     destaged_bytes: u64,
     overlay_bytes: u64,
     overlay_bytes_max: u64,
+    /// Objects and leaves in memory, and what they may take.
+    index_memory_bytes: u64,
+    index_memory_bytes_max: u64,
+    /// Of the last checkpoint, and those of them that are in memory.
+    index_leaves: u64,
+    index_leaves_loaded: u64,
+    /// Since the last checkpoint began.
+    index_objects_changed: u64,
+    /// Why it refuses all changes, if it does.
+    failure: Option<String>,
     /// Device sizes written per day: since the start, and in its whole life.
     drive_writes_per_day: Option<f64>,
     life: Life,
@@ -239,6 +249,12 @@ fn line_of(target: String, s: &OstStatReply, rated: f64) -> Line {
         destaged_bytes: s.small.destaged_bytes,
         overlay_bytes: s.small.overlay_bytes,
         overlay_bytes_max: s.small.overlay_bytes_max,
+        index_memory_bytes: s.index.memory_bytes,
+        index_memory_bytes_max: s.index.memory_bytes_max,
+        index_leaves: s.index.leaves,
+        index_leaves_loaded: s.index.leaves_loaded,
+        index_objects_changed: s.index.objects_changed,
+        failure: Some(s.failure.clone()).filter(|why| !why.is_empty()),
         drive_writes_per_day: per_day(written - to_log, seconds),
         life: Life {
             since_sec: s.service_since_sec,
@@ -289,6 +305,9 @@ fn percent(part: u64, whole: u64) -> u64 {
 
 fn print_line(l: &Line) {
     outln!("{}: {} since its start, device of {}", l.target, time(l.seconds), human(l.device_bytes));
+    if let Some(why) = &l.failure {
+        outln!("    FAILED   it refuses all changes: {why}");
+    }
     outln!(
         "    users    wrote {} in {} writes, read {} in {} reads",
         human(l.user_bytes_written),
@@ -342,6 +361,14 @@ fn print_line(l: &Line) {
         human(l.overlay_bytes_max),
         human(l.destaged_bytes),
         human(l.destaged_bytes.checked_div(l.seconds).unwrap_or(0))
+    );
+    outln!(
+        "    index    {} of {} in memory; {} of {} leaves loaded; {} objects changed since the last checkpoint",
+        human(l.index_memory_bytes),
+        human(l.index_memory_bytes_max),
+        l.index_leaves_loaded,
+        l.index_leaves,
+        l.index_objects_changed
     );
     print_histogram(l);
 }
@@ -414,7 +441,7 @@ fn time(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::ost::{OstSizes, OstSmall, OstUser, OstWrites};
+    use wire::ost::{OstIndex, OstSizes, OstSmall, OstUser, OstWrites};
 
     fn reply(user: u64, data: u64, log: u64) -> OstStatReply {
         let sizes = |n: u64| OstSizes { counts: vec![n; 15], bytes: n };
@@ -444,7 +471,24 @@ mod tests {
             log_device_bytes: 0,
             log_cut_entries: 0,
             log_cut_bytes: 0,
+            index: OstIndex {
+                memory_bytes: 1,
+                memory_bytes_max: 2,
+                leaves: 3,
+                leaves_loaded: 4,
+                objects_changed: 5,
+            },
+            failure: String::new(),
         }
+    }
+
+    #[test]
+    fn the_index_and_a_failure_are_shown() {
+        let l = line_of("t".into(), &reply(0, 0, 0), 1.0);
+        let index = (l.index_memory_bytes, l.index_memory_bytes_max, l.index_leaves, l.index_leaves_loaded);
+        assert_eq!((index, l.index_objects_changed, l.failure), ((1, 2, 3, 4), 5, None));
+        let failed = OstStatReply { failure: "a medium failed".into(), ..reply(0, 0, 0) };
+        assert_eq!(line_of("t".into(), &failed, 1.0).failure.as_deref(), Some("a medium failed"));
     }
 
     #[test]
