@@ -4,7 +4,7 @@
 //! Life: `open` → `checkpoint_reader` (load the state) → `replay` (apply what came after) → `start` → `append`, `flush`,
 //! `checkpoint` … → `close_clean`. Anything out of this order is refused.
 //!
-//! V1: seq rises by one from entry to entry and the position by the entry's bytes; a scan accepts nothing else.
+//! V1: from entry to entry seq rises by the operations that the one before holds, one mostly, and the position by its bytes; a scan accepts nothing else.
 //! V2: an entry that was once behind a cut tail is never accepted: each start without a clean stop makes the superblock say
 //!     "from this position on only incarnation ≥ n", durably, before the first append.
 //! V3: `flushed_seq` is raised only by a device flush that began after the entry was written, and `sealed_seq` only to a
@@ -300,6 +300,9 @@ impl Volume {
             }
             sb.clean = false;
             sb.flushed_seq = Seq(seq);
+            if sb.label.kind == Kind::Mdt {
+                sb.incompat |= superblock::ENTRIES_OF_OPS;
+            }
         })?;
         // 3. Open for appends.
         let page = self.read_tail_page(pos)?;

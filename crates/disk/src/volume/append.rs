@@ -19,6 +19,8 @@ pub(super) const PAGE_BYTES: u64 = 4096;
 /// On the first lap the ring is zeroed ahead in steps of this, so that one flush in so many bytes, and not each, makes the
 /// file system below allocate, where there is one. Whole pages alone would not do: each would be another extent to convert.
 const PREPARE_BYTES: u64 = 1 << 20;
+/// Most operations of an entry.
+pub const OPS_MAX: u32 = 1 << 16;
 
 /// Entries on their way into the log, one behind the other: their bytes as they will lie in the ring, but for the headers, which are
 /// filled in once their place is known. Used again, it keeps its memory.
@@ -32,6 +34,7 @@ pub struct Entries {
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     kind: EntryKind,
+    ops: u32,
     epoch: Epoch,
     payload_len: u32,
     payload_crc: u32,
@@ -47,15 +50,15 @@ impl Entries {
     /// Adds one behind the others; `payload_crc` is the payload's `crc32c`, which takes time that who holds a lock has not.
     /// Payloads are `Volume::payload_bytes_max` bytes at most.
     pub fn push(&mut self, epoch: Epoch, payload: &[u8], payload_crc: u32) {
-        self.add(EntryKind::Payload, epoch, payload, payload_crc);
+        self.add(EntryKind::Payload, 1, epoch, payload, payload_crc);
     }
 
-    fn add(&mut self, kind: EntryKind, epoch: Epoch, payload: &[u8], payload_crc: u32) {
+    fn add(&mut self, kind: EntryKind, ops: u32, epoch: Epoch, payload: &[u8], payload_crc: u32) {
         let end = self.bytes.len() + entry_bytes(payload.len()) as usize;
         self.bytes.extend_from_slice(&[0; HEADER_BYTES]);
         self.bytes.extend_from_slice(payload);
         self.bytes.resize(end, 0);
-        self.list.push(Piece { kind, epoch, payload_len: payload.len() as u32, payload_crc });
+        self.list.push(Piece { kind, ops, epoch, payload_len: payload.len() as u32, payload_crc });
     }
 
     pub fn len(&self) -> usize {
@@ -82,11 +85,19 @@ impl Volume {
     /// Appends an entry and returns its seq. Definite: on `LogFull` and `TooLarge` nothing was appended; `Failed` is unknown.
     /// Who needs the order of entries to be the order of applying holds a lock of its own around both.
     pub fn append(&self, epoch: Epoch, payload: &[u8]) -> Result<Seq, VolumeError> {
+        self.append_ops(epoch, payload, 1)
+    }
+
+    /// As `append`, an entry that holds `ops` operations, 1 to `OPS_MAX`: all of them or none, whatever becomes of the machine. Each has a
+    /// seq of its own; the first one's is returned. Only an MDT's volume has entries of several.
+    pub fn append_ops(&self, epoch: Epoch, payload: &[u8], ops: u32) -> Result<Seq, VolumeError> {
         self.check_payload(payload.len())?;
+        let is_allowed = ops == 1 || (2..=OPS_MAX).contains(&ops) && self.superblock.lock().has_ops();
+        assert!(is_allowed, "{ops} operations in an entry of this volume");
         // The CRC of a large payload takes time that the tail lock should not be held for.
         let payload_crc = crc32c(payload);
         let mut tail = self.tail.lock();
-        self.append_one(&mut tail, EntryKind::Payload, epoch, payload, payload_crc)
+        self.append_one(&mut tail, EntryKind::Payload, ops, epoch, payload, payload_crc)
     }
 
     /// Appends entries by one write, and returns the log's end before them: the first has the next seq, and so on. All or none, as
@@ -117,7 +128,7 @@ impl Volume {
         let waits = tail.seq_of_payload.min(self.flushed_seq().0) > tail.mark;
         if waits {
             // A mark is the volume's own and belongs to no epoch.
-            self.append_one(&mut tail, EntryKind::Mark, Epoch(0), &[], crc32c(&[]))?;
+            self.append_one(&mut tail, EntryKind::Mark, 1, Epoch(0), &[], crc32c(&[]))?;
         }
         Ok(())
     }
@@ -126,13 +137,14 @@ impl Volume {
         &self,
         tail: &mut Tail,
         kind: EntryKind,
+        ops: u32,
         epoch: Epoch,
         payload: &[u8],
         payload_crc: u32,
     ) -> Result<Seq, VolumeError> {
         let mut entries = std::mem::take(&mut tail.own);
         entries.clear();
-        entries.add(kind, epoch, payload, payload_crc);
+        entries.add(kind, ops, epoch, payload, payload_crc);
         let done = self.append_locked(tail, &mut entries);
         tail.own = entries;
         done.map(|before| Seq(before.seq.0 + 1))
@@ -150,14 +162,14 @@ impl Volume {
         // 2. Their headers: V1, each follows from the one before.
         let before = LogPoint { seq: Seq(tail.seq), pos: tail.pos };
         let flushed_seq = self.flushed_seq.load(Ordering::Acquire);
-        let (mut seq, mut pos) = (tail.seq, tail.pos);
+        let (mut seq, mut pos, mut seq_of_payload) = (tail.seq, tail.pos, tail.seq_of_payload);
         for piece in &entries.list {
-            let &Piece { kind, epoch, payload_len, payload_crc } = piece;
-            seq += 1;
+            let &Piece { kind, ops, epoch, payload_len, payload_crc } = piece;
             let header = Header {
                 kind,
+                ops,
                 tag: self.tag,
-                seq,
+                seq: seq + 1,
                 pos,
                 flushed_seq,
                 epoch,
@@ -167,7 +179,11 @@ impl Volume {
             };
             let at = (PAGE_BYTES + pos - before.pos) as usize;
             entries.bytes[at..at + HEADER_BYTES].copy_from_slice(&header.encode());
+            seq = header.last_seq();
             pos += entry_bytes(payload_len as usize);
+            if kind == EntryKind::Payload {
+                seq_of_payload = seq;
+            }
         }
         // 3. Written in one piece, with what their first page held before and zeros behind.
         let (page, written_end) = (page_begin(before.pos), pos.next_multiple_of(PAGE_BYTES));
@@ -181,10 +197,7 @@ impl Volume {
         let of_page = begin + (page_begin(pos) - page) as usize..begin + (pos - page) as usize;
         tail.page.extend_from_slice(&entries.bytes[of_page]);
         // 4. It is the log's end now.
-        if let Some(last) = entries.list.iter().rposition(|piece| piece.kind == EntryKind::Payload) {
-            tail.seq_of_payload = before.seq.0 + 1 + last as u64;
-        }
-        (tail.pos, tail.seq, tail.mark) = (pos, seq, flushed_seq);
+        (tail.pos, tail.seq, tail.mark, tail.seq_of_payload) = (pos, seq, flushed_seq, seq_of_payload);
         self.publish(tail);
         Ok(before)
     }

@@ -22,7 +22,10 @@ pub enum EntryKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     pub kind: EntryKind,
+    /// Operations that the entry holds, 1 to 65536: each has a seq of its own.
+    pub ops: u32,
     pub tag: u64,
+    /// Of the first operation.
     pub seq: u64,
     pub pos: u64,
     /// The flush mark: what was known to be flushed when this entry was appended.
@@ -34,10 +37,16 @@ pub struct Header {
 }
 
 impl Header {
+    /// Of the last operation.
+    pub fn last_seq(&self) -> u64 {
+        self.seq + u64::from(self.ops) - 1
+    }
+
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut o = [0; HEADER_BYTES];
         put_u32(&mut o, 0, MAGIC);
         o[4] = self.kind as u8;
+        o[6..8].copy_from_slice(&((self.ops - 1) as u16).to_le_bytes());
         put_u64(&mut o, 8, self.tag);
         put_u64(&mut o, 16, self.seq);
         put_u64(&mut o, 24, self.pos);
@@ -50,7 +59,8 @@ impl Header {
         o
     }
 
-    /// `None` if these bytes are no header: wrong length, magic, CRC, kind, reserved bytes, or a flush mark from the future.
+    /// `None` if these bytes are no header: wrong length, magic, CRC, kind, reserved bytes, a mark of several
+    /// operations, or a flush mark from the future.
     pub fn decode(b: &[u8]) -> Option<Header> {
         if b.len() != HEADER_BYTES || u32_at(b, 0) != MAGIC || !is_sealed(b) {
             return None;
@@ -61,6 +71,7 @@ impl Header {
                 2 => EntryKind::Mark,
                 _ => return None,
             },
+            ops: u32::from(u16::from_le_bytes([b[6], b[7]])) + 1,
             tag: u64_at(b, 8),
             seq: u64_at(b, 16),
             pos: u64_at(b, 24),
@@ -70,8 +81,10 @@ impl Header {
             payload_len: u32_at(b, 48),
             payload_crc: u32_at(b, 52),
         };
-        let reserved_is_zero = b[5..8].iter().chain(&b[56..60]).all(|x| *x == 0);
-        (reserved_is_zero && h.flushed_seq < h.seq).then_some(h)
+        let reserved_is_zero = b[5] == 0 && b[56..60].iter().all(|x| *x == 0);
+        let is_one_or_payload = h.ops == 1 || h.kind == EntryKind::Payload;
+        let is_in_range = h.seq.checked_add(u64::from(h.ops)).is_some();
+        (reserved_is_zero && is_one_or_payload && is_in_range && h.flushed_seq < h.seq).then_some(h)
     }
 }
 

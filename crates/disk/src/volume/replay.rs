@@ -23,7 +23,10 @@ const PROOF_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct LogEntry<'a> {
     pub epoch: Epoch,
+    /// Of its first operation.
     pub seq: Seq,
+    /// Operations that it holds, each with a seq of its own.
+    pub ops: u32,
     pub incarnation: Incarnation,
     /// Logical position of the entry's header.
     pub pos: u64,
@@ -98,8 +101,10 @@ impl Volume {
         // 1. Find the end and the last flush mark: an entry is shown with what later ones say of it.
         let mut flushed = sb.flushed_seq.0;
         let mut scan = Scan::new(self, &sb);
+        let mut behind_cut = 0;
         while let Some((header, _)) = scan.next()? {
             flushed = flushed.max(header.flushed_seq);
+            behind_cut += 1;
         }
         let end = scan.point();
         let (lost, behind) = scan.look_behind()?;
@@ -117,21 +122,22 @@ impl Volume {
             let at = summary.end.pos;
             let Some((header, payload)) = scan.next()? else { break };
             if header.kind == EntryKind::Payload {
-                let (seq, is_flushed) = (Seq(header.seq), header.seq <= flushed);
-                let Header { epoch, incarnation, .. } = header;
-                let entry = LogEntry { epoch, seq, incarnation, pos: at, flushed: is_flushed, payload };
+                let (seq, is_flushed) = (Seq(header.seq), header.last_seq() <= flushed);
+                let Header { epoch, ops, incarnation, .. } = header;
+                let entry = LogEntry { epoch, seq, ops, incarnation, pos: at, flushed: is_flushed, payload };
                 if each(&entry) == Verdict::Cut {
                     summary.cut = Some(seq);
                     break;
                 }
                 summary.kept += 1;
-                seq_of_payload = header.seq;
+                seq_of_payload = header.last_seq();
             }
+            behind_cut -= 1;
             summary.end = scan.point();
         }
         summary.flushed_seq = Seq(flushed.min(summary.end.seq.0));
         // What the owner cut was sound.
-        summary.cut_off.entries += end.seq.0 - summary.end.seq.0;
+        summary.cut_off.entries += behind_cut;
         summary.cut_off.bytes += end.pos - summary.end.pos;
         *self.cut_off.lock() = summary.cut_off;
         // 3. The log ends there.
@@ -190,7 +196,7 @@ impl<'a> Scan<'a> {
             return Ok(None);
         }
         self.pos += entry_bytes(payload_len);
-        self.seq = header.seq;
+        self.seq = header.last_seq();
         self.incarnation = header.incarnation;
         Ok(Some((header, payload)))
     }
@@ -200,6 +206,7 @@ impl<'a> Scan<'a> {
         h.tag == self.volume.tag
             && h.pos == self.pos
             && h.seq == self.seq + 1
+            && (h.ops == 1 || self.sb.has_ops())
             && h.incarnation >= self.incarnation
             && self.may_count(h)
             && h.incarnation <= self.sb.incarnation

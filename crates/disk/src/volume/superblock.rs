@@ -22,9 +22,11 @@ const MAGIC: [u8; 8] = *b"STRIAVOL";
 const VERSION: u32 = 1;
 /// Features of this release. An unknown bit: compat is ignored, ro_compat forbids writing, incompat forbids opening.
 const RO_COMPAT: u64 = 0;
-const INCOMPAT: u64 = LOG_ELSEWHERE;
+const INCOMPAT: u64 = LOG_ELSEWHERE | ENTRIES_OF_OPS;
 /// The log ring is on a medium of its own.
 pub const LOG_ELSEWHERE: u64 = 1;
+/// Log entries may hold several operations. An MDT's volume has it from the first start by a release that knows it.
+pub const ENTRIES_OF_OPS: u64 = 2;
 /// First byte behind the fields; from here to the CRC all is zero.
 const FIELDS_END: usize = 352;
 
@@ -176,6 +178,10 @@ impl Superblock {
         }
         seal(o);
         b
+    }
+
+    pub fn has_ops(&self) -> bool {
+        self.incompat & ENTRIES_OF_OPS != 0
     }
 
     pub fn check_features(&self, read_only: bool) -> Result<(), VolumeError> {

@@ -13,6 +13,7 @@ mod full;
 mod group;
 mod many;
 mod model;
+mod ops;
 mod rules;
 mod twin;
 
@@ -38,6 +39,14 @@ pub fn label() -> Label {
 
 pub fn small() -> super::Format {
     super::Format { label: label(), log_bytes: LOG_BYTES, checkpoint_bytes: SLOT_BYTES }
+}
+
+/// As `formatted`, of an MDT: its entries hold several operations.
+pub fn formatted_mdt() -> Arc<SimDisk> {
+    let disk = Arc::new(SimDisk::new(MEDIUM_BYTES));
+    let of_mdt = super::Format { label: Label { kind: Kind::Mdt, ..label() }, ..small() };
+    Volume::format(&*disk, &of_mdt, false).unwrap();
+    disk
 }
 
 /// A formatted medium and what it would take to open it.

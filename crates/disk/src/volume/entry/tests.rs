@@ -8,6 +8,7 @@ use crate::SplitMix;
 fn header() -> Header {
     Header {
         kind: EntryKind::Payload,
+        ops: 1,
         tag: 0x1122_3344_5566_7788,
         seq: 0x0102_0304_0506_0708,
         pos: 0x2000_0000_0010,
@@ -28,6 +29,12 @@ fn the_bytes_are_as_documented() {
     let hex: String = header().encode().iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(hex, GOLDEN);
     assert_eq!(Header::decode(&header().encode()), Some(header()));
+    let many = Header { ops: 0x1234, ..header() };
+    let bytes = many.encode();
+    assert_eq!((bytes[5], &bytes[6..8]), (0, &[0x33, 0x12][..]), "one less than there are");
+    assert_eq!(Header::decode(&bytes), Some(many.clone()));
+    assert_eq!((many.last_seq(), header().last_seq()), (many.seq + 0x1233, header().seq));
+    assert_eq!(Header::decode(&Header { kind: EntryKind::Mark, ..many }.encode()), None, "a mark is one");
     let mark = Header { kind: EntryKind::Mark, ..header() };
     assert_eq!(Header::decode(&mark.encode()), Some(mark));
 }
@@ -55,7 +62,7 @@ fn no_input_panics_and_what_is_accepted_encodes_to_itself() {
         if let Some(h) = Header::decode(&bytes) {
             accepted += 1;
             assert_eq!(h.encode(), bytes);
-            assert!(h.flushed_seq < h.seq);
+            assert!(h.flushed_seq < h.seq && h.last_seq() >= h.seq);
         }
     }
     assert!((1000..20_000).contains(&accepted));

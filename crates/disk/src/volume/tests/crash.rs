@@ -38,7 +38,7 @@ impl Workload {
 
 /// Appends of all sizes, flushes, marks, labels, kills and new starts; the ring is gone around several times.
 pub fn workload(seed: u64) -> Workload {
-    let disk = formatted();
+    let disk = if seed.is_multiple_of(2) { formatted() } else { formatted_mdt() };
     let mut rng = SplitMix::new(seed);
     disk.record();
     let mut owner = Owner::open(disk.clone(), &mut |_| false);
@@ -67,7 +67,9 @@ pub fn workload(seed: u64) -> Workload {
                 owner.volume.start().unwrap();
                 flushed.push((disk.events(), owner.list.len()));
             }
-            5 => owner.volume.set_label(Label { epoch: Epoch(number as u32), ..label() }).unwrap(),
+            5 => {
+                owner.volume.set_label(Label { epoch: Epoch(number as u32), ..owner.volume.label() }).unwrap()
+            }
             _ => {}
         }
         said.push((disk.events(), owner.volume.flushed_seq(), owner.volume.sealed_seq()));

@@ -145,6 +145,7 @@ fn only_an_entry_that_follows_is_accepted() {
     let volume = started(disk.clone());
     let pos = volume.position().pos;
     let next = Header {
+        ops: 1,
         kind: EntryKind::Payload,
         tag: volume.tag,
         seq: 2,
@@ -173,6 +174,7 @@ fn only_an_entry_that_follows_is_accepted() {
         Header { payload_len: u32::MAX, ..next.clone() },
         Header { payload_crc: 1, ..next.clone() },
         Header { flushed_seq: 2, ..next.clone() },
+        Header { ops: 2, ..next.clone() },
     ];
     for stranger in strangers {
         assert_eq!(kept_with(stranger.clone()), 1, "{stranger:?}");

@@ -10,6 +10,7 @@ use crate::{Crash, SplitMix};
 pub struct Owner {
     pub volume: Volume,
     pub list: Vec<u64>,
+    is_mdt: bool,
     /// Of each entry that replay showed: seq, flushed.
     pub shown: Vec<(u64, bool)>,
 }
@@ -18,6 +19,8 @@ impl Owner {
     /// Opens, loads and replays; `cut` may end the log at an entry that is not known to be flushed.
     pub fn open(media: impl Into<Media>, cut: &mut dyn FnMut(Seq) -> bool) -> Owner {
         let volume = Volume::open(media).expect("a volume survives every crash");
+        let is_mdt = volume.label().kind == Kind::Mdt;
+        let mut next_seq = volume.position().seq.0 + 1;
         let mut list = Vec::new();
         if let Some(mut reader) = volume.checkpoint_reader().unwrap() {
             let mut bytes = Vec::new();
@@ -29,16 +32,23 @@ impl Owner {
             if !e.flushed && cut(e.seq) {
                 return Verdict::Cut;
             }
-            list.push(number_of(e.payload));
+            let number = number_of(e.payload);
+            assert_eq!(e.ops, ops_of(number, is_mdt), "as many operations as were appended");
+            assert!(e.seq.0 >= next_seq, "an operation's number is its own");
+            next_seq = e.seq.0 + u64::from(e.ops);
+            list.push(number);
             shown.push((e.seq.0, e.flushed));
             Verdict::Keep
         });
         assert_eq!(summary.unwrap().lost, None, "power loss is not damage");
-        Owner { volume, list, shown }
+        assert!(volume.last_seq().0 + 1 >= next_seq);
+        Owner { volume, list, is_mdt, shown }
     }
 
     pub fn append(&mut self, number: u64, len: usize) -> Result<Seq, VolumeError> {
-        let seq = self.volume.append(Epoch(1), &payload(number, len))?;
+        let ops = ops_of(number, self.is_mdt);
+        let seq = self.volume.append_ops(Epoch(1), &payload(number, len), ops)?;
+        assert_eq!(self.volume.last_seq().0, seq.0 + u64::from(ops) - 1);
         self.list.push(number);
         Ok(seq)
     }
@@ -49,6 +59,11 @@ impl Owner {
         let write = &mut |w: &mut dyn io::Write| state.iter().try_for_each(|n| w.write_all(&n.to_le_bytes()));
         self.volume.checkpoint(at, write).unwrap();
     }
+}
+
+/// Of an MDT's volume, 1 to 4.
+fn ops_of(number: u64, is_mdt: bool) -> u32 {
+    if is_mdt { 1 + number as u32 % 4 } else { 1 }
 }
 
 /// The number, then bytes that follow from it.
@@ -82,7 +97,7 @@ fn random_lives_lose_nothing_that_was_flushed_and_keep_a_prefix() {
 /// One life of many crashes; gives how often the ring was gone around.
 fn live(seed: u64, steps: u32) -> u64 {
     let mut rng = SplitMix::new(seed);
-    let mut disk = formatted();
+    let mut disk = if seed.is_multiple_of(2) { formatted() } else { formatted_mdt() };
     let mut owner = Owner::open(disk.clone(), &mut no_cut);
     owner.volume.start().unwrap();
     // How long the list was when the last flush began that has ended.
@@ -121,7 +136,7 @@ fn live(seed: u64, steps: u32) -> u64 {
                 owner.checkpoint();
                 flushed_len = owner.list.len();
             }
-            84..86 => owner.volume.set_label(Label { epoch: Epoch(step), ..label() }).unwrap(),
+            84..86 => owner.volume.set_label(Label { epoch: Epoch(step), ..owner.volume.label() }).unwrap(),
             86..89 => {
                 let incarnation = owner.volume.incarnation();
                 owner.volume.close_clean().unwrap();

@@ -8,8 +8,8 @@ use crate::{Crash, SplitMix};
 /// Each is a workload of 150 appends.
 const SEEDS: u64 = 12;
 
-/// An entry as replay shows it: seq, position, incarnation, bytes of the payload.
-type Shown = (u64, u64, Incarnation, usize);
+/// An entry as replay shows it: first and last seq, position, incarnation, bytes of the payload.
+type Shown = (u64, u64, u64, Incarnation, usize);
 
 /// Opens, replays, and cuts at an entry if told so.
 fn shown(disk: Arc<dyn Disk>, cut: Option<Seq>) -> (Volume, ReplaySummary, Vec<Shown>) {
@@ -19,7 +19,7 @@ fn shown(disk: Arc<dyn Disk>, cut: Option<Seq>) -> (Volume, ReplaySummary, Vec<S
         if Some(e.seq) == cut {
             return Verdict::Cut;
         }
-        entries.push((e.seq.0, e.pos, e.incarnation, e.payload.len()));
+        entries.push((e.seq.0, e.seq.0 + u64::from(e.ops) - 1, e.pos, e.incarnation, e.payload.len()));
         Verdict::Keep
     });
     let summary = summary.unwrap();
@@ -27,15 +27,15 @@ fn shown(disk: Arc<dyn Disk>, cut: Option<Seq>) -> (Volume, ReplaySummary, Vec<S
 }
 
 #[test]
-fn v1_seq_rises_by_one_and_the_position_by_the_entrys_bytes() {
+fn v1_seq_rises_by_the_entrys_operations_and_the_position_by_its_bytes() {
     for seed in 0..SEEDS {
         let recording = workload(seed).recording;
         for events in (0..=recording.events.len()).step_by(7) {
             let (_, _, entries) = shown(Arc::new(recording.crash_at(events, Crash::KeepAll)), None);
             for pair in entries.windows(2) {
-                let ((seq, pos, was, len), (next, at, is, _)) = (pair[0], pair[1]);
+                let ((_, last, pos, was, len), (next, _, at, is, _)) = (pair[0], pair[1]);
                 // Marks in between are not shown; each is a header.
-                let marks = next - seq - 1;
+                let marks = next - last - 1;
                 assert_eq!(at, pos + entry::entry_bytes(len) + marks * entry::entry_bytes(0), "seed {seed}");
                 assert!(is >= was, "seed {seed}");
             }
@@ -66,7 +66,7 @@ fn v2_an_entry_that_was_once_behind_a_cut_tail_is_never_accepted() {
         for events in 0..=recording.events.len() {
             for crash in [Crash::KeepAll, Crash::DropAll, Crash::OneLost(seed), Crash::Sectors(seed)] {
                 let (_, _, entries) = shown(Arc::new(recording.crash_at(events, crash)), None);
-                for (seq, pos, of, _) in entries {
+                for (seq, _, pos, of, _) in entries {
                     assert!(pos < cut || of >= incarnation, "seed {seed}: entry {seq} came back, {crash:?}");
                 }
             }
