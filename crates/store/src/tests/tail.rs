@@ -388,3 +388,68 @@ fn t2_what_changes_more_than_bytes_does_not_join() {
         });
     }
 }
+
+/// The log is full in the middle of what comes during one write of it: what fits shares the next write, and the rest waits for the checkpoint
+/// that makes room. Over a crash at that moment nothing is lost that was acknowledged, and afterwards nothing at all.
+#[test]
+fn a_log_that_fills_in_the_middle_of_a_batch_takes_what_fits_and_the_rest_waits() {
+    const WRITERS: usize = 12;
+    // An overwrite goes into the log whole, and twelve of them are more than it has left.
+    const BYTES: usize = 15 * PAGE - 100;
+    let at = |n: usize| (n * 16 * PAGE) as u64;
+    let (disk, store) = gated();
+    for n in 0..=WRITERS {
+        write(&store, id(1), at(n), &[1; 16 * PAGE], None).unwrap();
+    }
+    // Entries of which a checkpoint needs none, up to where small writes begin to help; a little less, so that the first goes in.
+    let capacity = store.volume().log_capacity();
+    let mut lease = 0;
+    while store.volume().log_used() < capacity / 8 * 5 {
+        lease += 1;
+        store.fence(id(2), lease).unwrap();
+    }
+    let (store_seen, disk_seen) = (&store, &disk);
+    let begun = disk.begun();
+    disk.set(Way::Shut);
+    let mut joined = 0;
+    let mut crashed = Vec::new();
+    let mut done: Vec<Done> = Vec::new();
+    thread::scope(|s| {
+        let put = |n: usize| {
+            s.spawn(move || write(store_seen, id(1), at(n) + 50, &vec![n as u8 + 2; BYTES], None).unwrap())
+        };
+        let first = put(0);
+        until(|| disk_seen.begun() == begun + 1);
+        let others: Vec<_> = (1..=WRITERS).map(put).collect();
+        // One who found no room is about to make some; the others are as large, so that none of them finds room either.
+        until(|| store_seen.overlay.role.is_locked() || waiting(store_seen) == WRITERS);
+        joined = waiting(store_seen);
+        crashed.resize(MEDIUM_BYTES as usize, 0);
+        disk_seen.below.read_at(&mut crashed, 0).unwrap();
+        disk_seen.set(Way::Open);
+        done.extend([first].into_iter().chain(others).map(|t| t.join().unwrap()));
+    });
+    assert!(joined > 0 && joined < WRITERS, "in the middle: {joined} of {WRITERS} went in");
+    assert!(store.volume().checkpoint_seq() > Seq(lease), "a checkpoint made room for the rest");
+    let mut seqs: Vec<Seq> = done.iter().map(|d| d.seq).collect();
+    seqs.sort_unstable();
+    seqs.dedup();
+    assert_eq!(seqs.len(), WRITERS + 1, "an entry each");
+    let check = |store: &Engine, of: &dyn Fn(usize) -> u8| {
+        assert_eq!(store.lease(id(2)).unwrap(), lease);
+        for n in 0..=WRITERS {
+            let bytes = read(store, id(1), at(n), 16 * PAGE as u32).unwrap().unwrap();
+            let want = [vec![1; 50], vec![of(n); BYTES], vec![1; 16 * PAGE - 50 - BYTES]].concat();
+            assert!(bytes == want, "writer {n}");
+        }
+    };
+    let now = |n: usize| n as u8 + 2;
+    check(&store, &now);
+    // The process ends, without a word to the medium.
+    drop(store);
+    check(&Engine::open(disk).unwrap(), &now);
+    // And at the moment when the log was full, before any of these was acknowledged.
+    let medium = MemDisk::new(MEDIUM_BYTES);
+    medium.write_at(&crashed, 0).unwrap();
+    check(&Engine::open(Arc::new(medium)).unwrap(), &|_| 1);
+}
