@@ -10,7 +10,8 @@ use types::Key;
 use types::crc::crc32c;
 use types::key::KEY_MAX;
 
-use crate::{Batch, Kv, RECORD_OVERHEAD_BYTES, Snapshot, Table, VALUE_MAX, Value};
+use crate::value::verified;
+use crate::{Batch, RECORD_OVERHEAD_BYTES, VALUE_MAX, Value};
 
 const MAGIC: [u8; 8] = *b"STRIAKV\0";
 const VERSION: u32 = 1;
@@ -52,16 +53,16 @@ impl<'a> Writer<'a> {
     }
 
     /// Adds a record. A value that fails its CRC is not written: a checkpoint must not launder damage.
-    pub fn record(&mut self, key: &Key, value: &Value) -> io::Result<()> {
-        value.verified(key).map_err(|d| io::Error::new(io::ErrorKind::InvalidData, d))?;
-        if value.raw().len() > VALUE_MAX {
+    pub fn record(&mut self, key: &Key, value: &[u8], crc: u32) -> io::Result<()> {
+        verified(key, value, crc).map_err(|d| io::Error::new(io::ErrorKind::InvalidData, d))?;
+        if value.len() > VALUE_MAX {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("value of {key:?} is longer than {VALUE_MAX}"),
             ));
         }
         let before = self.batch.len();
-        put_record(&mut self.batch, key, value);
+        put_record(&mut self.batch, key, value, crc);
         self.in_batch += 1;
         self.records += 1;
         self.bytes += (self.batch.len() - before) as u64;
@@ -98,35 +99,13 @@ fn batch_crc(head: &[u8; BATCH_HEAD_BYTES], body: &[u8]) -> u32 {
     crc32c(&head[..8]).rotate_left(1) ^ crc32c(body)
 }
 
-fn put_record(out: &mut Vec<u8>, key: &Key, value: &Value) {
-    let (k, v) = (key.as_bytes(), value.raw());
+fn put_record(out: &mut Vec<u8>, key: &Key, v: &[u8], crc: u32) {
+    let k = key.as_bytes();
     out.push(k.len() as u8);
     out.extend_from_slice(k);
     out.extend_from_slice(&(v.len() as u32).to_le_bytes());
-    out.extend_from_slice(&value.crc().to_le_bytes());
+    out.extend_from_slice(&crc.to_le_bytes());
     out.extend_from_slice(v);
-}
-
-/// Writes all records of a snapshot.
-pub fn write_checkpoint<S: Snapshot>(snapshot: &S, out: &mut dyn Write) -> io::Result<()> {
-    let mut w = Writer::new(out)?;
-    snapshot.each(&mut |key, value| w.record(key, value))?;
-    w.finish()
-}
-
-/// Loads a table from a whole stream.
-pub fn load_checkpoint(input: &mut dyn Read) -> Result<Table, StreamError> {
-    let table = Table::new();
-    let mut records = 0;
-    read_stream(input, &mut |batch| {
-        records += batch.0.len() as u64;
-        table.apply(batch);
-    })?;
-    // C2: a key that stood twice would have replaced itself.
-    if table.snapshot().size().records != records {
-        return Err(StreamError::Malformed("a key stands twice"));
-    }
-    Ok(table)
 }
 
 /// Reads a stream, batch by batch, each verified with all its values before it is handed out. An error may come after some
@@ -212,7 +191,10 @@ impl<'a> Cursor<'a> {
 
 #[cfg(test)]
 mod tests {
+    use types::Seq;
+
     use super::*;
+    use crate::{Engine, Table};
 
     fn table() -> Table {
         let t = Table::new();
@@ -220,14 +202,18 @@ mod tests {
         for n in 0..300u32 {
             b.put(Key::new(&n.to_be_bytes()[..]).unwrap(), Value::new(&vec![n as u8; n as usize * 7 % 5000]));
         }
-        t.apply(b);
+        t.apply(Seq(1), b);
         t
     }
 
     fn stream(t: &Table) -> Vec<u8> {
         let mut out = Vec::new();
-        write_checkpoint(&t.snapshot(), &mut out).unwrap();
+        t.checkpoint(&t.snapshot(), &mut std::iter::empty(), &mut out).unwrap();
         out
+    }
+
+    fn open(mut bytes: &[u8]) -> Result<Table, StreamError> {
+        Table::open(Seq(1), &mut bytes, &mut |_, _| false)
     }
 
     #[test]
@@ -235,7 +221,7 @@ mod tests {
         let t = Table::new();
         let mut b = Batch::new();
         b.put(Key::new(&[2, 7]).unwrap(), Value::new(b"hello"));
-        t.apply(b);
+        t.apply(Seq(1), b);
         let hex: String = stream(&t).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, GOLDEN);
     }
@@ -251,14 +237,14 @@ mod tests {
     #[test]
     fn a_stream_that_was_cut_or_changed_is_refused() {
         let whole = stream(&table());
-        load_checkpoint(&mut &whole[..]).unwrap();
+        open(&whole[..]).unwrap();
         for cut in (0..whole.len()).step_by(whole.len() / 997) {
-            assert!(load_checkpoint(&mut &whole[..cut]).is_err(), "cut at {cut}");
+            assert!(open(&whole[..cut]).is_err(), "cut at {cut}");
         }
         for at in (0..whole.len()).step_by(whole.len() / 997) {
             let mut bad = whole.clone();
             bad[at] ^= 1 << (at % 8);
-            assert!(load_checkpoint(&mut &bad[..]).is_err(), "changed at {at}");
+            assert!(open(&bad[..]).is_err(), "changed at {at}");
         }
     }
 
@@ -267,10 +253,10 @@ mod tests {
         let mut out = Vec::new();
         let mut w = Writer::new(&mut out).unwrap();
         let (key, value) = (Key::new(b"k").unwrap(), Value::new(b"v"));
-        w.record(&key, &value).unwrap();
-        w.record(&key, &value).unwrap();
+        w.record(&key, value.raw(), value.crc()).unwrap();
+        w.record(&key, value.raw(), value.crc()).unwrap();
         w.finish().unwrap();
-        assert!(matches!(load_checkpoint(&mut &out[..]), Err(StreamError::Malformed("a key stands twice"))));
+        assert!(matches!(open(&out[..]), Err(StreamError::Malformed("a key stands twice"))));
     }
 
     #[test]
@@ -278,7 +264,7 @@ mod tests {
         let t = Table::new();
         let mut b = Batch::new();
         b.put(Key::new(b"k").unwrap(), Value::stored(b"other bytes", 1));
-        t.apply(b);
-        assert!(write_checkpoint(&t.snapshot(), &mut Vec::new()).is_err());
+        t.apply(Seq(1), b);
+        assert!(t.checkpoint(&t.snapshot(), &mut std::iter::empty(), &mut Vec::new()).is_err());
     }
 }

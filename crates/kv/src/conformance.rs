@@ -1,19 +1,20 @@
-//! What every `Kv` must do, as one function that each implementation's tests call: `all(Table::new)`.
+//! What every `Engine` must do, as one function that each implementation's tests call: `all(Table::new)`.
 //!
 //! It panics at the first promise that is broken, naming the step; the random part is seeded, so a failure repeats.
 
 use std::collections::BTreeMap;
 
-use types::Key;
+use types::{Key, Seq};
 
-use crate::{Batch, Kv, Size, Snapshot, Value, load_checkpoint, record_bytes, write_checkpoint};
+use crate::{Batch, Damage, Engine, Miss, Size, Value, View, record_bytes};
 
-/// Runs every check on tables made by `make`.
-pub fn all<K: Kv>(make: impl Fn() -> K) {
-    a_batch_is_seen_whole_by_later_snapshots_only(&make());
+/// Runs every check on empty engines made by `make`.
+pub fn all<E: Engine>(make: impl Fn() -> E) {
+    a_batch_is_seen_whole_by_later_views_only(&make());
     the_later_change_of_a_key_counts(&make());
     ranges_are_half_open_and_stop_on_demand(&make());
     damage_is_reported_with_its_key(&make());
+    a_checkpoint_opens_whole_or_not_at_all(&make());
     random_batches_agree_with_a_model(&make());
 }
 
@@ -32,45 +33,83 @@ fn batch(changes: &[(u32, Option<&[u8]>)]) -> Batch {
     b
 }
 
-fn value_of<S: Snapshot>(snap: &S, n: u32) -> Option<Vec<u8>> {
-    snap.get(&key(n)).expect("no damage was done").map(|v| v.to_vec())
-}
-
-/// K1.
-fn a_batch_is_seen_whole_by_later_snapshots_only<K: Kv>(kv: &K) {
-    let before = kv.snapshot();
-    kv.apply(batch(&[(1, Some(b"one")), (2, Some(b"two"))]));
-    let between = kv.snapshot();
-    kv.apply(batch(&[(1, None), (2, Some(b"second"))]));
-    let after = kv.snapshot();
-    assert_eq!([value_of(&before, 1), value_of(&before, 2)], [None, None], "a snapshot does not change");
-    assert_eq!(value_of(&between, 1).as_deref(), Some(&b"one"[..]), "a snapshot does not change");
-    assert_eq!(value_of(&between, 2).as_deref(), Some(&b"two"[..]));
-    assert_eq!(value_of(&after, 1), None, "a deleted record is gone");
-    assert_eq!(value_of(&after, 2).as_deref(), Some(&b"second"[..]));
-}
-
-fn the_later_change_of_a_key_counts<K: Kv>(kv: &K) {
-    kv.apply(batch(&[(5, Some(b"a")), (5, None), (5, Some(b"c")), (6, Some(b"x")), (6, None)]));
-    let snap = kv.snapshot();
-    assert_eq!(value_of(&snap, 5).as_deref(), Some(&b"c"[..]));
-    assert_eq!(value_of(&snap, 6), None);
-    assert_eq!(snap.size(), Size { records: 1, bytes: record_bytes(&key(5), 1) });
-}
-
-fn ranges_are_half_open_and_stop_on_demand<K: Kv>(kv: &K) {
-    for n in 0..100 {
-        kv.apply(batch(&[(n * 2, Some(&n.to_le_bytes()))]));
+/// K7: what is absent is there once it was loaded, also for a view from before.
+fn looked_up<E: Engine>(kv: &E, view: &impl View, key: &Key) -> Result<Option<Vec<u8>>, Damage> {
+    loop {
+        match view.get(key) {
+            Ok(value) => return Ok(value.map(|v| v.into_owned())),
+            Err(Miss::Damage(d)) => return Err(d),
+            Err(Miss::Absent(what)) => kv.load(what).expect("the medium is sound"),
+        }
     }
-    let snap = kv.snapshot();
-    let seen = |from: u32, to: u32, max: usize| {
+}
+
+fn value_of<E: Engine>(kv: &E, view: &impl View, n: u32) -> Option<Vec<u8>> {
+    looked_up(kv, view, &key(n)).expect("no damage was done")
+}
+
+/// The first `max` records of a range, and the damage that ended it.
+fn listed<E: Engine>(
+    kv: &E,
+    view: &impl View,
+    from: &Key,
+    to: &Key,
+    max: usize,
+) -> (Vec<(Key, Vec<u8>)>, Option<Damage>) {
+    loop {
         let mut out = Vec::new();
-        snap.range(&key(from), &key(to), &mut |k, _| {
-            out.push(u32::from_be_bytes(k.as_bytes().try_into().expect("our keys have four bytes")));
+        let end = view.range(from, to, &mut |k, v| {
+            out.push((*k, v.to_vec()));
             out.len() < max
-        })
-        .expect("no damage was done");
-        out
+        });
+        match end {
+            Ok(()) => return (out, None),
+            Err(Miss::Damage(d)) => return (out, Some(d)),
+            Err(Miss::Absent(what)) => kv.load(what).expect("the medium is sound"),
+        }
+    }
+}
+
+/// K1, of readers and of snapshots.
+fn a_batch_is_seen_whole_by_later_views_only<E: Engine>(kv: &E) {
+    let (before, read_before) = (kv.snapshot(), kv.reader());
+    kv.apply(Seq(1), batch(&[(1, Some(b"one")), (2, Some(b"two"))]));
+    let (between, read_between) = (kv.snapshot(), kv.reader());
+    kv.apply(Seq(7), batch(&[(1, None), (2, Some(b"second"))]));
+    let (after, read_after) = (kv.snapshot(), kv.reader());
+    fn shows<E: Engine>(kv: &E, view: &impl View, seq: u64, want: [Option<&[u8]>; 2]) {
+        let got = [1, 2].map(|n| value_of(kv, view, n));
+        assert_eq!(got, want.map(|w| w.map(<[u8]>::to_vec)), "a view does not change");
+        assert_eq!(view.seq(), Seq(seq), "and knows its last entry");
+    }
+    let old = Some(&b"one"[..]);
+    shows(kv, &before, 0, [None, None]);
+    shows(kv, &read_before, 0, [None, None]);
+    shows(kv, &between, 1, [old, Some(b"two")]);
+    shows(kv, &read_between, 1, [old, Some(b"two")]);
+    shows(kv, &after, 7, [None, Some(b"second")]);
+    shows(kv, &read_after, 7, [None, Some(b"second")]);
+}
+
+fn the_later_change_of_a_key_counts<E: Engine>(kv: &E) {
+    kv.apply(Seq(1), batch(&[(5, Some(b"a")), (5, None), (5, Some(b"c")), (6, Some(b"x")), (6, None)]));
+    let view = kv.reader();
+    assert_eq!(value_of(kv, &view, 5).as_deref(), Some(&b"c"[..]));
+    assert_eq!(value_of(kv, &view, 6), None);
+    let size = Size { records: 1, bytes: record_bytes(&key(5), 1) };
+    assert_eq!((view.size(), kv.figures().size), (size, size));
+}
+
+fn ranges_are_half_open_and_stop_on_demand<E: Engine>(kv: &E) {
+    for n in 0..100 {
+        kv.apply(Seq(n as u64), batch(&[(n * 2, Some(&n.to_le_bytes()))]));
+    }
+    let view = kv.reader();
+    let seen = |from: u32, to: u32, max: usize| {
+        let (records, damage) = listed(kv, &view, &key(from), &key(to), max);
+        assert_eq!(damage, None);
+        let number = |k: &Key| u32::from_be_bytes(k.as_bytes().try_into().expect("our keys have four bytes"));
+        records.iter().map(|(k, _)| number(k)).collect::<Vec<_>>()
     };
     assert_eq!(seen(4, 10, 99), [4, 6, 8], "from is inside, to is outside");
     assert_eq!(seen(3, 9, 99), [4, 6, 8], "bounds need not be keys");
@@ -82,26 +121,66 @@ fn ranges_are_half_open_and_stop_on_demand<K: Kv>(kv: &K) {
     assert_eq!(seen(190, 1000, 99), [190, 192, 194, 196, 198]);
 }
 
-/// K3.
-fn damage_is_reported_with_its_key<K: Kv>(kv: &K) {
-    kv.apply(batch(&[(1, Some(b"good")), (3, Some(b"good"))]));
+/// K3, K8.
+fn damage_is_reported_with_its_key<E: Engine>(kv: &E) {
+    kv.apply(Seq(1), batch(&[(1, Some(b"good")), (3, Some(b"good"))]));
     let mut b = Batch::new();
     b.put(key(2), Value::stored(b"changed", 0x1234));
-    kv.apply(b);
-    let snap = kv.snapshot();
-    assert_eq!(value_of(&snap, 1).as_deref(), Some(&b"good"[..]), "a neighbour's damage is not one's own");
-    assert_eq!(snap.get(&key(2)).expect_err("the CRC is wrong").key, key(2));
-    let mut seen = Vec::new();
-    let end = snap.range(&key(0), &key(9), &mut |k, _| {
-        seen.push(*k);
-        true
-    });
-    assert_eq!(end.expect_err("the CRC is wrong").key, key(2));
-    assert_eq!(seen, [key(1)], "what came before the damage is good");
+    kv.apply(Seq(2), b);
+    let view = kv.snapshot();
+    assert_eq!(
+        value_of(kv, &view, 1).as_deref(),
+        Some(&b"good"[..]),
+        "a neighbour's damage is not one's own"
+    );
+    assert_eq!(looked_up(kv, &view, &key(2)), Err(Damage { key: key(2) }), "the CRC is wrong");
+    let (seen, end) = listed(kv, &view, &key(0), &key(9), 99);
+    assert_eq!(end, Some(Damage { key: key(2) }), "the CRC is wrong");
+    assert_eq!(seen, [(key(1), b"good".to_vec())], "what came before the damage is good");
+    assert!(written(kv, &view, &[]).is_err(), "a checkpoint does not launder it");
+}
+
+/// A checkpoint's bytes, or why there is none.
+fn written<E: Engine>(kv: &E, of: &E::Snap, rest: &[(Key, Value)]) -> std::io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    kv.checkpoint(of, &mut rest.iter().cloned(), &mut out).map(|()| out)
+}
+
+/// K2.
+fn a_checkpoint_opens_whole_or_not_at_all<E: Engine>(kv: &E) {
+    for n in 0..300u32 {
+        kv.apply(Seq(10 + n as u64), batch(&[(n, Some(&vec![n as u8; n as usize * 7 % 500]))]));
+    }
+    let of = kv.snapshot();
+    kv.apply(Seq(400), batch(&[(0, Some(b"later"))]));
+    let owners = (key(9999), Value::new(b"the owner's"));
+    let bytes = written(kv, &of, std::slice::from_ref(&owners)).expect("a Vec takes all");
+    let open = |mut bytes: &[u8]| {
+        let mut rest = Vec::new();
+        let opened = E::open(of.seq(), &mut bytes, &mut |k, v| {
+            let is_rest = *k == owners.0;
+            rest.extend(is_rest.then(|| (*k, v.clone())));
+            is_rest
+        });
+        opened.map(|kv| (kv, rest))
+    };
+    let (opened, rest) = open(&bytes).expect("it is whole");
+    let view = opened.snapshot();
+    assert_eq!((view.seq(), view.size()), (Seq(309), of.size()));
+    assert_eq!(value_of(&opened, &view, 0).as_deref(), Some(&b""[..]), "as the snapshot was");
+    assert_eq!(rest, std::slice::from_ref(&owners));
+    assert_eq!(value_of(&opened, &view, 9999), None, "the owner's record is not the table's");
+    opened.apply(Seq(310), batch(&[(0, None)]));
+    for at in (0..bytes.len()).step_by(bytes.len() / 97) {
+        assert!(open(&bytes[..at]).is_err(), "cut at {at}");
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        assert!(open(&changed).is_err(), "changed at {at}");
+    }
 }
 
 /// K1, K2, K5 under random batches, compared with a plain map; snapshots taken on the way stay true to the end.
-fn random_batches_agree_with_a_model<K: Kv>(kv: &K) {
+fn random_batches_agree_with_a_model<E: Engine>(kv: &E) {
     let mut model = BTreeMap::<Key, Vec<u8>>::new();
     let mut kept = Vec::new();
     let mut state = 0x243f_6a88_85a3_08d3u64;
@@ -123,32 +202,37 @@ fn random_batches_agree_with_a_model<K: Kv>(kv: &K) {
                 model.remove(&k);
             }
         }
-        kv.apply(b);
+        kv.apply(Seq(step), b);
+        let (some, view) = (key(random(700) as u32), kv.reader());
+        assert_eq!(looked_up(kv, &view, &some), Ok(model.get(&some).cloned()), "{some:?} in step {step}");
         if step % 500 == 0 {
             kept.push((kv.snapshot(), model.clone()));
         }
     }
     kept.push((kv.snapshot(), model));
     for (snap, model) in &kept {
-        agrees(snap, model);
-        let mut bytes = Vec::new();
-        write_checkpoint(snap, &mut bytes).expect("a Vec takes all");
-        let loaded = load_checkpoint(&mut &bytes[..]).expect("the stream is whole");
-        agrees(&loaded.snapshot(), model);
+        agrees(kv, snap, model);
+        let bytes = written(kv, snap, &[]).expect("a Vec takes all");
+        let opened = E::open(snap.seq(), &mut &bytes[..], &mut |_, _| false).expect("the stream is whole");
+        agrees(&opened, &opened.snapshot(), model);
     }
 }
 
-fn agrees<S: Snapshot>(snap: &S, model: &BTreeMap<Key, Vec<u8>>) {
-    let mut all = Vec::new();
-    snap.range(&Key::default(), &Key::new(&[0xff; 23]).expect("23 bytes fit"), &mut |k, v| {
-        all.push((*k, v.to_vec()));
-        true
-    })
-    .expect("no damage was done");
+fn agrees<E: Engine>(kv: &E, snap: &E::Snap, model: &BTreeMap<Key, Vec<u8>>) {
+    let (all, damage) =
+        listed(kv, snap, &Key::default(), &Key::new(&[0xff; 23]).expect("23 bytes fit"), usize::MAX);
+    assert_eq!(damage, None);
     assert!(all.iter().map(|(k, v)| (k, v)).eq(model.iter()), "the records differ from the model's");
     for n in 0..700 {
-        assert_eq!(value_of(snap, n).as_ref(), model.get(&key(n)), "get {n}");
+        assert_eq!(value_of(kv, snap, n).as_ref(), model.get(&key(n)), "get {n}");
     }
+    let mut each = Vec::new();
+    let taken = snap.each(&mut |k, v, crc| {
+        assert_eq!(Value::new(v).crc(), crc);
+        each.push((*k, v.to_vec()));
+        Ok(())
+    });
+    assert!(taken.is_ok() && each == all, "each shows what range shows");
     let bytes = model.iter().map(|(k, v)| record_bytes(k, v.len())).sum();
     assert_eq!(snap.size(), Size { records: model.len() as u64, bytes });
 }

@@ -1,57 +1,124 @@
-//! The ordered table of an MDT's records: `Key` to bytes, with snapshots that cost nothing.
+//! The ordered records of an MDT: `Key` to bytes, behind a contract that several engines can keep (version 2).
 //!
-//! Promises, checked for every implementation by `conformance`:
-//! K1: an applied batch is seen, whole, by every snapshot taken after `apply` returned, and by none taken before it began.
-//! K2: a checkpoint that loads gives exactly the records of the snapshot it was written from; one that was cut or changed
-//!     is refused, never loaded in part.
+//! An engine has one writer at a time, any number of readers, and states: each `apply` makes a new one. Promises, checked for
+//! every implementation by `conformance`:
+//! K1: an applied batch is seen, whole, by every reader and snapshot taken after `apply` returned, and by none taken before it
+//!     began; neither changes however long it is kept.
+//! K2: what a checkpoint opens as is exactly the snapshot that it was written from, with that one's `seq`; one that was cut or
+//!     changed is refused, never opened in part. The owner's log has what came after that seq.
 //! K3: every value carries its CRC32C from the moment it was made; `get` and `range` verify it and name the damaged key.
-//! K4: taking a snapshot waits for the writer no longer than it exchanges a pointer; reading from one waits for nobody.
+//! K4: taking a reader or a snapshot waits for the writer no longer than it exchanges a pointer, and reading waits for nobody.
+//!     A reader is for one request on one thread.
 //! K5: memory follows the records: `Size::bytes` counts what a checkpoint of them takes.
+//! K6: what is kept longer than a request is a snapshot: it costs the memory of what changed since, and no reader's time.
+//! K7: a view never reads the medium. What lies only there is `Miss::Absent`; `load` brings it, then the reading starts over.
+//! K8: damage is `Miss::Damage`, never absence.
 //!
-//! Refused: durability. The MDT's log and checkpoints (crate `disk`) are what survives.
+//! Refused: durability of single batches. The MDT's log and checkpoints (crate `disk`) are what survives.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
+#[cfg(any(test, feature = "away"))]
+pub mod away;
 pub mod checkpoint;
 pub mod conformance;
 mod table;
 mod value;
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::io;
 
-use types::Key;
+use types::{Key, Seq};
 
-pub use checkpoint::{StreamError, load_checkpoint, write_checkpoint};
-pub use table::{Table, TableSnapshot};
+pub use checkpoint::StreamError;
+pub use table::Table;
 pub use value::{Damage, VALUE_MAX, Value};
 
-/// A table of records with one writer at a time and any number of readers.
-pub trait Kv: Send + Sync {
-    type Snap: Snapshot;
-    /// The table as of the last applied batch. O(1).
+/// Records with one writer at a time and any number of readers. How a new one is made is the engine's own affair.
+pub trait Engine: Send + Sync + Sized + 'static {
+    /// The state as of the last applied batch, for one request on this thread (K4).
+    type Reader<'a>: View
+    where
+        Self: 'a;
+    /// The same, for as long as one likes and for any thread (K6).
+    type Snap: View + Clone + Send + Sync + 'static;
+
+    fn reader(&self) -> Self::Reader<'_>;
     fn snapshot(&self) -> Self::Snap;
-    /// Makes the changes visible, all at once, in order: of two changes of one key the later counts. Callers that need
-    /// their batches in a certain order hold a lock of their own around the call.
-    fn apply(&self, batch: Batch);
+
+    /// Makes the changes visible, all at once, in order: of two changes of one key the later counts. `upto` is the last entry of
+    /// the log that is in the state then; it never falls. Callers that need their batches in a certain order hold a lock of
+    /// their own around the call.
+    fn apply(&self, upto: Seq, batch: Batch);
+
+    /// Brings into memory what a view had to pass over. Takes as long as the medium does: never under a writer's lock.
+    fn load(&self, what: Absent) -> io::Result<()>;
+
+    /// Writes what `open` makes this state from; runs beside `apply`. `rest`: records of the owner's that go with it and that no
+    /// view shows.
+    fn checkpoint(
+        &self,
+        of: &Self::Snap,
+        rest: &mut dyn Iterator<Item = (Key, Value)>,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()>;
+
+    /// The state that a checkpoint was written from. `at`: that state's `seq`. `is_rest` is shown every record, and takes those of the
+    /// owner by saying true.
+    fn open(
+        at: Seq,
+        from: &mut dyn io::Read,
+        is_rest: &mut dyn FnMut(&Key, &Value) -> bool,
+    ) -> Result<Self, StreamError>;
+
+    fn figures(&self) -> Figures;
 }
 
-/// The table at one moment; it does not change however long it is kept.
-pub trait Snapshot: Clone + Send + Sync {
+/// Takes a record's key, value and stored CRC; an error of its own ends the walk.
+pub type TakeRecord<'a> = dyn FnMut(&Key, &[u8], u32) -> io::Result<()> + 'a;
+
+/// One state of the records.
+pub trait View {
     /// The value of `key`, verified.
-    fn get(&self, key: &Key) -> Result<Option<Arc<[u8]>>, Damage>;
+    fn get(&self, key: &Key) -> Result<Option<Cow<'_, [u8]>>, Miss>;
     /// Visits records with `from <= key < to` in key order until `f` returns false.
-    fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Damage>;
-    /// Visits every record in key order, with its CRC as stored and unverified: for checkpoints and checks.
-    fn each(&self, f: &mut dyn FnMut(&Key, &Value) -> std::io::Result<()>) -> std::io::Result<()>;
+    fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Miss>;
+    /// Visits every record in key order, with its CRC as stored and unverified: for checkpoints and checks. Reads the medium if it must.
+    fn each(&self, f: &mut TakeRecord<'_>) -> io::Result<()>;
     fn size(&self) -> Size;
+    /// The last entry of the log that is in here.
+    fn seq(&self) -> Seq;
 }
 
-/// What a table holds.
+/// Why a view has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Miss {
+    #[error(transparent)]
+    Damage(#[from] Damage),
+    #[error(transparent)]
+    Absent(#[from] Absent),
+}
+
+/// A record, if there is one, that lies only on the medium: for `Engine::load`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record {key:?} is not in memory")]
+pub struct Absent {
+    pub key: Key,
+}
+
+/// What a state holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Size {
     pub records: u64,
     /// Bytes that the records take in a checkpoint, without the stream's own frame.
     pub bytes: u64,
+}
+
+/// What an engine has at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Of the newest state.
+    pub size: Size,
 }
 
 /// Bytes of a record in a checkpoint beside its key and value: key length, value length, CRC.

@@ -4,14 +4,17 @@
 //! Why two: each batch is published at once, so each copies its path from the root. In the small tree that path is one branch
 //! and a leaf, in cache; the large one is changed once per `RECENT_MAX` changes, and copies each touched node once for all.
 
+use std::borrow::Cow;
+use std::io;
 use std::iter::Peekable;
 use std::sync::Arc;
 
 use imbl::OrdMap;
 use parking_lot::{Mutex, RwLock};
-use types::Key;
+use types::{Key, Seq};
 
-use crate::{Batch, Change, Damage, Kv, Size, Snapshot, Value, record_bytes};
+use crate::checkpoint::{self, StreamError};
+use crate::{Absent, Batch, Change, Engine, Figures, Miss, Size, TakeRecord, Value, View, record_bytes};
 
 /// Changes in the small tree before they move to the large one: about 16 nodes of 16, so that a path is two nodes, and a
 /// move (0.1 ms) is short for who waits behind it.
@@ -25,6 +28,7 @@ struct Version {
     /// The latest changes; `None` hides a record of `base`.
     recent: OrdMap<Key, Option<Value>>,
     size: Size,
+    seq: Seq,
 }
 
 impl Version {
@@ -113,16 +117,23 @@ impl Table {
 #[derive(Clone)]
 pub struct TableSnapshot(Arc<Version>);
 
-impl Kv for Table {
+impl Engine for Table {
+    type Reader<'a> = TableSnapshot;
     type Snap = TableSnapshot;
+
+    fn reader(&self) -> TableSnapshot {
+        self.snapshot()
+    }
 
     fn snapshot(&self) -> TableSnapshot {
         TableSnapshot(self.published.read().clone())
     }
 
-    fn apply(&self, batch: Batch) {
+    fn apply(&self, upto: Seq, batch: Batch) {
         let _one_writer = self.writer.lock();
         let mut next = Version::clone(&self.published.read());
+        assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
+        next.seq = upto;
         for change in batch.0 {
             next.change(change);
         }
@@ -133,14 +144,57 @@ impl Kv for Table {
         // Freed, if nobody has it, when the lock is free again.
         let _old = std::mem::replace(&mut *self.published.write(), next);
     }
-}
 
-impl Snapshot for TableSnapshot {
-    fn get(&self, key: &Key) -> Result<Option<Arc<[u8]>>, Damage> {
-        self.0.get(key).map(|v| v.verified(key).cloned()).transpose()
+    /// All of it is in memory: no view says `Absent`.
+    fn load(&self, _: Absent) -> io::Result<()> {
+        Ok(())
     }
 
-    fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Damage> {
+    fn checkpoint(
+        &self,
+        of: &TableSnapshot,
+        rest: &mut dyn Iterator<Item = (Key, Value)>,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let mut w = checkpoint::Writer::new(out)?;
+        of.each(&mut |key, value, crc| w.record(key, value, crc))?;
+        for (key, value) in rest {
+            w.record(&key, value.raw(), value.crc())?;
+        }
+        w.finish()
+    }
+
+    fn open(
+        at: Seq,
+        from: &mut dyn io::Read,
+        is_rest: &mut dyn FnMut(&Key, &Value) -> bool,
+    ) -> Result<Table, StreamError> {
+        let table = Table::new();
+        let mut records = 0;
+        checkpoint::read_stream(from, &mut |mut batch| {
+            batch.0.retain(|c| !c.value.as_ref().is_some_and(|value| is_rest(&c.key, value)));
+            records += batch.0.len() as u64;
+            table.apply(at, batch);
+        })?;
+        // A key that stood twice would have replaced itself.
+        match table.figures().size.records == records {
+            true => Ok(table),
+            false => Err(StreamError::Malformed("a key stands twice")),
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        Figures { size: self.published.read().size }
+    }
+}
+
+impl View for TableSnapshot {
+    fn get(&self, key: &Key) -> Result<Option<Cow<'_, [u8]>>, Miss> {
+        let value = self.0.get(key).map(|v| v.verified(key)).transpose()?;
+        Ok(value.map(Cow::Borrowed))
+    }
+
+    fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Miss> {
         if from >= to {
             return Ok(());
         }
@@ -152,12 +206,17 @@ impl Snapshot for TableSnapshot {
         Ok(())
     }
 
-    fn each(&self, f: &mut dyn FnMut(&Key, &Value) -> std::io::Result<()>) -> std::io::Result<()> {
-        Version::merged(self.0.base.iter(), self.0.recent.iter()).try_for_each(|(key, value)| f(key, value))
+    fn each(&self, f: &mut TakeRecord<'_>) -> io::Result<()> {
+        let mut all = Version::merged(self.0.base.iter(), self.0.recent.iter());
+        all.try_for_each(|(key, value)| f(key, value.raw(), value.crc()))
     }
 
     fn size(&self) -> Size {
         self.0.size
+    }
+
+    fn seq(&self) -> Seq {
+        self.0.seq
     }
 }
 
@@ -179,14 +238,14 @@ mod tests {
                 keys.iter().map(|k| Change { key: *k, value: Some(Value::new(&n.to_le_bytes())) }).collect(),
             )
         };
-        table.apply(put(0));
+        table.apply(Seq(0), put(0));
         std::thread::scope(|s| {
             let readers: Vec<_> = (0..2)
                 .map(|_| {
                     s.spawn(|| {
                         let mut last = 0;
                         while last < 2000 {
-                            let snap = table.snapshot();
+                            let snap = table.reader();
                             let first = snap.get(&keys[0]).unwrap().unwrap();
                             assert!(keys.iter().all(|k| snap.get(k).unwrap().unwrap() == first));
                             let now = u32::from_le_bytes(first[..].try_into().unwrap());
@@ -196,7 +255,7 @@ mod tests {
                     })
                 })
                 .collect();
-            (1..=2000).for_each(|n| table.apply(put(n)));
+            (1..=2000).for_each(|n| table.apply(Seq(n as u64), put(n)));
             readers.into_iter().for_each(|r| r.join().unwrap());
         });
     }

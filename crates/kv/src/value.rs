@@ -36,8 +36,8 @@ impl Value {
     }
 
     /// The bytes, if they are still the ones that were written.
-    pub fn verified(&self, key: &Key) -> Result<&Arc<[u8]>, Damage> {
-        if crc32c(&self.bytes) == self.crc { Ok(&self.bytes) } else { Err(Damage { key: *key }) }
+    pub fn verified(&self, key: &Key) -> Result<&[u8], Damage> {
+        verified(key, &self.bytes, self.crc)
     }
 
     pub fn crc(&self) -> u32 {
@@ -47,8 +47,9 @@ impl Value {
     pub fn raw(&self) -> &[u8] {
         &self.bytes
     }
-    /// The bytes, shared and unverified: for those who made them a moment ago.
-    pub fn shared(&self) -> Arc<[u8]> {
-        self.bytes.clone()
-    }
+}
+
+/// `bytes`, if they are still the ones that had this CRC.
+pub(crate) fn verified<'a>(key: &Key, bytes: &'a [u8], crc: u32) -> Result<&'a [u8], Damage> {
+    if crc32c(bytes) == crc { Ok(bytes) } else { Err(Damage { key: *key }) }
 }

@@ -1,16 +1,16 @@
 //! Streams that no table wrote.
 
 use hammer::Hammer;
-use kv::checkpoint::{Writer, load_checkpoint};
-use kv::{Kv, Snapshot, Table, Value};
-use types::Key;
+use kv::checkpoint::Writer;
+use kv::{Engine, Table, Value, View};
 use types::crc::crc32c;
+use types::{Key, Seq};
 
 fn stream(records: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out).expect("memory takes it");
     for (key, value) in records {
-        writer.record(&Key::new(key).expect("short"), &Value::new(value)).expect("memory takes it");
+        writer.record(&Key::new(key).expect("short"), value, crc32c(value)).expect("memory takes it");
     }
     writer.finish().expect("memory takes it");
     out
@@ -47,11 +47,12 @@ fn a_stream_is_read_or_refused() {
     let slack = 3 * (64 * 1024 + kv::VALUE_MAX);
     let hammer = Hammer::new("MDT checkpoint").seeds(seeds).repair(&repair).bound(64, slack);
     let outcome = hammer.run(
-        |mut bytes| load_checkpoint(&mut bytes).ok(),
+        |mut bytes| Table::open(Seq(1), &mut bytes, &mut |_, _| false).ok(),
         |bytes, table: Table| {
             let mut sum = 0;
-            let each = &mut |key: &Key, value: &Value| {
-                sum += key.as_bytes().len() + value.verified(key).expect("it was verified").len();
+            let each = &mut |key: &Key, value: &[u8], crc| {
+                sum += key.as_bytes().len()
+                    + Value::stored(value, crc).verified(key).expect("it was verified").len();
                 Ok(())
             };
             table.snapshot().each(each).expect("nothing fails");

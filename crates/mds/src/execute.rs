@@ -5,18 +5,19 @@
 //!   4 room: may the table grow?    5 one log entry            6 apply, publish, note the slot
 //! ```
 //! Steps 1 to 6 happen under the writer's lock, so log order is apply order (M1). What must wait (a checkpoint because the
-//! log is full, a reservation of ids) is done outside it, and the request starts over: nothing of it had happened.
+//! log is full, a reservation of ids, records that are not in memory) is done outside it, and the request starts over: nothing of it had happened.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use disk::volume::VolumeError;
-use kv::{Batch, Kv};
+use kv::{Absent, Batch, Engine};
 use types::{Code, Epoch, Fault, Seq};
 
 use crate::Core;
 use crate::ids::Ids;
+use crate::look::{Trouble, until_loaded};
 use crate::overlay::Overlay;
 use crate::record::{self, Origin};
 use crate::slots::{Last, Slots, Verdict};
@@ -42,19 +43,30 @@ pub struct Done {
 /// time something was done about it; more than two would mean that others take the room at once.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// Why a request must start over.
-enum Stop {
+/// Why a request must start over, or not be made.
+pub enum Stop {
     Refused(Fault),
     /// Bytes that the log held then.
     LogFull {
         used: u64,
     },
     NoIds,
+    /// A record that the rule asked for is not in memory.
+    Absent(Absent),
 }
 
 impl From<Fault> for Stop {
     fn from(f: Fault) -> Stop {
         Stop::Refused(f)
+    }
+}
+
+impl From<Trouble> for Stop {
+    fn from(t: Trouble) -> Stop {
+        match t {
+            Trouble::Absent(what) => Stop::Absent(what),
+            _ => Stop::Refused(t.into()),
+        }
     }
 }
 
@@ -72,11 +84,18 @@ impl Core {
         rule: Rule<'_>,
     ) -> Result<Done, Fault> {
         for _ in 0..ATTEMPTS_MAX {
-            match self.attempt(call, origin, lease_high, rule) {
+            // Bringing records is no attempt that failed: it has a bound of its own.
+            let attempt =
+                until_loaded(&self.kv, &mut || match self.attempt(call, origin, lease_high, rule) {
+                    Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
+                    done => Ok(done),
+                })?;
+            match attempt {
                 Ok(done) => return Ok(done),
                 Err(Stop::Refused(fault)) => return Err(fault),
                 Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
                 Err(Stop::NoIds) => self.reserve_ids()?,
+                Err(Stop::Absent(what)) => return Err(Trouble::Absent(what).into()),
             }
         }
         Err(Fault::new(Code::NotReady, "the MDT's log fills faster than it can be checkpointed; try again"))
@@ -108,8 +127,10 @@ impl Core {
         // 3. rule
         snap = self.kv.snapshot();
         let mut txn = Overlay::new(&snap, &mut writer.ids, lease_high);
-        let reply: Arc<[u8]> = rule(&mut txn)?.into();
+        let reply = rule(&mut txn);
+        // V1: trouble first. What a rule refused because of a record that was not there is not refused.
         let changes = txn.finish()?;
+        let reply: Arc<[u8]> = reply?.into();
         if changes.0.is_empty() {
             // Nothing to keep and nothing to repeat: judged again, it gives the same answer.
             return Ok(Done { reply, seq: Seq(0) });
@@ -138,7 +159,7 @@ impl Core {
         };
         writer.slots.apply(origin, seq, reply, &changes);
         let died = changes.0.iter().filter(|c| c.value.is_some() && self.rules.is_dead(&c.key)).count();
-        self.kv.apply(changes);
+        self.kv.apply(seq, changes);
         self.purged.on_died(died);
         if writer.ids.are_low() {
             self.bells.flush.ring();
@@ -164,8 +185,8 @@ impl Core {
                     Ok(_) => Ok(promise),
                     Err(Stop::Refused(fault)) => return Err(fault),
                     Err(Stop::LogFull { used }) => Err(used),
-                    // Reserving draws no ids.
-                    Err(Stop::NoIds) => Err(u64::MAX),
+                    // Reserving draws no ids and reads nothing.
+                    Err(Stop::NoIds | Stop::Absent(_)) => Err(u64::MAX),
                 }
             };
             match reserved {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use disk::Disk;
 use disk::volume::{Format, Kind, Label, Verdict, Volume};
-use kv::{Kv, Table};
+use kv::Engine;
 use types::{Code, Fault, Shard, Time};
 
-use crate::checkpoint::write_state;
 use crate::ids::Ids;
+use crate::look::{look, until_loaded};
 use crate::overlay::Overlay;
 use crate::slots::Slots;
-use crate::{Mdt, Rules, record};
+use crate::{Mdt, Records, Rules, record};
 
 /// What a new MDT is to be. The label's target, mirror, epoch and file system uuid may be zero: `join` fills them in.
 #[derive(Clone, Debug)]
@@ -66,17 +66,19 @@ impl Mdt {
         volume.replay(&mut |_| Verdict::Keep)?;
         volume.start()?;
         // 2. the root directory, as an entry like any other, so that the log is the whole history
-        let (kv, lease_high) = (Table::new(), Cell::new(0));
-        let snap = kv.snapshot();
-        let mut ids = Ids::load(&snap)?;
-        let mut txn = Overlay::new(&snap, &mut ids, &lease_high);
-        rules.format(&mut txn, now);
-        let changes = txn.finish()?;
-        volume.append(epoch, &record::encode(0, None, &[], &changes))?;
-        kv.apply(changes);
+        let (kv, lease_high) = (Records::new(), Cell::new(0));
+        let mut ids = look(&kv, &mut |view| Ids::load(view))??;
+        let changes = until_loaded(&kv, &mut || {
+            let snap = kv.snapshot();
+            let mut txn = Overlay::new(&snap, &mut ids, &lease_high);
+            rules.format(&mut txn, now);
+            txn.finish()
+        })?;
+        let seq = volume.append(epoch, &record::encode(0, None, &[], &changes))?;
+        kv.apply(seq, changes);
         // 3. durable, and cleanly closed
-        let snap = kv.snapshot();
-        volume.checkpoint(volume.position(), &mut |out| write_state(&snap, &Slots::default(), out))?;
+        let (snap, slots) = (kv.snapshot(), Slots::default());
+        volume.checkpoint(volume.position(), &mut |out| kv.checkpoint(&snap, &mut slots.records(), out))?;
         volume.close_clean()?;
         Ok(())
     }

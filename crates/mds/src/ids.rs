@@ -4,7 +4,8 @@
 //! I1: `next <= limit <= promised`; ids below `limit` may be given out, ids below `promised` are reserved in the log (not
 //! yet flushed above `limit`).  I2: `next` only rises.
 
-use kv::{Batch, Damage, Snapshot, Value};
+use kv::{Batch, Value};
+use meta::View;
 use types::{Code, Fault, Fid, Key, SessionId, Shard};
 
 /// Key kind of the counters' records: `(9, which u8)` → limit u64, little-endian.
@@ -56,12 +57,11 @@ pub struct Ids {
 impl Ids {
     /// Where a table stands: everything up to the reserved limits counts as used. Nothing can be drawn before `promise`,
     /// a flush and `keep`.
-    pub fn load(snap: &impl Snapshot) -> Result<Ids, Fault> {
+    pub fn load(view: &dyn View) -> Result<Ids, Fault> {
         let first = |w: Which| if w == Which::Fid { Fid::FIRST } else { 1 };
         let mut counters = ALL.map(|w| Counter { next: first(w), limit: first(w), promised: first(w) });
         for which in ALL {
-            let stored = snap.get(&key(which)).map_err(|Damage { key }| damaged(&key))?;
-            if let Some(bytes) = stored {
+            if let Some(bytes) = view.get(&key(which)) {
                 let limit = u64::from_le_bytes(bytes[..].try_into().map_err(|_| damaged(&key(which)))?);
                 if limit > LIMIT_MAX {
                     return Err(damaged(&key(which)));
@@ -156,14 +156,12 @@ fn damaged(key: &Key) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use kv::Kv;
-
     use super::*;
 
     /// As `docs/formats/mdt.md` has it: a limit for each counter.
     #[test]
     fn golden() {
-        let mut ids = Ids::load(&kv::Table::default().snapshot()).unwrap();
+        let mut ids = Ids::load(&meta::mem::MemTxn::default()).unwrap();
         let (batch, _) = ids.promise().unwrap();
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let records: Vec<_> =

@@ -25,6 +25,7 @@ mod ids;
 mod joined;
 mod judge;
 mod locks;
+mod look;
 mod overlay;
 mod purge;
 pub mod record;
@@ -46,7 +47,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use arc_swap::ArcSwapOption;
 use disk::volume::{Label, Volume};
-use kv::Table;
 use net::{Answer, Fabric, Service};
 use parking_lot::Mutex;
 use types::{Fault, Incarnation, SessionId};
@@ -65,6 +65,13 @@ use joined::Joined;
 use sessions::Sessions;
 use workers::Workers;
 
+/// The engine below the executor: the only place that names one. Tests of this crate run over one that has nothing in memory before
+/// it was asked for, so that whatever reads here is shown to start over.
+#[cfg(not(test))]
+type Records = kv::Table;
+#[cfg(test)]
+type Records = kv::away::AwayTable;
+
 /// An MDT that serves. Dropping it stops its threads and nothing else: what a killed process leaves behind.
 pub struct Mdt {
     core: Arc<Core>,
@@ -75,7 +82,7 @@ pub struct Mdt {
 /// Locks are taken in this order: `ending`, `checkpointing` or `reserving`, `writer`.
 pub(crate) struct Core {
     volume: Volume,
-    kv: Table,
+    kv: Records,
     writer: Mutex<Writer>,
     sessions: Sessions,
     sharers: shared::Sharers,

@@ -1,69 +1,15 @@
 //! A transaction as the rules see it: a snapshot with the changes made so far on top.
-//!
-//! The rules' traits know no damage and no shortage, so what goes wrong below them is kept here (`trouble`) and the
-//! executor throws the whole outcome away: V1: after trouble nothing that a rule computed is used.
 
-use std::cell::{Cell, RefCell};
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use kv::{Batch, Change, Damage, Snapshot, TableSnapshot, VALUE_MAX, Value};
+use kv::{Batch, Change, VALUE_MAX, Value};
 use meta::{Txn, View};
-use types::{Code, Fault, Fid, Key, SessionId};
+use types::{Fid, Key, SessionId};
 
 use crate::ids::Ids;
-
-/// Why what a rule computed must not be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    Damage(Damage),
-    /// The rule drew more ids than are reserved.
-    NoIds,
-}
-
-impl From<Trouble> for Fault {
-    fn from(t: Trouble) -> Fault {
-        match t {
-            Trouble::Damage(d) => Fault::new(Code::Damaged, d.to_string()),
-            Trouble::NoIds => Fault::new(Code::NotReady, "no reserved ids are left; try again"),
-        }
-    }
-}
-
-/// A snapshot as the rules read it.
-pub struct SnapView<'a> {
-    snap: &'a TableSnapshot,
-    trouble: RefCell<Option<Trouble>>,
-}
-
-impl<'a> SnapView<'a> {
-    pub fn new(snap: &'a TableSnapshot) -> SnapView<'a> {
-        SnapView { snap, trouble: RefCell::new(None) }
-    }
-
-    /// Ends the reading: was everything that it saw good?
-    pub fn finish(self) -> Result<(), Fault> {
-        self.trouble.into_inner().map_or(Ok(()), |t| Err(t.into()))
-    }
-
-    fn note(&self, d: Damage) {
-        self.trouble.borrow_mut().get_or_insert(Trouble::Damage(d));
-    }
-}
-
-impl View for SnapView<'_> {
-    fn get(&self, key: &Key) -> Option<Arc<[u8]>> {
-        self.snap.get(key).unwrap_or_else(|d| {
-            self.note(d);
-            None
-        })
-    }
-    fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) {
-        if let Err(d) = self.snap.range(from, to, f) {
-            self.note(d);
-        }
-    }
-}
+use crate::look::{SnapView, Trouble};
 
 /// A transaction.
 pub struct Overlay<'a> {
@@ -75,7 +21,7 @@ pub struct Overlay<'a> {
 }
 
 impl<'a> Overlay<'a> {
-    pub fn new(snap: &'a TableSnapshot, ids: &'a mut Ids, lease_high: &'a Cell<u32>) -> Overlay<'a> {
+    pub fn new(snap: &'a dyn kv::View, ids: &'a mut Ids, lease_high: &'a Cell<u32>) -> Overlay<'a> {
         Overlay { base: SnapView::new(snap), changes: BTreeMap::new(), ids, lease_high }
     }
 
@@ -94,16 +40,12 @@ impl<'a> Overlay<'a> {
     }
 
     /// The changes in key order, if nothing went wrong.
-    pub fn finish(self) -> Result<Batch, Fault> {
+    pub fn finish(self) -> Result<Batch, Trouble> {
         self.base.finish()?;
-        // What a checkpoint or the next start would refuse must not get into the log.
         let too_long =
             self.changes.iter().find(|(_, v)| v.as_ref().is_some_and(|v| v.raw().len() > VALUE_MAX));
         if let Some((key, _)) = too_long {
-            return Err(Fault::new(
-                Code::NoSpace,
-                format!("record {key:?} would be longer than {VALUE_MAX} bytes"),
-            ));
+            return Err(Trouble::TooLong(*key));
         }
         Ok(Batch(self.changes.into_iter().map(|(key, value)| Change { key, value }).collect()))
     }
@@ -111,17 +53,17 @@ impl<'a> Overlay<'a> {
     /// Sets trouble when ids ran out; the default that stands in is never used (V1).
     fn drawn<T: Default>(&self, id: Option<T>) -> T {
         id.unwrap_or_else(|| {
-            self.base.trouble.borrow_mut().get_or_insert(Trouble::NoIds);
+            self.base.note(Trouble::NoIds);
             T::default()
         })
     }
 }
 
 impl View for Overlay<'_> {
-    fn get(&self, key: &Key) -> Option<Arc<[u8]>> {
+    fn get(&self, key: &Key) -> Option<Cow<'_, [u8]>> {
         match self.changes.get(key) {
             // Made by this transaction a moment ago: the bytes are those that the CRC was computed from.
-            Some(value) => value.as_ref().map(|v| v.shared()),
+            Some(value) => value.as_ref().map(|v| Cow::Borrowed(v.raw())),
             None => self.base.get(key),
         }
     }
@@ -165,9 +107,14 @@ impl Txn for Overlay<'_> {
     }
     fn delete(&mut self, key: &Key) {
         // What was never stored needs no deletion in the log.
-        match self.base.snap.get(key) {
-            Ok(None) => self.changes.remove(key),
-            _ => self.changes.insert(*key, None),
+        // What was damaged may go.
+        let is_stored = match self.base.snap.get(key).map(|value| value.is_some()) {
+            Err(kv::Miss::Absent(what)) => return self.base.note(Trouble::Absent(what)),
+            is_stored => is_stored.unwrap_or(true),
+        };
+        match is_stored {
+            true => self.changes.insert(*key, None),
+            false => self.changes.remove(key),
         };
     }
     fn next_fid(&mut self) -> Fid {
@@ -184,8 +131,10 @@ impl Txn for Overlay<'_> {
 
 #[cfg(test)]
 mod tests {
+    use kv::{Damage, Engine, Table};
+    use types::Seq;
+
     use super::*;
-    use kv::{Kv, Table};
 
     fn key(n: u8) -> Key {
         Key::new(&[n]).unwrap()
@@ -197,7 +146,7 @@ mod tests {
         for n in [10, 20, 30, 40] {
             b.put(key(n), Value::new(&[n]));
         }
-        t.apply(b);
+        t.apply(Seq(1), b);
         t
     }
 
@@ -214,7 +163,7 @@ mod tests {
     fn a_range_shows_base_and_changes_in_order_and_stops() {
         let t = table();
         let snap = t.snapshot();
-        let (mut ids, high) = (Ids::load(&snap).unwrap(), Cell::new(0));
+        let (mut ids, high) = (Ids::load(&SnapView::new(&snap)).unwrap(), Cell::new(0));
         let mut o = Overlay::new(&snap, &mut ids, &high);
         o.put(key(5), vec![1]);
         o.put(key(20), vec![2]);
@@ -240,17 +189,18 @@ mod tests {
         let t = table();
         let mut b = Batch::new();
         b.put(key(15), Value::stored(&[1], 99));
-        t.apply(b);
+        t.apply(Seq(1), b);
         let snap = t.snapshot();
-        let (mut ids, high) = (Ids::load(&snap).unwrap(), Cell::new(0));
+        let (mut ids, high) = (Ids::load(&SnapView::new(&snap)).unwrap(), Cell::new(0));
         let o = Overlay::new(&snap, &mut ids, &high);
+        let damage = Trouble::Damage(Damage { key: key(15) });
         assert_eq!(o.get(&key(15)), None);
-        assert_eq!(o.finish().unwrap_err().code, Code::Damaged);
+        assert_eq!(o.finish(), Err(damage));
         let mut o = Overlay::new(&snap, &mut ids, &high);
         o.next_fid();
-        assert_eq!(o.finish().unwrap_err().code, Code::NotReady, "nothing was reserved");
+        assert_eq!(o.finish(), Err(Trouble::NoIds), "nothing was reserved");
         let view = SnapView::new(&snap);
         assert_eq!(keys(&view, 0, 99, 99), [(10, 10)]);
-        assert_eq!(view.finish().unwrap_err().code, Code::Damaged);
+        assert_eq!(view.finish(), Err(damage));
     }
 }

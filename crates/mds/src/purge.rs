@@ -6,13 +6,12 @@
 //! P3: every dead file has its turn. Rounds walk through the list, and begin anew only at its end: however many files of an
 //! OST that is down come first, those behind them are freed.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kv::Kv;
 use meta::View;
 use net::rpc;
 use types::{Buf, Code, Fault, Fid, Key, Layout, ObjectId, TargetId};
@@ -23,7 +22,7 @@ use wire::{Header, Request};
 
 use crate::Core;
 use crate::joined::Joined;
-use crate::overlay::SnapView;
+use crate::look::{SnapView, look};
 use crate::recover::no_lease;
 
 /// Files looked at in a round; doubled up to the maximum while some of them cannot be purged: each round waits for an OST
@@ -118,7 +117,7 @@ struct Behind<'a> {
 }
 
 impl View for Behind<'_> {
-    fn get(&self, key: &Key) -> Option<Arc<[u8]>> {
+    fn get(&self, key: &Key) -> Option<Cow<'_, [u8]>> {
         self.view.get(key)
     }
     fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) {
@@ -200,16 +199,15 @@ impl Core {
 
     fn purge_next(&self, walk: &mut Walk, max: usize) -> Result<Purged, Fault> {
         let joined = self.joined()?;
-        let snap = self.kv.snapshot();
-        let view = SnapView::new(&snap);
-        let behind = Behind { view: &view, key: walk.at, seen: Cell::new(None) };
-        let dead = self.rules.dead_list(&behind, max);
-        walk.at = if dead.len() < max { None } else { behind.seen.get() };
-        view.finish()?;
+        let (dead, seen) = look(&self.kv, &mut |view| {
+            let behind = Behind { view, key: walk.at, seen: Cell::new(None) };
+            (self.rules.dead_list(&behind, max), behind.seen.get())
+        })?;
+        walk.at = if dead.len() < max { None } else { seen };
         if dead.is_empty() {
             return Ok(Purged::default());
         }
-        // P1: everything that the snapshot shows is flushed after this.
+        // P1: everything that was seen is flushed after this.
         self.flush()?;
         let failed = self.destroy_all(&joined, &dead);
         let (done, left): (Vec<_>, Vec<_>) = dead.into_iter().partition(|(fid, layout)| {
@@ -226,16 +224,17 @@ impl Core {
 
     /// Somebody found OSTs full: is space about to be free there?
     pub fn on_dying(&self, req: &Dying) -> Result<DyingReply, Fault> {
-        let snap = self.kv.snapshot();
-        // After the snapshot: a walk that begins later than this sees everything that is dead in it.
-        let walks_begun = self.purged.walks_begun.load(Ordering::SeqCst);
-        let view = SnapView::new(&snap);
-        let dying = LOOKS.iter().any(|max| {
-            let dead = self.rules.dead_list(&view, *max);
-            let mut mirrors = dead.iter().flat_map(|(fid, layout)| layout.objects(*fid)).map(|(_, m, _)| m);
-            mirrors.any(|m| req.mirrors.contains(&m)) || (dead.len() == *max && LOOKS.last() == Some(max))
-        });
-        view.finish()?;
+        let (dying, walks_begun) = look(&self.kv, &mut |view| {
+            // A walk that begins later than this sees everything that is dead in the view.
+            let walks_begun = self.purged.walks_begun.load(Ordering::SeqCst);
+            let dying = LOOKS.iter().any(|max| {
+                let dead = self.rules.dead_list(view, *max);
+                let mut mirrors =
+                    dead.iter().flat_map(|(fid, layout)| layout.objects(*fid)).map(|(_, m, _)| m);
+                mirrors.any(|m| req.mirrors.contains(&m)) || (dead.len() == *max && LOOKS.last() == Some(max))
+            });
+            (dying, walks_begun)
+        })?;
         let news = self.purged.news.load(Ordering::SeqCst);
         let held_up = dying && self.purged.held_up_at.load(Ordering::SeqCst) == news;
         // Else its longer pauses would be void for as long as somebody finds an OST full.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use arc_swap::ArcSwapOption;
 use disk::Disk;
 use disk::volume::{Kind, Verdict, Volume};
-use kv::{Kv, Table};
+use kv::Engine;
 use parking_lot::Mutex;
 use types::{Code, Fault};
 
@@ -15,12 +15,12 @@ use crate::checkpoint::read_state;
 use crate::execute::Writer;
 use crate::ids::Ids;
 use crate::locks::Locks;
-use crate::overlay::SnapView;
+use crate::look::look;
 use crate::sessions::Sessions;
 use crate::slots::Slots;
 use crate::stat::Room;
 use crate::workers::{Bells, Workers};
-use crate::{Core, Mdt, Settings, record};
+use crate::{Core, Mdt, Records, Settings, record};
 
 impl Mdt {
     /// Recovers the MDT on `disk`. It answers `NotReady` to clients until `join`.
@@ -40,11 +40,10 @@ impl Mdt {
         let was_clean = volume.was_clean();
         let incarnation = volume.start()?;
         // 4. what is derived from the table
-        let snap = kv.snapshot();
-        check_formatted(&settings, &snap)?;
-        let sessions = Sessions::load(&snap, settings.clock.boot_ms())?;
+        check_formatted(&settings, &kv)?;
+        let sessions = look(&kv, &mut |view| Sessions::load(view, settings.clock.boot_ms()))??;
         slots.keep_only(&sessions.ids());
-        let ids = Ids::load(&snap)?;
+        let ids = look(&kv, &mut |view| Ids::load(view))??;
         let core = Arc::new(Core {
             locks: Locks::new(sessions.ids()),
             room: Room::new(volume.checkpoint_capacity()),
@@ -76,28 +75,24 @@ impl Mdt {
             index = label.index,
             incarnation = incarnation.0,
             was_clean,
-            records = snap_records(&core),
+            records = core.kv.figures().size.records,
             "MDT recovered"
         );
         Ok(Arc::new(Mdt { core, workers }))
     }
 }
 
-fn snap_records(core: &Core) -> u64 {
-    kv::Snapshot::size(&core.kv.snapshot()).records
-}
-
 /// Table and slots as the checkpoint and the log have them.
-fn restore(volume: &Volume) -> Result<(Table, Slots), Fault> {
+fn restore(volume: &Volume) -> Result<(Records, Slots), Fault> {
     let (kv, mut slots) = match volume.checkpoint_reader()? {
-        Some(mut reader) => read_state(&mut reader)?,
-        None => (Table::new(), Slots::default()),
+        Some(mut reader) => read_state(volume.checkpoint_seq(), &mut reader)?,
+        None => (Records::new(), Slots::default()),
     };
     let mut unreadable = None;
     volume.replay(&mut |entry| match record::decode(entry.payload) {
         Ok(r) => {
             slots.apply(r.origin, entry.seq, &r.reply.into(), &r.changes);
-            kv.apply(r.changes);
+            kv.apply(entry.seq, r.changes);
             Verdict::Keep
         }
         Err(why) => {
@@ -115,11 +110,8 @@ fn restore(volume: &Volume) -> Result<(Table, Slots), Fault> {
     }
 }
 
-fn check_formatted(settings: &Settings, snap: &kv::TableSnapshot) -> Result<(), Fault> {
-    let view = SnapView::new(snap);
-    let formatted = settings.rules.is_formatted(&view);
-    view.finish()?;
-    match formatted {
+fn check_formatted(settings: &Settings, kv: &Records) -> Result<(), Fault> {
+    match look(kv, &mut |view| settings.rules.is_formatted(view))? {
         true => Ok(()),
         false => Err(Fault::new(
             Code::Damaged,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kv::Kv;
+use kv::{Engine, View};
 use meta::{Ctx, Judge};
 use net::Answer;
 use object::LeaseVersion;
@@ -19,7 +19,8 @@ use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
 use crate::Core;
 use crate::execute::Done;
 use crate::joined::Joined;
-use crate::overlay::{Overlay, SnapView};
+use crate::look::look;
+use crate::overlay::Overlay;
 use crate::record::Origin;
 use crate::shared::Others;
 use crate::slots::refuse_observer;
@@ -98,13 +99,13 @@ impl Core {
             self.check_session(head.session)?;
             self.check_come_back()?;
         }
-        let snap = self.kv.snapshot();
-        let (view, lease_high) = (SnapView::new(&snap), Cell::new(0));
+        let lease_high = Cell::new(0);
         let reply = self.with_ctx(head, body, &joined, &lease_high, &mut |ctx| {
-            self.rules.read(ctx, &view, head.call, body, out)
+            look(&self.kv, &mut |view| {
+                out.clear();
+                self.rules.read(ctx, view, head.call, body, out)
+            })?
         });
-        // Damage first: what a rule made of a record that was not there is not the truth.
-        view.finish()?;
         Ok(Done { reply: reply?.into(), seq: Seq(0) })
     }
 
@@ -205,7 +206,7 @@ impl Core {
 
     /// An estimate without the slots: they are a few KiB, and reading them would take the writer's lock.
     fn is_full(&self) -> bool {
-        self.room.is_full(kv::Snapshot::size(&self.kv.snapshot()).bytes)
+        self.room.is_full(self.kv.reader().size().bytes)
     }
 
     pub fn check_session(&self, session: SessionId) -> Result<(), Fault> {

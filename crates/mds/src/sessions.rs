@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use kv::{Snapshot, TableSnapshot};
+use meta::View;
 use types::{Code, Cred, Fault, Key, SessionId, Uuid};
 use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
@@ -94,19 +94,19 @@ pub struct Sessions(ArcSwap<Vec<Arc<Session>>>);
 
 impl Sessions {
     /// Those of the table. Each counts as heard of just now: after a restart every client gets its whole time to come back.
-    pub fn load(snap: &TableSnapshot, now_ms: u64) -> Result<Sessions, Fault> {
+    pub fn load(view: &dyn View, now_ms: u64) -> Result<Sessions, Fault> {
         let (from, to) = (Key::new(&[KIND_SESSION]), Key::new(&[KIND_SESSION + 1]));
         let (from, to) = (from.expect("a byte fits"), to.expect("a byte fits"));
         let mut list = Vec::new();
         let mut bad = None;
-        let damage = snap.range(&from, &to, &mut |key, value| {
+        view.range(&from, &to, &mut |key, value| {
             match Session::from_record(key, value, now_ms) {
                 Ok(s) => list.push(Arc::new(s)),
                 Err(why) => bad = Some(format!("session record {key:?} cannot be read: {why}")),
             }
             bad.is_none()
         });
-        if let Some(why) = bad.or(damage.err().map(|d| d.to_string())) {
+        if let Some(why) = bad {
             return Err(Fault::new(Code::Damaged, why));
         }
         Ok(Sessions(ArcSwap::from_pointee(list)))

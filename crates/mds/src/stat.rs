@@ -3,12 +3,13 @@
 //! The table must fit a checkpoint slot, or the log could never be trimmed again. So growth ends below that: what creates is
 //! refused first, and what deletes goes on working to the end.
 
-use kv::{Batch, Kv, Snapshot, TableSnapshot, record_bytes};
+use kv::{Batch, Engine, Miss, View, record_bytes};
 use types::{Code, Fault};
 use wire::session::TargetStatReply;
 
 use crate::Core;
-use crate::overlay::SnapView;
+use crate::execute::Stop;
+use crate::look::look;
 use crate::slots::Slots;
 
 /// From this share of the room on, rules are told that the MDT is full and refuse what makes files or adds bytes.
@@ -30,7 +31,7 @@ impl Room {
         Room { capacity_bytes }
     }
 
-    pub fn used(&self, snap: &TableSnapshot, slots: &Slots) -> u64 {
+    pub fn used(&self, snap: &dyn View, slots: &Slots) -> u64 {
         snap.size().bytes + slots.bytes()
     }
     /// What users may take.
@@ -47,41 +48,43 @@ impl Room {
     }
 
     /// May these changes be made?
-    pub fn check(&self, snap: &TableSnapshot, slots: &Slots, changes: &Batch) -> Result<(), Fault> {
+    pub fn check(&self, snap: &dyn View, slots: &Slots, changes: &Batch) -> Result<(), Stop> {
         let put: u64 = changes
             .0
             .iter()
             .map(|c| c.value.as_ref().map_or(0, |v| record_bytes(&c.key, v.raw().len())))
             .sum();
         let limit = self.share(CLOSED_PERCENT);
-        if self.used(snap, slots) + put <= limit || put <= replaced(snap, changes) {
+        if self.used(snap, slots) + put <= limit || put <= replaced(snap, changes)? {
             return Ok(());
         }
-        Err(Fault::new(
+        let fault = Fault::new(
             Code::NoSpace,
             format!(
                 "the MDT's records take {} of {} bytes; delete files, or move the MDT to a larger device",
                 self.used(snap, slots),
                 self.capacity_bytes
             ),
-        ))
+        );
+        Err(fault.into())
     }
 }
 
 /// Bytes that the changes free. Asked only when room is short.
-fn replaced(snap: &TableSnapshot, changes: &Batch) -> u64 {
-    let old = |key| snap.get(key).ok().flatten().map_or(0, |v| record_bytes(key, v.len()));
+fn replaced(snap: &dyn View, changes: &Batch) -> Result<u64, Stop> {
+    let old = |key| match snap.get(key) {
+        Ok(value) => Ok(value.map_or(0, |v| record_bytes(key, v.len()))),
+        Err(Miss::Damage(_)) => Ok(0),
+        Err(Miss::Absent(what)) => Err(Stop::Absent(what)),
+    };
     changes.0.iter().map(|c| old(&c.key)).sum()
 }
 
 impl Core {
     pub fn target_stat(&self) -> Result<TargetStatReply, Fault> {
         let label = self.volume.label();
-        let snap = self.kv.snapshot();
-        let used = self.room.used(&snap, &self.writer.lock().slots);
-        let view = SnapView::new(&snap);
-        let inodes = self.rules.inodes(&view);
-        view.finish()?;
+        let used = self.room.used(&self.kv.reader(), &self.writer.lock().slots);
+        let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
         let total = self.room.usable();
         let free = total.saturating_sub(used);
         Ok(TargetStatReply {

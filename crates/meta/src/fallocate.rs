@@ -65,11 +65,14 @@ fn parts(begin: u64, end: u64) -> impl Iterator<Item = (u32, std::ops::Range<usi
 fn erase(txn: &mut dyn Txn, fid: Fid, begin: u64, end: u64, is_kept: bool) -> Result<(), Fault> {
     for (page, part) in parts(begin, end) {
         let key = keys::inline(fid, page);
-        let Some(value) = txn.get(&key) else { continue };
+        let Some((len, is_reserved)) = txn.get(&key).map(|v| (page_len(&v), InlinePage::is_reserved(&v)))
+        else {
+            continue;
+        };
         match (part.len() == PAGE_SIZE, is_kept) {
-            (true, true) => txn.put(key, InlinePage::encode_reserved(page_len(&value))),
+            (true, true) => txn.put(key, InlinePage::encode_reserved(len)),
             (true, false) => txn.delete(&key),
-            (false, _) if InlinePage::is_reserved(&value) => {}
+            (false, _) if is_reserved => {}
             (false, _) => {
                 let mut bytes = load_page(txn, fid, page)?;
                 let to = part.end.min(bytes.len());
@@ -86,12 +89,12 @@ fn reserve(txn: &mut dyn Txn, fid: Fid, begin: u64, end: u64) -> Result<bool, Fa
     let mut is_new = false;
     for (page, part) in parts(begin, end) {
         let key = keys::inline(fid, page);
-        let value = txn.get(&key);
-        if value.as_ref().is_some_and(|v| page_len(v) >= part.end) {
+        let there = txn.get(&key).map(|v| (page_len(&v), InlinePage::is_reserved(&v)));
+        if there.is_some_and(|(len, _)| len >= part.end) {
             continue;
         }
         is_new = true;
-        match value.is_some_and(|v| !InlinePage::is_reserved(&v)) {
+        match there.is_some_and(|(_, is_reserved)| !is_reserved) {
             true => {
                 let mut bytes = load_page(txn, fid, page)?;
                 bytes.resize(part.end, 0);

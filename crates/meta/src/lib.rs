@@ -61,14 +61,15 @@ pub use reap::{dead_list, forget_dead, is_dead, leave_orphan, orphan_holder, orp
 pub use settle::rest;
 pub use totals::{Totals, totals};
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use types::{Epoch, Fid, Generation, Key, MirrorId, SessionId, Shard};
 use wire::object::Capability;
 
 /// A consistent view of an MDT's records.
 pub trait View {
-    fn get(&self, key: &Key) -> Option<Arc<[u8]>>;
+    /// The value as it lies there, mostly; a rule decodes it and lets it go before it changes anything.
+    fn get(&self, key: &Key) -> Option<Cow<'_, [u8]>>;
     /// Visits records with `from <= key < to` in key order until `f` returns false.
     fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool);
 }

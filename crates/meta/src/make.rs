@@ -79,7 +79,8 @@ pub fn make(
 /// A replay gets the fid that the client knows already, if nobody else has it.
 fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid) -> Fid {
     let wanted = ctx.replay && want.counter() >= Fid::FIRST && want.allocating_shard() == ctx.shard;
-    match wanted && txn.get(&keys::inode(want)).is_none() {
+    let is_free = wanted && txn.get(&keys::inode(want)).is_none();
+    match is_free {
         true => want,
         false => txn.next_fid(),
     }

@@ -1,5 +1,6 @@
 //! A transaction in memory, for tests: every change is at once the state.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ impl Default for MemTxn {
 }
 
 impl View for MemTxn {
-    fn get(&self, key: &Key) -> Option<Arc<[u8]>> {
-        self.records.get(key).cloned()
+    fn get(&self, key: &Key) -> Option<Cow<'_, [u8]>> {
+        self.records.get(key).map(|v| Cow::Borrowed(&v[..]))
     }
     fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) {
         if from >= to {

@@ -8,6 +8,7 @@ use types::{Code, Fid, Seq};
 
 use super::rig::{Rig, format};
 use super::rules::{self, body};
+use crate::look::{SnapView, look};
 
 /// An acknowledged operation, as its client keeps it, and the name space after it.
 #[derive(Clone)]
@@ -197,9 +198,9 @@ fn o5_ids_are_never_given_again_after_power_loss() {
 fn o5_a_block_is_flushed_before_its_first_id_is_used() {
     let (rig, disk) = Rig::fresh();
     let limit = |rig: &Rig| {
-        let snap = kv::Kv::snapshot(&rig.mdt.core.kv);
         let key = types::Key::new(&[crate::ids::KIND_COUNTER, 1]).unwrap();
-        u64::from_le_bytes(kv::Snapshot::get(&snap, &key).unwrap().unwrap()[..].try_into().unwrap())
+        let read = |view: &SnapView<'_>| meta::View::get(view, &key).map(|v| v[..].try_into().unwrap());
+        u64::from_le_bytes(look(&rig.mdt.core.kv, &mut |view| read(view)).unwrap().unwrap())
     };
     // The foreground reserves when nobody does it in the background: draw through two blocks.
     let mut last = Fid(0);

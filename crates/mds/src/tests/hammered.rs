@@ -1,7 +1,8 @@
 //! Records that no MDT wrote: log entries, slots, sessions, counters.
 
 use hammer::Hammer;
-use kv::{Batch, Kv, Table, Value};
+use kv::{Batch, Value};
+use meta::mem::MemTxn;
 use types::crc::crc32c;
 use types::{Key, SessionId, Uuid};
 
@@ -82,11 +83,9 @@ fn a_slot_is_read_or_refused() {
     assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");
 }
 
-fn table_with(key: &Key, value: &[u8]) -> Table {
-    let table = Table::new();
-    let mut batch = Batch::new();
-    batch.put(*key, Value::new(value));
-    table.apply(batch);
+fn table_with(key: &Key, value: &[u8]) -> MemTxn {
+    let mut table = MemTxn::default();
+    table.records.insert(*key, value.into());
     table
 }
 
@@ -101,7 +100,7 @@ fn a_session_is_read_or_refused() {
     let hammer = Hammer::new("session").seeds([seed("host, pid 7"), seed("")]).bound(8, 64 << 10);
     let read = |bytes: &[u8]| {
         let (key, value) = split(bytes)?;
-        Sessions::load(&table_with(&key, value).snapshot(), 0).ok()
+        Sessions::load(&table_with(&key, value), 0).ok()
     };
     let outcome = hammer.run(read, |bytes, _| bytes.len());
     assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");
@@ -113,7 +112,7 @@ fn a_counter_is_read_or_refused() {
     let hammer = Hammer::new("counter").seeds([seed(1), seed(2), seed(3)]).bound(8, 64 << 10);
     let read = |bytes: &[u8]| {
         let (key, value) = split(bytes)?;
-        Ids::load(&table_with(&key, value).snapshot()).ok()
+        Ids::load(&table_with(&key, value)).ok()
     };
     let outcome = hammer.run(read, |bytes, mut ids| {
         // It may be refused, near the end of the fids; near the end of other numbers nothing is loaded.

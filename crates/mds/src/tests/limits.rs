@@ -1,7 +1,7 @@
 //! Full logs, full tables, damage: refused cleanly, or worked around.
 
 use disk::{FaultyDisk, SimDisk};
-use kv::{Batch, Kv, Value};
+use kv::{Batch, Engine, Value};
 use std::sync::Arc;
 use types::{Code, Fid, Key, SessionId};
 use wire::session::TargetStat;
@@ -102,12 +102,28 @@ fn a_damaged_record_is_an_error_and_never_an_absence() {
     rig.make(0, 1, "a").unwrap();
     let mut b = Batch::new();
     b.put(Key::new(&[1, b'a']).unwrap(), Value::stored(&[0; 8], 1));
-    rig.mdt.core.kv.apply(b);
+    rig.mdt.core.kv.apply(rig.mdt.core.volume.last_seq(), b);
     let read = rig.send(wire::Header { call: rules::LIST, ..wire::Header::default() }, &[]);
     assert_eq!(read.unwrap_err().code, Code::Damaged);
     assert_eq!(rig.make(0, 2, "a").unwrap_err().code, Code::Damaged, "not made a second time");
+    let removed = rig.mutate(rules::REMOVE, 0, 2, &body(Fid(0), "a"));
+    assert_eq!(removed.unwrap_err().code, Code::Damaged, "V1: the rule saw no such name, which is not so");
     assert!(rig.mdt.core.checkpoint_now().is_err(), "damage is not written out as truth");
     rig.make(0, 2, "b").unwrap();
+}
+
+/// K7 of the engine: what it has on its medium only is brought outside all locks.
+#[test]
+fn who_finds_records_absent_starts_over_when_they_are_there() {
+    let (rig, _) = Rig::fresh();
+    let loads = || rig.mdt.core.kv.loads();
+    let at_first = loads();
+    let made = rig.make(0, 1, "a").unwrap();
+    assert!(loads() > at_first, "names were away");
+    assert_eq!(rig.make(0, 1, "a").unwrap(), made, "carried out once");
+    assert_eq!(rig.list().len(), 1);
+    let fault = rig.make(0, 2, "a").unwrap_err();
+    assert_eq!(fault.code, Code::Exists);
 }
 
 #[test]

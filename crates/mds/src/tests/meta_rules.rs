@@ -53,7 +53,7 @@ fn a_file_lives_dies_and_is_remembered() {
     let (rig1, disk) = fresh();
     let made = rig1.ask(&create("a"), rig1.session).unwrap();
     let fid = made.open.inode.attr.fid;
-    assert_eq!(fid, Fid(Fid::FIRST));
+    assert!(fid.counter() >= Fid::FIRST, "attempts that started over may have drawn some");
     let bytes = b"hello".to_vec();
     let write = WriteInline {
         fid,

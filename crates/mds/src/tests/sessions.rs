@@ -9,6 +9,7 @@ use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 
 use super::rig::{FS_UUID, Rig};
 use super::rules::{self, body};
+use crate::look::look;
 
 fn pass(rig: &Rig, ms: u64) {
     rig.clock.0.fetch_add(ms, Ordering::SeqCst);
@@ -43,10 +44,10 @@ fn a_second_client_waits_until_the_first_shares_or_is_dead() {
     let gone = rig.ask(&KeepAlive { session: rig.session, mode: 0 }, SessionId(0));
     assert_eq!(gone.unwrap_err().code, Code::NoSession);
     let core = &rig.mdt.core;
-    let snap = kv::Kv::snapshot(&core.kv);
-    let view = crate::overlay::SnapView::new(&snap);
-    assert!(core.rules.orphans_of(&view, rig.session).is_empty());
-    assert_eq!(core.rules.dead_list(&view, 9).len(), 1, "the orphan's objects wait for the purge");
+    let orphans = look(&core.kv, &mut |view| core.rules.orphans_of(view, rig.session)).unwrap();
+    assert!(orphans.is_empty());
+    let dead = look(&core.kv, &mut |view| core.rules.dead_list(view, 9)).unwrap();
+    assert_eq!(dead.len(), 1, "the orphan's objects wait for the purge");
 }
 
 #[test]
@@ -64,8 +65,8 @@ fn a_detach_ends_the_session_for_good() {
     assert_eq!(rig.mdt.core.writer.lock().slots.bytes(), 0);
     let rig2 = Rig::open(Arc::new(disk.crash(Crash::KeepAll)));
     assert!(rig2.session > rig.session, "a new one");
-    let snap = kv::Kv::snapshot(&rig2.mdt.core.kv);
-    let dead = rig2.mdt.core.rules.dead_list(&crate::overlay::SnapView::new(&snap), 999);
+    let core = &rig2.mdt.core;
+    let dead = look(&core.kv, &mut |view| core.rules.dead_list(view, 999)).unwrap();
     assert_eq!(dead.len(), 150, "more orphans than one entry reaps");
 }
 

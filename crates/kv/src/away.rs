@@ -1,0 +1,156 @@
+//! A table that plays a larger one: at first all of it is away, and what was loaded goes away again. For tests of those who read:
+//! a rule that meets an absent record must come to nothing, and start over once it was loaded.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use types::{Key, Seq};
+
+use crate::{Absent, Batch, Engine, Figures, Miss, Size, StreamError, Table, TakeRecord, Value, View};
+
+/// Loads after which all goes away.
+const LOADS: usize = 24;
+/// Bytes of a key that its neighbours in a leaf have in common, at most: a kind, and all of an id but its last byte.
+const LEAF_BYTES: usize = 8;
+
+/// Leaves that are in memory, and loads so far.
+#[derive(Default)]
+struct Loaded {
+    leaves: BTreeSet<Key>,
+    loads: usize,
+}
+
+#[derive(Default)]
+pub struct AwayTable {
+    table: Table,
+    loaded: Arc<Mutex<Loaded>>,
+}
+
+impl AwayTable {
+    pub fn new() -> AwayTable {
+        AwayTable::default()
+    }
+    /// How often something was brought.
+    pub fn loads(&self) -> usize {
+        self.loaded.lock().loads
+    }
+}
+
+#[derive(Clone)]
+pub struct AwayView<V> {
+    inner: V,
+    loaded: Arc<Mutex<Loaded>>,
+}
+
+impl<V> AwayView<V> {
+    fn need(&self, key: &Key) -> Result<(), Absent> {
+        let is_here = self.loaded.lock().leaves.contains(&leaf_of(key));
+        if is_here { Ok(()) } else { Err(Absent { key: *key }) }
+    }
+}
+
+fn leaf_of(key: &Key) -> Key {
+    let bytes = key.as_bytes();
+    Key::new(&bytes[..bytes.len().saturating_sub(1).min(LEAF_BYTES)]).expect("shorter than a key")
+}
+
+impl Engine for AwayTable {
+    type Reader<'a> = AwayView<<Table as Engine>::Reader<'a>>;
+    type Snap = AwayView<<Table as Engine>::Snap>;
+
+    fn reader(&self) -> Self::Reader<'_> {
+        AwayView { inner: self.table.reader(), loaded: self.loaded.clone() }
+    }
+    fn snapshot(&self) -> Self::Snap {
+        AwayView { inner: self.table.snapshot(), loaded: self.loaded.clone() }
+    }
+    fn apply(&self, upto: Seq, batch: Batch) {
+        self.table.apply(upto, batch)
+    }
+    fn load(&self, Absent { key }: Absent) -> io::Result<()> {
+        let loaded = &mut *self.loaded.lock();
+        loaded.loads += 1;
+        if loaded.loads.is_multiple_of(LOADS) {
+            loaded.leaves.clear();
+        }
+        loaded.leaves.insert(leaf_of(&key));
+        Ok(())
+    }
+    fn checkpoint(
+        &self,
+        of: &Self::Snap,
+        rest: &mut dyn Iterator<Item = (Key, Value)>,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        self.table.checkpoint(&of.inner, rest, out)
+    }
+    fn open(
+        at: Seq,
+        from: &mut dyn io::Read,
+        is_rest: &mut dyn FnMut(&Key, &Value) -> bool,
+    ) -> Result<AwayTable, StreamError> {
+        Ok(AwayTable { table: Table::open(at, from, is_rest)?, ..AwayTable::default() })
+    }
+    fn figures(&self) -> Figures {
+        self.table.figures()
+    }
+}
+
+impl<V: View> View for AwayView<V> {
+    fn get(&self, key: &Key) -> Result<Option<Cow<'_, [u8]>>, Miss> {
+        self.need(key)?;
+        self.inner.get(key)
+    }
+
+    fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Miss> {
+        if from >= to {
+            return Ok(());
+        }
+        self.need(from)?;
+        let mut absent = None;
+        self.inner.range(from, to, &mut |key, value| {
+            absent = self.need(key).err();
+            absent.is_none() && f(key, value)
+        })?;
+        absent.map_or(Ok(()), |what| Err(what.into()))
+    }
+
+    fn each(&self, f: &mut TakeRecord<'_>) -> io::Result<()> {
+        self.inner.each(f)
+    }
+    fn size(&self) -> Size {
+        self.inner.size()
+    }
+    fn seq(&self) -> Seq {
+        self.inner.seq()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conforms() {
+        crate::conformance::all(AwayTable::new);
+    }
+
+    #[test]
+    fn what_was_not_loaded_is_absent() {
+        let table = AwayTable::new();
+        let key = Key::new(&[1; 9]).unwrap();
+        let mut batch = Batch::new();
+        batch.put(key, Value::new(b"v"));
+        table.apply(Seq(1), batch);
+        let view = table.reader();
+        let absent = Absent { key };
+        assert_eq!(view.get(&key), Err(absent.into()));
+        assert_eq!(view.range(&key, &Key::new(&[2]).unwrap(), &mut |_, _| true), Err(absent.into()));
+        table.load(absent).unwrap();
+        assert_eq!(view.get(&key).unwrap().as_deref(), Some(&b"v"[..]));
+        assert_eq!(table.loads(), 1);
+    }
+}
