@@ -7,6 +7,7 @@ mod down;
 mod fsck;
 mod getstripe;
 mod mds;
+mod measure;
 mod mgs;
 mod mkfs;
 mod mount;

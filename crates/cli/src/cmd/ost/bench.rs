@@ -28,6 +28,7 @@ use clap::Args;
 use types::Size;
 use types::size::human;
 
+use crate::cmd::measure::seconds;
 use crate::exit::{Exit, Failure};
 
 use engine::Devices;
@@ -76,11 +77,6 @@ pub struct Bench {
     /// JSON output.
     #[arg(short = 'j', long)]
     json: bool,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|s| (0.01..=86_400.0).contains(s));
-    seconds.ok_or_else(|| "give seconds, from 0.01 to 86400".into())
 }
 
 impl Bench {

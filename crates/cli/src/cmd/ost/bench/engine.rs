@@ -1,12 +1,11 @@
 //! The engine's side: a new OST on the whole device, its log on a second one if there is one, and its rows.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
-use disk::content::{self, Content};
 use disk::{Disk, FileDisk, Media, NewLog, Volume};
 use oss::{FormatSpec, Ost, Settings};
 use store::{Engine, ObjectStore};
@@ -15,7 +14,7 @@ use types::{Fid, ObjectId};
 use super::load::{Figure, Load};
 use super::rows::Row;
 use super::state::{self, State};
-use crate::exit::Failure;
+use crate::cmd::measure::device::{blank, take};
 use crate::serve::register::new_uuid;
 
 /// The log of a device that is large enough for it; of smaller ones the log is an eighth.
@@ -23,8 +22,6 @@ const LOG_BYTES: u64 = 512 << 20;
 /// The object of a device that is large enough for it; of smaller ones it is a quarter: what is overwritten takes new space before it
 /// gives its old space back.
 pub const OBJECT_BYTES: u64 = 2 << 30;
-/// What must be zeros for a device to count as blank.
-const HEAD_BYTES: usize = 1 << 20;
 /// Rounds of destaging before a burst; the second has nothing to wait for.
 const DESTAGE_ROUNDS_MAX: usize = 8;
 /// A device below this has no room for a log and an object that say anything.
@@ -89,37 +86,6 @@ impl Devices {
             log.map(|log| take(log, LOG_DEVICE_BYTES_MIN, "for a log that says something of 512 MiB", force));
         Ok(Sizes::of(&main, log.transpose()?.as_ref()))
     }
-}
-
-/// Opens a device that may be overwritten.
-fn take(device: &Path, bytes_min: u64, better: &str, force: bool) -> anyhow::Result<FileDisk> {
-    let refuse = |why: String, next: &str| Failure::unusable(device.display(), why, next);
-    let disk =
-        FileDisk::open(device).map_err(|e| refuse(e.to_string(), "give a block device or a regular file"))?;
-    if disk.size() < bytes_min {
-        let why = format!("{} bytes are too few", disk.size());
-        let next = format!("give a device of at least {} MiB, {better}", bytes_min >> 20);
-        return Err(refuse(why, &next).into());
-    }
-    if force {
-        return Ok(disk);
-    }
-    let next = "look at the medium (`dmesg`)";
-    match content::look(&disk).map_err(|e| Failure::failed(device.display(), e, next))? {
-        Content::Blank => Ok(disk),
-        found => {
-            let next = "give another device, or --force if all of it may be lost";
-            Err(refuse(format!("it holds: {found}"), next).into())
-        }
-    }
-}
-
-/// Opens it and makes it blank. It is not discarded: a loop device would give its file's blocks back, and every first write would pay for
-/// new ones.
-fn blank(device: &Path) -> anyhow::Result<FileDisk> {
-    let disk = FileDisk::open(device)?;
-    disk.write_at(&vec![0; HEAD_BYTES], 0)?;
-    Ok(disk)
 }
 
 impl Rig {

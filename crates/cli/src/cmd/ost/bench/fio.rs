@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::load::Figure;
 use super::rows::{Order, Row, Work};
+use crate::cmd::measure::ext4::Ext4;
 
 /// Files of the row that flushes, one per writer: each holds so many bytes, all written before.
 const FLUSH_FILE_BYTES: u64 = 16 << 20;
@@ -46,7 +47,7 @@ impl Fio {
         args.push(format!("--randseed={seed}"));
         let answer = match row.work {
             Work::WriteFlush => {
-                let fs = Ext4::make(&self.device)?;
+                let fs = Ext4::make(&self.device, None)?;
                 let files = [
                     format!("--directory={}", fs.dir.display()),
                     format!("--size={FLUSH_FILE_BYTES}"),
@@ -144,40 +145,4 @@ fn figure(answer: &Value, row: &Row) -> anyhow::Result<Figure> {
         max_us: number(&latency["max"], "maximum")? / 1e3,
         ..Figure::default()
     })
-}
-
-/// An ext4 on the device, mounted; dropped, it is unmounted.
-struct Ext4 {
-    dir: PathBuf,
-}
-
-impl Ext4 {
-    fn make(device: &Path) -> anyhow::Result<Ext4> {
-        let device = device.display().to_string();
-        let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
-        tool("mkfs.ext4", &["-q", "-F", "-E", lazy, &device])?;
-        let dir = std::env::temp_dir().join(format!("stria-ost-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-        // From here on what was made goes away, whatever happens.
-        let fs = Ext4 { dir };
-        tool("mount", &[&device, &fs.dir.display().to_string()])?;
-        Ok(fs)
-    }
-}
-
-impl Drop for Ext4 {
-    fn drop(&mut self) {
-        let dir = self.dir.display().to_string();
-        if let Err(error) = tool("umount", &[&dir]) {
-            eprintln!("stria: {error:#}; see that {dir} is not mounted");
-        }
-        let _ = std::fs::remove_dir(&self.dir);
-    }
-}
-
-fn tool(program: &str, args: &[&str]) -> anyhow::Result<()> {
-    let out =
-        Command::new(program).args(args).stdin(Stdio::null()).output().with_context(|| program.to_owned())?;
-    ensure!(out.status.success(), "{program}: {}", String::from_utf8_lossy(&out.stderr).trim());
-    Ok(())
 }

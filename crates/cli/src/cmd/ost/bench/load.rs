@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, ensure};
 use disk::SplitMix;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -13,6 +13,7 @@ use types::{Buf, Fault, ObjectId, PAGE_SIZE, Time};
 
 use super::rows::{Order, Row, Unit, Work};
 use super::zipf::Zipf;
+use crate::cmd::measure::threads::{self, histogram};
 
 /// What a row came to on one side.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -101,9 +102,6 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Latencies are told to a thousandth; a request of more than a minute counts as one.
-const LATENCY_NS_MAX: u64 = 60_000_000_000;
-
 const FILL_BLOCK: u64 = 1 << 20;
 const FILL_THREADS: u64 = 8;
 
@@ -118,39 +116,23 @@ impl Load<'_> {
         };
         let shared = Shared { next: AtomicU64::new(0), zipf, stop: AtomicBool::new(false) };
         let before = self.store.stats().small;
-        let (began, cpu) = (Instant::now(), cpu_seconds());
-        let done: Vec<anyhow::Result<Histogram<u64>>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.row.depth)
-                .map(|number| {
-                    let shared = &shared;
-                    scope.spawn(move || {
-                        let done = self.work(shared, blocks, number as u64, began);
-                        if done.is_err() {
-                            shared.stop.store(true, Ordering::Relaxed);
-                        }
-                        done
-                    })
-                })
-                .collect();
-            threads
-                .into_iter()
-                .map(|t| t.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))))
-                .collect()
-        });
-        if self.row.writes() {
-            self.store.flush()?;
-        }
-        let (seconds, cpu_seconds) = (began.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+        let took = threads::run(
+            self.row.depth,
+            &shared.stop,
+            |number, began| self.work(&shared, blocks, number as u64, began),
+            || if self.row.writes() { Ok(self.store.flush().map(drop)?) } else { Ok(()) },
+        )
+        .with_context(|| self.row.title)?;
         let mut all = histogram();
-        for done in done {
-            all.add(done.with_context(|| self.row.title)?)?;
+        for done in took.done {
+            all.add(done)?;
         }
         let us = |quantile| all.value_at_quantile(quantile) as f64 / 1e3;
         Ok(Figure {
             ops: all.len(),
             bytes: all.len() * self.row.block as u64,
-            seconds,
-            cpu_seconds,
+            seconds: took.seconds,
+            cpu_seconds: took.cpu_seconds,
             p50_us: us(0.5),
             p999_us: us(0.999),
             max_us: all.max() as f64 / 1e3,
@@ -285,16 +267,6 @@ impl Hand {
         }
         Ok(())
     }
-}
-
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are constants")
-}
-
-/// Of this process, user and system.
-pub fn cpu_seconds() -> f64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
 #[cfg(test)]

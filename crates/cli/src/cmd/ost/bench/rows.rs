@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::cmd::measure;
+
 /// A row of the table.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -106,6 +108,5 @@ pub fn burst() -> &'static Row {
 
 /// Those whose name contains one of `wanted`, which are separated by commas.
 pub fn named(wanted: &str) -> Vec<&'static Row> {
-    let is_wanted = |row: &&Row| wanted.split(',').any(|part| row.name.contains(part));
-    ROWS.iter().filter(is_wanted).collect()
+    measure::named(ROWS, |row| row.name, wanted)
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::load::{Figure, Small};
 use super::rows::Row;
 use super::state::State;
+use crate::cmd::measure::{middle, ratio_of_pairs, shown_ratio};
 
 /// A row in one state of the OST, with what was measured in each turn.
 #[derive(Debug)]
@@ -59,10 +60,6 @@ pub struct Result {
     pub ratio: Option<Estimate>,
 }
 
-fn middle(figures: &[Figure], of: impl Fn(&Figure) -> f64) -> f64 {
-    estimate(&figures.iter().map(of).collect::<Vec<_>>()).median
-}
-
 fn values(row: &Row, figures: &[Figure]) -> Vec<f64> {
     figures.iter().map(|f| f.value(row.unit)).collect()
 }
@@ -88,11 +85,7 @@ pub fn results(lines: &[Line]) -> Vec<Result> {
     let result = |line: &Line| {
         let Line { row, state, engine, fio } = line;
         let ratio = match state {
-            State::Fresh => {
-                let pairs = values(row, engine).into_iter().zip(values(row, fio));
-                let ratios: Vec<f64> = pairs.map(|(engine, fio)| engine / fio).collect();
-                (!ratios.is_empty()).then(|| estimate(&ratios))
-            }
+            State::Fresh => ratio_of_pairs(&values(row, engine), &values(row, fio)),
             _ => {
                 let fresh = lines.iter().find(|l| l.row == *row && l.state == State::Fresh)?;
                 change(&values(row, &fresh.engine), &values(row, engine)).map(|c| c.ratio)
@@ -133,7 +126,7 @@ pub fn table(results: &[Result]) -> String {
             let digits = if side.value.median < 100.0 { 1 } else { 0 };
             format!("{:.digits$} {:<5}", side.value.median, r.unit)
         };
-        let ratio = r.ratio.map_or("–".into(), |e| format!("{:.2} ({:.2}–{:.2})", e.median, e.low, e.high));
+        let ratio = shown_ratio(r.ratio);
         let amplification = r.engine.write_amplification.map_or("–".into(), |a| format!("{a:.2}"));
         let _ = writeln!(
             out,
