@@ -28,9 +28,11 @@ impl Written {
             let path = format!("/sys/dev/block/{}:{}/stat", major(number), minor(number));
             Ok(about.file_type().is_block_device().then(|| path.into()))
         };
-        let counters: std::io::Result<Option<_>> =
-            [Some(&devices.main), devices.log.as_ref()].into_iter().flatten().map(counter).collect();
-        Ok(counters?.map_or(Written::Process, Written::Devices))
+        let devices = [Some(&devices.main), devices.log.as_ref()].into_iter().flatten();
+        // Both are looked at, also if the first is a file.
+        let counters: Vec<Option<_>> = devices.map(counter).collect::<std::io::Result<_>>()?;
+        let counters: Option<_> = counters.into_iter().collect();
+        Ok(counters.map_or(Written::Process, Written::Devices))
     }
 
     /// Bytes so far; `None` where the kernel does not count.
