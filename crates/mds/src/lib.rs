@@ -136,6 +136,11 @@ impl Mdt {
         self.core.flush().map(|_| ())
     }
 
+    /// Writes all records to a checkpoint, after which the log is as good as empty. The keeper does so when it is half full.
+    pub fn checkpoint(&self) -> Result<(), Fault> {
+        self.core.checkpoint_now()
+    }
+
     /// Ends it: requests are refused with `NotReady`, threads end. `clean` writes a checkpoint and the clean mark, so that
     /// the next start replays nothing and keeps its incarnation. Calling it twice is fine.
     pub fn stop(&self, clean: bool) -> Result<(), Fault> {

@@ -7,6 +7,7 @@ mod down;
 mod fsck;
 mod getstripe;
 mod mds;
+mod mdt;
 mod measure;
 mod mgs;
 mod mkfs;
@@ -52,6 +53,7 @@ pub enum Command {
     Damage(damage::Damage),
     Scrub(scrub::Scrub),
     Bench(bench::Bench),
+    Mdt(mdt::Mdt),
     Ost(ost::Ost),
     Mount(mount::Mount),
     Mkfs(mkfs::Mkfs),
@@ -74,6 +76,7 @@ impl Command {
             Command::Damage(c) => c.run(),
             Command::Scrub(c) => c.run(),
             Command::Bench(c) => c.run(),
+            Command::Mdt(c) => c.run(),
             Command::Ost(c) => c.run(),
             Command::Mount(c) => c.run(),
             Command::Mkfs(c) => c.run(),

@@ -1,0 +1,33 @@
+//! `stria mdt`: MDTs from near.
+
+mod bench;
+
+use clap::{Args, Subcommand};
+
+use crate::exit::Exit;
+
+/// Look at MDTs closely: what the metadata engine makes of a device.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: stria mdt bench /dev/nvme1n1 --force")]
+pub struct Mdt {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Bench(bench::Bench),
+    /// Asks a server by TCP; started by `bench`.
+    #[command(hide = true)]
+    BenchClient(bench::Client),
+}
+
+impl Mdt {
+    pub fn run(self) -> anyhow::Result<Exit> {
+        crate::logs::start_for_tools();
+        match self.verb {
+            Verb::Bench(c) => c.run(),
+            Verb::BenchClient(c) => c.run(),
+        }
+    }
+}

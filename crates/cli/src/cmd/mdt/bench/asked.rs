@@ -1,0 +1,194 @@
+//! The MDT's side: what a client's requests come to, in this process or by TCP. Requests are encoded and replies are decoded whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, ensure};
+use net::{Call, Peer};
+use types::{Buf, Cred, Fid, Kind, SessionId};
+use wire::codec::Bytes;
+use wire::meta::{Create, Lookup, MakeDir, ReadDir, Unlink};
+use wire::session::{Flush, SLOTS, TargetStat, TargetStatReply, next_sequence};
+use wire::{Header, Request, decode_reply};
+
+use super::tree::{Hand, Name, Side, Tree};
+
+/// As the client's own.
+const ENTRIES_MAX: u32 = 4096;
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// What was asked for last in each slot of the session; a hand has one slot.
+pub type Lanes = Arc<[AtomicU32; SLOTS as usize]>;
+
+/// Whom to ask, and as which session.
+pub struct Asked {
+    pub peer: Arc<dyn Peer>,
+    pub session: SessionId,
+    pub lanes: Lanes,
+    /// The slot of the thread 0.
+    pub slot_first: u32,
+    pub dirs: Vec<Fid>,
+}
+
+impl Asked {
+    /// Finds the directories of a tree that is there.
+    pub fn find_dirs(&mut self, tree: Tree) -> anyhow::Result<()> {
+        let mut hand = self.hand(0)?;
+        let names = (0..tree.dirs()).map(|n| Name::new(b'd', n));
+        self.dirs = names.map(|name| hand.look(Fid::ROOT, &name)).collect::<anyhow::Result<_>>()?;
+        Ok(())
+    }
+
+    pub fn target_stat(&self) -> anyhow::Result<TargetStatReply> {
+        first(self, |hand| hand.ask(&TargetStat {}))
+    }
+}
+
+impl Side for Asked {
+    type Dir = Fid;
+    type Hand = Asker;
+
+    fn hand(&self, thread: usize) -> anyhow::Result<Asker> {
+        let slot = self.slot_first + thread as u32;
+        ensure!(slot < SLOTS, "a session has {SLOTS} slots, one for each thread");
+        let (peer, lanes) = (self.peer.clone(), self.lanes.clone());
+        let sequence = lanes[slot as usize].load(Ordering::Relaxed);
+        let sizes = Sizes::default();
+        Ok(Asker { peer, session: self.session, lanes, slot, sequence, bulk: Buf::new(), sizes })
+    }
+    fn dirs(&self) -> &[Fid] {
+        &self.dirs
+    }
+    fn flush(&self) -> anyhow::Result<()> {
+        first(self, |hand| hand.ask(&Flush {})).map(drop)
+    }
+}
+
+/// Bytes of the bodies of the last request and of its reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    pub request: usize,
+    pub reply: usize,
+}
+
+/// One thread's requests, each in its turn.
+pub struct Asker {
+    peer: Arc<dyn Peer>,
+    session: SessionId,
+    lanes: Lanes,
+    slot: u32,
+    sequence: u32,
+    bulk: Buf,
+    pub sizes: Sizes,
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.lanes[self.slot as usize].store(self.sequence, Ordering::Relaxed);
+    }
+}
+
+impl Asker {
+    pub fn ask<R: Request>(&mut self, request: &R) -> anyhow::Result<R::Reply> {
+        let mut head = Header { call: R::CALL, session: self.session, ..Header::default() };
+        if R::MUTATES {
+            self.sequence = next_sequence(self.sequence);
+            (head.slot, head.sequence) = (self.slot, self.sequence);
+        }
+        let (body, deadline) = (request.to_bytes(), Instant::now() + DEADLINE);
+        self.sizes.request = body.len();
+        let (_, reply) =
+            self.peer.call(&mut Call { head, body, bulk: &[], into: &mut self.bulk, deadline })?;
+        self.sizes.reply = reply.len();
+        let (_, said) = decode_reply::<R::Reply>(&reply)?;
+        Ok(said?)
+    }
+
+    fn look(&mut self, parent: Fid, name: &Name) -> anyhow::Result<Fid> {
+        let found = self.ask(&Lookup { parent, name: bytes(name), cred: Cred::root() })?;
+        Ok(std::hint::black_box(found).attr.fid)
+    }
+}
+
+fn bytes(name: &Name) -> Bytes {
+    Bytes(name.bytes().to_vec())
+}
+
+fn now() -> types::Time {
+    SystemTime::now().into()
+}
+
+impl Hand for Asker {
+    type Dir = Fid;
+
+    fn make_dir(&mut self, name: &Name) -> anyhow::Result<Fid> {
+        let (name, cred) = (bytes(name), Cred::root());
+        let request =
+            MakeDir { parent: Fid::ROOT, name, mode: 0o755, umask: 0, now: now(), cred, want: Fid(0) };
+        Ok(self.ask(&request)?.attr.fid)
+    }
+
+    /// A client that is alone tells nobody that it closed an empty file.
+    fn create(&mut self, dir: &Fid, name: &Name) -> anyhow::Result<()> {
+        let made = self.ask(&Create {
+            parent: *dir,
+            name: bytes(name),
+            kind: Kind::File,
+            mode: 0o644,
+            umask: 0,
+            rdev: 0,
+            exclusive: true,
+            read: false,
+            write: true,
+            append: false,
+            now: now(),
+            cred: Cred::root(),
+            want: Fid(0),
+        })?;
+        ensure!(made.made, "a file that is made was there");
+        Ok(())
+    }
+
+    fn remove(&mut self, dir: &Fid, name: &Name) -> anyhow::Result<()> {
+        let (name, cred) = (bytes(name), Cred::root());
+        self.ask(&Unlink { parent: *dir, name, held: false, now: now(), cred }).map(drop)
+    }
+
+    fn stat(&mut self, dir: &Fid, name: &Name) -> anyhow::Result<()> {
+        self.look(*dir, name).map(drop)
+    }
+
+    fn list(&mut self, dir: &Fid) -> anyhow::Result<u64> {
+        let (mut cookie, mut count) = (0, 0);
+        loop {
+            let page =
+                self.ask(&ReadDir { dir: *dir, cookie, max: ENTRIES_MAX, plus: true, cred: Cred::root() })?;
+            count += page.entries.iter().filter(|e| e.inode.is_some()).count() as u64;
+            let Some(last) = page.entries.last().filter(|_| page.more) else {
+                return Ok(count);
+            };
+            cookie = last.cookie;
+        }
+    }
+}
+
+/// One question by the first hand.
+pub fn first<T>(side: &Asked, ask: impl FnOnce(&mut Asker) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    ask(&mut side.hand(0)?)
+}
+
+/// The requests of a row by TCP, as bodies have them in process.
+pub fn sizes(side: &Asked, creates: bool) -> anyhow::Result<Sizes> {
+    let mut hand = side.hand(0)?;
+    let dir = side.dirs.first().context("the tree has a directory")?;
+    if creates {
+        let name = Name::new(b's', 0);
+        hand.create(dir, &name)?;
+        let sizes = hand.sizes;
+        hand.remove(dir, &name)?;
+        return Ok(sizes);
+    }
+    hand.stat(dir, &Name::file(0))?;
+    Ok(hand.sizes)
+}

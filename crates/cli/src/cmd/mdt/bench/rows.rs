@@ -1,0 +1,117 @@
+//! What is measured, by how many threads, and what it is held against.
+
+use serde::Serialize;
+
+use crate::cmd::measure;
+
+/// A row of the table.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub work: Work,
+    pub threads: usize,
+    pub against: Against,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Work {
+    /// Empty files, each thread in a new directory of its own: made, and not left open.
+    Create,
+    /// Those that the same number of threads made.
+    Remove,
+    /// By directory and name, any file of all, as likely as any other.
+    Stat,
+    /// Whole directories with the attributes of what is in them; an operation is an entry.
+    List,
+    /// Of ten operations six look at any file of all, two make a file in the thread's own directory, two remove one there.
+    Mixed,
+    /// What looks of two threads are to those of one.
+    Scaling {
+        /// Files that another thread makes meanwhile, per second.
+        made_per_second: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Against {
+    /// System calls on an ext4 on the same device.
+    Ext4,
+    /// A loop that looks into a hash table.
+    Hash,
+    /// A server that answers each request with as many bytes, at once.
+    Echo,
+}
+
+impl Against {
+    pub fn title(self) -> &'static str {
+        match self {
+            Against::Ext4 => "ext4",
+            Against::Hash => "hash table",
+            Against::Echo => "echo",
+        }
+    }
+}
+
+impl Row {
+    /// Its part in what is kept from one row to the next: only rows against ext4 are run on ext4.
+    pub fn has_ext4(&self) -> bool {
+        self.against == Against::Ext4
+    }
+    pub fn is_tcp(&self) -> bool {
+        self.against == Against::Echo
+    }
+    pub fn unit(&self) -> &'static str {
+        match self.work {
+            Work::Scaling { .. } => "times",
+            Work::List => "entries/s",
+            _ => "op/s",
+        }
+    }
+}
+
+const fn row(name: &'static str, title: &'static str, work: Work, threads: usize, against: Against) -> Row {
+    Row { name, title, work, threads, against }
+}
+
+use Against::{Echo, Ext4, Hash};
+use Work::{Create, List, Mixed, Remove, Scaling, Stat};
+
+/// Creates per second beside the second scaling row.
+const MADE_PER_SECOND: u32 = 20_000;
+const CONNECTIONS: usize = 16;
+
+/// In the order in which they run: what only looks comes first, and what was made is removed by the row that follows.
+pub const ROWS: &[Row] = &[
+    row("stat-1", "warm stat, 1 thread", Stat, 1, Ext4),
+    row("stat-2", "warm stat, 2 threads", Stat, 2, Ext4),
+    row("stat-4", "warm stat, 4 threads", Stat, 4, Ext4),
+    row("readdirplus-1", "readdirplus, 1 thread", List, 1, Ext4),
+    row("readdirplus-2", "readdirplus, 2 threads", List, 2, Ext4),
+    row("readdirplus-4", "readdirplus, 4 threads", List, 4, Ext4),
+    row("scaling", "stat, 2 threads ÷ 1", Scaling { made_per_second: 0 }, 2, Hash),
+    row(
+        "scaling-writer",
+        "stat, 2 threads ÷ 1, beside a writer",
+        Scaling { made_per_second: MADE_PER_SECOND },
+        2,
+        Hash,
+    ),
+    row("tcp-stat", "stat over TCP, 16 connections", Stat, CONNECTIONS, Echo),
+    row("tcp-create", "create over TCP, 16 connections", Create, CONNECTIONS, Echo),
+    row("create-1", "create, 1 thread", Create, 1, Ext4),
+    row("remove-1", "remove, 1 thread", Remove, 1, Ext4),
+    row("create-2", "create, 2 threads", Create, 2, Ext4),
+    row("remove-2", "remove, 2 threads", Remove, 2, Ext4),
+    row("create-4", "create, 4 threads", Create, 4, Ext4),
+    row("remove-4", "remove, 4 threads", Remove, 4, Ext4),
+    row("mixed-1", "mixed, 1 thread", Mixed, 1, Ext4),
+    row("mixed-2", "mixed, 2 threads", Mixed, 2, Ext4),
+    row("mixed-4", "mixed, 4 threads", Mixed, 4, Ext4),
+];
+
+/// Those whose name contains one of `wanted`, which are separated by commas.
+pub fn named(wanted: &str) -> Vec<&'static Row> {
+    measure::named(ROWS, |row| row.name, wanted)
+}
