@@ -55,14 +55,15 @@ enum Task {
         dir: Option<PathBuf>,
     },
     /// What is promised of speed, measured on one loop device; prints a line per bar. `road`: Stria against a pass-through file system.
-    /// `ost`: the OST engine against fio; fails if a bar is not met. Needs root and about 14 GB of disk, or 8.
+    /// `ost`: the OST engine against fio. `mds`: the metadata service against ext4, an echo server and the null file system. These two fail if a
+    /// bar is not met. Needs root and about 14 GB of disk, or 8 for ost.
     Bars {
         #[arg(value_enum)]
         set: BarSet,
         /// Where the disk image lives; kept for the next run.
         #[arg(long)]
         dir: Option<PathBuf>,
-        /// Size of the disk image [default: 12 for road, 8 for ost].
+        /// Size of the disk image [default: 12, 8 for ost].
         #[arg(long)]
         gib: Option<u64>,
         /// At most so many pairs [default: as many as ten minutes allow].
@@ -104,6 +105,7 @@ enum ScaleName {
 enum BarSet {
     Road,
     Ost,
+    Mds,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -146,6 +148,13 @@ fn main() -> Result<()> {
             cargo(&["build", "--release", "--quiet", "--package", "stria"])?;
             let (bin, base, gib) = (binary()?, bars_dir(dir), gib.unwrap_or(8));
             bars::ost::ost(&bars::ost::Settings { bin, base, gib, pairs_max: pairs, rows, began })
+        }
+        Task::Bars { set: BarSet::Mds, dir, gib, pairs, rows } => {
+            let began = Instant::now();
+            cargo(&["build", "--release", "--quiet", "--package", "stria", "--package", "stria-yardstick"])?;
+            let (bin, base, gib) = (binary()?, bars_dir(dir), gib.unwrap_or(12));
+            let yardsticks = bars::yardstick_dir(&bin)?;
+            bars::mds::mds(&bars::mds::Settings { bin, yardsticks, base, gib, pairs_max: pairs, rows, began })
         }
         Task::Bars { set: BarSet::Road, dir, gib, pairs, rows } => {
             cargo(&["build", "--release", "--quiet", "--package", "stria", "--package", "stria-yardstick"])?;

@@ -1,13 +1,16 @@
-//! `cargo xtask bars road`: Stria against a pass-through FUSE file system, pair by pair, on one loop device.
+//! `cargo xtask bars road`: Stria against a pass-through FUSE file system, pair by pair, on one loop device. `bars mds` has rows of its own
+//! against the null file system.
 //!
 //! Sides alternate A B B A; every side runs the same rows of `stria bench quick` (`rows`) on fresh files; the ratio of a pair is one
 //! sample. The yardsticks must themselves reach 0.8 of their known ratios to ext4, else the run is void. What was measured is
 //! kept in `records`, a result of `stria bench` per sample.
 
+pub mod mds;
 pub mod ost;
 pub mod rows;
 pub mod stage;
 pub mod stats;
+pub mod verdicts;
 pub mod warm;
 
 use std::collections::BTreeMap;
@@ -23,9 +26,10 @@ use bench::report::RECORDS;
 use bench::run::{self, Settings as RunSettings};
 use bench::stats::{Estimate, estimate};
 
-use rows::{Row, YARDSTICKS};
+use rows::{Row, Set, YARDSTICKS};
 use stage::{Side, Stage};
 use stats::{Verdict, verdict};
+use verdicts::Bar;
 use warm::Warm;
 
 /// A set ends in ten minutes; the pairs get what making the disk and the last checks leave.
@@ -49,16 +53,25 @@ pub struct Settings {
 type Values = BTreeMap<(&'static str, usize), Vec<f64>>;
 
 pub fn road(settings: &Settings) -> Result<()> {
+    through_fuse(settings, Set::Road, PAIRS_TIME).map(drop)
+}
+
+/// The rows of a set on all sides, in pairs of Stria and the set's yardstick; gives the table and a bar per row.
+pub fn through_fuse(settings: &Settings, set: Set, pairs_time: Duration) -> Result<(String, Vec<Bar>)> {
     if !rustix::process::geteuid().is_root() {
         bail!("bars need root: loop device, mounts, dropping caches");
     }
-    let rows = rows::rows(&settings.rows)?;
+    let rows = rows::rows(set, &settings.rows)?;
     let records = settings.base.join("records");
     if records.exists() {
         std::fs::remove_dir_all(&records).with_context(|| format!("removing {}", records.display()))?;
     }
     let mut stage = Stage::set(&settings.base, settings.gib)?;
-    let sides = stage.sides(&settings.bin, &settings.yardsticks)?;
+    let mut sides = stage.sides(&settings.bin, &settings.yardsticks)?;
+    // Stria, then what it is held against.
+    if sides[2].name == set.yardstick() {
+        sides.swap(1, 2);
+    }
     let warm = Warm::start()?;
     let mut values = Values::new();
     let mut ratios: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
@@ -68,12 +81,12 @@ pub fn road(settings: &Settings) -> Result<()> {
         // A B, then B A: drift of the machine hits both sides alike.
         let order = if pair % 2 == 0 { [0, 1] } else { [1, 0] };
         for at in order {
-            measure(settings, &sides[at], pair, &warm, &mut values)?;
+            measure(settings, &rows, &sides[at], pair, &warm, &mut values)?;
         }
         // The yardsticks' own ratios need fewer samples.
         if pair % 4 == 0 {
-            measure(settings, &sides[2], pair, &warm, &mut values)?;
-            measure(settings, &sides[3], pair, &warm, &mut values)?;
+            measure(settings, &rows, &sides[2], pair, &warm, &mut values)?;
+            measure(settings, &rows, &sides[3], pair, &warm, &mut values)?;
         }
         for row in 0..rows.len() {
             if let (Some(a), Some(b)) = (last(&values, &sides[0], row), last(&values, &sides[1], row)) {
@@ -83,7 +96,7 @@ pub fn road(settings: &Settings) -> Result<()> {
         println!("pair {} of at most {pairs_max}, {:.0} s", pair + 1, began.elapsed().as_secs_f64());
         // Part of the rows is work on them: all pairs that were asked for.
         let settled = settings.rows.is_empty() && pair + 1 >= PAIRS_MIN && decided(&rows, &ratios);
-        if settled || (pair + 1 >= PAIRS_MIN.min(pairs_max) && began.elapsed() > PAIRS_TIME) {
+        if settled || (pair + 1 >= PAIRS_MIN.min(pairs_max) && began.elapsed() > pairs_time) {
             break;
         }
     }
@@ -91,14 +104,31 @@ pub fn road(settings: &Settings) -> Result<()> {
     let (table, sound) = report(&rows, &values, &ratios, &sides);
     println!("\n{table}");
     if settings.rows.is_empty() {
-        std::fs::write(settings.base.join("bars-road.md"), &table)?;
+        std::fs::write(settings.base.join(format!("bars-{}.md", set.name())), &table)?;
     }
     if !sound {
         bail!(
             "void: a yardstick is below {YARDSTICK_SHARE} of its known ratio to ext4; the machine is too noisy or the yardstick is not honest"
         );
     }
-    Ok(())
+    Ok((table, bars(set, &rows, &values, &ratios)))
+}
+
+/// Each row against the yardstick, and ahead of the best peer where one was measured.
+fn bars(set: Set, rows: &[Row], values: &Values, ratios: &BTreeMap<usize, Vec<f64>>) -> Vec<Bar> {
+    let mut bars = Vec::new();
+    for (number, row) in rows.iter().enumerate() {
+        let ratio = ratios.get(&number).map(|r| estimate(r));
+        let what = format!("{} ÷ {}", row.bar.title, set.yardstick());
+        bars.push(Bar::of_ratio(what, ratio, row.bar.bar));
+        if let Some(peer) = row.bar.peer {
+            let of_ext4 = median(values, "stria", number) / median(values, "ext4", number);
+            let verdict = if of_ext4 > peer { Verdict::Met } else { Verdict::Missed };
+            let what = format!("{} ÷ ext4, ahead of the best peer", row.bar.title);
+            bars.push(Bar { what, got: format!("{of_ext4:.2}"), bar: format!("> {peer:.2}"), verdict });
+        }
+    }
+    bars
 }
 
 fn decided(rows: &[Row], ratios: &BTreeMap<usize, Vec<f64>>) -> bool {
@@ -110,10 +140,16 @@ fn last(values: &Values, side: &Side, row: usize) -> Option<f64> {
 }
 
 /// Rows on one side, once.
-fn measure(settings: &Settings, side: &Side, pair: usize, warm: &Warm, values: &mut Values) -> Result<()> {
+fn measure(
+    settings: &Settings,
+    rows: &[Row],
+    side: &Side,
+    pair: usize,
+    warm: &Warm,
+    values: &mut Values,
+) -> Result<()> {
     // The null file system keeps no data, so nothing of it can be verified.
-    let rows = rows::rows(&settings.rows)?;
-    let plan = rows::plan_of(&rows, side.name != "null")?;
+    let plan = rows::plan_of(rows, side.name != "null")?;
     let out = settings.base.join("records").join(format!("{}.{}", pair + 1, side.name));
     let how = RunSettings {
         dir: side.dir.clone(),
@@ -121,7 +157,7 @@ fn measure(settings: &Settings, side: &Side, pair: usize, warm: &Warm, values: &
         scale: rows::SCALE.into(),
         environment: rows::environment(),
         program: settings.bin.clone(),
-        command: "cargo xtask bars road".into(),
+        command: "cargo xtask bars".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         progress: false,
         repeats: Some([1, 1]),
@@ -162,19 +198,16 @@ fn report(
         writeln!(out, "{pairs} pairs; ratios of Stria to {}; medians with 95 % interval\n", sides[1].name);
     let _ = writeln!(
         out,
-        "| row | Stria | pass-through | ratio | 95 % interval | bar | verdict | ÷ null | ÷ ext4 | best peer ÷ ext4 |"
+        "| row | Stria | {} | ratio | 95 % interval | bar | verdict | ÷ null | ÷ ext4 | best peer ÷ ext4 |",
+        sides[1].name
     );
     let _ = writeln!(out, "|---|---:|---:|---:|---|---:|---|---:|---:|---:|");
     for (row, r) in rows.iter().enumerate().filter(|(row, _)| ratios.contains_key(row)) {
         let Estimate { median: ratio, low, high } =
             estimate(ratios.get(&row).map(Vec::as_slice).unwrap_or(&[]));
-        let word = match verdict(Estimate { median: ratio, low, high }, r.bar.bar) {
-            Verdict::Met => "MET",
-            Verdict::Missed => "MISSED",
-            Verdict::Unsure => "UNSURE",
-        };
+        let word = verdict(Estimate { median: ratio, low, high }, r.bar.bar).word();
         let stria = median(values, "stria", row);
-        let pass = median(values, "pass-through", row);
+        let pass = median(values, sides[1].name, row);
         let shown = |v: f64| if r.unit.is_lower_better() { 1.0 / v } else { v };
         let peer = r.bar.peer.map(|p| format!("{p:.2}")).unwrap_or_else(|| "–".into());
         let _ = writeln!(

@@ -11,12 +11,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use bench::stats::Estimate;
 use serde::Deserialize;
 
 use super::stage::LoopDisk;
-use super::stats::{Verdict, verdict};
+use super::stats::Verdict;
+use super::verdicts::{Bar, Span, all_met, verdicts};
 use super::warm::Warm;
 
 const SET: Duration = Duration::from_secs(600);
@@ -59,13 +60,6 @@ struct Row {
     ratio: Option<Span>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct Span {
-    median: f64,
-    low: f64,
-    high: f64,
-}
-
 #[derive(Debug, Deserialize)]
 struct Side {
     value: Span,
@@ -104,15 +98,6 @@ const SETTLED: f64 = 0.8;
 const OVERLAY_BYTES_MAX: u64 = 256 << 20;
 const STALL_US_MAX: f64 = 100_000.0;
 
-/// One line of the verdict.
-#[derive(Debug, PartialEq)]
-struct Bar {
-    what: String,
-    got: String,
-    bar: String,
-    verdict: Verdict,
-}
-
 pub fn ost(settings: &Settings) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "bars need root: loop device, mounts, pinned memory");
     let disk = LoopDisk::set(&settings.base, settings.gib)?;
@@ -134,11 +119,7 @@ pub fn ost(settings: &Settings) -> Result<()> {
     if settings.rows.is_empty() {
         std::fs::write(settings.base.join("bars-ost.md"), &out)?;
     }
-    let missed = bars.iter().filter(|b| b.verdict != Verdict::Met).count();
-    if missed > 0 {
-        bail!("{missed} of {} bars are not met", bars.len());
-    }
-    Ok(())
+    all_met(&bars)
 }
 
 fn measure(settings: &Settings, disk: &LoopDisk, pairs: usize) -> Result<Said> {
@@ -166,19 +147,7 @@ fn bars(rows: &[Row]) -> Vec<Bar> {
             true => format!("{} {versus}", row.title),
             false => format!("{}, {} {versus}", row.title, row.state),
         };
-        bars.push(match row.ratio.map(|r| better(r, row.lower_is_better)) {
-            Some(r) => Bar {
-                what,
-                got: format!("{:.2} ({:.2}–{:.2})", r.median, r.low, r.high),
-                bar: format!("≥ {bar:.2}"),
-                verdict: verdict(r, bar),
-            },
-            None => {
-                Bar {
-                    what, got: "not measured".into(), bar: format!("≥ {bar:.2}"), verdict: Verdict::Unsure
-                }
-            }
-        });
+        bars.push(Bar::of_ratio(what, row.ratio.map(|r| better(r, row.lower_is_better)), bar));
         if is_fresh && row.row.starts_with("soak") {
             bars.extend(of_soak(row));
         }
@@ -190,7 +159,7 @@ fn bars(rows: &[Row]) -> Vec<Bar> {
 fn better(r: Span, lower_is_better: bool) -> Estimate {
     match lower_is_better {
         true => Estimate { median: 1.0 / r.median, low: 1.0 / r.high, high: 1.0 / r.low },
-        false => Estimate { median: r.median, low: r.low, high: r.high },
+        false => r.into(),
     }
 }
 
@@ -254,19 +223,6 @@ fn figures(said: &Said, pairs: usize) -> String {
     said.notes.iter().for_each(|note| {
         let _ = writeln!(out, "\n{note}");
     });
-    out
-}
-
-fn verdicts(bars: &[Bar]) -> String {
-    let mut out = String::from("| bar | measured | wanted | verdict |\n|---|---|---|---|\n");
-    for b in bars {
-        let word = match b.verdict {
-            Verdict::Met => "MET",
-            Verdict::Missed => "MISSED",
-            Verdict::Unsure => "UNSURE",
-        };
-        let _ = writeln!(out, "| {} | {} | {} | {word} |", b.what, b.got, b.bar);
-    }
     out
 }
 

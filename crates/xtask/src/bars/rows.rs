@@ -7,7 +7,7 @@ use bench::plan::schema::{Quantities, Quantity, TableRow};
 use bench::plan::{self, Environment, Plan};
 use bench::record::Unit;
 
-/// A row, its bar for Stria ÷ pass-through, and the best peer's ratio to ext4 where one was measured.
+/// A row, its bar for Stria ÷ the set's yardstick, and the best peer's ratio to ext4 where one was measured.
 pub struct Bar {
     pub title: &'static str,
     pub bar: f64,
@@ -34,6 +34,81 @@ const ROAD: &[Bar] = &[
     bar("4 KiB files: create", 1.0, Some(0.0247)),
 ];
 
+/// Of the metadata service, Stria ÷ the null file system, whose own bar is that it answers from memory.
+const MDS: &[Bar] = &[
+    bar("empty files: create", 0.7, Some(0.071)),
+    bar("empty files: stat", 0.7, Some(0.063)),
+    bar("empty files: open, close", 0.7, Some(0.0478)),
+    bar("empty files: remove", 0.7, Some(0.0534)),
+    bar("4 KiB files: create", 0.7, Some(0.0247)),
+    bar("4 KiB files: stat", 0.7, Some(0.0844)),
+    bar("4 KiB files: open, read, close", 0.7, Some(0.15)),
+    bar("4 KiB files: remove", 0.7, Some(0.116)),
+    bar("empty files: create (shared directory)", 0.7, Some(0.058)),
+    bar("empty files: stat (shared directory)", 0.7, Some(0.0644)),
+    bar("empty files: open, close (shared directory)", 0.7, Some(0.0387)),
+    bar("empty files: remove (shared directory)", 0.7, Some(0.0291)),
+    bar("4 KiB files: create (shared directory)", 0.7, None),
+    bar("4 KiB files: stat (shared directory)", 0.7, None),
+    bar("4 KiB files: open, read, close (shared directory)", 0.7, None),
+    bar("4 KiB files: remove (shared directory)", 0.7, None),
+];
+
+/// Which rows, and what Stria is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    Road,
+    Mds,
+}
+
+impl Set {
+    fn bars(self) -> &'static [Bar] {
+        match self {
+            Set::Road => ROAD,
+            Set::Mds => MDS,
+        }
+    }
+    /// The yardstick whose turns alternate with Stria's.
+    pub fn yardstick(self) -> &'static str {
+        match self {
+            Set::Road => "pass-through",
+            Set::Mds => "null",
+        }
+    }
+    pub fn name(self) -> &'static str {
+        match self {
+            Set::Road => "road",
+            Set::Mds => "mds",
+        }
+    }
+}
+
+/// The plan quick, and its steps on names once more with one directory for all workers.
+fn quick() -> Result<Plan> {
+    let mut plan = plan::load("quick")?;
+    let is_of_names = |id: &str| ["empty", "small"].contains(&id);
+    let mut shared: Vec<_> = plan.steps.iter().filter(|step| is_of_names(&step.id)).cloned().collect();
+    for step in &mut shared {
+        step.id += SHARED_ID;
+        step.names.insert("shared".into(), true.into());
+        // Steps meet by it.
+        step.names.insert("name".into(), step.id.clone().into());
+    }
+    plan.steps.extend(shared);
+    for table in &mut plan.tables {
+        let rows: Vec<_> = table.rows.iter().filter(|row| is_of_names(&row.step)).cloned().collect();
+        table.rows.extend(rows.into_iter().map(|row| TableRow {
+            name: row.name + SHARED_TITLE,
+            step: row.step + SHARED_ID,
+            ..row
+        }));
+    }
+    Ok(plan)
+}
+
+const SHARED_ID: &str = "-shared";
+const SHARED_TITLE: &str = " (shared directory)";
+
 /// Known ratios of the yardsticks to ext4: (row, pass-through, null).
 pub const YARDSTICKS: &[(&str, f64, f64)] = &[
     ("empty files: create", 0.16, 0.24),
@@ -57,8 +132,8 @@ pub struct Row {
 }
 
 /// The rows whose title contains one of `wanted`, which are separated by commas.
-pub fn rows(wanted: &str) -> Result<Vec<Row>> {
-    let plan = plan::load("quick")?;
+pub fn rows(set: Set, wanted: &str) -> Result<Vec<Row>> {
+    let plan = quick()?;
     let is_wanted = |bar: &&Bar| wanted.split(',').any(|part| bar.title.contains(part));
     let row_of = |bar: &'static Bar| {
         let mut known = plan.tables.iter().flat_map(|table| &table.rows);
@@ -67,14 +142,14 @@ pub fn rows(wanted: &str) -> Result<Vec<Row>> {
             row.with_context(|| format!("the plan quick has no row {}", bar.title))?.clone();
         Ok(Row { bar, step, phase, unit })
     };
-    let rows: Vec<Row> = ROAD.iter().filter(is_wanted).map(row_of).collect::<Result<_>>()?;
+    let rows: Vec<Row> = set.bars().iter().filter(is_wanted).map(row_of).collect::<Result<_>>()?;
     ensure!(!rows.is_empty(), "no row's title contains any of: {wanted}");
     Ok(rows)
 }
 
 /// The plan quick with the phases of `rows`, and unmeasured those that make what they use: a step's first.
 pub fn plan_of(rows: &[Row], verify: bool) -> Result<Plan> {
-    let mut plan = plan::load("quick")?;
+    let mut plan = quick()?;
     for step in &mut plan.steps {
         let is_row = |phase: &str| rows.iter().any(|row| row.step == step.id && row.phase == phase);
         let mut number = 0;
@@ -110,8 +185,8 @@ mod tests {
     use super::*;
 
     /// Step, phase and whether it is measured of all that would be run.
-    fn phases(wanted: &str) -> Vec<(String, bool)> {
-        let plan = plan_of(&rows(wanted).unwrap(), true).unwrap();
+    fn phases(set: Set, wanted: &str) -> Vec<(String, bool)> {
+        let plan = plan_of(&rows(set, wanted).unwrap(), true).unwrap();
         let steps = plan::expand(&plan, SCALE, &environment()).unwrap();
         let of_point = |step: &plan::PlannedStep| {
             let id = step.id.clone();
@@ -123,8 +198,10 @@ mod tests {
 
     #[test]
     fn every_bar_is_measured_once_and_every_yardstick_is_a_bar() {
-        let measured = phases("").into_iter().filter(|(_, measured)| *measured).count();
-        assert_eq!(measured, ROAD.len());
+        for set in [Set::Road, Set::Mds] {
+            let measured = phases(set, "").into_iter().filter(|(_, measured)| *measured).count();
+            assert_eq!(measured, set.bars().len());
+        }
         for (title, ..) in YARDSTICKS {
             assert!(ROAD.iter().any(|bar| bar.title == *title), "{title}");
         }
@@ -133,16 +210,19 @@ mod tests {
     #[test]
     fn a_row_alone_has_what_it_needs() {
         let of = |list: &[(&str, bool)]| list.iter().map(|(p, m)| ((*p).into(), *m)).collect::<Vec<_>>();
-        assert_eq!(phases("random"), of(&[("own write", false), ("own random-read", true)]));
-        assert_eq!(phases("fsync"), of(&[("fsync make", false), ("fsync fsync", true)]));
+        assert_eq!(phases(Set::Road, "random"), of(&[("own write", false), ("own random-read", true)]));
+        assert_eq!(phases(Set::Road, "fsync"), of(&[("fsync make", false), ("fsync fsync", true)]));
         let stat = [("empty make empty", false), ("empty create", false), ("empty stat", true)];
-        assert_eq!(phases("files: stat"), of(&stat));
-        assert!(rows("no such row").is_err());
+        assert_eq!(phases(Set::Road, "files: stat"), of(&stat));
+        assert!(rows(Set::Road, "no such row").is_err());
+        let shared = phases(Set::Mds, "empty files: remove (shared");
+        let make = ("empty-shared make empty-shared", false);
+        assert_eq!(shared, of(&[make, ("empty-shared create", false), ("empty-shared remove", true)]));
     }
 
     #[test]
     fn sizes_are_those_of_the_bars() {
-        let plan = plan_of(&rows("").unwrap(), false).unwrap();
+        let plan = plan_of(&rows(Set::Road, "").unwrap(), false).unwrap();
         let steps = plan::expand(&plan, SCALE, &environment()).unwrap();
         for phase in steps.iter().flat_map(|step| &step.points[0].phases).filter(|phase| phase.measured) {
             let job = &phase.parts[0].job;

@@ -10,6 +10,16 @@ pub enum Verdict {
     Unsure,
 }
 
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Met => "MET",
+            Verdict::Missed => "MISSED",
+            Verdict::Unsure => "UNSURE",
+        }
+    }
+}
+
 /// MET if the interval reaches the bar and the median 0.95 of it; MISSED if wholly below; else UNSURE.
 pub fn verdict(e: Estimate, bar: f64) -> Verdict {
     match () {
