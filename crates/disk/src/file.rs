@@ -33,11 +33,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::{Disk, end_within, read_each};
-use aside::{Aside, Call, PATIENCES};
+use aside::{Aside, Call, PATIENCES, Progress};
 use cached::Cached;
 use claim::Claim;
 use direct::Direct;
@@ -73,6 +74,8 @@ pub struct FileDisk {
     is_direct: bool,
     /// `None` inside: there is none.
     direct: OnceLock<Option<Direct>>,
+    /// One at a time opens `direct`, and has another of these while it does, also if it was left behind.
+    turn: Mutex<Arc<()>>,
     /// F1 goes with this file. It is `file`, or, of a disk that is direct, the one that its operations go by (D2).
     claimed: Arc<File>,
     aside: Aside,
@@ -98,8 +101,18 @@ impl FileDisk {
     /// Makes a new sparse file of `size_bytes` and opens it. Refuses a path that exists.
     pub fn create(path: impl AsRef<Path>, size_bytes: u64) -> io::Result<FileDisk> {
         let path = path.as_ref().to_owned();
-        opening::within(OPEN_WAIT, &path.clone(), "cannot be created", move || {
-            FileDisk::create_here(&path, size_bytes)
+        FileDisk::make(OPEN_WAIT, &path.clone(), move || FileDisk::create_here(&path, size_bytes))
+    }
+
+    /// By `create`; what it made too late is removed while it is still claimed.
+    fn make(
+        limit: Duration,
+        path: &Path,
+        create: impl FnOnce() -> io::Result<FileDisk> + Send + 'static,
+    ) -> io::Result<FileDisk> {
+        opening::within_or_undo(limit, path, "cannot be created", create, |late| {
+            // Nobody is there to be told if that fails.
+            let _ = std::fs::remove_file(&late.path);
         })
     }
 
@@ -107,11 +120,14 @@ impl FileDisk {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = file.map_err(|e| explain(e, path, "cannot be created"))?;
         let claim = Claim::of_new(&file, path)?;
-        file.set_len(size_bytes).map_err(|e| {
-            // Leave no empty file behind that the next try would stumble over; the first error is the one to tell.
+        FileDisk::fill_new(file, claim, path, size_bytes).inspect_err(|_| {
+            // Leave no file behind that the next try would stumble over; the first error is the one to tell.
             let _ = std::fs::remove_file(path);
-            explain(e, path, "cannot be given its size")
-        })?;
+        })
+    }
+
+    fn fill_new(file: File, claim: Claim, path: &Path, size_bytes: u64) -> io::Result<FileDisk> {
+        file.set_len(size_bytes).map_err(|e| explain(e, path, "cannot be given its size"))?;
         // Size and name must be durable before anything in the file can be: fdatasync promises neither.
         file.sync_all().map_err(|e| explain(e, path, "cannot be flushed"))?;
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -147,7 +163,8 @@ impl FileDisk {
     }
 
     fn over(file: File, claim: Claim, path: &Path, size_bytes: u64, access: Access) -> io::Result<FileDisk> {
-        let (path, direct, patience) = (path.to_owned(), OnceLock::new(), PATIENCE);
+        let (path, patience) = (path.to_owned(), PATIENCE);
+        let (direct, turn) = Default::default();
         let (claimed, file) = (Arc::new(file.try_clone()?), Arc::new(file));
         let (aside, cached) = (aside_of(&file, &claimed, patience), cached_of(&file, patience));
         let is_device = file.metadata()?.file_type().is_block_device();
@@ -161,6 +178,7 @@ impl FileDisk {
             patience,
             is_direct,
             direct,
+            turn,
             claimed,
             aside,
             cached,
@@ -210,7 +228,7 @@ impl FileDisk {
     pub fn with_patience(mut self, patience: Duration) -> FileDisk {
         self.patience = patience;
         self.aside.set_patience(patience);
-        self.cached.set_limit(patience * PATIENCES);
+        self.cached.set_patience(patience);
         if let Some(Some(direct)) = self.direct.get_mut() {
             direct.set_patience(patience);
         }
@@ -233,21 +251,43 @@ impl FileDisk {
         }
     }
 
-    /// `None` where there is no way past the page cache (tmpfs of old kernels, some network file systems), or not now.
-    fn direct(&self) -> Option<&Direct> {
-        if let Some(known) = self.direct.get() {
-            return known.as_ref();
-        }
+    /// `None` where there is no way past the page cache (tmpfs of old kernels, some network file systems), or not now. An error if the device
+    /// hangs: the cache would give bytes that say nothing of it.
+    fn direct(&self) -> io::Result<Option<&Direct>> {
         let (file, path, patience) = (self.file.clone(), self.path.clone(), self.patience);
-        let open = move || Ok(open_direct(&file, &path, patience));
-        let opened = match opening::within(patience * PATIENCES, &self.path, "cannot be read directly", open)
-        {
+        self.direct_by(move || open_direct(&file, &path, patience))
+    }
+
+    fn direct_by(
+        &self,
+        open: impl FnOnce() -> Result<Direct, Unfit> + Send + 'static,
+    ) -> io::Result<Option<&Direct>> {
+        if let Some(known) = self.direct.get() {
+            return Ok(known.as_ref());
+        }
+        const WHAT: &str = "cannot be read directly";
+        let turn = self.turn.lock();
+        if let Some(known) = self.direct.get() {
+            return Ok(known.as_ref());
+        }
+        if Arc::strong_count(&turn) > 1 {
+            // Or each try would leave a thread and a descriptor behind.
+            let why = "the device hangs: one that tries is left behind";
+            return Err(explain(io::Error::new(io::ErrorKind::TimedOut, why), &self.path, WHAT));
+        }
+        let ours = turn.clone();
+        let opened = opening::within(self.patience * PATIENCES, &self.path, WHAT, move || {
+            let _ours = ours;
+            Ok(open())
+        });
+        let opened = match opened {
             Ok(Ok(direct)) => Some(direct),
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(e),
             // For want of descriptors or memory, say: the next read asks again.
-            Err(_) | Ok(Err(Unfit::NotNow(_))) => return None,
+            Err(_) | Ok(Err(Unfit::NotNow(_))) => return Ok(None),
             Ok(Err(_)) => None,
         };
-        self.direct.get_or_init(|| opened).as_ref()
+        Ok(self.direct.get_or_init(|| opened).as_ref())
     }
 
     /// The way past the page cache, if data pages take it and these are whole ones.
@@ -293,7 +333,7 @@ impl Disk for FileDisk {
 
     fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         end_within(self.size_bytes, offset, buf.len() as u64)?;
-        let Some(direct) = self.direct().filter(|_| Direct::fits(offset, buf.len())) else {
+        let Some(direct) = self.direct()?.filter(|_| Direct::fits(offset, buf.len())) else {
             return self.read_at(buf, offset);
         };
         match direct.read(&mut [(offset, &mut *buf)]) {
@@ -373,7 +413,7 @@ impl Disk for FileDisk {
     fn lost(&self) -> Option<String> {
         let direct = self.direct.get().and_then(Option::as_ref);
         let is_lost = self.aside.check_not_hung().is_err()
-            || self.cached.hung_for().is_some()
+            || self.cached.is_lost()
             || direct.and_then(Direct::hung_for).is_some_and(|time| time >= self.patience * PATIENCES);
         is_lost.then(|| {
             let (path, limit) = (self.path.display(), self.patience * PATIENCES);
@@ -399,8 +439,7 @@ impl Disk for FileDisk {
 
 /// What the calls of `aside` are. They hold the claimed file too: while one is left behind nobody else gets the medium.
 fn aside_of(file: &Arc<File>, claimed: &Arc<File>, patience: Duration) -> Aside {
-    let stat = stat_of(file);
-    let progress = move || completed(&std::fs::read_to_string(stat.as_ref()?).ok()?);
+    let progress = progress_of(file);
     let (file, claimed) = (file.clone(), claimed.clone());
     let carry = move |call: &Call| match call {
         Call::Flush => Ok(rustix::fs::fdatasync(&file).map(|()| Vec::new())?),
@@ -427,12 +466,17 @@ fn aside_of(file: &Arc<File>, claimed: &Arc<File>, patience: Duration) -> Aside 
             }
         }
     };
-    Aside::new(Arc::new(carry), Box::new(progress), patience)
+    Aside::new(Arc::new(carry), progress, patience)
 }
 
 fn cached_of(file: &Arc<File>, patience: Duration) -> Cached {
-    let file = file.clone();
-    Cached::new(Box::new(move |bytes, offset| file.read_exact_at(bytes, offset)), patience * PATIENCES)
+    let (file, progress) = (file.clone(), progress_of(file));
+    Cached::new(Box::new(move |bytes, offset| file.read_exact_at(bytes, offset)), progress, patience)
+}
+
+fn progress_of(file: &File) -> Box<Progress> {
+    let stat = stat_of(file);
+    Box::new(move || completed(&std::fs::read_to_string(stat.as_ref()?).ok()?))
 }
 
 /// By a descriptor of its own, for reading.

@@ -24,8 +24,12 @@ use parking_lot::Mutex;
 /// How many times the patience for a read or write passes without progress before the device is given up: what a flush has to
 /// write is much more than one request, and who gives the device up stops for good.
 pub const PATIENCES: u32 = 4;
-/// So many times longer is waited where nobody counts what the device completes (btrfs, ZFS, overlayfs): a flush of much may take minutes.
+/// So many times longer is waited where nobody counts what the device completes (btrfs, ZFS, overlayfs): a flush of much may take minutes,
+/// and so may a read that has to wait behind it.
 const BLIND_FACTOR: u32 = 10;
+/// Threads kept for the next calls: a flush, a discard and a few readers at once. To start one more costs some 20 µs, less than what it asks
+/// of the device; a burst of readers must not leave its threads for good.
+const IDLE_MAX: usize = 8;
 /// A flush or discard that takes longer is no sign of good health.
 const LONG: Duration = Duration::from_millis(100);
 /// No call is under way.
@@ -54,7 +58,7 @@ pub struct Aside {
     idle: Mutex<Vec<Helper>>,
     left_behind: Mutex<Vec<Helper>>,
     left_count: AtomicUsize,
-    /// Begins of the calls under way, by `born`, and the first of them.
+    /// Begins of the flushes, discards and writes under way, by `born`, and the first of them.
     begun: Mutex<Vec<u64>>,
     first_begun: AtomicU64,
     born: Instant,
@@ -109,7 +113,8 @@ impl Aside {
         self.long = long;
     }
 
-    /// Is some call under way for so long that others should be made here too? Costs two loads if none is under way.
+    /// Is a flush, discard or write under way for so long that other writes should be made here too? Costs two loads if none is under way. A
+    /// read or a reservation may take its time on a busy disk, and keeps no write from the cache.
     pub fn is_slow(&self) -> bool {
         let begun = self.first_begun.load(Ordering::Acquire);
         let is_long = || self.now().saturating_sub(begun) >= self.long.as_nanos() as u64;
@@ -125,7 +130,7 @@ impl Aside {
         for helper in std::mem::take(&mut *behind) {
             match helper.from.try_recv() {
                 Err(TryRecvError::Empty) => behind.push(helper),
-                Ok(_) => self.idle.lock().push(helper),
+                Ok(_) => self.keep(helper),
                 Err(TryRecvError::Disconnected) => helper.end(),
             }
         }
@@ -143,22 +148,31 @@ impl Aside {
         self.check_not_hung()?;
         let idle = self.idle.lock().pop();
         let helper = idle.map_or_else(|| (self.start)(self.carry.clone()), Ok);
-        let begun = self.begin();
+        let begun = (!matches!(call, Call::Read { .. } | Call::Reserve { .. })).then(|| self.begin());
         let result = match helper {
             Ok(helper) => self.run_by(helper, call),
             // A4
             Err(_) => (self.carry)(&call),
         };
-        self.end(begun);
+        begun.inspect(|at| self.end(*at));
         result
     }
 
+    /// For the next call, if few are.
+    fn keep(&self, helper: Helper) {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            return idle.push(helper);
+        }
+        drop(idle);
+        helper.end();
+    }
+
     fn run_by(&self, helper: Helper, call: Call) -> io::Result<Vec<u8>> {
-        let is_read = matches!(call, Call::Read { .. });
         helper.to.send(call).map_err(|_| gone())?;
-        match self.wait(&helper, is_read)? {
+        match self.wait(&helper)? {
             Waited::Done(result) => {
-                self.idle.lock().push(helper);
+                self.keep(helper);
                 result
             }
             Waited::Overdue(time) => {
@@ -171,24 +185,17 @@ impl Aside {
         }
     }
 
-    fn wait(&self, helper: &Helper, is_read: bool) -> io::Result<Waited> {
+    fn wait(&self, helper: &Helper) -> io::Result<Waited> {
         // Asking reads a file of the kernel's, so who is not kept waiting does not.
-        let (mut quiet, mut seen) = (0, None);
+        let mut watch = Watch::default();
         loop {
             match helper.from.recv_timeout(self.patience) {
                 Ok(result) => return Ok(Waited::Done(result)),
                 Err(RecvTimeoutError::Disconnected) => return Err(gone()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let now = (self.progress)();
-            // What gets on does not hang.
-            quiet = if now.is_some() && seen.is_some() && now != seen { 0 } else { quiet + 1 };
-            seen = now;
-            // A read is of a few MiB at most, wherever it comes from.
-            let is_blind = now.is_none() && !is_read;
-            let quiet_max = if is_blind { PATIENCES * BLIND_FACTOR } else { PATIENCES };
-            if quiet >= quiet_max {
-                return Ok(Waited::Overdue(self.patience * quiet));
+            if watch.look((self.progress)()) {
+                return Ok(Waited::Overdue(self.patience * watch.quiet));
             }
         }
     }
@@ -209,6 +216,29 @@ impl Aside {
             begun.swap_remove(i);
         }
         self.first_begun.store(begun.iter().copied().min().unwrap_or(NONE), Ordering::Release);
+    }
+}
+
+/// Whether a device gets on while a call is under way, by looks that are one patience apart.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Looks in a row at which nothing was done since the one before.
+    quiet: u32,
+    seen: Option<u64>,
+}
+
+impl Watch {
+    pub fn from(now: Option<u64>) -> Watch {
+        Watch { quiet: 0, seen: now }
+    }
+
+    /// True if the device is to be given up: one look at the clock is not enough, since time passes too while this process is frozen.
+    pub fn look(&mut self, now: Option<u64>) -> bool {
+        // What gets on does not hang.
+        let gets_on = now.is_some() && self.seen.is_some() && now != self.seen;
+        self.quiet = if gets_on { 0 } else { self.quiet + 1 };
+        self.seen = now;
+        self.quiet >= if now.is_none() { PATIENCES * BLIND_FACTOR } else { PATIENCES }
     }
 }
 

@@ -2,13 +2,20 @@
 //! keep who reads here for ever; but others see it.
 //!
 //! W1: a read takes a seat with the time it began, and leaves it when it is done: two atomic writes, no lock.
-//! W2: while a read has been out for longer than the limit, every other fails at once, and `hung_for` says so to who asks whether the medium
-//!     is lost. So a device that hangs takes the threads that had asked it before, and no more.
+//! W2: while a read has been out for longer than the limit, every other fails at once, for the moment. So a device that hangs takes the threads
+//!     that had asked it before, and no more.
 //! W3: where all seats are taken a read is made without one. Of a device that hangs those that sit tell.
+//! W4: to give the medium up is for good, so it takes more than the time that has passed: a process that was frozen (SIGSTOP, a paused
+//!     machine) finds all its reads old, and a disk under many requests may keep one for long. The same read must be out at several looks,
+//!     each one patience after the one before, between which the device completed nothing, as `aside.rs` asks it.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::aside::{PATIENCES, Progress, Watch};
 
 /// More than the threads that read from one disk at once on large machines; looking through them takes less than a microsecond.
 const SEATS: usize = 64;
@@ -21,12 +28,24 @@ pub type ReadCall = dyn Fn(&mut [u8], u64) -> io::Result<()> + Send + Sync;
 
 pub struct Cached {
     read: Box<ReadCall>,
-    limit: Duration,
+    progress: Box<Progress>,
+    patience: Duration,
     born: Instant,
     seats: [Seat; SEATS],
     /// When somebody looked last, and whether one was overdue then.
     looked: AtomicU64,
     overdue: AtomicUsize,
+    /// W4.
+    sight: Mutex<Option<Sight>>,
+}
+
+/// The read that has been out for the longest time, and whether the device gets on meanwhile.
+struct Sight {
+    /// When it began, and its seat.
+    of: (u64, usize),
+    looked: u64,
+    watch: Watch,
+    is_lost: bool,
 }
 
 /// When its read began, in nanoseconds since `born`. Apart from its neighbours, or each read would take their line of the cache away.
@@ -44,19 +63,19 @@ impl Drop for Taken<'_> {
 
 impl std::fmt::Debug for Cached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cached").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("Cached").field("patience", &self.patience).finish_non_exhaustive()
     }
 }
 
 impl Cached {
-    pub fn new(read: Box<ReadCall>, limit: Duration) -> Cached {
-        let (looked, overdue) = Default::default();
+    pub fn new(read: Box<ReadCall>, progress: Box<Progress>, patience: Duration) -> Cached {
+        let (looked, overdue, sight) = Default::default();
         let seats = std::array::from_fn(|_| Seat::default());
-        Cached { read, limit, born: Instant::now(), seats, looked, overdue }
+        Cached { read, progress, patience, born: Instant::now(), seats, looked, overdue, sight }
     }
 
-    pub fn set_limit(&mut self, limit: Duration) {
-        self.limit = limit;
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     pub fn read(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
@@ -70,15 +89,45 @@ impl Cached {
         Ok(call())
     }
 
-    /// How long the read that has been out for the longest time has been so, if that is over the limit.
-    pub fn hung_for(&self) -> Option<Duration> {
-        self.look(self.now()).1
+    /// Is the medium to be given up? To be asked now and then, or it is never found out.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost_at(self.now())
+    }
+
+    /// W4.
+    fn is_lost_at(&self, now: u64) -> bool {
+        let patience = self.patience.as_nanos() as u64;
+        let mut sight = self.sight.lock();
+        let begun = self.seats.iter().enumerate().map(|(i, seat)| (seat.0.load(Ordering::Acquire), i));
+        let is_late = |at: u64| at != FREE && now.saturating_sub(at) >= patience;
+        let Some(first) = begun.filter(|(at, _)| is_late(*at)).min() else {
+            *sight = None;
+            return false;
+        };
+        match &mut *sight {
+            Some(seen) if seen.of == first => {
+                if now.saturating_sub(seen.looked) >= patience {
+                    seen.looked = now;
+                    seen.is_lost = seen.watch.look((self.progress)());
+                }
+                seen.is_lost
+            }
+            _ => {
+                let watch = Watch::from((self.progress)());
+                *sight = Some(Sight { of: first, looked: now, watch, is_lost: false });
+                false
+            }
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        self.patience * PATIENCES
     }
 
     /// W2, W3.
     fn enter(&self) -> io::Result<Option<Taken<'_>>> {
         let now = self.now();
-        let pause = (self.limit / LOOKS).as_nanos() as u64;
+        let pause = (self.limit() / LOOKS).as_nanos() as u64;
         let is_due = now.saturating_sub(self.looked.load(Ordering::Relaxed)) >= pause;
         if is_due || self.overdue.load(Ordering::Relaxed) > 0 {
             let (count, longest) = self.look(now);
@@ -95,10 +144,11 @@ impl Cached {
     }
 
     fn look(&self, now: u64) -> (usize, Option<Duration>) {
+        let limit = self.limit();
         let begun = self.seats.iter().map(|seat| seat.0.load(Ordering::Acquire)).filter(|at| *at != FREE);
         let out = begun.map(|at| Duration::from_nanos(now.saturating_sub(at)));
         let (count, longest) = out
-            .filter(|time| *time >= self.limit)
+            .filter(|time| *time >= limit)
             .fold((0, None), |(n, longest), time| (n + 1, longest.max(Some(time))));
         self.overdue.store(count, Ordering::Relaxed);
         self.looked.store(now, Ordering::Relaxed);
@@ -120,16 +170,15 @@ fn home() -> usize {
 
 #[cfg(test)]
 pub mod tests {
+    use std::sync::Arc;
     use std::sync::mpsc::{Receiver, Sender, channel};
-
-    use parking_lot::Mutex;
 
     use super::*;
 
     const LONG: Duration = Duration::from_secs(3600);
 
     /// Says which reads began. Those from offset 1000 on come back after a word of the test, or with an error at its end.
-    pub fn hanging(limit: Duration) -> (Cached, Receiver<u64>, Sender<()>) {
+    pub fn hanging(patience: Duration) -> (Cached, Receiver<u64>, Sender<()>) {
         let ((began, seen), (go, gate)) = (channel(), channel::<()>());
         let (began, gate) = (Mutex::new(began), Mutex::new(gate));
         let read = move |_: &mut [u8], offset: u64| {
@@ -137,7 +186,7 @@ pub mod tests {
             began.lock().send(offset).map_err(|_| over())?;
             if offset >= 1000 { gate.lock().recv().map_err(|_| over()) } else { Ok(()) }
         };
-        (Cached::new(Box::new(read), limit), seen, go)
+        (Cached::new(Box::new(read), Box::new(|| Some(7)), patience), seen, go)
     }
 
     /// W2. No limit: what is under way is overdue.
@@ -145,13 +194,12 @@ pub mod tests {
     fn while_one_is_out_for_too_long_others_fail_at_once_and_go_on_after_it() {
         let (cached, began, go) = hanging(Duration::ZERO);
         cached.read(&mut [], 1).unwrap();
-        assert_eq!((began.recv().unwrap(), cached.hung_for()), (1, None));
+        assert_eq!(began.recv().unwrap(), 1);
         std::thread::scope(|s| {
             // If this fails it lets him go, who would be waited for.
             let go = go;
             let late = s.spawn(|| cached.read(&mut [], 1000));
             assert_eq!(began.recv().unwrap(), 1000);
-            assert!(cached.hung_for().is_some());
             let refused = cached.read(&mut [], 2).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
             assert!(refused.to_string().contains("the device hangs, reads out"), "{refused}");
@@ -160,7 +208,6 @@ pub mod tests {
             go.send(()).unwrap();
             late.join().unwrap().unwrap();
         });
-        assert_eq!(cached.hung_for(), None);
         cached.read(&mut [], 3).unwrap();
     }
 
@@ -172,10 +219,56 @@ pub mod tests {
             let go = go;
             s.spawn(|| cached.read(&mut [], 1000).unwrap());
             assert_eq!(began.recv().unwrap(), 1000);
-            assert_eq!(cached.hung_for(), None);
             cached.read(&mut [], 1).unwrap();
             go.send(()).unwrap();
         });
+    }
+
+    /// Over what the test says that the device has completed. Times are in patiences.
+    fn watched(done: Option<u64>) -> (Cached, Arc<Mutex<Option<u64>>>) {
+        let count = Arc::new(Mutex::new(done));
+        let told = count.clone();
+        let read = |_: &mut [u8], _: u64| Ok(());
+        (Cached::new(Box::new(read), Box::new(move || *told.lock()), LONG), count)
+    }
+    fn is_lost_at(cached: &Cached, patiences: f64) -> bool {
+        // What began at the test's start has been out for that long.
+        cached.is_lost_at(cached.now() + LONG.mul_f64(patiences).as_nanos() as u64)
+    }
+
+    /// W4: frozen for long, and not lost for that.
+    #[test]
+    fn one_look_at_the_clock_gives_no_medium_up() {
+        let (cached, _) = watched(Some(7));
+        let seat = cached.enter().unwrap().unwrap();
+        assert!(!is_lost_at(&cached, 0.5));
+        // 1. However much time has passed, and however often it is asked then.
+        (0..1000).for_each(|n| assert!(!is_lost_at(&cached, 1000.0 + f64::from(n) / 1001.0)));
+        // 2. What began anew meanwhile is another.
+        drop(seat);
+        let seat = cached.enter().unwrap().unwrap();
+        (0..PATIENCES).for_each(|n| assert!(!is_lost_at(&cached, 1002.0 + 1.1 * f64::from(n)), "{n}"));
+        // 3. The same at all looks, and nothing done.
+        assert!(is_lost_at(&cached, 1100.0) && is_lost_at(&cached, 1100.1));
+        drop(seat);
+        assert!(!is_lost_at(&cached, 1101.0));
+    }
+
+    /// W4. A slow disk under many requests; and one of which nobody knows what it does.
+    #[test]
+    fn a_device_that_gets_on_is_not_given_up_and_an_unseen_one_later() {
+        let (cached, count) = watched(Some(0));
+        let _seat = cached.enter().unwrap().unwrap();
+        for n in 1..100 {
+            *count.lock() = Some(n);
+            assert!(!is_lost_at(&cached, 1.1 * n as f64));
+        }
+        let quiet = (0..).find(|n| is_lost_at(&cached, 200.0 + 1.1 * f64::from(*n)));
+        assert_eq!(quiet, Some(PATIENCES as i32 - 1));
+        let (cached, _) = watched(None);
+        let _seat = cached.enter().unwrap().unwrap();
+        let quiet = (0..).find(|n| is_lost_at(&cached, 2.0 + 1.1 * f64::from(*n)));
+        assert_eq!(quiet, Some(40));
     }
 
     /// W3.

@@ -1,12 +1,12 @@
 //! Opening a medium, by a thread that can be left behind: the kernel may not come back from it where the device, or what a file lies on, hangs.
 //!
-//! O1: what comes after the limit is dropped, and the claim on the medium with it.
+//! O1: what comes after the limit is dropped, and the claim on the medium with it. What was made is unmade first.
 //! O2: where no thread can be started the caller opens himself, without a limit.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SendError, sync_channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,14 +20,28 @@ pub fn within<T: Send + 'static>(
     what: &str,
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let (done, result) = sync_channel(1);
+    within_or_undo(limit, path, what, call, |_| {})
+}
+
+/// As `within`; `undo` gets what came too late.
+pub fn within_or_undo<T: Send + 'static>(
+    limit: Duration,
+    path: &Path,
+    what: &str,
+    call: impl FnOnce() -> io::Result<T> + Send + 'static,
+    undo: impl FnOnce(&T) + Send + 'static,
+) -> io::Result<T> {
+    // Without room between them it is either taken or comes back.
+    let (done, result) = sync_channel(0);
     // Who cannot start a thread wants it back.
     let call = Arc::new(Mutex::new(Some(call)));
     let kept = call.clone();
     let helper = std::thread::Builder::new().name("disk-open".into()).spawn(move || {
         if let Some(call) = { kept.lock().take() } {
             // O1: nobody takes it any more.
-            let _ = done.send(call());
+            if let Err(SendError(Ok(late))) = done.send(call()) {
+                undo(&late);
+            }
         }
     });
     if helper.is_err()

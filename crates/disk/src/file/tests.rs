@@ -149,7 +149,7 @@ fn reads_of_the_medium_pass_the_page_cache() {
     let disk = FileDisk::create(dir.file(), 1 << 20).unwrap();
     disk.write_at(&vec![7; 1 << 20], 0).unwrap();
     disk.flush().unwrap();
-    if disk.direct().is_none() {
+    if disk.direct().unwrap().is_none() {
         eprintln!("SKIPPED: this file system has no direct I/O");
         return;
     }
@@ -262,6 +262,9 @@ fn a_cached_read_that_hangs_fails_the_volume_and_every_other_read_at_once() {
         let refused = disk.read_many(&mut [(0, &mut [0; 4096])]).unwrap_err();
         assert!(crate::is_passing(&refused), "{refused}");
         assert!(refused.to_string().contains("4096 bytes at 0 failed: the device hangs"), "{refused}");
+        // Once is not enough (W4 of `cached`).
+        let looks = std::iter::repeat_with(|| disk.lost()).position(|look| look.is_some());
+        assert_eq!(looks, Some(PATIENCES as usize));
         let failed = volume.check_media().unwrap_err();
         assert!(matches!(failed, VolumeError::Failed(_)), "{failed}");
         assert!(failed.to_string().contains("restart the target once the device answers"), "{failed}");
@@ -295,6 +298,55 @@ fn a_read_of_what_is_no_data_page_has_a_deadline() {
     assert!(late.to_string().contains("read of 512 bytes at 8192 failed: the device hangs"), "{late}");
     assert!(disk.lost().is_some());
     drop(go);
+}
+
+/// A scrub asks again and again: it leaves one thread behind, and takes nothing from the cache for what the medium holds.
+#[test]
+fn while_the_way_past_the_cache_hangs_nobody_else_tries_it_or_reads_the_cache_instead() {
+    let dir = Dir::new();
+    let disk = FileDisk::create(dir.file(), 1 << 20).unwrap().with_patience(Duration::ZERO);
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let first = disk.direct_by(move || {
+        let _ = gate.recv();
+        Err(Unfit::NoDirect)
+    });
+    assert_eq!(first.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    let begun = Arc::new(AtomicU32::new(0));
+    let count = begun.clone();
+    let next = disk.direct_by(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        Err(Unfit::NoDirect)
+    });
+    assert!(next.unwrap_err().to_string().contains("left behind"));
+    assert_eq!((begun.load(Ordering::Relaxed), Arc::strong_count(&begun)), (0, 1), "it was not begun");
+    let refused = disk.read_medium_at(&mut [0; 4096], 0).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::TimedOut, "{refused}");
+    drop(go);
+    while Arc::strong_count(&disk.turn.lock()) > 1 {
+        std::thread::yield_now();
+    }
+    let disk = disk.with_patience(PATIENCE);
+    disk.read_medium_at(&mut [0; 4096], 0).unwrap();
+}
+
+#[test]
+fn a_file_that_was_made_too_late_is_removed() {
+    let dir = Dir::new();
+    let ((made, was_made), (go, gate)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let path = dir.file();
+    let late = FileDisk::make(Duration::ZERO, &dir.file(), move || {
+        let disk = FileDisk::create_here(&path, 1 << 20);
+        let _ = (made.send(()), gate.recv());
+        disk
+    });
+    assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    was_made.recv().unwrap();
+    assert!(dir.file().exists());
+    drop(go);
+    while dir.file().exists() {
+        std::thread::yield_now();
+    }
+    FileDisk::create(dir.file(), 1 << 20).unwrap();
 }
 
 /// Nobody waits for room that the file system below does not give.

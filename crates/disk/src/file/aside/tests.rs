@@ -46,12 +46,12 @@ fn where_no_thread_can_be_started_the_caller_makes_the_call() {
     assert!(!aside.is_slow());
 }
 
-/// A count that stands still, and none. A read is no long work.
+/// A count that stands still, and none. A read may wait behind a flush of the host's.
 #[test]
 fn who_cannot_see_the_device_get_on_waits_longer() {
     let flush = || Call::Flush;
     let read = || Call::Read { offset: 0, len: 1 };
-    let waits: [(fn() -> Call, _, _); 3] = [(flush, Some(7), 4), (flush, None, 40), (read, None, 4)];
+    let waits: [(fn() -> Call, _, _); 3] = [(flush, Some(7), 4), (flush, None, 40), (read, None, 40)];
     for (call, count, patiences) in waits {
         let asked = Arc::new(AtomicU64::new(0));
         let counter = asked.clone();
@@ -98,4 +98,36 @@ fn who_flushes_long_makes_it_slow_until_he_is_done() {
         go.send(()).unwrap();
     });
     assert!(!aside.is_slow());
+}
+
+/// Or each write of the log would go the slow way while somebody reads a leaf.
+#[test]
+fn who_reads_or_reserves_long_makes_nobody_slow() {
+    for call in [Call::Read { offset: 0, len: 1 }, Call::Reserve { offset: 0, len: 1 }] {
+        let (mut aside, began, go) = waiting(Box::new(|| None));
+        aside.set_patience(Duration::from_secs(3600));
+        aside.set_long(Duration::ZERO);
+        std::thread::scope(|s| {
+            // If this fails it lets him go, who would be waited for.
+            let go = go;
+            s.spawn(|| aside.run(call).unwrap());
+            began.recv().unwrap();
+            assert!(!aside.is_slow());
+            go.send(()).unwrap();
+        });
+    }
+}
+
+#[test]
+fn threads_of_a_burst_do_not_stay() {
+    let (mut aside, began, go) = waiting(Box::new(|| None));
+    aside.set_patience(Duration::from_secs(3600));
+    let count = IDLE_MAX + 3;
+    std::thread::scope(|s| {
+        (0..count).for_each(|_| drop(s.spawn(|| aside.run(Call::Read { offset: 0, len: 1 }).unwrap())));
+        (0..count).for_each(|_| began.recv().map(drop).unwrap());
+        (0..count).for_each(|_| go.send(()).unwrap());
+    });
+    assert_eq!(aside.idle.lock().len(), IDLE_MAX);
+    assert_eq!(Arc::strong_count(&aside.carry), 1 + IDLE_MAX, "those above it have ended");
 }

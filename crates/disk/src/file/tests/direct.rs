@@ -114,7 +114,7 @@ fn the_lock_goes_with_the_direct_descriptor() {
     let Some(disk) = direct_disk(&dir, 1 << 20) else { return };
     assert_eq!(FileDisk::open(dir.file()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
     // A write that is under way when the process goes holds this descriptor, and no other.
-    let late = disk.direct().unwrap().file_in_use();
+    let late = disk.direct().unwrap().unwrap().file_in_use();
     drop(disk);
     assert_eq!(FileDisk::open(dir.file()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
     drop(late);
