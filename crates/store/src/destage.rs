@@ -6,9 +6,11 @@
 //! G1: what a page had below its patch is used again only after a checkpoint that does not name it is durable.
 //! G2: a patch that changed while its page was written stays, and what was written goes back.
 //! G3: the log is trimmed to the oldest live patch, and no further.
-//! G4: one at a time, by whoever has the role; it takes no lock of a request while it reads and writes.
+//! G4: one at a time, by whoever has the role; it takes no lock of a request while it reads and writes. A cached read
+//!     may keep him who has it for ever: nobody waits for the role without an end (`role`).
 
 use disk::LogPoint;
+use parking_lot::MutexGuard;
 use types::crc::crc32c;
 use types::{Buf, Epoch, ObjectId, PAGE_SIZE, Seq};
 
@@ -25,11 +27,14 @@ use crate::space::{Purpose, Taken};
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Pages of one batch, 4 MiB: large enough for any drive's full rate, and done in a few milliseconds.
 const BATCH_PAGES: usize = 1024;
 /// Batches of one round, 1 GiB: a stop is not kept waiting for more.
 const BATCHES_MAX: usize = 256;
+/// So often who waits for the role asks whether the medium is lost: unnoticed beside a batch, and costs nothing beside the wait.
+const ROLE_LOOK: Duration = Duration::from_millis(100);
 /// Rounds after which a patch is old; a round comes with each commit interval.
 const ROUNDS_OLD: usize = 5;
 
@@ -47,6 +52,16 @@ struct Job {
 }
 
 impl Engine {
+    /// The role, once it is free. The medium may keep its holder for ever (G4), so who waits looks at that meanwhile.
+    fn role(&self) -> Result<MutexGuard<'_, Work>, StoreError> {
+        loop {
+            if let Some(role) = self.overlay.role.try_lock_for(ROLE_LOOK) {
+                return Ok(role);
+            }
+            self.vol.check_media()?;
+        }
+    }
+
     /// A round in the background: what is old is folded, and all if nothing was written since the last round.
     pub(crate) fn destage_old(&self) -> Result<(), StoreError> {
         self.overlay.queue.lock().stuck.clear();
@@ -61,13 +76,13 @@ impl Engine {
         // The role is free in between, for who needs room at once.
         for _ in 0..BATCHES_MAX {
             let Some(until) = until else { break };
-            let mut work = self.overlay.role.lock();
+            let mut work = self.role()?;
             if self.destage_batch(&mut work, until)? == 0 {
                 break;
             }
             self.overlay.ease();
         }
-        let _role = self.overlay.role.lock();
+        let _role = self.role()?;
         self.log_stuck_again()
     }
 
@@ -79,7 +94,7 @@ impl Engine {
 
     /// One step of that; false if there is nothing left to do.
     pub(crate) fn help(&self) -> Result<bool, StoreError> {
-        let mut work = self.overlay.role.lock();
+        let mut work = self.role()?;
         // Whoever waited for the role finds that some of it was done for him.
         if self.fullness() < FILL_PRESSED {
             return Ok(true);
@@ -105,7 +120,7 @@ impl Engine {
     pub(crate) fn destage_all(&self) -> Result<(), StoreError> {
         self.overlay.queue.lock().stuck.clear();
         loop {
-            let mut work = self.overlay.role.lock();
+            let mut work = self.role()?;
             if self.destage_batch(&mut work, Seq(u64::MAX))? == 0 {
                 return Ok(());
             }
@@ -116,7 +131,7 @@ impl Engine {
     /// waited for another that did it is served.
     pub(crate) fn make_log_room(&self) -> Result<(), StoreError> {
         let seen = self.checkpoints.load(Ordering::Acquire);
-        let mut work = self.overlay.role.lock();
+        let mut work = self.role()?;
         if self.checkpoints.load(Ordering::Acquire) != seen {
             return Ok(());
         }

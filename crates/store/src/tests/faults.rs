@@ -3,6 +3,12 @@
 //! again there is a state that was.
 
 use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use disk::VolumeError;
 use disk::{Op as Call, SplitMix, When};
@@ -74,6 +80,82 @@ fn who_discards_and_who_asks_see_a_medium_that_is_lost() {
     assert!(lost().health().failure.is_some_and(|why| why.contains("the device hangs")));
     let told = lost().discard();
     assert!(matches!(told, Err(StoreError::Volume(VolumeError::Failed(_)))), "{told:?}");
+}
+
+/// A medium whose reads of data are kept once that is wanted, until a word of the test, or its end.
+struct Keeping {
+    below: disk::FaultyDisk,
+    keeps: AtomicBool,
+    began: Mutex<Sender<()>>,
+    gate: Mutex<Receiver<()>>,
+}
+
+impl disk::Disk for Keeping {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.below.write_at(buf, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.discard(offset, len)
+    }
+    fn read_many(&self, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+        if self.keeps.load(Ordering::Acquire) {
+            let _ = (self.began.lock().send(()), self.gate.lock().recv());
+        }
+        self.below.read_many(parts)
+    }
+    fn lost(&self) -> Option<String> {
+        self.below.lost()
+    }
+}
+
+/// The medium keeps the destager in a read through the page cache, and with him the role.
+#[test]
+fn who_waits_for_a_destager_that_is_kept_gets_the_error_and_his_thread_back() {
+    let ((began, was_begun), (go, gate)) = (channel(), channel());
+    let below = disk::FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES)));
+    let (began, gate) = (Mutex::new(began), Mutex::new(gate));
+    let disk = Arc::new(Keeping { below, keeps: AtomicBool::new(false), began, gate });
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Engine::open(disk.clone()).unwrap();
+    write(&store, id(1), 0, &pattern(1, 64 << 10), None).unwrap();
+    store.destage_all().unwrap();
+    write(&store, id(1), 100, b"a part", None).unwrap();
+    disk.keeps.store(true, Ordering::Release);
+    type Ask = fn(&Engine) -> Result<(), StoreError>;
+    let asks: [(&str, Ask); 5] = [
+        ("help", |s| s.help().map(drop)),
+        ("room in the log", Engine::make_log_room),
+        ("space", Engine::make_space),
+        ("all", Engine::destage_all),
+        ("a round", Engine::destage_old),
+    ];
+    std::thread::scope(|s| {
+        // If this fails it lets them go, who would be waited for.
+        let go = go;
+        s.spawn(|| store.destage_all());
+        was_begun.recv().unwrap();
+        let (tell, told) = channel();
+        for (name, ask) in asks {
+            let (tell, store) = (tell.clone(), &store);
+            s.spawn(move || tell.send((name, ask(store))).unwrap());
+        }
+        disk.below.give_up(true);
+        for _ in asks {
+            // The bound is only for the case that this fails.
+            let (name, told) = told.recv_timeout(Duration::from_secs(60)).expect("they wait for ever");
+            assert!(matches!(told, Err(StoreError::Volume(VolumeError::Failed(_)))), "{name}: {told:?}");
+        }
+        go.send(()).unwrap();
+    });
 }
 
 fn live_with_faults(seed: u64, counts: &Counts) {
