@@ -248,12 +248,14 @@ impl Index {
         self.bytes.load(Ordering::Relaxed)
     }
     pub fn stats(&self) -> IndexStats {
-        let (leaves_loaded, leaf_bytes, leaf_bytes_max) = self.leaves.in_memory();
+        let (loaded, leaf_bytes, leaf_bytes_max) = self.leaves.in_memory();
+        let leaves = self.base().leaves.len() as u64;
         IndexStats {
             memory_bytes: self.memory() + leaf_bytes,
             memory_bytes_max: self.memory_max + leaf_bytes_max,
-            leaves: self.base().leaves.len() as u64,
-            leaves_loaded,
+            leaves,
+            // A checkpoint that ends in this moment may not have let go of all that it replaced.
+            leaves_loaded: loaded.min(leaves),
             objects_changed: self.changed.lock().len() as u64,
         }
     }

@@ -6,7 +6,7 @@
 //! L2: between two neighbours' firsts lies nothing but the first one's objects.
 //! L3: a leaf that is not the last has `FILL_MIN` bytes at least, so that pages bound what the index takes on the medium.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,10 +48,29 @@ pub struct Leaf {
     pub crc: u32,
     /// In pages of the leaf area; what they have beyond `bytes` is zeros.
     pub runs: Vec<Run>,
-    /// While it was read lately.
-    content: Mutex<Weak<Vec<u8>>>,
+    content: Mutex<Content>,
     /// What it has, if that is not on the medium any more: the next checkpoint writes it anew.
     rescued: OnceLock<Arc<Vec<u8>>>,
+}
+
+/// What memory has of a leaf.
+#[derive(Debug, Default)]
+enum Content {
+    #[default]
+    Unread,
+    /// It was read lately; in `Recent` under this number, unless newer ones took its room.
+    Kept { number: u64, bytes: Weak<Vec<u8>> },
+    /// No checkpoint names it any more: who still reads it has it for himself.
+    Gone,
+}
+
+impl Content {
+    fn known(&self) -> Option<Arc<Vec<u8>>> {
+        match self {
+            Content::Kept { bytes, .. } => bytes.upgrade(),
+            Content::Unread | Content::Gone => None,
+        }
+    }
 }
 
 impl Leaf {
@@ -102,10 +121,32 @@ struct Area {
     stretches: [Range<u64>; 2],
 }
 
+/// By number, in the order of reading.
 #[derive(Default)]
 struct Recent {
-    contents: VecDeque<Arc<Vec<u8>>>,
+    contents: BTreeMap<u64, Arc<Vec<u8>>>,
     bytes: u64,
+    last: u64,
+}
+
+impl Recent {
+    /// Its number. The oldest make room.
+    fn add(&mut self, content: Arc<Vec<u8>>, bytes_max: u64) -> u64 {
+        self.last += 1;
+        self.bytes += content.len() as u64;
+        self.contents.insert(self.last, content);
+        while self.bytes > bytes_max
+            && let Some((_, old)) = self.contents.pop_first()
+        {
+            self.bytes -= old.len() as u64;
+        }
+        self.last
+    }
+    fn remove(&mut self, number: u64) {
+        if let Some(old) = self.contents.remove(&number) {
+            self.bytes -= old.len() as u64;
+        }
+    }
 }
 
 impl Area {
@@ -244,13 +285,17 @@ impl Leaves {
     /// A leaf that no checkpoint names, or will.
     pub fn give_back(&self, leaf: &Leaf) {
         self.forget_trouble(leaf);
+        let content = std::mem::replace(&mut *leaf.content.lock(), Content::Gone);
+        if let Content::Kept { number, .. } = content {
+            self.recent.lock().remove(number);
+        }
         let mut free = self.free.lock();
         leaf.runs.iter().for_each(|run| free.give_back(run.start, run.pages.into()));
     }
 
     /// A leaf's content, verified.
     pub fn read(&self, leaf: &Leaf) -> io::Result<Arc<Vec<u8>>> {
-        if let Some(known) = leaf.rescued.get().cloned().or_else(|| leaf.content.lock().upgrade()) {
+        if let Some(known) = leaf.rescued.get().cloned().or_else(|| leaf.content.lock().known()) {
             return Ok(known);
         }
         let mut bytes = vec![0; leaf.bytes as usize];
@@ -262,17 +307,21 @@ impl Leaves {
             return Err(invalid("wrong checksum".into()));
         }
         self.forget_trouble(leaf);
-        let content = Arc::new(bytes);
-        *leaf.content.lock() = Arc::downgrade(&content);
-        let mut recent = self.recent.lock();
-        recent.bytes += content.len() as u64;
-        recent.contents.push_back(content.clone());
-        while recent.bytes > self.memory_bytes
-            && let Some(old) = recent.contents.pop_front()
-        {
-            recent.bytes -= old.len() as u64;
+        Ok(self.keep(leaf, bytes))
+    }
+
+    fn keep(&self, leaf: &Leaf, bytes: Vec<u8>) -> Arc<Vec<u8>> {
+        let mut content = leaf.content.lock();
+        // Another who missed it too was quicker.
+        if let Some(known) = content.known() {
+            return known;
         }
-        Ok(content)
+        let bytes = Arc::new(bytes);
+        if !matches!(*content, Content::Gone) {
+            let number = self.recent.lock().add(bytes.clone(), self.memory_bytes);
+            *content = Content::Kept { number, bytes: Arc::downgrade(&bytes) };
+        }
+        bytes
     }
 
     /// Is it on the medium as it was written, whatever memory has?

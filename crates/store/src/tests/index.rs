@@ -1,11 +1,13 @@
 //! The index is on the medium, and memory has a part of it: nothing of that shows, whatever is in memory when.
 
 use std::io;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use disk::{FileDisk, MemDisk, SplitMix};
+use parking_lot::Mutex;
 
 use super::life::is_long;
 use super::world::check_books;
@@ -63,6 +65,72 @@ fn memory_has_a_part_and_a_clean_start_reads_none_of_the_rest() {
     store.checkpoint().unwrap();
     assert_eq!((list(&store), store.index.leaves.pages_used(), store.last_object()), (vec![], 0, None));
     assert_eq!(store.index.bytes(), 0);
+}
+
+/// A disk where two have to meet before either gets what he reads, once.
+struct Meeting {
+    below: Arc<MemDisk>,
+    two: Mutex<Option<Arc<Barrier>>>,
+}
+
+impl Disk for Meeting {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let two = self.two.lock().clone();
+        if let Some(two) = two {
+            two.wait();
+        }
+        self.below.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.below.write_at(buf, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.discard(offset, len)
+    }
+}
+
+#[test]
+fn memory_keeps_each_leaf_once_and_none_that_was_replaced() {
+    let disk = Arc::new(Meeting { below: fresh(), two: Mutex::default() });
+    let store = Engine::open_with(disk.clone(), Settings { leaf_bytes: 600, ..PLACING }).unwrap();
+    for n in 0..100 {
+        write(&store, id(n), 0, &pattern(n, 10), None).unwrap();
+    }
+    store.checkpoint().unwrap();
+    let leaves = || store.index.leaves_now().leaves.clone();
+    let kept = || {
+        let (count, bytes, _) = store.index.leaves.in_memory();
+        (count as usize, bytes)
+    };
+    // Two miss the same one at once.
+    *disk.two.lock() = Some(Arc::new(Barrier::new(2)));
+    let leaf = leaves()[0].clone();
+    thread::scope(|s| {
+        let both = [(); 2].map(|()| s.spawn(|| store.index.leaves.read(&leaf).unwrap()));
+        let [one, other] = both.map(|thread| thread.join().unwrap());
+        assert!(Arc::ptr_eq(&one, &other));
+    });
+    *disk.two.lock() = None;
+    assert_eq!((kept(), store.index.leaves.reads()), ((1, leaf.bytes), 2));
+    // One is replaced again and again.
+    for salt in 0..30 {
+        let old = leaves();
+        write(&store, id(0), 0, &pattern(salt, 10), None).unwrap();
+        store.checkpoint().unwrap();
+        assert_eq!(kept().0, 0, "it went with its leaf");
+        // Somebody had begun with the old one.
+        assert!(!Arc::ptr_eq(&old[0], &leaves()[0]));
+        store.index.leaves.read(&old[0]).unwrap();
+        assert_eq!(kept(), (0, 0));
+    }
+    leaves().iter().for_each(|leaf| drop(store.index.leaves.read(leaf).unwrap()));
+    assert_eq!(kept(), (leaves().len(), leaves().iter().map(|leaf| leaf.bytes).sum()));
 }
 
 /// Each thread has objects of its own, and knows what they are like; checkpoints, evictions and lists are everybody's.
