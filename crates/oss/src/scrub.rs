@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use store::{Attrs, BadLeaf, DamageKind, Pass, Scrub, Scrubbing, StoreError, Verified};
+use store::{BadLeaf, DamageKind, Pass, Readable, Scrub, Scrubbing, StoreError, Verified, VerifiedLeaves};
 use types::{Code, Fault, ObjectId, PAGE_SIZE};
 use wire::Wire;
 use wire::object::{RIGHT_ADMIN, ScrubControl, ScrubPass, ScrubReply, scrub_action};
@@ -86,13 +86,16 @@ impl Core {
     /// The state after the next step of a pass.
     fn scrub_step(&self, mut at: Scrub) -> Result<Scrub, Fault> {
         let mut left = pages_of_step(at.rate);
-        let mut ahead: VecDeque<(ObjectId, Attrs)> = VecDeque::new();
+        let mut ahead: VecDeque<Place> = VecDeque::new();
         for _ in 0..STEP_OBJECTS {
             let end = at.page_end.saturating_sub(at.page);
-            let found = match self.store.verify(at.object, at.page, left.min(end)) {
-                // Its leaf went bad since it was listed, and is told as that.
-                Err(StoreError::Index { source, .. }) if !disk::is_passing(&source) => Verified::default(),
-                found => found?,
+            let (found, is_lost) = match self.store.verify(at.object, at.page, left.min(end)) {
+                // With its leaf: the pass told of that when it came to it. Of one that went bad since then `stria ost stat` tells, and the
+                // next pass.
+                Err(StoreError::Index { source, .. }) if !disk::is_passing(&source) => {
+                    (Verified::default(), true)
+                }
+                found => (found?, false),
             };
             let (target, found_sec) = (self.store.label().target, (self.settings.clock)());
             for (offset, kind) in &found.bad {
@@ -106,22 +109,25 @@ impl Core {
                 at.page = next;
                 break;
             }
-            at.pass.objects += u64::from(self.store.stat(at.object).is_ok_and(|attrs| attrs.is_some()));
+            let exists = !is_lost && self.store.stat(at.object).is_ok_and(|attrs| attrs.is_some());
+            at.pass.objects += u64::from(exists);
             if ahead.is_empty() {
-                ahead.extend(self.store.list_readable(Some(at.object), STEP_OBJECTS)?);
+                ahead = places(self.store.list_readable(Some(at.object), STEP_OBJECTS)?);
             }
-            let next = ahead.pop_front().filter(|(id, _)| *id <= at.last_object);
+            let mut next = ahead.pop_front().filter(|place| place.object <= at.last_object);
             // Each leaf of the index when the pass comes to it, so that its rot does not wait for one who wants an object there.
-            let (bytes, bad) =
-                self.scrub_leaves(at.object, next.map_or(at.last_object, |(id, _)| id), found_sec)?;
-            at.pass.bytes += bytes;
-            at.pass.bad_pages += bad;
-            left -= u32::try_from(bytes / PAGE_SIZE as u64).map_or(left, |pages| pages.min(left));
+            let until = next.map_or(at.last_object, |place| place.object);
+            let leaves = self.scrub_leaves(at.object, until, found_sec)?;
+            at.pass.bytes += leaves.bytes;
+            at.pass.bad_pages += u64::from(leaves.bad.is_some());
+            left -= u32::try_from(leaves.bytes / PAGE_SIZE as u64).map_or(left, |pages| pages.min(left));
+            if let Some(end) = leaves.end {
+                // The rest of them first; then the list goes on from there.
+                next = Some(Place::unknown(end));
+                ahead.clear();
+            }
             match next {
-                Some((id, attrs)) => {
-                    (at.object, at.page) = (id, 0);
-                    at.page_end = u32::try_from(attrs.len.div_ceil(PAGE_SIZE as u64)).unwrap_or(u32::MAX);
-                }
+                Some(place) => (at.object, at.page, at.page_end) = (place.object, 0, place.page_end),
                 None => {
                     at.pass.ended_sec = found_sec.max(1);
                     (at.state, at.last, at.since_sec) = (Scrubbing::Idle, at.pass, found_sec.max(1));
@@ -129,30 +135,42 @@ impl Core {
                 }
             }
             // A bad page may have taken long, and a stop waits for this.
-            if left == 0 || bad > 0 || !found.bad.is_empty() || self.stopping.load(Ordering::Acquire) {
+            if left == 0
+                || leaves.bad.is_some()
+                || !found.bad.is_empty()
+                || self.stopping.load(Ordering::Acquire)
+            {
                 break;
             }
         }
         Ok(at)
     }
 
-    /// Checks the leaves that begin behind `after` and not behind `until`: their bytes, and how many are bad. Of those, what memory has is
-    /// written anew at once, and the others are damage.
-    fn scrub_leaves(&self, after: ObjectId, until: ObjectId, found_sec: u64) -> Result<(u64, u64), Fault> {
+    /// Checks the leaves that begin behind `after` and not behind `until`, up to the first bad one. What memory has of that is written anew
+    /// at once; otherwise it is damage.
+    fn scrub_leaves(
+        &self,
+        after: ObjectId,
+        until: ObjectId,
+        found_sec: u64,
+    ) -> Result<VerifiedLeaves, Fault> {
         let found = self.store.verify_leaves(after, until)?;
         let target = self.store.label().target;
-        for BadLeaf { first, at, is_saved } in &found.bad {
-            if *is_saved {
+        match found.bad {
+            None => {}
+            Some(BadLeaf { at, is_saved: true, .. }) => {
                 tracing::warn!(%target, offset = at, "a part of the index is bad on the medium, and is written anew from memory");
-                continue;
+                // The pass is not held up by what keeps checkpoints from being made: the next one that can be made has it.
+                if let Err(error) = self.store.checkpoint() {
+                    tracing::warn!(%target, %error, "it is not written anew yet; the next checkpoint tries again");
+                }
             }
-            let (object, kind) = (*first, DamageKind::Index);
-            self.keep_damage(target, store::Damage { object, offset: *at, kind, found_sec });
+            Some(BadLeaf { first, at, is_saved: false }) => {
+                let (object, kind) = (first, DamageKind::Index);
+                self.keep_damage(target, store::Damage { object, offset: at, kind, found_sec });
+            }
         }
-        if found.bad.iter().any(|leaf| leaf.is_saved) {
-            self.store.checkpoint()?;
-        }
-        Ok((found.bytes, found.bad.len() as u64))
+        Ok(found)
     }
 
     /// A new pass, if the last one is long enough ago.
@@ -254,6 +272,31 @@ impl Core {
         .put(reply);
         Ok(Served::READ)
     }
+}
+
+/// Where the pass goes next.
+#[derive(Clone, Copy)]
+struct Place {
+    object: ObjectId,
+    /// Where the object ended when it was listed.
+    page_end: u32,
+}
+
+impl Place {
+    /// An id up to which the index was looked at. If there is an object by then, or it can be read by then, it is read whole.
+    fn unknown(object: ObjectId) -> Place {
+        Place { object, page_end: u32::MAX }
+    }
+}
+
+fn places(list: Readable) -> VecDeque<Place> {
+    let page_end = |len: u64| u32::try_from(len.div_ceil(PAGE_SIZE as u64)).unwrap_or(u32::MAX);
+    let known = list.objects.iter().map(|(id, attrs)| Place { object: *id, page_end: page_end(attrs.len) });
+    let mut places: VecDeque<Place> = known.collect();
+    let is_known = |end: &ObjectId| places.back().is_some_and(|last| last.object == *end);
+    let end = list.end.filter(|end| !is_known(end));
+    places.extend(end.map(Place::unknown));
+    places
 }
 
 /// So many pages that a low rate is kept too.

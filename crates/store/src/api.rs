@@ -10,8 +10,9 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::space::reserve_pages;
 use crate::{
-    Attrs, Cursor, Damage, Done, Found, Gate, Health, ObjectStore, Origin, Punch, Read, Recorded, Release,
-    Reserve, Scrub, Slot, SpaceReport, Stats, Survey, Truncate, Usage, Verified, VerifiedLeaves, Write,
+    Attrs, Cursor, Damage, Done, Found, Gate, Health, ObjectStore, Origin, Punch, Read, Readable, Recorded,
+    Release, Reserve, Scrub, Slot, SpaceReport, Stats, Survey, Truncate, Usage, Verified, VerifiedLeaves,
+    Write,
 };
 
 impl ObjectStore for Engine {
@@ -65,11 +66,7 @@ impl ObjectStore for Engine {
     fn verify(&self, object: ObjectId, from: u32, pages_max: u32) -> Result<Verified, StoreError> {
         self.verify_part(object, from, pages_max)
     }
-    fn list_readable(
-        &self,
-        after: Option<ObjectId>,
-        max: usize,
-    ) -> Result<Vec<(ObjectId, Attrs)>, StoreError> {
+    fn list_readable(&self, after: Option<ObjectId>, max: usize) -> Result<Readable, StoreError> {
         self.list_readable_objects(after, max)
     }
     fn verify_leaves(&self, after: ObjectId, until: ObjectId) -> Result<VerifiedLeaves, StoreError> {

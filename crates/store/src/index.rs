@@ -10,6 +10,7 @@
 //! keeps the old state beside the new one.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +24,7 @@ use crate::alloc::Run;
 use crate::codec::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX, PATCHED_PAGE_BYTES, RESERVED_PAGE_BYTES, Records};
 use crate::error::StoreError;
 use crate::extent::{Extent, ExtentMap};
-use crate::leaf::{Base, Leaves, Unreadable};
+use crate::leaf::{Base, Leaf, Leaves, Unreadable};
 use crate::patch::Patches;
 use crate::reserved::Reserved;
 use crate::rewrite::{Failed, Rewritten, rewrite};
@@ -170,8 +171,19 @@ struct Shard {
     hand: Option<ObjectId>,
 }
 
-/// What to do about a leaf that cannot be read: fail, or go on without it.
-type Unread<'a> = dyn Fn(Unreadable) -> Result<(), Unreadable> + 'a;
+/// What to do about a leaf that is lost.
+#[derive(Clone, Copy)]
+enum Lost {
+    Fail,
+    /// End at its first object; what begins behind that goes on without it.
+    End,
+}
+
+/// Some of what is there, in id order, and up to where that is all, this id too; `None`: to the end.
+type Stretch<T> = (Vec<(ObjectId, T)>, Option<ObjectId>);
+
+/// Bytes of leaves that are verified in one go, about: as much as the scrub reads in one step.
+const VERIFY_BYTES: u64 = 1 << 20;
 
 /// What changed since the last checkpoint began, for the one that begins now.
 #[derive(Debug)]
@@ -454,51 +466,56 @@ impl Index {
     /// The states of up to `max` objects after `after`, in id order; fewer only at the end.
     pub fn page(
         &self,
-        after: Option<ObjectId>,
-        max: usize,
-    ) -> Result<Vec<(ObjectId, Arc<State>)>, StoreError> {
-        self.page_of(after, max, &Err)
-    }
-
-    /// As `page`, but of leaves that are lost only what memory has.
-    pub fn page_of_readable(
-        &self,
-        after: Option<ObjectId>,
-        max: usize,
-    ) -> Result<Vec<(ObjectId, Arc<State>)>, StoreError> {
-        self.page_of(after, max, &|e| if disk::is_passing(&e.source) { Err(e) } else { Ok(()) })
-    }
-
-    fn page_of(
-        &self,
         mut after: Option<ObjectId>,
         max: usize,
-        unread: &Unread<'_>,
     ) -> Result<Vec<(ObjectId, Arc<State>)>, StoreError> {
         let mut out = Vec::new();
         while out.len() < max {
-            let base = self.base();
-            let (of_memory, is_all) = self.memory_after(after, max - out.len());
-            // Up to here memory says which objects were changed.
-            let limit = if is_all { None } else { of_memory.last().map(|(id, _)| *id) };
-            let of_base = self.base_after(&base, after, limit, max - out.len(), unread);
-            if !Arc::ptr_eq(&base, &self.base.read()) {
-                continue;
-            }
-            let (of_base, is_all_of_base) = of_base.map_err(|e| self.unreadable(e))?;
-            // And up to here the leaves were read.
-            let limit = if is_all_of_base { limit } else { of_base.last().map(|(id, _)| *id) };
-            let is_within = |id: &ObjectId| limit.is_none_or(|limit| *id <= limit);
-            let mut both: BTreeMap<ObjectId, Arc<State>> = of_base.into_iter().collect();
-            both.extend(of_memory.into_iter().filter(|(id, _)| is_within(id)));
-            out.extend(both.into_iter().filter(|(_, state)| !state.is_absent()));
-            match limit {
-                Some(limit) => after = Some(limit),
+            let (some, end) = self.stretch(after, max - out.len(), Lost::Fail)?;
+            out.extend(some);
+            match end {
+                Some(end) => after = Some(end),
                 None => break,
             }
         }
-        out.truncate(max);
         Ok(out)
+    }
+
+    /// One stretch of up to `max` states, and of leaves that are lost only what memory has. Two of those are read at most: the one where
+    /// it begins, and the one where it ends.
+    pub fn readable(&self, after: Option<ObjectId>, max: usize) -> Result<Stretch<Arc<State>>, StoreError> {
+        self.stretch(after, max, Lost::End)
+    }
+
+    fn stretch(
+        &self,
+        after: Option<ObjectId>,
+        max: usize,
+        lost: Lost,
+    ) -> Result<Stretch<Arc<State>>, StoreError> {
+        loop {
+            let base = self.base();
+            let (of_memory, is_all) = self.memory_after(after, max);
+            // Up to here memory says which objects were changed.
+            let limit = if is_all { None } else { of_memory.last().map(|(id, _)| *id) };
+            let of_base = self.base_after(&base, after, limit, max, lost);
+            if !Arc::ptr_eq(&base, &self.base.read()) {
+                continue;
+            }
+            let (of_base, end) = of_base.map_err(|e| self.unreadable(e))?;
+            // And up to here the leaves were read.
+            let limit = end.or(limit);
+            let is_within = |id: &ObjectId| limit.is_none_or(|limit| *id <= limit);
+            let mut both: BTreeMap<ObjectId, Arc<State>> = of_base.into_iter().collect();
+            both.extend(of_memory.into_iter().filter(|(id, _)| is_within(id)));
+            let mut out: Vec<_> = both.into_iter().filter(|(_, state)| !state.is_absent()).collect();
+            if out.len() <= max {
+                return Ok((out, limit));
+            }
+            out.truncate(max);
+            let limit = out.last().map(|(id, _)| *id);
+            return Ok((out, limit));
+        }
     }
 
     /// Up to `max` objects of those in memory, absent ones too, and whether these are all.
@@ -527,17 +544,16 @@ impl Index {
         (out, is_all)
     }
 
-    /// Up to `max` objects of the leaves up to `limit`, and whether these are all.
-    #[expect(clippy::type_complexity, reason = "a list and whether it is whole")]
+    /// Up to `max` objects of the leaves up to `limit`.
     fn base_after(
         &self,
         base: &Base,
         after: Option<ObjectId>,
         limit: Option<ObjectId>,
         max: usize,
-        unread: &Unread<'_>,
-    ) -> Result<(Vec<(ObjectId, Arc<State>)>, bool), Unreadable> {
-        let mut out = Vec::new();
+        lost: Lost,
+    ) -> Result<Stretch<Arc<State>>, Unreadable> {
+        let mut out: Vec<(ObjectId, Arc<State>)> = Vec::new();
         let first =
             after.map_or(0, |after| base.leaves.partition_point(|leaf| leaf.first <= after).max(1) - 1);
         for leaf in base.leaves.iter().skip(first) {
@@ -545,12 +561,15 @@ impl Index {
                 break;
             }
             let told = |e| self.leaves.unreadable(leaf, e);
-            let content = match self.leaves.read(leaf) {
-                Ok(content) => content,
-                Err(e) => {
-                    unread(told(e))?;
+            let content = match (self.leaves.read(leaf), lost) {
+                (Ok(content), _) => content,
+                (Err(e), Lost::End) if !disk::is_passing(&e) => {
+                    if after.is_none_or(|after| leaf.first > after) {
+                        return Ok((out, Some(leaf.first)));
+                    }
                     continue;
                 }
+                (Err(e), _) => return Err(told(e)),
             };
             for record in Records::of(&content) {
                 let record = record.map_err(told)?;
@@ -558,44 +577,58 @@ impl Index {
                     continue;
                 }
                 if limit.is_some_and(|limit| record.id > limit) {
-                    return Ok((out, true));
+                    return Ok((out, None));
                 }
                 if out.len() == max {
-                    return Ok((out, false));
+                    let end = out.last().map(|(id, _)| *id);
+                    return Ok((out, end));
                 }
                 out.push((record.id, Arc::new(record.state().map_err(told)?)));
             }
         }
-        Ok((out, true))
+        Ok((out, None))
     }
 
-    /// Looks at the leaves whose first object is behind `after` and not behind `until`, as the medium has them.
+    /// Looks at the leaves whose first object is behind `after` and not behind `until`, as the medium has them: up to the first that it does
+    /// not give back, or `VERIFY_BYTES`.
     pub fn verify_leaves(&self, after: ObjectId, until: ObjectId) -> Result<VerifiedLeaves, StoreError> {
         let base = self.base();
         let begin = base.leaves.partition_point(|leaf| leaf.first <= after);
+        let limit = base.leaves.partition_point(|leaf| leaf.first <= until).max(begin);
         let mut found = VerifiedLeaves::default();
-        for leaf in base.leaves[begin..].iter().take_while(|leaf| leaf.first <= until) {
+        for (leaf, left) in base.leaves[begin..limit].iter().zip((0..limit - begin).rev()) {
             found.bytes += leaf.bytes;
             // One hiccup is not damage: what failed is read again.
-            let Err(source) = self.leaves.verify(leaf).or_else(|_| self.leaves.verify(leaf)) else {
-                continue;
-            };
-            let e = self.leaves.unreadable(leaf, source);
-            // The pass goes on when the device does.
-            if disk::is_passing(&e.source) {
-                return Err(self.unreadable(e));
+            let failed = self.leaves.verify(leaf).or_else(|_| self.leaves.verify(leaf)).err();
+            let is_enough = failed.is_some() || found.bytes >= VERIFY_BYTES;
+            if let Some(source) = failed {
+                found.bad = self.bad_leaf(leaf, source)?;
             }
-            // A checkpoint may have replaced it meanwhile: then its place has something else.
-            if !self.base().leaves.iter().any(|now| Arc::ptr_eq(now, leaf)) {
-                continue;
-            }
-            let is_saved = self.leaves.rescue(leaf);
-            found.bad.push(BadLeaf { first: leaf.first, at: e.at, is_saved });
-            if !is_saved {
-                self.leaves.note_trouble(&e);
+            // A medium that fails may take half a minute for each: the caller sees in between whether it should go on.
+            if is_enough {
+                found.end = (left > 0).then_some(leaf.first);
+                break;
             }
         }
         Ok(found)
+    }
+
+    /// What is to be said of a leaf that the medium did not give back; it is saved if that can be.
+    fn bad_leaf(&self, leaf: &Arc<Leaf>, source: io::Error) -> Result<Option<BadLeaf>, StoreError> {
+        let e = self.leaves.unreadable(leaf, source);
+        // The pass goes on when the device does.
+        if disk::is_passing(&e.source) {
+            return Err(self.unreadable(e));
+        }
+        // A checkpoint may have replaced it meanwhile: then its place has something else.
+        if !self.base().leaves.iter().any(|now| Arc::ptr_eq(now, leaf)) {
+            return Ok(None);
+        }
+        let is_saved = self.leaves.rescue(leaf);
+        if !is_saved {
+            self.leaves.note_trouble(&e);
+        }
+        Ok(Some(BadLeaf { first: leaf.first, at: e.at, is_saved }))
     }
 
     /// No object has a greater id.

@@ -69,6 +69,7 @@ pub use engine::Engine;
 pub use error::{DamageKind, StoreError};
 pub use format::{Geometry, LOG_BYTES_MAX, geometry};
 pub use grants::GRANT_SEC;
+pub use list::Readable;
 pub use reserve::Reservation;
 pub use scrub::{BadLeaf, Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified, VerifiedLeaves};
 pub use service::Service;
@@ -119,13 +120,11 @@ pub trait ObjectStore: Send + Sync {
     fn last_object(&self) -> Option<ObjectId>;
     /// Reads and checks pages of an object from page `from` on, `pages_max` at most.
     fn verify(&self, object: ObjectId, from: u32, pages_max: u32) -> Result<Verified, StoreError>;
-    /// Existing objects after `after`, at most `max`, but for those in parts of the index that are lost.
-    fn list_readable(
-        &self,
-        after: Option<ObjectId>,
-        max: usize,
-    ) -> Result<Vec<(ObjectId, Attrs)>, StoreError>;
-    /// Reads and checks the leaves of the index whose first object is behind `after` and not behind `until`.
+    /// Existing objects after `after`, at most `max`, but for those in parts of the index that are lost. It ends where one of these begins,
+    /// and where nothing exists: what it costs is bounded.
+    fn list_readable(&self, after: Option<ObjectId>, max: usize) -> Result<Readable, StoreError>;
+    /// Reads and checks the leaves of the index whose first object is behind `after` and not behind `until`, up to the first bad one or some
+    /// number of bytes.
     fn verify_leaves(&self, after: ObjectId, until: ObjectId) -> Result<VerifiedLeaves, StoreError>;
     /// The scrub's state as it was kept last.
     fn scrub(&self) -> Scrub;

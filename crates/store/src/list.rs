@@ -18,14 +18,24 @@ impl Engine {
         listed(after, max, |after, max| self.index.page(after, max))
     }
 
-    /// Without those in parts of the index that are lost.
+    /// One look at the index.
     pub(crate) fn list_readable_objects(
         &self,
         after: Option<ObjectId>,
         max: usize,
-    ) -> Result<Vec<(ObjectId, Attrs)>, StoreError> {
-        Ok(listed(after, max, |after, max| self.index.page_of_readable(after, max))?.0)
+    ) -> Result<Readable, StoreError> {
+        let (states, end) = self.index.readable(after, max)?;
+        let existing = states.into_iter().filter(|(_, state)| state.exists);
+        Ok(Readable { objects: existing.map(|(id, state)| (id, state.attrs())).collect(), end })
     }
+}
+
+/// Some objects, in id order, but for those in parts of the index that are lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readable {
+    pub objects: Vec<(ObjectId, Attrs)>,
+    /// Up to here they are all that can be told, this id too, of which no object need be; `None`: to the end.
+    pub end: Option<ObjectId>,
 }
 
 type Page = Result<Vec<(ObjectId, Arc<State>)>, StoreError>;

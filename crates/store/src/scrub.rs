@@ -103,11 +103,13 @@ pub struct Verified {
     pub next: Option<u32>,
 }
 
-/// What was found in leaves of the index.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+/// What was found in leaves of the index, up to the first bad one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct VerifiedLeaves {
     pub bytes: u64,
-    pub bad: Vec<BadLeaf>,
+    pub bad: Option<BadLeaf>,
+    /// Not all were looked at: those behind this, the first object of the last one that was, are left.
+    pub end: Option<ObjectId>,
 }
 
 /// A leaf that the medium does not give back as it was written.

@@ -315,3 +315,63 @@ fn a_leaf_that_memory_has_yet_is_mended_by_the_pass() {
     let again = rig.crashed(Crash::DropAll);
     assert_eq!(again.ask(&read_of(rw(), 0, 100)).code(), Code::Ok, "power fails, and it is there");
 }
+
+/// A log that fills, a host that is full: the pass comes to its end all the same, and what was saved is not forgotten.
+#[test]
+fn a_checkpoint_that_fails_does_not_hold_up_the_pass() {
+    let (rig, at) = with_a_leaf();
+    let (disk, rig, _) = on_a_faulty_medium(&rig);
+    assert_eq!(rig.ask(&read_of(rw(), 0, 100)).code(), Code::Ok);
+    disk.flip_bit(at + 3, 1).unwrap();
+    let pass = || {
+        while rig.look().state == RUNNING {
+            rig.step();
+        }
+        (rig.look().last.objects, rig.look().last.bad_pages)
+    };
+    // A new OST keeps the time of its first round.
+    rig.step();
+    rig.scrub(scrub_action::START);
+    // The first write is the leaf's.
+    disk.fail(disk::Op::Write, disk::When::Once);
+    assert_eq!((pass(), disk.failed(disk::Op::Write)), ((2, 1), 1));
+    rig.ost.core.store.checkpoint().unwrap();
+    rig.scrub(scrub_action::START);
+    assert_eq!(pass(), (2, 0));
+}
+
+#[test]
+fn a_step_looks_at_one_lost_leaf_and_the_pass_at_all() {
+    const OBJECTS: usize = 40;
+    let rig = Rig::with_objects(&[1; OBJECTS]);
+    rig.ost.stop(true).unwrap();
+    // One change, and the one leaf is made many.
+    let store = store::Settings { leaf_bytes: 100, ..settings().store };
+    let rig = Rig::open(rig.disk.clone(), Settings { store, ..settings() });
+    rig.write(OBJECTS as u32 + 1, 0, &[9; 4096]).ok();
+    let (disk, rig, _) = on_a_faulty_medium(&rig);
+    let leaves = rig.ost.core.store.stats().index.leaves;
+    assert!(leaves > 8, "{leaves}");
+    rig.scrub(scrub_action::START);
+    disk.fail(disk::Op::Read, disk::When::Always);
+    let mut most = 0;
+    while rig.look().state == RUNNING {
+        let (reads, bad) = (disk.failed(disk::Op::Read), rig.look().pass.bad_pages);
+        rig.step();
+        most = most.max(disk.failed(disk::Op::Read) - reads);
+        assert!(rig.look().state == IDLE || rig.look().pass.bad_pages == bad + 1, "each step comes on");
+    }
+    // Is the object there that it begins with, which objects follow, and the leaf: twice, and once more.
+    assert!(most <= 6, "{most} reads in one step");
+    assert_eq!((rig.look().last.objects, rig.look().last.bad_pages), (0, leaves));
+    let damage = rig.ask(&DamageList { cap: admin() }).ok().damage;
+    assert_eq!(damage.len() as u64, leaves);
+    // The medium is well again, and so is all that it has.
+    disk.fail(disk::Op::Read, disk::When::Never);
+    rig.scrub(scrub_action::START);
+    while rig.look().state == RUNNING {
+        rig.step();
+    }
+    let last = rig.look().last;
+    assert_eq!((last.objects, last.bad_pages), (OBJECTS as u64, 0));
+}

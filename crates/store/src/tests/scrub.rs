@@ -1,6 +1,9 @@
 //! Verifying parts of objects, and the scrub's state over crashes.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -112,6 +115,17 @@ fn in_leaves() -> Rig {
     rig
 }
 
+/// Looks at all of them, call by call: their bytes, and the bad ones.
+fn all_leaves(store: &Engine) -> (u64, Vec<BadLeaf>) {
+    let (mut bytes, mut bad, mut after) = (0, vec![], Some(ObjectId::default()));
+    while let Some(begin) = after {
+        let found = store.verify_leaves(begin, id(39)).unwrap();
+        (bytes, after) = (bytes + found.bytes, found.end);
+        bad.extend(found.bad);
+    }
+    (bytes, bad)
+}
+
 /// Lets a leaf rot: the object before it, its first, the last that it has, and its place.
 fn rot_a_leaf(rig: &Rig) -> (ObjectId, ObjectId, ObjectId, u64) {
     let base = rig.store.index.leaves_now();
@@ -127,16 +141,16 @@ fn a_cold_leaf_with_rot_is_found_and_the_others_are_listed() {
     let rig = in_leaves();
     let begin = ObjectId::default();
     let all: u64 = rig.store.index.leaves_now().leaves.iter().map(|leaf| leaf.bytes).sum();
-    let well = VerifiedLeaves { bytes: all, bad: vec![] };
+    let well = VerifiedLeaves { bytes: all, bad: None, end: None };
     assert_eq!(rig.store.verify_leaves(begin, id(39)).unwrap(), well);
     let (before, first, last, at) = rot_a_leaf(&rig);
-    let found = rig.store.verify_leaves(begin, id(39)).unwrap();
-    assert_eq!(found, VerifiedLeaves { bytes: all, bad: vec![BadLeaf { first, at, is_saved: false }] });
+    assert_eq!(all_leaves(&rig.store), (all, vec![BadLeaf { first, at, is_saved: false }]));
     assert!(rig.store.health().index_damage.unwrap().contains(&format!("medium offset {at}")));
     // Each leaf belongs to the step that comes to its first object.
-    assert_eq!(rig.store.verify_leaves(begin, before).unwrap().bad, []);
-    assert_eq!(rig.store.verify_leaves(before, first).unwrap().bad.len(), 1);
-    assert_eq!(rig.store.verify_leaves(first, id(39)).unwrap().bad, []);
+    assert_eq!(rig.store.verify_leaves(begin, before).unwrap().bad, None);
+    let found = rig.store.verify_leaves(before, first).unwrap();
+    assert_eq!((found.bad.is_some(), found.end), (true, None));
+    assert_eq!(rig.store.verify_leaves(first, id(39)).unwrap().bad, None);
     // What can be told.
     assert!(matches!(rig.store.list(None, 100), Err(StoreError::Index { .. })));
     let others: Vec<_> = (0..40).map(id).filter(|id| !(first..=last).contains(id)).collect();
@@ -144,9 +158,11 @@ fn a_cold_leaf_with_rot_is_found_and_the_others_are_listed() {
         let (mut listed, mut after) = (vec![], None);
         loop {
             let page = rig.store.list_readable(after, max).unwrap();
-            let Some((end, _)) = page.last() else { break };
-            after = Some(*end);
-            listed.extend(page.iter().map(|(id, _)| *id));
+            assert!(page.objects.len() <= max);
+            listed.extend(page.objects.iter().map(|(id, _)| *id));
+            let Some(end) = page.end else { break };
+            assert!(after < Some(end));
+            after = Some(end);
         }
         assert_eq!(listed, others, "{max} at once");
     }
@@ -158,12 +174,11 @@ fn a_leaf_that_memory_has_yet_is_written_anew_by_the_next_checkpoint() {
     let old = rig.store.index.leaves_now();
     rig.store.stat(old.leaves[2].first).unwrap();
     let (_, first, _, at) = rot_a_leaf(&rig);
-    let found = rig.store.verify_leaves(ObjectId::default(), id(39)).unwrap();
-    assert_eq!(found.bad, [BadLeaf { first, at, is_saved: true }]);
+    assert_eq!(all_leaves(&rig.store).1, [BadLeaf { first, at, is_saved: true }]);
     assert_eq!(rig.store.health().index_damage, None, "nothing is lost");
     // No object of it was changed, nor any other.
     rig.store.checkpoint().unwrap();
-    assert_eq!(rig.store.verify_leaves(ObjectId::default(), id(39)).unwrap().bad, []);
+    assert_eq!(all_leaves(&rig.store).1, []);
     let now = rig.store.index.leaves_now();
     let stayed = old.leaves.iter().filter(|leaf| now.leaves.iter().any(|l| Arc::ptr_eq(l, leaf))).count();
     assert_eq!(stayed, old.leaves.len() - 1);
@@ -180,9 +195,103 @@ fn one_failed_read_of_a_leaf_is_no_damage() {
     let disk = Arc::new(FaultyDisk::new(rig.disk.clone()));
     let store = Engine::open_with(disk.clone(), rig.settings).unwrap();
     disk.fail(Op::Read, When::Once);
-    assert_eq!(store.verify_leaves(ObjectId::default(), id(39)).unwrap().bad, []);
+    assert_eq!(all_leaves(&store).1, []);
     assert_eq!(disk.failed(Op::Read), 1);
     disk.fail(Op::Read, When::Always);
     let leaves = store.index.leaves_now().leaves.len();
-    assert_eq!(store.verify_leaves(ObjectId::default(), id(39)).unwrap().bad.len(), leaves);
+    assert_eq!(all_leaves(&store).1.len(), leaves);
+}
+
+/// On a medium that lost all of them: each may take half a minute, and a stop waits for one call.
+#[test]
+fn one_call_reads_a_bounded_number_of_lost_leaves() {
+    use disk::{FaultyDisk, Op, When};
+    let rig = in_leaves();
+    let disk = Arc::new(FaultyDisk::new(rig.disk.clone()));
+    let store = Engine::open_with(disk.clone(), rig.settings).unwrap();
+    let leaves = store.index.leaves_now().leaves.clone();
+    disk.fail(Op::Read, When::Always);
+    let reads_of = |call: &dyn Fn()| {
+        let before = disk.failed(Op::Read);
+        call();
+        disk.failed(Op::Read) - before
+    };
+    for (i, leaf) in leaves.iter().enumerate() {
+        let before = i.checked_sub(1).map(|i| leaves[i].first);
+        let (is_last, is_first) = (i + 1 == leaves.len(), i == 0);
+        // Twice, and once for what a cache of the medium may have.
+        let verify = || {
+            let found = store.verify_leaves(before.unwrap_or_default(), id(39)).unwrap();
+            assert_eq!(found.bad.map(|bad| bad.first), Some(leaf.first));
+            assert_eq!(found.end, (!is_last).then_some(leaf.first));
+        };
+        assert_eq!(reads_of(&verify), 3);
+        let list = || {
+            let list = store.list_readable(before, 100).unwrap();
+            assert_eq!((list.objects, list.end), (vec![], Some(leaf.first)));
+        };
+        assert_eq!(reads_of(&list), if is_first { 1 } else { 2 });
+    }
+}
+
+/// Rot that only the medium has: a cache above it still has what was written. Past the cache go whole pages and nothing else.
+struct Rotten {
+    below: Arc<SimDisk>,
+    bytes: Mutex<Vec<u64>>,
+}
+
+impl Disk for Rotten {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.below.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.below.write_at(buf, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.below.discard(offset, len)
+    }
+    fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_at(buf, offset)?;
+        if !offset.is_multiple_of(PAGE_SIZE as u64) || !buf.len().is_multiple_of(PAGE_SIZE) {
+            return Ok(());
+        }
+        for at in self.bytes.lock().iter().filter_map(|at| at.checked_sub(offset)) {
+            if let Some(byte) = buf.get_mut(at as usize) {
+                *byte ^= 0x10;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn rot_below_a_cache_is_found_in_leaves_and_in_data() {
+    let rig = in_leaves();
+    let disk = Arc::new(Rotten { below: rig.disk.clone(), bytes: Mutex::default() });
+    let store = Engine::open_with(disk.clone(), rig.settings).unwrap();
+    assert_eq!(all_leaves(&store).1, []);
+    let leaves = store.index.leaves_now().leaves.clone();
+    let saved: Vec<BadLeaf> = leaves
+        .iter()
+        .map(|leaf| {
+            let at = store.index.leaves.places(leaf).next().unwrap().start;
+            disk.bytes.lock().push(at + leaf.bytes - 1);
+            BadLeaf { first: leaf.first, at, is_saved: true }
+        })
+        .collect();
+    assert_eq!(all_leaves(&store).1, saved, "and the cache has them yet");
+    store.checkpoint().unwrap();
+    assert_eq!(all_leaves(&store).1, [], "they lie elsewhere now");
+    // The second page of an object, which is not full.
+    assert_eq!(store.verify(id(5), 0, 9).unwrap().bad, []);
+    let site = store.index.get(&id(5)).unwrap().read().extents.site(1).unwrap();
+    disk.bytes.lock().push(store.at(site.page) + 3);
+    assert_eq!(store.verify(id(5), 0, 9).unwrap().bad, [(4096, DamageKind::Checksum)]);
+    assert_eq!(read(&store, id(5), 0, 5000).unwrap(), Some(pattern(5, 5000)), "what reads get is well");
 }
