@@ -52,8 +52,10 @@ struct Line {
     path: String,
     fid: String,
     object: String,
-    /// Offset in the object, bytes.
-    offset: u64,
+    /// Offset in the object, bytes; none of a part of the index.
+    offset: Option<u64>,
+    /// Of a part of the index: offset on the OST's medium, bytes.
+    medium_offset: Option<u64>,
     kind: &'static str,
     target: String,
     found_sec: u64,
@@ -105,10 +107,17 @@ impl Where {
                 Failure::unusable(&name, format!("{e:#}"), "the list would be incomplete; see `stria status`")
             })?;
             for d in reply.damage.into_iter().filter(|d| fid.is_none_or(|f| f == d.object.fid)) {
-                lines.push(line_of(&reach, &name, &d));
+                lines.push(line_of(reach.path_of(d.object.fid), &name, &d));
             }
         }
-        lines.sort_by(|a, b| (&a.path, &a.object, a.offset).cmp(&(&b.path, &b.object, b.offset)));
+        lines.sort_by(|a, b| {
+            (&a.path, &a.object, a.offset, a.medium_offset).cmp(&(
+                &b.path,
+                &b.object,
+                b.offset,
+                b.medium_offset,
+            ))
+        });
         match self.json {
             true => outln!("{}", serde_json::to_string_pretty(&lines)?),
             false => print_lines(&lines),
@@ -137,12 +146,14 @@ const INDEX: u8 = store::DamageKind::Index as u8;
 const INDEX_LOST: &str = "index lost: of that object and some hundred that follow it on that OST nothing can be told, and reading them fails; \
     copy away what can be read, format that OST anew, and restore the others from a backup";
 
-fn line_of(reach: &Reach, target: &str, d: &wire::object::Damage) -> Line {
+fn line_of(path: String, target: &str, d: &wire::object::Damage) -> Line {
+    let is_of_index = d.kind == INDEX;
     Line {
-        path: reach.path_of(d.object.fid),
+        path,
         fid: d.object.fid.to_string(),
         object: d.object.to_string(),
-        offset: d.offset,
+        offset: (!is_of_index).then_some(d.offset),
+        medium_offset: is_of_index.then_some(d.offset),
         kind: kind_name(d.kind),
         target: target.to_owned(),
         found_sec: d.found_sec,
@@ -165,14 +176,23 @@ fn print_lines(lines: &[Line]) {
     }
     let now = SystemTime::now();
     for l in lines {
-        let found = UNIX_EPOCH + Duration::from_secs(l.found_sec);
-        let ago_sec = now.duration_since(found).map_or(0, |d| d.as_secs());
-        let Line { path, kind, target, object, offset, .. } = l;
-        outln!("{path}: {kind} on {target}, object {object}, offset {offset}, found {}", ago(ago_sec));
+        outln!("{}", text_of(l, now));
     }
     if lines.iter().any(|l| l.kind == kind_name(INDEX)) {
         outln!("{INDEX_LOST}");
     }
+}
+
+fn text_of(l: &Line, now: SystemTime) -> String {
+    let found = UNIX_EPOCH + Duration::from_secs(l.found_sec);
+    let ago = ago(now.duration_since(found).map_or(0, |d| d.as_secs()));
+    let place = match (l.offset, l.medium_offset) {
+        (_, Some(offset)) => format!(", offset on the medium {offset}"),
+        (Some(offset), None) => format!(", offset {offset}"),
+        (None, None) => String::new(),
+    };
+    let Line { path, kind, target, object, .. } = l;
+    format!("{path}: {kind} on {target}, object {object}{place}, found {ago}")
 }
 
 /// A past time as people say it.
@@ -182,5 +202,28 @@ pub fn ago(seconds: u64) -> String {
         60..3600 => format!("{} min ago", seconds / 60),
         3600..172_800 => format!("{} h ago", seconds / 3600),
         _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_on_the_medium_is_none_in_the_object() {
+        let line = |kind| {
+            let object = types::ObjectId { fid: Fid(0x20), ..types::ObjectId::default() };
+            let d = wire::object::Damage { object, offset: 8192, kind, found_sec: 1000 };
+            line_of("/a".into(), "one-OST0000", &d)
+        };
+        let now = UNIX_EPOCH + Duration::from_secs(1030);
+        let page = text_of(&line(1), now);
+        assert!(page.starts_with("/a: checksum mismatch on one-OST0000, object "), "{page}");
+        assert!(page.ends_with(", offset 8192, found 30 s ago"), "{page}");
+        let leaf = text_of(&line(INDEX), now);
+        assert!(leaf.ends_with(", offset on the medium 8192, found 30 s ago"), "{leaf}");
+        let json = |kind| serde_json::to_value(line(kind)).unwrap();
+        let offsets = |kind| (json(kind)["offset"].as_u64(), json(kind)["medium_offset"].as_u64());
+        assert_eq!([offsets(1), offsets(INDEX)], [(Some(8192), None), (None, Some(8192))]);
     }
 }
