@@ -29,6 +29,17 @@ impl Fs {
         }
     }
 
+    /// Before a write at `at`: what was not cut off would show in the gap that it leaves.
+    pub(crate) fn tidy_gap(&self, file: &Arc<File>, at: u64, deadline: Instant) {
+        let is_due = {
+            let meta = file.meta.lock();
+            meta.overshot && at > meta.progress.size
+        };
+        if is_due {
+            self.tidy_up(file, deadline);
+        }
+    }
+
     /// `body` is owned.
     pub(crate) fn cut_overshoot(&self, file: &File, body: &Body, deadline: Instant) -> Result<(), Fault> {
         // 1. The size as it is now: another write may have reached further meanwhile.

@@ -153,14 +153,19 @@ impl Fs {
                 }
             };
             match room.heard(&said) {
-                Next::Try => return Ok(true),
+                Next::Try(pause) => {
+                    if !pause.is_zero() {
+                        mdt.wait(pause, deadline);
+                    }
+                    return Ok(true);
+                }
                 Next::Pause(_) if self.waits.vain.lock().holds(mirrors, &said) => return Ok(false),
                 Next::Pause(pause)
                     if room.may_pause(Instant::now(), pause, long) && mdt.wait(pause, deadline) => {}
-                Next::Pause(_) => return Ok(false),
+                Next::Pause(_) => break,
             }
         }
-        Ok(false)
+        Ok(long && room.may_try_once_more())
     }
 }
 

@@ -36,14 +36,51 @@ enum Place {
     /// As far as the file reaches.
     Within(u64),
     End,
+    /// The file's end, which was there when the call began, if this client was and is alone.
+    EndAt(u64),
 }
 
-/// What is acknowledged of an append that was stopped on its way.
+/// What is acknowledged of a write that was stopped on its way.
 #[derive(Default)]
-struct Appended {
+struct Part {
     len: usize,
-    /// Where the file ended then.
+    /// Where it ends. An append goes on if the file ends there, too.
     end: u64,
+    /// Of what lies behind it some may be there, or be there later.
+    is_unknown: bool,
+}
+
+/// Why and where a write stopped.
+pub(crate) struct Halt {
+    pub stopped: Stopped,
+    /// Bytes that are acknowledged, from its offset on without a gap.
+    reached: usize,
+    /// Some of the others may be there, or be there later.
+    is_unknown: bool,
+}
+
+impl Halt {
+    /// `len` bytes in front of it were acknowledged before.
+    fn behind(self, len: usize) -> Halt {
+        Halt { reached: self.reached + len, ..self }
+    }
+
+    fn with(self, cap: &Capability) -> Halt {
+        Halt { stopped: self.stopped.with(cap), ..self }
+    }
+}
+
+impl From<Stopped> for Halt {
+    fn from(stopped: Stopped) -> Halt {
+        Halt { stopped, reached: 0, is_unknown: false }
+    }
+}
+
+/// Of one request.
+impl From<Fault> for Halt {
+    fn from(fault: Fault) -> Halt {
+        Halt { is_unknown: fault.code == Code::Timeout, ..Stopped::from(fault).into() }
+    }
 }
 
 impl Fs {
@@ -62,6 +99,11 @@ impl Fs {
         self.write_opened(&*self.opened(handle)?, Place::End, data)
     }
 
+    /// As `append`. Whoever asks keeps others from the end as long as this client is alone, and saw it at `end`.
+    pub fn append_at(&self, handle: Handle, end: u64, data: &[u8]) -> Result<usize, Fault> {
+        self.write_opened(&*self.opened(handle)?, Place::EndAt(end), data)
+    }
+
     /// Writes pages of a shared mapping. They make no file longer: what lies past its end was cut off, perhaps by another client,
     /// since the kernel looked at the size, and goes nowhere.
     pub fn write_mapped(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
@@ -78,12 +120,13 @@ impl Fs {
         if data.is_empty() {
             return Ok(0);
         }
-        let mut appended = Appended::default();
-        match self.write_in_turns(opened, place, data, &mut appended) {
+        let mut part = Part::default();
+        let is_append = matches!(place, Place::End | Place::EndAt(_));
+        match self.write_in_turns(opened, place, data, &mut part) {
             // The rest did not happen: what is there is told, and what stopped it meets the next call.
-            Err(fault) if appended.len > 0 && is_definite(fault.code) => {
+            Err(_) if is_append && part.len > 0 && !part.is_unknown => {
                 self.files.enqueue(&opened.file);
-                Ok(appended.len)
+                Ok(part.len)
             }
             done => done,
         }
@@ -94,63 +137,76 @@ impl Fs {
         opened: &Opened,
         place: Place,
         data: &[u8],
-        appended: &mut Appended,
+        part: &mut Part,
     ) -> Result<usize, Fault> {
-        let deadline = self.deadline();
+        let (file, deadline, seasons) = (&opened.file, self.deadline(), self.seasons_shared());
         let mut tries = Tries::default();
         loop {
-            let section = self.section(&opened.file, To::Change, deadline)?;
-            let mut reached = 0;
-            let stopped = match place {
-                Place::End => {
+            let section = self.section(file, To::Change, deadline)?;
+            let place = match place {
+                // Nothing is held between two tries: others may have come, written behind that end, and even be gone again.
+                Place::EndAt(_) if section.is_among_others() || self.seasons_shared() != seasons => {
+                    Place::End
+                }
+                Place::EndAt(end) => Place::At(end),
+                place => place,
+            };
+            let rest = &data[part.len..];
+            let size = || file.meta.lock().progress.size;
+            let (at, done) = match place {
+                Place::End | Place::EndAt(_) => {
                     // Alone, so that the end is the end until the bytes are there.
-                    let body = opened.file.own_body(deadline)?;
-                    let size = || opened.file.meta.lock().progress.size;
+                    let body = file.own_body(deadline)?;
                     let end = size();
-                    // Nothing was held between two tries. Behind what others have appended the rest would be torn off, and nobody told.
-                    if appended.len > 0 && appended.end != end {
-                        self.files.enqueue(&opened.file);
-                        return Ok(appended.len);
+                    // Behind what others have appended the rest would be torn off, and nobody told.
+                    if part.len > 0 && part.end != end {
+                        self.files.enqueue(file);
+                        return Ok(part.len);
                     }
-                    let rest = &data[appended.len..];
-                    let done = self.write_body(&opened.file, &body, end, rest, Use::Free, deadline);
-                    if done.is_err() {
-                        appended.end = size();
-                        reached = (appended.end.saturating_sub(end) as usize).min(rest.len());
-                    }
-                    done
+                    (end, self.write_body(file, &body, end, rest, Use::Free, deadline))
                 }
                 Place::At(offset) => {
-                    let body = opened.file.share_body(deadline)?;
-                    self.write_body(&opened.file, &body, offset, data, Use::Free, deadline)
+                    let at = offset + part.len as u64;
+                    self.tidy_gap(file, at, deadline);
+                    let body = file.share_body(deadline)?;
+                    (at, self.write_body(file, &body, at, rest, Use::Free, deadline))
                 }
                 Place::Within(offset) => {
                     // Who shares the body meets nobody who cuts: what is within the file now stays so until it is written.
-                    let body = opened.file.share_body(deadline)?;
-                    let size = opened.file.meta.lock().progress.size;
-                    let within = &data[..clip(size, offset, data.len())];
-                    self.write_body(&opened.file, &body, offset, within, Use::Grant, deadline)
+                    let body = file.share_body(deadline)?;
+                    let at = offset + part.len as u64;
+                    let within = &rest[..clip(size(), at, rest.len())];
+                    (at, self.write_body(file, &body, at, within, Use::Grant, deadline))
                 }
             };
-            if stopped.is_err() {
-                self.tidy_up(&opened.file, deadline);
+            if done.is_err() {
+                self.tidy_up(file, deadline);
             }
             let shown = self.show_written(&section);
-            match stopped {
+            if shown.is_err() && done.as_ref().map_or_else(|halt| halt.reached > 0, |()| true) {
+                // The MDT may not know of these bytes, and then they lie past the file's end.
+                file.meta.lock().overshot = true;
+            }
+            let Halt { stopped, reached, is_unknown } = match done {
                 Ok(()) => {
-                    self.files.enqueue(&opened.file);
+                    self.files.enqueue(file);
+                    part.is_unknown |= shown.as_ref().is_err_and(|fault| !is_definite(fault.code));
                     return shown.map(|()| data.len());
                 }
+                Err(halt) => halt,
+            };
+            part.is_unknown |= is_unknown;
+            match shown {
+                Ok(()) => (part.len, part.end) = (part.len + reached, at + reached as u64),
                 // What others are not shown is not told as being there.
-                Err(_) if reached > 0 && shown.is_err() => {
-                    appended.len = 0;
-                    return shown.map(|()| 0);
+                Err(fault) if reached > 0 && matches!(place, Place::End) => {
+                    part.is_unknown |= !is_definite(fault.code);
+                    return Err(fault);
                 }
-                Err(stopped) => {
-                    appended.len += reached;
-                    self.resume(section, stopped, &mut tries)?;
-                }
+                // It is written once more.
+                Err(_) => {}
             }
+            self.resume(section, stopped, &mut tries)?;
         }
     }
 
@@ -162,7 +218,7 @@ impl Fs {
         data: &[u8],
         space: Use,
         deadline: Instant,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Halt> {
         self.check_poison(file)?;
         self.check_stale(file)?;
         if data.is_empty() {
@@ -178,21 +234,20 @@ impl Fs {
             let meta = file.meta.lock();
             meta.need_writable(file.fid, offset)?;
             if meta.cutting.is_some() {
-                return Err(Stopped::Cut);
+                return Err(Stopped::Cut.into());
             }
             meta.cap.clone().ok_or(Stopped::Refresh(None))?
         };
-        self.write_pieces(file, layout, &cap, (offset, data), space, deadline)
-            .map_err(|stopped| stopped.with(&cap))
+        self.write_pieces(file, layout, &cap, (offset, data), space, deadline).map_err(|halt| halt.with(&cap))
     }
 
-    fn write_inline(&self, file: &File, offset: u64, data: &[u8], deadline: Instant) -> Result<(), Stopped> {
+    fn write_inline(&self, file: &File, offset: u64, data: &[u8], deadline: Instant) -> Result<(), Halt> {
         // What cannot fit is not sent to the MDT only to be refused.
         let end = offset + data.len() as u64;
         if data.len() > BULK_MAX
             || (end > INLINE_MAX as u64 && end > self.inline_max_of(file, deadline)? as u64)
         {
-            return Err(Stopped::NeedLayout);
+            return Err(Stopped::NeedLayout.into());
         }
         let mdt = self.mdt(file.fid)?;
         let req = WriteInline {
@@ -231,13 +286,17 @@ impl Fs {
         (offset, data): (u64, &[u8]),
         space: Use,
         deadline: Instant,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Halt> {
         let now = self.now();
         let pieces = pieces(layout, file.fid, offset, data.len());
         for window in pieces.chunks(IN_FLIGHT_MAX) {
+            let before = (window[0].file_offset - offset) as usize;
             let mut links = Vec::with_capacity(window.len());
             for piece in window {
-                links.push(self.ost(piece.mirror, deadline)?);
+                // Nothing of this window was sent.
+                let link =
+                    self.ost(piece.mirror, deadline).map_err(|f| Halt::from(Stopped::from(f)).behind(before));
+                links.push(link?);
             }
             // Each piece's part of a grant, in the order of the pieces; none if none may be used.
             let shares: Vec<Share> = match space {
@@ -256,7 +315,7 @@ impl Fs {
                 link.granted.answered(*share, answer);
                 link.want_grant(deadline);
             }
-            self.note_written(file, window, answers, now)?;
+            self.note_written(file, window, answers, now).map_err(|halt| halt.behind(before))?;
         }
         Ok(())
     }
@@ -309,10 +368,10 @@ impl Fs {
         window: &[Piece],
         answers: Vec<Result<Answer<WriteReply>, Fault>>,
         now: Time,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Halt> {
         let mut failed = Vec::new();
-        // Where bytes behind a refused piece end.
-        let mut furthest = 0;
+        // Bytes without a gap, and where bytes behind a refused piece end.
+        let (mut reached, mut furthest) = (0, 0);
         let mut meta = file.meta.lock();
         if !meta.progress.is_untold() {
             // What was written before was told under its session; from here on it is this one's.
@@ -325,19 +384,23 @@ impl Fs {
                     meta.progress.took(answer.reply.pages as u64);
                     let end = piece.file_offset + piece.len as u64;
                     match failed.is_empty() {
-                        true => meta.progress.reached(end, now),
+                        true => {
+                            meta.progress.reached(end, now);
+                            reached += piece.len;
+                        }
                         false => furthest = furthest.max(end),
                     }
                 }
                 Err(fault) => failed.push((piece.mirror, fault)),
             }
         }
-        let is_unknown = failed.first().is_some_and(|(_, fault)| !is_definite(fault.code));
+        let is_unknown = failed.iter().any(|(_, fault)| fault.code == Code::Timeout);
+        let is_over = failed.first().is_some_and(|(_, fault)| is_definite(fault.code));
         match Stopped::at(failed) {
             None => Ok(()),
             Some(stopped) => {
-                meta.overshot |= !is_unknown && furthest > meta.progress.size;
-                Err(stopped)
+                meta.overshot |= is_over && furthest > meta.progress.size;
+                Err(Halt { stopped, reached, is_unknown })
             }
         }
     }

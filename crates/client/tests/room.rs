@@ -15,8 +15,10 @@ use common::{Cluster, MDT, Wiring, ost_target, pattern, read};
 use net::{Answer, Service};
 use parking_lot::Mutex;
 use types::{Code, Cred, Fault, Fid, Seq};
+use wire::meta::Settle;
 use wire::object::{Reserve, Write};
 use wire::purge::{Dying, DyingReply};
+use wire::shared::Enter;
 use wire::{Empty, Header, ReplyHead, Request, encode_reply};
 
 const STRIPE: usize = 64 << 10;
@@ -25,6 +27,7 @@ const STRIPE: usize = 64 << 10;
 struct Ost {
     inner: Arc<dyn Service>,
     is_full: AtomicBool,
+    refused: AtomicU32,
     /// What its replies have in their heads.
     head: Mutex<Header>,
 }
@@ -32,6 +35,7 @@ struct Ost {
 impl Service for Ost {
     fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         if [Write::CALL, Reserve::CALL].contains(&head.call) && self.is_full.load(Ordering::SeqCst) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
             let Header { epoch, incarnation, flags, .. } = *self.head.lock();
             answer.head = Header { epoch, incarnation, flags, ..answer.head };
             let fault = Fault::new(Code::NoSpace, "told to be full");
@@ -54,6 +58,10 @@ struct Mdt {
     /// Slot and sequence of each: what is sent once more counts once.
     releases: Mutex<BTreeSet<(u32, u32)>>,
     hangs: AtomicBool,
+    /// What its replies have in their heads.
+    head: Mutex<Header>,
+    /// Calls that it refuses, and how.
+    refuses: Mutex<Option<(u16, Code)>>,
 }
 
 impl Service for Mdt {
@@ -64,7 +72,16 @@ impl Service for Mdt {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
+        let refuses = *self.refuses.lock();
+        if let Some((_, code)) = refuses.filter(|(call, _)| *call == head.call) {
+            let Header { epoch, incarnation, flags, .. } = *self.head.lock();
+            answer.head = Header { epoch, incarnation, flags, ..answer.head };
+            let fault = Fault::new(code, "told to refuse");
+            answer.body = encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None);
+            return;
+        }
         self.inner.serve(head, body, bulk, answer);
+        *self.head.lock() = answer.head;
         if head.call == Dying::CALL {
             let says = self.says.lock().clone();
             let said = says(self.questions.fetch_add(1, Ordering::SeqCst));
@@ -105,11 +122,18 @@ fn rig(wiring: Wiring) -> Rig {
         questions: AtomicU32::new(0),
         releases: Mutex::default(),
         hangs: AtomicBool::new(false),
+        head: Mutex::default(),
+        refuses: Mutex::default(),
     });
     cluster.hub.add(MDT, mdt.clone());
     let osts = [0, 1].map(|n| {
         let inner = cluster.osts[n].as_ref().unwrap().0.clone();
-        let ost = Arc::new(Ost { inner, is_full: AtomicBool::new(false), head: Mutex::default() });
+        let ost = Arc::new(Ost {
+            inner,
+            is_full: AtomicBool::new(false),
+            refused: AtomicU32::new(0),
+            head: Mutex::default(),
+        });
         cluster.hub.add(ost_target(n), ost.clone());
         ost
     });
@@ -293,4 +317,139 @@ fn an_mdt_that_hangs_is_asked_to_let_one_replaced_file_go() {
     for fid in replaced {
         assert_eq!(code(fs.open(fid, OpenFlags::read_only())), Code::Stale, "it is gone");
     }
+}
+
+/// [S-several-mounts] The kernel saw the file's end when its mount was alone. While the append waits for room another mount comes and appends.
+#[test]
+fn an_append_of_a_lone_mount_that_waits_does_not_overwrite_another_mounts() {
+    for reaches in [0, STRIPE] {
+        let rig = rig(Wiring::Tcp);
+        let a = rig.mount();
+        let (fid, ha) = make(&a, "log", STRIPED);
+        let (old, data, other) =
+            (pattern(1, 3 * STRIPE - reaches), pattern(2, STRIPE + reaches), b"another's");
+        a.write(ha, 0, &old).unwrap();
+        rig.mdt.says(|_| goes_on());
+        // Its part before the stripe on OST 1 has room.
+        rig.set_full([false, true]);
+        std::thread::scope(|s| {
+            let appends = s.spawn(|| a.append_at(ha, old.len() as u64, &data));
+            while rig.mdt.questions.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let b = rig.cluster.mount();
+            let hb = b.open(fid, OpenFlags::read_write()).unwrap().0;
+            rig.set_full([false, false]);
+            assert_eq!(b.append(hb, other), Ok(other.len()));
+            rig.mdt.says(|_| is_done());
+            let (told, want) = match reaches {
+                0 => (data.len(), [&old[..], other, &data].concat()),
+                _ => (reaches, [&old[..], &data[..reaches], other].concat()),
+            };
+            assert_eq!(appends.join().unwrap(), Ok(told));
+            assert!(read(&b, hb, 0, 9 * STRIPE).unwrap() == want);
+            b.release(hb);
+        });
+    }
+}
+
+/// Nobody else is there: it goes where the kernel says, behind its part when it was stopped.
+#[test]
+fn an_append_of_a_lone_mount_goes_on_where_it_was_stopped() {
+    let rig = rig(Wiring::Local);
+    let fs = rig.mount();
+    let (_, h) = make(&fs, "log", STRIPED);
+    let data = pattern(1, 2 * STRIPE);
+    let osts = rig.osts.clone();
+    rig.set_full([false, true]);
+    rig.mdt.says(move |_| {
+        osts[1].is_full.store(false, Ordering::SeqCst);
+        is_done()
+    });
+    assert_eq!(fs.append_at(h, 0, &data), Ok(data.len()));
+    assert!(read(&fs, h, 0, 9 * STRIPE).unwrap() == data);
+}
+
+/// What was acknowledged of a write is not written again: another client may have written there since.
+#[test]
+fn a_write_goes_on_behind_what_is_acknowledged() {
+    let rig = rig(Wiring::Tcp);
+    let (a, b) = (rig.mount(), rig.cluster.mount());
+    let (fid, ha) = make(&a, "f", STRIPED);
+    let hb = b.open(fid, OpenFlags::read_write()).unwrap().0;
+    let (data, other) = (pattern(1, 4 * STRIPE), vec![9; STRIPE]);
+    rig.set_full([false, true]);
+    let (osts, writer, bytes) = (rig.osts.clone(), b.clone(), other.clone());
+    rig.mdt.says(move |_| {
+        writer.write(hb, 0, &bytes).unwrap();
+        osts[1].is_full.store(false, Ordering::SeqCst);
+        is_done()
+    });
+    assert_eq!(a.write(ha, 0, &data), Ok(data.len()));
+    assert!(read(&b, hb, 0, 9 * STRIPE).unwrap() == [&other[..], &data[STRIPE..]].concat());
+}
+
+/// An append has a part, and then its turn does not come: what is there is told.
+#[test]
+fn a_part_of_an_append_is_told_though_its_turn_does_not_come() {
+    let rig = rig(Wiring::Tcp);
+    let (a, b) = (rig.mount(), rig.cluster.mount());
+    let (_, ha) = make(&a, "log", STRIPED);
+    let data = pattern(1, 2 * STRIPE);
+    rig.set_full([false, true]);
+    let mdt = rig.mdt.clone();
+    rig.mdt.says(move |_| {
+        *mdt.refuses.lock() = Some((Enter::CALL, Code::Timeout));
+        is_done()
+    });
+    assert_eq!(a.append(ha, &data), Ok(STRIPE));
+    *rig.mdt.refuses.lock() = None;
+    assert_eq!(b.lookup(Fid::ROOT, b"log").unwrap().size, STRIPE as u64);
+}
+
+/// What others could not be shown lies past the file's end, and is cut off before the file grows over it.
+#[test]
+fn what_could_not_be_shown_does_not_come_to_light_later() {
+    let rig = rig(Wiring::Tcp);
+    let (a, _b) = (rig.mount(), rig.cluster.mount());
+    for (name, by_write) in [("written", true), ("stretched", false)] {
+        let (fid, h) = make(&a, name, STRIPED);
+        a.append(h, b"begin").unwrap();
+        *rig.mdt.refuses.lock() = Some((Settle::CALL, Code::Io));
+        assert_eq!(code(a.append(h, &[7; STRIPE])), Code::Io);
+        *rig.mdt.refuses.lock() = None;
+        assert_eq!(a.getattr(fid).unwrap().size, 5, "the MDT has not heard of it");
+        let set = SetAttr { size: Some(100_001), ..SetAttr::default() };
+        match by_write {
+            true => assert_eq!(a.write(h, 100_000, b"x"), Ok(1)),
+            false => assert_eq!(a.setattr(fid, &set, &Cred::root()).unwrap().size, 100_001),
+        }
+        let now = read(&a, h, 0, 9 * STRIPE).unwrap();
+        assert!(
+            now.len() == 100_001 && now[..5] == *b"begin" && now[5..100_000].iter().all(|b| *b == 0),
+            "{name}"
+        );
+    }
+}
+
+/// W2, W3: whose time is over tries once more; and nobody waits again until something is freed, or more is removed.
+#[test]
+fn who_waited_in_vain_tries_once_more_and_the_next_does_not_wait() {
+    let rig = rig(Wiring::Local);
+    let fs = rig.mount();
+    let (_, h) = make(&fs, "f", STRIPED);
+    rig.set_full([true, true]);
+    let refused = |n: u32| rig.osts[0].refused.swap(0, Ordering::SeqCst) == n;
+    rig.mdt.says(|_| goes_on());
+    assert_eq!(code(fs.write(h, 0, b"x")), Code::NoSpace);
+    assert!(refused(2) && rig.mdt.questions.load(Ordering::SeqCst) > 2);
+    rig.mdt.says(|_| goes_on());
+    assert_eq!(code(fs.write(h, 0, b"x")), Code::NoSpace);
+    assert!(refused(1) && rig.mdt.questions.load(Ordering::SeqCst) == 1, "it does not wait");
+    let osts = rig.osts.clone();
+    rig.mdt.says(move |question| {
+        osts[0].is_full.store(question < 2, Ordering::SeqCst);
+        DyingReply { news: 71, dying: question < 2, ..goes_on() }
+    });
+    assert_eq!(fs.write(h, 0, b"x"), Ok(1), "more was removed: it waits");
 }

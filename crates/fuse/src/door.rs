@@ -124,8 +124,8 @@ impl Door {
         }
     }
 
-    /// O_APPEND is not passed on: alone, the kernel holds the inode's lock and a true size (I3), so the offset that it sends is
-    /// the file's end; among other clients each write says that it appends. A handle that ignored offsets would send pages of a
+    /// O_APPEND is not passed on: each write says that it appends, and where the kernel sees the end: alone, that holds the inode's
+    /// lock and a true size (I3), so it is the file's end. A handle that ignored offsets would send pages of a
     /// shared mapping, for which the kernel picks any writable handle, to the wrong place.
     fn open_flags(&self, flags: i32) -> client::OpenFlags {
         let access = OpenFlags(flags).acc_mode();
@@ -430,10 +430,10 @@ impl Filesystem for Door {
         reply: ReplyWrite,
     ) {
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let place = match flags.0 & O_APPEND != 0 && self.fs.is_shared() {
+        let place = match flags.0 & O_APPEND != 0 {
             // Pages of a shared mapping know their place, whatever handle the kernel sends them by.
             _ if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) => Place::Mapped(offset),
-            true => Place::End,
+            true => Place::End(offset),
             false => Place::At(offset),
         };
         let written = self.write_all(rq, fid(ino), handle(fh), place, data, kill);

@@ -15,8 +15,8 @@ pub enum Place {
     At(u64),
     /// Pages of a shared mapping: there, as far as the file reaches.
     Mapped(u64),
-    /// Among other clients the kernel does not know where that is.
-    End,
+    /// There, as the kernel knows it. Among other clients it does not.
+    End(u64),
 }
 
 impl Door {
@@ -59,7 +59,7 @@ impl Door {
         match place {
             Place::At(offset) => self.fs.write(handle, offset, data),
             Place::Mapped(offset) => self.fs.write_mapped(handle, offset, data).map(|()| data.len()),
-            Place::End => self.fs.append(handle, data),
+            Place::End(end) => self.fs.append_at(handle, end, data),
         }
     }
 }

@@ -3,7 +3,8 @@
 //! W1: it ends, after one whole walk of the purge that began after the first question, or after `WAIT_MAX`. What others remove
 //! meanwhile prolongs nothing, so writers and removers cannot keep each other busy. A mirror that refuses for the first time is asked after
 //! as the first one was: of a call whose bytes go to many, the later ones may refuse when the earlier ones had room. `WAIT_MAX` is for all.
-//! W2: a full OST is not asked in a spin: a try follows a round of the purge, or is the last one.
+//! W2: a full OST is not asked in a spin: a try follows a round of the purge and a pause, or is the last one, which also who runs out of
+//! his time has.
 //! W3: nobody waits for a purge that is held up, as the MDT says, or as an earlier wait has found: see `Vain`.
 //! W4: of those who hold a thread that others need, only some wait that long; the others wait for a round or two.
 
@@ -24,8 +25,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Make the request anew.
-    Try,
+    /// Make the request anew, after so long.
+    Try(Duration),
     /// Wait, then ask the MDT again.
     Pause(Duration),
 }
@@ -42,7 +43,9 @@ pub struct Room {
     before: Option<State>,
     stuck_at: Option<State>,
     pauses: u32,
+    /// The next try is the last one, by what was heard; or since the time is over.
     is_last: bool,
+    is_over: bool,
 }
 
 impl Room {
@@ -56,6 +59,7 @@ impl Room {
             stuck_at: None,
             pauses: 0,
             is_last: false,
+            is_over: false,
         }
     }
 
@@ -70,7 +74,12 @@ impl Room {
 
     /// May the MDT be asked (again)? If not, the file system is full.
     pub fn goes_on(&self, now: Instant) -> bool {
-        !self.is_last && now < self.since + WAIT_MAX
+        !self.is_last && !self.is_over && now < self.since + WAIT_MAX
+    }
+
+    /// It goes on no more. What was freed since the last try may be enough, though no round has ended.
+    pub fn may_try_once_more(&mut self) -> bool {
+        !self.is_last && !std::mem::replace(&mut self.is_over, true)
     }
 
     /// May it pause for so long? W4: who may not wait `long` gives up sooner.
@@ -87,8 +96,11 @@ impl Room {
         let before = *self.before.get_or_insert(State::of(said));
         self.stuck_at = (said.dying && before.freed == said.freed).then_some(before);
         let is_news = std::mem::replace(rounds, said.rounds) != said.rounds;
-        if self.is_last || (is_news && !is_first) {
-            return Next::Try;
+        if self.is_last {
+            return Next::Try(Duration::ZERO);
+        }
+        if is_news && !is_first {
+            return Next::Try(PAUSE_MIN);
         }
         self.pauses += 1;
         Next::Pause(PAUSE_MIN.saturating_mul(1 << (self.pauses - 1).min(16)).min(PAUSE_MAX))
@@ -96,7 +108,7 @@ impl Room {
 
     /// It waited for all its time and nothing was freed: how the purge stood.
     pub fn outlasted(&self, now: Instant) -> Option<State> {
-        self.stuck_at.filter(|_| !self.is_last && !self.may_pause(now, PAUSE_MAX, true))
+        self.stuck_at.filter(|_| self.is_over && !self.may_pause(now, PAUSE_MAX, true))
     }
 }
 
@@ -144,36 +156,37 @@ mod tests {
     #[test]
     fn the_table() {
         let pause = |ms| Next::Pause(Duration::from_millis(ms));
+        let (at_once, soon) = (Next::Try(Duration::ZERO), Next::Try(PAUSE_MIN));
         let table: &[(&str, &[Step])] = &[
-            ("nothing is dying: one more try", &[(said(false, 7, 7, 9), Next::Try, false)]),
+            ("nothing is dying: one more try", &[(said(false, 7, 7, 9), at_once, false)]),
             (
                 "tries follow rounds; the last one the end",
                 &[
                     (said(true, 7, 6, 9), pause(5), true),
                     (said(true, 7, 6, 9), pause(10), true),
-                    (said(true, 7, 6, 10), Next::Try, true),
+                    (said(true, 7, 6, 10), soon, true),
                     (said(true, 7, 6, 10), pause(20), true),
-                    (said(false, 8, 7, 11), Next::Try, false),
+                    (said(false, 8, 7, 11), at_once, false),
                 ],
             ),
             (
                 "others remove on and on, or an OST is down: one walk that began later is enough",
                 &[
                     (said(true, 7, 6, 9), pause(5), true),
-                    (said(true, 7, 7, 10), Next::Try, true),
-                    (said(true, 8, 7, 11), Next::Try, true),
-                    (said(true, 8, 8, 12), Next::Try, false),
+                    (said(true, 7, 7, 10), soon, true),
+                    (said(true, 8, 7, 11), soon, true),
+                    (said(true, 8, 8, 12), at_once, false),
                 ],
             ),
             (
                 "the purge is held up: one more try",
-                &[(DyingReply { held_up: true, ..said(true, 7, 7, 9) }, Next::Try, false)],
+                &[(DyingReply { held_up: true, ..said(true, 7, 7, 9) }, at_once, false)],
             ),
             (
                 "a restarted MDT counts anew",
                 &[
                     (said(true, 7, 6, 9), pause(5), true),
-                    (said(true, 0, 0, 0), Next::Try, true),
+                    (said(true, 0, 0, 0), soon, true),
                     (said(true, 1, 0, 0), pause(10), true),
                 ],
             ),
@@ -198,6 +211,7 @@ mod tests {
             }
         }
         assert!(now - begin <= WAIT_MAX + PAUSE_MAX && longest == PAUSE_MAX, "{:?}", now - begin);
+        assert!(room.may_try_once_more());
         assert_eq!(room.outlasted(now), Some(State { freed: 50, news: 70 }));
     }
 
@@ -208,6 +222,8 @@ mod tests {
         let mut room = Room::new(begin);
         room.heard(&said(true, 7, 6, 9));
         let before = Some(State { freed: 50, news: 70 });
+        assert_eq!(room.outlasted(end), None, "it has a last try");
+        assert!(room.may_try_once_more() && !room.may_try_once_more() && !room.goes_on(begin));
         assert_eq!((room.outlasted(begin), room.outlasted(end)), (None, before));
         room.heard(&DyingReply { news: 71, ..said(true, 7, 6, 9) });
         assert_eq!(room.outlasted(end), before, "it did not wait that long for what came later");
@@ -239,18 +255,19 @@ mod tests {
         let (a, b) = (MirrorId(1), MirrorId(2));
         let mut room = Room::new(now);
         room.refused(&[a]);
-        assert_eq!(room.heard(&said(false, 7, 7, 9)), Next::Try);
+        assert_eq!(room.heard(&said(false, 7, 7, 9)), Next::Try(Duration::ZERO));
         room.refused(&[a]);
         assert!(!room.goes_on(now), "the same one again: it is full");
         room.refused(&[b]);
         assert!(room.goes_on(now), "that one was not asked after");
         assert!(matches!(room.heard(&said(true, 9, 8, 12)), Next::Pause(_)));
-        assert_eq!(room.heard(&said(true, 9, 9, 13)), Next::Try);
+        assert_eq!(room.heard(&said(true, 9, 9, 13)), Next::Try(PAUSE_MIN));
         room.refused(&[a, b]);
         assert!(room.goes_on(now), "a walk that began before B was asked after");
-        assert_eq!(room.heard(&said(true, 10, 10, 14)), Next::Try);
+        assert_eq!(room.heard(&said(true, 10, 10, 14)), Next::Try(Duration::ZERO));
         room.refused(&[b]);
-        assert!(!room.goes_on(now) && room.outlasted(now).is_none(), "a walk that began later is enough");
+        assert!(!room.goes_on(now) && !room.may_try_once_more(), "a walk that began later is enough");
+        assert!(room.outlasted(now).is_none());
         let mut room = Room::new(now);
         room.refused(&[a]);
         room.heard(&said(true, 7, 6, 9));
