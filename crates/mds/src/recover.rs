@@ -90,6 +90,11 @@ fn restore(volume: &Volume) -> Result<(Records, Slots), Fault> {
     };
     let mut unreadable = None;
     volume.replay(&mut |entry| match record::decode(entry.payload) {
+        // The record's form says of one operation, so it means something else.
+        Ok(_) if entry.ops != 1 => {
+            unreadable.get_or_insert(format!("log entry {}: it holds {} operations", entry.seq, entry.ops));
+            Verdict::Cut
+        }
         Ok(r) => {
             slots.apply(r.origin, entry.seq, &r.reply.into(), &r.changes);
             kv.apply(entry.seq, r.changes);

@@ -163,3 +163,22 @@ fn a_record_longer_than_a_value_may_be_is_refused() {
     let again = Rig::open(Arc::new(disk.crash(disk::Crash::KeepAll)));
     assert_eq!(again.list(), names);
 }
+
+/// Another release may log batches: read as one operation, it would be half of what was acknowledged.
+#[test]
+fn an_entry_of_several_operations_is_not_read_as_one() {
+    let (rig, disk) = Rig::fresh();
+    rig.make(0, 1, "a").unwrap();
+    let mut changes = Batch::new();
+    changes.put(Key::new(&[1, 2, 3]).unwrap(), Value::new(b"x"));
+    let payload = crate::record::encode(0, None, &[], &changes);
+    let append = |ops| rig.mdt.core.volume.append_ops(types::Epoch(1), &payload, ops).unwrap();
+    append(1);
+    rig.mdt.core.volume.flush().unwrap();
+    let open = |disk: SimDisk| Rig::try_open(Arc::new(disk), false).map(|_| ());
+    open(disk.crash(disk::Crash::KeepAll)).unwrap();
+    append(2);
+    let refused = open(disk.crash(disk::Crash::KeepAll)).unwrap_err();
+    assert_eq!(refused.code, Code::Damaged);
+    assert!(refused.detail.contains("it holds 2 operations; open the MDT with the program"), "{refused}");
+}
