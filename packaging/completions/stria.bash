@@ -37,6 +37,9 @@ _stria() {
             stria,help)
                 cmd="stria__subcmd__help"
                 ;;
+            stria,id2path)
+                cmd="stria__subcmd__id2path"
+                ;;
             stria,mds)
                 cmd="stria__subcmd__mds"
                 ;;
@@ -57,6 +60,9 @@ _stria() {
                 ;;
             stria,ost)
                 cmd="stria__subcmd__ost"
+                ;;
+            stria,path2id)
+                cmd="stria__subcmd__path2id"
                 ;;
             stria,scrub)
                 cmd="stria__subcmd__scrub"
@@ -178,6 +184,9 @@ _stria() {
             stria__subcmd__help,help)
                 cmd="stria__subcmd__help__subcmd__help"
                 ;;
+            stria__subcmd__help,id2path)
+                cmd="stria__subcmd__help__subcmd__id2path"
+                ;;
             stria__subcmd__help,mds)
                 cmd="stria__subcmd__help__subcmd__mds"
                 ;;
@@ -198,6 +207,9 @@ _stria() {
                 ;;
             stria__subcmd__help,ost)
                 cmd="stria__subcmd__help__subcmd__ost"
+                ;;
+            stria__subcmd__help,path2id)
+                cmd="stria__subcmd__help__subcmd__path2id"
                 ;;
             stria__subcmd__help,scrub)
                 cmd="stria__subcmd__help__subcmd__scrub"
@@ -407,7 +419,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df setstripe getstripe fsck damage scrub bench mdt ost mount mkfs mgs mds oss version help"
+            opts="-h -V --help --version up down status df setstripe getstripe id2path path2id fsck damage scrub bench mdt ost mount mkfs mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -989,7 +1001,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df setstripe getstripe fsck damage scrub bench mdt ost mount mkfs mgs mds oss version help"
+            opts="up down status df setstripe getstripe id2path path2id fsck damage scrub bench mdt ost mount mkfs mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1268,6 +1280,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__id2path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__mds)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1478,6 +1504,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__path2id)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__scrub)
             opts="status start pause resume stop set"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1625,6 +1665,24 @@ _stria() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__id2path)
+            opts="-0 -j -h --dir --null --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2243,6 +2301,20 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__path2id)
+            opts="-j -h --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

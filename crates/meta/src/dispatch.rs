@@ -23,7 +23,7 @@ macro_rules! table {
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
     ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
-    AllocateInline SeekInline Enter Accessed
+    PathsOf AllocateInline SeekInline Enter Accessed
 };
 
 /// Whether `call` changes records; `None` if it is no metadata call.
@@ -80,6 +80,7 @@ pub fn read(ctx: &Ctx<'_>, view: &dyn View, call: u16, body: &[u8], out: &mut Bu
         SeekInline::CALL => answer(body, |r| fallocate::seek_inline(ctx, view, r)),
         GetStripe::CALL => answer(body, |r| stripe::get_stripe(ctx, view, r)),
         PathOf::CALL => answer(body, |r| path_of::path_of(ctx, view, r)),
+        PathsOf::CALL => answer(body, |r| path_of::paths_of(ctx, view, r)),
         Scan::CALL => answer(body, |r| scan::scan(ctx, view, r)),
         _ => Err(unsupported(call)),
     }

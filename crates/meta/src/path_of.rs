@@ -1,53 +1,94 @@
-//! The path of a fid, by the parent hints that every inode carries.
+//! The paths of a fid, by the parent hints that every inode carries.
 
 use types::*;
 use wire::codec::Bytes;
-use wire::meta::{PathOf, PathOfReply};
+use wire::meta::{PathOf, PathOfReply, PathsOf, PathsOfReply};
 
 use crate::inode::{HINTS_MAX, load_inode};
-use crate::records::EntryRecord;
+use crate::records::{EntryRecord, InodeRecord, Parent};
 use crate::{Ctx, View, keys};
 
 /// Deepest path: PATH_MAX allows 2,048 names of one letter; twice that ends any loop that damage could make.
 const DEPTH_MAX: usize = 4096;
+/// Bytes of all paths in an answer; the first is there however long it is.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
+/// One path: by the first hint.
 pub fn path_of(ctx: &Ctx<'_>, view: &dyn View, req: PathOf) -> Result<PathOfReply, Fault> {
     ctx.need_root()?;
+    let inode = load_inode(view, req.fid)?;
+    let first = inode.parents.first().copied();
+    if first.is_none() && req.fid != Fid::ROOT {
+        return Err(without_hints(req.fid, &inode));
+    }
+    Ok(PathOfReply { path: Bytes(path_by(view, req.fid, first)?) })
+}
+
+/// One path by each hint, in the order of the hints.
+pub fn paths_of(ctx: &Ctx<'_>, view: &dyn View, req: PathsOf) -> Result<PathsOfReply, Fault> {
+    ctx.need_root()?;
+    let inode = load_inode(view, req.fid)?;
+    if req.fid == Fid::ROOT {
+        return Ok(PathsOfReply { names: 1, paths: vec![Bytes::from(&b"/"[..])] });
+    }
+    if inode.parents.is_empty() {
+        return Err(without_hints(req.fid, &inode));
+    }
+    let (mut paths, mut bytes) = (Vec::new(), 0);
+    for parent in &inode.parents {
+        let path = path_by(view, req.fid, Some(*parent))?;
+        bytes += path.len();
+        if bytes > ANSWER_BYTES_MAX && !paths.is_empty() {
+            break;
+        }
+        paths.push(Bytes(path));
+    }
+    // A directory has one name, whatever its link count.
+    let names = if inode.attr.kind == Kind::Dir { 1 } else { inode.attr.nlink };
+    Ok(PathsOfReply { names, paths })
+}
+
+/// The path by which `parent` names `fid`; above that by first hints.
+fn path_by(view: &dyn View, fid: Fid, parent: Option<Parent>) -> Result<Vec<u8>, Fault> {
     let mut names: Vec<Vec<u8>> = Vec::new();
-    let mut fid = req.fid;
-    while fid != Fid::ROOT {
+    let (mut at, mut hint) = (fid, parent);
+    while at != Fid::ROOT {
         if names.len() >= DEPTH_MAX {
             return Err(Fault::new(
                 Code::Loop,
-                format!("file {}: its parents make no path; run stria fsck", req.fid),
+                format!("file {fid}: its parents make no path; run stria fsck"),
             ));
         }
-        let inode = load_inode(view, fid)?;
-        let Some(parent) = inode.parents.first() else {
-            if inode.attr.nlink > 0 {
-                let detail = format!(
-                    "file {} has {} names, and the {HINTS_MAX} that are remembered with it are gone; find -inum finds the others",
-                    req.fid, inode.attr.nlink
-                );
-                return Err(Fault::new(Code::NotFound, detail));
+        let parent = match hint.take() {
+            Some(parent) => parent,
+            None => {
+                let inode = load_inode(view, at)?;
+                inode.parents.first().copied().ok_or_else(|| without_hints(at, &inode))?
             }
-            return Err(Fault::new(
-                Code::NotFound,
-                format!("file {} has no name any more (unlinked, still open)", req.fid),
-            ));
         };
         let entry = view.get(&keys::entry(parent.fid, parent.h64, parent.collision));
         let Some(entry) = entry.and_then(|v| EntryRecord::decode(&v).ok()) else {
             return Err(Fault::new(
                 Code::Damaged,
-                format!("file {}: its entry is missing; run stria fsck", req.fid),
+                format!("file {fid}: its entry is missing; run stria fsck"),
             ));
         };
         names.push(entry.name);
-        fid = parent.fid;
+        at = parent.fid;
     }
     names.reverse();
     let mut path = vec![b'/'];
     path.extend(names.join(&b'/'));
-    Ok(PathOfReply { path: Bytes(path) })
+    Ok(path)
+}
+
+fn without_hints(fid: Fid, inode: &InodeRecord) -> Fault {
+    if inode.attr.nlink > 0 {
+        let detail = format!(
+            "file {fid} has {} names, and the {HINTS_MAX} that are remembered with it are gone; find -inum finds the others",
+            inode.attr.nlink
+        );
+        return Fault::new(Code::NotFound, detail);
+    }
+    Fault::new(Code::NotFound, format!("file {fid} has no name any more (unlinked, still open)"))
 }

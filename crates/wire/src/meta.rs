@@ -180,6 +180,11 @@ bodies! {
     /// A path of a fid by parent hints, for damage lists and tools.
     PathOf { fid: Fid }
     PathOfReply { path: Bytes }
+    /// All paths of a fid that its parent hints know, 256 at most.
+    PathsOf { fid: Fid }
+    /// `names` is how many the file has: more than there are paths if it has more links than hints, or if the paths are longer than an
+    /// answer may be.
+    PathsOfReply { names: u32, paths: Vec<Bytes> }
     /// Sets a file's or directory's flags to exactly these. Root changes `FLAG_IMMUTABLE` and `FLAG_APPEND`, the owner the others.
     SetFlags { fid: Fid, flags: u32, now: Time, cred: Cred }
     /// Makes a regular file without a name (`O_TMPFILE`), open for reading and writing: an orphan of this session, which `Link`
@@ -348,6 +353,7 @@ calls! {
     0x021c Scan => ScanReply, read;
     0x0230 SetFlags => Inode, mutate;
     0x0231 Tmpfile => OpenReply, mutate;
+    0x0238 PathsOf => PathsOfReply, read;
     0x0250 AllocateInline => AllocateInlineReply, mutate;
     0x0251 SeekInline => SeekInlineReply, read;
 }

@@ -6,6 +6,7 @@ mod df;
 mod down;
 mod fsck;
 mod getstripe;
+mod ids;
 mod mds;
 mod mdt;
 mod measure;
@@ -49,6 +50,10 @@ pub enum Command {
     Df(df::Df),
     Setstripe(setstripe::SetStripe),
     Getstripe(getstripe::GetStripe),
+    #[command(name = "id2path")]
+    IdToPath(ids::IdToPath),
+    #[command(name = "path2id")]
+    PathToId(ids::PathToId),
     Fsck(fsck::Fsck),
     Damage(damage::Damage),
     Scrub(scrub::Scrub),
@@ -72,6 +77,8 @@ impl Command {
             Command::Df(c) => c.run(),
             Command::Setstripe(c) => c.run(),
             Command::Getstripe(c) => c.run(),
+            Command::IdToPath(c) => c.run(),
+            Command::PathToId(c) => c.run(),
             Command::Fsck(c) => c.run(),
             Command::Damage(c) => c.run(),
             Command::Scrub(c) => c.run(),

@@ -1,5 +1,5 @@
 use types::*;
-use wire::meta::PathOf;
+use wire::meta::{PathOf, PathsOf};
 
 use super::LINKS_MAX;
 use crate::inode::HINTS_MAX;
@@ -64,6 +64,58 @@ fn links_beyond_the_hints_count_and_the_record_stays_small() {
         }
     }
     assert!(w.is_gone(f));
+}
+
+#[test]
+fn a_fid_has_a_path_by_each_link() {
+    let mut w = World::new();
+    let (a, d) = (w.dir(ROOT, "a"), w.dir(ROOT, "d"));
+    let (f, sub) = (w.file(a, "f"), w.dir(d, "sub"));
+    w.link(f, sub, "g").unwrap();
+    w.link(f, sub, "h").unwrap();
+    let paths = |w: &mut World, fid| {
+        w.call(PathsOf { fid }).map(|r| {
+            let text = |p: &wire::codec::Bytes| String::from_utf8_lossy(&p.0).into_owned();
+            (r.names, r.paths.iter().map(text).collect::<Vec<_>>())
+        })
+    };
+    let of =
+        |names: u32, paths: &[&str]| Ok((names, paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()));
+    assert_eq!(paths(&mut w, f), of(3, &["/a/f", "/d/sub/g", "/d/sub/h"]));
+    assert_eq!(paths(&mut w, sub), of(1, &["/d/sub"]), "a directory has one, whatever its link count");
+    assert_eq!(paths(&mut w, ROOT), of(1, &["/"]));
+    // A directory that moves takes all below it along.
+    w.rename((d, "sub"), (a, "moved"), 0, false).unwrap();
+    w.unlink(a, "f", false).unwrap();
+    assert_eq!(paths(&mut w, f), of(2, &["/a/moved/g", "/a/moved/h"]));
+    w.unlink(sub, "g", false).unwrap();
+    w.unlink(sub, "h", true).unwrap();
+    assert_eq!(paths(&mut w, f), Err(Code::NotFound), "open, without a name");
+    assert_eq!(paths(&mut w, Fid(99)), Err(Code::Stale));
+    w.judged = Some(ALICE);
+    assert_eq!(
+        paths(&mut w, sub),
+        Err(Code::Perm),
+        "paths may lead through directories that are closed to others"
+    );
+}
+
+/// A file with the most links, deep in the tree: what does not fit an answer is left out, and how many there are is said.
+#[test]
+fn paths_are_as_many_as_an_answer_holds() {
+    let mut w = World::new();
+    let mut dir = ROOT;
+    for _ in 0..40 {
+        dir = w.dir(dir, &"d".repeat(250));
+    }
+    let f = w.file(dir, "f");
+    for n in 0..200 {
+        w.link(f, dir, &format!("l{n}")).unwrap();
+    }
+    let reply = w.call(PathsOf { fid: f }).unwrap();
+    let bytes: usize = reply.paths.iter().map(|p| p.0.len()).sum();
+    assert_eq!(reply.names, 201);
+    assert!(bytes <= 1 << 20 && bytes > (1 << 20) - 11_000, "{bytes} bytes of {} paths", reply.paths.len());
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("admin::umount_of_a_busy_mount", busy_umount)),
     (Needs::Only(Wiring::Tcp), ("admin::a_killed_mount_is_started_again", killed_mount)),
     (Needs::Only(Wiring::Local), ("admin::systemd_units", units)),
+    (Needs::Shared, ("admin::ids_and_paths", ids_and_paths)),
 ];
 
 /// `NID:/fsname` of the cluster.
@@ -52,6 +53,51 @@ fn place(b: &Bench, name: &str) -> Result<PathBuf> {
     let mount = b.cluster.dir.join(name);
     fs::create_dir(&mount)?;
     Ok(mount)
+}
+
+/// From a path to its id, and from that to all paths, however odd the names are.
+fn ids_and_paths(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("ids")?;
+    let (one, sub) = (dir.join("one"), dir.join("a sub\ndir"));
+    fs::create_dir(&sub)?;
+    fs::write(&one, "1")?;
+    fs::hard_link(&one, sub.join("other"))?;
+    std::os::unix::fs::symlink("/etc/passwd", dir.join("out"))?;
+    let mount = b.cluster.mount.clone();
+    let run = |args: &[&str]| b.cluster.stria(args);
+    let id_of = |path: &Path| -> Result<String> {
+        let (code, out) = run(&["path2id", &path.display().to_string()])?;
+        ensure_eq(code, 0, &format!("path2id {}: {out}", path.display()))?;
+        Ok(out.trim().to_owned())
+    };
+    let id = id_of(&one)?;
+    ensure_eq(id_of(&sub.join("other"))?, id.clone(), "both names of a file")?;
+    ensure_eq(id_of(&dir.join("out"))? == id, false, "a symlink is itself")?;
+    let place = mount.display().to_string();
+    let (code, out) = run(&["id2path", "-0", &place, &id])?;
+    ensure_eq(code, 0, &out)?;
+    let below = dir.display();
+    ensure_eq(out, format!("{below}/one\0{below}/a sub\ndir/other\0"), "both paths")?;
+    let (_, out) = run(&["id2path", "-j", &place, &id, "1"])?;
+    let json: serde_json::Value = serde_json::from_str(&out)?;
+    ensure_eq(json[0]["names"].as_u64(), Some(2), "names in JSON")?;
+    ensure_eq(json[1]["paths"][0].as_str(), Some(place.as_str()), "the root")?;
+    fs::remove_file(&one)?;
+    fs::remove_file(sub.join("other"))?;
+    let (code, out) = run(&["id2path", &place, &id, "1"])?;
+    ensure!(
+        code == 1 && out.contains("none of this id") && out.contains(&format!("0x1 {place}")),
+        "{code}: {out}"
+    );
+    let (code, out) = run(&["id2path", "/proc", &id])?;
+    ensure!(code == 2 && out.contains("not on a Stria file system"), "exit {code}: {out}");
+    let (code, out) = run(&["path2id", "/proc/version"])?;
+    ensure!(code == 2 && out.contains("not on a Stria file system"), "exit {code}: {out}");
+    let (code, out) = run(&["id2path", &place])?;
+    ensure!(code == 2 && out.contains("no id was given"), "exit {code}: {out}");
+    let (code, out) = run(&["id2path", &place, "one"])?;
+    ensure!(code == 2 && out.contains("no file id"), "exit {code}: {out}");
+    Ok(())
 }
 
 /// By hand, by a line of fstab, read-only, faked; and gone after umount.
