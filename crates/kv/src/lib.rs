@@ -8,7 +8,8 @@
 //!     changed is refused, never opened in part. The owner's log has what came after that seq.
 //! K3: every value carries its CRC32C from the moment it was made; `get` and `range` verify it and name the damaged key.
 //! K4: taking a reader or a snapshot waits for the writer no longer than it exchanges a pointer, and reading waits for nobody.
-//!     A reader is for one request on one thread.
+//!     A reader is for one request on one thread: taking one writes nothing that other threads read or write, unless the state
+//!     has changed since that thread's last one.
 //! K5: memory follows the records: `Size::bytes` counts what a checkpoint of them takes.
 //! K6: what is kept longer than a request is a snapshot: it costs the memory of what changed since, and no reader's time.
 //! K7: a view never reads the medium. What lies only there is `Miss::Absent`; `load` brings it, then the reading starts over.
@@ -22,6 +23,7 @@
 pub mod away;
 pub mod checkpoint;
 pub mod conformance;
+mod published;
 mod table;
 mod value;
 
@@ -119,6 +121,8 @@ pub struct Size {
 pub struct Figures {
     /// Of the newest state.
     pub size: Size,
+    /// Older states that are in memory because a reader is, or was, in them.
+    pub states_kept: usize,
 }
 
 /// Bytes of a record in a checkpoint beside its key and value: key length, value length, CRC.

@@ -7,13 +7,14 @@
 use std::borrow::Cow;
 use std::io;
 use std::iter::Peekable;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use imbl::OrdMap;
-use parking_lot::{Mutex, RwLock};
 use types::{Key, Seq};
 
 use crate::checkpoint::{self, StreamError};
+use crate::published::{Published, Reader};
 use crate::{Absent, Batch, Change, Engine, Figures, Miss, Size, TakeRecord, Value, View, record_bytes};
 
 /// Changes in the small tree before they move to the large one: about 16 nodes of 16, so that a path is two nodes, and a
@@ -23,7 +24,7 @@ const RECENT_MAX: usize = 192;
 /// One state of the table. I1: `size` is the sum over what `recent` over `base` shows.  I2: `recent` has at most `RECENT_MAX`
 /// keys and one batch's more.
 #[derive(Clone, Default)]
-struct Version {
+pub struct Version {
     base: OrdMap<Key, Value>,
     /// The latest changes; `None` hides a record of `base`.
     recent: OrdMap<Key, Option<Value>>,
@@ -39,9 +40,11 @@ impl Version {
         }
     }
 
-    fn change(&mut self, Change { key, value }: Change) {
-        if let Some(old) = self.get(&key) {
-            self.size.bytes -= record_bytes(&key, old.raw().len());
+    /// Bytes of the record that only older states have now.
+    fn change(&mut self, Change { key, value }: Change) -> u64 {
+        let old = self.get(&key).map(|old| record_bytes(&key, old.raw().len()));
+        if let Some(bytes) = old {
+            self.size.bytes -= bytes;
             self.size.records -= 1;
         }
         if let Some(new) = &value {
@@ -49,6 +52,7 @@ impl Version {
             self.size.records += 1;
         }
         self.recent.insert(key, value);
+        old.unwrap_or(0)
     }
 
     /// Moves the latest changes to the large tree.
@@ -98,13 +102,12 @@ where
 }
 
 /// The table that an MDT serves from.
-#[derive(Default)]
-pub struct Table {
-    /// Locked for as long as it takes to count a reference or to put another one there. (`ArcSwap` spares readers that, but each
-    /// store looks at the slots of every thread that ever read, under the writer's lock: a seventh of an unlink.)
-    published: RwLock<Arc<Version>>,
-    /// One writer at a time; readers never touch it.
-    writer: Mutex<()>,
+pub struct Table(Published<Version>);
+
+impl Default for Table {
+    fn default() -> Table {
+        Table(Published::new(Version::default()))
+    }
 }
 
 impl Table {
@@ -113,36 +116,33 @@ impl Table {
     }
 }
 
-/// A state of a `Table`; a clone costs a count.
+/// A state of a `Table`, for one request or for as long as one likes; a clone of the latter costs a count.
 #[derive(Clone)]
-pub struct TableSnapshot(Arc<Version>);
+pub struct TableView<D>(D);
 
 impl Engine for Table {
-    type Reader<'a> = TableSnapshot;
-    type Snap = TableSnapshot;
+    type Reader<'a> = TableView<Reader<'a, Version>>;
+    type Snap = TableView<Arc<Version>>;
 
-    fn reader(&self) -> TableSnapshot {
-        self.snapshot()
+    fn reader(&self) -> Self::Reader<'_> {
+        TableView(self.0.reader())
     }
 
-    fn snapshot(&self) -> TableSnapshot {
-        TableSnapshot(self.published.read().clone())
+    fn snapshot(&self) -> Self::Snap {
+        TableView(self.0.snapshot())
     }
 
     fn apply(&self, upto: Seq, batch: Batch) {
-        let _one_writer = self.writer.lock();
-        let mut next = Version::clone(&self.published.read());
-        assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
-        next.seq = upto;
-        for change in batch.0 {
-            next.change(change);
-        }
-        if next.recent.len() > RECENT_MAX {
-            next.settle();
-        }
-        let next = Arc::new(next);
-        // Freed, if nobody has it, when the lock is free again.
-        let _old = std::mem::replace(&mut *self.published.write(), next);
+        self.0.publish(|newest| {
+            let mut next = newest.clone();
+            assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
+            next.seq = upto;
+            let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
+            if next.recent.len() > RECENT_MAX {
+                next.settle();
+            }
+            (next, replaced)
+        })
     }
 
     /// All of it is in memory: no view says `Absent`.
@@ -152,7 +152,7 @@ impl Engine for Table {
 
     fn checkpoint(
         &self,
-        of: &TableSnapshot,
+        of: &Self::Snap,
         rest: &mut dyn Iterator<Item = (Key, Value)>,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
@@ -184,11 +184,11 @@ impl Engine for Table {
     }
 
     fn figures(&self) -> Figures {
-        Figures { size: self.published.read().size }
+        Figures { size: self.0.snapshot().size, states_kept: self.0.kept() }
     }
 }
 
-impl View for TableSnapshot {
+impl<D: Deref<Target = Version>> View for TableView<D> {
     fn get(&self, key: &Key) -> Result<Option<Cow<'_, [u8]>>, Miss> {
         let value = self.0.get(key).map(|v| v.verified(key)).transpose()?;
         Ok(value.map(Cow::Borrowed))

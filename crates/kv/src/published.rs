@@ -1,0 +1,204 @@
+//! States that one writer publishes and any number of threads read, without writes to memory that readers share.
+//!
+//! Each thread has a slot of its own, with the state that it read last. A reader locks that slot, which nobody else wants,
+//! and compares two numbers; if nothing was published since, that is all, and the only line of memory that was written is the
+//! slot's. Once per publication and thread the slot is filled anew from `newest`.
+//!
+//! R1: a state is not freed while a reader is in it: the slot, which is locked, counts.
+//! R2: what idle slots hold is bounded: after `SWEEP_STATES` publications, or `SWEEP_BYTES` that only older states have, the writer
+//!     empties the slots in which nobody reads.
+//! R3: the writer frees, never a reader: a state that a slot was given lies in `retired` until nobody else has it. (A snapshot is
+//!     freed by whoever lets go of it last.)
+//! R4: numbers only rise, and a reader that begins after `publish` returned is in that state or a later one.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+
+/// Threads that have a slot at one time: the connections of a server (1024) and a mount's threads. Further ones share `newest`, which is
+/// slower and as right.
+const SLOTS: usize = 1088;
+/// Each publication leaves a few KiB of nodes in the state before it.
+const SWEEP_STATES: usize = 256;
+/// Values that were replaced or deleted, and that an idle slot may keep.
+const SWEEP_BYTES: u64 = 4 << 20;
+/// States that one publication frees, of those that were given to slots: more than it adds.
+const FREED_EACH: usize = 2;
+
+/// A line of memory, and the one that the processor fetches with it, for one writer.
+#[repr(align(128))]
+#[derive(Default)]
+struct Lone<T>(T);
+
+pub struct Published<S> {
+    /// Of the newest state. Written once per publication, read by all.
+    number: Lone<AtomicU64>,
+    newest: Lone<Mutex<Newest<S>>>,
+    slots: Box<[Lone<Mutex<Held<S>>>]>,
+    /// The writer's: held while it makes and publishes a state.
+    retired: Lone<Mutex<Retired<S>>>,
+}
+
+struct Newest<S> {
+    state: Arc<S>,
+    /// A reader has it, or had it.
+    is_taken: bool,
+}
+
+/// What a thread read last.
+struct Held<S> {
+    number: u64,
+    state: Option<Arc<S>>,
+}
+
+struct Retired<S> {
+    /// Oldest first.
+    states: VecDeque<Arc<S>>,
+    /// Since the last sweep.
+    published: usize,
+    bytes: u64,
+}
+
+/// A state for one request on this thread.
+pub enum Reader<'a, S> {
+    Seated(MappedMutexGuard<'a, Arc<S>>),
+    /// This thread is in a state already, or has no slot.
+    Standing(Arc<S>),
+}
+
+impl<S> Deref for Reader<'_, S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        match self {
+            Reader::Seated(state) => state,
+            Reader::Standing(state) => state,
+        }
+    }
+}
+
+impl<S> Published<S> {
+    pub fn new(state: S) -> Published<S> {
+        let empty = || Lone(Mutex::new(Held { number: 0, state: None }));
+        Published {
+            number: Lone(AtomicU64::new(1)),
+            newest: Lone(Mutex::new(Newest { state: Arc::new(state), is_taken: false })),
+            slots: (0..SLOTS).map(|_| empty()).collect(),
+            retired: Lone(Mutex::new(Retired { states: VecDeque::new(), published: 0, bytes: 0 })),
+        }
+    }
+
+    pub fn reader(&self) -> Reader<'_, S> {
+        // A reader within a reader finds its slot locked; so does one whose slot is just being swept.
+        let slot = seat().and_then(|seat| self.slots.get(seat)).and_then(|slot| slot.0.try_lock());
+        let Some(mut held) = slot else { return Reader::Standing(self.take().1) };
+        if held.number != self.number.0.load(Ordering::Acquire) || held.state.is_none() {
+            let (number, state) = self.take();
+            // R3: the one before is in `retired`, so this lowers its count and frees nothing.
+            *held = Held { number, state: Some(state) };
+        }
+        Reader::Seated(MutexGuard::map(held, |held| held.state.as_mut().expect("it was filled")))
+    }
+
+    pub fn snapshot(&self) -> Arc<S> {
+        self.newest.0.lock().state.clone()
+    }
+
+    /// Older states that are in memory because a reader is, or was, in them.
+    pub fn kept(&self) -> usize {
+        self.retired.0.lock().states.len()
+    }
+
+    /// Publishes what `make` makes of the newest state, and how many bytes of that are not in the new one. One writer at a time:
+    /// others wait here.
+    pub fn publish(&self, make: impl FnOnce(&S) -> (S, u64)) {
+        let retired = &mut *self.retired.0.lock();
+        let old = self.snapshot();
+        let (next, bytes) = make(&old);
+        let next = Arc::new(next);
+        let (number, was_taken) = {
+            let mut newest = self.newest.0.lock();
+            newest.state = next;
+            // R4: with the state, under the lock: who takes one has the number of the other.
+            let number = self.number.0.load(Ordering::Relaxed) + 1;
+            self.number.0.store(number, Ordering::Release);
+            (number, std::mem::take(&mut newest.is_taken))
+        };
+        if was_taken {
+            retired.states.push_back(old);
+        }
+        retired.published += 1;
+        retired.bytes += bytes;
+        if retired.published >= SWEEP_STATES || retired.bytes >= SWEEP_BYTES {
+            self.sweep(retired, number);
+        }
+        for _ in 0..FREED_EACH {
+            // Nobody takes an old state, so a count of one stays one.
+            if retired.states.front().is_some_and(|state| Arc::strong_count(state) == 1) {
+                retired.states.pop_front();
+            }
+        }
+    }
+
+    /// R2.
+    fn sweep(&self, retired: &mut Retired<S>, number: u64) {
+        for slot in self.slots.iter().take(seats()) {
+            // A slot that is locked is being read, or was filled a moment ago.
+            if let Some(mut held) = slot.0.try_lock()
+                && held.number != number
+            {
+                held.state = None;
+            }
+        }
+        retired.states.retain(|state| Arc::strong_count(state) > 1);
+        (retired.published, retired.bytes) = (0, 0);
+    }
+
+    fn take(&self) -> (u64, Arc<S>) {
+        let mut newest = self.newest.0.lock();
+        newest.is_taken = true;
+        (self.number.0.load(Ordering::Relaxed), newest.state.clone())
+    }
+}
+
+/// A number that a thread has while it lives, as low as there is one.
+struct Seat(usize);
+
+struct Seats {
+    /// Those from here on were never given.
+    given: usize,
+    free: BTreeSet<usize>,
+}
+
+static SEATS: Mutex<Seats> = Mutex::new(Seats { given: 0, free: BTreeSet::new() });
+
+thread_local! {
+    static SEAT: Seat = {
+        let mut seats = SEATS.lock();
+        Seat(seats.free.pop_first().unwrap_or_else(|| {
+            seats.given += 1;
+            seats.given - 1
+        }))
+    };
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        SEATS.lock().free.insert(self.0);
+    }
+}
+
+/// This thread's number; none in its last moments.
+fn seat() -> Option<usize> {
+    SEAT.try_with(|seat| seat.0).ok()
+}
+
+/// All numbers that were ever given are below this.
+fn seats() -> usize {
+    SEATS.lock().given
+}
+
+#[cfg(test)]
+mod tests;
