@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering;
 use disk::volume::VolumeError;
 use kv::{Absent, Batch, Engine};
 use types::{Code, Epoch, Fault, Seq};
+use wire::Request;
+use wire::meta::Grow;
 
 use crate::Core;
 use crate::ids::Ids;
@@ -158,7 +160,9 @@ impl Core {
             Err(e) => return Err(self.volume_fault(e).into()),
         };
         writer.slots.apply(origin, seq, reply, &changes);
-        let died = changes.0.iter().filter(|c| c.value.is_some() && self.rules.is_dead(&c.key)).count();
+        let is_died = |c: &&kv::Change| c.value.is_some() && self.rules.is_dead(&c.key);
+        // What a growth that found no room leaves is no news: who tries again and again would hurry the purge by that alone.
+        let died = if call == Grow::CALL { 0 } else { changes.0.iter().filter(is_died).count() };
         self.kv.apply(seq, changes);
         self.purged.on_died(died);
         if writer.ids.are_low() {

@@ -60,6 +60,8 @@ pub struct Walk {
     sum: Purged,
     /// The news when it began: it comes by all of them.
     news: u64,
+    /// Those that failed in the last round. They are asked last: the others' space need not wait until their time is over.
+    failed: BTreeSet<TargetId>,
 }
 
 impl Walk {
@@ -209,7 +211,8 @@ impl Core {
         }
         // P1: everything that was seen is flushed after this.
         self.flush()?;
-        let failed = self.destroy_all(&joined, &dead);
+        walk.failed = self.destroy_all(&joined, &dead, &walk.failed);
+        let failed = &walk.failed;
         let (done, left): (Vec<_>, Vec<_>) = dead.into_iter().partition(|(fid, layout)| {
             targets_of(&joined, *fid, layout).all(|(_, target)| target.is_some_and(|t| !failed.contains(&t)))
         });
@@ -253,8 +256,13 @@ impl Core {
         })
     }
 
-    /// Destroys on every target what is dead there, and flushes; returns the targets where that did not work.
-    fn destroy_all(&self, joined: &Joined, dead: &[(Fid, Layout)]) -> BTreeSet<TargetId> {
+    /// Destroys on every target what is dead there, and flushes; returns the targets where that did not work. Those of `late` come last.
+    fn destroy_all(
+        &self,
+        joined: &Joined,
+        dead: &[(Fid, Layout)],
+        late: &BTreeSet<TargetId>,
+    ) -> BTreeSet<TargetId> {
         let mut by_target = BTreeMap::<TargetId, Vec<ObjectId>>::new();
         for (fid, layout) in dead {
             for (object, target) in targets_of(joined, *fid, layout) {
@@ -264,15 +272,24 @@ impl Core {
                 }
             }
         }
-        let mut failed = BTreeSet::new();
-        for (target, objects) in by_target {
+        let (last, first): (Vec<_>, Vec<_>) = by_target.into_iter().partition(|(t, _)| late.contains(t));
+        let (mut failed, mut is_news) = (BTreeSet::new(), false);
+        for (target, objects) in first.into_iter().chain(last) {
+            if is_news && late.contains(&target) {
+                // What was destroyed until here is free: who waits for it tries again now.
+                self.purged.rounds.fetch_add(1, Ordering::SeqCst);
+                is_news = false;
+            }
             let outcome = match self.is_stopping() {
                 true => Err(Fault::new(Code::NotReady, "stopping")),
                 false => self.destroy(joined, target, &objects),
             };
-            if let Err(fault) = outcome {
-                tracing::debug!(target_id = target.0, %fault, "objects could not be destroyed yet");
-                failed.insert(target);
+            match outcome {
+                Ok(()) => is_news = true,
+                Err(fault) => {
+                    tracing::debug!(target_id = target.0, %fault, "objects could not be destroyed yet");
+                    failed.insert(target);
+                }
             }
         }
         failed

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use disk::Crash;
 use disk::SimDisk;
-use types::{Fid, MirrorId};
+use types::{Fid, MirrorId, TargetId};
+use wire::Request;
+use wire::map::Mirror;
 use wire::purge::Dying;
 
 use super::rig::{Rig, format, registered};
@@ -172,11 +174,37 @@ fn news_are_told_from_what_is_left() {
     assert!(!ask().held_up && ask().freed == 1, "it was not in vain");
     core.purge_round(&mut walk, 400).unwrap();
     assert!(ask().held_up);
-    // 2. A newer map.
+    // 2. Not what a growth that is tried again leaves.
+    let news = ask().news;
+    rig.make(0, 0, "b").unwrap();
+    rig.mutate(wire::meta::Grow::CALL, 0, 0, &body(Fid(0), "b")).unwrap();
+    assert!(ask().held_up && ask().news == news);
+    // 3. A newer map.
     let mut map = registered().map;
     map.version += 1;
     core.set_map(&map).unwrap();
     assert!(!ask().held_up && core.bells.purge.wait(Duration::ZERO));
+}
+
+/// The space of others is free, and who waits for it hears so, before an OST that does not answer is asked once more.
+#[test]
+fn an_ost_that_failed_is_asked_last() {
+    let (rig, _) = Rig::fresh();
+    let core = &rig.mdt.core;
+    // In the order of targets it comes first, and nobody serves it.
+    let mut map = registered().map;
+    let gone = Mirror { id: MirrorId(77), primary: TargetId(1), ..map.mirrors[1].clone() };
+    map.mirrors.push(gone);
+    map.version += 1;
+    core.set_map(&map).unwrap();
+    let rounds = || core.on_dying(&Dying { mirrors: vec![MirrorId(77)] }).unwrap().rounds;
+    let mut walk = Walk::default();
+    remove(&rig, rules::LOST);
+    for (name, told) in [("a", 1), ("b", 1 + 2)] {
+        remove(&rig, name);
+        assert_eq!(core.purge_round(&mut walk, 10).unwrap(), Purged { files: 1, left: 1 });
+        assert_eq!(rounds(), told, "{name}");
+    }
 }
 
 fn walk_goes_on(rig: &Rig, walk: &mut Walk) -> bool {

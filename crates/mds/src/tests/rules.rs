@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use meta::{Ctx, Txn, View};
 use types::*;
-use wire::meta::{FileState, Inode, Truncate, TruncateReply};
+use wire::meta::{FileState, Grow, Inode, Truncate, TruncateReply};
 use wire::{Reader, Request, Wire};
 
 use crate::Rules;
@@ -116,7 +116,9 @@ fn truncate(body: &[u8]) -> Vec<u8> {
 impl Rules for FlatRules {
     fn is_mutation(&self, call: u16) -> Option<bool> {
         match call {
-            MAKE | REMOVE | REMOVE_HELD | NOTHING | GREEDY | LEASE | FAT | Truncate::CALL => Some(true),
+            MAKE | REMOVE | REMOVE_HELD | NOTHING | GREEDY | LEASE | FAT | Truncate::CALL | Grow::CALL => {
+                Some(true)
+            }
             LIST => Some(false),
             _ => None,
         }
@@ -132,7 +134,7 @@ impl Rules for FlatRules {
         let mut r = Reader::new(body);
         match call {
             MAKE => make(ctx, txn, Wire::get(&mut r).unwrap(), r.take(r.remaining()).unwrap()),
-            REMOVE | REMOVE_HELD => remove(ctx, txn, &body[8..], call == REMOVE_HELD),
+            REMOVE | REMOVE_HELD | Grow::CALL => remove(ctx, txn, &body[8..], call == REMOVE_HELD),
             NOTHING => Ok(b"nothing".to_vec()),
             GREEDY => {
                 (0..200_000).for_each(|_| _ = txn.next_fid());

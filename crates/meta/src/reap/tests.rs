@@ -24,6 +24,8 @@ fn all_records_of_an_inode_go_and_its_objects_are_listed() {
     assert_eq!(left, [keys::INODE, keys::DEAD, keys::DEAD, keys::TOTAL]);
     assert_eq!(dead_list(&w.txn, 10), [(f, layout(3)), (f, layout(4))]);
     assert_eq!(dead_list(&w.txn, 1), [(f, layout(3))]);
+    let dead: Vec<_> = w.txn.records.keys().filter(|k| is_dead(k)).copied().collect();
+    assert_eq!(dead, [3, 4].map(|n| keys::dead(f, Generation(n))));
     forget_dead(&mut w.txn, f, Generation(3));
     assert_eq!(dead_list(&w.txn, 10), [(f, layout(4))]);
 }
