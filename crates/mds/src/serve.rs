@@ -1,5 +1,8 @@
 //! The door: which request goes where, and what every reply carries.
 
+mod mutate;
+mod read;
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,22 +11,17 @@ use kv::{Engine, View};
 use meta::{Ctx, Judge};
 use net::Answer;
 use object::LeaseVersion;
-use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Key, Seq, SessionId};
-use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Tmpfile, Truncate, TruncateReply};
+use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Seq, SessionId};
 use wire::object::Capability;
 use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
-use wire::shared::{CatchUp, Close, Enter, EnterReply, Hold, Leave};
+use wire::shared::{CatchUp, Close, Hold, Leave};
 use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
 
 use crate::Core;
 use crate::execute::Done;
 use crate::joined::Joined;
-use crate::look::look;
-use crate::overlay::Overlay;
-use crate::record::Origin;
 use crate::shared::Others;
-use crate::slots::refuse_observer;
 
 /// How long a capability opens objects. Nothing renews one before leases exist, and a job may hold a file open for weeks; what
 /// a client loses meanwhile (truncate, eviction) is fenced by the lease version, not by this.
@@ -91,66 +89,6 @@ impl Core {
         Ok(plain(Empty {}))
     }
 
-    /// Runs over the published snapshot; does not wait for the writer.
-    fn on_read(&self, head: &Header, body: &[u8], out: &mut Buf) -> Result<Done, Fault> {
-        let joined = self.joined()?;
-        self.check_incarnation(head)?;
-        if head.session != SessionId(0) {
-            self.check_session(head.session)?;
-            self.check_come_back()?;
-        }
-        let lease_high = Cell::new(0);
-        let reply = self.with_ctx(head, body, &joined, &lease_high, &mut |ctx| {
-            look(&self.kv, &mut |view| {
-                out.clear();
-                self.rules.read(ctx, view, head.call, body, out)
-            })?
-        });
-        Ok(Done { reply: reply?.into(), seq: Seq(0) })
-    }
-
-    fn on_mutation(&self, head: &Header, body: &[u8], bulk: &[u8]) -> Result<Done, Fault> {
-        let joined = self.joined()?;
-        self.check_incarnation(head)?;
-        if head.session == SessionId(0) {
-            return Err(refuse_observer());
-        }
-        self.check_session(head.session)?;
-        // A replay brings back what its session did before; which sections that holds now, it says by `Hold`.
-        let is_replay = head.flags & Flags::REPLAY != 0;
-        if !is_replay {
-            self.check_whole()?;
-        }
-        if head.call == Enter::CALL && !is_replay && !self.sharers.enter(head.session, &parse(body)?)? {
-            return Ok(plain(EnterReply { granted: false, open: None }));
-        }
-        let Header { session, slot, sequence, .. } = *head;
-        // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
-        let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
-        // True for a repeat, which runs no rule: the first may not have come to its flush.
-        let (lease_high, puts_inode) = (Cell::new(0), Cell::new(true));
-        let done = self.with_ctx(head, body, &joined, &lease_high, &mut |ctx| {
-            self.transact(head.call, origin, &lease_high, &mut |txn| {
-                let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
-                match ctx.replay {
-                    true => check_replayed_fids(txn)?,
-                    false => self.note_open(session, head.call, body, &reply),
-                }
-                puts_inode.set(txn.put_keys().any(|key| key.as_bytes()[0] == meta::keys::INODE));
-                Ok(reply)
-            })
-        });
-        if done.is_err() && head.call == Enter::CALL {
-            let Enter { fid, token, .. } = parse(body)?;
-            self.sharers.let_go(session, fid, token);
-        }
-        let done = done?;
-        if lets_objects_change(head.call, &done.reply, puts_inode.get()) {
-            self.flush()?;
-        }
-        Ok(done)
-    }
-
     /// What the rules are told of the request and its surroundings.
     fn with_ctx<T>(
         &self,
@@ -187,23 +125,6 @@ impl Core {
         })
     }
 
-    /// Under the writer's lock, so that no unlink comes between an open and its note.
-    fn note_open(&self, session: SessionId, call: u16, body: &[u8], reply: &[u8]) {
-        let open = match call {
-            Open::CALL => Open::from_bytes(body).ok().map(|r| (r.fid, r.write)),
-            Enter::CALL => Enter::from_bytes(body).ok().map(|r| (r.fid, r.write)),
-            // It has no name: who is given one, and loses it, is open here.
-            Tmpfile::CALL => OpenReply::from_bytes(reply).ok().map(|r| (r.inode.attr.fid, true)),
-            Create::CALL => Create::from_bytes(body)
-                .ok()
-                .and_then(|r| Some((CreateReply::from_bytes(reply).ok()?.open.inode.attr.fid, r.write))),
-            _ => None,
-        };
-        if let Some((fid, write)) = open {
-            self.sharers.note_open(session, fid, write);
-        }
-    }
-
     /// An estimate without the slots: they are a few KiB, and reading them would take the writer's lock.
     fn is_full(&self) -> bool {
         self.room.is_full(self.kv.reader().size().bytes)
@@ -230,42 +151,6 @@ impl Core {
                 self.incarnation
             ),
         ))
-    }
-}
-
-/// A replay may ask for the fids that it was given before, and for no others: one that is still to be given out would be given
-/// twice (O5).
-fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
-    let fid_of = |key: &Key| match key.as_bytes() {
-        [meta::keys::INODE, fid @ ..] => fid.try_into().ok().map(|b| Fid(u64::from_be_bytes(b))),
-        _ => None,
-    };
-    match txn.put_keys().filter_map(fid_of).find(|fid| !txn.was_given(*fid)) {
-        None => Ok(()),
-        Some(fid) => Err(Fault::new(
-            Code::BadRequest,
-            format!("a replay asks for fid {fid}, which was never given out"),
-        )),
-    }
-}
-
-/// M7: does the client change objects on the strength of this reply? Were the entry lost in a power loss and the bytes not,
-/// there would be objects that nobody names, and bytes past a settled size, which come back when the file grows again.
-fn lets_objects_change(call: u16, reply: &[u8], puts_inode: bool) -> bool {
-    let is_writing = |open: OpenReply| {
-        let is_written = matches!(open.inode.state, FileState::Writing(_) | FileState::Shared { .. });
-        puts_inode && open.inode.layout.is_some() && is_written
-    };
-    match call {
-        // The intent of a shrink.
-        Truncate::CALL => TruncateReply::from_bytes(reply).is_ok_and(|r| r.pending),
-        // A new generation of objects.
-        Grow::CALL => true,
-        // A settled file with objects becomes one that is being written.
-        Open::CALL => OpenReply::from_bytes(reply).is_ok_and(is_writing),
-        Enter::CALL => EnterReply::from_bytes(reply).is_ok_and(|r| r.open.is_some_and(is_writing)),
-        Create::CALL => CreateReply::from_bytes(reply).is_ok_and(|r| is_writing(r.open)),
-        _ => false,
     }
 }
 

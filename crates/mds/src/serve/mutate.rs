@@ -1,0 +1,112 @@
+//! Requests that change something: from the door to the executor.
+
+use std::cell::Cell;
+
+use types::{Code, Fault, Fid, Key, SessionId};
+use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Tmpfile, Truncate, TruncateReply};
+use wire::shared::{Enter, EnterReply};
+use wire::{Flags, Header, Request, Wire};
+
+use super::{parse, plain};
+use crate::Core;
+use crate::execute::Done;
+use crate::overlay::Overlay;
+use crate::record::Origin;
+use crate::slots::refuse_observer;
+
+impl Core {
+    pub fn on_mutation(&self, head: &Header, body: &[u8], bulk: &[u8]) -> Result<Done, Fault> {
+        let joined = self.joined()?;
+        self.check_incarnation(head)?;
+        if head.session == SessionId(0) {
+            return Err(refuse_observer());
+        }
+        self.check_session(head.session)?;
+        // A replay brings back what its session did before; which sections that holds now, it says by `Hold`.
+        let is_replay = head.flags & Flags::REPLAY != 0;
+        if !is_replay {
+            self.check_whole()?;
+        }
+        if head.call == Enter::CALL && !is_replay && !self.sharers.enter(head.session, &parse(body)?)? {
+            return Ok(plain(EnterReply { granted: false, open: None }));
+        }
+        let Header { session, slot, sequence, .. } = *head;
+        // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
+        let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
+        // True for a repeat, which runs no rule: the first may not have come to its flush.
+        let (lease_high, puts_inode) = (Cell::new(0), Cell::new(true));
+        let done = self.with_ctx(head, body, &joined, &lease_high, &mut |ctx| {
+            self.transact(head.call, origin, &lease_high, &mut |txn| {
+                let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
+                match ctx.replay {
+                    true => check_replayed_fids(txn)?,
+                    false => self.note_open(session, head.call, body, &reply),
+                }
+                puts_inode.set(txn.put_keys().any(|key| key.as_bytes()[0] == meta::keys::INODE));
+                Ok(reply)
+            })
+        });
+        if done.is_err() && head.call == Enter::CALL {
+            let Enter { fid, token, .. } = parse(body)?;
+            self.sharers.let_go(session, fid, token);
+        }
+        let done = done?;
+        if lets_objects_change(head.call, &done.reply, puts_inode.get()) {
+            self.flush()?;
+        }
+        Ok(done)
+    }
+
+    /// Under the writer's lock, so that no unlink comes between an open and its note.
+    fn note_open(&self, session: SessionId, call: u16, body: &[u8], reply: &[u8]) {
+        let open = match call {
+            Open::CALL => Open::from_bytes(body).ok().map(|r| (r.fid, r.write)),
+            Enter::CALL => Enter::from_bytes(body).ok().map(|r| (r.fid, r.write)),
+            // It has no name: who is given one, and loses it, is open here.
+            Tmpfile::CALL => OpenReply::from_bytes(reply).ok().map(|r| (r.inode.attr.fid, true)),
+            Create::CALL => Create::from_bytes(body)
+                .ok()
+                .and_then(|r| Some((CreateReply::from_bytes(reply).ok()?.open.inode.attr.fid, r.write))),
+            _ => None,
+        };
+        if let Some((fid, write)) = open {
+            self.sharers.note_open(session, fid, write);
+        }
+    }
+}
+
+/// A replay may ask for the fids that it was given before, and for no others: one that is still to be given out would be given
+/// twice (O5).
+fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
+    let fid_of = |key: &Key| match key.as_bytes() {
+        [meta::keys::INODE, fid @ ..] => fid.try_into().ok().map(|b| Fid(u64::from_be_bytes(b))),
+        _ => None,
+    };
+    match txn.put_keys().filter_map(fid_of).find(|fid| !txn.was_given(*fid)) {
+        None => Ok(()),
+        Some(fid) => Err(Fault::new(
+            Code::BadRequest,
+            format!("a replay asks for fid {fid}, which was never given out"),
+        )),
+    }
+}
+
+/// M7: does the client change objects on the strength of this reply? Were the entry lost in a power loss and the bytes not,
+/// there would be objects that nobody names, and bytes past a settled size, which come back when the file grows again.
+fn lets_objects_change(call: u16, reply: &[u8], puts_inode: bool) -> bool {
+    let is_writing = |open: OpenReply| {
+        let is_written = matches!(open.inode.state, FileState::Writing(_) | FileState::Shared { .. });
+        puts_inode && open.inode.layout.is_some() && is_written
+    };
+    match call {
+        // The intent of a shrink.
+        Truncate::CALL => TruncateReply::from_bytes(reply).is_ok_and(|r| r.pending),
+        // A new generation of objects.
+        Grow::CALL => true,
+        // A settled file with objects becomes one that is being written.
+        Open::CALL => OpenReply::from_bytes(reply).is_ok_and(is_writing),
+        Enter::CALL => EnterReply::from_bytes(reply).is_ok_and(|r| r.open.is_some_and(is_writing)),
+        Create::CALL => CreateReply::from_bytes(reply).is_ok_and(|r| is_writing(r.open)),
+        _ => false,
+    }
+}
