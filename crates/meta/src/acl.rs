@@ -163,9 +163,11 @@ impl Wire for Acl {
         if count > ENTRIES_MAX {
             return Err(Malformed("entries of an ACL"));
         }
-        let mut entries = Reader::new(r.take(count * 8)?);
-        let acl = Acl::get_entries(&mut entries)?;
-        match acl.is_empty() || acl.is_valid() {
+        let bytes = r.take(count * 8)?;
+        let acl = Acl::get_entries(&mut Reader::new(bytes))?;
+        let mut form = Vec::with_capacity(bytes.len());
+        acl.put_entries(&mut form);
+        match acl.is_empty() || (acl.is_valid() && form == bytes) {
             true => Ok(acl),
             false => Err(Malformed("an ACL")),
         }

@@ -50,14 +50,8 @@ pub fn store_inode(txn: &mut dyn Txn, inode: &InodeRecord) {
 }
 
 fn decode(value: &[u8], fid: Fid) -> Result<InodeRecord, Fault> {
-    let broken = |what: &dyn std::fmt::Display| {
-        Fault::new(Code::Damaged, format!("inode record of file {fid}: {what}; run stria fsck"))
-    };
-    match InodeRecord::decode(value) {
-        Ok(inode) if inode.fid() == fid => Ok(inode),
-        Ok(inode) => Err(broken(&format_args!("it is of file {}", inode.fid()))),
-        Err(e) => Err(broken(&e)),
-    }
+    InodeRecord::decode(fid, value)
+        .map_err(|e| Fault::new(Code::Damaged, format!("inode record of file {fid}: {e}; run stria fsck")))
 }
 
 /// The names in a directory changed.

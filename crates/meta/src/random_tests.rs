@@ -217,10 +217,8 @@ impl World {
                     entries.insert((parent, e.name), e.fid);
                 }
                 keys::INODE => {
-                    inodes.insert(
-                        keys::parse_fid(key).expect("inode key"),
-                        InodeRecord::decode(value).expect("inode"),
-                    );
+                    let fid = keys::parse_fid(key).expect("inode key");
+                    inodes.insert(fid, InodeRecord::decode(fid, value).expect("inode"));
                 }
                 _ => {}
             }
@@ -448,7 +446,7 @@ fn mutated_records_and_bodies_never_panic() {
             bytes.truncate(world.below(bytes.len() as u64) as usize);
         }
         let _ = (
-            InodeRecord::decode(&bytes),
+            InodeRecord::decode(Fid::ROOT, &bytes),
             EntryRecord::decode(&bytes),
             crate::records::InlinePage::decode(&bytes),
         );

@@ -3,7 +3,7 @@
 
 use types::*;
 use wire::codec::Bytes;
-use wire::meta::{DirEntry, ReadDir, ReadDirReply};
+use wire::meta::{DirEntry, Inode, ReadDir, ReadDirReply};
 
 use crate::access::{self, EXEC, READ};
 use crate::inode::load_inode;
@@ -16,6 +16,9 @@ pub const ENTRIES_MAX: usize = 4096;
 pub const BYTES_MAX: usize = 1 << 20;
 /// Bytes of an entry on the wire beside its name.
 const ENTRY_BYTES: usize = 4 + 8 + 1 + 8 + 1;
+/// Bytes of an inode on the wire beside its layout, and of a component beside its lists; about.
+const INODE_BYTES: usize = 128;
+const COMPONENT_BYTES: usize = 20;
 
 pub fn readdir(ctx: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirReply, Fault> {
     let dir = load_inode(view, req.dir)?;
@@ -60,10 +63,18 @@ fn entry_of(
     let mut size = ENTRY_BYTES + entry.name.len();
     // An entry without a sound inode is listed all the same: fsck's user wants to see its name.
     let record = plus.then(|| view.get(&keys::inode(entry.fid))).flatten();
-    size += record.as_ref().map_or(0, |r| r.len());
-    let inode = record.and_then(|r| InodeRecord::decode(&r).ok()).map(|i| i.shown(ctx, For::Looking));
+    let inode =
+        record.and_then(|r| InodeRecord::decode(entry.fid, &r).ok()).map(|i| i.shown(ctx, For::Looking));
+    size += inode.as_ref().map_or(0, wire_bytes);
     let cookie = types::hash::cookie(h64, collision);
     Ok((DirEntry { name: Bytes(entry.name), fid: entry.fid, kind: entry.kind, cookie, inode }, size))
+}
+
+/// What an inode takes in the reply, about: its record is much shorter.
+fn wire_bytes(inode: &Inode) -> usize {
+    let components = inode.layout.iter().flat_map(|l| &l.components);
+    let bytes = components.map(|c| COMPONENT_BYTES + 4 * c.mirrors.len() + 8 * c.written.len());
+    INODE_BYTES + bytes.sum::<usize>()
 }
 
 #[cfg(test)]

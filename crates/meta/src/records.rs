@@ -1,15 +1,23 @@
 //! Values of the MDT's records, to the byte: a version byte, then the fields in order (docs/formats/meta.md).
 //!
-//! A record that does not decode is a broken MDT, not a user's error: `Damaged`, with the key in the detail.
+//! A record that does not decode is a broken MDT, not a user's error: `Damaged`, with the key in the detail. Inodes and entries, of
+//! which there are most, are written in the compact form of version 2 (`compact`); version 1 is read, and gone with the next change.
 
 use types::*;
-use wire::codec::{Bytes, Malformed, Reader, Wire};
+use wire::codec::{Malformed, Reader, Wire};
 use wire::meta::{FLAGS_KEPT, FileState, Inode, StripeSpec};
 
 use crate::acl::Acl;
 
-/// Version of every record here.
+mod compact;
+mod v1;
+
+pub use compact::counted;
+
+/// Version of every record but inodes and entries, and of those that older programs wrote.
 pub const VERSION: u8 = 1;
+/// Version of inodes and entries.
+pub const COMPACT: u8 = 2;
 
 /// In `InodeRecord::flags`: a file that was made without a name (`O_TMPFILE`) and may be given its first one.
 pub const LINKABLE: u32 = 1 << 31;
@@ -55,6 +63,16 @@ pub struct InodeRecord {
     pub default_acl: Acl,
 }
 
+/// What of an inode counts for the directory that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// By its first hint.
+    pub parent: Option<Fid>,
+    pub kind: Kind,
+    pub size: u64,
+    pub blocks: u64,
+}
+
 impl InodeRecord {
     pub fn new(attr: Attr) -> InodeRecord {
         InodeRecord {
@@ -90,87 +108,6 @@ impl InodeRecord {
             state: self.state,
             flags: self.flags & FLAGS_KEPT,
         }
-    }
-
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(192);
-        out.push(VERSION);
-        self.attr.put(&mut out);
-        self.state.put(&mut out);
-        self.generation.put(&mut out);
-        (self.parents.len() as u32).put(&mut out);
-        for p in &self.parents {
-            p.fid.put(&mut out);
-            p.h64.put(&mut out);
-            p.collision.put(&mut out);
-        }
-        self.layout.put(&mut out);
-        self.pending.put(&mut out);
-        self.spec.put(&mut out);
-        (self.target.len() as u32).put(&mut out);
-        out.extend_from_slice(&self.target);
-        self.mtime_set_at.put(&mut out);
-        self.flags.put(&mut out);
-        self.access_acl.put(&mut out);
-        self.default_acl.put(&mut out);
-        out
-    }
-
-    pub fn decode(bytes: &[u8]) -> Result<InodeRecord, Malformed> {
-        let mut r = versioned(bytes)?;
-        let attr = Wire::get(&mut r)?;
-        let (state, generation) = (Wire::get(&mut r)?, Wire::get(&mut r)?);
-        let count = u32::get(&mut r)? as usize;
-        if count > r.remaining() / 17 {
-            return Err(Malformed("parents"));
-        }
-        let mut parents = Vec::with_capacity(count);
-        for _ in 0..count {
-            parents.push(Parent {
-                fid: Wire::get(&mut r)?,
-                h64: Wire::get(&mut r)?,
-                collision: Wire::get(&mut r)?,
-            });
-        }
-        let record = InodeRecord {
-            attr,
-            state,
-            generation,
-            parents,
-            layout: Wire::get(&mut r)?,
-            pending: Wire::get(&mut r)?,
-            spec: Wire::get(&mut r)?,
-            target: Bytes::get(&mut r)?.0,
-            mtime_set_at: Wire::get(&mut r)?,
-            flags: Wire::get(&mut r)?,
-            access_acl: Wire::get(&mut r)?,
-            default_acl: Wire::get(&mut r)?,
-        };
-        r.end()?;
-        if record.flags & !(FLAGS_KEPT | LINKABLE) != 0 {
-            return Err(Malformed("flags that are not known"));
-        }
-        Ok(record)
-    }
-}
-
-impl EntryRecord {
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(10 + self.name.len());
-        out.push(VERSION);
-        self.fid.put(&mut out);
-        self.kind.put(&mut out);
-        out.extend_from_slice(&self.name);
-        out
-    }
-    pub fn decode(bytes: &[u8]) -> Result<EntryRecord, Malformed> {
-        let mut r = versioned(bytes)?;
-        let (fid, kind) = (Wire::get(&mut r)?, Wire::get(&mut r)?);
-        let name = r.take(r.remaining())?.to_vec();
-        if name.is_empty() || name.len() > NAME_MAX {
-            return Err(Malformed("entry name"));
-        }
-        Ok(EntryRecord { fid, kind, name })
     }
 }
 

@@ -10,6 +10,9 @@ use crate::{Ctx, View, inline, keys};
 /// Most records of a page, and roughly most bytes.
 const RECORDS_MAX: usize = 4096;
 const BYTES_MAX: usize = 1 << 20;
+/// What a record takes on the wire, where numbers have a fixed length: as much as this, and as this for each of its bytes, about.
+const INODE_BYTES: usize = 128;
+const WIRE_BYTES_PER_BYTE: usize = 4;
 
 pub fn scan(_: &Ctx<'_>, view: &dyn View, req: Scan) -> Result<ScanReply, Fault> {
     let Some(after) = Key::new(&req.after.0) else { return Err(Code::BadRequest.into()) };
@@ -25,7 +28,7 @@ pub fn scan(_: &Ctx<'_>, view: &dyn View, req: Scan) -> Result<ScanReply, Fault>
             more = true;
             return false;
         }
-        bytes += value.len();
+        bytes += INODE_BYTES + WIRE_BYTES_PER_BYTE * value.len();
         last = *key;
         match decode(view, key, value) {
             Ok(record) => records.extend(record),
@@ -47,7 +50,7 @@ fn decode(view: &dyn View, key: &Key, value: &[u8]) -> Result<Option<ScanRecord>
             Some(ScanRecord::Entry { parent: fid, name: Bytes(e.name), fid: e.fid, kind: e.kind })
         }
         Some(&keys::INODE) => {
-            let i = InodeRecord::decode(value)?;
+            let i = InodeRecord::decode(fid, value)?;
             Some(ScanRecord::Inode {
                 inode: i.to_wire(),
                 inline_bytes: if i.is_inline() { inline::stored_bytes(view, fid) } else { 0 },

@@ -7,8 +7,8 @@ use meta::records::{self, EntryRecord, InlinePage, InodeRecord, Parent};
 use meta::totals::Totals;
 use meta::xattr::XattrsRecord;
 use types::*;
-use wire::Malformed;
 use wire::meta::{FileState, StripeComponent, StripeSpec};
+use wire::{Malformed, Wire};
 
 /// What is accepted is written back to the same bytes.
 fn strike<T: Debug>(
@@ -21,6 +21,27 @@ fn strike<T: Debug>(
         |bytes| decode(bytes).ok(),
         |bytes, value| {
             assert_eq!(encode(&value), bytes, "{name}: one record, two byte forms");
+            bytes.len()
+        },
+    );
+    assert!(outcome.accepted > outcome.inputs / 100, "{name}: {outcome:?}");
+}
+
+/// Both versions are read, and one is written: what is accepted comes back from the bytes that it is written to.
+fn strike_versions<T: Debug + PartialEq>(
+    name: &str,
+    seeds: Vec<Vec<u8>>,
+    decode: impl Fn(&[u8]) -> Result<T, Malformed>,
+    encode: impl Fn(&T) -> Vec<u8>,
+) {
+    let outcome = Hammer::new(name).seeds(seeds).run(
+        |bytes| decode(bytes).ok(),
+        |bytes, value| {
+            let written = encode(&value);
+            match bytes[0] {
+                records::COMPACT => assert_eq!(written, bytes, "{name}: one record, two byte forms"),
+                _ => assert_eq!(decode(&written).as_ref(), Ok(&value), "{name}: version 1 was read wrongly"),
+            }
             bytes.len()
         },
     );
@@ -53,26 +74,40 @@ fn inode(kind: Kind) -> InodeRecord {
     InodeRecord::new(attr)
 }
 
+/// Version 1 of an inode of which only the attributes say anything.
+fn old_bytes(inode: &InodeRecord) -> Vec<u8> {
+    let mut out = vec![records::VERSION];
+    inode.attr.put(&mut out);
+    // State and generation; no parents, layout, pending layout, striping, target; mtime_set_at, flags, two ACLs.
+    out.resize(out.len() + 1 + 4 + 4 + 3 + 4 + 12 + 4 + 8, 0);
+    out
+}
+
 #[test]
 fn inodes() {
     let mut striped = inode(Kind::File);
     striped.state = FileState::Truncating { session: SessionId(9), size: 3 };
-    striped.parents.push(Parent { fid: Fid::ROOT, h64: 77, collision: 4 });
+    striped.parents.push(Parent { fid: Fid::ROOT, h64: 77 << 8, collision: 4 });
     striped.layout = Some(layout(4));
     striped.pending = Some(layout(1));
+    let acl = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x04\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+    striped.access_acl = meta::acl::Acl::from_xattr(acl).expect("an ACL");
     let mut dir = inode(Kind::Dir);
     let component = StripeComponent { end: u64::MAX, stripe_size: 1 << 20, stripe_count: 4, start: 0 };
     dir.spec = Some(StripeSpec { components: vec![component], inline_max: Some(0) });
     let mut link = inode(Kind::Symlink);
     link.target = b"to/there".to_vec();
-    let seeds = [striped, dir, link].iter().map(InodeRecord::encode).collect();
-    strike("inode", seeds, InodeRecord::decode, InodeRecord::encode);
+    let old = old_bytes(&inode(Kind::File));
+    assert_eq!(InodeRecord::decode(Fid(0x10), &old), Ok(inode(Kind::File)));
+    let seeds = [striped, dir, link].iter().map(InodeRecord::encode).chain([old]).collect();
+    strike_versions("inode", seeds, |bytes| InodeRecord::decode(Fid(0x10), bytes), InodeRecord::encode);
 }
 
 #[test]
 fn entries() {
     let entry = EntryRecord { fid: Fid(0x1234), kind: Kind::Symlink, name: b"name".to_vec() };
-    strike("entry", vec![entry.encode()], EntryRecord::decode, EntryRecord::encode);
+    let old = [&[records::VERSION, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 3], &b"name"[..]].concat();
+    strike_versions("entry", vec![entry.encode(), old], EntryRecord::decode, EntryRecord::encode);
 }
 
 #[test]

@@ -25,6 +25,12 @@ impl<'a> Reader<'a> {
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
+    #[inline]
+    pub fn byte(&mut self) -> Result<u8, Malformed> {
+        let (byte, rest) = self.rest.split_first().ok_or(Malformed("length"))?;
+        self.rest = rest;
+        Ok(*byte)
+    }
     /// Fails if bytes are left over.
     pub fn end(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed("trailing bytes")) }

@@ -15,9 +15,11 @@ pub mod ost;
 pub mod purge;
 pub mod session;
 pub mod shared;
+mod varint;
 
 pub use codec::{Malformed, Reader, Wire};
 pub use frame::{Flags, HEADER_LEN, Header};
+pub use varint::{put_varint, put_wide, unzigzag, unzigzag_wide, zigzag, zigzag_wide};
 
 use types::{Code, Fault, Seq};
 

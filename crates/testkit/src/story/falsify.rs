@@ -31,7 +31,7 @@ impl Story {
     pub fn falsify_inode(&mut self, fid: Fid, change: impl FnOnce(&mut InodeRecord)) {
         let key = meta::keys::inode(fid);
         self.falsify(key, |old| {
-            let mut inode = InodeRecord::decode(old).expect("the MDT wrote it");
+            let mut inode = InodeRecord::decode(fid, old).expect("the MDT wrote it");
             change(&mut inode);
             Some(Value::new(&inode.encode()))
         });
