@@ -126,8 +126,10 @@ impl Fabric {
         if let Some(peer) = self.routes.read().locals.get(&target) {
             return peer.clone();
         }
-        let make =
-            || -> Arc<dyn Peer> { Arc::new(LocalPeer { hub: hub.clone(), target, live: self.live.clone() }) };
+        let make = || -> Arc<dyn Peer> {
+            let seat = hub.seat(target);
+            Arc::new(LocalPeer { hub: hub.clone(), seat, target, live: self.live.clone() })
+        };
         self.routes.write().locals.entry(target).or_insert_with(make).clone()
     }
 }

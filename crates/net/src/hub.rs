@@ -1,11 +1,15 @@
 //! The services of this process, by target id. The MGS is `TargetId(0)`.
 //!
 //! A request for a target that is not here is refused before anything is done, so the caller may try elsewhere.
+//!
+//! Each target that was ever served has a seat, which outlives its services: a request finds its service through two pointers that
+//! are guarded and not counted, so it writes nothing that other threads' requests write. H1: who is served holds that service and
+//! no other, so one that is removed is let go of by nobody else's request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use types::{Buf, NodeId, TargetId};
 use wire::{Flags, Header};
 
@@ -14,8 +18,14 @@ use crate::{Answer, Service};
 /// Who serves what in this process. A process has a handful of targets, so the list is searched in order.
 #[derive(Default)]
 pub struct Hub {
-    services: RwLock<Vec<(TargetId, Arc<dyn Service>)>>,
+    seats: ArcSwap<Vec<Arc<Seat>>>,
     node: AtomicU64,
+}
+
+/// Where a target is served, or was.
+pub(crate) struct Seat {
+    target: TargetId,
+    service: ArcSwapOption<Arc<dyn Service>>,
 }
 
 /// There is no such target in this process: nothing was done.
@@ -29,23 +39,37 @@ impl Hub {
 
     /// Serves `target` from now on; a service that had this id before is replaced.
     pub fn add(&self, target: TargetId, service: Arc<dyn Service>) {
-        let mut services = self.services.write();
-        services.retain(|(id, _)| *id != target);
-        services.push((target, service));
+        self.seat(target).service.store(Some(Arc::new(service)));
     }
 
     /// Ends serving `target`. Requests that are being carried out are finished.
     pub fn remove(&self, target: TargetId) {
-        self.services.write().retain(|(id, _)| *id != target);
+        if let Some(seat) = self.seats.load().iter().find(|seat| seat.target == target) {
+            seat.service.store(None);
+        }
     }
 
     pub fn serves(&self, target: TargetId) -> bool {
-        self.find(target).is_some()
+        self.targets().contains(&target)
     }
 
-    /// The targets served, in the order of their coming.
+    /// The targets served, in the order of their first coming.
     pub fn targets(&self) -> Vec<TargetId> {
-        self.services.read().iter().map(|(id, _)| *id).collect()
+        let seats = self.seats.load();
+        seats.iter().filter(|seat| seat.service.load().is_some()).map(|seat| seat.target).collect()
+    }
+
+    /// The seat of `target`, which stays the same as long as this hub.
+    pub(crate) fn seat(&self, target: TargetId) -> Arc<Seat> {
+        let mine = Arc::new(Seat { target, service: ArcSwapOption::empty() });
+        loop {
+            let seats = self.seats.load();
+            if let Some(seat) = seats.iter().find(|seat| seat.target == target) {
+                return seat.clone();
+            }
+            let more = seats.iter().chain([&mine]).cloned().collect::<Vec<_>>();
+            self.seats.compare_and_swap(&seats, Arc::new(more));
+        }
     }
 
     /// This process' node id as the map has it; told in handshakes and replies. 0 until known.
@@ -56,10 +80,6 @@ impl Hub {
         NodeId(self.node.load(Ordering::Relaxed))
     }
 
-    fn find(&self, target: TargetId) -> Option<Arc<dyn Service>> {
-        self.services.read().iter().find(|(id, _)| *id == target).map(|(_, s)| s.clone())
-    }
-
     /// Carries out one request on this thread. The reply's bulk bytes land in `into`; lengths are set in the header.
     pub(crate) fn serve(
         &self,
@@ -68,7 +88,22 @@ impl Hub {
         bulk: &[u8],
         into: &mut Buf,
     ) -> Result<(Header, Vec<u8>), NotHere> {
-        let service = self.find(head.target).ok_or(NotHere)?;
+        let seats = self.seats.load();
+        seats.iter().find(|seat| seat.target == head.target).ok_or(NotHere)?.serve(head, body, bulk, into)
+    }
+}
+
+impl Seat {
+    /// As `Hub::serve`, of a request for this target.
+    pub fn serve(
+        &self,
+        head: &Header,
+        body: &[u8],
+        bulk: &[u8],
+        into: &mut Buf,
+    ) -> Result<(Header, Vec<u8>), NotHere> {
+        let service = self.service.load();
+        let service = service.as_ref().ok_or(NotHere)?;
         into.clear();
         let mut answer = Answer { head: reply_to(head), body: Vec::new(), bulk: into };
         service.serve(head, body, bulk, &mut answer);

@@ -3,6 +3,7 @@
 //! It promises what the other transports promise, but for the deadline: a service that hangs hangs its caller, since it
 //! runs on the caller's thread.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -10,17 +11,38 @@ use std::time::Instant;
 use types::TargetId;
 use wire::Header;
 
+use crate::hub::Seat;
 use crate::pool::Live;
 use crate::{Call, Hub, NetError, Peer, Ticket};
 
 pub(crate) struct LocalPeer {
     pub hub: Arc<Hub>,
+    /// Of `target`, in `hub`.
+    pub seat: Arc<Seat>,
     pub target: TargetId,
     pub live: Arc<Live>,
 }
 
-/// Request ids: unique in this process, for matching replies and for traces.
-static NEXT_REQUEST: AtomicU64 = AtomicU64::new(1);
+/// Request ids that a thread takes at once: so often it writes what all threads write.
+const REQUEST_BLOCK: u64 = 4096;
+
+static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The last id that this thread gave; a block begins after a multiple of its size.
+    static LAST_REQUEST: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Request ids: unique in this process, for matching replies and for traces. 0 is none.
+fn next_request() -> u64 {
+    let last = LAST_REQUEST.get();
+    let next = match last % REQUEST_BLOCK {
+        0 => NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * REQUEST_BLOCK + 1,
+        _ => last + 1,
+    };
+    LAST_REQUEST.set(next);
+    next
+}
 
 pub(crate) const TOO_LARGE: &str = "the request is larger than a frame may be";
 
@@ -32,7 +54,7 @@ pub(crate) fn is_too_large(call: &Call<'_>) -> bool {
 pub(crate) fn stamp(call: &mut Call<'_>, now: Instant) {
     let head = &mut call.head;
     if head.request == 0 {
-        head.request = NEXT_REQUEST.fetch_add(1, Ordering::Relaxed);
+        head.request = next_request();
     }
     let left = call.deadline.saturating_duration_since(now);
     head.ms_left = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
@@ -63,7 +85,7 @@ impl Peer for LocalPeer {
         call.head.target = self.target;
         call.head.source = self.hub.node();
         call.head.destination = call.head.source;
-        self.hub
+        self.seat
             .serve(&call.head, &call.body, call.bulk, call.into)
             .map_err(|_| self.not_sent("it is not served here (stopped, or not started yet)"))
     }
@@ -84,5 +106,21 @@ impl Peer for LocalPeer {
 
     fn is_fate_shared(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_request_id_is_given_twice() {
+        let take = || (0..3 * REQUEST_BLOCK + 7).map(|_| next_request()).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(take)).collect();
+        let mut ids: Vec<_> = threads.into_iter().flat_map(|t| t.join().expect("no panic")).collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!((ids.len(), ids.first() > Some(&0)), (count, true));
     }
 }
