@@ -109,8 +109,10 @@ impl Core {
     }
 
     pub fn joined(&self) -> Result<Arc<Joined>, Fault> {
-        self.joined.load_full().ok_or_else(|| {
-            Fault::new(Code::NotReady, "this MDT has not registered with the MGS yet; try again")
-        })
+        self.joined.load_full().ok_or_else(not_joined)
     }
+}
+
+pub fn not_joined() -> Fault {
+    Fault::new(Code::NotReady, "this MDT has not registered with the MGS yet; try again")
 }

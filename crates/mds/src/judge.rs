@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use types::{Cred, SessionId};
+use types::Cred;
 
 use crate::Core;
 
@@ -72,15 +72,14 @@ pub struct Judged {
 }
 
 impl Core {
-    /// Whom a request is judged as; `None`: its session is taken at its word.
-    pub fn judged(&self, session: SessionId, call: u16, body: &[u8]) -> Option<Judged> {
-        let claims = self.sessions.one_user(session);
-        if claims.is_none() && !self.judges() {
+    /// Whom a request is judged as; `None`: its session is taken at its word. `user`: the one that the session may act for.
+    pub fn judged(&self, user: Option<&Cred>, call: u16, body: &[u8]) -> Option<Judged> {
+        if user.is_none() && !self.judges() {
             return None;
         }
-        let is_anybody = claims.is_none();
+        let is_anybody = user.is_none();
         // A request that does not say for whom it is, is the client's own: root's.
-        let claimed = claims.or_else(|| self.rules.claimed(call, body)).unwrap_or_else(Cred::root);
+        let claimed = user.cloned().or_else(|| self.rules.claimed(call, body)).unwrap_or_else(Cred::root);
         Some(Judged { cred: self.believed(claimed), is_anybody })
     }
 

@@ -16,15 +16,16 @@ pub trait Rules: Send + Sync {
         body: &[u8],
         bulk: &[u8],
     ) -> Result<Vec<u8>, Fault>;
-    /// Answers a reading call; bulk bytes go to `out`.
+    /// Answers a reading call: the body without its head goes to the end of `reply`, bulk bytes go to `out`.
     fn read(
         &self,
         ctx: &Ctx<'_>,
         view: &dyn View,
         call: u16,
         body: &[u8],
+        reply: &mut Vec<u8>,
         out: &mut Buf,
-    ) -> Result<Vec<u8>, Fault>;
+    ) -> Result<(), Fault>;
     /// Who a request says that it is for.
     fn claimed(&self, _call: u16, _body: &[u8]) -> Option<Cred> {
         None
@@ -77,9 +78,10 @@ impl Rules for MetaRules {
         view: &dyn View,
         call: u16,
         body: &[u8],
+        reply: &mut Vec<u8>,
         out: &mut Buf,
-    ) -> Result<Vec<u8>, Fault> {
-        meta::read(ctx, view, call, body, out)
+    ) -> Result<(), Fault> {
+        meta::read(ctx, view, call, body, reply, out)
     }
     fn claimed(&self, call: u16, body: &[u8]) -> Option<Cred> {
         meta::claimed(call, body)

@@ -11,7 +11,7 @@ use kv::{Engine, View};
 use meta::{Ctx, Judge};
 use net::Answer;
 use object::LeaseVersion;
-use types::{Buf, Code, Fault, Fid, Generation, Incarnation, Seq, SessionId};
+use types::{Code, Cred, Fault, Fid, Generation, Incarnation, Seq, SessionId};
 use wire::object::Capability;
 use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
@@ -30,28 +30,37 @@ const CAPABILITY_SEC: u64 = 90 * 24 * 3600;
 impl Core {
     pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         answer.bulk.clear();
-        let outcome = self.dispatch(head, body, bulk, answer.bulk);
+        answer.body.clear();
+        let outcome = self.dispatch(head, body, bulk, answer);
         let flushed_seq = self.volume.flushed_seq();
         answer.head.epoch = self.epoch();
         answer.head.incarnation = self.incarnation;
-        answer.body.clear();
         match outcome {
-            Ok(Done { reply, seq }) => {
+            Ok(None) => {}
+            Ok(Some(Done { reply, seq })) => {
                 ReplyHead::done(seq, flushed_seq).put(&mut answer.body);
                 answer.body.extend_from_slice(&reply);
             }
             Err(fault) => {
                 answer.bulk.clear();
+                answer.body.clear();
                 ReplyHead::refused(&fault, flushed_seq).put(&mut answer.body);
             }
         }
     }
 
-    fn dispatch(&self, head: &Header, body: &[u8], bulk: &[u8], out: &mut Buf) -> Result<Done, Fault> {
+    /// `None`: the answer has its body already.
+    fn dispatch(
+        &self,
+        head: &Header,
+        body: &[u8],
+        bulk: &[u8],
+        answer: &mut Answer<'_>,
+    ) -> Result<Option<Done>, Fault> {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back"));
         }
-        match head.call {
+        let done = match head.call {
             Attach::CALL => self.on_attach(&parse(body)?).map(plain),
             KeepAlive::CALL => self.on_keep_alive(&parse(body)?).map(plain),
             Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),
@@ -72,12 +81,13 @@ impl Core {
             TargetStat::CALL => self.target_stat().map(plain),
             call => match self.rules.is_mutation(call) {
                 Some(true) => self.on_mutation(head, body, bulk),
-                Some(false) => self.on_read(head, body, out),
+                Some(false) => return self.on_read(head, body, answer).map(|()| None),
                 None => {
                     Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT")))
                 }
             },
-        }
+        };
+        done.map(Some)
     }
 
     /// Makes durable what was acknowledged. Of an earlier incarnation's acknowledgements nothing can be said here, so a client
@@ -89,12 +99,11 @@ impl Core {
         Ok(plain(Empty {}))
     }
 
-    /// What the rules are told of the request and its surroundings.
+    /// What the rules are told of the request and its surroundings. `user`: who the session may act for, if that is not anybody.
     fn with_ctx<T>(
         &self,
-        head: &Header,
-        body: &[u8],
-        joined: &Joined,
+        (head, body): (&Header, &[u8]),
+        (joined, user, mdt_full): (&Joined, Option<&Cred>, bool),
         lease_high: &Cell<u32>,
         run: &mut dyn FnMut(&Ctx<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
@@ -109,7 +118,7 @@ impl Core {
             let now_sec = self.clock.wall().sec.max(0) as u64;
             cap.session == head.session && object::cap::check_right(&joined.secret, cap, 0, now_sec).is_ok()
         };
-        let judge = self.judged(head.session, head.call, body);
+        let judge = self.judged(user, head.call, body);
         let judge = judge.map(|j| Judge { cred: j.cred, is_anybody: j.is_anybody, is_ours: &is_ours });
         run(&Ctx {
             judge,
@@ -121,7 +130,7 @@ impl Core {
             epoch,
             make_cap: &make_cap,
             sharing: Some(&Others { core: self, session: head.session, lease_high }),
-            mdt_full: self.is_full(),
+            mdt_full,
         })
     }
 

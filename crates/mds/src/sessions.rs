@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use meta::View;
 use types::{Code, Cred, Fault, Key, SessionId, Uuid};
 use wire::session::Claims;
@@ -18,6 +18,9 @@ use crate::workers::Bell;
 pub const KIND_SESSION: u8 = meta::keys::SESSION;
 /// Longest client name that is kept, in bytes; longer ones are cut. Host, pid and mount point fit.
 pub const NAME_BYTES_MAX: usize = 256;
+
+/// How fine it is known when a client was last heard of: a small part of the time that it may be silent.
+const SEEN_EACH_MS: u64 = 16;
 
 #[derive(Debug)]
 pub struct Session {
@@ -51,12 +54,23 @@ impl Session {
         }
     }
 
+    /// A request came. All threads of a client read this word, so it is written rarely.
     pub fn touch(&self, now_ms: u64) {
-        self.seen_ms.fetch_max(now_ms, Ordering::Relaxed);
+        if now_ms >= self.seen_ms.load(Ordering::Relaxed) + SEEN_EACH_MS {
+            self.seen_ms.fetch_max(now_ms, Ordering::Relaxed);
+        }
     }
-    /// Milliseconds since the client was last heard of.
+    /// Milliseconds since the client was last heard of, or up to `SEEN_EACH_MS` more.
     pub fn silent_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.seen_ms.load(Ordering::Relaxed))
+    }
+
+    /// The user that it may act for; `None` if that is anybody.
+    pub fn one_user(&self) -> Option<&Cred> {
+        match &self.claims {
+            Claims::All => None,
+            Claims::User(cred) => Some(cred),
+        }
     }
 
     pub fn to_record(&self) -> (Key, Vec<u8>) {
@@ -88,9 +102,37 @@ pub fn session_of_key(key: &Key) -> Option<SessionId> {
     Some(SessionId(u64::from_be_bytes(id.try_into().ok()?))).filter(|_| *kind == KIND_SESSION)
 }
 
-/// The sessions, as a list that is replaced whole; there are few.
+/// The sessions, as a list that is replaced whole.
 #[derive(Default)]
-pub struct Sessions(ArcSwap<Vec<Arc<Session>>>);
+pub struct Sessions(ArcSwap<List>);
+
+/// S2: in the order of their ids.
+#[derive(Default)]
+pub struct List(Vec<(SessionId, Arc<Session>)>);
+
+impl List {
+    fn at(&self, id: SessionId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&id, |(id, _)| *id)
+    }
+    pub fn get(&self, id: SessionId) -> Option<&Arc<Session>> {
+        self.at(id).ok().map(|at| &self.0[at].1)
+    }
+    fn all(&self) -> impl Iterator<Item = &Arc<Session>> {
+        self.0.iter().map(|(_, session)| session)
+    }
+    fn with(&self, session: &Arc<Session>) -> List {
+        let mut list = self.0.clone();
+        // S2: a newer id is higher, so it mostly goes to the end.
+        match self.at(session.id) {
+            Ok(at) => list[at].1 = session.clone(),
+            Err(at) => list.insert(at, (session.id, session.clone())),
+        }
+        List(list)
+    }
+    fn without(&self, id: SessionId) -> List {
+        List(self.0.iter().filter(|(other, _)| *other != id).cloned().collect())
+    }
+}
 
 impl Sessions {
     /// Those of the table. Each counts as heard of just now: after a restart every client gets its whole time to come back.
@@ -99,9 +141,10 @@ impl Sessions {
         let (from, to) = (from.expect("a byte fits"), to.expect("a byte fits"));
         let mut list = Vec::new();
         let mut bad = None;
+        // S2: the order of keys is that of ids.
         view.range(&from, &to, &mut |key, value| {
             match Session::from_record(key, value, now_ms) {
-                Ok(s) => list.push(Arc::new(s)),
+                Ok(s) => list.push((s.id, Arc::new(s))),
                 Err(why) => bad = Some(format!("session record {key:?} cannot be read: {why}")),
             }
             bad.is_none()
@@ -109,44 +152,45 @@ impl Sessions {
         if let Some(why) = bad {
             return Err(Fault::new(Code::Damaged, why));
         }
-        Ok(Sessions(ArcSwap::from_pointee(list)))
+        Ok(Sessions(ArcSwap::from_pointee(List(list))))
     }
 
+    /// The list as it is, for one request: looked at without a count.
+    pub fn now(&self) -> Guard<Arc<List>> {
+        self.0.load()
+    }
     pub fn ids(&self) -> Vec<SessionId> {
-        self.0.load().iter().map(|s| s.id).collect()
+        self.0.load().0.iter().map(|(id, _)| *id).collect()
     }
     pub fn count(&self) -> usize {
-        self.0.load().len()
+        self.0.load().0.len()
     }
     pub fn get(&self, id: SessionId) -> Option<Arc<Session>> {
-        self.find(|s| s.id == id)
+        self.0.load().get(id).cloned()
     }
     pub fn find(&self, is_it: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
-        self.0.load().iter().find(|s| is_it(s)).cloned()
+        self.0.load().all().find(|s| is_it(s)).cloned()
     }
 
     /// The user that session `id` may act for; `None` if that is anybody.
     pub fn one_user(&self, id: SessionId) -> Option<Cred> {
-        match &self.0.load().iter().find(|s| s.id == id)?.claims {
-            Claims::All => None,
-            Claims::User(cred) => Some(cred.clone()),
-        }
+        self.0.load().get(id)?.one_user().cloned()
     }
 
     /// A request of `id` came; false: there is no such session.
     pub fn touch(&self, id: SessionId, now_ms: u64) -> bool {
-        self.0.load().iter().find(|s| s.id == id).map(|s| s.touch(now_ms)).is_some()
+        self.0.load().get(id).map(|s| s.touch(now_ms)).is_some()
     }
 
     pub fn add(&self, session: Arc<Session>) {
-        self.0.rcu(|list| list.iter().chain([&session]).cloned().collect::<Vec<_>>());
+        self.0.rcu(|list| list.with(&session));
     }
     pub fn remove(&self, id: SessionId) {
-        self.0.rcu(|list| list.iter().filter(|s| s.id != id).cloned().collect::<Vec<_>>());
+        self.0.rcu(|list| list.without(id));
     }
 
     pub fn list(&self, now_ms: u64) -> Vec<(SessionId, String, u64)> {
-        self.0.load().iter().map(|s| (s.id, s.name.clone(), s.silent_ms(now_ms))).collect()
+        self.0.load().all().map(|s| (s.id, s.name.clone(), s.silent_ms(now_ms))).collect()
     }
 }
 
@@ -169,5 +213,28 @@ mod tests {
             (back.id, back.client, back.name, back.claims),
             (session.id, session.client, session.name, session.claims)
         );
+    }
+    #[test]
+    fn sessions_are_found_among_many_in_whatever_order_they_came() {
+        let (ids, now) = ([7u64, 1, 900, 3, 40, 2], 5);
+        let sessions = Sessions::default();
+        for id in ids {
+            let client = Uuid([id as u8; 16]);
+            sessions.add(Arc::new(Session::new(SessionId(id), client, "host", Claims::All, now)));
+        }
+        assert_eq!(sessions.ids(), [1, 2, 3, 7, 40, 900].map(SessionId));
+        assert!(ids.iter().all(|id| sessions.get(SessionId(*id)).is_some_and(|s| s.id.0 == *id)));
+        sessions.remove(SessionId(7));
+        assert!(!sessions.touch(SessionId(7), now) && sessions.touch(SessionId(3), now));
+        assert_eq!(sessions.count(), 5);
+    }
+
+    #[test]
+    fn a_client_that_speaks_often_is_noted_rarely() {
+        let session = Session::new(SessionId(1), Uuid([1; 16]), "host", Claims::All, 1000);
+        session.touch(1000 + SEEN_EACH_MS - 1);
+        assert_eq!(session.silent_ms(1000 + SEEN_EACH_MS), SEEN_EACH_MS, "nothing was written");
+        session.touch(1000 + SEEN_EACH_MS);
+        assert_eq!(session.silent_ms(1000 + SEEN_EACH_MS), 0);
     }
 }

@@ -3,10 +3,11 @@
 //! Bodies that do not decode are `BadRequest`; numbers that are no metadata call, or of the other sort, are `Unsupported`.
 
 use types::{Buf, Code, Fault};
-use wire::Request;
 use wire::accessed::Accessed;
+use wire::codec::Malformed;
 use wire::meta::*;
 use wire::shared::Enter;
+use wire::{Request, Wire};
 
 use crate::judge::Claimed;
 use crate::{Ctx, Txn, View};
@@ -14,6 +15,9 @@ use crate::{
     accessed, create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir,
     readlink, reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tmpfile, truncate, unlink, xattr,
 };
+
+/// An inode and what is told beside it.
+const REPLY_BYTES: usize = 192;
 
 macro_rules! table {
     ($($request:ident)*) => { &[$(($request::CALL, $request::MUTATES)),*] };
@@ -26,9 +30,23 @@ const CALLS: &[(u16, bool)] = table! {
     PathsOf AllocateInline SeekInline Enter Accessed
 };
 
+/// The numbers of metadata calls begin here, and are fewer than `KINDS` has.
+const FIRST: u16 = 0x0200;
+
+/// By call number less `FIRST`, so that a request is not looked for among all calls.
+const KINDS: [Option<bool>; 0x80] = {
+    let (mut kinds, mut n) = ([None; 0x80], 0);
+    while n < CALLS.len() {
+        let (number, mutates) = CALLS[n];
+        kinds[(number - FIRST) as usize] = Some(mutates);
+        n += 1;
+    }
+    kinds
+};
+
 /// Whether `call` changes records; `None` if it is no metadata call.
 pub fn is_mutation(call: u16) -> Option<bool> {
-    CALLS.iter().find(|(number, _)| *number == call).map(|(_, mutates)| *mutates)
+    *KINDS.get(usize::from(call.checked_sub(FIRST)?))?
 }
 
 /// Carries out a call that changes records. After an error the transaction must be dropped.
@@ -67,21 +85,37 @@ pub fn mutate(
     }
 }
 
-/// Carries out a call that only reads; bulk bytes of the reply go to `out`.
-pub fn read(ctx: &Ctx<'_>, view: &dyn View, call: u16, body: &[u8], out: &mut Buf) -> Result<Vec<u8>, Fault> {
+/// Carries out a call that only reads: the reply's body goes to the end of `reply`, its bulk bytes to `out`. After an error what
+/// stands there is void.
+pub fn read(
+    ctx: &Ctx<'_>,
+    view: &dyn View,
+    call: u16,
+    body: &[u8],
+    reply: &mut Vec<u8>,
+    out: &mut Buf,
+) -> Result<(), Fault> {
     match call {
-        Lookup::CALL => answer_as(ctx, body, |r| lookup::lookup(ctx, view, r)),
-        GetAttr::CALL => answer(body, |r| getattr::getattr(ctx, view, r)),
-        ReadLink::CALL => answer(body, |r| readlink::readlink(ctx, view, r)),
-        ReadDir::CALL => answer_as(ctx, body, |r| readdir::readdir(ctx, view, r)),
-        GetXattr::CALL => answer_as(ctx, body, |r| xattr::get_xattr(ctx, view, r)),
-        ListXattr::CALL => answer_as(ctx, body, |r| xattr::list_xattr(ctx, view, r)),
-        ReadInline::CALL => answer(body, |r| inline::read_inline(ctx, view, r, out)),
-        SeekInline::CALL => answer(body, |r| fallocate::seek_inline(ctx, view, r)),
-        GetStripe::CALL => answer(body, |r| stripe::get_stripe(ctx, view, r)),
-        PathOf::CALL => answer(body, |r| path_of::path_of(ctx, view, r)),
-        PathsOf::CALL => answer(body, |r| path_of::paths_of(ctx, view, r)),
-        Scan::CALL => answer(body, |r| scan::scan(ctx, view, r)),
+        Lookup::CALL => {
+            let LookupRef { parent, name, mut cred } =
+                LookupRef::from_bytes(body).map_err(malformed(call))?;
+            if let Some(judge) = &ctx.judge {
+                cred.clone_from(&judge.cred);
+            }
+            lookup::lookup(ctx, view, parent, name, &cred)?.put(reply);
+            Ok(())
+        }
+        GetAttr::CALL => tell(body, reply, |r| getattr::getattr(ctx, view, r)),
+        ReadLink::CALL => tell(body, reply, |r| readlink::readlink(ctx, view, r)),
+        ReadDir::CALL => tell_as(ctx, body, reply, |r| readdir::readdir(ctx, view, r)),
+        GetXattr::CALL => tell_as(ctx, body, reply, |r| xattr::get_xattr(ctx, view, r)),
+        ListXattr::CALL => tell_as(ctx, body, reply, |r| xattr::list_xattr(ctx, view, r)),
+        ReadInline::CALL => tell(body, reply, |r| inline::read_inline(ctx, view, r, out)),
+        SeekInline::CALL => tell(body, reply, |r| fallocate::seek_inline(ctx, view, r)),
+        GetStripe::CALL => tell(body, reply, |r| stripe::get_stripe(ctx, view, r)),
+        PathOf::CALL => tell(body, reply, |r| path_of::path_of(ctx, view, r)),
+        PathsOf::CALL => tell(body, reply, |r| path_of::paths_of(ctx, view, r)),
+        Scan::CALL => tell(body, reply, |r| scan::scan(ctx, view, r)),
         _ => Err(unsupported(call)),
     }
 }
@@ -90,10 +124,24 @@ fn answer<R: Request>(
     body: &[u8],
     rule: impl FnOnce(R) -> Result<R::Reply, Fault>,
 ) -> Result<Vec<u8>, Fault> {
-    use wire::Wire;
-    let request = R::from_bytes(body)
-        .map_err(|e| Fault::new(Code::BadRequest, format!("call {:#06x}: {e}", R::CALL)))?;
-    Ok(rule(request)?.to_bytes())
+    let mut reply = Vec::with_capacity(REPLY_BYTES);
+    tell(body, &mut reply, rule)?;
+    Ok(reply)
+}
+
+/// As `answer`, into a body that has a head already.
+fn tell<R: Request>(
+    body: &[u8],
+    reply: &mut Vec<u8>,
+    rule: impl FnOnce(R) -> Result<R::Reply, Fault>,
+) -> Result<(), Fault> {
+    let request = R::from_bytes(body).map_err(malformed(R::CALL))?;
+    rule(request)?.put(reply);
+    Ok(())
+}
+
+fn malformed(call: u16) -> impl Fn(Malformed) -> Fault {
+    move |e| Fault::new(Code::BadRequest, format!("call {call:#06x}: {e}"))
 }
 
 /// As `answer`, of a request that says who asks: of a judged session, the judge knows better (J1).
@@ -102,12 +150,23 @@ fn answer_as<R: Claimed>(
     body: &[u8],
     rule: impl FnOnce(R) -> Result<R::Reply, Fault>,
 ) -> Result<Vec<u8>, Fault> {
-    answer(body, |mut request: R| {
-        if let Some(judge) = &ctx.judge {
-            request.cred_mut().clone_from(&judge.cred);
-        }
-        rule(request)
-    })
+    answer(body, |request| rule(judged(ctx, request)))
+}
+
+fn tell_as<R: Claimed>(
+    ctx: &Ctx<'_>,
+    body: &[u8],
+    reply: &mut Vec<u8>,
+    rule: impl FnOnce(R) -> Result<R::Reply, Fault>,
+) -> Result<(), Fault> {
+    tell(body, reply, |request| rule(judged(ctx, request)))
+}
+
+fn judged<R: Claimed>(ctx: &Ctx<'_>, mut request: R) -> R {
+    if let Some(judge) = &ctx.judge {
+        request.cred_mut().clone_from(&judge.cred);
+    }
+    request
 }
 
 fn unsupported(call: u16) -> Fault {

@@ -1,21 +1,21 @@
 //! Lookup: a name to its inode. Two gets when the name is there.
 
 use types::*;
-use wire::meta::{Inode, Lookup};
+use wire::meta::Inode;
 
 use crate::inode::{load_inode, load_named};
 use crate::sharing::For;
 use crate::{Ctx, View, access, names};
 
-pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, req: Lookup) -> Result<Inode, Fault> {
-    names::validate(&req.name)?;
+pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, parent: Fid, name: &[u8], cred: &Cred) -> Result<Inode, Fault> {
+    names::validate(name)?;
     // Root may search everywhere: the directory's record is not even looked at.
-    if req.cred.uid != 0 {
-        access::need_search(&load_inode(view, req.parent)?, &req.cred)?;
+    if cred.uid != 0 {
+        access::need_search(&load_inode(view, parent)?, cred)?;
     }
-    match names::find_entry(view, req.parent, &req.name)? {
-        Some(found) => Ok(load_named(view, found.entry.fid, req.parent)?.shown(ctx, For::Looking)),
-        None => Err(absent(view, req.parent)),
+    match names::find_entry(view, parent, name)? {
+        Some(found) => Ok(load_named(view, found.entry.fid, parent)?.shown(ctx, For::Looking)),
+        None => Err(absent(view, parent)),
     }
 }
 

@@ -53,7 +53,10 @@ fn call<R: Request>(txn: &mut MemTxn, req: R) -> Result<R::Reply, Code> {
             }
             answer
         }
-        false => crate::read(&ctx, txn, R::CALL, &body, &mut Buf::new()),
+        false => {
+            let mut reply = vec![];
+            crate::read(&ctx, txn, R::CALL, &body, &mut reply, &mut Buf::new()).map(|()| reply)
+        }
     };
     answer.map(|b| R::Reply::from_bytes(&b).expect("the reply decodes")).map_err(|f| f.code)
 }
@@ -470,6 +473,6 @@ fn mutated_records_and_bodies_never_panic() {
             let mut overlay = world.txn.clone();
             let _ = crate::mutate(&ctx, &mut overlay, call_number, &bytes, &bytes);
         }
-        let _ = crate::read(&ctx, &world.txn, call_number, &bytes, &mut Buf::new());
+        let _ = crate::read(&ctx, &world.txn, call_number, &bytes, &mut vec![], &mut Buf::new());
     }
 }

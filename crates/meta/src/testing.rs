@@ -88,7 +88,9 @@ impl World {
         self.now.sec += 1;
         let answer = World::with_judge(self.replay, self.full, self.judged, |ctx| {
             if !R::MUTATES {
-                return crate::read(ctx, &self.txn, R::CALL, &body, &mut Buf::new());
+                let mut reply = vec![];
+                return crate::read(ctx, &self.txn, R::CALL, &body, &mut reply, &mut Buf::new())
+                    .map(|()| reply);
             }
             let mut overlay = self.txn.clone();
             let answer = crate::mutate(ctx, &mut overlay, R::CALL, &body, bulk);

@@ -315,23 +315,51 @@ macro_rules! mutates {
 }
 pub(crate) use mutates;
 
-bodies! {
-    /// The wire form of `Attr`; see there for units.
-    AttrBody {
-        fid: Fid, kind: Kind, mode: u32, uid: u32, gid: u32, nlink: u32, rdev: u32, size: u64, blocks: u64,
-        atime: Time, mtime: Time, ctime: Time, btime: Time,
-    }
-}
+/// Fid and kind; five words of 4 bytes, two of 8; four times.
+const ATTR_BYTES: usize = 8 + 1 + 5 * 4 + 2 * 8 + 4 * 12;
 
+/// In one piece, since every answer to a look has one: fields that are put and taken one by one cost three times as much.
 impl Wire for Attr {
     fn put(&self, out: &mut Vec<u8>) {
         let Attr { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime } = *self;
-        AttrBody { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime }
-            .put(out);
+        let mut bytes = [0; ATTR_BYTES];
+        bytes[..8].copy_from_slice(&fid.0.to_le_bytes());
+        bytes[8] = kind as u8;
+        for (word, at) in [mode, uid, gid, nlink, rdev].into_iter().zip((9..).step_by(4)) {
+            bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        for (word, at) in [size, blocks].into_iter().zip((29..).step_by(8)) {
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        for (time, at) in [atime, mtime, ctime, btime].into_iter().zip((45..).step_by(12)) {
+            bytes[at..at + 8].copy_from_slice(&time.sec.to_le_bytes());
+            bytes[at + 8..at + 12].copy_from_slice(&time.nsec.to_le_bytes());
+        }
+        out.extend_from_slice(&bytes);
     }
+
     fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let AttrBody { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime } =
-            Wire::get(r)?;
-        Ok(Attr { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime })
+        let bytes: &[u8; ATTR_BYTES] = r.take(ATTR_BYTES)?.try_into().expect("take gave that many bytes");
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| bytes[at + n]));
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]));
+        let time = |at: usize| match word(at + 8) {
+            nsec @ ..=999_999_999 => Ok(Time { sec: long(at) as i64, nsec }),
+            _ => Err(Malformed("nanoseconds")),
+        };
+        Ok(Attr {
+            fid: Fid(long(0)),
+            kind: Kind::from_u8(bytes[8]).ok_or(Malformed("kind"))?,
+            mode: word(9),
+            uid: word(13),
+            gid: word(17),
+            nlink: word(21),
+            rdev: word(25),
+            size: long(29),
+            blocks: long(37),
+            atime: time(45)?,
+            mtime: time(57)?,
+            ctime: time(69)?,
+            btime: time(81)?,
+        })
     }
 }

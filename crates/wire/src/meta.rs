@@ -198,6 +198,27 @@ bodies! {
     ScanReply { records: Vec<ScanRecord>, last: Bytes, more: bool }
 }
 
+/// A `Lookup` whose name is where the frame has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookupRef<'a> {
+    pub parent: Fid,
+    pub name: &'a [u8],
+    pub cred: Cred,
+}
+
+impl<'a> LookupRef<'a> {
+    /// As `Lookup::from_bytes`.
+    pub fn from_bytes(body: &'a [u8]) -> Result<LookupRef<'a>, crate::Malformed> {
+        use crate::codec::Wire;
+        let mut r = crate::Reader::new(body);
+        let parent = Wire::get(&mut r)?;
+        let len = u32::get(&mut r)? as usize;
+        let it = LookupRef { parent, name: r.take(len)?, cred: Wire::get(&mut r)? };
+        r.end()?;
+        Ok(it)
+    }
+}
+
 /// A regular file's content as the MDT knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FileState {

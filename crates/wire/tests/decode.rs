@@ -457,3 +457,50 @@ fn long_lies_allocate_little() {
     lie::<Uuid>(&bytes);
     lie::<Bytes>(&bytes);
 }
+
+/// Attributes are written and read in one piece, and are their fields in order all the same.
+#[test]
+fn attributes_are_their_fields_in_order() {
+    let time = |n: i64| Time::new(-n, n as u32);
+    let attr = Attr {
+        fid: Fid(1),
+        kind: Kind::Symlink,
+        mode: 2,
+        uid: 3,
+        gid: 4,
+        nlink: 5,
+        rdev: 6,
+        size: 7 << 40,
+        blocks: 8 << 40,
+        atime: time(9),
+        mtime: time(10),
+        ctime: time(11),
+        btime: time(12),
+    };
+    let mut fields = Vec::new();
+    attr.fid.put(&mut fields);
+    attr.kind.put(&mut fields);
+    [attr.mode, attr.uid, attr.gid, attr.nlink, attr.rdev].iter().for_each(|n| n.put(&mut fields));
+    [attr.size, attr.blocks].iter().for_each(|n| n.put(&mut fields));
+    [attr.atime, attr.mtime, attr.ctime, attr.btime].iter().for_each(|t| t.put(&mut fields));
+    assert_eq!(attr.to_bytes(), fields);
+    assert_eq!(Attr::from_bytes(&fields), Ok(attr));
+}
+
+/// A lookup that leaves its name in the frame is the same, and refused alike.
+#[test]
+fn a_lookup_reads_alike_in_place() {
+    let lookup = meta::Lookup {
+        parent: Fid(1),
+        name: b"name"[..].into(),
+        cred: Cred { groups: vec![7], ..Cred::root() },
+    };
+    let decode = |bytes: &[u8]| {
+        let (whole, lent) = (meta::Lookup::from_bytes(bytes), meta::LookupRef::from_bytes(bytes));
+        let copied = lent.map(|l| meta::Lookup { parent: l.parent, name: l.name.into(), cred: l.cred });
+        assert_eq!(copied, whole);
+        whole.ok()
+    };
+    let hammer = Hammer::new("lookup in place").seeds(vec![lookup.to_bytes()]);
+    assert!(hammer.run(decode, |bytes, _| bytes.len()).accepted > 0);
+}

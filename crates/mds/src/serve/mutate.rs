@@ -35,7 +35,9 @@ impl Core {
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
         // True for a repeat, which runs no rule: the first may not have come to its flush.
         let (lease_high, puts_inode) = (Cell::new(0), Cell::new(true));
-        let done = self.with_ctx(head, body, &joined, &lease_high, &mut |ctx| {
+        let user = self.sessions.one_user(session);
+        let around = (&*joined, user.as_ref(), self.is_full());
+        let done = self.with_ctx((head, body), around, &lease_high, &mut |ctx| {
             self.transact(head.call, origin, &lease_high, &mut |txn| {
                 let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
                 match ctx.replay {

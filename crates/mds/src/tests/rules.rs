@@ -157,16 +157,23 @@ impl Rules for FlatRules {
             }
         }
     }
-    fn read(&self, _: &Ctx<'_>, view: &dyn View, _: u16, _: &[u8], out: &mut Buf) -> Result<Vec<u8>, Fault> {
+    fn read(
+        &self,
+        _: &Ctx<'_>,
+        view: &dyn View,
+        _: u16,
+        _: &[u8],
+        reply: &mut Vec<u8>,
+        out: &mut Buf,
+    ) -> Result<(), Fault> {
         let mut names: Vec<(wire::codec::Bytes, Fid)> = vec![];
         all(view, 1, &mut |name, fid| names.push((name.into(), fid_of(fid))));
         out.set(b"bulk");
-        let mut reply = vec![];
         for (name, fid) in names {
-            name.put(&mut reply);
-            fid.put(&mut reply);
+            name.put(reply);
+            fid.put(reply);
         }
-        Ok(reply)
+        Ok(())
     }
     fn format(&self, txn: &mut dyn Txn, _: Time) {
         txn.put(fid_key(2, Fid::ROOT), vec![])

@@ -26,21 +26,33 @@ fn every_call_has_its_rule() {
         let junk = [0xff; 3];
         World::with_ctx(false, false, |ctx| {
             let changed = mutate(ctx, &mut w.txn, *call, &junk, &[]).map_err(|f| f.code);
-            let seen = read(ctx, &w.txn, *call, &junk, &mut Buf::new()).map_err(|f| f.code);
+            let seen = read(ctx, &w.txn, *call, &junk, &mut vec![], &mut Buf::new()).map_err(|f| f.code);
             let want = match mutates {
                 true => (Err(Code::BadRequest), Err(Code::Unsupported)),
                 false => (Err(Code::Unsupported), Err(Code::BadRequest)),
             };
+            assert_eq!(is_mutation(*call), Some(*mutates), "{call:#x}");
             assert_eq!((changed, seen), want, "{call:#x}");
         });
     }
 }
 
 #[test]
-fn replies_are_bodies_without_a_head() {
+fn what_is_no_metadata_call_is_none() {
+    for call in [0, 0x0101, 0x01ff, 0x0200, 0x02ff, 0x0300, u16::MAX] {
+        assert_eq!(is_mutation(call), None, "{call:#x}");
+    }
+}
+
+#[test]
+fn replies_follow_what_stands_there() {
     let mut w = World::new();
     let f = w.file(ROOT, "f");
     let body = Lookup { parent: ROOT, name: bytes("f"), cred: Cred::root() }.to_bytes();
-    let reply = World::with_ctx(false, false, |ctx| read(ctx, &w.txn, Lookup::CALL, &body, &mut Buf::new()));
-    assert_eq!(reply.map(|b| Inode::from_bytes(&b).map(|i| i.attr.fid)), Ok(Ok(f)));
+    let mut reply = b"head".to_vec();
+    let done = World::with_ctx(false, false, |ctx| {
+        read(ctx, &w.txn, Lookup::CALL, &body, &mut reply, &mut Buf::new())
+    });
+    assert_eq!((done, &reply[..4]), (Ok(()), &b"head"[..]));
+    assert_eq!(Inode::from_bytes(&reply[4..]).map(|i| i.attr.fid), Ok(f));
 }
