@@ -1,7 +1,7 @@
 //! For whom a file is opened, and what proves to the MDT that this client may go on with one that it has open.
 
 use types::{Cred, Time};
-use wire::meta::Open;
+use wire::meta::{Open, OpenRead};
 use wire::object::Capability;
 
 use crate::api::OpenFlags;
@@ -28,6 +28,13 @@ impl Asks<'_> {
         let (held, keep_write) = (file.held(), write && !flags.write);
         Open { fid: file.fid, read, write: flags.write, append, truncate, keep_write, held, now, cred }
     }
+}
+
+/// The same, if it is an open that changes nothing.
+pub(crate) fn read_only(open: &Open) -> Option<OpenRead> {
+    let Open { fid, read, write, append: _, truncate, keep_write, ref held, now: _, ref cred } = *open;
+    let changes = write || truncate || keep_write;
+    (!changes).then(|| OpenRead { fid, read, held: held.clone(), cred: cred.clone() })
 }
 
 impl File {

@@ -10,7 +10,7 @@ use wire::object::RIGHT_WRITE;
 
 use crate::Fs;
 use crate::api::{Handle, OpenFlags};
-use crate::asks::Asks;
+use crate::asks::{Asks, read_only};
 use crate::files::{File, For};
 use crate::objects::{Lease, lease_of};
 use crate::request::Answer;
@@ -118,6 +118,16 @@ impl Fs {
         deadline: Instant,
     ) -> Result<Answer<OpenReply>, Fault> {
         let req = asks.request(file, write, self.now());
+        // C3: a read passes what is stuck, and what it says of the file would be overtaken by that.
+        let is_stuck = self.mdt(file.fid)?.slots.has_stuck();
+        if let Some(look) = read_only(&req).filter(|_| !is_stuck) {
+            // What counts as open is told with the closed ones, also if it is refused.
+            self.id.sharing.note_open(file);
+            let Answer { reply, mark } = self.ask_until(file.fid, &look, deadline)?;
+            if let Some(reply) = reply.open {
+                return Ok(Answer { reply, mark });
+            }
+        }
         self.ask_until(file.fid, &req, deadline)
     }
 

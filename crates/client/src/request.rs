@@ -43,6 +43,7 @@ sent!(
     wire::meta::RemoveXattr,
     wire::meta::ListXattr,
     wire::meta::Open,
+    wire::meta::OpenRead,
     wire::meta::Release,
     wire::meta::ReadInline,
     wire::meta::WriteInline,

@@ -12,6 +12,7 @@ use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 use crate::Core;
 use crate::recover::no_lease;
 use crate::sessions::{Session, session_key};
+use crate::shared::Doom;
 
 /// Alone, a silent session is ended after this many times its time-out: a minute, by when its orphans are due.
 const UNRIVALLED_FACTOR: u64 = 6;
@@ -191,12 +192,13 @@ impl Core {
     pub fn end_session(&self, id: SessionId) -> Result<(), Fault> {
         let mut is_last = false;
         while !is_last {
+            let doom = Doom::new(&self.sharers);
             self.transact(0, None, &no_lease(), &mut |txn| {
                 let orphans = self.rules.orphans_of(txn, id);
                 is_last = orphans.len() <= REAP_MAX;
                 for fid in orphans.iter().take(REAP_MAX) {
                     // The orphan record is gone in any case, so that a broken inode cannot keep the session for ever.
-                    let next = self.sharers.other_holder(id, *fid);
+                    let next = doom.other_holder(id, *fid);
                     if let Err(fault) = self.rules.leave_orphan(txn, *fid, next) {
                         tracing::warn!(fid = fid.0, %fault, "an orphan's inode cannot be read; run fsck");
                     }

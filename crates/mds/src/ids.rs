@@ -4,6 +4,9 @@
 //! I1: `next <= limit <= promised`; ids below `limit` may be given out, ids below `promised` are reserved in the log (not
 //! yet flushed above `limit`).  I2: `next` only rises.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use kv::{Batch, Value};
 use meta::View;
 use types::{Code, Fault, Fid, Key, SessionId, Shard};
@@ -52,6 +55,8 @@ impl Counter {
 pub struct Ids {
     shard: Shard,
     counters: [Counter; 3],
+    /// The newest lease number, for those who may not wait for the writer.
+    newest_lease: Arc<AtomicU64>,
 }
 
 impl Ids {
@@ -70,7 +75,14 @@ impl Ids {
                 counters[which as usize - 1] = Counter { next: start, limit: start, promised: start };
             }
         }
-        Ok(Ids { shard: Shard(0), counters })
+        // Any below may have been given before the restart.
+        let newest_lease = Arc::new(AtomicU64::new(counters[Which::Lease as usize - 1].next - 1));
+        Ok(Ids { shard: Shard(0), counters, newest_lease })
+    }
+
+    /// The newest lease number that was given out, here or before a restart.
+    pub fn newest_lease(&self) -> Arc<AtomicU64> {
+        self.newest_lease.clone()
     }
 
     /// Fids are drawn under this shard; known once the MDT has registered, before the first is drawn.
@@ -121,7 +133,10 @@ impl Ids {
     /// A lease number: its low half is the counter in capabilities, its high half is added to the epoch, so that versions
     /// rise also when the low half starts again.
     pub fn next_lease(&mut self) -> Option<u64> {
-        self.counters[1].draw()
+        let number = self.counters[1].draw()?;
+        // Before anybody is told it, so before any object sees it.
+        self.newest_lease.store(number, Ordering::SeqCst);
+        Some(number)
     }
     pub fn next_session(&mut self) -> Option<SessionId> {
         self.counters[2].draw().map(SessionId)
@@ -131,6 +146,7 @@ impl Ids {
     #[cfg(test)]
     pub fn skip_leases_to(&mut self, next: u64) {
         self.counters[1] = Counter { next, limit: next + BLOCK, promised: next + BLOCK };
+        self.newest_lease.store(next - 1, Ordering::SeqCst);
     }
 
     /// Has this fid been given out by this shard (or is it another shard's)? A replay may only ask for such.

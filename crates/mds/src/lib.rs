@@ -43,7 +43,7 @@ mod workers;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwapOption;
 use disk::volume::{Label, Volume};
@@ -105,6 +105,8 @@ pub(crate) struct Core {
     stopping: AtomicBool,
     room: stat::Room,
     locks: locks::Locks,
+    /// Of `Ids`.
+    newest_lease: Arc<AtomicU64>,
 }
 
 impl Mdt {

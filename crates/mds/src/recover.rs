@@ -49,6 +49,7 @@ impl Mdt {
             room: Room::new(volume.checkpoint_capacity()),
             incarnation,
             was_clean,
+            newest_lease: ids.newest_lease(),
             epoch: AtomicU32::new(label.epoch.0),
             kv,
             writer: Mutex::new(Writer { slots, ids, closed: false }),

@@ -21,7 +21,7 @@ use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
 use crate::Core;
 use crate::execute::Done;
 use crate::joined::Joined;
-use crate::shared::Others;
+use crate::shared::{Doom, Others};
 
 /// How long a capability opens objects. Nothing renews one before leases exist, and a job may hold a file open for weeks; what
 /// a client loses meanwhile (truncate, eviction) is fenced by the lease version, not by this.
@@ -118,6 +118,8 @@ impl Core {
             let now_sec = self.clock.wall().sec.max(0) as u64;
             cap.session == head.session && object::cap::check_right(&joined.secret, cap, 0, now_sec).is_ok()
         };
+        // Let go of at the end: `run` has carried the transaction out by then.
+        let doom = Doom::new(&self.sharers);
         let judge = self.judged(user, head.call, body);
         let judge = judge.map(|j| Judge { cred: j.cred, is_anybody: j.is_anybody, is_ours: &is_ours });
         run(&Ctx {
@@ -129,7 +131,7 @@ impl Core {
             shard: joined.shard,
             epoch,
             make_cap: &make_cap,
-            sharing: Some(&Others { core: self, session: head.session, lease_high }),
+            sharing: Some(&Others { core: self, session: head.session, lease_high, doom: &doom }),
             mdt_full,
         })
     }

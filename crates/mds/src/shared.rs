@@ -12,8 +12,13 @@
 //! X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
 //!     `Hold` says whether it is to stay.
 //! X6, X7: see `catch_up`.
+//!
+//! H2 of `meta::sharing` with opens that take no writer's role (`OpenRead`): such an open is noted first and looks second; a transaction
+//! that finds that nobody has a file open dooms it in the same step, until it is applied or given up. So of an open and the taking of
+//! the last name one sees the other: the transaction finds the note and leaves an orphan, or the open finds the doom, and is sent
+//! to where transactions stand in line.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -57,6 +62,8 @@ struct State {
     lives_by: HashMap<SessionId, u32>,
     /// Who has which file open; true: for writing.
     opens: HashMap<Fid, BTreeMap<SessionId, bool>>,
+    /// By how many transactions that are under way.
+    doomed: HashMap<Fid, u32>,
     sections: HashMap<Fid, Sections>,
     /// X4.
     ended: HashMap<SessionId, Ended>,
@@ -67,6 +74,55 @@ struct State {
     catching_up: CatchingUp,
     /// When somebody last asked to come in, boot time.
     asked_ms: u64,
+}
+
+impl State {
+    /// Another session that has the file open in a way of which `is_it` holds.
+    fn elsewhere(&self, session: SessionId, fid: Fid, is_it: impl Fn(bool) -> bool) -> Option<SessionId> {
+        let opens = self.opens.get(&fid)?;
+        opens.iter().find(|(s, write)| **s != session && is_it(**write)).map(|(s, _)| *s)
+    }
+}
+
+/// What one transaction has doomed: files that nobody else has open, which it may end. To be dropped after it is applied or given up,
+/// and not before.
+pub struct Doom<'a> {
+    sharers: &'a Sharers,
+    fids: RefCell<Vec<Fid>>,
+}
+
+impl<'a> Doom<'a> {
+    pub fn new(sharers: &'a Sharers) -> Doom<'a> {
+        Doom { sharers, fids: RefCell::default() }
+    }
+
+    /// Another session that has the file open; `None` dooms it.
+    pub fn other_holder(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
+        let mut state = self.sharers.state.lock();
+        let holder = state.elsewhere(session, fid, |_| true);
+        if holder.is_none() {
+            *state.doomed.entry(fid).or_default() += 1;
+            self.fids.borrow_mut().push(fid);
+        }
+        holder
+    }
+}
+
+impl Drop for Doom<'_> {
+    fn drop(&mut self) {
+        if self.fids.get_mut().is_empty() {
+            return;
+        }
+        let mut state = self.sharers.state.lock();
+        for fid in self.fids.get_mut().drain(..) {
+            if let Some(count) = state.doomed.get_mut(&fid) {
+                *count -= 1;
+                if *count == 0 {
+                    state.doomed.remove(&fid);
+                }
+            }
+        }
+    }
 }
 
 /// The sections that a session has left.
@@ -168,7 +224,7 @@ impl Sharers {
     pub fn mode(&self) -> u32 {
         self.mode.load(Ordering::SeqCst)
     }
-    fn is_sharing(&self) -> bool {
+    pub fn is_sharing(&self) -> bool {
         self.mode() % 2 == 1
     }
 
@@ -220,7 +276,9 @@ impl Sharers {
         let mut state = self.state.lock();
         if self.is_sharing() && sessions < 2 && now_ms.saturating_sub(state.asked_ms) >= LINGER_MS {
             self.mode.fetch_add(1, Ordering::SeqCst);
-            *state = State { asked_ms: state.asked_ms, ..State::default() };
+            // What is doomed is so until its transaction has ended.
+            let doomed = std::mem::take(&mut state.doomed);
+            *state = State { asked_ms: state.asked_ms, doomed, ..State::default() };
         }
     }
 
@@ -228,6 +286,17 @@ impl Sharers {
         if self.is_sharing() {
             *self.state.lock().opens.entry(fid).or_default().entry(session).or_default() |= write;
         }
+    }
+
+    /// As `note_open`, for reading and outside of the writer's role. False: the file may be losing its last name just now.
+    pub fn note_read(&self, session: SessionId, fid: Fid, sessions: &Sessions) -> Result<bool, Fault> {
+        let mut state = self.state.lock();
+        // Looked at under the lock: who ends the session forgets what is noted here.
+        if sessions.get(session).is_none() {
+            return Err(object::slots::unknown(session));
+        }
+        state.opens.entry(fid).or_default().entry(session).or_default();
+        Ok(!state.doomed.contains_key(&fid))
     }
 
     fn close(&self, session: SessionId, fid: Fid) {
@@ -249,16 +318,9 @@ impl Sharers {
         Some(other)
     }
 
-    /// Another session that has the file open.
-    pub fn other_holder(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
-        self.elsewhere(session, fid, |_| true)
-    }
-
-    /// Another session that has the file open, and whether `is_it` holds of how.
-    fn elsewhere(&self, session: SessionId, fid: Fid, is_it: impl Fn(bool) -> bool) -> Option<SessionId> {
-        let state = self.state.lock();
-        let opens = state.opens.get(&fid)?;
-        opens.iter().find(|(s, write)| **s != session && is_it(**write)).map(|(s, _)| *s)
+    /// Another session that has the file open for writing.
+    fn other_writer(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
+        self.state.lock().elsewhere(session, fid, |write| write)
     }
 
     /// Waits a little for the section. The table's truth is read after this, so what those before did is seen.
@@ -422,9 +484,10 @@ impl Core {
 
     /// The session has the file open no more, or never had.
     fn let_go_of(&self, session: SessionId, fid: Fid) -> Result<(), Fault> {
+        let (no_lease, doom) = (no_lease(), Doom::new(&self.sharers));
+        let others = Others { core: self, session, lease_high: &no_lease, doom: &doom };
         // Under the writer's lock: an unlink that finds it open here is over, or finds it closed.
-        let done = self.transact(0, None, &no_lease(), &mut |txn| {
-            let others = Others { core: self, session, lease_high: &no_lease() };
+        let done = self.transact(0, None, &no_lease, &mut |txn| {
             self.sharers.close(session, fid);
             if self.rules.orphan_holder(txn, fid) == Some(session) {
                 self.rules.leave_orphan(txn, fid, others.opened_elsewhere(fid))?;
@@ -470,6 +533,7 @@ pub struct Others<'a> {
     pub core: &'a Core,
     pub session: SessionId,
     pub lease_high: &'a Cell<u32>,
+    pub doom: &'a Doom<'a>,
 }
 
 impl Sharing for Others<'_> {
@@ -482,12 +546,11 @@ impl Sharing for Others<'_> {
         self.core.sessions.get(session).is_some()
     }
     fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
-        let sharers = &self.core.sharers;
-        let holder = sharers.other_holder(self.session, fid);
-        holder.or_else(|| sharers.leave_to_awaited(self.session, fid, &self.core.sessions.ids()))
+        let awaited = || self.core.sharers.leave_to_awaited(self.session, fid, &self.core.sessions.ids());
+        self.doom.other_holder(self.session, fid).or_else(awaited)
     }
     fn written_elsewhere(&self, fid: Fid) -> bool {
-        self.core.sharers.elsewhere(self.session, fid, |write| write).is_some()
+        self.core.sharers.other_writer(self.session, fid).is_some()
     }
     fn era(&self) -> u64 {
         self.core.sharers.era.load(Ordering::SeqCst)
@@ -499,6 +562,11 @@ impl Sharing for Others<'_> {
     }
     fn set_lease(&self, counter: u32) {
         self.core.sharers.state.lock().lease = Some((self.lease_high.get(), counter));
+    }
+    fn newest_lease(&self) -> u32 {
+        let number = self.core.newest_lease.load(Ordering::SeqCst);
+        self.lease_high.set((number >> 32) as u32);
+        number as u32
     }
 }
 

@@ -6,6 +6,7 @@ mod hammered;
 mod limits;
 mod locks;
 mod meta_rules;
+mod opens;
 mod purge;
 mod rig;
 mod rules;

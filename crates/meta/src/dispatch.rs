@@ -27,7 +27,7 @@ macro_rules! table {
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
     ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
-    PathsOf AllocateInline SeekInline Enter Accessed
+    OpenRead PathsOf AllocateInline SeekInline Enter Accessed
 };
 
 /// The numbers of metadata calls begin here, and are fewer than `KINDS` has.
@@ -111,6 +111,7 @@ pub fn read(
         GetXattr::CALL => tell_as(ctx, body, reply, |r| xattr::get_xattr(ctx, view, r)),
         ListXattr::CALL => tell_as(ctx, body, reply, |r| xattr::list_xattr(ctx, view, r)),
         ReadInline::CALL => tell(body, reply, |r| inline::read_inline(ctx, view, r, out)),
+        OpenRead::CALL => tell_as(ctx, body, reply, |r| open::open_read(ctx, view, r)),
         SeekInline::CALL => tell(body, reply, |r| fallocate::seek_inline(ctx, view, r)),
         GetStripe::CALL => tell(body, reply, |r| stripe::get_stripe(ctx, view, r)),
         PathOf::CALL => tell(body, reply, |r| path_of::path_of(ctx, view, r)),

@@ -1,14 +1,14 @@
 //! Open by fid: attributes, layout and the capability for the objects. A write open of a file with objects marks it as being written.
 
 use types::*;
-use wire::meta::{Open, OpenReply};
+use wire::meta::{Open, OpenRead, OpenReadReply, OpenReply};
 use wire::object::{Capability, RIGHT_READ, RIGHT_WRITE};
 use wire::shared::{Enter, EnterReply};
 
 use crate::inode::{load_inode, store_inode};
 use crate::records::InodeRecord;
 use crate::sharing::{self, For};
-use crate::{Ctx, Txn, access, truncate};
+use crate::{Ctx, Txn, View, access, truncate};
 
 pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
@@ -29,6 +29,32 @@ pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fa
         store_inode(txn, &inode);
     }
     open_reply(ctx, txn, &mut inode, write || keep_write)
+}
+
+/// An open that changes nothing. `None` where `open` would change something, or draw a lease number: a dead session is fenced by a
+/// new one, and those who share need one that they have in common.
+pub fn open_read(ctx: &Ctx<'_>, view: &dyn View, req: OpenRead) -> Result<OpenReadReply, Fault> {
+    let inode = load_inode(view, req.fid)?;
+    need_open(&inode, &req.cred, Wanted { read: req.read, write: false, append: false, truncate: false })?;
+    if !req.read {
+        ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_READ)?;
+    }
+    if sharing::is_left_over(ctx, &inode) {
+        return Ok(OpenReadReply { open: None });
+    }
+    let cap = match &inode.layout {
+        Some(layout) => match sharing::lease_to_read(ctx) {
+            Some(lease) => Some((ctx.make_cap)(inode.fid(), layout.generation, RIGHT_READ, lease)),
+            None => return Ok(OpenReadReply { open: None }),
+        },
+        None => inline_proof(ctx, &inode, RIGHT_READ),
+    };
+    Ok(OpenReadReply { open: Some(OpenReply { inode: inode.shown(ctx, For::Using), cap }) })
+}
+
+/// J2: the proof for what lies here. No OST ever sees it, so it needs no lease version.
+fn inline_proof(ctx: &Ctx<'_>, inode: &InodeRecord, rights: u8) -> Option<Capability> {
+    ctx.judge.as_ref().map(|_| (ctx.make_cap)(inode.fid(), inode.generation, rights, 0))
 }
 
 /// What a dead session left unsettled is finished by whoever finds it and may write it.
@@ -85,9 +111,7 @@ pub fn open_reply(
     let rights = if write { RIGHT_READ | RIGHT_WRITE } else { RIGHT_READ };
     let cap = match &inode.layout {
         Some(layout) => Some(capability(ctx, txn, inode.fid(), layout.generation, rights, is_left_over)),
-        // J2: the proof for what lies here. No OST ever sees it, so it needs no lease version.
-        None if ctx.judge.is_some() => Some((ctx.make_cap)(inode.fid(), inode.generation, rights, 0)),
-        None => None,
+        None => inline_proof(ctx, inode, rights),
     };
     Ok(OpenReply { inode: inode.shown(ctx, For::Using), cap })
 }
@@ -112,3 +136,6 @@ pub fn capability(
     let lease = sharing::lease(ctx, txn, fence);
     (ctx.make_cap)(fid, generation, rights, lease)
 }
+
+#[cfg(test)]
+mod tests;

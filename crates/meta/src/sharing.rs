@@ -24,6 +24,8 @@ pub trait Sharing {
     /// The lease counter that all sessions have in common, so that they do not fence each other; `None`: draw one, and tell it.
     fn lease(&self) -> Option<u32>;
     fn set_lease(&self, counter: u32);
+    /// The newest lease counter that was given to anybody: no object has seen a higher version.
+    fn newest_lease(&self) -> u32;
 }
 
 impl Ctx<'_> {
@@ -105,6 +107,13 @@ impl InodeRecord {
         };
         inode
     }
+}
+
+/// The lease of who only reads. Reading leaves no version at objects, so who is alone needs none of its own: the newest that was given
+/// is as high as any that an object has seen. Those who share have one in common; `None` if none was drawn yet.
+pub fn lease_to_read(ctx: &Ctx<'_>) -> Option<u32> {
+    let sharing = ctx.sharing?;
+    if sharing.is_shared() { sharing.lease() } else { Some(sharing.newest_lease()) }
 }
 
 /// The number of a lease for content: one for all who share, unless a dead session is to be fenced.

@@ -99,6 +99,13 @@ bodies! {
         cred: Cred,
     }
     OpenReply { inode: Inode, cap: Option<Capability> }
+    /// As `Open` for reading only, or (without `read`) as a renewal for descriptors that only read. Nothing is changed, so it is asked
+    /// of the published state and waits for no other request. Among several sessions it may count as open from then on whatever
+    /// the answer is: who asks says `Close` in any case.
+    OpenRead { fid: Fid, read: bool, held: Option<Capability>, cred: Cred }
+    /// `None`: more than a look is needed (a dead session left the file unfinished; a common lease is to be drawn; its last name is just
+    /// being taken); ask by `Open`.
+    OpenReadReply { open: Option<OpenReply> }
     /// The last descriptor of an orphan is closed: it may go. Fine for a fid that is no orphan.
     Release { fid: Fid }
     /// Content of an inline file: bulk in the reply, cut at the file's size.
@@ -374,6 +381,7 @@ calls! {
     0x021c Scan => ScanReply, read;
     0x0230 SetFlags => Inode, mutate;
     0x0231 Tmpfile => OpenReply, mutate;
+    0x0232 OpenRead => OpenReadReply, read;
     0x0238 PathsOf => PathsOfReply, read;
     0x0250 AllocateInline => AllocateInlineReply, mutate;
     0x0251 SeekInline => SeekInlineReply, read;

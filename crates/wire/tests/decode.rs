@@ -43,7 +43,7 @@ macro_rules! all_types {
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
-                meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::AllocateInline, meta::SeekInline,
+                meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::OpenRead, meta::AllocateInline, meta::SeekInline,
                 accessed::Accessed, purge::Dying,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
@@ -159,6 +159,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             vec![inode().to_bytes()]
         }
         "reply to meta::Switch" | "reply to meta::SetFlags" => vec![inode().to_bytes()],
+        "reply to meta::OpenRead" => vec![meta::OpenReadReply { open: Some(open_reply()) }.to_bytes()],
         "reply to meta::Open" | "reply to meta::Tmpfile" => vec![open_reply().to_bytes()],
         "reply to meta::Create" => vec![meta::CreateReply { made: true, open: open_reply() }.to_bytes()],
         "reply to meta::WriteInline" => vec![meta::WriteInlineReply { attr: attr() }.to_bytes()],

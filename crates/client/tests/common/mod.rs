@@ -206,6 +206,15 @@ impl Cluster {
         self.mdt.as_ref().expect("runs").0.clone()
     }
 
+    /// Bytes of the MDT's log.
+    pub fn mdt_log_used(&self) -> u64 {
+        let head = wire::Header { fs: FsId(1), target: MDT, ..wire::Header::default() };
+        let soon = std::time::Instant::now() + Duration::from_secs(10);
+        let req = wire::session::TargetStat {};
+        let said = net::rpc::call(&*self.peer(MDT), head, &req, &[], &mut Buf::new(), soon);
+        said.expect("answered").2.expect("it serves").log_bytes_used
+    }
+
     pub fn ost_disk(&self, n: usize) -> &SimDisk {
         &self.osts[n].as_ref().expect("runs").1
     }

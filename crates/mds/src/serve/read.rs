@@ -7,11 +7,14 @@ use std::cell::Cell;
 
 use net::Answer;
 use types::{Fault, Seq, SessionId};
-use wire::{Header, ReplyHead, Wire};
+use wire::meta::{OpenRead, OpenReadReply};
+use wire::{Header, ReplyHead, Request, Wire};
 
+use super::parse;
 use crate::Core;
 use crate::joined::not_joined;
 use crate::look::look;
+use crate::slots::refuse_observer;
 
 /// The head of a reply with an inode, and then some: one allocation for most answers.
 const ANSWER_BYTES: usize = 256;
@@ -29,17 +32,34 @@ impl Core {
             user = session.one_user();
             self.check_come_back()?;
         }
+        if head.call == OpenRead::CALL && head.session == SessionId(0) {
+            return Err(refuse_observer());
+        }
         answer.body.reserve(ANSWER_BYTES);
         ReplyHead::done(Seq(0), self.volume.flushed_seq()).put(&mut answer.body);
         let head_bytes = answer.body.len();
         // Whether the MDT is full is nothing to who adds nothing; no rule that reads draws a lease number.
         let (around, lease_high) = ((joined, user, false), Cell::new(0));
-        self.with_ctx((head, body), around, &lease_high, &mut |ctx| {
-            look(&self.kv, &mut |view| {
-                answer.body.truncate(head_bytes);
-                answer.bulk.clear();
-                self.rules.read(ctx, view, head.call, body, &mut answer.body, answer.bulk)
-            })?
-        })
+        let ask = |answer: &mut Answer<'_>| {
+            self.with_ctx((head, body), around, &lease_high, &mut |ctx| {
+                look(&self.kv, &mut |view| {
+                    answer.body.truncate(head_bytes);
+                    answer.bulk.clear();
+                    self.rules.read(ctx, view, head.call, body, &mut answer.body, answer.bulk)
+                })?
+            })
+        };
+        ask(answer)?;
+        if head.call != OpenRead::CALL || !self.sharers.is_sharing() {
+            return Ok(());
+        }
+        // H2: that was for what is refused anyway. It is noted first and looked at second.
+        let OpenRead { fid, .. } = parse(body)?;
+        if self.sharers.note_read(head.session, fid, &self.sessions)? {
+            return ask(answer);
+        }
+        answer.body.truncate(head_bytes);
+        OpenReadReply { open: None }.put(&mut answer.body);
+        Ok(())
     }
 }

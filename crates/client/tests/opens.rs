@@ -1,0 +1,163 @@
+//! Opening for reading: what it asks of the MDT, and that what is open stays, whoever takes its name and whatever restarts.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Fs, OpenFlags, Settings};
+use common::{Cluster, MDT, Wiring, pattern, read};
+use disk::Crash;
+use net::{Answer, Service};
+use parking_lot::Mutex;
+use types::{Code, Cred, Fid};
+use wire::meta::{GetAttr, OpenRead, ReadInline};
+use wire::{Header, Request};
+
+/// The MDT, and how often each of its metadata calls came.
+struct Counting {
+    mdt: Arc<dyn Service>,
+    calls: Mutex<BTreeMap<u16, u32>>,
+}
+
+impl Service for Counting {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        // Those of sessions are the client's own affair.
+        if head.call >= 0x0200 {
+            *self.calls.lock().entry(head.call).or_default() += 1;
+        }
+        self.mdt.serve(head, body, bulk, answer)
+    }
+}
+
+fn make(fs: &Fs, name: &str, data: &[u8]) -> Fid {
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, h) = fs.create(Fid::ROOT, name.as_bytes(), 0o644, flags, &Cred::root()).expect("create");
+    fs.write(h, 0, data).expect("write");
+    fs.fsync(h, false).expect("fsync");
+    fs.release(h);
+    attr.fid
+}
+
+/// Open, read and close of a small file are two requests, of a large one a single one, and none of them changes anything or stands in
+/// line with those that do.
+#[test]
+fn open_read_close_asks_the_mdt_twice_and_changes_nothing() {
+    let cluster = Cluster::quiet(Wiring::Local, 2);
+    let quiet = Settings { commit_interval: Duration::from_secs(600), ..cluster.settings() };
+    let files = {
+        let fs = cluster.mount_with(quiet.clone());
+        let files = [("small", 4096), ("large", 300_000)].map(|(name, len)| {
+            let data = pattern(len as u64, len);
+            (make(&fs, name, &data), data)
+        });
+        fs.shutdown().expect("all is told");
+        files
+    };
+    let fs = cluster.mount_with(quiet);
+    let counting = Arc::new(Counting { mdt: cluster.mdt_service(), calls: Mutex::default() });
+    cluster.hub.add(MDT, counting.clone());
+    let before = cluster.mdt_log_used();
+    for (n, (fid, data)) in files.iter().enumerate() {
+        let (h, attr) = fs.open(*fid, OpenFlags::read_only()).expect("open");
+        assert_eq!(attr.size, data.len() as u64);
+        assert!(read(&fs, h, 0, data.len() + 1).expect("read") == *data);
+        fs.release(h);
+        let calls = std::mem::take(&mut *counting.calls.lock());
+        let want: &[u16] = if n == 0 { &[ReadInline::CALL, OpenRead::CALL] } else { &[OpenRead::CALL] };
+        assert_eq!(calls, want.iter().map(|call| (*call, 1)).collect());
+    }
+    assert_eq!(cluster.mdt_log_used(), before, "nothing was logged");
+    const { assert!(!OpenRead::MUTATES && !ReadInline::MUTATES) };
+    cluster.hub.add(MDT, cluster.mdt_service());
+}
+
+/// [S-unlinked-open] [S-several-mounts] A file that is open for reading only keeps its content when the other mount takes its name,
+/// also when the MDT is killed before or after; its last close ends it.
+#[test]
+fn what_is_open_for_reading_outlives_its_name_and_the_mdt() {
+    for (n, crashes) in [[false, false], [true, false], [false, true], [true, true]].into_iter().enumerate() {
+        let mut cluster = Cluster::new(Wiring::Tcp, 2);
+        cluster.session_ttl = Duration::from_millis(1500);
+        cluster.crash_mdt(Crash::KeepAll);
+        let (a, b) = (cluster.mount(), cluster.mount());
+        assert!(a.is_shared() && b.is_shared());
+        let [small, large] = [("small", 1000), ("large", 200_000)].map(|(name, len)| {
+            let data = pattern(n as u64, len);
+            (make(&a, name, &data), data)
+        });
+        let held = [&small, &large].map(|(fid, _)| b.open(*fid, OpenFlags::read_only()).expect("open").0);
+        if crashes[0] {
+            cluster.crash_mdt(Crash::KeepAll);
+        }
+        for name in ["small", "large"] {
+            a.unlink(Fid::ROOT, name.as_bytes(), &Cred::root()).expect("unlink");
+            assert_eq!(b.lookup(Fid::ROOT, name.as_bytes()).unwrap_err().code, Code::NotFound);
+        }
+        if crashes[1] {
+            cluster.crash_mdt(Crash::KeepAll);
+        }
+        for ((_, data), h) in [&small, &large].into_iter().zip(held) {
+            assert!(read(&b, h, 0, data.len() + 1).expect("read") == *data, "{crashes:?}");
+            b.release(h);
+        }
+        for (fid, _) in [small, large] {
+            wait_until("its last close ends it", || is_gone(&cluster, fid));
+        }
+    }
+}
+
+/// [S-dead-mount] A lone mount goes on with what it has open for reading when the MDT is killed, and a file that it unlinked meanwhile
+/// is there until it is closed.
+#[test]
+fn a_lone_mount_reads_on_when_the_mdt_is_killed() {
+    let mut cluster = Cluster::new(Wiring::Tcp, 2);
+    let fs = cluster.mount();
+    let data = pattern(1, 300_000);
+    let (kept, lost) = (make(&fs, "kept", &data), make(&fs, "lost", &data[..500]));
+    let held = [kept, lost].map(|fid| fs.open(fid, OpenFlags::read_only()).expect("open").0);
+    cluster.crash_mdt(Crash::KeepAll);
+    assert!(read(&fs, held[0], 0, data.len()).expect("read") == data);
+    fs.unlink(Fid::ROOT, b"lost", &Cred::root()).expect("unlink");
+    cluster.crash_mdt(Crash::KeepAll);
+    assert!(read(&fs, held[1], 0, 1000).expect("read") == data[..500]);
+    let again = fs.open(kept, OpenFlags::read_only()).expect("open").0;
+    assert!(read(&fs, again, 0, data.len()).expect("read") == data);
+    held.into_iter().chain([again]).for_each(|h| fs.release(h));
+    wait_until("its last close ends it", || is_gone(&cluster, lost));
+    assert!(!is_gone(&cluster, kept));
+}
+
+/// What a dead mount left in the middle of writing is recovered by who opens it for reading, and its late writes are fenced.
+#[test]
+fn who_opens_for_reading_finishes_what_a_dead_mount_left() {
+    let cluster = Cluster::with_inline_max(Wiring::Tcp, 2, 0);
+    let data = pattern(7, 400_000);
+    let dead = cluster.mount_lazy();
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, h) = dead.create(Fid::ROOT, b"f", 0o644, flags, &Cred::root()).expect("create");
+    dead.write(h, 0, &data).expect("write");
+    let session = dead.session();
+    dead.abort();
+    cluster.end_session(session);
+    let fs = cluster.mount();
+    let (h, attr) = fs.open(attr.fid, OpenFlags::read_only()).expect("open");
+    assert_eq!(attr.size, data.len() as u64, "the objects were asked");
+    assert!(read(&fs, h, 0, data.len()).expect("read") == data);
+}
+
+fn is_gone(cluster: &Cluster, fid: Fid) -> bool {
+    let head = Header { fs: types::FsId(1), target: MDT, ..Header::default() };
+    let soon = std::time::Instant::now() + Duration::from_secs(10);
+    let said = net::rpc::call(&*cluster.peer(MDT), head, &GetAttr { fid }, &[], &mut types::Buf::new(), soon);
+    said.expect("answered").2.is_err_and(|fault| fault.code == Code::Stale)
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(std::time::Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

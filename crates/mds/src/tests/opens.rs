@@ -1,0 +1,289 @@
+//! H2 with opens that take no writer's role: whatever the order of an open for reading and the taking of the last name, who has it
+//! open keeps the file, or is told that it is gone. The order is forced by a hook in the rules.
+
+use std::sync::Arc;
+
+use disk::SimDisk;
+use meta::{Ctx, Txn, View};
+use parking_lot::Mutex;
+use types::*;
+use wire::Request;
+use wire::meta::*;
+use wire::shared::{Close, Hold};
+
+use super::rig::{Rig, label};
+use crate::{FormatSpec, Mdt, MetaRules, Rules, Settings};
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// Where a hook is called, once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum At {
+    /// After the rule of an unlink, before it is in the log.
+    Unlinked,
+    /// At the beginning of a look at what an `OpenRead` asks for: it has its state.
+    Looks,
+}
+
+#[derive(Default)]
+struct Hooked(Mutex<Vec<(At, Hook)>>);
+
+impl Hooked {
+    fn on(&self, at: At, hook: impl FnOnce() + Send + 'static) {
+        self.0.lock().push((at, Box::new(hook)));
+    }
+    fn is_at(&self, at: At) {
+        let hook = {
+            let mut hooks = self.0.lock();
+            hooks.iter().position(|(when, _)| *when == at).map(|n| hooks.remove(n))
+        };
+        if let Some((_, hook)) = hook {
+            hook()
+        }
+    }
+}
+
+struct HookedRules(Arc<Hooked>);
+
+impl Rules for HookedRules {
+    fn is_mutation(&self, call: u16) -> Option<bool> {
+        MetaRules.is_mutation(call)
+    }
+    fn mutate(
+        &self,
+        ctx: &Ctx<'_>,
+        txn: &mut dyn Txn,
+        call: u16,
+        body: &[u8],
+        bulk: &[u8],
+    ) -> Result<Vec<u8>, Fault> {
+        let reply = MetaRules.mutate(ctx, txn, call, body, bulk);
+        if call == Unlink::CALL && reply.is_ok() {
+            self.0.is_at(At::Unlinked);
+        }
+        reply
+    }
+    fn read(
+        &self,
+        ctx: &Ctx<'_>,
+        view: &dyn View,
+        call: u16,
+        body: &[u8],
+        reply: &mut Vec<u8>,
+        out: &mut Buf,
+    ) -> Result<(), Fault> {
+        if call == OpenRead::CALL {
+            self.0.is_at(At::Looks);
+        }
+        MetaRules.read(ctx, view, call, body, reply, out)
+    }
+    fn format(&self, txn: &mut dyn Txn, now: Time) {
+        MetaRules.format(txn, now)
+    }
+    fn is_formatted(&self, view: &dyn View) -> bool {
+        MetaRules.is_formatted(view)
+    }
+    fn orphans_of(&self, view: &dyn View, session: SessionId) -> Vec<Fid> {
+        MetaRules.orphans_of(view, session)
+    }
+    fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
+        MetaRules.reap(txn, fid)
+    }
+    fn leave_orphan(&self, txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Result<(), Fault> {
+        MetaRules.leave_orphan(txn, fid, next)
+    }
+    fn orphan_holder(&self, view: &dyn View, fid: Fid) -> Option<SessionId> {
+        MetaRules.orphan_holder(view, fid)
+    }
+    fn rest(&self, txn: &mut dyn Txn, fid: Fid, era: u64) -> Result<(), Fault> {
+        MetaRules.rest(txn, fid, era)
+    }
+    fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
+        MetaRules.dead_list(view, max)
+    }
+    fn is_dead(&self, key: &Key) -> bool {
+        MetaRules.is_dead(key)
+    }
+    fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation) {
+        MetaRules.forget_dead(txn, fid, generation)
+    }
+    fn inodes(&self, view: &dyn View) -> u64 {
+        MetaRules.inodes(view)
+    }
+}
+
+/// Two sessions that share, and a file that the first has made and closed.
+struct Two {
+    rig: Arc<Rig>,
+    hooked: Arc<Hooked>,
+    other: SessionId,
+    fid: Fid,
+}
+
+fn two() -> Two {
+    let disk = Arc::new(SimDisk::new(2 << 20));
+    let spec = FormatSpec::for_size(label(), 2 << 20);
+    let spec = FormatSpec { log_bytes: 128 << 10, checkpoint_bytes: 512 << 10, ..spec };
+    Mdt::format(disk.clone(), &spec, false, &MetaRules, Time::new(5, 0)).unwrap();
+    let (hooked, clock) = (Arc::<Hooked>::default(), Arc::<super::rig::HandClock>::default());
+    let rules = Arc::new(HookedRules(hooked.clone()));
+    let settings = Settings { background: false, clock: clock.clone(), ..Settings::with_rules(rules) };
+    let rig = Arc::new(Rig::with(disk, settings, clock).unwrap());
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is to share");
+    let hold = Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };
+    rig.ask(&hold, rig.session).unwrap();
+    let other = rig.attach(2).unwrap().session;
+    // Another's whole life first, so that all records are in memory and no request starts over.
+    let fid = make(&rig, "warm");
+    rig.ask(&OpenRead { fid, read: true, held: None, cred: Cred::root() }, rig.session).unwrap();
+    rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
+    unlink(&rig, "warm");
+    let fid = make(&rig, "f");
+    Two { rig, hooked, other, fid }
+}
+
+fn make(rig: &Rig, name: &str) -> Fid {
+    let create = Create {
+        parent: Fid::ROOT,
+        name: name.as_bytes().into(),
+        kind: Kind::File,
+        mode: 0o644,
+        rdev: 0,
+        exclusive: true,
+        read: false,
+        write: true,
+        append: false,
+        umask: 0,
+        now: Time::new(10, 0),
+        cred: Cred::root(),
+        want: Fid(0),
+    };
+    let fid = rig.ask(&create, rig.session).unwrap().open.inode.attr.fid;
+    rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
+    fid
+}
+
+fn unlink(rig: &Rig, name: &str) {
+    let (name, cred) = (name.as_bytes().into(), Cred::root());
+    let unlink = Unlink { parent: Fid::ROOT, name, held: false, now: Time::new(11, 0), cred };
+    rig.ask(&unlink, rig.session).unwrap();
+}
+
+impl Two {
+    fn opens(&self) -> impl FnOnce() -> Result<Option<OpenReply>, Fault> + Send + use<> {
+        let (rig, other, fid) = (self.rig.clone(), self.other, self.fid);
+        move || {
+            let open = OpenRead { fid, read: true, held: None, cred: Cred::root() };
+            rig.ask(&open, other).map(|reply| reply.open)
+        }
+    }
+    fn unlinks(&self) -> impl FnOnce() + Send + use<> {
+        let rig = self.rig.clone();
+        move || unlink(&rig, "f")
+    }
+    fn is_there(&self) -> bool {
+        self.rig.ask(&GetAttr { fid: self.fid }, self.other).is_ok()
+    }
+    fn closes(&self) {
+        self.rig.ask(&Close { fids: vec![self.fid] }, self.other).unwrap();
+    }
+}
+
+#[test]
+fn h2_a_file_that_was_opened_for_reading_outlives_its_name() {
+    let two = two();
+    assert!(two.opens()().unwrap().is_some());
+    two.unlinks()();
+    assert!(two.is_there());
+    two.closes();
+    assert!(!two.is_there(), "the last close ends it");
+}
+
+/// The unlink has found nobody, and the open comes before it is in the log: what the open would be told is about to be wrong.
+#[test]
+fn h2_an_open_between_an_unlinks_look_and_its_entry_is_sent_to_the_line() {
+    let two = two();
+    let (open, said) = (two.opens(), Arc::new(Mutex::new(None)));
+    let told = said.clone();
+    two.hooked.on(At::Unlinked, move || *told.lock() = Some(open()));
+    two.unlinks()();
+    let said = said.lock().take().expect("the hook was called");
+    assert_eq!(said, Ok(None));
+    let now = Time::new(12, 0);
+    let open = Open {
+        fid: two.fid,
+        read: true,
+        write: false,
+        append: false,
+        truncate: false,
+        keep_write: false,
+        held: None,
+        now,
+        cred: Cred::root(),
+    };
+    assert_eq!(two.rig.ask(&open, two.other).unwrap_err().code, Code::Stale);
+    assert_eq!(two.opens()().unwrap_err().code, Code::Stale, "nothing is doomed for ever");
+}
+
+/// The unlink comes whole between the open's note and its look: it finds the note.
+#[test]
+fn h2_an_unlink_between_an_opens_note_and_its_look_leaves_the_file() {
+    let two = two();
+    let (hooked, unlink) = (two.hooked.clone(), two.unlinks());
+    // The first look is before the note.
+    two.hooked.on(At::Looks, move || hooked.on(At::Looks, unlink));
+    assert!(two.opens()().unwrap().is_some());
+    assert!(two.hooked.0.lock().is_empty(), "both looks were made");
+    assert!(two.is_there());
+    assert!(two.opens()().unwrap().is_some(), "an orphan can be opened again by its fid");
+    two.closes();
+    assert!(!two.is_there());
+}
+
+/// The unlink comes whole before the note: the look after it finds nothing.
+#[test]
+fn h2_an_unlink_before_an_opens_note_is_seen_by_its_look() {
+    let two = two();
+    // The first look has its state already; the second has not.
+    two.hooked.on(At::Looks, two.unlinks());
+    assert_eq!(two.opens()().unwrap_err().code, Code::Stale);
+    assert!(!two.is_there());
+    two.closes();
+}
+
+/// What a transaction doomed and did not end is not doomed any more when that is over.
+#[test]
+fn h2_what_was_not_ended_is_not_doomed_for_ever() {
+    let two = two();
+    // Over a file that has a second name nothing ends, though it was asked who has it open.
+    let (fid, name, cred) = (two.fid, b"g"[..].into(), Cred::root());
+    let link = Link { fid, parent: Fid::ROOT, name, now: Time::new(11, 0), cred };
+    two.rig.ask(&link, two.rig.session).unwrap();
+    let open = two.opens();
+    let said = Arc::new(Mutex::new(None));
+    let told = said.clone();
+    two.hooked.on(At::Unlinked, move || *told.lock() = Some(open()));
+    two.unlinks()();
+    assert_eq!(said.lock().take(), Some(Ok(None)), "it may have been the last");
+    assert!(two.opens()().unwrap().is_some());
+}
+
+/// A session that has ended holds nothing open, however late its open comes.
+#[test]
+fn h2_a_session_that_ended_has_nothing_open() {
+    let two = two();
+    let (rig, other) = (two.rig.clone(), two.other);
+    two.hooked.on(At::Looks, move || {
+        rig.ask(&wire::session::Detach { session: other }, SessionId(0)).unwrap();
+    });
+    assert!(two.opens()().is_err());
+    two.unlinks()();
+    assert!(two.rig.ask(&GetAttr { fid: two.fid }, two.rig.session).is_err(), "nobody keeps it");
+}
+
+#[test]
+fn an_observer_is_given_no_capability() {
+    let two = two();
+    let open = OpenRead { fid: two.fid, read: true, held: None, cred: Cred::root() };
+    assert!(two.rig.ask(&open, SessionId(0)).is_err());
+}

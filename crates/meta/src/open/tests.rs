@@ -1,0 +1,109 @@
+use types::*;
+use wire::meta::{FileState, OpenRead, OpenReadReply, OpenReply};
+use wire::object::RIGHT_READ;
+
+use crate::inode::{load_inode, store_inode};
+use crate::open::open_read;
+use crate::sharing::Sharing;
+use crate::testing::*;
+
+/// What an MDT would say of its sessions.
+struct Others {
+    is_shared: bool,
+    lease: Option<u32>,
+}
+
+const NEWEST: u32 = 77;
+const ALIVE: SessionId = SessionId(8);
+
+impl Sharing for Others {
+    fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+    fn is_alive(&self, session: SessionId) -> bool {
+        session == ALIVE
+    }
+    fn opened_elsewhere(&self, _: Fid) -> Option<SessionId> {
+        None
+    }
+    fn written_elsewhere(&self, _: Fid) -> bool {
+        false
+    }
+    fn era(&self) -> u64 {
+        5
+    }
+    fn lease(&self) -> Option<u32> {
+        self.lease
+    }
+    fn set_lease(&self, _: u32) {
+        panic!("an open for reading draws no lease")
+    }
+    fn newest_lease(&self) -> u32 {
+        NEWEST
+    }
+}
+
+fn look(w: &World, fid: Fid, others: &Others) -> Option<OpenReply> {
+    let req = OpenRead { fid, read: true, held: None, cred: Cred::root() };
+    let OpenReadReply { open } = World::with_ctx(false, false, |ctx| {
+        open_read(&crate::Ctx { sharing: Some(others), judge: None, ..*ctx }, &w.txn, req).unwrap()
+    });
+    open
+}
+
+#[test]
+fn an_open_for_reading_has_the_lease_that_no_object_is_above() {
+    let mut w = World::new();
+    let f = w.file(ROOT, "f");
+    let mut inode = load_inode(&w.txn, f).unwrap();
+    let part = Component { end: u64::MAX, stripe_size: 65536, mirrors: vec![MirrorId(1)], written: vec![1] };
+    inode.layout = Some(Layout { generation: Generation(3), components: vec![part] });
+    let alone = Others { is_shared: false, lease: Some(5) };
+    let among = |lease| Others { is_shared: true, lease };
+    let (mine, eras) = (SessionId(7), |era| FileState::Shared { era, proven: 0 });
+    let cut = FileState::Truncating { session: ALIVE, size: 0 };
+    //             state                            asked among        lease
+    let table = [
+        (FileState::Settled, &alone, Some(NEWEST)),
+        (FileState::Writing(mine), &alone, Some(NEWEST)),
+        (FileState::Writing(ALIVE), &alone, None),
+        (FileState::Settled, &among(Some(5)), Some(5)),
+        (FileState::Settled, &among(None), None),
+        (FileState::Writing(ALIVE), &among(Some(5)), Some(5)),
+        (FileState::Writing(SessionId(9)), &among(Some(5)), None),
+        (eras(5), &among(Some(5)), Some(5)),
+        (eras(4), &among(Some(5)), None),
+        (cut, &among(Some(5)), None),
+    ];
+    for (state, others, want) in table {
+        inode.state = state;
+        store_inode(&mut w.txn, &inode);
+        let before = w.txn.records.clone();
+        let open = look(&w, f, others);
+        let cap = open.map(|open| open.cap.expect("a file with objects has one"));
+        assert!(cap.iter().all(|cap| (cap.rights, cap.generation) == (RIGHT_READ, Generation(3))));
+        assert_eq!(cap.map(|cap| cap.lease_counter), want, "{state:?}, shared: {}", others.is_shared);
+        assert!(w.txn.records == before);
+    }
+}
+
+#[test]
+fn an_open_for_reading_is_allowed_or_refused_as_any_open() {
+    let mut w = World::new();
+    let f = w.file(ROOT, "f");
+    let mut inode = load_inode(&w.txn, f).unwrap();
+    (inode.attr.uid, inode.attr.mode) = (ALICE, 0o600);
+    store_inode(&mut w.txn, &inode);
+    let ask = |w: &mut World, fid, read, uid| w.call(OpenRead { fid, read, held: None, cred: cred(uid) });
+    assert!(ask(&mut w, f, true, ALICE).is_ok_and(|r| r.open.is_some_and(|o| o.cap.is_none())));
+    assert_eq!(ask(&mut w, f, true, BOB), Err(Code::Access));
+    assert_eq!(ask(&mut w, Fid(999), true, ALICE), Err(Code::Stale));
+    // J1, J2: who is judged is himself, and proves a renewal by what an open gave.
+    w.judged = Some(BOB);
+    assert_eq!(ask(&mut w, f, true, ALICE), Err(Code::Access));
+    assert_eq!(ask(&mut w, f, false, ALICE), Err(Code::Access));
+    w.judged = Some(ALICE);
+    let open = ask(&mut w, f, true, BOB).unwrap().open.unwrap();
+    let again = OpenRead { fid: f, read: false, held: open.cap, cred: cred(BOB) };
+    assert!(w.call(again).is_ok());
+}
