@@ -23,8 +23,10 @@
 pub mod away;
 pub mod checkpoint;
 pub mod conformance;
+mod leaf;
 mod published;
 mod table;
+mod tree;
 mod value;
 
 use std::borrow::Cow;

@@ -1,23 +1,25 @@
-//! The table in memory: two persistent B+trees, a large one and a small one with the latest changes on top. A snapshot shares
-//! all nodes with the table; the writer copies the few that it changes and publishes the new roots.
+//! The table in memory: a persistent tree of packed leaves (tree.rs, leaf.rs), and on top of it a small persistent map with the latest
+//! changes. A snapshot shares all nodes with the table; the writer copies the few that it changes and publishes the new roots.
 //!
-//! Why two: each batch is published at once, so each copies its path from the root. In the small tree that path is one branch
-//! and a leaf, in cache; the large one is changed once per `RECENT_MAX` changes, and copies each touched node once for all.
+//! Why two: each batch is published at once, so each copies its path from the root. In the small map that path is one branch
+//! and a leaf, in cache; the tree is changed once per `RECENT_MAX` changes, and copies each touched leaf once for all.
 
 use std::borrow::Cow;
 use std::io;
-use std::iter::Peekable;
-use std::ops::Deref;
+use std::ops::{Bound, ControlFlow, Deref};
 use std::sync::Arc;
 
 use imbl::OrdMap;
 use types::{Key, Seq};
 
 use crate::checkpoint::{self, StreamError};
+use crate::leaf::Content;
 use crate::published::{Published, Reader};
+use crate::tree::{Shape, Tree};
+use crate::value::verified;
 use crate::{Absent, Batch, Change, Engine, Figures, Miss, Size, TakeRecord, Value, View, record_bytes};
 
-/// Changes in the small tree before they move to the large one: about 16 nodes of 16, so that a path is two nodes, and a
+/// Changes in the small map before they move to the tree: about 16 nodes of 16, so that a path is two nodes, and a
 /// move (0.1 ms) is short for who waits behind it.
 const RECENT_MAX: usize = 192;
 
@@ -25,7 +27,7 @@ const RECENT_MAX: usize = 192;
 /// keys and one batch's more.
 #[derive(Clone, Default)]
 pub struct Version {
-    base: OrdMap<Key, Value>,
+    base: Tree,
     /// The latest changes; `None` hides a record of `base`.
     recent: OrdMap<Key, Option<Value>>,
     size: Size,
@@ -33,9 +35,9 @@ pub struct Version {
 }
 
 impl Version {
-    fn get(&self, key: &Key) -> Option<&Value> {
+    fn get(&self, key: &Key) -> Option<Content<'_>> {
         match self.recent.get(key) {
-            Some(changed) => changed.as_ref(),
+            Some(changed) => changed.as_ref().map(Content::of),
             None => self.base.get(key),
         }
     }
@@ -55,64 +57,57 @@ impl Version {
         old.unwrap_or(0)
     }
 
-    /// Moves the latest changes to the large tree.
-    fn settle(&mut self) {
-        for (key, value) in std::mem::take(&mut self.recent) {
-            match value {
-                Some(v) => self.base.insert(key, v),
-                None => self.base.remove(&key),
-            };
-        }
+    /// Moves the latest changes to the tree.
+    fn settle(&mut self, shape: &Shape) {
+        let edits: Vec<_> = self.recent.iter().map(|(key, value)| (key, value.as_ref())).collect();
+        self.base = self.base.edit(&edits, shape);
+        self.recent = OrdMap::new();
     }
 
-    fn merged<'a>(
-        base: impl Iterator<Item = (&'a Key, &'a Value)>,
-        recent: impl Iterator<Item = (&'a Key, &'a Option<Value>)>,
-    ) -> Merged<impl Iterator<Item = (&'a Key, &'a Value)>, impl Iterator<Item = (&'a Key, &'a Option<Value>)>>
-    {
-        Merged { base: base.peekable(), recent: recent.peekable() }
-    }
-}
-
-/// The records of two sorted runs, the later one winning, its `None` hiding.
-struct Merged<B: Iterator, R: Iterator> {
-    base: Peekable<B>,
-    recent: Peekable<R>,
-}
-
-impl<'a, B, R> Iterator for Merged<B, R>
-where
-    B: Iterator<Item = (&'a Key, &'a Value)>,
-    R: Iterator<Item = (&'a Key, &'a Option<Value>)>,
-{
-    type Item = (&'a Key, &'a Value);
-
-    fn next(&mut self) -> Option<(&'a Key, &'a Value)> {
-        loop {
-            let Some((changed, _)) = self.recent.peek() else { return self.base.next() };
-            if let Some(stored) = self.base.next_if(|(stored, _)| stored < changed) {
-                return Some(stored);
+    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks.
+    fn walk<B>(
+        &self,
+        from: &Key,
+        to: Option<&Key>,
+        f: &mut impl FnMut(&Key, Content<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let end = to.map_or(Bound::Unbounded, |to| Bound::Excluded(*to));
+        let mut recent = self.recent.range((Bound::Included(*from), end)).peekable();
+        self.base.range(from, to, &mut |key, stored| {
+            while let Some((changed, value)) = recent.next_if(|(changed, _)| **changed < key) {
+                value.as_ref().map_or(ControlFlow::Continue(()), |value| f(changed, Content::of(value)))?;
             }
-            self.base.next_if(|(stored, _)| stored == changed);
-            if let Some((key, Some(value))) = self.recent.next() {
-                return Some((key, value));
+            match recent.next_if(|(changed, _)| **changed == key) {
+                None => f(&key, stored),
+                Some((_, Some(value))) => f(&key, Content::of(value)),
+                Some((_, None)) => ControlFlow::Continue(()),
             }
-        }
+        })?;
+        recent
+            .filter_map(|(key, value)| Some((key, value.as_ref()?)))
+            .try_for_each(|(key, value)| f(key, Content::of(value)))
     }
 }
 
 /// The table that an MDT serves from.
-pub struct Table(Published<Version>);
+pub struct Table {
+    published: Published<Version>,
+    shape: Shape,
+}
 
 impl Default for Table {
     fn default() -> Table {
-        Table(Published::new(Version::default()))
+        Table::shaped(Shape::default())
     }
 }
 
 impl Table {
     pub fn new() -> Table {
         Table::default()
+    }
+
+    fn shaped(shape: Shape) -> Table {
+        Table { published: Published::new(Version::default()), shape }
     }
 }
 
@@ -125,21 +120,21 @@ impl Engine for Table {
     type Snap = TableView<Arc<Version>>;
 
     fn reader(&self) -> Self::Reader<'_> {
-        TableView(self.0.reader())
+        TableView(self.published.reader())
     }
 
     fn snapshot(&self) -> Self::Snap {
-        TableView(self.0.snapshot())
+        TableView(self.published.snapshot())
     }
 
     fn apply(&self, upto: Seq, batch: Batch) {
-        self.0.publish(|newest| {
+        self.published.publish(|newest| {
             let mut next = newest.clone();
             assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
             next.seq = upto;
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
             if next.recent.len() > RECENT_MAX {
-                next.settle();
+                next.settle(&self.shape);
             }
             (next, replaced)
         })
@@ -184,13 +179,13 @@ impl Engine for Table {
     }
 
     fn figures(&self) -> Figures {
-        Figures { size: self.0.snapshot().size, states_kept: self.0.kept() }
+        Figures { size: self.published.snapshot().size, states_kept: self.published.kept() }
     }
 }
 
 impl<D: Deref<Target = Version>> View for TableView<D> {
     fn get(&self, key: &Key) -> Result<Option<Cow<'_, [u8]>>, Miss> {
-        let value = self.0.get(key).map(|v| v.verified(key)).transpose()?;
+        let value = self.0.get(key).map(|v| verified(key, v.raw(), v.crc())).transpose()?;
         Ok(value.map(Cow::Borrowed))
     }
 
@@ -198,17 +193,22 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
         if from >= to {
             return Ok(());
         }
-        for (key, value) in Version::merged(self.0.base.range(*from..*to), self.0.recent.range(*from..*to)) {
-            if !f(key, value.verified(key)?) {
-                break;
-            }
-        }
-        Ok(())
+        let walked =
+            self.0.walk(from, Some(to), &mut |key, value| match verified(key, value.raw(), value.crc()) {
+                Err(damage) => ControlFlow::Break(Err(damage.into())),
+                Ok(value) if f(key, value) => ControlFlow::Continue(()),
+                Ok(_) => ControlFlow::Break(Ok(())),
+            });
+        walked.break_value().unwrap_or(Ok(()))
     }
 
     fn each(&self, f: &mut TakeRecord<'_>) -> io::Result<()> {
-        let mut all = Version::merged(self.0.base.iter(), self.0.recent.iter());
-        all.try_for_each(|(key, value)| f(key, value.raw(), value.crc()))
+        let walked =
+            self.0.walk(&Key::default(), None, &mut |key, value| match f(key, value.raw(), value.crc()) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(e) => ControlFlow::Break(e),
+            });
+        walked.break_value().map_or(Ok(()), Err)
     }
 
     fn size(&self) -> Size {
@@ -227,6 +227,12 @@ mod tests {
     #[test]
     fn conforms() {
         crate::conformance::all(Table::new);
+    }
+
+    /// Small leaves, so that a few hundred records make a tree of several levels.
+    #[test]
+    fn conforms_with_small_leaves() {
+        crate::conformance::all(|| Table::shaped(Shape { leaf_bytes: 256, fanout: 4 }));
     }
 
     #[test]

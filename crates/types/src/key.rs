@@ -23,6 +23,32 @@ impl Key {
         &self.0[..self.0[KEY_MAX] as usize]
     }
 
+    /// As of byte strings.
+    #[inline]
+    pub fn starts_with(&self, prefix: &Key) -> bool {
+        let len = prefix.as_bytes().len();
+        self.same_bytes(prefix) >= len && self.as_bytes().len() >= len
+    }
+
+    /// What both begin with.
+    pub fn common_prefix(&self, other: &Key) -> Key {
+        let (a, b) = (self.as_bytes(), other.as_bytes());
+        let same = self.same_bytes(other).min(a.len()).min(b.len());
+        Key::new(&a[..same]).expect("no longer than a key")
+    }
+
+    /// Bytes that are the same before the first that differs, zeros behind the strings among them.
+    #[inline]
+    fn same_bytes(&self, other: &Key) -> usize {
+        let ([a, b, c], [d, e, f]) = (self.words(), other.words());
+        let (bits, before) = match (a ^ d, b ^ e) {
+            (0, 0) => (c ^ f, 16),
+            (0, bits) => (bits, 8),
+            (bits, _) => (bits, 0),
+        };
+        before + bits.leading_zeros() as usize / 8
+    }
+
     #[inline]
     fn words(&self) -> [u64; 3] {
         std::array::from_fn(|n| u64::from_be_bytes(std::array::from_fn(|at| self.0[8 * n + at])))
@@ -67,6 +93,9 @@ mod tests {
                 let (ka, kb) = (Key::new(a).unwrap(), Key::new(b).unwrap());
                 assert_eq!(ka.cmp(&kb), a.cmp(b), "{a:?} and {b:?}");
                 assert_eq!(ka == kb, a == b);
+                assert_eq!(ka.starts_with(&kb), a.starts_with(b), "{a:?} and {b:?}");
+                let same = (0..=a.len()).rev().find(|n| b.starts_with(&a[..*n])).unwrap();
+                assert_eq!(ka.common_prefix(&kb).as_bytes(), &a[..same]);
             }
             assert_eq!(Key::new(a).unwrap().as_bytes(), a);
         }

@@ -63,8 +63,7 @@ impl Story {
             Some(value) => batch.put(key, value),
             None => batch.delete(key),
         }
-        let mut payload = Vec::new();
-        mds::record::encode(&[], &batch, &mut payload);
+        let payload = mds::record::encode(0, None, &[], &batch);
         volume.append(volume.label().epoch, &payload).expect("there is room");
         volume.flush().expect("the medium is well");
         drop(volume);

@@ -1,0 +1,470 @@
+//! Leaves: the records of one stretch of keys, packed into one piece of memory.
+//!
+//! What all keys of a leaf begin with is there once. A record's *head* is the four bytes of its key behind that, as a number:
+//! a search looks at heads, which lie side by side, and at a key only where heads are the same.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 each | heads, zeros where a key is shorter |
+//! | 2 each | where each cell ends |
+//! | ... | cells: length of the key's rest (1), length of the value (2), its CRC (4), what the rest has behind the head, the value |
+//!
+//! A value of more than `SMALL_MAX` bytes stays what it was, beside the leaf (`large`), and its cell has a number in place of it:
+//! a leaf is copied at each change, file content is not.
+//!
+//! L1: keys rise.  L2: a leaf has a record at least, and unless it has only one, no more than `Shape::leaf_bytes`.
+//! L3: the cells' lengths lead from one to the next and to the end.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use types::Key;
+use types::key::KEY_MAX;
+
+use crate::Value;
+
+/// Longest value in a cell: entries, inodes, records of dead objects. Inline pages, most xattrs and wide layouts are longer.
+pub const SMALL_MAX: usize = 512;
+/// In place of a value's length: a number in `large` is what follows.
+const IS_LARGE: u16 = u16::MAX;
+/// What a value in `large` counts as, so that a copy of a leaf of nothing else is as quick as others.
+const LARGE_WEIGHT: usize = 48;
+const HEAD: usize = 4;
+/// Of a record beside its cell: the head and where the cell ends.
+const INDEX: usize = HEAD + 2;
+/// Of a cell before the key: key length, value length, CRC.
+const CELL: usize = 1 + 2 + 4;
+
+/// One state of the records of one stretch of keys. All but large values is one piece of memory, so that a search that finds
+/// nothing of it in cache waits once.
+#[derive(Debug)]
+pub struct Leaf<B: ?Sized = [u8]> {
+    /// What all keys begin with, and how long it is.
+    prefix: Key,
+    prefix_len: u8,
+    records: u16,
+    large: Box<[Value]>,
+    /// Maybe with zeros at the end.
+    bytes: B,
+}
+
+/// A leaf's bytes are a multiple of this long, as the type of each length is one.
+const STEP: usize = 128;
+
+/// A leaf with so many bytes, or a few more, all zeros yet.
+fn blank(prefix: Key, prefix_len: u8, records: u16, bytes: usize) -> Arc<Leaf> {
+    macro_rules! of_len {
+        ($($steps:literal)*) => {
+            match bytes.div_ceil(STEP).max(1) {
+                $($steps => {
+                    Arc::new(Leaf { prefix, prefix_len, records, large: Box::default(), bytes: [0; STEP * $steps] })
+                })*
+                _ => unreachable!("L2: a leaf of {bytes} bytes"),
+            }
+        };
+    }
+    of_len!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
+}
+
+/// A record's value as a leaf has it.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'a> {
+    Small { bytes: &'a [u8], crc: u32 },
+    Large(&'a Value),
+}
+
+impl<'a> Content<'a> {
+    pub fn of(value: &'a Value) -> Content<'a> {
+        match value.raw().len() {
+            ..=SMALL_MAX => Content::Small { bytes: value.raw(), crc: value.crc() },
+            _ => Content::Large(value),
+        }
+    }
+    pub fn raw(self) -> &'a [u8] {
+        match self {
+            Content::Small { bytes, .. } => bytes,
+            Content::Large(value) => value.raw(),
+        }
+    }
+    pub fn crc(self) -> u32 {
+        match self {
+            Content::Small { crc, .. } => crc,
+            Content::Large(value) => value.crc(),
+        }
+    }
+}
+
+/// The first bytes of a key's rest, as a number that sorts as they do.
+fn head_of(rest: &[u8]) -> u32 {
+    match rest.first_chunk() {
+        Some(head) => u32::from_be_bytes(*head),
+        None => {
+            let mut head = [0; HEAD];
+            head[..rest.len()].copy_from_slice(rest);
+            u32::from_be_bytes(head)
+        }
+    }
+}
+
+/// A cell taken apart.
+struct Cell<'a> {
+    /// Bytes of the key behind the prefix.
+    rest_len: usize,
+    /// Those of them behind the head.
+    tail: &'a [u8],
+    content: Content<'a>,
+}
+
+impl Leaf {
+    pub fn records(&self) -> usize {
+        self.records.into()
+    }
+
+    fn head(&self, i: usize) -> u32 {
+        u32::from_le_bytes(self.bytes[HEAD * i..HEAD * (i + 1)].try_into().expect("four bytes"))
+    }
+
+    fn prefix_len(&self) -> usize {
+        self.prefix_len.into()
+    }
+
+    /// Where cell `i` begins, and where the one before it ends.
+    #[inline]
+    fn begin_of(&self, i: usize) -> usize {
+        match i {
+            0 => INDEX * self.records(),
+            _ => {
+                let at = HEAD * self.records() + 2 * (i - 1);
+                u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]).into()
+            }
+        }
+    }
+
+    #[inline]
+    fn cell(&self, i: usize) -> Cell<'_> {
+        let cell = &self.bytes[self.begin_of(i)..self.begin_of(i + 1)];
+        let rest_len = usize::from(cell[0]);
+        let tail_len = rest_len.saturating_sub(HEAD);
+        let value_len = u16::from_le_bytes([cell[1], cell[2]]);
+        let number = u32::from_le_bytes([cell[3], cell[4], cell[5], cell[6]]);
+        let (tail, bytes) = cell[CELL..].split_at(tail_len);
+        let content = match value_len {
+            IS_LARGE => Content::Large(&self.large[number as usize]),
+            _ => Content::Small { bytes, crc: number },
+        };
+        Cell { rest_len, tail, content }
+    }
+
+    fn key_of(&self, i: usize, cell: &Cell<'_>) -> Key {
+        let mut bytes = [0; KEY_MAX + HEAD];
+        let p = self.prefix_len();
+        bytes[..p].copy_from_slice(self.prefix.as_bytes());
+        bytes[p..p + HEAD].copy_from_slice(&self.head(i).to_be_bytes());
+        bytes[p + HEAD..][..cell.tail.len()].copy_from_slice(cell.tail);
+        Key::new(&bytes[..p + cell.rest_len]).expect("it was made of a key")
+    }
+
+    pub fn key(&self, i: usize) -> Key {
+        self.key_of(i, &self.cell(i))
+    }
+
+    pub fn first(&self) -> Key {
+        self.key(0)
+    }
+
+    /// The record with this key, or where it would be.
+    #[inline]
+    fn find(&self, key: &Key) -> Result<(usize, Content<'_>), usize> {
+        if !key.starts_with(&self.prefix) {
+            return Err(if *key < self.prefix { 0 } else { self.records() });
+        }
+        let rest = &key.as_bytes()[self.prefix_len()..];
+        let head = head_of(rest);
+        let heads = self.bytes[..HEAD * self.records()].as_chunks::<HEAD>().0;
+        let low = heads.partition_point(|other| u32::from_le_bytes(*other) < head);
+        let same = heads[low..].iter().take_while(|other| u32::from_le_bytes(**other) == head).count();
+        // Which of those with this head: nearly always there is one at most.
+        let (mut low, mut high) = (low, low + same);
+        while low < high {
+            let middle = (low + high) / 2;
+            let cell = self.cell(middle);
+            let order = match rest.len().min(cell.rest_len) >= HEAD {
+                true => cell.tail.cmp(&rest[HEAD..]),
+                // The shorter one is what the longer one begins with, since heads are the same.
+                false => cell.rest_len.cmp(&rest.len()),
+            };
+            match order {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok((middle, cell.content)),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    pub fn get(&self, key: &Key) -> Option<Content<'_>> {
+        self.find(key).ok().map(|(_, content)| content)
+    }
+
+    /// Numbers of the records with `from <= key`, and `key < to` if that is given.
+    pub fn within(&self, from: &Key, to: Option<&Key>) -> Range<usize> {
+        let at = |key| self.find(key).map_or_else(|i| i, |(i, _)| i);
+        at(from)..to.map_or(self.records(), at)
+    }
+
+    pub fn record(&self, i: usize) -> (Key, Content<'_>) {
+        let cell = self.cell(i);
+        (self.key_of(i, &cell), cell.content)
+    }
+
+    /// What decides whether a leaf has become too small or too large.
+    pub fn weight(&self) -> usize {
+        self.begin_of(self.records()) + LARGE_WEIGHT * self.large.len()
+    }
+
+    /// The weight of some of its records in a leaf of which all keys have `prefix` bytes in common, or a little more than that.
+    fn weight_of(&self, run: &Range<usize>, prefix: usize) -> usize {
+        let cells = self.begin_of(run.end) - self.begin_of(run.start);
+        let longer = self.prefix_len().saturating_sub(prefix);
+        let large = match self.large.is_empty() {
+            true => 0,
+            false => run.clone().filter(|i| matches!(self.cell(*i).content, Content::Large(_))).count(),
+        };
+        cells + (INDEX + longer) * run.len() + LARGE_WEIGHT * large
+    }
+}
+
+/// Part of what leaves are to be made of.
+#[derive(Clone, Debug)]
+pub enum Piece<'a> {
+    /// Records as this leaf has them.
+    Old(&'a Leaf, Range<usize>),
+    New(&'a Key, &'a Value),
+}
+
+impl Piece<'_> {
+    fn first(&self) -> Key {
+        match self {
+            Piece::Old(leaf, run) => leaf.key(run.start),
+            Piece::New(key, _) => **key,
+        }
+    }
+    fn last(&self) -> Key {
+        match self {
+            Piece::Old(leaf, run) => leaf.key(run.end - 1),
+            Piece::New(key, _) => **key,
+        }
+    }
+    fn weight(&self, prefix: usize) -> usize {
+        match self {
+            Piece::Old(leaf, run) => leaf.weight_of(run, prefix),
+            Piece::New(key, value) => {
+                let tail = key.as_bytes().len().saturating_sub(prefix + HEAD);
+                let content = match Content::of(value) {
+                    Content::Small { bytes, .. } => bytes.len(),
+                    Content::Large(_) => LARGE_WEIGHT,
+                };
+                INDEX + CELL + tail + content
+            }
+        }
+    }
+}
+
+/// A change as a leaf takes it: a new value, or gone.
+pub type Edit<'a> = (&'a Key, Option<&'a Value>);
+
+/// What a leaf becomes by changes, which are in order of their keys. `None`: it stays as it is.
+pub fn edited<'a>(leaf: &'a Leaf, edits: &[Edit<'a>]) -> Option<Vec<Piece<'a>>> {
+    let mut pieces = Vec::with_capacity(2 * edits.len() + 1);
+    let mut at = 0;
+    let mut is_same = true;
+    for (key, value) in edits {
+        let (upto, next) = match leaf.find(key) {
+            Ok((i, _)) => (i, i + 1),
+            Err(i) => (i, i),
+        };
+        is_same &= value.is_none() && upto == next;
+        if at < upto {
+            pieces.push(Piece::Old(leaf, at..upto));
+        }
+        pieces.extend(value.map(|value| Piece::New(key, value)));
+        at = next;
+    }
+    if at < leaf.records() {
+        pieces.push(Piece::Old(leaf, at..leaf.records()));
+    }
+    (!is_same).then_some(pieces)
+}
+
+/// Packs pieces, which are in order, into as few leaves as hold them (L2). Records that come after all others, as inodes do, fill
+/// leaves one by one; others are divided evenly, so that each leaf has room for more.
+pub fn pack(pieces: Vec<Piece<'_>>, leaf_bytes: usize) -> Vec<Arc<Leaf>> {
+    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Vec::new() };
+    let prefix = first.first().common_prefix(&last.last()).as_bytes().len();
+    let total: usize = pieces.iter().map(|piece| piece.weight(prefix)).sum::<usize>();
+    if total <= leaf_bytes {
+        return vec![packed(&pieces)];
+    }
+    let limit = match is_appended(&pieces, prefix, leaf_bytes) {
+        true => leaf_bytes,
+        false => total.div_ceil(total.div_ceil(leaf_bytes)),
+    };
+    Groups { rest: pieces.into(), prefix, limit, room: leaf_bytes }.map(|group| packed(&group)).collect()
+}
+
+/// Is it a row of new records that is too much, with next to nothing behind it? Other keys come by ones and twos.
+fn is_appended(pieces: &[Piece<'_>], prefix: usize, room: usize) -> bool {
+    const ROW_MIN: usize = 4;
+    let is_new = |piece: &Piece<'_>| matches!(piece, Piece::New(..));
+    let sum = |pieces: &[Piece<'_>]| pieces.iter().map(|piece| piece.weight(prefix)).sum::<usize>();
+    let Some(last) = pieces.iter().rposition(is_new) else { return false };
+    let first = pieces[..last].iter().rposition(|piece| !is_new(piece)).map_or(0, |i| i + 1);
+    last - first + 1 >= ROW_MIN && sum(&pieces[..first]) <= room && sum(&pieces[last + 1..]) * 4 < room
+}
+
+/// Divides pieces into groups of about `limit`, and of no more than `room`.
+struct Groups<'a> {
+    rest: std::collections::VecDeque<Piece<'a>>,
+    prefix: usize,
+    limit: usize,
+    room: usize,
+}
+
+impl<'a> Iterator for Groups<'a> {
+    type Item = Vec<Piece<'a>>;
+
+    fn next(&mut self) -> Option<Vec<Piece<'a>>> {
+        let mut group: Vec<Piece<'a>> = Vec::new();
+        let mut weight = 0;
+        while let Some(piece) = self.rest.pop_front() {
+            let more = piece.weight(self.prefix);
+            if weight + more <= self.limit {
+                weight += more;
+                group.push(piece);
+                continue;
+            }
+            match piece {
+                Piece::Old(leaf, run) => {
+                    // As many of them as fit, and one that begins a group whatever it weighs.
+                    let least = run.start + usize::from(group.is_empty());
+                    let fits = |n: usize| weight + leaf.weight_of(&(run.start..n), self.prefix) <= self.limit;
+                    let end = (least + 1..=run.end).take_while(|n| fits(*n)).last().unwrap_or(least);
+                    if end > run.start {
+                        group.push(Piece::Old(leaf, run.start..end));
+                    }
+                    if end < run.end {
+                        self.rest.push_front(Piece::Old(leaf, end..run.end));
+                    }
+                }
+                Piece::New(..) if group.is_empty() => group.push(piece),
+                Piece::New(..) => self.rest.push_front(piece),
+            }
+            return self.with_end(group);
+        }
+        (!group.is_empty()).then_some(group)
+    }
+}
+
+impl<'a> Groups<'a> {
+    /// A last group of next to nothing goes with the one before it, if that has room.
+    fn with_end(&mut self, mut group: Vec<Piece<'a>>) -> Option<Vec<Piece<'a>>> {
+        let mut left = self.room;
+        let all = group.iter().chain(&self.rest);
+        let fits = all.map(|piece| piece.weight(self.prefix)).all(|weight| {
+            let has_room = weight <= left;
+            left = left.saturating_sub(weight);
+            has_room
+        });
+        if fits {
+            group.extend(self.rest.drain(..));
+        }
+        Some(group)
+    }
+}
+
+/// One leaf of all these.
+fn packed(pieces: &[Piece<'_>]) -> Arc<Leaf> {
+    let (first, last) = (pieces[0].first(), pieces[pieces.len() - 1].last());
+    let begin = first.common_prefix(&last);
+    let prefix = begin.as_bytes().len();
+    let records: usize = pieces.iter().map(|p| if let Piece::Old(_, run) = p { run.len() } else { 1 }).sum();
+    let weight: usize = pieces.iter().map(|piece| piece.weight(prefix)).sum();
+    let mut leaf = blank(begin, prefix as u8, u16::try_from(records).expect("a leaf is short"), weight);
+    let new = Arc::get_mut(&mut leaf).expect("nobody else has it yet");
+    let (heads, rest) = new.bytes.split_at_mut(HEAD * records);
+    let (ends, cells) = rest.split_at_mut(2 * records);
+    let mut out =
+        Packing { heads, ends, cells, begin: INDEX * records, at: 0, next: 0, prefix, large: Vec::new() };
+    for piece in pieces {
+        match piece {
+            Piece::New(key, value) => out.put(key, Content::of(value)),
+            Piece::Old(leaf, run) if leaf.prefix_len() == prefix && leaf.large.is_empty() => {
+                out.put_run(leaf, run.clone())
+            }
+            Piece::Old(leaf, run) => run.clone().for_each(|i| {
+                let (key, content) = leaf.record(i);
+                out.put(&key, content)
+            }),
+        }
+    }
+    assert_eq!(out.next, records, "each record was counted");
+    new.large = out.large.into();
+    leaf
+}
+
+/// A leaf being made.
+struct Packing<'a> {
+    heads: &'a mut [u8],
+    ends: &'a mut [u8],
+    cells: &'a mut [u8],
+    /// Where the first cell begins in the leaf.
+    begin: usize,
+    /// In `cells`.
+    at: usize,
+    next: usize,
+    prefix: usize,
+    large: Vec<Value>,
+}
+
+impl Packing<'_> {
+    fn put(&mut self, key: &Key, content: Content<'_>) {
+        let rest = &key.as_bytes()[self.prefix..];
+        let (value_len, number, value) = match content {
+            Content::Small { bytes, crc } => (bytes.len() as u16, crc, bytes),
+            Content::Large(value) => {
+                self.large.push(value.clone());
+                (IS_LARGE, self.large.len() as u32 - 1, &[][..])
+            }
+        };
+        self.add(&[rest.len() as u8]);
+        self.add(&value_len.to_le_bytes());
+        self.add(&number.to_le_bytes());
+        self.add(rest.get(HEAD..).unwrap_or(&[]));
+        self.add(value);
+        self.heads[HEAD * self.next..HEAD * (self.next + 1)].copy_from_slice(&head_of(rest).to_le_bytes());
+        self.end_cell(self.begin + self.at);
+    }
+
+    /// Records of a leaf with the same prefix and without large values, as they are.
+    fn put_run(&mut self, leaf: &Leaf, run: Range<usize>) {
+        let heads = HEAD * self.next..HEAD * (self.next + run.len());
+        self.heads[heads].copy_from_slice(&leaf.bytes[HEAD * run.start..HEAD * run.end]);
+        let (from, to) = (leaf.begin_of(run.start), self.begin + self.at);
+        self.add(&leaf.bytes[from..leaf.begin_of(run.end)]);
+        run.for_each(|i| self.end_cell(leaf.begin_of(i + 1) - from + to));
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.cells[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    fn end_cell(&mut self, end: usize) {
+        let end = u16::try_from(end).expect("a leaf is short");
+        self.ends[2 * self.next..2 * (self.next + 1)].copy_from_slice(&end.to_le_bytes());
+        self.next += 1;
+    }
+}
+
+#[cfg(test)]
+pub mod tests;
