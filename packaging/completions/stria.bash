@@ -1731,7 +1731,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt__subcmd__bench)
-            opts="-j -h --rows --pairs --seconds --entries --no-ext4 --force --json --help"
+            opts="-j -h --rows --pairs --seconds --entries --no-ext4 --addresses --force --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

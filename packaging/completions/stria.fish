@@ -215,6 +215,7 @@ complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each row in each turn' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l entries -d 'Files that are there before the rows' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l no-ext4 -d 'Only the MDT\'s side'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l addresses -d 'Say where in memory what requests share lies: `perf stat -e mem:ADDRESS/8:w -p PID` counts who writes it'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l force -d 'Overwrite a device that holds something'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help'

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Fs, OpenFlags, Settings};
+use client::{Fs, OpenFlags, SetAttr, Settings};
 use common::{Cluster, MDT, Wiring, pattern, read};
 use disk::Crash;
 use net::{Answer, Service};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use types::{Code, Cred, Fid};
-use wire::meta::{GetAttr, OpenRead, ReadInline};
+use wire::meta::{GetAttr, OpenRead, ReadInline, Truncate};
 use wire::{Header, Request};
 
 /// The MDT, and how often each of its metadata calls came.
@@ -127,6 +127,48 @@ fn a_lone_mount_reads_on_when_the_mdt_is_killed() {
     held.into_iter().chain([again]).for_each(|h| fs.release(h));
     wait_until("its last close ends it", || is_gone(&cluster, lost));
     assert!(!is_gone(&cluster, kept));
+}
+
+/// The MDT, but for what it is told to withhold: such a request gets no answer, and is not carried out.
+struct Withholding {
+    mdt: Arc<dyn Service>,
+    call: Mutex<Option<u16>>,
+    changed: Condvar,
+}
+
+impl Service for Withholding {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        let mut call = self.call.lock();
+        if *call == Some(head.call) {
+            self.changed.wait_while(&mut call, |call| *call == Some(head.call));
+            return;
+        }
+        drop(call);
+        self.mdt.serve(head, body, bulk, answer)
+    }
+}
+
+/// C3: a truncate was given up and may happen yet. An open for reading goes after it: what it was told before would be wrong a moment
+/// later.
+#[test]
+fn c3_an_open_for_reading_does_not_pass_what_was_given_up() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let fs = cluster.mount_with(Settings { op_timeout: Duration::from_millis(700), ..cluster.settings() });
+    let fid = make(&fs, "f", &pattern(1, 1000));
+    let mdt = Arc::new(Withholding {
+        mdt: cluster.mdt_service(),
+        call: Mutex::new(Some(Truncate::CALL)),
+        changed: Condvar::new(),
+    });
+    cluster.hub.add(MDT, mdt.clone());
+    let cut = SetAttr { size: Some(10), ..SetAttr::default() };
+    fs.setattr(fid, &cut, &Cred::root()).expect_err("no answer comes");
+    *mdt.call.lock() = None;
+    mdt.changed.notify_all();
+    let (h, attr) = fs.open(fid, OpenFlags::read_only()).expect("open");
+    assert_eq!(attr.size, 10);
+    assert!(read(&fs, h, 0, 1000).expect("read") == pattern(1, 1000)[..10]);
+    cluster.hub.add(MDT, cluster.mdt_service());
 }
 
 /// What a dead mount left in the middle of writing is recovered by who opens it for reading, and its late writes are fenced.

@@ -32,7 +32,7 @@ mod value;
 use std::borrow::Cow;
 use std::io;
 
-use types::{Key, Seq};
+use types::{Key, Seq, Word};
 
 pub use checkpoint::StreamError;
 pub use table::Table;
@@ -76,6 +76,11 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ) -> Result<Self, StreamError>;
 
     fn figures(&self) -> Figures;
+
+    /// What all readers look at and none is to write (K4), for who counts that with breakpoints.
+    fn words(&self) -> Vec<Word> {
+        Vec::new()
+    }
 }
 
 /// Takes a record's key, value and stored CRC; an error of its own ends the walk.

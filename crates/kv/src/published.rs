@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use types::Word;
 
 /// Threads that have a slot at one time: the connections of a server (1024) and a mount's threads. Further ones share `newest`, which is
 /// slower and as right.
@@ -109,6 +110,16 @@ impl<S> Published<S> {
     /// Older states that are in memory because a reader is, or was, in them.
     pub fn kept(&self) -> usize {
         self.retired.0.lock().states.len()
+    }
+
+    /// What only the writer writes, unless a reader finds a state that it has not seen.
+    pub fn words(&self) -> Vec<Word> {
+        let count = Word::count("count of the newest state", &self.newest.0.lock().state);
+        vec![
+            Word::of("number of the newest state", &self.number.0),
+            Word::of("newest state", &self.newest.0),
+            count,
+        ]
     }
 
     /// Publishes what `make` makes of the newest state, and how many bytes of that are not in the new one. One writer at a time:

@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow, Deref};
 use std::sync::Arc;
 
 use imbl::OrdMap;
-use types::{Key, Seq};
+use types::{Key, Seq, Word};
 
 use crate::checkpoint::{self, StreamError};
 use crate::leaf::Content;
@@ -180,6 +180,10 @@ impl Engine for Table {
 
     fn figures(&self) -> Figures {
         Figures { size: self.published.snapshot().size, states_kept: self.published.kept() }
+    }
+
+    fn words(&self) -> Vec<Word> {
+        self.published.words()
     }
 }
 

@@ -47,9 +47,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwapOption;
 use disk::volume::{Label, Volume};
+use kv::Engine;
 use net::{Answer, Fabric, Service};
 use parking_lot::Mutex;
-use types::{Fault, Incarnation, SessionId};
+use types::{Fault, Incarnation, SessionId, Word};
 use wire::Header;
 use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
@@ -148,6 +149,17 @@ impl Mdt {
     pub fn stop(&self, clean: bool) -> Result<(), Fault> {
         self.workers.stop(&self.core);
         self.core.close(clean)
+    }
+
+    /// What reading requests look at and do not write, but for the time at which a session was last heard of: for who counts that
+    /// with breakpoints.
+    pub fn words(&self) -> Vec<Word> {
+        let mut words = self.core.kv.words();
+        words.extend(
+            self.core.joined.load().as_ref().map(|j| Word::count("count of the place in the cluster", j)),
+        );
+        words.extend(self.core.sessions.words());
+        words
     }
 
     /// Live sessions, for status displays: id, the client's name, milliseconds since it was last heard of.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use meta::View;
-use types::{Code, Cred, Fault, Key, SessionId, Uuid};
+use types::{Code, Cred, Fault, Key, SessionId, Uuid, Word};
 use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
 
@@ -158,6 +158,15 @@ impl Sessions {
     /// The list as it is, for one request: looked at without a count.
     pub fn now(&self) -> Guard<Arc<List>> {
         self.0.load()
+    }
+    pub fn words(&self) -> Vec<Word> {
+        let list = self.0.load();
+        let first = list.all().next();
+        let of = |s: &Arc<Session>| {
+            [Word::of("a session's last sign of life", &s.seen_ms), Word::count("count of a session", s)]
+        };
+        let list = Word::count("count of the list of sessions", &list);
+        first.into_iter().flat_map(of).chain([list]).collect()
     }
     pub fn ids(&self) -> Vec<SessionId> {
         self.0.load().0.iter().map(|(id, _)| *id).collect()

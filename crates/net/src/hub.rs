@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use types::{Buf, NodeId, TargetId};
+use types::{Buf, NodeId, TargetId, Word};
 use wire::{Flags, Header};
 
-use crate::{Answer, Service};
+use crate::{Answer, Service, local};
 
 /// Who serves what in this process. A process has a handful of targets, so the list is searched in order.
 #[derive(Default)]
@@ -57,6 +57,17 @@ impl Hub {
     pub fn targets(&self) -> Vec<TargetId> {
         let seats = self.seats.load();
         seats.iter().filter(|seat| seat.service.load().is_some()).map(|seat| seat.target).collect()
+    }
+
+    /// What requests to `target` in this process look at and do not write, for who counts that with breakpoints.
+    pub fn words(&self, target: TargetId) -> Vec<Word> {
+        let seat = self.seat(target);
+        let service = seat.service.load();
+        let counts = service.iter().flat_map(|held| {
+            [Word::count("count of the seat's service", held), Word::count("count of the service", &**held)]
+        });
+        let block = Word::of("blocks of request ids", &local::NEXT_BLOCK);
+        [Word::count("count of the seat", &seat), block].into_iter().chain(counts).collect()
     }
 
     /// The seat of `target`, which stays the same as long as this hub.

@@ -26,7 +26,7 @@ pub(crate) struct LocalPeer {
 /// Request ids that a thread takes at once: so often it writes what all threads write.
 const REQUEST_BLOCK: u64 = 4096;
 
-static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
+pub(crate) static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The last id that this thread gave; a block begins after a multiple of its size.

@@ -13,6 +13,7 @@ pub mod key;
 pub mod layout;
 pub mod size;
 pub mod time;
+pub mod word;
 
 pub use attr::{Attr, Cred, Kind};
 pub use buf::Buf;
@@ -23,6 +24,7 @@ pub use key::Key;
 pub use layout::{Component, Layout, Piece};
 pub use size::Size;
 pub use time::Time;
+pub use word::Word;
 
 /// Size in bytes of the page that a checksum covers.
 pub const PAGE_SIZE: usize = 4096;

@@ -62,6 +62,9 @@ pub struct Bench {
     /// Only the MDT's side.
     #[arg(long)]
     no_ext4: bool,
+    /// Say where in memory what requests share lies: `perf stat -e mem:ADDRESS/8:w -p PID` counts who writes it.
+    #[arg(long)]
+    addresses: bool,
     /// Overwrite a device that holds something.
     #[arg(long)]
     force: bool,
@@ -93,6 +96,7 @@ impl Bench {
             pairs: self.pairs,
             seconds: self.seconds,
             has_ext4: !self.no_ext4,
+            addresses: self.addresses,
             stop,
         };
         let about = turns.seconds_expected();

@@ -10,7 +10,7 @@ use disk::volume::{Kind, Label};
 use disk::{Disk, FileDisk};
 use mds::{FormatSpec, Mdt, MetaRules, Settings};
 use net::{Fabric, Hub};
-use types::{Epoch, FsId, MirrorId, NodeId, SessionId, TargetId, Uuid};
+use types::{Epoch, FsId, MirrorId, NodeId, SessionId, TargetId, Uuid, Word};
 use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
 use wire::mgmt::RegisterReply;
 use wire::session::{Attach, AttachReply, Claims};
@@ -38,6 +38,13 @@ pub struct Rig {
 pub struct Served {
     pub mdt: Arc<Mdt>,
     pub hub: Arc<Hub>,
+}
+
+impl Served {
+    /// What requests of all threads look at.
+    pub fn words(&self) -> Vec<Word> {
+        [self.mdt.words(), self.hub.words(MDT)].concat()
+    }
 }
 
 impl Drop for Served {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use net::Server;
+use types::Word;
 
 use super::client::{Client, Talk};
 use super::ext4::OnExt4;
@@ -33,6 +34,7 @@ pub struct Turns {
     pub pairs: u32,
     pub seconds: f64,
     pub has_ext4: bool,
+    pub addresses: bool,
     pub stop: Arc<AtomicBool>,
 }
 
@@ -107,6 +109,9 @@ impl Turns {
             let rig = Rig::make(&self.device, self.tree, self.files_max(), self.stop.clone());
             let rig = rig.context("the MDT")?;
             starts.push(rig.start_seconds);
+            if self.addresses {
+                tell_words(&rig.served.words());
+            }
             *holder = Holder::Mdt(Box::new(rig));
         }
         let Holder::Mdt(rig) = holder else { bail!("the MDT has the device") };
@@ -207,6 +212,16 @@ impl Turns {
 /// How many times one thread two are; all else is of two.
 fn scaled(one: Figure, two: Figure) -> Figure {
     Figure { value: two.value / one.value, ..two }
+}
+
+/// In pieces of 8 bytes, which is what a breakpoint watches.
+fn tell_words(words: &[Word]) {
+    eprintln!("process {}", std::process::id());
+    for Word { name, address, bytes } in words {
+        for piece in (address & !7..address + bytes).step_by(8) {
+            eprintln!("mem:{piece:#x}/8:w {name}");
+        }
+    }
 }
 
 /// Who waits sees that it goes on.
