@@ -13,6 +13,7 @@ mod file;
 mod mem;
 mod sim;
 pub mod volume;
+mod waiting;
 
 pub use faulty::{FaultyDisk, Op, When};
 pub use file::{FileDisk, Io, PATIENCE};
@@ -22,6 +23,7 @@ pub use volume::{
     CheckpointReader, CutOff, Format, Kind, Label, Layout, LogEntry, LogLabel, LogMedium, LogPoint, Lost,
     Media, NewLog, ReplaySummary, Verdict, Volume, VolumeError,
 };
+pub use waiting::Waiting;
 
 /// A random-access medium of fixed size. All methods may be called from any thread at once.
 ///

@@ -39,7 +39,7 @@ impl Core {
         // 1. the same client again: after a reconnect, or a restart of this server
         if let Some(session) = self.sessions.find(|s| s.client == req.client) {
             session.touch(now);
-            return Ok(self.attach_reply(session.id, self.writer.lock().slots.sequences(session.id)));
+            return Ok(self.attach_reply(session.id, self.role.hold().slots.sequences(session.id)));
         }
         // 2. others: end the dead, wait until the living share
         for id in self.sessions.ids() {
@@ -49,7 +49,7 @@ impl Core {
         // 3. a session of its own, durable before it is used: its requests may be replayed after a power loss
         let session = self.begin_session(req, now)?;
         self.flush()?;
-        let slots = self.writer.lock().slots.sequences(session.id);
+        let slots = self.role.hold().slots.sequences(session.id);
         Ok(self.attach_reply(session.id, slots))
     }
 
@@ -97,7 +97,7 @@ impl Core {
 
     pub fn begin_session(&self, req: &Attach, now: u64) -> Result<Arc<Session>, Fault> {
         let mut made = None;
-        self.transact(0, None, &no_lease(), &mut |txn| {
+        self.transact(&no_lease(), &mut |txn| {
             let session = Session::new(txn.next_session(), req.client, &req.name, req.claims.clone(), now);
             let (key, value) = session.to_record();
             meta::Txn::put(txn, key, value);
@@ -193,7 +193,7 @@ impl Core {
         let mut is_last = false;
         while !is_last {
             let doom = Doom::new(&self.sharers);
-            self.transact(0, None, &no_lease(), &mut |txn| {
+            self.transact(&no_lease(), &mut |txn| {
                 let orphans = self.rules.orphans_of(txn, id);
                 is_last = orphans.len() <= REAP_MAX;
                 for fid in orphans.iter().take(REAP_MAX) {

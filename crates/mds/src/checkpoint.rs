@@ -27,10 +27,10 @@ impl Core {
     }
 
     fn write_checkpoint(&self) -> Result<(), Fault> {
-        // Under the writer's lock table, slots and the log's tail say the same; the copies cost a count and a few slots.
+        // With the writer's role table, slots and the log's tail say the same; the copies cost a count for each session.
         let (snap, slots, at) = {
-            let writer = self.writer.lock();
-            (self.kv.snapshot(), writer.slots.clone(), self.volume.position())
+            let seat = self.role.hold();
+            (self.kv.snapshot(), seat.slots.clone(), self.volume.position())
         };
         assert!(snap.seq() <= at.seq, "the log has what the table has");
         self.volume

@@ -1,35 +1,68 @@
-//! The executor: one mutating request from the door to the log and back, on the thread that brought it.
+//! The executor: mutating requests from the door to the log and back.
 //!
 //! ```text
-//!   1 slot: was it done already?   2 ids: enough reserved?    3 rule over snapshot + overlay
-//!   4 room: may the table grow?    5 one log entry            6 apply, publish, note the slot
+//!   1 slot: was it done already?   2 ids: enough reserved?    3 rule over snapshot + batch + its own changes
+//!   4 room: may the table grow?    5 one log entry            6 apply, publish, note the slots, tell
 //! ```
-//! Steps 1 to 6 happen under the writer's lock, so log order is apply order (M1). What must wait (a checkpoint because the
-//! log is full, a reservation of ids, records that are not in memory) is done outside it, and the request starts over: nothing of it had happened.
+//! Who has the role (`role.rs`) does steps 1 to 4 for one request after the other, and 5 and 6 for all of them at once.
+//!
+//! E1: nothing of a batch is seen or told before its entry is in the log, not even a refusal: it may rest on what another made.
+//! E2: all of a batch or none.  E3: the order of the rules is the order of the seqs.  E4: what is refused, or must wait, leaves nothing
+//! in the batch.  E5: nobody waits for a medium or another server while he has the role. What must wait (a checkpoint because the
+//! log is full, a reservation of ids, records that are not in memory) is waited for by the request's own thread, and the request
+//! starts over.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use disk::volume::VolumeError;
-use kv::{Absent, Batch, Engine};
+use kv::{Absent, Engine};
 use types::{Code, Epoch, Fault, Seq};
-use wire::Request;
 use wire::meta::Grow;
+use wire::{Header, Request};
 
 use crate::Core;
+use crate::draft::{Draft, to_batch};
 use crate::ids::Ids;
+use crate::joined::Joined;
+use crate::judge::Judged;
 use crate::look::{Trouble, until_loaded};
-use crate::overlay::Overlay;
-use crate::record::{self, Origin};
+use crate::overlay::{Layer, Overlay};
+use crate::record::{self, Member, Origin};
+use crate::role::{self, Turn};
+use crate::shared::Doom;
 use crate::slots::{Last, Slots, Verdict};
 
 /// What only the holder of the writer's role touches.
-pub struct Writer {
+pub struct Seat {
     pub slots: Slots,
     pub ids: Ids,
     /// The volume is closed or closing: nothing may be appended any more.
     pub closed: bool,
+    /// Of the last entry, for its memory.
+    pub payload: Vec<u8>,
+}
+
+pub type Role = role::Role<Seat, OwnAsk, Result<Carried, Stop>>;
+pub type Held<'a> = role::Held<'a, Seat, OwnAsk, Result<Carried, Stop>>;
+type Job = role::Job<OwnAsk, Result<Carried, Stop>>;
+
+/// A mutating request.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    pub head: &'a Header,
+    pub body: &'a [u8],
+    pub bulk: &'a [u8],
+    pub judged: Option<&'a Judged>,
+}
+
+/// The same for another thread.
+pub struct OwnAsk {
+    head: Header,
+    body: Vec<u8>,
+    bulk: Vec<u8>,
+    judged: Option<Judged>,
 }
 
 /// A request that was carried out, now or earlier.
@@ -37,15 +70,29 @@ pub struct Writer {
 pub struct Done {
     /// The reply's body without its head. Empty for a request older than its slot's last.
     pub reply: Arc<[u8]>,
-    /// The entry that holds the change; 0 if nothing changed.
+    /// Of the operation that holds the change; 0 if nothing changed.
     pub seq: Seq,
+}
+
+/// What its own thread has to know of it besides.
+#[derive(Debug)]
+pub struct Carried {
+    pub done: Done,
+    /// An inode's record was put. True for a repeat, which runs no rule: the first may not have come to its flush.
+    pub puts_inode: bool,
 }
 
 /// How often a request starts over because the log was full or ids were short before its client is asked to try again. Each
 /// time something was done about it; more than two would mean that others take the room at once.
 const ATTEMPTS_MAX: u32 = 8;
+/// Operations of an entry, and batches that one does for others before he hands the role on.
+const OPS_MAX: usize = 64;
+const ROUNDS_MAX: usize = 8;
+/// A record that is this long takes no more operations: it is written in well below a millisecond.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 /// Why a request must start over, or not be made.
+#[derive(Clone, Debug)]
 pub enum Stop {
     Refused(Fault),
     /// Bytes that the log held then.
@@ -72,27 +119,58 @@ impl From<Trouble> for Stop {
     }
 }
 
+/// How far a request got before its batch is written.
+enum Reached {
+    /// It joined the batch, at this place.
+    Member { place: usize, reply: Arc<[u8]>, puts_inode: bool },
+    /// What it found rests on what the batch changes, if that changes anything.
+    Found(Result<Carried, Stop>),
+    /// Whatever becomes of the batch.
+    Known(Result<Carried, Stop>),
+    /// It must wait for the next batch.
+    NotNow,
+}
+
 /// A rule with all but its transaction filled in. It may run more than once, over transactions that came to nothing.
 pub type Rule<'r> = &'r mut dyn FnMut(&mut Overlay<'_>) -> Result<Vec<u8>, Fault>;
 
 impl Core {
-    /// Carries out `rule` as one log entry, or answers from the slot if `origin` was carried out before.
+    /// Carries out a request as part of one log entry, or answers from its slot if that was done before.
+    pub fn carry_out(&self, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Fault> {
+        self.until_done(&mut || match self.role.enter(ask.head.session, || ask.to_own()) {
+            Turn::Done(outcome) => outcome,
+            Turn::Lead(held) => self.lead(held, ask, joined),
+        })
+    }
+
+    /// Carries out an internal change as an entry of its own. It has no slot.
     /// `lease_high` is set whenever the rule draws a lease number.
-    pub fn transact(
-        &self,
-        call: u16,
-        origin: Option<Origin>,
-        lease_high: &Cell<u32>,
-        rule: Rule<'_>,
-    ) -> Result<Done, Fault> {
+    pub fn transact(&self, lease_high: &Cell<u32>, rule: Rule<'_>) -> Result<Done, Fault> {
+        self.until_done(&mut || {
+            // Freed after the role was given on: by then it is the last to hold the state that this change replaces.
+            let snap;
+            let mut seat = self.role.hold();
+            seat.check_ready()?;
+            snap = self.kv.snapshot();
+            let mut draft = Draft::new(&snap);
+            let (reply, changes) = run(&draft, &mut seat, lease_high, rule)?;
+            self.room.check(&draft, &seat.slots, &changes)?;
+            draft.died = self.died_of(&changes);
+            draft.changes = changes;
+            let seq = self.commit(&mut seat, draft)?;
+            Ok(Done { reply: reply.into(), seq })
+        })
+    }
+
+    /// Does `attempt`, and what stopped it, until it is done or refused.
+    fn until_done<T>(&self, attempt: &mut dyn FnMut() -> Result<T, Stop>) -> Result<T, Fault> {
         for _ in 0..ATTEMPTS_MAX {
             // Bringing records is no attempt that failed: it has a bound of its own.
-            let attempt =
-                until_loaded(&self.kv, &mut || match self.attempt(call, origin, lease_high, rule) {
-                    Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
-                    done => Ok(done),
-                })?;
-            match attempt {
+            let outcome = until_loaded(&self.kv, &mut || match attempt() {
+                Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
+                outcome => Ok(outcome),
+            })?;
+            match outcome {
                 Ok(done) => return Ok(done),
                 Err(Stop::Refused(fault)) => return Err(fault),
                 Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
@@ -103,75 +181,167 @@ impl Core {
         Err(Fault::new(Code::NotReady, "the MDT's log fills faster than it can be checkpointed; try again"))
     }
 
-    fn attempt(
-        &self,
-        call: u16,
-        origin: Option<Origin>,
-        lease_high: &Cell<u32>,
-        rule: Rule<'_>,
-    ) -> Result<Done, Stop> {
-        // Freed after the lock: by then it is the last to hold the state that this request replaces.
-        let snap;
-        let mut writer = self.writer.lock();
-        writer.check_open()?;
-        // 1. slot
-        if let Some(origin) = &origin {
-            match writer.slots.admit(origin)? {
-                Verdict::New => {}
-                Verdict::Repeat(Last { reply, seq, .. }) => return Ok(Done { reply, seq }),
-                Verdict::Old(seq) => return Ok(Done { reply: Arc::new([]), seq }),
+    /// One's own request, and with it and after it those of others who wait.
+    fn lead(&self, mut held: Held<'_>, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Stop> {
+        let jobs = held.take(OPS_MAX - 1);
+        let own = self.batch(&mut held, Some(ask), jobs, joined);
+        for _ in 0..ROUNDS_MAX {
+            let jobs = held.take(OPS_MAX);
+            if jobs.is_empty() {
+                break;
             }
+            self.batch(&mut held, None, jobs, joined);
         }
-        // 2. ids
-        if !writer.ids.are_enough() {
-            return Err(Stop::NoIds);
-        }
-        // 3. rule
-        snap = self.kv.snapshot();
-        let mut txn = Overlay::new(&snap, &mut writer.ids, lease_high);
-        let reply = rule(&mut txn);
-        // V1: trouble first. What a rule refused because of a record that was not there is not refused.
-        let changes = txn.finish()?;
-        let reply: Arc<[u8]> = reply?.into();
-        if changes.0.is_empty() {
-            // Nothing to keep and nothing to repeat: judged again, it gives the same answer.
-            return Ok(Done { reply, seq: Seq(0) });
-        }
-        // 4. room
-        self.room.check(&snap, &writer.slots, &changes)?;
-        // 5. log, 6. apply
-        let seq = self.commit(&mut writer, call, origin, &reply, changes)?;
-        Ok(Done { reply, seq })
+        drop(held);
+        own.expect("who leads with a request has an outcome")
     }
 
-    /// Appends one entry and applies it. The writer's lock is held, so that seq order is apply order (M1).
-    fn commit(
+    /// Runs requests, writes what they change as one entry, and tells those of `jobs`; the outcome of `own`.
+    fn batch(
         &self,
-        writer: &mut Writer,
-        call: u16,
-        origin: Option<Origin>,
-        reply: &Arc<[u8]>,
-        changes: Batch,
-    ) -> Result<Seq, Stop> {
-        let payload = record::encode(call, origin, reply, &changes);
-        let seq = match self.volume.append(self.epoch(), &payload) {
+        held: &mut Held<'_>,
+        own: Option<Ask<'_>>,
+        mut jobs: Vec<Arc<Job>>,
+        joined: &Joined,
+    ) -> Option<Result<Carried, Stop>> {
+        let snap = self.kv.snapshot();
+        let mut draft = Draft::new(&snap);
+        // H2: held until the entry is applied, or given up.
+        let doom = Doom::new(&self.sharers);
+        let around = (joined, &doom);
+        // 1. The rules, one after the other.
+        let own = own.map(|ask| self.step(held, &mut draft, ask, around));
+        let mut reached = Vec::with_capacity(jobs.len());
+        for job in &jobs {
+            match self.step(held, &mut draft, job.ask.as_ask(), around) {
+                Reached::NotNow => break,
+                step => reached.push(step),
+            }
+        }
+        held.put_back(jobs.split_off(reached.len()));
+        // 2. The entry.
+        let written = self.commit(held, draft);
+        // 3. E1: what is known now.
+        let outcome = |step| match (step, &written) {
+            (Reached::Known(outcome), _) | (Reached::Found(outcome), Ok(_)) => outcome,
+            (Reached::Member { place, reply, puts_inode }, Ok(first)) => {
+                let done = Done { reply, seq: Seq(first.0 + place as u64) };
+                Ok(Carried { done, puts_inode })
+            }
+            (_, Err(stop)) => Err(stop.clone()),
+            (Reached::NotNow, Ok(_)) => {
+                unreachable!("the first of a batch has room, and others were put back")
+            }
+        };
+        let own = own.map(outcome);
+        for (job, step) in jobs.iter().zip(reached) {
+            job.tell(outcome(step));
+        }
+        own
+    }
+
+    /// Steps 1 to 4 for one request.
+    fn step(
+        &self,
+        seat: &mut Seat,
+        draft: &mut Draft<'_>,
+        ask: Ask<'_>,
+        (joined, doom): (&Joined, &Doom<'_>),
+    ) -> Reached {
+        let Header { call, session, slot, sequence, .. } = *ask.head;
+        // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
+        let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
+        match self.admit(seat, draft, origin.as_ref()) {
+            Ok(None) => {}
+            Ok(Some(reached)) => return reached,
+            Err(stop) => return Reached::Known(Err(stop)),
+        }
+        let (lease_high, puts_inode) = (Cell::new(0), Cell::new(false));
+        let mdt_full = self.room.is_full(draft.table_bytes());
+        let ran = run(draft, seat, &lease_high, &mut |txn| {
+            let reply = self.mutate(ask, (joined, mdt_full, doom), &lease_high, txn)?;
+            puts_inode.set(txn.put_keys().any(|key| key.as_bytes()[0] == meta::keys::INODE));
+            Ok(reply)
+        });
+        let (reply, changes) = match ran {
+            Ok((reply, changes)) => (Arc::<[u8]>::from(reply), changes),
+            Err(stop) => return Reached::Found(Err(stop)),
+        };
+        let puts_inode = puts_inode.get();
+        if changes.is_empty() {
+            // Nothing to keep and nothing to repeat: judged again, it gives the same answer.
+            return Reached::Found(Ok(Carried { done: Done { reply, seq: Seq(0) }, puts_inode }));
+        }
+        if !draft.has_room(&reply, &changes, self.entry_bytes_max()) {
+            return Reached::NotNow;
+        }
+        if let Err(stop) = self.room.check(draft, &seat.slots, &changes) {
+            return Reached::Found(Err(stop));
+        }
+        // What a growth that found no room leaves is no news: who tries again and again would hurry the purge by that alone.
+        draft.died += if call == Grow::CALL { 0 } else { self.died_of(&changes) };
+        let place = draft.add(Member { call, origin, reply: reply.clone() }, changes);
+        Reached::Member { place, reply, puts_inode }
+    }
+
+    /// Steps 1 and 2; `None`: it is new.
+    fn admit(
+        &self,
+        seat: &Seat,
+        draft: &Draft<'_>,
+        origin: Option<&Origin>,
+    ) -> Result<Option<Reached>, Stop> {
+        if let Some(origin) = origin {
+            seat.check_open()?;
+            // I2 of `Draft`.
+            if draft.has_slot_of(origin) {
+                return Ok(Some(Reached::NotNow));
+            }
+            let (reply, seq) = match seat.slots.admit(origin)? {
+                Verdict::New => return seat.check_ready().map(|()| None),
+                Verdict::Repeat(Last { reply, seq, .. }) => (reply, seq),
+                Verdict::Old(seq) => (Arc::from([]), seq),
+            };
+            let carried = Carried { done: Done { reply, seq }, puts_inode: true };
+            return Ok(Some(Reached::Known(Ok(carried))));
+        }
+        seat.check_ready().map(|()| None)
+    }
+
+    /// Steps 5 and 6: appends one entry and applies it, if anything changed. The seq of its first operation.
+    fn commit(&self, seat: &mut Seat, draft: Draft<'_>) -> Result<Seq, Stop> {
+        let Draft { members, changes, died, .. } = draft;
+        if changes.is_empty() {
+            return Ok(Seq(0));
+        }
+        let changes = to_batch(changes);
+        record::encode(&members, &changes, &mut seat.payload);
+        let ops = record::ops_of(&members);
+        let first = match self.volume.append_ops(self.epoch(), &seat.payload, ops) {
             Ok(seq) => seq,
             Err(VolumeError::LogFull { used, .. }) => return Err(Stop::LogFull { used }),
             Err(e) => return Err(self.volume_fault(e).into()),
         };
-        writer.slots.apply(origin, seq, reply, &changes);
-        let is_died = |c: &&kv::Change| c.value.is_some() && self.rules.is_dead(&c.key);
-        // What a growth that found no room leaves is no news: who tries again and again would hurry the purge by that alone.
-        let died = if call == Grow::CALL { 0 } else { changes.0.iter().filter(is_died).count() };
-        self.kv.apply(seq, changes);
+        seat.slots.apply(&members, first, &changes);
+        self.room.note_slots(&seat.slots);
+        self.kv.apply(Seq(first.0 + u64::from(ops) - 1), changes);
         self.purged.on_died(died);
-        if writer.ids.are_low() {
+        if seat.ids.are_low() {
             self.bells.flush.ring();
         }
         if self.log_is_half_full() {
             self.bells.checkpoint.ring();
         }
-        Ok(seq)
+        Ok(first)
+    }
+
+    fn died_of(&self, changes: &Layer) -> usize {
+        changes.iter().filter(|(key, value)| value.is_some() && self.rules.is_dead(key)).count()
+    }
+
+    /// A small volume's log must have room for more than one.
+    fn entry_bytes_max(&self) -> usize {
+        ENTRY_BYTES_MAX.min(self.volume.payload_bytes_max() / 4)
     }
 
     /// Reserves the next block of every counter that is low: entry, flush, then use (O5).
@@ -179,13 +349,16 @@ impl Core {
         let _one = self.reserving.lock();
         for _ in 0..ATTEMPTS_MAX {
             let reserved = {
-                let mut writer = self.writer.lock();
-                writer.check_open()?;
-                if !writer.ids.are_low() && writer.ids.are_enough() {
+                let snap = self.kv.snapshot();
+                let mut seat = self.role.hold();
+                seat.check_open()?;
+                if !seat.ids.are_low() && seat.ids.are_enough() {
                     return Ok(());
                 }
-                let (changes, promise) = writer.ids.promise()?;
-                match self.commit(&mut writer, 0, None, &Arc::from([]), changes) {
+                let (changes, promise) = seat.ids.promise()?;
+                let mut draft = Draft::new(&snap);
+                draft.changes = changes.0.into_iter().map(|c| (c.key, c.value)).collect();
+                match self.commit(&mut seat, draft) {
                     Ok(_) => Ok(promise),
                     Err(Stop::Refused(fault)) => return Err(fault),
                     Err(Stop::LogFull { used }) => Err(used),
@@ -196,7 +369,7 @@ impl Core {
             match reserved {
                 Ok(promise) => {
                     self.flush()?;
-                    self.writer.lock().ids.keep(promise);
+                    self.role.hold().ids.keep(promise);
                     return Ok(());
                 }
                 Err(used) => self.checkpoint_below(used)?,
@@ -221,9 +394,9 @@ impl Core {
         Fault::new(fault.code, format!("MDT {} of {}: {}", label.index, label.fs_name, fault.detail))
     }
 
-    /// Ends the serving; who holds the writer's role is waited for. A clean close leaves a checkpoint that holds everything, and the clean mark.
+    /// Ends the serving; who has the writer's role is waited for. A clean close leaves a checkpoint that holds everything, and the clean mark.
     pub fn close(&self, clean: bool) -> Result<(), Fault> {
-        let was_closed = std::mem::replace(&mut self.writer.lock().closed, true);
+        let was_closed = std::mem::replace(&mut self.role.hold().closed, true);
         self.stopping.store(true, Ordering::Release);
         if was_closed || !clean {
             return Ok(());
@@ -233,11 +406,44 @@ impl Core {
     }
 }
 
-impl Writer {
+/// Step 3: the reply, and the changes on top of the draft's.
+fn run(
+    draft: &Draft<'_>,
+    seat: &mut Seat,
+    lease_high: &Cell<u32>,
+    rule: Rule<'_>,
+) -> Result<(Vec<u8>, Layer), Stop> {
+    let mut txn = Overlay::new(draft.snap, &draft.changes, &mut seat.ids, lease_high);
+    let reply = rule(&mut txn);
+    // V1: trouble first. What a rule refused because of a record that was not there is not refused.
+    let changes = txn.finish()?;
+    Ok((reply?, changes))
+}
+
+impl Ask<'_> {
+    fn to_own(self) -> OwnAsk {
+        let Ask { head, body, bulk, judged } = self;
+        OwnAsk { head: *head, body: body.to_vec(), bulk: bulk.to_vec(), judged: judged.cloned() }
+    }
+}
+
+impl OwnAsk {
+    fn as_ask(&self) -> Ask<'_> {
+        let OwnAsk { head, body, bulk, judged } = self;
+        Ask { head, body, bulk, judged: judged.as_ref() }
+    }
+}
+
+impl Seat {
     fn check_open(&self) -> Result<(), Fault> {
         match self.closed {
             false => Ok(()),
             true => Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back")),
         }
+    }
+
+    fn check_ready(&self) -> Result<(), Stop> {
+        self.check_open()?;
+        if self.ids.are_enough() { Ok(()) } else { Err(Stop::NoIds) }
     }
 }

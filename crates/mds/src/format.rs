@@ -8,9 +8,10 @@ use disk::volume::{Format, Kind, Label, Verdict, Volume};
 use kv::Engine;
 use types::{Code, Fault, Shard, Time};
 
+use crate::draft::to_batch;
 use crate::ids::Ids;
 use crate::look::{look, until_loaded};
-use crate::overlay::Overlay;
+use crate::overlay::{Layer, Overlay};
 use crate::slots::Slots;
 use crate::{Mdt, Records, Rules, record};
 
@@ -70,11 +71,14 @@ impl Mdt {
         let mut ids = look(&kv, &mut |view| Ids::load(view))??;
         let changes = until_loaded(&kv, &mut || {
             let snap = kv.snapshot();
-            let mut txn = Overlay::new(&snap, &mut ids, &lease_high);
+            let nothing = Layer::new();
+            let mut txn = Overlay::new(&snap, &nothing, &mut ids, &lease_high);
             rules.format(&mut txn, now);
             txn.finish()
         })?;
-        let seq = volume.append(epoch, &record::encode(0, None, &[], &changes))?;
+        let (changes, mut payload) = (to_batch(changes), Vec::new());
+        record::encode(&[], &changes, &mut payload);
+        let seq = volume.append(epoch, &payload)?;
         kv.apply(seq, changes);
         // 3. durable, and cleanly closed
         let (snap, slots) = (kv.snapshot(), Slots::default());

@@ -64,7 +64,7 @@ impl UserDatabase for MachineUsers {
 pub type Known = Mutex<HashMap<u32, (u64, Option<Vec<u32>>)>>;
 
 /// Whom a request is judged as.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub cred: Cred,
     /// The session may act for anybody (but root, where that is squashed).

@@ -1,10 +1,10 @@
 //! The metadata server of one MDT: a volume, an ordered table, sessions, and the executor that runs the rules of `meta`.
 //!
-//! A mutating request takes the writer's role (a lock; decision: no queue, since the road below it is a few microseconds),
-//! runs its rule over snapshot + overlay, appends one log entry, applies it, publishes the new snapshot and replies.
-//! Reads run over the published snapshot and never wait for a request that changes something.
+//! Who brings a mutating request takes the writer's role, or leaves it to who has it. The holder runs the rules of all who came meanwhile
+//! one after the other over snapshot + overlay, appends one log entry, applies it, publishes the new state and tells them.
+//! Reads run over the published state and never wait for a request that changes something.
 //!
-//! M1: log order is apply order: both happen under the writer's lock.  M2: nothing is visible or answered before its entry
+//! M1: log order is apply order: both are done by who has the writer's role.  M2: nothing is visible or answered before its entry
 //! is in the log.  M3: a refused request changes nothing and leaves no entry; sent again it is judged again.
 //! M4: a request that was carried out is never carried out again: its reply is in the entry that changed things.
 //! M5: ids (fid, lease, session) come from blocks whose limit was flushed before the first was used (rule O5).
@@ -19,6 +19,7 @@ mod attach;
 mod catch_up;
 mod checkpoint;
 mod clock;
+mod draft;
 mod execute;
 mod format;
 mod ids;
@@ -30,6 +31,7 @@ mod overlay;
 mod purge;
 pub mod record;
 mod recover;
+mod role;
 mod rules;
 mod serve;
 mod sessions;
@@ -61,7 +63,6 @@ pub use judge::{Groups, MachineUsers, Squash, UserDatabase};
 pub use rules::{MetaRules, Rules};
 pub use settings::Settings;
 
-use execute::Writer;
 use joined::Joined;
 use sessions::Sessions;
 use workers::Workers;
@@ -80,11 +81,11 @@ pub struct Mdt {
 }
 
 /// What the serving threads and the background threads share.
-/// Locks are taken in this order: `ending`, `checkpointing` or `reserving`, `writer`.
+/// Taken in this order: `ending`, `checkpointing` or `reserving`, the role.
 pub(crate) struct Core {
     volume: Volume,
     kv: Records,
-    writer: Mutex<Writer>,
+    role: execute::Role,
     sessions: Sessions,
     sharers: shared::Sharers,
     /// One attach, detach or eviction at a time.

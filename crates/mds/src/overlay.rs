@@ -1,28 +1,38 @@
-//! A transaction as the rules see it: a snapshot with the changes made so far on top.
+//! A transaction as the rules see it: a snapshot, what the operations before it in the same entry changed, and its own changes on top.
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use kv::{Batch, Change, VALUE_MAX, Value};
+use kv::{VALUE_MAX, Value};
 use meta::{Txn, View};
 use types::{Fid, Key, SessionId};
 
 use crate::ids::Ids;
 use crate::look::{SnapView, Trouble};
 
+/// Changes that lie over a state; `None` hides what is below.
+pub type Layer = BTreeMap<Key, Option<Value>>;
+
 /// A transaction.
 pub struct Overlay<'a> {
     base: SnapView<'a>,
-    changes: BTreeMap<Key, Option<Value>>,
+    /// Of the operations before it.
+    below: &'a Layer,
+    changes: Layer,
     ids: &'a mut Ids,
     /// What the high half of lease numbers adds to the epoch; see `Ids::next_lease`.
     lease_high: &'a Cell<u32>,
 }
 
 impl<'a> Overlay<'a> {
-    pub fn new(snap: &'a dyn kv::View, ids: &'a mut Ids, lease_high: &'a Cell<u32>) -> Overlay<'a> {
-        Overlay { base: SnapView::new(snap), changes: BTreeMap::new(), ids, lease_high }
+    pub fn new(
+        snap: &'a dyn kv::View,
+        below: &'a Layer,
+        ids: &'a mut Ids,
+        lease_high: &'a Cell<u32>,
+    ) -> Overlay<'a> {
+        Overlay { base: SnapView::new(snap), below, changes: Layer::new(), ids, lease_high }
     }
 
     pub fn next_session(&mut self) -> SessionId {
@@ -39,15 +49,15 @@ impl<'a> Overlay<'a> {
         self.changes.iter().filter(|(_, v)| v.is_some()).map(|(k, _)| k)
     }
 
-    /// The changes in key order, if nothing went wrong.
-    pub fn finish(self) -> Result<Batch, Trouble> {
+    /// Its own changes, if nothing went wrong.
+    pub fn finish(self) -> Result<Layer, Trouble> {
         self.base.finish()?;
         let too_long =
             self.changes.iter().find(|(_, v)| v.as_ref().is_some_and(|v| v.raw().len() > VALUE_MAX));
         if let Some((key, _)) = too_long {
             return Err(Trouble::TooLong(*key));
         }
-        Ok(Batch(self.changes.into_iter().map(|(key, value)| Change { key, value }).collect()))
+        Ok(self.changes)
     }
 
     /// Sets trouble when ids ran out; the default that stands in is never used (V1).
@@ -61,8 +71,8 @@ impl<'a> Overlay<'a> {
 
 impl View for Overlay<'_> {
     fn get(&self, key: &Key) -> Option<Cow<'_, [u8]>> {
-        match self.changes.get(key) {
-            // Made by this transaction a moment ago: the bytes are those that the CRC was computed from.
+        match self.changes.get(key).or_else(|| self.below.get(key)) {
+            // Made a moment ago: the bytes are those that the CRC was computed from.
             Some(value) => value.as_ref().map(|v| Cow::Borrowed(v.raw())),
             None => self.base.get(key),
         }
@@ -72,31 +82,41 @@ impl View for Overlay<'_> {
         if from >= to {
             return;
         }
-        let mut changed = self.changes.range(*from..*to).peekable();
-        if changed.peek().is_none() {
-            return self.base.range(from, to, f);
-        }
-        let mut go_on = true;
-        self.base.range(from, to, &mut |key, stored| {
-            // Changed records before this one first, then this one as changed, as deleted, or as it was.
-            while let Some((k, value)) = changed.next_if(|(k, _)| *k < key) {
-                go_on = value.as_ref().is_none_or(|v| f(k, v.raw()));
-                if !go_on {
-                    return false;
-                }
-            }
-            go_on = match changed.next_if(|(k, _)| *k == key) {
-                Some((_, Some(v))) => f(key, v.raw()),
-                Some((_, None)) => true,
-                None => f(key, stored),
-            };
-            go_on
+        over(&self.changes, from, to, f, &mut |f| {
+            over(self.below, from, to, f, &mut |f| self.base.range(from, to, f))
         });
-        for (k, value) in changed {
-            go_on = go_on && value.as_ref().is_none_or(|v| f(k, v.raw()));
+    }
+}
+
+/// Takes a record; false: no more are wanted.
+type Take<'f> = dyn FnMut(&Key, &[u8]) -> bool + 'f;
+
+/// Gives `f` the records of `base` with those of `layer` on top, in key order.
+fn over(layer: &Layer, from: &Key, to: &Key, f: &mut Take<'_>, base: &mut dyn FnMut(&mut Take<'_>)) {
+    let mut changed = layer.range(*from..*to).peekable();
+    if changed.peek().is_none() {
+        return base(f);
+    }
+    let mut go_on = true;
+    base(&mut |key, stored| {
+        // Changed records before this one first, then this one as changed, as deleted, or as it was.
+        while let Some((k, value)) = changed.next_if(|(k, _)| *k < key) {
+            go_on = value.as_ref().is_none_or(|v| f(k, v.raw()));
             if !go_on {
-                return;
+                return false;
             }
+        }
+        go_on = match changed.next_if(|(k, _)| *k == key) {
+            Some((_, Some(v))) => f(key, v.raw()),
+            Some((_, None)) => true,
+            None => f(key, stored),
+        };
+        go_on
+    });
+    for (k, value) in changed {
+        go_on = go_on && value.as_ref().is_none_or(|v| f(k, v.raw()));
+        if !go_on {
+            return;
         }
     }
 }
@@ -108,9 +128,12 @@ impl Txn for Overlay<'_> {
     fn delete(&mut self, key: &Key) {
         // What was never stored needs no deletion in the log.
         // What was damaged may go.
-        let is_stored = match self.base.snap.get(key).map(|value| value.is_some()) {
-            Err(kv::Miss::Absent(what)) => return self.base.note(Trouble::Absent(what)),
-            is_stored => is_stored.unwrap_or(true),
+        let is_stored = match self.below.get(key) {
+            Some(value) => value.is_some(),
+            None => match self.base.snap.get(key).map(|value| value.is_some()) {
+                Err(kv::Miss::Absent(what)) => return self.base.note(Trouble::Absent(what)),
+                is_stored => is_stored.unwrap_or(true),
+            },
         };
         match is_stored {
             true => self.changes.insert(*key, None),
@@ -131,7 +154,7 @@ impl Txn for Overlay<'_> {
 
 #[cfg(test)]
 mod tests {
-    use kv::{Damage, Engine, Table};
+    use kv::{Batch, Damage, Engine, Table};
     use types::Seq;
 
     use super::*;
@@ -164,7 +187,8 @@ mod tests {
         let t = table();
         let snap = t.snapshot();
         let (mut ids, high) = (Ids::load(&SnapView::new(&snap)).unwrap(), Cell::new(0));
-        let mut o = Overlay::new(&snap, &mut ids, &high);
+        let nothing = Layer::new();
+        let mut o = Overlay::new(&snap, &nothing, &mut ids, &high);
         o.put(key(5), vec![1]);
         o.put(key(20), vec![2]);
         o.delete(&key(30));
@@ -181,7 +205,38 @@ mod tests {
         assert_eq!(o.get(&key(20)).as_deref(), Some(&[2][..]));
         o.put(key(60), vec![0]);
         o.delete(&key(60));
-        assert_eq!(o.finish().unwrap().0.len(), 5, "what came and went leaves no change");
+        assert_eq!(o.finish().unwrap().len(), 5, "what came and went leaves no change");
+    }
+
+    /// The changes of the operations before, in the same entry, are seen as if they were applied.
+    #[test]
+    fn what_others_of_the_batch_changed_lies_below() {
+        let t = table();
+        let snap = t.snapshot();
+        let (mut ids, high) = (Ids::load(&SnapView::new(&snap)).unwrap(), Cell::new(0));
+        let value = |n: u8| Some(Value::new(&[n]));
+        let below =
+            Layer::from([(key(5), value(1)), (key(20), None), (key(30), value(2)), (key(50), value(3))]);
+        let mut o = Overlay::new(&snap, &below, &mut ids, &high);
+        assert_eq!(keys(&o, 0, 99, 99), [(5, 1), (10, 10), (30, 2), (40, 40), (50, 3)]);
+        assert_eq!((o.get(&key(20)), o.get(&key(30)).as_deref()), (None, Some(&[2][..])));
+        o.delete(&key(5));
+        o.put(key(20), vec![4]);
+        o.delete(&key(30));
+        o.put(key(45), vec![5]);
+        let all = [(10, 10), (20, 4), (40, 40), (45, 5), (50, 3)];
+        assert_eq!(keys(&o, 0, 99, 99), all);
+        for max in 1..=5 {
+            assert_eq!(keys(&o, 0, 99, max), all[..max]);
+        }
+        // What is not there any more needs no deletion, and what is there by the batch alone needs one.
+        o.delete(&key(20));
+        o.put(key(60), vec![0]);
+        o.delete(&key(60));
+        let changes = o.finish().unwrap();
+        let deleted: Vec<_> =
+            changes.iter().filter(|(_, v)| v.is_none()).map(|(k, _)| k.as_bytes()[0]).collect();
+        assert_eq!((deleted, changes.len()), (vec![5, 30], 3));
     }
 
     #[test]
@@ -192,11 +247,12 @@ mod tests {
         t.apply(Seq(1), b);
         let snap = t.snapshot();
         let (mut ids, high) = (Ids::load(&SnapView::new(&snap)).unwrap(), Cell::new(0));
-        let o = Overlay::new(&snap, &mut ids, &high);
+        let nothing = Layer::new();
+        let o = Overlay::new(&snap, &nothing, &mut ids, &high);
         let damage = Trouble::Damage(Damage { key: key(15) });
         assert_eq!(o.get(&key(15)), None);
         assert_eq!(o.finish(), Err(damage));
-        let mut o = Overlay::new(&snap, &mut ids, &high);
+        let mut o = Overlay::new(&snap, &nothing, &mut ids, &high);
         o.next_fid();
         assert_eq!(o.finish(), Err(Trouble::NoIds), "nothing was reserved");
         let view = SnapView::new(&snap);

@@ -217,7 +217,7 @@ impl Core {
             targets_of(&joined, *fid, layout).all(|(_, target)| target.is_some_and(|t| !failed.contains(&t)))
         });
         for some in done.chunks(FORGET_MAX) {
-            self.transact(0, None, &no_lease(), &mut |txn| {
+            self.transact(&no_lease(), &mut |txn| {
                 some.iter().for_each(|(fid, layout)| self.rules.forget_dead(txn, *fid, layout.generation));
                 Ok(vec![])
             })?;

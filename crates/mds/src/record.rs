@@ -1,20 +1,30 @@
-//! The MDT's log record: who asked, what was answered, what changed. The byte form is in `docs/formats/mdt.md`.
+//! The MDT's log record: who asked, what they were answered, what changed. The byte form is in `docs/formats/mdt.md`.
 //!
 //! R1: decoding never panics and allocates no more than a small multiple of the bytes at hand.  R2: every value comes with the
 //! CRC that it was made with, and decoding checks it.  R3: reserved bytes are zero, else the record is of a later version.
+
+use std::sync::Arc;
 
 use kv::{Batch, VALUE_MAX, Value};
 use types::{Key, SessionId};
 use wire::{Malformed, Reader, Wire};
 
-/// Version of the record's form. Another one is refused: the program that wrote it can read it.
-const VERSION: u8 = 1;
+/// Version of the record's form. A later one is refused: the program that wrote it can read it.
+const VERSION: u8 = 2;
+/// As it was when an entry held one operation; read, and written no more.
+const VERSION_OF_ONE: u8 = 1;
 const DELETE: u8 = 0;
 const PUT: u8 = 1;
 /// Fewest bytes that a change takes; bounds what a count is believed to mean.
 const CHANGE_BYTES_MIN: usize = 2;
+/// Bytes before the first member.
+#[cfg(test)]
+const HEAD_BYTES: usize = 16;
+/// Bytes of a member beside its reply.
+const MEMBER_BYTES: usize = 22;
 
-/// The request that an entry answers, for exactly-once. Internal entries (ids reserved, sessions ended) have none.
+/// The request that an operation answers, for exactly-once. Without one: internal operations (ids reserved, sessions ended), and
+/// requests that want no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub session: SessionId,
@@ -23,65 +33,87 @@ pub struct Origin {
     pub sequence: u32,
 }
 
-/// One log entry's payload, decoded.
+/// A request that an entry carried out. Its seq is the entry's plus its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The call that made it (0: internal), for audit.
+pub struct Member {
+    /// For audit.
     pub call: u16,
     pub origin: Option<Origin>,
     /// The reply's body without its head.
-    pub reply: Vec<u8>,
+    pub reply: Arc<[u8]>,
+}
+
+/// One log entry's payload, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// In the order in which they were carried out; none: an internal change.
+    pub members: Vec<Member>,
+    /// Of all members together.
     pub changes: Batch,
 }
 
-/// The bytes of a record. Takes its parts by reference: this runs once per mutating request.
-pub fn encode(call: u16, origin: Option<Origin>, reply: &[u8], changes: &Batch) -> Vec<u8> {
-    let size: usize = changes.0.iter().map(|c| 33 + c.value.as_ref().map_or(0, |v| v.raw().len())).sum();
-    let mut out = Vec::with_capacity(32 + reply.len() + size);
-    let (session, slot, sequence) = origin.map_or((SessionId(0), 0, 0), |o| (o.session, o.slot, o.sequence));
+impl Record {
+    /// Operations of the entry: so many seqs it takes.
+    pub fn ops(&self) -> u32 {
+        ops_of(&self.members)
+    }
+}
+
+/// Operations of an entry with these members.
+pub fn ops_of(members: &[Member]) -> u32 {
+    members.len().max(1) as u32
+}
+
+/// Bytes that a member with these changes adds to a record, or few more.
+pub fn bytes_of<'a>(reply: &[u8], changes: impl Iterator<Item = (&'a Key, Option<&'a Value>)>) -> usize {
+    let of_change =
+        |(key, value): (&Key, Option<&Value>)| 10 + key.as_bytes().len() + value.map_or(0, |v| v.raw().len());
+    MEMBER_BYTES + reply.len() + changes.map(of_change).sum::<usize>()
+}
+
+/// Puts the bytes of a record into `out`, in place of what was there. Takes its parts by reference: this runs for every entry.
+pub fn encode(members: &[Member], changes: &Batch, out: &mut Vec<u8>) {
+    out.clear();
     out.push(VERSION);
     out.push(0);
-    call.put(&mut out);
-    slot.put(&mut out);
-    session.put(&mut out);
-    sequence.put(&mut out);
-    (reply.len() as u32).put(&mut out);
-    (changes.0.len() as u32).put(&mut out);
-    0u32.put(&mut out);
-    out.extend_from_slice(reply);
+    (members.len() as u16).put(out);
+    (changes.0.len() as u32).put(out);
+    (members.iter().map(|m| MEMBER_BYTES + m.reply.len()).sum::<usize>() as u32).put(out);
+    0u32.put(out);
+    for Member { call, origin, reply } in members {
+        let (session, slot, sequence) =
+            origin.map_or((SessionId(0), 0, 0), |o| (o.session, o.slot, o.sequence));
+        call.put(out);
+        slot.put(out);
+        session.put(out);
+        sequence.put(out);
+        (reply.len() as u32).put(out);
+        out.extend_from_slice(reply);
+    }
     for change in &changes.0 {
         let key = change.key.as_bytes();
         out.push(if change.value.is_some() { PUT } else { DELETE });
         out.push(key.len() as u8);
         out.extend_from_slice(key);
         if let Some(value) = &change.value {
-            (value.raw().len() as u32).put(&mut out);
-            value.crc().put(&mut out);
+            (value.raw().len() as u32).put(out);
+            value.crc().put(out);
             out.extend_from_slice(value.raw());
         }
     }
-    out
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
     let r = &mut Reader::new(bytes);
-    if u8::get(r)? != VERSION {
-        return Err(Malformed("log record: a version that this program does not know"));
-    }
+    let version = u8::get(r)?;
     if u8::get(r)? != 0 {
         return Err(Malformed("reserved byte of a log record"));
     }
-    let (call, slot, session, sequence) = (u16::get(r)?, u32::get(r)?, SessionId::get(r)?, u32::get(r)?);
-    let (reply_len, count) = (u32::get(r)? as usize, u32::get(r)? as usize);
-    if u32::get(r)? != 0 {
-        return Err(Malformed("reserved bytes of a log record"));
-    }
-    let origin = match (session.0, slot, sequence) {
-        (0, 0, 0) => None,
-        (0, _, _) | (_, _, 0) => return Err(Malformed("origin of a log record")),
-        _ => Some(Origin { session, slot, sequence }),
+    let (members, count) = match version {
+        VERSION => get_members(r)?,
+        VERSION_OF_ONE => get_one(r)?,
+        _ => return Err(Malformed("log record: a version that this program does not know")),
     };
-    let reply = r.take(reply_len)?.to_vec();
     if count > r.remaining() / CHANGE_BYTES_MIN {
         return Err(Malformed("change count of a log record"));
     }
@@ -90,7 +122,48 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
         get_change(r, &mut changes)?;
     }
     r.end()?;
-    Ok(Record { call, origin, reply, changes })
+    Ok(Record { members, changes })
+}
+
+/// Members, and how many changes follow.
+fn get_members(r: &mut Reader<'_>) -> Result<(Vec<Member>, usize), Malformed> {
+    let (n, count, len) = (u16::get(r)? as usize, u32::get(r)? as usize, u32::get(r)? as usize);
+    if u32::get(r)? != 0 {
+        return Err(Malformed("reserved bytes of a log record"));
+    }
+    if len > r.remaining() || n > len / MEMBER_BYTES {
+        return Err(Malformed("member count of a log record"));
+    }
+    let r = &mut Reader::new(r.take(len)?);
+    let mut members = Vec::with_capacity(n);
+    for _ in 0..n {
+        let (call, slot, session, sequence) = (u16::get(r)?, u32::get(r)?, SessionId::get(r)?, u32::get(r)?);
+        let origin = origin_of(session, slot, sequence)?;
+        let reply_len = u32::get(r)? as usize;
+        members.push(Member { call, origin, reply: r.take(reply_len)?.into() });
+    }
+    r.end()?;
+    Ok((members, count))
+}
+
+/// The same of version 1. Call 0 is of the MDT itself.
+fn get_one(r: &mut Reader<'_>) -> Result<(Vec<Member>, usize), Malformed> {
+    let (call, slot, session, sequence) = (u16::get(r)?, u32::get(r)?, SessionId::get(r)?, u32::get(r)?);
+    let (reply_len, count) = (u32::get(r)? as usize, u32::get(r)? as usize);
+    if u32::get(r)? != 0 {
+        return Err(Malformed("reserved bytes of a log record"));
+    }
+    let origin = origin_of(session, slot, sequence)?;
+    let member = Member { call, origin, reply: r.take(reply_len)?.into() };
+    Ok((if call == 0 { vec![] } else { vec![member] }, count))
+}
+
+fn origin_of(session: SessionId, slot: u32, sequence: u32) -> Result<Option<Origin>, Malformed> {
+    match (session.0, slot, sequence) {
+        (0, 0, 0) => Ok(None),
+        (0, _, _) | (_, _, 0) => Err(Malformed("origin of a log record")),
+        _ => Ok(Some(Origin { session, slot, sequence })),
+    }
 }
 
 fn get_change(r: &mut Reader<'_>, changes: &mut Batch) -> Result<(), Malformed> {
@@ -116,36 +189,62 @@ fn get_change(r: &mut Reader<'_>, changes: &mut Batch) -> Result<(), Malformed> 
 mod tests {
     use super::*;
 
-    fn sample() -> Record {
+    fn changes() -> Batch {
         let mut changes = Batch::new();
         changes.put(Key::new(&[1, 2, 3]).unwrap(), Value::new(b"hello"));
         changes.delete(Key::new(&[9]).unwrap());
         changes.put(Key::new(&[]).unwrap(), Value::new(b""));
+        changes
+    }
+
+    fn first() -> Member {
         let origin = Some(Origin { session: SessionId(0x1122_3344), slot: 5, sequence: 77 });
-        Record { call: 0x0204, origin, reply: b"reply".to_vec(), changes }
+        Member { call: 0x0204, origin, reply: b"reply"[..].into() }
+    }
+
+    fn sample() -> Record {
+        let second = Member { call: 0x0205, origin: None, reply: [][..].into() };
+        Record { members: vec![first(), second], changes: changes() }
     }
 
     fn bytes_of(r: &Record) -> Vec<u8> {
-        encode(r.call, r.origin, &r.reply, &r.changes)
+        let mut out = vec![1, 2, 3];
+        encode(&r.members, &r.changes, &mut out);
+        out
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
     }
 
     #[test]
     fn golden() {
         let bytes = bytes_of(&sample());
-        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(hex, GOLDEN);
+        assert_eq!(hex(&bytes), format!("{GOLDEN}{GOLDEN_CHANGES}"));
         assert_eq!(decode(&bytes), Ok(sample()));
+        assert_eq!(sample().ops(), 2);
     }
-    /// Head; reply; put 010203 = "hello"; delete 09; put of the empty key = "".
+    /// Head; two members, the first with a reply.
     const GOLDEN: &str = concat!(
-        "01000402",
+        "0200",
+        "0200",
+        "03000000",
+        "31000000",
+        "00000000",
+        "0402",
         "05000000",
         "4433221100000000",
         "4d000000",
         "05000000",
-        "03000000",
-        "00000000",
         "7265706c79",
+        "0502",
+        "00000000",
+        "0000000000000000",
+        "00000000",
+        "00000000",
+    );
+    /// Put 010203 = "hello"; delete 09; put of the empty key = "".
+    const GOLDEN_CHANGES: &str = concat!(
         "0103010203",
         "05000000",
         "4cbb719a",
@@ -156,10 +255,41 @@ mod tests {
         "00000000",
     );
 
+    /// Version 1: head, reply, changes; with a call and of the MDT itself.
     #[test]
-    fn internal_records_have_no_origin() {
-        let r = Record { call: 0, origin: None, reply: vec![], changes: Batch::new() };
-        assert_eq!(decode(&bytes_of(&r)), Ok(r));
+    fn records_of_one_operation_are_read() {
+        let bytes = |call: &str, origin: &str, reply: &str| -> Vec<u8> {
+            let text = format!(
+                "0100{call}{origin}{:02x}00000003000000{:08}{reply}{GOLDEN_CHANGES}",
+                reply.len() / 2,
+                0
+            );
+            (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+        };
+        let asked = bytes("0402", "0500000044332211000000004d000000", "7265706c79");
+        assert_eq!(decode(&asked), Ok(Record { members: vec![first()], changes: changes() }));
+        let internal = bytes("0000", "00000000000000000000000000000000", "");
+        assert_eq!(decode(&internal), Ok(Record { members: vec![], changes: changes() }));
+        for cut in 0..asked.len() {
+            assert!(decode(&asked[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn internal_records_have_no_members_and_one_seq() {
+        let r = Record { members: vec![], changes: Batch::new() };
+        assert_eq!(decode(&bytes_of(&r)), Ok(r.clone()));
+        assert_eq!(r.ops(), 1);
+    }
+
+    #[test]
+    fn the_bytes_of_members_and_changes_are_reckoned_well() {
+        let r = sample();
+        let changes = r.changes.0.iter().map(|c| (&c.key, c.value.as_ref()));
+        let reckoned =
+            HEAD_BYTES + super::bytes_of(&r.members[0].reply, changes) + super::bytes_of(&[], [].into_iter());
+        let true_bytes = bytes_of(&r).len();
+        assert!((true_bytes..true_bytes + 16).contains(&reckoned), "{reckoned} for {true_bytes}");
     }
 
     #[test]
@@ -173,7 +303,9 @@ mod tests {
                 let mut bad = whole.clone();
                 bad[at] = value;
                 // Some changes make another valid record (the log entry around it has a CRC of its own); none may panic.
-                if let Ok(record) = decode(&bad) {
+                if let Ok(record) = decode(&bad)
+                    && bad[0] == VERSION
+                {
                     assert_eq!(bytes_of(&record), bad, "one record, one byte form");
                 }
             }
@@ -182,8 +314,11 @@ mod tests {
 
     #[test]
     fn a_huge_count_allocates_nothing_huge() {
-        let mut bytes = bytes_of(&Record { changes: Batch::new(), ..sample() });
-        bytes[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(decode(&bytes).is_err());
+        let sound = bytes_of(&Record { changes: Batch::new(), ..sample() });
+        for at in [2, 4, 6] {
+            let mut bytes = sound.clone();
+            bytes[at..at + 2].copy_from_slice(&u16::MAX.to_le_bytes());
+            assert!(decode(&bytes).is_err(), "count at {at}");
+        }
     }
 }

@@ -9,10 +9,10 @@ use disk::Disk;
 use disk::volume::{Kind, Verdict, Volume};
 use kv::Engine;
 use parking_lot::Mutex;
-use types::{Code, Fault};
+use types::{Code, Fault, Seq};
 
 use crate::checkpoint::read_state;
-use crate::execute::Writer;
+use crate::execute::{Role, Seat};
 use crate::ids::Ids;
 use crate::locks::Locks;
 use crate::look::look;
@@ -46,13 +46,13 @@ impl Mdt {
         let ids = look(&kv, &mut |view| Ids::load(view))??;
         let core = Arc::new(Core {
             locks: Locks::new(sessions.ids()),
-            room: Room::new(volume.checkpoint_capacity()),
+            room: Room::new(volume.checkpoint_capacity(), &slots),
             incarnation,
             was_clean,
             newest_lease: ids.newest_lease(),
             epoch: AtomicU32::new(label.epoch.0),
             kv,
-            writer: Mutex::new(Writer { slots, ids, closed: false }),
+            role: Role::new(Seat { slots, ids, closed: false, payload: Vec::new() }),
             sharers: crate::shared::Sharers::new(sessions.count()),
             sessions,
             ending: Mutex::new(()),
@@ -91,14 +91,15 @@ fn restore(volume: &Volume) -> Result<(Records, Slots), Fault> {
     };
     let mut unreadable = None;
     volume.replay(&mut |entry| match record::decode(entry.payload) {
-        // The record's form says of one operation, so it means something else.
-        Ok(_) if entry.ops != 1 => {
-            unreadable.get_or_insert(format!("log entry {}: it holds {} operations", entry.seq, entry.ops));
+        // Seqs are counted by the one and given by the other.
+        Ok(r) if entry.ops != r.ops() => {
+            let (ops, members) = (entry.ops, r.members.len());
+            unreadable.get_or_insert(format!("log entry {}: {ops} operations, {members} members", entry.seq));
             Verdict::Cut
         }
         Ok(r) => {
-            slots.apply(r.origin, entry.seq, &r.reply.into(), &r.changes);
-            kv.apply(entry.seq, r.changes);
+            slots.apply(&r.members, entry.seq, &r.changes);
+            kv.apply(Seq(entry.seq.0 + u64::from(r.ops()) - 1), r.changes);
             Verdict::Keep
         }
         Err(why) => {

@@ -7,11 +7,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kv::{Engine, View};
 use meta::{Ctx, Judge};
 use net::Answer;
 use object::LeaseVersion;
-use types::{Code, Cred, Fault, Fid, Generation, Incarnation, Seq, SessionId};
+use types::{Code, Fault, Fid, Generation, Incarnation, Seq, SessionId};
 use wire::object::Capability;
 use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
@@ -21,11 +20,22 @@ use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
 use crate::Core;
 use crate::execute::Done;
 use crate::joined::Joined;
+use crate::judge::Judged;
 use crate::shared::{Doom, Others};
 
 /// How long a capability opens objects. Nothing renews one before leases exist, and a job may hold a file open for weeks; what
 /// a client loses meanwhile (truncate, eviction) is fenced by the lease version, not by this.
 const CAPABILITY_SEC: u64 = 90 * 24 * 3600;
+
+/// A request and its surroundings.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    pub head: &'a Header,
+    pub joined: &'a Joined,
+    pub judged: Option<&'a Judged>,
+    pub mdt_full: bool,
+    pub doom: &'a Doom<'a>,
+}
 
 impl Core {
     pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
@@ -99,11 +109,10 @@ impl Core {
         Ok(plain(Empty {}))
     }
 
-    /// What the rules are told of the request and its surroundings. `user`: who the session may act for, if that is not anybody.
-    fn with_ctx<T>(
+    /// What the rules are told of the request and its surroundings.
+    pub fn with_ctx<T>(
         &self,
-        (head, body): (&Header, &[u8]),
-        (joined, user, mdt_full): (&Joined, Option<&Cred>, bool),
+        Around { head, joined, judged, mdt_full, doom }: Around<'_>,
         lease_high: &Cell<u32>,
         run: &mut dyn FnMut(&Ctx<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
@@ -118,10 +127,8 @@ impl Core {
             let now_sec = self.clock.wall().sec.max(0) as u64;
             cap.session == head.session && object::cap::check_right(&joined.secret, cap, 0, now_sec).is_ok()
         };
-        // Let go of at the end: `run` has carried the transaction out by then.
-        let doom = Doom::new(&self.sharers);
-        let judge = self.judged(user, head.call, body);
-        let judge = judge.map(|j| Judge { cred: j.cred, is_anybody: j.is_anybody, is_ours: &is_ours });
+        let judge =
+            judged.map(|j| Judge { cred: j.cred.clone(), is_anybody: j.is_anybody, is_ours: &is_ours });
         run(&Ctx {
             judge,
             session: head.session,
@@ -131,14 +138,9 @@ impl Core {
             shard: joined.shard,
             epoch,
             make_cap: &make_cap,
-            sharing: Some(&Others { core: self, session: head.session, lease_high, doom: &doom }),
+            sharing: Some(&Others { core: self, session: head.session, lease_high, doom }),
             mdt_full,
         })
-    }
-
-    /// An estimate without the slots: they are a few KiB, and reading them would take the writer's lock.
-    fn is_full(&self) -> bool {
-        self.room.is_full(self.kv.reader().size().bytes)
     }
 
     pub fn check_session(&self, session: SessionId) -> Result<(), Fault> {

@@ -487,7 +487,7 @@ impl Core {
         let (no_lease, doom) = (no_lease(), Doom::new(&self.sharers));
         let others = Others { core: self, session, lease_high: &no_lease, doom: &doom };
         // Under the writer's lock: an unlink that finds it open here is over, or finds it closed.
-        let done = self.transact(0, None, &no_lease, &mut |txn| {
+        let done = self.transact(&no_lease, &mut |txn| {
             self.sharers.close(session, fid);
             if self.rules.orphan_holder(txn, fid) == Some(session) {
                 self.rules.leave_orphan(txn, fid, others.opened_elsewhere(fid))?;
@@ -519,7 +519,7 @@ impl Core {
     /// What was said of unflushed sizes counts no more. Lease numbers are never drawn twice, so they serve as names of eras.
     pub fn begin_era(&self) -> Result<(), Fault> {
         let (high, low) = (Cell::new(0), Cell::new(0));
-        self.transact(0, None, &high, &mut |txn| {
+        self.transact(&high, &mut |txn| {
             low.set(meta::Txn::next_lease(txn));
             Ok(vec![])
         })?;

@@ -12,7 +12,7 @@ use types::{Code, Fault, Key, Seq, SessionId};
 use wire::session::SLOTS;
 use wire::{Malformed, Reader, Wire};
 
-use crate::record::Origin;
+use crate::record::{Member, Origin};
 use crate::sessions::{KIND_SESSION, session_of_key};
 
 /// Key kind of slot records in checkpoints.
@@ -41,7 +41,8 @@ pub enum Verdict {
 /// kind 7.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
-    sessions: HashMap<SessionId, Vec<Option<Last>>>,
+    /// Shared with checkpoints that are being written.
+    sessions: HashMap<SessionId, Arc<Vec<Option<Last>>>>,
     bytes: u64,
 }
 
@@ -70,8 +71,8 @@ impl Slots {
         }
     }
 
-    /// Takes over what an entry says: who was answered, and which sessions began or ended.
-    pub fn apply(&mut self, origin: Option<Origin>, seq: Seq, reply: &Arc<[u8]>, changes: &Batch) {
+    /// Takes over what an entry says: who was answered, and which sessions began or ended. `first` is the seq of its first member.
+    pub fn apply(&mut self, members: &[Member], first: Seq, changes: &Batch) {
         // Entries of requests touch no session record, and those of sessions are rare: one byte decides.
         for Change { key, value } in
             changes.0.iter().filter(|c| c.key.as_bytes().first() == Some(&KIND_SESSION))
@@ -82,26 +83,26 @@ impl Slots {
                 (None, _) => {}
             }
         }
-        if let Some(Origin { session, slot, sequence }) = origin {
-            self.note(session, slot, Last { sequence, seq, reply: reply.clone() });
+        for (member, seq) in members.iter().zip(first.0..) {
+            if let Some(Origin { session, slot, sequence }) = member.origin {
+                self.note(session, slot, Last { sequence, seq: Seq(seq), reply: member.reply.clone() });
+            }
         }
     }
 
     pub fn begin(&mut self, session: SessionId) {
-        self.sessions.entry(session).or_insert_with(|| vec![None; SLOTS as usize]);
+        self.sessions.entry(session).or_insert_with(|| Arc::new(vec![None; SLOTS as usize]));
     }
 
     fn end(&mut self, session: SessionId) {
-        for last in self.sessions.remove(&session).into_iter().flatten().flatten() {
-            self.bytes -= slot_bytes(&last);
-        }
+        let slots = self.sessions.remove(&session);
+        self.bytes -= slots.iter().flat_map(|slots| slots.iter().flatten()).map(slot_bytes).sum::<u64>();
     }
 
     /// A slot of a session that is not (any more) here is not kept: the entry's session ended later in the log.
     fn note(&mut self, session: SessionId, slot: u32, last: Last) {
-        let Some(place) = self.sessions.get_mut(&session).and_then(|s| s.get_mut(slot as usize)) else {
-            return;
-        };
+        let slots = self.sessions.get_mut(&session).map(Arc::make_mut);
+        let Some(place) = slots.and_then(|s| s.get_mut(slot as usize)) else { return };
         self.bytes += slot_bytes(&last);
         if let Some(old) = place.replace(last) {
             self.bytes -= slot_bytes(&old);
@@ -175,7 +176,8 @@ mod tests {
     }
 
     fn done(slots: &mut Slots, slot: u32, sequence: u32, reply: &[u8]) {
-        slots.apply(Some(origin(slot, sequence)), Seq(sequence as u64), &reply.into(), &Batch::new());
+        let member = Member { call: 1, origin: Some(origin(slot, sequence)), reply: reply.into() };
+        slots.apply(&[member], Seq(sequence as u64), &Batch::new());
     }
 
     #[test]
@@ -201,7 +203,10 @@ mod tests {
         let mut s = Slots::default();
         s.begin(SessionId(3));
         let origin = Origin { session: SessionId(3), slot: 5, sequence: 0x0102_0304 };
-        s.apply(Some(origin), Seq(0x1112_1314_1516_1718), &b"re"[..].into(), &Batch::new());
+        // The second of two: its seq is the entry's and one.
+        let second = Member { call: 1, origin: Some(origin), reply: b"re"[..].into() };
+        let first = Member { call: 1, origin: None, reply: b"x"[..].into() };
+        s.apply(&[first, second], Seq(0x1112_1314_1516_1717), &Batch::new());
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let (key, value) = s.records().next().unwrap();
         assert_eq!(hex(key.as_bytes()), "08000000000000000300000005");

@@ -3,13 +3,17 @@
 //! The table must fit a checkpoint slot, or the log could never be trimmed again. So growth ends below that: what creates is
 //! refused first, and what deletes goes on working to the end.
 
-use kv::{Batch, Engine, Miss, View, record_bytes};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kv::{Engine, View};
 use types::{Code, Fault};
 use wire::session::TargetStatReply;
 
 use crate::Core;
+use crate::draft::{Draft, put_bytes};
 use crate::execute::Stop;
 use crate::look::look;
+use crate::overlay::Layer;
 use crate::slots::Slots;
 
 /// From this share of the room on, rules are told that the MDT is full and refuse what makes files or adds bytes.
@@ -24,15 +28,18 @@ const FILE_BYTES: u64 = 512;
 /// The room for records: what a checkpoint slot holds.
 pub struct Room {
     capacity_bytes: u64,
+    /// For who has not the writer's role.
+    slots_bytes: AtomicU64,
 }
 
 impl Room {
-    pub fn new(capacity_bytes: u64) -> Room {
-        Room { capacity_bytes }
+    pub fn new(capacity_bytes: u64, slots: &Slots) -> Room {
+        Room { capacity_bytes, slots_bytes: AtomicU64::new(slots.bytes()) }
     }
 
-    pub fn used(&self, snap: &dyn View, slots: &Slots) -> u64 {
-        snap.size().bytes + slots.bytes()
+    /// By who changed them.
+    pub fn note_slots(&self, slots: &Slots) {
+        self.slots_bytes.store(slots.bytes(), Ordering::Relaxed);
     }
     /// What users may take.
     pub fn usable(&self) -> u64 {
@@ -47,22 +54,16 @@ impl Room {
         self.capacity_bytes / 100 * percent
     }
 
-    /// May these changes be made?
-    pub fn check(&self, snap: &dyn View, slots: &Slots, changes: &Batch) -> Result<(), Stop> {
-        let put: u64 = changes
-            .0
-            .iter()
-            .map(|c| c.value.as_ref().map_or(0, |v| record_bytes(&c.key, v.raw().len())))
-            .sum();
-        let limit = self.share(CLOSED_PERCENT);
-        if self.used(snap, slots) + put <= limit || put <= replaced(snap, changes)? {
+    /// May these changes be made after those of `draft`?
+    pub fn check(&self, draft: &Draft<'_>, slots: &Slots, changes: &Layer) -> Result<(), Stop> {
+        let (used, put) = (draft.table_bytes() + slots.bytes(), put_bytes(changes));
+        if used + put <= self.share(CLOSED_PERCENT) || put <= draft.replaced(changes)? {
             return Ok(());
         }
         let fault = Fault::new(
             Code::NoSpace,
             format!(
-                "the MDT's records take {} of {} bytes; delete files, or move the MDT to a larger device",
-                self.used(snap, slots),
+                "the MDT's records take {used} of {} bytes; delete files, or move the MDT to a larger device",
                 self.capacity_bytes
             ),
         );
@@ -70,20 +71,10 @@ impl Room {
     }
 }
 
-/// Bytes that the changes free. Asked only when room is short.
-fn replaced(snap: &dyn View, changes: &Batch) -> Result<u64, Stop> {
-    let old = |key| match snap.get(key) {
-        Ok(value) => Ok(value.map_or(0, |v| record_bytes(key, v.len()))),
-        Err(Miss::Damage(_)) => Ok(0),
-        Err(Miss::Absent(what)) => Err(Stop::Absent(what)),
-    };
-    changes.0.iter().map(|c| old(&c.key)).sum()
-}
-
 impl Core {
     pub fn target_stat(&self) -> Result<TargetStatReply, Fault> {
         let label = self.volume.label();
-        let used = self.room.used(&self.kv.reader(), &self.writer.lock().slots);
+        let used = self.kv.reader().size().bytes + self.room.slots_bytes.load(Ordering::Relaxed);
         let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
         let total = self.room.usable();
         let free = total.saturating_sub(used);

@@ -11,15 +11,13 @@
 //! T3: who has the tail still (`still`) finds all entries of the log applied, and nothing changes under him.
 //! T4: the lock is not held while a shared batch is written and applied; so who comes is admitted meanwhile.
 
-use std::hint::spin_loop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::thread::Thread;
 
-use disk::LogPoint;
 use disk::volume::{Entries, VolumeError};
+use disk::{LogPoint, Waiting};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::Origin;
@@ -30,10 +28,6 @@ use crate::record::Record;
 const BATCH_BYTES_MAX: u64 = 1 << 20;
 /// Batches that one writes for others after his own, before he hands the role on.
 pub(crate) const ROUNDS_MAX: usize = 8;
-/// How often who waits looks before he lets others have the processor, for about as long as a batch takes: a switch costs more.
-const LOOKS_MAX: usize = 300;
-/// And how often he does that before he sleeps: perhaps who has the role waits for a processor.
-const YIELDS_MAX: usize = 4;
 
 #[derive(Debug, Default)]
 pub struct Tail {
@@ -83,8 +77,7 @@ pub struct Member {
 pub struct Fate {
     stage: AtomicU32,
     outcome: OnceLock<Result<LogPoint, VolumeError>>,
-    /// Those who sleep, by their place in the batch.
-    asleep: Mutex<Vec<(usize, Thread)>>,
+    waiting: Waiting,
 }
 
 /// Stages of a fate.
@@ -103,27 +96,7 @@ pub enum Turn {
 impl Fate {
     /// Waits for the batch, as its member number `place`.
     pub fn wait(&self, place: usize) -> Turn {
-        for look in 0..LOOKS_MAX + YIELDS_MAX {
-            if let Some(turn) = self.look(place) {
-                return turn;
-            }
-            match look < LOOKS_MAX {
-                true => spin_loop(),
-                false => std::thread::yield_now(),
-            }
-        }
-        let mut asleep = self.asleep.lock();
-        if let Some(turn) = self.look(place) {
-            return turn;
-        }
-        asleep.push((place, std::thread::current()));
-        drop(asleep);
-        loop {
-            std::thread::park();
-            if let Some(turn) = self.look(place) {
-                return turn;
-            }
-        }
+        self.waiting.until(place, || self.look(place))
     }
 
     fn look(&self, place: usize) -> Option<Turn> {
@@ -141,14 +114,12 @@ impl Fate {
     fn tell(&self, outcome: Result<LogPoint, VolumeError>) {
         self.outcome.set(outcome).expect("a batch is written once");
         self.stage.store(KNOWN, Ordering::Release);
-        let asleep = std::mem::take(&mut *self.asleep.lock());
-        asleep.into_iter().for_each(|(_, thread)| thread.unpark());
+        self.waiting.wake_all();
     }
 
     fn hand_role(&self) {
         self.stage.store(HANDED, Ordering::Release);
-        let asleep = self.asleep.lock();
-        asleep.iter().filter(|(place, _)| *place == 0).for_each(|(_, thread)| thread.unpark());
+        self.waiting.wake(0);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Requests that change something: from the door to the executor.
+//! The door for what changes things: what is judged before the executor, what the rule is run with, and what must be durable
+//! before the reply leaves.
 
 use std::cell::Cell;
 
@@ -7,11 +8,12 @@ use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Tmpfile,
 use wire::shared::{Enter, EnterReply};
 use wire::{Flags, Header, Request, Wire};
 
-use super::{parse, plain};
+use super::{Around, parse, plain};
 use crate::Core;
-use crate::execute::Done;
+use crate::execute::{Ask, Carried, Done};
+use crate::joined::Joined;
 use crate::overlay::Overlay;
-use crate::record::Origin;
+use crate::shared::Doom;
 use crate::slots::refuse_observer;
 
 impl Core {
@@ -30,36 +32,41 @@ impl Core {
         if head.call == Enter::CALL && !is_replay && !self.sharers.enter(head.session, &parse(body)?)? {
             return Ok(plain(EnterReply { granted: false, open: None }));
         }
-        let Header { session, slot, sequence, .. } = *head;
-        // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
-        let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
-        // True for a repeat, which runs no rule: the first may not have come to its flush.
-        let (lease_high, puts_inode) = (Cell::new(0), Cell::new(true));
-        let user = self.sessions.one_user(session);
-        let around = (&*joined, user.as_ref(), self.is_full());
-        let done = self.with_ctx((head, body), around, &lease_high, &mut |ctx| {
-            self.transact(head.call, origin, &lease_high, &mut |txn| {
-                let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
-                match ctx.replay {
-                    true => check_replayed_fids(txn)?,
-                    false => self.note_open(session, head.call, body, &reply),
-                }
-                puts_inode.set(txn.put_keys().any(|key| key.as_bytes()[0] == meta::keys::INODE));
-                Ok(reply)
-            })
-        });
-        if done.is_err() && head.call == Enter::CALL {
+        // Before the role: whom it is for may have to be looked up.
+        let user = self.sessions.one_user(head.session);
+        let judged = self.judged(user.as_ref(), head.call, body);
+        let carried = self.carry_out(Ask { head, body, bulk, judged: judged.as_ref() }, &joined);
+        if carried.is_err() && head.call == Enter::CALL {
             let Enter { fid, token, .. } = parse(body)?;
-            self.sharers.let_go(session, fid, token);
+            self.sharers.let_go(head.session, fid, token);
         }
-        let done = done?;
-        if lets_objects_change(head.call, &done.reply, puts_inode.get()) {
+        let Carried { done, puts_inode } = carried?;
+        if lets_objects_change(head.call, &done.reply, puts_inode) {
             self.flush()?;
         }
         Ok(done)
     }
 
-    /// Under the writer's lock, so that no unlink comes between an open and its note.
+    /// The rule of a request, by who has the role.
+    pub fn mutate(
+        &self,
+        Ask { head, body, bulk, judged }: Ask<'_>,
+        (joined, mdt_full, doom): (&Joined, bool, &Doom<'_>),
+        lease_high: &Cell<u32>,
+        txn: &mut Overlay<'_>,
+    ) -> Result<Vec<u8>, Fault> {
+        let around = Around { head, joined, judged, mdt_full, doom };
+        self.with_ctx(around, lease_high, &mut |ctx| {
+            let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
+            match ctx.replay {
+                true => check_replayed_fids(txn)?,
+                false => self.note_open(head.session, head.call, body, &reply),
+            }
+            Ok(reply)
+        })
+    }
+
+    /// By who has the role, so that no unlink comes between an open and its note.
     fn note_open(&self, session: SessionId, call: u16, body: &[u8], reply: &[u8]) {
         let open = match call {
             Open::CALL => Open::from_bytes(body).ok().map(|r| (r.fid, r.write)),

@@ -10,10 +10,11 @@ use types::{Fault, Seq, SessionId};
 use wire::meta::{OpenRead, OpenReadReply};
 use wire::{Header, ReplyHead, Request, Wire};
 
-use super::parse;
+use super::{Around, parse};
 use crate::Core;
 use crate::joined::not_joined;
 use crate::look::look;
+use crate::shared::Doom;
 use crate::slots::refuse_observer;
 
 /// The head of a reply with an inode, and then some: one allocation for most answers.
@@ -38,10 +39,12 @@ impl Core {
         answer.body.reserve(ANSWER_BYTES);
         ReplyHead::done(Seq(0), self.volume.flushed_seq()).put(&mut answer.body);
         let head_bytes = answer.body.len();
-        // Whether the MDT is full is nothing to who adds nothing; no rule that reads draws a lease number.
-        let (around, lease_high) = ((joined, user, false), Cell::new(0));
+        let (judged, doom) = (self.judged(user, head.call, body), Doom::new(&self.sharers));
+        // Whether the MDT is full is nothing to who adds nothing; no rule that reads draws a lease number, or ends a file.
+        let around = Around { head, joined, judged: judged.as_ref(), mdt_full: false, doom: &doom };
+        let lease_high = Cell::new(0);
         let ask = |answer: &mut Answer<'_>| {
-            self.with_ctx((head, body), around, &lease_high, &mut |ctx| {
+            self.with_ctx(around, &lease_high, &mut |ctx| {
                 look(&self.kv, &mut |view| {
                     answer.body.truncate(head_bytes);
                     answer.bulk.clear();

@@ -63,7 +63,8 @@ impl Story {
             Some(value) => batch.put(key, value),
             None => batch.delete(key),
         }
-        let payload = mds::record::encode(0, None, &[], &batch);
+        let mut payload = Vec::new();
+        mds::record::encode(&[], &batch, &mut payload);
         volume.append(volume.label().epoch, &payload).expect("there is room");
         volume.flush().expect("the medium is well");
         drop(volume);

@@ -1,0 +1,52 @@
+//! Those who wait for what another thread does for them within microseconds: a log's tail, a batch of a metadata server.
+
+use std::hint::spin_loop;
+use std::thread::Thread;
+
+use parking_lot::Mutex;
+
+/// How often who waits looks before he lets others have the processor, for about as long as a batch takes: a switch costs more.
+const LOOKS_MAX: usize = 300;
+/// And how often he does that before he sleeps: perhaps who works for him waits for a processor.
+const YIELDS_MAX: usize = 4;
+
+/// Those who sleep, by their place among the members of what they wait for.
+#[derive(Debug, Default)]
+pub struct Waiting(Mutex<Vec<(usize, Thread)>>);
+
+impl Waiting {
+    /// Waits, as member number `place`, until `look` gives something. Who changes what it looks at wakes him afterwards.
+    pub fn until<T>(&self, place: usize, look: impl Fn() -> Option<T>) -> T {
+        for n in 0..LOOKS_MAX + YIELDS_MAX {
+            if let Some(found) = look() {
+                return found;
+            }
+            match n < LOOKS_MAX {
+                true => spin_loop(),
+                false => std::thread::yield_now(),
+            }
+        }
+        let mut asleep = self.0.lock();
+        if let Some(found) = look() {
+            return found;
+        }
+        asleep.push((place, std::thread::current()));
+        drop(asleep);
+        loop {
+            std::thread::park();
+            if let Some(found) = look() {
+                return found;
+            }
+        }
+    }
+
+    pub fn wake_all(&self) {
+        let asleep = std::mem::take(&mut *self.0.lock());
+        asleep.into_iter().for_each(|(_, thread)| thread.unpark());
+    }
+
+    pub fn wake(&self, place: usize) {
+        let asleep = self.0.lock();
+        asleep.iter().filter(|(p, _)| *p == place).for_each(|(_, thread)| thread.unpark());
+    }
+}
