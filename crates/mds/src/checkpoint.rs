@@ -1,11 +1,13 @@
-//! Checkpoints: the table and the slots as of one moment, streamed to the volume while the writer goes on.
+//! Checkpoints: the table, the slots and what is pending of counts as of one moment, streamed to the volume while the writer goes on.
 
 use std::collections::HashSet;
 use std::io::Read;
 
-use kv::{Engine, View};
+use kv::{Engine, Value, View};
+use meta::counts::Pending;
 use types::{Code, Fault, Seq};
 
+use crate::look::look;
 use crate::slots::{KIND_SLOT, Slots};
 use crate::{Core, Records};
 
@@ -27,25 +29,34 @@ impl Core {
     }
 
     fn write_checkpoint(&self) -> Result<(), Fault> {
-        // With the writer's role table, slots and the log's tail say the same; the copies cost a count for each session.
-        let (snap, slots, at) = {
+        // With the writer's role table, slots, counts and the log's tail say the same; the copies cost a count for each session, and a few rows.
+        let (snap, slots, counts, at) = {
             let seat = self.role.hold();
-            (self.kv.snapshot(), seat.slots.clone(), self.volume.position())
+            (self.kv.snapshot(), seat.slots.clone(), seat.counts.clone(), self.volume.position())
         };
         assert!(snap.seq() <= at.seq, "the log has what the table has");
+        let rows = || counts.records().map(|(key, value)| (key, Value::new(&value)));
         self.volume
-            .checkpoint(at, &mut |out| self.kv.checkpoint(&snap, &mut slots.records(), out))
+            .checkpoint(at, &mut |out| self.kv.checkpoint(&snap, &mut slots.records().chain(rows()), out))
             .map_err(|e| self.volume_fault(e))
     }
 }
 
-/// Table and slots from a checkpoint that has all entries up to `at`.
-pub fn read_state(at: Seq, input: &mut dyn Read) -> Result<(Records, Slots), Fault> {
+/// Table, slots and pending counts from a checkpoint that has all entries up to `at`.
+pub fn read_state(at: Seq, input: &mut dyn Read) -> Result<(Records, Slots, Pending), Fault> {
     let damaged = |why: String| Fault::new(Code::Damaged, format!("{why}; restore the MDT from its mirror"));
     let (mut slots, mut slot_keys, mut bad) = (Slots::default(), HashSet::new(), None);
+    let mut counts = Pending::default();
     let opened = Records::open(at, input, &mut |key, value| {
-        if key.as_bytes().first() != Some(&KIND_SLOT) {
-            return false;
+        match key.as_bytes().first() {
+            Some(&KIND_SLOT) => {}
+            Some(&meta::keys::PENDING) => {
+                if let Err(why) = counts.restore(key, value.raw()) {
+                    bad = Some(format!("checkpoint: counts {key:?}: {why}"));
+                }
+                return true;
+            }
+            _ => return false,
         }
         match slots.restore(key, value.raw()) {
             Ok(()) if slot_keys.insert(*key) => {}
@@ -55,5 +66,9 @@ pub fn read_state(at: Seq, input: &mut dyn Read) -> Result<(Records, Slots), Fau
         true
     });
     let records = opened.map_err(|e| damaged(e.to_string()))?;
-    bad.map_or(Ok((records, slots)), |why| Err(damaged(why)))
+    if let Some(why) = bad {
+        return Err(damaged(why));
+    }
+    look(&records, &mut |view| counts.look_at(view))?;
+    Ok((records, slots, counts))
 }

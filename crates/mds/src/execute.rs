@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 
 use disk::volume::VolumeError;
 use kv::{Absent, Engine};
+use meta::counts::Pending;
 use types::{Code, Epoch, Fault, Seq};
 use wire::meta::Grow;
 use wire::{Header, Request};
@@ -37,6 +38,8 @@ use crate::slots::{Last, Slots, Verdict};
 /// What only the holder of the writer's role touches.
 pub struct Seat {
     pub slots: Slots,
+    /// Of directories: what their records do not say yet.
+    pub counts: Pending,
     pub ids: Ids,
     /// The volume is closed or closing: nothing may be appended any more.
     pub closed: bool,
@@ -171,7 +174,11 @@ impl Core {
                 outcome => Ok(outcome),
             })?;
             match outcome {
-                Ok(done) => return Ok(done),
+                Ok(done) => {
+                    // It is done, whatever becomes of this.
+                    drop(self.fold_counts());
+                    return Ok(done);
+                }
                 Err(Stop::Refused(fault)) => return Err(fault),
                 Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
                 Err(Stop::NoIds) => self.reserve_ids()?,
@@ -309,12 +316,13 @@ impl Core {
     }
 
     /// Steps 5 and 6: appends one entry and applies it, if anything changed. The seq of its first operation.
-    fn commit(&self, seat: &mut Seat, draft: Draft<'_>) -> Result<Seq, Stop> {
+    pub fn commit(&self, seat: &mut Seat, draft: Draft<'_>) -> Result<Seq, Stop> {
         let Draft { members, changes, died, .. } = draft;
         if changes.is_empty() {
             return Ok(Seq(0));
         }
-        let changes = to_batch(changes);
+        let mut changes = to_batch(changes);
+        let learned = self.learn_counts(&seat.counts, &mut changes)?;
         record::encode(&members, &changes, &mut seat.payload);
         let ops = record::ops_of(&members);
         let first = match self.volume.append_ops(self.epoch(), &seat.payload, ops) {
@@ -324,6 +332,8 @@ impl Core {
         };
         seat.slots.apply(&members, first, &changes);
         self.room.note_slots(&seat.slots);
+        seat.counts.add(learned);
+        self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);
         self.kv.apply(Seq(first.0 + u64::from(ops) - 1), changes);
         self.purged.on_died(died);
         if seat.ids.are_low() {

@@ -19,6 +19,7 @@ mod attach;
 mod catch_up;
 mod checkpoint;
 mod clock;
+mod counts;
 mod draft;
 mod execute;
 mod format;
@@ -98,6 +99,8 @@ pub(crate) struct Core {
     was_clean: bool,
     /// Our mirror's, as the newest map says.
     epoch: AtomicU32,
+    /// Many counts of directories wait to go into their records.
+    counts_long: AtomicBool,
     rules: Arc<dyn Rules>,
     clock: Arc<dyn Clock>,
     settings: Settings,

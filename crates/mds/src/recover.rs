@@ -8,10 +8,12 @@ use arc_swap::ArcSwapOption;
 use disk::Disk;
 use disk::volume::{Kind, Verdict, Volume};
 use kv::Engine;
+use meta::counts::Pending;
 use parking_lot::Mutex;
 use types::{Code, Fault, Seq};
 
 use crate::checkpoint::read_state;
+use crate::counts::changed;
 use crate::execute::{Role, Seat};
 use crate::ids::Ids;
 use crate::locks::Locks;
@@ -35,7 +37,7 @@ impl Mdt {
             ));
         }
         // 2. the state of the checkpoint, and what came after it
-        let (kv, mut slots) = restore(&volume)?;
+        let (kv, mut slots, counts) = restore(&settings, &volume)?;
         // 3. from here on what was replayed is durable, and the incarnation is new unless the stop was clean
         let was_clean = volume.was_clean();
         let incarnation = volume.start()?;
@@ -52,13 +54,14 @@ impl Mdt {
             newest_lease: ids.newest_lease(),
             epoch: AtomicU32::new(label.epoch.0),
             kv,
-            role: Role::new(Seat { slots, ids, closed: false, payload: Vec::new() }),
+            role: Role::new(Seat { slots, counts, ids, closed: false, payload: Vec::new() }),
             sharers: crate::shared::Sharers::new(sessions.count()),
             sessions,
             ending: Mutex::new(()),
             checkpointing: Mutex::new(()),
             reserving: Mutex::new(()),
             joined: ArcSwapOption::empty(),
+            counts_long: AtomicBool::new(false),
             rules: settings.rules.clone(),
             clock: settings.clock.clone(),
             bells: Bells::default(),
@@ -70,6 +73,8 @@ impl Mdt {
         });
         // 5. ids: everything reserved before counts as used (O5)
         core.reserve_ids()?;
+        // 6. counts, if a program made this that knew none
+        core.begin_counts()?;
         let workers = Workers::start(&core);
         tracing::info!(
             fs = label.fs_name,
@@ -83,11 +88,11 @@ impl Mdt {
     }
 }
 
-/// Table and slots as the checkpoint and the log have them.
-fn restore(volume: &Volume) -> Result<(Records, Slots), Fault> {
-    let (kv, mut slots) = match volume.checkpoint_reader()? {
+/// Table, slots and pending counts as the checkpoint and the log have them.
+fn restore(settings: &Settings, volume: &Volume) -> Result<(Records, Slots, Pending), Fault> {
+    let (kv, mut slots, mut counts) = match volume.checkpoint_reader()? {
         Some(mut reader) => read_state(volume.checkpoint_seq(), &mut reader)?,
-        None => (Records::new(), Slots::default()),
+        None => (Records::new(), Slots::default(), Pending::default()),
     };
     let mut unreadable = None;
     volume.replay(&mut |entry| match record::decode(entry.payload) {
@@ -98,6 +103,10 @@ fn restore(volume: &Volume) -> Result<(Records, Slots), Fault> {
             Verdict::Cut
         }
         Ok(r) => {
+            if settings.rules.counts() {
+                let learned = look(&kv, &mut |view| counts.learn(view, changed(&r.changes)));
+                counts.add(learned.unwrap_or_default());
+            }
             slots.apply(&r.members, entry.seq, &r.changes);
             kv.apply(Seq(entry.seq.0 + u64::from(r.ops()) - 1), r.changes);
             Verdict::Keep
@@ -110,7 +119,7 @@ fn restore(volume: &Volume) -> Result<(Records, Slots), Fault> {
     // The entry's own checksum held, so this is no torn write: a newer program wrote it, or it is damage. To cut it off
     // would lose what was acknowledged.
     match unreadable {
-        None => Ok((kv, slots)),
+        None => Ok((kv, slots, counts)),
         Some(why) => {
             Err(Fault::new(Code::Damaged, format!("{why}; open the MDT with the program that wrote it")))
         }

@@ -50,6 +50,10 @@ pub trait Rules: Send + Sync {
     fn is_dead(&self, key: &Key) -> bool;
     /// The objects are destroyed: the record may go.
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation);
+    /// Are the records those of `meta::counts`?
+    fn counts(&self) -> bool {
+        false
+    }
     /// Inodes in use.
     fn inodes(&self, view: &dyn View) -> u64;
 }
@@ -115,6 +119,9 @@ impl Rules for MetaRules {
     }
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation) {
         meta::forget_dead(txn, fid, generation)
+    }
+    fn counts(&self) -> bool {
+        true
     }
     fn inodes(&self, view: &dyn View) -> u64 {
         meta::totals(view).inodes

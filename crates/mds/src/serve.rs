@@ -11,6 +11,7 @@ use meta::{Ctx, Judge};
 use net::Answer;
 use object::LeaseVersion;
 use types::{Code, Fault, Fid, Generation, Incarnation, Seq, SessionId};
+use wire::meta::Counts;
 use wire::object::Capability;
 use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
@@ -89,6 +90,7 @@ impl Core {
                 self.on_dying(&parse(body)?).map(plain)
             }
             TargetStat::CALL => self.target_stat().map(plain),
+            Counts::CALL if self.rules.counts() => self.on_counts(head, body),
             call => match self.rules.is_mutation(call) {
                 Some(true) => self.on_mutation(head, body, bulk),
                 Some(false) => return self.on_read(head, body, answer).map(|()| None),
@@ -110,7 +112,7 @@ impl Core {
     }
 
     /// What the rules are told of the request and its surroundings.
-    pub fn with_ctx<T>(
+    fn with_ctx<T>(
         &self,
         Around { head, joined, judged, mdt_full, doom }: Around<'_>,
         lease_high: &Cell<u32>,

@@ -1,6 +1,7 @@
 //! The executor, recovery and sessions, under a rule set of a few lines (`rules`), on media that lose power (`rig`).
 
 mod batches;
+mod counts;
 mod crash;
 mod exactly_once;
 mod hammered;

@@ -1,10 +1,10 @@
-//! The records of a new file system: the root directory and the totals.
+//! The records of a new file system: the root directory, the totals, and that directories are counted.
 
 use types::*;
 
 use crate::inode::{DIR_BLOCKS, DIR_SIZE, store_inode};
 use crate::records::InodeRecord;
-use crate::{Txn, totals};
+use crate::{Txn, counts, totals};
 
 /// Makes the root directory, mode 0755, of root. It has no name, so no parent hint.
 pub fn format(txn: &mut dyn Txn, now: Time) {
@@ -27,4 +27,5 @@ pub fn format(txn: &mut dyn Txn, now: Time) {
         }),
     );
     totals::inode_made(txn);
+    counts::begin(txn);
 }

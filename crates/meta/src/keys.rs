@@ -12,6 +12,8 @@ pub const SESSION: u8 = 7;
 pub const SLOT: u8 = 8;
 pub const COUNTER: u8 = 9;
 pub const TOTAL: u8 = 10;
+pub const COUNTS: u8 = 11;
+pub const PENDING: u8 = 12;
 
 fn key<const N: usize>(parts: [&[u8]; N]) -> Key {
     let mut bytes = [0u8; types::key::KEY_MAX];
@@ -54,6 +56,12 @@ pub fn orphan(fid: Fid) -> Key {
 pub fn dead(fid: Fid, generation: Generation) -> Key {
     key([&[DEAD], &fid.0.to_be_bytes(), &generation.0.to_be_bytes()])
 }
+pub fn counts(dir: Fid) -> Key {
+    key([&[COUNTS], &dir.0.to_be_bytes()])
+}
+pub fn pending(dir: Fid) -> Key {
+    key([&[PENDING], &dir.0.to_be_bytes()])
+}
 pub fn session(session: SessionId) -> Key {
     key([&[SESSION], &session.0.to_be_bytes()])
 }
@@ -75,7 +83,7 @@ pub fn parse_entry(k: &Key) -> Option<(Fid, u64, u8)> {
     (b.len() == 18 && b[0] == ENTRY).then_some(())?;
     Some((Fid(u64_at(b, 1)?), u64_at(b, 9)?, b[17]))
 }
-/// The fid of a key of kinds 2 to 6.
+/// The fid of a key of kinds 1 to 6, 11 and 12; of an entry, its directory's.
 pub fn parse_fid(k: &Key) -> Option<Fid> {
     Some(Fid(u64_at(k.as_bytes(), 1)?))
 }

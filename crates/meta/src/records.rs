@@ -12,7 +12,7 @@ use crate::acl::Acl;
 mod compact;
 mod v1;
 
-pub use compact::counted;
+pub use compact::{counted, may_be_of_dir};
 
 /// Version of every record but inodes and entries, and of those that older programs wrote.
 pub const VERSION: u8 = 1;

@@ -192,6 +192,12 @@ bodies! {
     /// `names` is how many the file has: more than there are paths if it has more links than hints, or if the paths are longer than an
     /// answer may be.
     PathsOfReply { names: u32, paths: Vec<Bytes> }
+    /// What lies in a directory, and in it and all below it, as of the last entry. Who asks may list and search the directory.
+    Counts { fid: Fid, cred: Cred }
+    CountsReply { own: Contents, tree: Contents }
+    /// Inodes by the directory of their first name, and what they take: sizes of files and symlinks, blocks of 512 bytes of all but
+    /// directories. Sums are modulo 2^64.
+    Contents { files: u64, dirs: u64, others: u64, bytes: u64, blocks: u64 }
     /// Sets a file's or directory's flags to exactly these. Root changes `FLAG_IMMUTABLE` and `FLAG_APPEND`, the owner the others.
     SetFlags { fid: Fid, flags: u32, now: Time, cred: Cred }
     /// Makes a regular file without a name (`O_TMPFILE`), open for reading and writing: an orphan of this session, which `Link`
@@ -382,6 +388,7 @@ calls! {
     0x0230 SetFlags => Inode, mutate;
     0x0231 Tmpfile => OpenReply, mutate;
     0x0232 OpenRead => OpenReadReply, read;
+    0x0237 Counts => CountsReply, read;
     0x0238 PathsOf => PathsOfReply, read;
     0x0250 AllocateInline => AllocateInlineReply, mutate;
     0x0251 SeekInline => SeekInlineReply, read;

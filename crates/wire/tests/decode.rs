@@ -43,7 +43,7 @@ macro_rules! all_types {
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
-                meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::OpenRead, meta::AllocateInline, meta::SeekInline,
+                meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Counts, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::OpenRead, meta::AllocateInline, meta::SeekInline,
                 accessed::Accessed, purge::Dying,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,

@@ -12,13 +12,13 @@ use wire::session::TargetStat;
 use super::rig::{Rig, label};
 use crate::{FormatSpec, Mdt, MetaRules, Settings};
 
-fn rig(disk: Arc<dyn Disk>) -> Rig {
+pub fn rig(disk: Arc<dyn Disk>) -> Rig {
     let clock: Arc<super::rig::HandClock> = Arc::default();
     Rig::with(disk, Settings { background: false, clock: clock.clone(), ..Settings::default() }, clock)
         .unwrap()
 }
 
-fn fresh() -> (Rig, Arc<SimDisk>) {
+pub fn fresh() -> (Rig, Arc<SimDisk>) {
     let disk = Arc::new(SimDisk::new(2 << 20));
     let spec = FormatSpec::for_size(label(), 2 << 20);
     let spec = FormatSpec { log_bytes: 128 << 10, checkpoint_bytes: 512 << 10, ..spec };

@@ -13,6 +13,8 @@ fn every_call_has_its_rule() {
         wire::meta::CALLS
             .iter()
             .map(|c| c.0)
+            // It asks for what is in no record yet, which the MDT has beside them.
+            .filter(|call| *call != wire::meta::Counts::CALL)
             .chain([wire::shared::Enter::CALL, wire::accessed::Accessed::CALL])
             .collect::<Vec<_>>()
     );

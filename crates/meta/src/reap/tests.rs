@@ -21,7 +21,7 @@ fn all_records_of_an_inode_go_and_its_objects_are_listed() {
     w.call(set).expect("setxattr");
     w.unlink(ROOT, "f", false).expect("unlink");
     let left: Vec<u8> = w.txn.records.keys().map(|k| k.as_bytes()[0]).collect();
-    assert_eq!(left, [keys::INODE, keys::DEAD, keys::DEAD, keys::TOTAL]);
+    assert_eq!(left, [keys::INODE, keys::DEAD, keys::DEAD, keys::TOTAL, keys::COUNTS]);
     assert_eq!(dead_list(&w.txn, 10), [(f, layout(3)), (f, layout(4))]);
     assert_eq!(dead_list(&w.txn, 1), [(f, layout(3))]);
     let dead: Vec<_> = w.txn.records.keys().filter(|k| is_dead(k)).copied().collect();

@@ -236,6 +236,11 @@ pub fn counted(fid: Fid, bytes: &[u8]) -> Result<Counted, Malformed> {
     Ok(Counted { parent, kind, size, blocks })
 }
 
+/// Does this entry name a directory? True also if it cannot be told.
+pub fn may_be_of_dir(entry: &[u8]) -> bool {
+    !matches!(entry, [COMPACT, kind, ..] if *kind != Kind::Dir as u8)
+}
+
 struct Head {
     mask: u16,
     kind: Kind,

@@ -15,7 +15,7 @@ fn the_last_name_takes_the_inode_along() {
     assert_eq!(w.unlink(ROOT, "g", false), Ok((f, 0)));
     assert!(w.is_gone(f));
     assert_eq!(totals(&w.txn).inodes, 1);
-    assert_eq!(w.txn.records.len(), 2, "root and totals are left");
+    assert_eq!(w.txn.records.len(), 3, "root, totals, and that directories are counted are left");
 }
 
 #[test]

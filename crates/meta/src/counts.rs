@@ -1,0 +1,456 @@
+//! What lies in each directory, and in all below it: files, directories, others, their bytes and blocks, exact after every entry.
+//!
+//! An inode counts in the directory of its first parent hint, however many names it has; one without a hint counts nowhere. To put
+//! the sums of every ancestor into each entry would cost a create as much as all else it does, so the records (kind 11) lag behind:
+//! what they do not have yet stands in `Pending`, in the memory of who has the writer's role.
+//!
+//! D1: of each directory, `tree` of its record and the rows of `Pending` of itself and of all directories below it add up to what
+//!     lies below it now; `own` of its record and of its row, to what lies in it.
+//! D2: `Pending` follows from the records and the log's entries alone (`learn`): a replay has the same, and a checkpoint keeps its rows.
+//! D3: a fold moves one row into its directory's record and on to its parent's row. It keeps D1 whatever row it takes, so it can
+//!     stop after each; what it does, `learn` learns from its entry, as of any other.
+//!
+//! Sums are modulo 2^64, so what came goes again, even if the sizes of sparse files add up to more than that.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+use types::*;
+use wire::codec::{Malformed, Reader};
+use wire::meta::{Contents, CountsReply};
+use wire::{put_varint, unzigzag, zigzag};
+
+use crate::inode::load_inode;
+use crate::records::{self, Counted, VERSION};
+use crate::{Txn, View, access, keys};
+
+/// Rows from which on some are folded with each entry: a file system of as many directories, or a job in as many, never folds for
+/// want of room. They take 400 KiB of memory, and a quarter of that in a checkpoint.
+pub const ROWS_LONG: usize = 4096;
+/// Rows of one fold: between a fraction of a millisecond of the writer's role, and what keeps the rows from growing without a bound in
+/// a tree so deep that each has a long way up.
+const FOLD_MIN: usize = 256;
+const FOLD_MAX: usize = 512;
+/// A way up that is longer is a loop that only damage makes.
+const DEPTH_MAX: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    pub files: u64,
+    pub dirs: u64,
+    /// Symlinks, devices, pipes, sockets.
+    pub others: u64,
+    /// Sizes of files and symlinks.
+    pub bytes: u64,
+    /// Of 512 bytes, of all but directories.
+    pub blocks: u64,
+}
+
+impl Sums {
+    /// What one inode adds to its directory.
+    fn of(inode: &Counted) -> Sums {
+        let none = Sums::default();
+        match inode.kind {
+            Kind::File => Sums { files: 1, bytes: inode.size, blocks: inode.blocks, ..none },
+            Kind::Dir => Sums { dirs: 1, ..none },
+            Kind::Symlink => Sums { others: 1, bytes: inode.size, blocks: inode.blocks, ..none },
+            _ => Sums { others: 1, blocks: inode.blocks, ..none },
+        }
+    }
+
+    fn each(&self) -> [u64; 5] {
+        [self.files, self.dirs, self.others, self.bytes, self.blocks]
+    }
+
+    fn from_each([files, dirs, others, bytes, blocks]: [u64; 5]) -> Sums {
+        Sums { files, dirs, others, bytes, blocks }
+    }
+
+    fn get(mut number: impl FnMut() -> Result<u64, Malformed>) -> Result<Sums, Malformed> {
+        Ok(Sums { files: number()?, dirs: number()?, others: number()?, bytes: number()?, blocks: number()? })
+    }
+
+    fn to_wire(self) -> Contents {
+        let Sums { files, dirs, others, bytes, blocks } = self;
+        Contents { files, dirs, others, bytes, blocks }
+    }
+
+    fn is_zero(&self) -> bool {
+        *self == Sums::default()
+    }
+}
+
+impl std::ops::Add for Sums {
+    type Output = Sums;
+    fn add(self, other: Sums) -> Sums {
+        let (a, b) = (self.each(), other.each());
+        Sums::from_each(std::array::from_fn(|n| a[n].wrapping_add(b[n])))
+    }
+}
+
+impl std::ops::Neg for Sums {
+    type Output = Sums;
+    fn neg(self) -> Sums {
+        Sums::from_each(self.each().map(u64::wrapping_neg))
+    }
+}
+
+impl std::ops::Sub for Sums {
+    type Output = Sums;
+    fn sub(self, other: Sums) -> Sums {
+        self + -other
+    }
+}
+
+impl std::ops::AddAssign for Sums {
+    fn add_assign(&mut self, other: Sums) {
+        *self = *self + other;
+    }
+}
+
+/// Of a directory; and the record of kind 11, which may lag behind (D1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// What lies in the directory itself.
+    pub own: Sums,
+    /// That, and what lies in all directories below it.
+    pub tree: Sums,
+}
+
+impl Counts {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24);
+        out.push(VERSION);
+        self.own.each().iter().for_each(|n| put_varint(&mut out, *n));
+        // Of most directories, which have none below them, both are the same.
+        if self.tree != self.own {
+            self.tree.each().iter().for_each(|n| put_varint(&mut out, *n));
+        }
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Counts, Malformed> {
+        let mut r = versioned(bytes)?;
+        let own = Sums::get(|| r.varint())?;
+        if r.remaining() == 0 {
+            return Ok(Counts { own, tree: own });
+        }
+        let tree = Sums::get(|| r.varint())?;
+        r.end()?;
+        if tree == own { Err(Malformed("counts that say the same twice")) } else { Ok(Counts { own, tree }) }
+    }
+}
+
+fn versioned(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
+    let mut r = Reader::new(bytes);
+    if r.byte()? == VERSION { Ok(r) } else { Err(Malformed("record version")) }
+}
+
+/// What a directory's record has not yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Row {
+    own: Sums,
+    /// Of directories below it, beside `own`.
+    below: Sums,
+}
+
+impl Row {
+    fn is_zero(&self) -> bool {
+        self.own.is_zero() && self.below.is_zero()
+    }
+
+    /// Differences, so either may be below zero.
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24);
+        out.push(VERSION);
+        for n in self.own.each().into_iter().chain(self.below.each()) {
+            put_varint(&mut out, zigzag(n as i64));
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Row, Malformed> {
+        let mut r = versioned(bytes)?;
+        let mut number = || r.varint().map(|n| unzigzag(n) as u64);
+        let row = Row { own: Sums::get(&mut number)?, below: Sums::get(&mut number)? };
+        r.end()?;
+        Ok(row)
+    }
+}
+
+/// What the records of counts have not yet, by directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    rows: BTreeMap<Fid, Row>,
+    /// `ROWS_LONG`, but in tests.
+    pub rows_long: usize,
+    /// The records were made once, and D1 holds. In a file system of an older program they are not there at first.
+    counting: bool,
+    /// Where the last fold ended, so that every row has its turn.
+    turn: Fid,
+}
+
+/// What one entry's changes mean for the counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    rows: Vec<(Fid, Row)>,
+    /// Directories without a name from here on: their records of counts go with the same entry.
+    gone: Vec<Fid>,
+    begins: bool,
+    /// No directory came, went or moved.
+    dirs_stay: bool,
+}
+
+/// A change: the key, and the new value or none.
+pub type Changed<'c> = (&'c Key, Option<&'c [u8]>);
+
+impl Learned {
+    /// Keys of the records that the entry must delete, too.
+    pub fn obsolete(&self, view: &dyn View) -> Vec<Key> {
+        let keys = self.gone.iter().map(|dir| keys::counts(*dir));
+        keys.filter(|key| view.get(key).is_some()).collect()
+    }
+
+    fn at(&mut self, dir: Fid) -> &mut Row {
+        let found = self.rows.iter().position(|(fid, _)| *fid == dir);
+        let at = found.unwrap_or_else(|| {
+            self.rows.push((dir, Row::default()));
+            self.rows.len() - 1
+        });
+        &mut self.rows[at].1
+    }
+
+    fn inode(&mut self, view: &dyn View, key: &Key, new: Option<&[u8]>) {
+        let Some(fid) = keys::parse_fid(key) else { return };
+        let counted = |bytes: &[u8]| records::counted(fid, bytes).ok();
+        let new = new.and_then(counted);
+        // Whatever is made: its directory's times changed, and to look what it was before would cost the most of all this.
+        if self.dirs_stay && new.is_some_and(|inode| inode.kind == Kind::Dir) {
+            return;
+        }
+        let old = view.get(key).and_then(|value| counted(&value));
+        if old == new {
+            return;
+        }
+        let place = |inode: &Option<Counted>| inode.as_ref().and_then(|i| Some((i.parent?, Sums::of(i))));
+        let (from, to) = (place(&old), place(&new));
+        let is_dir = [&old, &new].into_iter().flatten().any(|inode| inode.kind == Kind::Dir);
+        // A directory takes with it what its record has; what is pending below it finds the new way up by itself.
+        let moves = is_dir && from.map(|f| f.0) != to.map(|t| t.0);
+        let tree = if moves { record(view, fid).tree } else { Sums::default() };
+        if let Some((parent, sums)) = from {
+            let row = self.at(parent);
+            row.own += -sums;
+            row.below += -tree;
+        }
+        if let Some((parent, sums)) = to {
+            let row = self.at(parent);
+            row.own += sums;
+            row.below += tree;
+        }
+        if is_dir && to.is_none() {
+            self.gone.push(fid);
+        }
+    }
+
+    /// D3: what the record has now, the row has not any more, and the parent's row has.
+    fn folded(&mut self, view: &dyn View, dir: Fid, new: &[u8]) {
+        let Ok(new) = Counts::decode(new) else { return };
+        let old = record(view, dir);
+        let (own, tree) = (new.own - old.own, new.tree - old.tree);
+        let row = self.at(dir);
+        row.own += -own;
+        row.below += own - tree;
+        if let Some(parent) = parent_of(view, dir) {
+            self.at(parent).below += tree;
+        }
+    }
+}
+
+impl Default for Pending {
+    fn default() -> Pending {
+        Pending { rows: BTreeMap::new(), rows_long: ROWS_LONG, counting: false, turn: Fid(0) }
+    }
+}
+
+impl Pending {
+    /// The first thing to do with the records of a checkpoint.
+    pub fn look_at(&mut self, view: &dyn View) {
+        self.counting = view.get(&keys::kind_start(keys::COUNTS)).is_some();
+    }
+
+    pub fn is_counting(&self) -> bool {
+        self.counting
+    }
+
+    pub fn is_long(&self) -> bool {
+        self.rows.len() > self.rows_long
+    }
+
+    /// D2: what an entry means, whose `changes` are about to be applied to `view`.
+    pub fn learn<'c>(&self, view: &dyn View, changes: impl Iterator<Item = Changed<'c>> + Clone) -> Learned {
+        let mut learned = Learned { dirs_stay: !changes.clone().any(may_move_dir), ..Learned::default() };
+        for (key, value) in changes {
+            match (key.as_bytes(), value) {
+                ([keys::COUNTS], Some(_)) => learned.begins = true,
+                ([keys::INODE, ..], value) if self.counting => learned.inode(view, key, value),
+                // Its deletion comes with that of its directory, from which it is learned.
+                ([keys::COUNTS, ..], Some(value)) if self.counting => {
+                    keys::parse_fid(key).into_iter().for_each(|dir| learned.folded(view, dir, value));
+                }
+                _ => {}
+            }
+        }
+        learned
+    }
+
+    /// The entry is in the log.
+    pub fn add(&mut self, learned: Learned) {
+        for (dir, delta) in learned.rows {
+            let row = self.rows.entry(dir).or_default();
+            row.own += delta.own;
+            row.below += delta.below;
+            if row.is_zero() {
+                self.rows.remove(&dir);
+            }
+        }
+        for dir in learned.gone {
+            self.rows.remove(&dir);
+        }
+        self.counting |= learned.begins;
+    }
+
+    /// D3: the next few records to put.
+    pub fn fold(&mut self, view: &dyn View) -> Vec<(Key, Vec<u8>)> {
+        let many = self.rows.len().saturating_sub(self.rows_long).clamp(FOLD_MIN, FOLD_MAX);
+        let after = self.rows.range((Bound::Excluded(self.turn), Bound::Unbounded));
+        let turn: Vec<(Fid, Row)> =
+            after.chain(&self.rows).take(many.min(self.rows.len())).map(|(f, r)| (*f, *r)).collect();
+        self.turn = turn.last().map_or(Fid(0), |(dir, _)| *dir);
+        let put = |(dir, row): (Fid, Row)| {
+            let Counts { own, tree } = record(view, dir);
+            let new = Counts { own: own + row.own, tree: tree + row.own + row.below };
+            (keys::counts(dir), new.encode())
+        };
+        turn.into_iter().map(put).collect()
+    }
+
+    /// D1: of the directory `dir`.
+    pub fn counts(&self, view: &dyn View, dir: Fid) -> Counts {
+        let mut counts = record(view, dir);
+        counts.own += self.rows.get(&dir).map_or(Sums::default(), |row| row.own);
+        let mut known = HashMap::from([(dir, true)]);
+        for (fid, row) in &self.rows {
+            if dir == Fid::ROOT || is_below(view, *fid, &mut known) {
+                counts.tree += row.own + row.below;
+            }
+        }
+        counts
+    }
+
+    /// The call `Counts`.
+    pub fn answer(&self, view: &dyn View, req: &wire::meta::Counts) -> Result<CountsReply, Fault> {
+        let dir = load_inode(view, req.fid)?;
+        if !dir.is_dir() {
+            return Err(Code::NotDir.into());
+        }
+        access::need(&dir, &req.cred, access::READ | access::EXEC)?;
+        let Counts { own, tree } = self.counts(view, req.fid);
+        Ok(CountsReply { own: own.to_wire(), tree: tree.to_wire() })
+    }
+
+    /// Records of kind 12, for a checkpoint.
+    pub fn records(&self) -> impl Iterator<Item = (Key, Vec<u8>)> + '_ {
+        self.rows.iter().map(|(dir, row)| (keys::pending(*dir), row.encode()))
+    }
+
+    /// Takes a record of a checkpoint back.
+    pub fn restore(&mut self, key: &Key, value: &[u8]) -> Result<(), Malformed> {
+        let dir = keys::parse_fid(key).ok_or(Malformed("key"))?;
+        match self.rows.insert(dir, Row::decode(value)?) {
+            None => Ok(()),
+            Some(_) => Err(Malformed("two rows of one directory")),
+        }
+    }
+}
+
+/// Is `fid` below what `known` says is the top? Every directory on a way is looked at once.
+fn is_below(view: &dyn View, fid: Fid, known: &mut HashMap<Fid, bool>) -> bool {
+    let (mut way, mut at) = (Vec::new(), Some(fid));
+    let answer = loop {
+        let Some(dir) = at.filter(|_| way.len() < DEPTH_MAX) else { break false };
+        if let Some(answer) = known.get(&dir) {
+            break *answer;
+        }
+        way.push(dir);
+        at = parent_of(view, dir);
+    };
+    known.extend(way.into_iter().map(|dir| (dir, answer)));
+    answer
+}
+
+/// The record of a directory's counts; without one, there was nothing when it was due.
+fn record(view: &dyn View, dir: Fid) -> Counts {
+    view.get(&keys::counts(dir)).and_then(|value| Counts::decode(&value).ok()).unwrap_or_default()
+}
+
+fn parent_of(view: &dyn View, dir: Fid) -> Option<Fid> {
+    let value = view.get(&keys::inode(dir))?;
+    records::counted(dir, &value).ok()?.parent
+}
+
+/// A directory that comes, goes or moves has its entry put or deleted (I2), and of what is deleted the key says not what it was.
+fn may_move_dir((key, value): Changed<'_>) -> bool {
+    key.as_bytes().first() == Some(&keys::ENTRY) && value.is_none_or(records::may_be_of_dir)
+}
+
+/// From here on counts are kept: the records say what there is.
+pub fn begin(txn: &mut dyn Txn) {
+    let (key, value) = begun();
+    txn.put(key, value);
+}
+
+/// The record that says so.
+pub fn begun() -> (Key, Vec<u8>) {
+    (keys::kind_start(keys::COUNTS), vec![VERSION])
+}
+
+/// All counts from the inodes alone: each record is shown to it, in any order. Memory for the directories only.
+#[derive(Default)]
+pub struct Recount {
+    own: BTreeMap<Fid, Sums>,
+    parents: HashMap<Fid, Fid>,
+}
+
+impl Recount {
+    pub fn take(&mut self, key: &Key, value: &[u8]) {
+        if key.as_bytes().first() != Some(&keys::INODE) {
+            return;
+        }
+        let Some(fid) = keys::parse_fid(key) else { return };
+        if let Ok(inode @ Counted { parent: Some(parent), .. }) = records::counted(fid, value) {
+            *self.own.entry(parent).or_default() += Sums::of(&inode);
+            if inode.kind == Kind::Dir {
+                self.parents.insert(fid, parent);
+            }
+        }
+    }
+
+    /// Of the directories that are not empty.
+    pub fn finish(self) -> BTreeMap<Fid, Counts> {
+        let mut all: BTreeMap<Fid, Counts> = BTreeMap::new();
+        for (dir, sums) in self.own {
+            all.entry(dir).or_default().own = sums;
+            let mut at = Some(dir);
+            for _ in 0..DEPTH_MAX {
+                let Some(dir) = at else { break };
+                all.entry(dir).or_default().tree += sums;
+                at = self.parents.get(&dir).copied();
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;
