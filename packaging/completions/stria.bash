@@ -28,6 +28,9 @@ _stria() {
             stria,down)
                 cmd="stria__subcmd__down"
                 ;;
+            stria,du)
+                cmd="stria__subcmd__du"
+                ;;
             stria,fsck)
                 cmd="stria__subcmd__fsck"
                 ;;
@@ -174,6 +177,9 @@ _stria() {
                 ;;
             stria__subcmd__help,down)
                 cmd="stria__subcmd__help__subcmd__down"
+                ;;
+            stria__subcmd__help,du)
+                cmd="stria__subcmd__help__subcmd__du"
                 ;;
             stria__subcmd__help,fsck)
                 cmd="stria__subcmd__help__subcmd__fsck"
@@ -419,7 +425,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df setstripe getstripe id2path path2id fsck damage scrub bench mdt ost mount mkfs mgs mds oss version help"
+            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub bench mdt ost mount mkfs mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -968,6 +974,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__du)
+            opts="-s -h -b -j --summarize --human-readable --apparent-size --bytes --inodes --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__fsck)
             opts="-j -h --dir --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1001,7 +1021,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df setstripe getstripe id2path path2id fsck damage scrub bench mdt ost mount mkfs mgs mds oss version help"
+            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub bench mdt ost mount mkfs mgs mds oss version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1225,6 +1245,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__down)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__du)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -47,6 +47,7 @@ mod asks;
 mod cluster;
 mod copy;
 mod create;
+mod du;
 mod errno;
 mod fallocate;
 mod files;
@@ -85,6 +86,7 @@ mod write;
 mod xattr;
 
 pub use api::{Allocate, DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, StatFs};
+pub use du::Du;
 pub use errno::errno_of;
 pub use fs::Fs;
 pub use locks::{FileLock, LockAnswer, LockDone};

@@ -54,6 +54,7 @@ sent!(
     wire::meta::SetStripe,
     wire::meta::GetStripe,
     wire::meta::PathOf,
+    wire::meta::Counts,
     wire::meta::Scan,
     wire::lock::Lock,
     wire::lock::TestLock,

@@ -3,6 +3,7 @@
 //! - `stria.layout`: a directory's or file's striping. Read: `getstripe`'s text; set and remove: `setstripe`'s words.
 //! - `stria.layout.yaml`: a file's layout for programs, to be read only.
 //! - `stria.fid`, `stria.path`: what the file system calls it.  - `stria.df`: its targets' numbers, as JSON.
+//! - `stria.du`: what lies in a directory and below it, as JSON.
 
 use types::{Code, Cred, Fault, Fid, Kind};
 use wire::codec::Bytes;
@@ -15,6 +16,7 @@ const LAYOUT_YAML: &[u8] = b"stria.layout.yaml";
 const FID: &[u8] = b"stria.fid";
 const PATH: &[u8] = b"stria.path";
 const DF: &[u8] = b"stria.df";
+const DU: &[u8] = b"stria.du";
 const VIRTUAL: &[u8] = b"stria.";
 
 impl Fs {
@@ -30,6 +32,7 @@ impl Fs {
             FID => Ok(fid.to_string().into_bytes()),
             PATH => Ok(self.ask(fid, &PathOf { fid })?.path.0),
             DF => self.df_json().map(String::into_bytes),
+            DU => self.du_json(fid, cred).map(String::into_bytes),
             _ if name.starts_with(VIRTUAL) => Err(Code::NoData.into()),
             _ => Ok(self.ask(fid, &GetXattr { fid, name: Bytes::from(name), cred: cred.clone() })?.value.0),
         }

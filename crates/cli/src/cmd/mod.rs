@@ -4,6 +4,7 @@ mod bench;
 mod damage;
 mod df;
 mod down;
+mod du;
 mod fsck;
 mod getstripe;
 mod ids;
@@ -48,6 +49,7 @@ pub enum Command {
     Down(down::Down),
     Status(status::Status),
     Df(df::Df),
+    Du(du::Du),
     Setstripe(setstripe::SetStripe),
     Getstripe(getstripe::GetStripe),
     #[command(name = "id2path")]
@@ -75,6 +77,7 @@ impl Command {
             Command::Down(c) => c.run(),
             Command::Status(c) => c.run(),
             Command::Df(c) => c.run(),
+            Command::Du(c) => c.run(),
             Command::Setstripe(c) => c.run(),
             Command::Getstripe(c) => c.run(),
             Command::IdToPath(c) => c.run(),

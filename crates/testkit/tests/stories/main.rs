@@ -6,6 +6,7 @@
 
 mod damage;
 mod door;
+mod du;
 mod exactly_once;
 mod fsck;
 mod fsync;

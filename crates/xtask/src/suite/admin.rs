@@ -19,6 +19,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("admin::a_killed_mount_is_started_again", killed_mount)),
     (Needs::Only(Wiring::Local), ("admin::systemd_units", units)),
     (Needs::Shared, ("admin::ids_and_paths", ids_and_paths)),
+    (Needs::Shared, ("admin::du_says_what_a_walk_finds", du)),
 ];
 
 /// `NID:/fsname` of the cluster.
@@ -53,6 +54,93 @@ fn place(b: &Bench, name: &str) -> Result<PathBuf> {
     let mount = b.cluster.dir.join(name);
     fs::create_dir(&mount)?;
     Ok(mount)
+}
+
+/// [S-du] `stria du` beside `du -s` over a tree of all sorts, as names come, go and move.
+fn du(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("du")?;
+    let mut rng = testkit::Rng::new(26);
+    let mut dirs = vec![dir.clone()];
+    for n in 0..120u64 {
+        let at = rng.pick(&dirs).clone();
+        let path = at.join(format!("n{n}"));
+        match n % 6 {
+            0 => {
+                fs::create_dir(&path)?;
+                dirs.push(path);
+            }
+            1 => std::os::unix::fs::symlink("x".repeat(1 + n as usize), &path)?,
+            2 => fs::write(&path, vec![1; rng.below(200_000) as usize])?,
+            3 => File::create(&path)?.set_len(rng.below(1 << 40))?,
+            4 => {
+                fs::write(&path, vec![1; 1 + rng.below(5000) as usize])?;
+                fs::hard_link(&path, dir.join(format!("again{n}")))?;
+            }
+            _ => {
+                // A directory with all that is in it, where it does not go below itself.
+                let moved = rng.pick(&dirs).clone();
+                let to = rng.pick(&dirs).clone();
+                if moved != dir && !to.starts_with(&moved) {
+                    let new = to.join(format!("moved{n}"));
+                    fs::rename(&moved, &new)?;
+                    let renamed = |d: &PathBuf| match d.strip_prefix(&moved) {
+                        Ok(rest) if rest.as_os_str().is_empty() => new.clone(),
+                        Ok(rest) => new.join(rest),
+                        Err(_) => d.clone(),
+                    };
+                    dirs = dirs.iter().map(renamed).collect();
+                }
+            }
+        }
+        if n % 40 == 39 {
+            compare_du(b, &dir)?;
+        }
+    }
+    let shown = dir.display().to_string();
+    // Names of one file: the first counts, wherever du would meet it first.
+    let (code, out) = b.cluster.stria(&["du", "--json", &shown])?;
+    ensure_eq(code, 0, &out)?;
+    let json: serde_json::Value = serde_json::from_str(&out)?;
+    let count = |kind: &str| {
+        Ok::<_, anyhow::Error>(
+            sh(&format!("find '{shown}' -mindepth 1 -type {kind} -printf '%i\\n' | sort -u | wc -l"))?
+                .trim()
+                .parse::<u64>()?,
+        )
+    };
+    ensure_eq(json[0]["files"].as_u64(), Some(count("f")?), "files")?;
+    ensure_eq(json[0]["dirs"].as_u64(), Some(count("d")?), "directories")?;
+    ensure_eq(json[0]["others"].as_u64(), Some(count("l")?), "symlinks")?;
+    fs::remove_dir_all(&dir)?;
+    fs::create_dir(&dir)?;
+    let (_, out) = b.cluster.stria(&["du", "-s", "--inodes", &shown])?;
+    ensure_eq(out, format!("1\t{shown}\n"), "an empty directory")?;
+    let (code, out) = b.cluster.stria(&["du", "/proc"])?;
+    ensure!(code == 2 && out.contains("not on a Stria file system"), "exit {code}: {out}");
+    Ok(())
+}
+
+fn sh(script: &str) -> Result<String> {
+    let out = Command::new("sh").args(["-c", script]).output().context("sh")?;
+    ensure!(out.status.success(), "{script}: {}", String::from_utf8_lossy(&out.stderr));
+    Ok(String::from_utf8(out.stdout)?)
+}
+
+fn compare_du(b: &Bench, dir: &Path) -> Result<()> {
+    let dir = dir.display();
+    for options in [&["-s"][..], &["-sh"], &["-s", "--inodes"]] {
+        let (code, ours) = b.cluster.stria(&[&["du"], options, &[&dir.to_string()]].concat())?;
+        ensure_eq(code, 0, &ours)?;
+        ensure_eq(ours, sh(&format!("du {} '{dir}'", options.join(" ")))?, &format!("{options:?}"))?;
+    }
+    // From 9.2 on du leaves directories out of this sum.
+    let (_, ours) = b.cluster.stria(&["du", "-b", &dir.to_string()])?;
+    let ours: u64 = ours.split('\t').next().context("a number")?.parse()?;
+    let theirs = sh(&format!("du -s -b '{dir}'"))?;
+    let theirs: u64 = theirs.split('\t').next().context("a number")?.parse()?;
+    let of_dirs = 4096 * sh(&format!("find '{dir}' -type d | wc -l"))?.trim().parse::<u64>()?;
+    ensure!(ours == theirs || ours == theirs + of_dirs, "{ours} bytes, du says {theirs}");
+    Ok(())
 }
 
 /// From a path to its id, and from that to all paths, however odd the names are.
