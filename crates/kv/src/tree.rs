@@ -108,7 +108,9 @@ impl Inner {
             return if *key < self.prefix { 0 } else { self.count - 1 };
         }
         let head = head_of(key, self.prefix.as_bytes().len());
-        let i = self.heads[1..self.count].partition_point(|of_child| *of_child < head);
+        // All of them, as a leaf does it.
+        let i = self.heads[1..self.count].iter().map(|of_child| u64::from(*of_child < head)).sum::<u64>()
+            as usize;
         let same = self.heads[1 + i..self.count].iter().take_while(|of_child| **of_child == head).count();
         match same {
             0 => i,
