@@ -66,7 +66,8 @@ impl Core {
 
     /// Brings some of what is pending into the records, if it is much. Who made it so does it, after his own entry.
     pub fn fold_counts(&self) -> Result<(), Fault> {
-        if !self.counts_long.load(Ordering::Relaxed) {
+        // One of all who were told of the batch that made it long.
+        if !self.counts_long.load(Ordering::Relaxed) || !self.counts_long.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         until_loaded(&self.kv, &mut || {

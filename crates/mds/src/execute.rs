@@ -130,8 +130,10 @@ enum Reached {
     Found(Result<Carried, Stop>),
     /// Whatever becomes of the batch.
     Known(Result<Carried, Stop>),
-    /// It must wait for the next batch.
-    NotNow,
+    /// It must wait for the next batch: another of its slot is in this one.
+    SlotTaken,
+    /// And so must all behind it: there is no room for more.
+    Full,
 }
 
 /// A rule with all but its transaction filled in. It may run more than once, over transactions that came to nothing.
@@ -219,13 +221,23 @@ impl Core {
         // 1. The rules, one after the other.
         let own = own.map(|ask| self.step(held, &mut draft, ask, around));
         let mut reached = Vec::with_capacity(jobs.len());
-        for job in &jobs {
-            match self.step(held, &mut draft, job.ask.as_ask(), around) {
-                Reached::NotNow => break,
-                step => reached.push(step),
+        let (mut back, mut is_full): (Vec<Arc<Job>>, _) = (Vec::new(), false);
+        // Who is put back keeps his session's later ones behind him, and nobody else's.
+        jobs.retain(|job| {
+            if !is_full && !back.iter().any(|b| b.session() == job.session()) {
+                match self.step(held, &mut draft, job.ask.as_ask(), around) {
+                    Reached::SlotTaken => {}
+                    Reached::Full => is_full = true,
+                    step => {
+                        reached.push(step);
+                        return true;
+                    }
+                }
             }
-        }
-        held.put_back(jobs.split_off(reached.len()));
+            back.push(job.clone());
+            false
+        });
+        held.put_back(back);
         // 2. The entry.
         let written = self.commit(held, draft);
         // 3. E1: what is known now.
@@ -236,7 +248,7 @@ impl Core {
                 Ok(Carried { done, puts_inode })
             }
             (_, Err(stop)) => Err(stop.clone()),
-            (Reached::NotNow, Ok(_)) => {
+            (Reached::SlotTaken | Reached::Full, Ok(_)) => {
                 unreachable!("the first of a batch has room, and others were put back")
             }
         };
@@ -265,6 +277,10 @@ impl Core {
         }
         let (lease_high, puts_inode) = (Cell::new(0), Cell::new(false));
         let mdt_full = self.room.is_full(draft.table_bytes());
+        // What the batch replaces is not taken off before it is applied: a refusal must not rest on that.
+        if mdt_full && !draft.members.is_empty() {
+            return Reached::Full;
+        }
         let ran = run(draft, seat, &lease_high, &mut |txn| {
             let reply = self.mutate(ask, (joined, mdt_full, doom), &lease_high, txn)?;
             puts_inode.set(txn.put_keys().any(|key| key.as_bytes()[0] == meta::keys::INODE));
@@ -276,15 +292,20 @@ impl Core {
         };
         let puts_inode = puts_inode.get();
         if changes.is_empty() {
-            // Nothing to keep and nothing to repeat: judged again, it gives the same answer.
+            self.note_open(ask, &reply);
+            // Nothing to keep and nothing to repeat: judged again, it gives the same answer. M7: what it rests on may be of this batch.
+            let puts_inode = puts_inode || !draft.members.is_empty();
             return Reached::Found(Ok(Carried { done: Done { reply, seq: Seq(0) }, puts_inode }));
         }
         if !draft.has_room(&reply, &changes, self.entry_bytes_max()) {
-            return Reached::NotNow;
+            return Reached::Full;
         }
-        if let Err(stop) = self.room.check(draft, &seat.slots, &changes) {
-            return Reached::Found(Err(stop));
+        match self.room.check(draft, &seat.slots, &changes) {
+            Err(_) if !draft.members.is_empty() => return Reached::Full,
+            Err(stop) => return Reached::Found(Err(stop)),
+            Ok(()) => {}
         }
+        self.note_open(ask, &reply);
         // What a growth that found no room leaves is no news: who tries again and again would hurry the purge by that alone.
         draft.died += if call == Grow::CALL { 0 } else { self.died_of(&changes) };
         let place = draft.add(Member { call, origin, reply: reply.clone() }, changes);
@@ -302,7 +323,7 @@ impl Core {
             seat.check_open()?;
             // I2 of `Draft`.
             if draft.has_slot_of(origin) {
-                return Ok(Some(Reached::NotNow));
+                return Ok(Some(Reached::SlotTaken));
             }
             let (reply, seq) = match seat.slots.admit(origin)? {
                 Verdict::New => return seat.check_ready().map(|()| None),

@@ -4,7 +4,7 @@
 //! hands him the role. So the state stays in one processor's caches, and one entry of the log carries many requests.
 //!
 //! W1: one thread has the role; it sees what all before it did.  W2: a job is done by one holder, and told once.
-//! W3: the role does not rest while somebody waits.  W4: jobs are taken in the turn of their sessions, one of each, so that no session
+//! W3: the role does not rest while somebody waits, and those with jobs and those without take turns.  W4: jobs are taken in the turn of their sessions, one of each, so that no session
 //! keeps others from the next batch however much it asks for.
 
 use std::collections::VecDeque;
@@ -27,8 +27,10 @@ pub struct Role<S, A, O> {
 
 struct Line<A, O> {
     is_led: bool,
-    /// Those who want the role and bring no job. They are few, and come first.
+    /// Those who want the role and bring no job.
     still: VecDeque<Arc<Ticket>>,
+    /// One of those had his turn: the next is one with a job, and who waits with him.
+    is_turn_of_jobs: bool,
     /// No queue in here is empty.
     jobs: VecDeque<(SessionId, Queue<A, O>)>,
 }
@@ -72,7 +74,8 @@ pub enum Turn<'a, S, A, O> {
 
 impl<S, A, O> Role<S, A, O> {
     pub fn new(seat: S) -> Self {
-        let line = Line { is_led: false, still: VecDeque::new(), jobs: VecDeque::new() };
+        let line =
+            Line { is_led: false, still: VecDeque::new(), is_turn_of_jobs: false, jobs: VecDeque::new() };
         Role { line: Mutex::new(line), waiting: AtomicUsize::new(0), seat: Mutex::new(seat) }
     }
 
@@ -164,13 +167,13 @@ pub struct Held<'a, S, A, O> {
 }
 
 impl<S, A, O> Held<'_, S, A, O> {
-    /// Takes up to `max` jobs out of the line; each must be told. Nobody who wants the role itself waits behind them.
+    /// Takes up to `max` jobs out of the line; each must be told. Who wants the role itself waits behind one such batch at most.
     pub fn take(&mut self, max: usize) -> Vec<Arc<Job<A, O>>> {
         if self.role.waiting.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
         let mut line = self.role.line.lock();
-        if !line.still.is_empty() {
+        if !std::mem::take(&mut line.is_turn_of_jobs) && !line.still.is_empty() {
             return Vec::new();
         }
         let jobs: Vec<_> = std::iter::from_fn(|| line.pop()).take(max).collect();
@@ -196,6 +199,10 @@ impl<S, A, O> Held<'_, S, A, O> {
 }
 
 impl<A, O> Job<A, O> {
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
     pub fn tell(&self, outcome: O) {
         *self.outcome.lock() = Some(outcome);
         self.ticket.set(TOLD);
@@ -207,7 +214,9 @@ impl<S, A, O> Drop for Held<'_, S, A, O> {
         // First, so that the next finds it free.
         self.seat = None;
         let mut line = self.role.line.lock();
-        if let Some(ticket) = line.still.pop_front() {
+        let is_kept = line.is_turn_of_jobs && !line.jobs.is_empty();
+        if let Some(ticket) = (!is_kept).then(|| line.still.pop_front()).flatten() {
+            line.is_turn_of_jobs = true;
             self.role.waiting.fetch_sub(1, Ordering::Release);
             drop(line);
             ticket.set(HANDED);
@@ -339,5 +348,26 @@ mod tests {
             assert_eq!(keeper.join().unwrap(), 0, "before the job");
         });
         assert_eq!(*role.hold(), [10], "the job's own thread was given the role");
+    }
+
+    /// W3: however many want the role itself, those with jobs come to their turn.
+    #[test]
+    fn jobs_are_not_kept_by_those_who_want_the_role_itself() {
+        let role = Count::new(Vec::new());
+        std::thread::scope(|s| {
+            let held = role.hold();
+            behind(s, &role, &[(1, 10), (2, 20)]);
+            for n in 1..=3 {
+                let role = &role;
+                let before = role.waiting();
+                s.spawn(move || role.hold().push(n));
+                while role.waiting() == before {
+                    std::thread::yield_now();
+                }
+            }
+            drop(held);
+        });
+        let seat = role.hold();
+        assert_eq!(*seat, [1, 10, 20, 2, 3], "the others have one turn only");
     }
 }

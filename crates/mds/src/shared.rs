@@ -33,6 +33,7 @@ use crate::Core;
 use crate::catch_up::CatchingUp;
 use crate::recover::no_lease;
 use crate::sessions::Sessions;
+use crate::slots::refuse_observer;
 
 /// Longest wait for a section within one request: others need the connection, and the client asks again.
 const ENTER_WAIT: Duration = Duration::from_millis(40);
@@ -502,6 +503,9 @@ impl Core {
 
     /// H2: the last who had an orphan open lets it go.
     pub fn on_close(&self, session: SessionId, req: &Close) -> Result<Empty, Fault> {
+        if session == SessionId(0) {
+            return Err(refuse_observer());
+        }
         // Who else has it open must be known.
         self.check_whole()?;
         req.fids.iter().try_for_each(|fid| self.let_go_of(session, *fid))?;

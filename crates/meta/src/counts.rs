@@ -225,7 +225,9 @@ impl Learned {
         let counted = |bytes: &[u8]| records::counted(fid, bytes).ok();
         let new = new.and_then(counted);
         // Whatever is made: its directory's times changed, and to look what it was before would cost the most of all this.
-        if self.dirs_stay && new.is_some_and(|inode| inode.kind == Kind::Dir) {
+        // One that has no name any more is an orphan whatever else came to be under its name in the same entry.
+        let is_named = |inode: Counted| inode.parent.is_some() || fid == Fid::ROOT;
+        if self.dirs_stay && new.is_some_and(|inode| inode.kind == Kind::Dir && is_named(inode)) {
             return;
         }
         let old = view.get(key).and_then(|value| counted(&value));

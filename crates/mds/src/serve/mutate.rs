@@ -58,17 +58,19 @@ impl Core {
         let around = Around { head, joined, judged, mdt_full, doom };
         self.with_ctx(around, lease_high, &mut |ctx| {
             let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
-            match ctx.replay {
-                true => check_replayed_fids(txn)?,
-                false => self.note_open(head.session, head.call, body, &reply),
+            if ctx.replay {
+                check_replayed_fids(txn)?;
             }
             Ok(reply)
         })
     }
 
     /// By who has the role, so that no unlink comes between an open and its note.
-    fn note_open(&self, session: SessionId, call: u16, body: &[u8], reply: &[u8]) {
-        let open = match call {
+    pub fn note_open(&self, Ask { head, body, .. }: Ask<'_>, reply: &[u8]) {
+        if head.flags & Flags::REPLAY != 0 {
+            return;
+        }
+        let open = match head.call {
             Open::CALL => Open::from_bytes(body).ok().map(|r| (r.fid, r.write)),
             Enter::CALL => Enter::from_bytes(body).ok().map(|r| (r.fid, r.write)),
             // It has no name: who is given one, and loses it, is open here.
@@ -79,7 +81,7 @@ impl Core {
             _ => None,
         };
         if let Some((fid, write)) = open {
-            self.sharers.note_open(session, fid, write);
+            self.sharers.note_open(head.session, fid, write);
         }
     }
 }

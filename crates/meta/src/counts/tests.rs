@@ -182,6 +182,26 @@ fn an_inode_counts_where_its_first_name_is() {
     c.check();
 }
 
+/// In one entry a directory loses its name and a file is given it: no entry is deleted, and none is of a directory.
+#[test]
+fn a_directory_whose_name_a_file_was_given_in_the_same_entry_is_counted_no_more() {
+    let mut c = Scene::new();
+    let a = c.w.dir(ROOT, "a");
+    let d = c.w.dir(a, "d");
+    c.commit();
+    // As a removal leaves it while another session has it open.
+    let in_a = |key: &&Key| key.as_bytes()[0] == keys::ENTRY && key.as_bytes()[1..9] == a.0.to_be_bytes();
+    let entry = *c.w.txn.records.keys().find(in_a).expect("the entry of d");
+    c.w.txn.delete(&entry);
+    c.w.edit(d, |i| i.parents.clear());
+    c.w.file(a, "d");
+    assert!(c.w.txn.records.contains_key(&entry), "it is under the same key");
+    c.commit();
+    assert!(c.w.inode(d).parents.is_empty());
+    assert_eq!(c.counts(a).own, sums(1, 0, 0, 0, 0));
+    c.check();
+}
+
 /// A file system of a program that knew no counts.
 #[test]
 fn nothing_is_learned_before_all_was_counted_once() {
