@@ -2,16 +2,21 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+mod mortal;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Fs, Settings};
 use disk::volume::{Kind, Label};
 use disk::{Crash, SimDisk};
-use net::{Fabric, Hub, Server};
+use net::{Fabric, Hub, Server, Service};
 use types::{Buf, Epoch, Fault, FsId, MirrorId, NodeId, TargetId, Time, Uuid};
 use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
 use wire::mgmt::RegisterReply;
+
+use mortal::Mortal;
 
 pub const SECRET: Uuid = Uuid([0x5a; 16]);
 const FS_UUID: Uuid = Uuid([0xf5; 16]);
@@ -35,6 +40,8 @@ pub struct Cluster {
     pub map: ClusterMap,
     pub mdt: Option<(Arc<mds::Mdt>, Arc<SimDisk>)>,
     pub osts: Vec<Option<(Arc<oss::Ost>, Arc<SimDisk>)>>,
+    /// Their processes.
+    lives: HashMap<TargetId, Arc<Mortal>>,
     pub session_ttl: Duration,
     /// What the MDT believes of its clients, from its next start on.
     pub believes: (mds::Groups, Option<mds::Squash>),
@@ -69,6 +76,7 @@ impl Cluster {
             map,
             mdt: None,
             osts: Vec::new(),
+            lives: HashMap::new(),
             session_ttl: Duration::from_millis(300),
             believes: Default::default(),
         };
@@ -102,15 +110,26 @@ impl Cluster {
         let fabric = Fabric::new(Some(self.hub.clone()));
         fabric.set_map(&self.map);
         mdt.join(&self.register(MDT), fabric).expect("join");
-        self.hub.add(MDT, mdt.clone());
+        self.begin(MDT, mdt.clone());
         self.mdt = Some((mdt, disk));
     }
 
     fn start_ost(&mut self, n: usize, disk: Arc<SimDisk>) {
         let ost = oss::Ost::open(disk.clone(), oss::Settings::default()).expect("open");
         ost.join(&self.register(ost_target(n))).expect("join");
-        self.hub.add(ost_target(n), ost.clone());
+        self.begin(ost_target(n), ost.clone());
         self.osts[n] = Some((ost, disk));
+    }
+
+    fn begin(&mut self, target: TargetId, service: Arc<dyn Service>) {
+        let life = Mortal::new(service);
+        self.hub.add(target, life.clone());
+        self.lives.insert(target, life);
+    }
+
+    fn kill(&mut self, target: TargetId) {
+        self.hub.remove(target);
+        self.lives.remove(&target).expect("it runs").die();
     }
 
     pub fn register(&self, target: TargetId) -> RegisterReply {
@@ -121,8 +140,10 @@ impl Cluster {
 
     /// The MDT's server dies; its medium keeps what `crash` says.
     pub fn crash_mdt(&mut self, crash: Crash) {
-        self.hub.remove(MDT);
+        self.kill(MDT);
         let (mdt, disk) = self.mdt.take().expect("runs");
+        // Its own threads would go on as well: the purge destroys objects of what was removed.
+        mdt.stop(false).expect("nothing is written");
         let image = disk.crash(crash);
         drop(mdt);
         self.start_mdt(Arc::new(image));
@@ -152,7 +173,7 @@ impl Cluster {
     }
 
     pub fn stop_ost(&mut self, n: usize, crash: Crash) -> Arc<SimDisk> {
-        self.hub.remove(ost_target(n));
+        self.kill(ost_target(n));
         let (ost, disk) = self.osts[n].take().expect("runs");
         let image = disk.crash(crash);
         drop(ost);

@@ -1,0 +1,37 @@
+//! A server's process as its clients see it: once it is killed nothing that it did not yet say reaches anybody.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use net::{Answer, Service};
+use types::{Code, Fault, Seq};
+use wire::{Empty, Header, ReplyHead};
+
+/// Requests that are under way at the kill go on in this process, on a medium whose image was taken: a flush would vouch for
+/// bytes that the image lacks. Their answers are put in place by a word to try again.
+pub struct Mortal {
+    inner: Arc<dyn Service>,
+    is_dead: AtomicBool,
+}
+
+impl Mortal {
+    pub fn new(inner: Arc<dyn Service>) -> Arc<Mortal> {
+        Arc::new(Mortal { inner, is_dead: AtomicBool::new(false) })
+    }
+
+    /// From here on nobody hears of it: whatever was answered before was done before. To be called before the image is taken.
+    pub fn die(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Service for Mortal {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        self.inner.serve(head, body, bulk, answer);
+        if self.is_dead.load(Ordering::SeqCst) {
+            let fault = Fault::new(Code::NotReady, "this server was killed; try again");
+            answer.bulk.clear();
+            answer.body = wire::encode_reply(&ReplyHead::refused(&fault, Seq(0)), None::<&Empty>);
+        }
+    }
+}
