@@ -5,11 +5,13 @@
 
 use std::io;
 
+pub mod alloc;
 pub mod conformance;
 pub mod content;
 pub mod counted;
 mod faulty;
 mod file;
+pub mod leaves;
 mod mem;
 mod sim;
 pub mod volume;

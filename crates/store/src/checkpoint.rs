@@ -14,13 +14,12 @@ use disk::volume::VolumeError;
 use types::{ObjectId, Seq, SessionId};
 use wire::{Reader, Wire};
 
-use crate::alloc::Run;
 use crate::codec::*;
 use crate::damage::DAMAGE_MAX;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::index::{State, Totals};
-use crate::leaf::{Base, Leaf, head_bytes, objects_bytes_max};
+use crate::leaf::{Base, Leaf, objects_bytes_max};
 use crate::named::Named;
 use crate::record::{get_damage, put_damage};
 use crate::rewrite::Failed;
@@ -29,6 +28,8 @@ use crate::service::{SERVICE_BYTES, get_service, put_service};
 use crate::sessions::SESSIONS_MAX;
 use crate::slots::Session;
 use crate::{Damage, Scrub, Service, Slot};
+use disk::alloc::Run;
+use disk::leaves::{Place, head_bytes};
 
 const MAGIC: [u8; 4] = *b"SOX1";
 const VERSION: u8 = 5;
@@ -272,10 +273,11 @@ fn put_base(base: &Base, buf: &mut Vec<u8>) {
         put_id(buf, &leaf.first, fid);
         fid = leaf.first.fid.0;
         put_varint(buf, leaf.objects);
-        put_varint(buf, leaf.bytes);
-        leaf.crc.put(buf);
-        put_varint(buf, leaf.runs.len() as u64);
-        for run in &leaf.runs {
+        let Place { bytes, crc, runs } = &leaf.place;
+        put_varint(buf, *bytes);
+        crc.put(buf);
+        put_varint(buf, runs.len() as u64);
+        for run in runs {
             put_varint(buf, zigzag(run.start as i64 - place));
             put_varint(buf, run.pages as u64);
             place = run.end() as i64;
@@ -368,7 +370,7 @@ fn get_base(r: &mut impl Read) -> io::Result<Base> {
         {
             return Err(malformed("leaf"));
         }
-        leaves.push(Arc::new(Leaf::new(first, objects, bytes, crc, runs)));
+        leaves.push(Arc::new(Leaf::new(first, objects, Place { bytes, crc, runs })));
     }
     let last = match leaves.last() {
         Some(leaf) => Some(get_id(r, leaf.first.fid.0)?).filter(|last| *last >= leaf.first),

@@ -8,11 +8,11 @@ use std::io::{self, Read};
 use types::{Fid, Generation, ObjectId, PAGE_SIZE, Seq, Time};
 use wire::Wire;
 
-use crate::alloc::Run;
 use crate::extent::{Extent, ExtentMap};
 use crate::index::State;
 use crate::patch::{Patch, Patches};
 use crate::reserved::Reserved;
+use disk::alloc::Run;
 
 /// Varints: its bytes 5, fid 10, generation 5, component 3, stripe 3, flags 1, length 7, mtime 10 + 5, lease 10, extent count 5, counts
 /// of reserved runs and patches 10.

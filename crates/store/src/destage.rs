@@ -14,7 +14,6 @@ use parking_lot::MutexGuard;
 use types::crc::crc32c;
 use types::{Buf, Epoch, ObjectId, PAGE_SIZE, Seq};
 
-use crate::alloc::Run;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::extent::Extent;
@@ -24,6 +23,7 @@ use crate::read::Unread;
 use crate::record::{self, PatchRecord, Record};
 use crate::small::FILL_PRESSED;
 use crate::space::{Purpose, Taken};
+use disk::alloc::Run;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

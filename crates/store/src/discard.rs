@@ -10,10 +10,10 @@ use std::io::ErrorKind;
 
 use types::PAGE_SIZE;
 
-use crate::alloc::Run;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::space::{Space, reserve_pages};
+use disk::alloc::Run;
 
 /// The least that is discarded, 1 MiB: for less, the file system below would keep books of many small holes.
 const ORDER_MIN: usize = 8;

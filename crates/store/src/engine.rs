@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use types::crc::crc32c;
 use types::{Epoch, ObjectId, PAGE_SIZE, Seq, SessionId};
 
-use crate::alloc::{Buddy, Run};
 use crate::checkpoint::{index_bytes_max, sessions_bytes_max};
 use crate::error::{DamageKind, StoreError};
 use crate::extent::{Extent, Site};
@@ -31,6 +30,7 @@ use crate::space::Space;
 use crate::stats::Recorder;
 use crate::tail::{Batch, Flight, Held, Member, Tail, Turn};
 use crate::{Attrs, Done, Gate, Origin, Scrub, Service};
+use disk::alloc::{Buddy, Run};
 
 /// Locks that partial-page writers of an object share: enough that two objects seldom meet.
 const MERGE_LOCKS: usize = 1024;

@@ -8,8 +8,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::alloc::Run;
 use crate::chunks::{CHUNK_PAGES, Chunks};
+use disk::alloc::Run;
 
 /// CRCs of an extent's pages.
 #[derive(Clone, Debug)]

@@ -20,7 +20,6 @@ use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use types::{ObjectId, PAGE_SIZE, Time};
 
 use crate::Attrs;
-use crate::alloc::Run;
 use crate::codec::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX, PATCHED_PAGE_BYTES, RESERVED_PAGE_BYTES, Records};
 use crate::error::StoreError;
 use crate::extent::{Extent, ExtentMap};
@@ -30,6 +29,7 @@ use crate::reserved::Reserved;
 use crate::rewrite::{Failed, Rewritten, rewrite};
 use crate::scrub::{BadLeaf, VerifiedLeaves};
 use crate::stats::IndexStats;
+use disk::alloc::Run;
 
 /// 64 shards: with 32 serving threads two seldom want the same one, and a shard of a million objects stays shallow.
 const SHARDS: usize = 64;
@@ -597,7 +597,7 @@ impl Index {
         let limit = base.leaves.partition_point(|leaf| leaf.first <= until).max(begin);
         let mut found = VerifiedLeaves::default();
         for (leaf, left) in base.leaves[begin..limit].iter().zip((0..limit - begin).rev()) {
-            found.bytes += leaf.bytes;
+            found.bytes += leaf.place.bytes;
             // One hiccup is not damage: what failed is read again.
             let failed = self.leaves.verify(leaf).or_else(|_| self.leaves.verify(leaf)).err();
             let is_enough = failed.is_some() || found.bytes >= VERIFY_BYTES;

@@ -1,8 +1,7 @@
 //! Leaves: the index on the medium. A leaf has the objects of one stretch of ids, in order; it is written once, read when one of them is
-//! wanted, and replaced by a later checkpoint. A checkpoint names all of them. They lie in what the two checkpoint slots have behind
-//! their heads, page by page, wherever there is room.
+//! wanted, and replaced by a later checkpoint. A checkpoint names all of them. They lie where `disk::leaves` has room for them.
 //!
-//! L1: a leaf that the durable checkpoint names is never overwritten; what replaces it lies elsewhere.
+//! L1: as there.
 //! L2: between two neighbours' firsts lies nothing but the first one's objects.
 //! L3: a leaf that is not the last has `FILL_MIN` bytes at least, so that pages bound what the index takes on the medium.
 
@@ -13,24 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use disk::Disk;
+use disk::leaves::{LeafArea, Place, head_bytes};
 use parking_lot::Mutex;
 use types::ObjectId;
-use types::crc::crc32c;
 
-use crate::alloc::{Buddy, Run};
 use crate::codec::Records;
 use crate::index::State;
-
-const PAGE: u64 = types::PAGE_SIZE as u64;
-/// Of a slot, what the head of a checkpoint may take: a 16th, and what many sessions and damage records take in a small slot.
-const HEAD_SHARE: u64 = 16;
-const HEAD_BYTES_MIN: u64 = 512 << 10;
-
-/// What the head of a checkpoint may take of a slot.
-pub fn head_bytes(slot_bytes: u64) -> u64 {
-    let head = (slot_bytes / HEAD_SHARE).max(HEAD_BYTES_MIN.min(slot_bytes / 2));
-    head / PAGE * PAGE
-}
 
 /// Bytes of objects that always find room, whatever leaves lie where: twice them and what pages that are not full cost, one copy that
 /// is named and one that is being written.
@@ -38,16 +25,13 @@ pub fn objects_bytes_max(slot_bytes: u64) -> u64 {
     (slot_bytes - head_bytes(slot_bytes)) / 5 * 4
 }
 
-/// Where an index's leaf lies.
+/// A leaf of the index, and where it lies.
 #[derive(Debug)]
 pub struct Leaf {
     /// Its first object.
     pub first: ObjectId,
     pub objects: u64,
-    pub bytes: u64,
-    pub crc: u32,
-    /// In pages of the leaf area; what they have beyond `bytes` is zeros.
-    pub runs: Vec<Run>,
+    pub place: Place,
     content: Mutex<Content>,
     /// What it has, if that is not on the medium any more: the next checkpoint writes it anew.
     rescued: OnceLock<Arc<Vec<u8>>>,
@@ -74,8 +58,8 @@ impl Content {
 }
 
 impl Leaf {
-    pub fn new(first: ObjectId, objects: u64, bytes: u64, crc: u32, runs: Vec<Run>) -> Leaf {
-        Leaf { first, objects, bytes, crc, runs, content: Mutex::default(), rescued: OnceLock::new() }
+    pub fn new(first: ObjectId, objects: u64, place: Place) -> Leaf {
+        Leaf { first, objects, place, content: Mutex::default(), rescued: OnceLock::new() }
     }
 
     pub fn is_rescued(&self) -> bool {
@@ -103,9 +87,7 @@ impl Base {
 
 /// Where leaves lie, and those read last.
 pub struct Leaves {
-    disk: Arc<dyn Disk>,
-    area: Area,
-    free: Mutex<Buddy>,
+    area: LeafArea,
     recent: Mutex<Recent>,
     /// What that may take.
     memory_bytes: u64,
@@ -113,12 +95,6 @@ pub struct Leaves {
     reads: AtomicU64,
     /// A leaf that had other bytes than were written when it was read last, by its place, and why.
     trouble: Mutex<Option<(u64, String)>>,
-}
-
-/// The two stretches of the medium, one page apart in numbers, so that no run has parts of both.
-#[derive(Debug)]
-struct Area {
-    stretches: [Range<u64>; 2],
 }
 
 /// By number, in the order of reading.
@@ -149,33 +125,11 @@ impl Recent {
     }
 }
 
-impl Area {
-    fn pages(&self, i: usize) -> u64 {
-        (self.stretches[i].end - self.stretches[i].start) / PAGE
-    }
-    fn place(&self, page: u64) -> u64 {
-        match page.checked_sub(self.pages(0) + 1) {
-            None => self.stretches[0].start + page * PAGE,
-            Some(page) => self.stretches[1].start + page * PAGE,
-        }
-    }
-    fn is_within(&self, run: Run) -> bool {
-        let first = self.pages(0);
-        run.pages > 0 && (run.end() <= first || (run.start > first && run.end() <= first + 1 + self.pages(1)))
-    }
-}
-
 impl Leaves {
-    /// `slots`: those of checkpoints. Everything is in use until `give_back` or `free_all_but` says otherwise. Of what was read, up to
-    /// a part of `memory_bytes` is kept.
+    /// As `LeafArea::new`. Of what was read, up to a part of `memory_bytes` is kept.
     pub fn new(disk: Arc<dyn Disk>, slots: &[Range<u64>; 2], memory_bytes: u64) -> Leaves {
-        let behind_head = |slot: &Range<u64>| slot.start + head_bytes(slot.end - slot.start)..slot.end;
-        let area = Area { stretches: [behind_head(&slots[0]), behind_head(&slots[1])] };
-        let free = Mutex::new(Buddy::all_used(area.pages(0) + 1 + area.pages(1)));
         Leaves {
-            disk,
-            area,
-            free,
+            area: LeafArea::new(disk, slots),
             recent: Mutex::default(),
             memory_bytes,
             reads: AtomicU64::new(0),
@@ -194,92 +148,31 @@ impl Leaves {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// At the start: all is free but what the leaves lie in, and pages that have a byte of `kept`, a range of the medium. `InvalidData` if
-    /// two leaves share a page or one lies elsewhere.
+    /// As `LeafArea::free_all_but`.
     pub fn free_all_but(&self, base: &Base, kept: Option<Range<u64>>) -> io::Result<()> {
-        let mut used: Vec<Run> = base.leaves.iter().flat_map(|leaf| leaf.runs.iter().copied()).collect();
-        if !used.iter().all(|run| self.area.is_within(*run)) {
-            return Err(invalid("a leaf of the index lies outside its area".into()));
-        }
-        let first = self.area.pages(0);
-        used.push(Run { start: first, pages: 1 });
-        used.sort_unstable();
-        if used.windows(2).any(|two| two[0].end() > two[1].start) {
-            return Err(invalid("two leaves of the index share a page".into()));
-        }
-        let is_kept = |page: u64| {
-            let place = self.area.place(page);
-            kept.as_ref().is_some_and(|kept| place < kept.end && place + PAGE > kept.start)
-        };
-        let mut free = self.free.lock();
-        let mut at = 0;
-        let end = Run { start: free.total_pages(), pages: 0 };
-        for run in used.into_iter().chain([end]) {
-            match kept {
-                None => free.give_back(at, run.start - at),
-                Some(_) => {
-                    (at..run.start).filter(|page| !is_kept(*page)).for_each(|page| free.give_back(page, 1));
-                }
-            }
-            at = run.end();
-        }
-        Ok(())
+        self.area.free_all_but(base.leaves.iter().map(|leaf| &leaf.place), kept)
     }
 
     /// Pages of a range of the medium that `free_all_but` kept are free from now on.
     pub fn let_go(&self, kept: Range<u64>) {
-        let mut free = self.free.lock();
-        let first = self.area.pages(0);
-        for page in (0..free.total_pages()).filter(|page| *page != first) {
-            let place = self.area.place(page);
-            if place < kept.end && place + PAGE > kept.start {
-                free.give_back(page, 1);
-            }
-        }
+        self.area.let_go(kept)
     }
 
     /// Pages that leaves take.
     #[cfg(test)]
     pub fn pages_used(&self) -> u64 {
-        let free = self.free.lock();
-        free.total_pages() - 1 - free.free_pages()
-    }
-
-    fn parts<'a>(&'a self, runs: &'a [Run], bytes: u64) -> impl Iterator<Item = (u64, Range<usize>)> + 'a {
-        let mut at = 0;
-        runs.iter().map(move |run| {
-            let from = at;
-            at = (at + u64::from(run.pages) * PAGE).min(bytes);
-            (self.area.place(run.start), from as usize..at as usize)
-        })
+        self.area.pages_used()
     }
 
     /// Where a leaf lies on the medium.
     #[cfg(test)]
     pub fn places<'a>(&'a self, leaf: &'a Leaf) -> impl Iterator<Item = Range<u64>> + 'a {
-        self.parts(&leaf.runs, leaf.bytes).map(|(place, part)| place..place + part.len() as u64)
+        self.area.places(&leaf.place)
     }
 
     /// Writes a leaf to a free place. It is durable with the checkpoint that names it. `StorageFull` if there is no room.
     pub fn write(&self, first: ObjectId, objects: u64, bytes: &mut Vec<u8>) -> io::Result<Leaf> {
-        let len = bytes.len() as u64;
-        let mut runs = Vec::new();
-        if !self.free.lock().take(len.div_ceil(PAGE) as u32, None, &mut runs) {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "no room for the index"));
-        }
-        let leaf = Leaf::new(first, objects, len, crc32c(bytes), runs);
-        // Whole pages, so that the page cache need not read the rest of one.
-        bytes.resize(len.next_multiple_of(PAGE) as usize, 0);
-        let written = self
-            .parts(&leaf.runs, bytes.len() as u64)
-            .try_for_each(|(place, part)| self.disk.write_at(&bytes[part], place));
-        match written {
-            Ok(()) => Ok(leaf),
-            Err(e) => {
-                self.give_back(&leaf);
-                Err(e)
-            }
-        }
+        self.area.write(bytes).map(|place| Leaf::new(first, objects, place))
     }
 
     /// A leaf that no checkpoint names, or will.
@@ -289,8 +182,7 @@ impl Leaves {
         if let Content::Kept { number, .. } = content {
             self.recent.lock().remove(number);
         }
-        let mut free = self.free.lock();
-        leaf.runs.iter().for_each(|run| free.give_back(run.start, run.pages.into()));
+        self.area.give_back(&leaf.place);
     }
 
     /// A leaf's content, verified.
@@ -298,14 +190,9 @@ impl Leaves {
         if let Some(known) = leaf.rescued.get().cloned().or_else(|| leaf.content.lock().known()) {
             return Ok(known);
         }
-        let mut bytes = vec![0; leaf.bytes as usize];
-        for (place, part) in self.parts(&leaf.runs, leaf.bytes) {
-            self.disk.read_at(&mut bytes[part], place)?;
-        }
+        let read = self.area.read(&leaf.place);
         self.reads.fetch_add(1, Ordering::Relaxed);
-        if crc32c(&bytes) != leaf.crc {
-            return Err(invalid("wrong checksum".into()));
-        }
+        let bytes = read?;
         self.forget_trouble(leaf);
         Ok(self.keep(leaf, bytes))
     }
@@ -326,13 +213,7 @@ impl Leaves {
 
     /// Is it on the medium as it was written, whatever memory and caches of the medium have?
     pub fn verify(&self, leaf: &Leaf) -> io::Result<()> {
-        // Whole pages: past the page cache goes nothing else.
-        let mut bytes = vec![0; leaf.bytes.next_multiple_of(PAGE) as usize];
-        for (place, part) in self.parts(&leaf.runs, bytes.len() as u64) {
-            self.disk.read_medium_at(&mut bytes[part], place)?;
-        }
-        let crc = crc32c(&bytes[..leaf.bytes as usize]);
-        if crc == leaf.crc { Ok(()) } else { Err(invalid("wrong checksum".into())) }
+        self.area.verify(&leaf.place)
     }
 
     /// Keeps what memory, or a cache of the medium, has of a leaf that the medium has lost; false if none has it.
@@ -380,7 +261,7 @@ impl Leaves {
     }
 
     fn place_of(&self, leaf: &Leaf) -> u64 {
-        leaf.runs.first().map_or(0, |run| self.area.place(run.start))
+        self.area.begin(&leaf.place)
     }
 }
 
@@ -390,8 +271,4 @@ pub struct Unreadable {
     /// On the medium, bytes.
     pub at: u64,
     pub source: io::Error,
-}
-
-fn invalid(what: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }

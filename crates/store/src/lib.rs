@@ -16,7 +16,6 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
-mod alloc;
 mod api;
 mod checkpoint;
 mod chunks;

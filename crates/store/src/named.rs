@@ -8,8 +8,8 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use crate::alloc::{Buddy, Run};
 use crate::codec::{get_bytes, get_limited, malformed, put_varint};
+use disk::alloc::{Buddy, Run};
 
 /// Pages of one chunk, 128 MiB: 4 KiB of bits, the unit that a change after a snapshot copies.
 const CHUNK_PAGES: u64 = 32_768;

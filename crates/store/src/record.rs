@@ -8,11 +8,11 @@ use std::sync::Arc;
 use types::{Fid, ObjectId, PAGE_SIZE, SessionId, Time};
 use wire::{Malformed, Reader, Wire};
 
-use crate::alloc::Run;
 use crate::error::DamageKind;
 use crate::patch::Fragment;
 use crate::scrub::{get_scrub, put_scrub};
 use crate::{Damage, Origin, Scrub};
+use disk::alloc::Run;
 
 /// Version of the record format; another one is refused.
 pub const VERSION: u8 = 1;

@@ -7,7 +7,6 @@ use disk::volume::{Kind, LogEntry, Media, Verdict, Volume};
 use types::crc::crc32c;
 use types::{ObjectId, PAGE_SIZE, Seq};
 
-use crate::alloc::Run;
 use crate::checkpoint::read_checkpoint;
 use crate::engine::{Engine, Entry};
 use crate::error::{DamageKind, StoreError};
@@ -17,6 +16,7 @@ use crate::read::Unread;
 use crate::record::{self, PatchRecord, Placed, Record, TruncateRecord};
 use crate::settings::Settings;
 use crate::space::Space;
+use disk::alloc::Run;
 
 /// What recovery finds of an entry's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

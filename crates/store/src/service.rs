@@ -6,11 +6,11 @@
 use types::PAGE_SIZE;
 use wire::{Malformed, Reader, Wire};
 
-use crate::alloc::ORDER_MAX;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::record::Record;
 use crate::waste::SubBlock;
+use disk::alloc::ORDER_MAX;
 
 /// Bytes of it in a checkpoint.
 pub(crate) const SERVICE_BYTES: u64 = 32;

@@ -13,13 +13,13 @@ use std::time::Duration;
 use disk::volume::VolumeError;
 use types::{ObjectId, PAGE_SIZE, Seq, SessionId};
 
-use crate::alloc::{Buddy, Run};
 use crate::checkpoint::Pages;
 use crate::discard::Freed;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::grants::{Grants, Spent};
 use crate::index::State;
+use disk::alloc::{Buddy, Run};
 
 /// Sealing rounds before a full medium is called full: another writer may take what the first round freed.
 const SEAL_ROUNDS_MAX: usize = 3;

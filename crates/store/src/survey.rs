@@ -5,11 +5,11 @@
 
 use types::{ObjectId, PAGE_SIZE};
 
-use crate::alloc::{ORDER_MAX, Run};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::index::State;
 use crate::space::reserve_pages;
+use disk::alloc::{ORDER_MAX, Run};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Classes of free runs: 2^i pages to less than twice that.

@@ -21,8 +21,8 @@ use disk::{LogPoint, Waiting};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::Origin;
-use crate::alloc::Run;
 use crate::record::Record;
+use disk::alloc::Run;
 
 /// A batch that is this long takes no more: it is written in well below a millisecond.
 const BATCH_BYTES_MAX: u64 = 1 << 20;

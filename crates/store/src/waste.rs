@@ -6,7 +6,7 @@
 use disk::SplitMix;
 use types::PAGE_SIZE;
 
-use crate::alloc::{Buddy, ORDER_MAX, Run};
+use disk::alloc::{Buddy, ORDER_MAX, Run};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// The most that a client sends in one write.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use types::crc::{crc32c, verify_fragments};
 use types::{ObjectId, PAGE_SIZE};
 
-use crate::alloc::{Run, STREAM_PAGES};
 use crate::codec::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::engine::{Asked, Engine, Stop};
 use crate::error::StoreError;
@@ -14,6 +13,7 @@ use crate::record::{Placed, Record, WriteRecord};
 use crate::room::Wish;
 use crate::space::{Purpose, Taken};
 use crate::{Done, Write};
+use disk::alloc::{Run, STREAM_PAGES};
 
 /// Tries of a partial-page write whose page changes under it. Each new try means that somebody else got on, and partial
 /// writers of one object take turns, so this many only meet a flood of whole-page writes to the very same page.

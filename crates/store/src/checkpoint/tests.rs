@@ -15,6 +15,10 @@ fn id(fid: u64, stripe: u16) -> ObjectId {
     ObjectId { fid: Fid(fid), generation: Generation(1), component: 0, stripe, snapshot: 0 }
 }
 
+fn place(bytes: u64, crc: u32, runs: Vec<Run>) -> Place {
+    Place { bytes, crc, runs }
+}
+
 fn state(len: u64, extents: &[(u32, u64, u32)]) -> Arc<State> {
     let mut map = ExtentMap::default();
     for (page, start, pages) in extents {
@@ -79,8 +83,8 @@ fn sample() -> (Head, Base) {
         named,
     };
     let leaves = vec![
-        Arc::new(Leaf::new(id(16, 0), 300, 32_000, 0x0102_0304, vec![run(70, 8)])),
-        Arc::new(Leaf::new(id(99, 0), 1, 9000, 0x0506_0708, vec![run(2, 1), run(300, 2)])),
+        Arc::new(Leaf::new(id(16, 0), 300, place(32_000, 0x0102_0304, vec![run(70, 8)]))),
+        Arc::new(Leaf::new(id(99, 0), 1, place(9000, 0x0506_0708, vec![run(2, 1), run(300, 2)]))),
     ];
     (head, Base { leaves, last: Some(id(99, 7)) })
 }
@@ -153,12 +157,14 @@ fn leaves_that_make_no_sense_are_refused() {
     let spoils: [(&str, Spoil); 6] = [
         ("order", |base| base.leaves.swap(0, 1)),
         ("twice", |base| base.leaves.push(base.leaves[1].clone())),
-        ("empty", |base| base.leaves[1] = Arc::new(Leaf::new(id(99, 0), 0, 0, 0, vec![]))),
+        ("empty", |base| base.leaves[1] = Arc::new(Leaf::new(id(99, 0), 0, place(0, 0, vec![])))),
         ("too few pages", |base| {
-            base.leaves[1] = Arc::new(Leaf::new(id(99, 0), 1, 9000, 0, vec![Run { start: 2, pages: 2 }]))
+            base.leaves[1] =
+                Arc::new(Leaf::new(id(99, 0), 1, place(9000, 0, vec![Run { start: 2, pages: 2 }])))
         }),
         ("too many", |base| {
-            base.leaves[1] = Arc::new(Leaf::new(id(99, 0), 1, 9000, 0, vec![Run { start: 2, pages: 4 }]))
+            base.leaves[1] =
+                Arc::new(Leaf::new(id(99, 0), 1, place(9000, 0, vec![Run { start: 2, pages: 4 }])))
         }),
         ("last before first", |base| {
             base.last = Some(id(99, 0)).map(|id| ObjectId { generation: Generation(0), ..id })
@@ -171,7 +177,7 @@ fn leaves_that_make_no_sense_are_refused() {
         // Ids go down here, which no checkpoint has.
         if what == "order" {
             let leaf = &base.leaves[0];
-            base.leaves[1] = Arc::new(Leaf::new(id(99, 0), 1, 9000, 0, leaf.runs.clone()));
+            base.leaves[1] = Arc::new(Leaf::new(id(99, 0), 1, place(9000, 0, leaf.place.runs.clone())));
         }
         put_head(&head, &base, &mut bytes);
         assert!(read(&bytes).is_err(), "{what}");

@@ -117,7 +117,7 @@ fn memory_keeps_each_leaf_once_and_none_that_was_replaced() {
         assert!(Arc::ptr_eq(&one, &other));
     });
     *disk.two.lock() = None;
-    assert_eq!((kept(), store.index.leaves.reads()), ((1, leaf.bytes), 2));
+    assert_eq!((kept(), store.index.leaves.reads()), ((1, leaf.place.bytes), 2));
     // One is replaced again and again.
     for salt in 0..30 {
         let old = leaves();
@@ -130,7 +130,7 @@ fn memory_keeps_each_leaf_once_and_none_that_was_replaced() {
         assert_eq!(kept(), (0, 0));
     }
     leaves().iter().for_each(|leaf| drop(store.index.leaves.read(leaf).unwrap()));
-    assert_eq!(kept(), (leaves().len(), leaves().iter().map(|leaf| leaf.bytes).sum()));
+    assert_eq!(kept(), (leaves().len(), leaves().iter().map(|leaf| leaf.place.bytes).sum()));
 }
 
 /// Each thread has objects of its own, and knows what they are like; checkpoints, evictions and lists are everybody's.
@@ -230,9 +230,9 @@ fn large_objects_have_leaves_of_their_own() {
         check_books(&store).unwrap();
     }
     let leaves = store.index.leaves_now();
-    assert!(leaves.leaves.iter().filter(|leaf| leaf.bytes > 2400).count() == 3);
+    assert!(leaves.leaves.iter().filter(|leaf| leaf.place.bytes > 2400).count() == 3);
     let (last, others) = leaves.leaves.split_last().unwrap();
-    assert!(others.iter().all(|leaf| leaf.bytes >= 512), "L3, and after the last comes none: {last:?}");
+    assert!(others.iter().all(|leaf| leaf.place.bytes >= 512), "L3, and after the last comes none: {last:?}");
     store.close().unwrap();
     let again = Engine::open_with(disk, TIGHT).unwrap();
     for (n, page) in [(7, 698), (27, 0), (47, 350), (59, 0), (0, 0)] {

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::world::PAGE;
 use super::*;
-use crate::alloc::Run;
 use crate::record::{self, Record};
+use disk::alloc::Run;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {

@@ -140,7 +140,7 @@ fn rot_a_leaf(rig: &Rig) -> (ObjectId, ObjectId, ObjectId, u64) {
 fn a_cold_leaf_with_rot_is_found_and_the_others_are_listed() {
     let rig = in_leaves();
     let begin = ObjectId::default();
-    let all: u64 = rig.store.index.leaves_now().leaves.iter().map(|leaf| leaf.bytes).sum();
+    let all: u64 = rig.store.index.leaves_now().leaves.iter().map(|leaf| leaf.place.bytes).sum();
     let well = VerifiedLeaves { bytes: all, bad: None, end: None };
     assert_eq!(rig.store.verify_leaves(begin, id(39)).unwrap(), well);
     let (before, first, last, at) = rot_a_leaf(&rig);
@@ -281,7 +281,7 @@ fn rot_below_a_cache_is_found_in_leaves_and_in_data() {
         .iter()
         .map(|leaf| {
             let at = store.index.leaves.places(leaf).next().unwrap().start;
-            disk.bytes.lock().push(at + leaf.bytes - 1);
+            disk.bytes.lock().push(at + leaf.place.bytes - 1);
             BadLeaf { first: leaf.first, at, is_saved: true }
         })
         .collect();

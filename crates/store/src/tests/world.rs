@@ -252,7 +252,7 @@ fn counted(store: &Engine) -> Result<Books, StoreError> {
         }
     }
     let leaves = &store.index.leaves_now().leaves;
-    let of_leaves = leaves.iter().flat_map(|leaf| &leaf.runs).map(|run| u64::from(run.pages)).sum();
+    let of_leaves = leaves.iter().flat_map(|leaf| &leaf.place.runs).map(|run| u64::from(run.pages)).sum();
     Ok((objects, bytes, pages, count, of_leaves))
 }
 

@@ -235,7 +235,7 @@ impl Buddy {
 
 #[cfg(test)]
 mod tests {
-    use disk::SplitMix;
+    use crate::SplitMix;
 
     use super::*;
 

@@ -1,0 +1,195 @@
+//! Room for an owner's leaves: what the two checkpoint slots of a volume have behind the heads of checkpoints, page by page. The owner
+//! writes leaves there, wherever there is room, and its next checkpoint names them.
+//!
+//! L1: a leaf that the durable checkpoint names is never overwritten: its pages are free when the owner gives them back, which is after
+//!     a checkpoint without it is named.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use types::crc::crc32c;
+
+use crate::Disk;
+use crate::alloc::{Buddy, Run};
+
+const PAGE: u64 = types::PAGE_SIZE as u64;
+/// Of a slot, what the head of a checkpoint may take: a 16th, and what many sessions and damage records take in a small slot.
+const HEAD_SHARE: u64 = 16;
+const HEAD_BYTES_MIN: u64 = 512 << 10;
+
+/// What the head of a checkpoint may take of a slot.
+pub fn head_bytes(slot_bytes: u64) -> u64 {
+    let head = (slot_bytes / HEAD_SHARE).max(HEAD_BYTES_MIN.min(slot_bytes / 2));
+    head / PAGE * PAGE
+}
+
+/// Where a leaf lies, and what it was when it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub bytes: u64,
+    pub crc: u32,
+    /// In pages of the leaf area; what they have beyond `bytes` is zeros.
+    pub runs: Vec<Run>,
+}
+
+/// The two stretches of the medium, one page apart in numbers, so that no run has parts of both.
+pub struct LeafArea {
+    disk: Arc<dyn Disk>,
+    stretches: [Range<u64>; 2],
+    free: Mutex<Buddy>,
+}
+
+impl LeafArea {
+    /// `slots`: those of checkpoints. Everything is in use until `give_back` or `free_all_but` says otherwise.
+    pub fn new(disk: Arc<dyn Disk>, slots: &[Range<u64>; 2]) -> LeafArea {
+        let stretches = slots.clone().map(|slot| slot.start + head_bytes(slot.end - slot.start)..slot.end);
+        let [first, second] = stretches.clone().map(|s| (s.end - s.start) / PAGE);
+        LeafArea { disk, stretches, free: Mutex::new(Buddy::all_used(first + 1 + second)) }
+    }
+
+    /// The number between the two stretches, which is nowhere.
+    fn gap(&self) -> u64 {
+        (self.stretches[0].end - self.stretches[0].start) / PAGE
+    }
+
+    fn at(&self, page: u64) -> u64 {
+        match page.checked_sub(self.gap() + 1) {
+            None => self.stretches[0].start + page * PAGE,
+            Some(page) => self.stretches[1].start + page * PAGE,
+        }
+    }
+
+    fn is_within(&self, run: Run) -> bool {
+        let (gap, end) = (self.gap(), self.free.lock().total_pages());
+        run.pages > 0 && (run.end() <= gap || (run.start > gap && run.end() <= end))
+    }
+
+    /// Pages that leaves can have.
+    pub fn pages(&self) -> u64 {
+        self.free.lock().total_pages() - 1
+    }
+
+    /// Pages that leaves take.
+    pub fn pages_used(&self) -> u64 {
+        let free = self.free.lock();
+        free.total_pages() - 1 - free.free_pages()
+    }
+
+    /// At the start: all is free but what leaves lie in, and pages that have a byte of `kept`, a range of the medium. `InvalidData` if
+    /// two leaves share a page or one lies elsewhere.
+    pub fn free_all_but<'a>(
+        &self,
+        leaves: impl Iterator<Item = &'a Place>,
+        kept: Option<Range<u64>>,
+    ) -> io::Result<()> {
+        let mut used: Vec<Run> = leaves.flat_map(|leaf| leaf.runs.iter().copied()).collect();
+        if !used.iter().all(|run| self.is_within(*run)) {
+            return Err(invalid("a leaf of the index lies outside its area"));
+        }
+        used.push(Run { start: self.gap(), pages: 1 });
+        used.sort_unstable();
+        if used.windows(2).any(|two| two[0].end() > two[1].start) {
+            return Err(invalid("two leaves of the index share a page"));
+        }
+        let mut free = self.free.lock();
+        let mut at = 0;
+        let end = Run { start: free.total_pages(), pages: 0 };
+        for run in used.into_iter().chain([end]) {
+            match &kept {
+                None => free.give_back(at, run.start - at),
+                Some(kept) => {
+                    let is_kept = |page: &u64| self.is_in(*page, kept);
+                    (at..run.start).filter(|page| !is_kept(page)).for_each(|page| free.give_back(page, 1));
+                }
+            }
+            at = run.end();
+        }
+        Ok(())
+    }
+
+    fn is_in(&self, page: u64, range: &Range<u64>) -> bool {
+        let at = self.at(page);
+        at < range.end && at + PAGE > range.start
+    }
+
+    /// Pages of a range of the medium that `free_all_but` kept are free from now on.
+    pub fn let_go(&self, kept: Range<u64>) {
+        let mut free = self.free.lock();
+        let gap = self.gap();
+        let pages = (0..free.total_pages()).filter(|page| *page != gap && self.is_in(*page, &kept));
+        pages.collect::<Vec<_>>().into_iter().for_each(|page| free.give_back(page, 1));
+    }
+
+    fn parts<'a>(&'a self, runs: &'a [Run], bytes: u64) -> impl Iterator<Item = (u64, Range<usize>)> + 'a {
+        let mut at = 0;
+        runs.iter().map(move |run| {
+            let from = at;
+            at = (at + u64::from(run.pages) * PAGE).min(bytes);
+            (self.at(run.start), from as usize..at as usize)
+        })
+    }
+
+    /// Where a leaf's bytes lie on the medium.
+    pub fn places<'a>(&'a self, leaf: &'a Place) -> impl Iterator<Item = Range<u64>> + 'a {
+        self.parts(&leaf.runs, leaf.bytes).map(|(place, part)| place..place + part.len() as u64)
+    }
+
+    /// Where it begins.
+    pub fn begin(&self, leaf: &Place) -> u64 {
+        leaf.runs.first().map_or(0, |run| self.at(run.start))
+    }
+
+    /// Writes a leaf to a free place. It is durable with the checkpoint that names it. `StorageFull` if there is no room.
+    pub fn write(&self, bytes: &mut Vec<u8>) -> io::Result<Place> {
+        let len = bytes.len() as u64;
+        let mut runs = Vec::new();
+        if !self.free.lock().take(len.div_ceil(PAGE) as u32, None, &mut runs) {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "no room for the index"));
+        }
+        let leaf = Place { bytes: len, crc: crc32c(bytes), runs };
+        // Whole pages, so that the page cache need not read the rest of one.
+        bytes.resize(len.next_multiple_of(PAGE) as usize, 0);
+        let written = self
+            .parts(&leaf.runs, bytes.len() as u64)
+            .try_for_each(|(place, part)| self.disk.write_at(&bytes[part], place));
+        match written {
+            Ok(()) => Ok(leaf),
+            Err(e) => {
+                self.give_back(&leaf);
+                Err(e)
+            }
+        }
+    }
+
+    /// A leaf that no checkpoint names, or will.
+    pub fn give_back(&self, leaf: &Place) {
+        let mut free = self.free.lock();
+        leaf.runs.iter().for_each(|run| free.give_back(run.start, run.pages.into()));
+    }
+
+    /// What was written, verified.
+    pub fn read(&self, leaf: &Place) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; leaf.bytes as usize];
+        for (place, part) in self.parts(&leaf.runs, leaf.bytes) {
+            self.disk.read_at(&mut bytes[part], place)?;
+        }
+        if crc32c(&bytes) == leaf.crc { Ok(bytes) } else { Err(invalid("wrong checksum")) }
+    }
+
+    /// Is it on the medium as it was written, whatever memory and caches of the medium have?
+    pub fn verify(&self, leaf: &Place) -> io::Result<()> {
+        // Whole pages: past the page cache goes nothing else.
+        let mut bytes = vec![0; leaf.bytes.next_multiple_of(PAGE) as usize];
+        for (place, part) in self.parts(&leaf.runs, bytes.len() as u64) {
+            self.disk.read_medium_at(&mut bytes[part], place)?;
+        }
+        let crc = crc32c(&bytes[..leaf.bytes as usize]);
+        if crc == leaf.crc { Ok(()) } else { Err(invalid("wrong checksum")) }
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
