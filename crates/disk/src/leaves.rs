@@ -178,6 +178,11 @@ impl LeafArea {
         if crc32c(&bytes) == leaf.crc { Ok(bytes) } else { Err(invalid("wrong checksum")) }
     }
 
+    /// It will be read soon.
+    pub fn will_read(&self, leaf: &Place) {
+        self.places(leaf).for_each(|at| self.disk.will_read(at.start, at.end - at.start));
+    }
+
     /// Is it on the medium as it was written, whatever memory and caches of the medium have?
     pub fn verify(&self, leaf: &Place) -> io::Result<()> {
         // Whole pages: past the page cache goes nothing else.

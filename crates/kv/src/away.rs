@@ -9,7 +9,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use types::{Key, Seq};
 
-use crate::{Absent, Batch, Engine, Figures, Miss, Size, StreamError, Table, TakeRecord, Value, View};
+use crate::{
+    Absent, Batch, Engine, Figures, Medium, Miss, Room, Size, StreamError, Table, TakeRecord, Value, View,
+};
 
 /// Loads after which all goes away.
 const LOADS: usize = 24;
@@ -32,6 +34,9 @@ pub struct AwayTable {
 impl AwayTable {
     pub fn new() -> AwayTable {
         AwayTable::default()
+    }
+    pub fn over(medium: Medium) -> io::Result<AwayTable> {
+        Ok(AwayTable { table: Table::over(medium)?, ..AwayTable::default() })
     }
     /// How often something was brought.
     pub fn loads(&self) -> usize {
@@ -87,12 +92,19 @@ impl Engine for AwayTable {
     ) -> io::Result<()> {
         self.table.checkpoint(&of.inner, rest, out)
     }
+    fn end_checkpoint(&self, is_named: bool) {
+        self.table.end_checkpoint(is_named)
+    }
     fn open(
+        self,
         at: Seq,
         from: &mut dyn io::Read,
         is_rest: &mut dyn FnMut(&Key, &Value) -> bool,
     ) -> Result<AwayTable, StreamError> {
-        Ok(AwayTable { table: Table::open(at, from, is_rest)?, ..AwayTable::default() })
+        Ok(AwayTable { table: self.table.open(at, from, is_rest)?, ..AwayTable::default() })
+    }
+    fn room(&self) -> Room {
+        self.table.room()
     }
     fn figures(&self) -> Figures {
         self.table.figures()
@@ -123,6 +135,9 @@ impl<V: View> View for AwayView<V> {
     }
     fn size(&self) -> Size {
         self.inner.size()
+    }
+    fn medium_bytes(&self) -> u64 {
+        self.inner.medium_bytes()
     }
     fn seq(&self) -> Seq {
         self.inner.seq()

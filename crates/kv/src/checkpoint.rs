@@ -10,11 +10,17 @@ use types::Key;
 use types::crc::crc32c;
 use types::key::KEY_MAX;
 
+use crate::medium::Named;
 use crate::value::verified;
 use crate::{Batch, RECORD_OVERHEAD_BYTES, VALUE_MAX, Value};
 
 const MAGIC: [u8; 8] = *b"STRIAKV\0";
-const VERSION: u32 = 1;
+/// All records.
+const VERSION_OF_RECORDS: u32 = 1;
+/// Names of leaves, then the owner's records.
+const VERSION_OF_LEAVES: u32 = 2;
+/// In a key's length: the record is the name of a leaf, the key its first one's.
+const IS_LEAF: u8 = 0x80;
 /// A batch is closed once it is this long: large enough for sequential speed, small enough to stay in cache.
 const BATCH_BYTES: usize = 64 * 1024;
 /// Longest batch that a reader accepts: one that was just under the line and took a longest record.
@@ -46,8 +52,17 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     pub fn new(out: &'a mut dyn Write) -> io::Result<Writer<'a>> {
+        Writer::of_version(out, VERSION_OF_RECORDS)
+    }
+
+    /// A stream that names leaves.
+    pub fn of_leaves(out: &'a mut dyn Write) -> io::Result<Writer<'a>> {
+        Writer::of_version(out, VERSION_OF_LEAVES)
+    }
+
+    fn of_version(out: &'a mut dyn Write, version: u32) -> io::Result<Writer<'a>> {
         out.write_all(&MAGIC)?;
-        out.write_all(&VERSION.to_le_bytes())?;
+        out.write_all(&version.to_le_bytes())?;
         out.write_all(&0u32.to_le_bytes())?;
         Ok(Writer { out, batch: Vec::with_capacity(BATCH_BYTES * 2), in_batch: 0, records: 0, bytes: 0 })
     }
@@ -61,8 +76,18 @@ impl<'a> Writer<'a> {
                 format!("value of {key:?} is longer than {VALUE_MAX}"),
             ));
         }
+        self.put(0, key, value, crc)
+    }
+
+    /// Names a leaf.
+    pub fn leaf(&mut self, leaf: &Named) -> io::Result<()> {
+        let name = leaf.encode();
+        self.put(IS_LEAF, &leaf.first, &name, crc32c(&name))
+    }
+
+    fn put(&mut self, flag: u8, key: &Key, value: &[u8], crc: u32) -> io::Result<()> {
         let before = self.batch.len();
-        put_record(&mut self.batch, key, value, crc);
+        put_record(&mut self.batch, flag, key, value, crc);
         self.in_batch += 1;
         self.records += 1;
         self.bytes += (self.batch.len() - before) as u64;
@@ -99,24 +124,42 @@ fn batch_crc(head: &[u8; BATCH_HEAD_BYTES], body: &[u8]) -> u32 {
     crc32c(&head[..8]).rotate_left(1) ^ crc32c(body)
 }
 
-fn put_record(out: &mut Vec<u8>, key: &Key, v: &[u8], crc: u32) {
+fn put_record(out: &mut Vec<u8>, flag: u8, key: &Key, v: &[u8], crc: u32) {
     let k = key.as_bytes();
-    out.push(k.len() as u8);
+    out.push(k.len() as u8 | flag);
     out.extend_from_slice(k);
     out.extend_from_slice(&(v.len() as u32).to_le_bytes());
     out.extend_from_slice(&crc.to_le_bytes());
     out.extend_from_slice(v);
 }
 
-/// Reads a stream, batch by batch, each verified with all its values before it is handed out. An error may come after some
+/// Reads a stream of records, batch by batch, each verified with all its values before it is handed out. An error may come after some
 /// batches: what was built from them is then to be thrown away.
 pub fn read_stream(input: &mut dyn Read, take: &mut dyn FnMut(Batch)) -> Result<(), StreamError> {
+    match read_any(input, take)? {
+        Some(_) => {
+            Err(StreamError::Malformed("it names leaves, which lie on the medium that it was written to"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// As `read_stream`; and the leaves that it names, if it is a stream of leaves.
+pub fn read_any(
+    input: &mut dyn Read,
+    take: &mut dyn FnMut(Batch),
+) -> Result<Option<Vec<Named>>, StreamError> {
     let mut head = [0u8; 16];
     input.read_exact(&mut head)?;
     if head[..8] != MAGIC {
         return Err(StreamError::Malformed("not a table's checkpoint"));
     }
-    if head[8..12] != VERSION.to_le_bytes() || head[12..] != [0; 4] {
+    let version = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+    let mut leaves = match version {
+        VERSION_OF_RECORDS => None,
+        _ => Some(Vec::new()),
+    };
+    if version > VERSION_OF_LEAVES || version == 0 || head[12..] != [0; 4] {
         return Err(StreamError::Malformed(
             "a version that this program does not know: use the one that wrote it",
         ));
@@ -129,15 +172,19 @@ pub fn read_stream(input: &mut dyn Read, take: &mut dyn FnMut(Batch)) -> Result<
         if count == 0 {
             let counted = (rest.u64()?, rest.u64()?);
             return match rest.0.is_empty() && counted == (records, bytes) {
-                true => Ok(()),
+                true => Ok(leaves),
                 false => Err(StreamError::Malformed("the trailer's counts")),
             };
         }
         let mut batch = Batch(Vec::with_capacity(count.min(body.len() / RECORD_OVERHEAD_BYTES as usize)));
         for _ in 0..count {
-            let (key, value) = rest.record()?;
+            let (flag, key, value) = rest.record()?;
             value.verified(&key)?;
-            batch.put(key, value);
+            match (flag, &mut leaves) {
+                (0, _) => batch.put(key, value),
+                (_, Some(leaves)) => leaves.push(Named::decode(key, value.raw())?),
+                (_, None) => return Err(StreamError::Malformed("the name of a leaf among records")),
+            }
         }
         if !rest.0.is_empty() {
             return Err(StreamError::Malformed("bytes left over in a batch"));
@@ -181,16 +228,19 @@ impl<'a> Cursor<'a> {
     fn u64(&mut self) -> Result<u64, StreamError> {
         Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("take gave 8 bytes")))
     }
-    fn record(&mut self) -> Result<(Key, Value), StreamError> {
-        let key_len = self.take(1)?[0] as usize;
+    fn record(&mut self) -> Result<(u8, Key, Value), StreamError> {
+        let first = self.take(1)?[0];
+        let (flag, key_len) = (first & IS_LEAF, usize::from(first & !IS_LEAF));
         let key = Key::new(self.take(key_len)?).ok_or(StreamError::Malformed("a key that is too long"))?;
         let (len, crc) = (self.u32()? as usize, self.u32()?);
-        Ok((key, Value::stored(self.take(len)?, crc)))
+        Ok((flag, key, Value::stored(self.take(len)?, crc)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use disk::alloc::Run;
+    use disk::leaves::Place;
     use types::Seq;
 
     use super::*;
@@ -213,7 +263,7 @@ mod tests {
     }
 
     fn open(mut bytes: &[u8]) -> Result<Table, StreamError> {
-        Table::open(Seq(1), &mut bytes, &mut |_, _| false)
+        Table::new().open(Seq(1), &mut bytes, &mut |_, _| false)
     }
 
     #[test]
@@ -225,6 +275,51 @@ mod tests {
         let hex: String = stream(&t).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, GOLDEN);
     }
+    /// The name of a leaf in two runs, and a record of the owner's.
+    #[test]
+    fn golden_of_leaves() {
+        let mut out = Vec::new();
+        let mut writer = Writer::of_leaves(&mut out).unwrap();
+        let runs = vec![Run { start: 70, pages: 1 }, Run { start: 300, pages: 1 }];
+        let place = Place { bytes: 4200, crc: 0x0102_0304, runs };
+        let leaf = Named { first: Key::new(&[2, 7]).unwrap(), records: 3, record_bytes: 600, place };
+        writer.leaf(&leaf).unwrap();
+        writer.record(&Key::new(&[8, 1]).unwrap(), b"slot", crc32c(b"slot")).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(out.iter().map(|b| format!("{b:02x}")).collect::<String>(), GOLDEN_OF_LEAVES);
+        let mut records = Vec::new();
+        let leaves = read_any(&mut &out[..], &mut |batch| records.extend(batch.0)).unwrap().unwrap();
+        assert_eq!((leaves, records.len()), (vec![leaf], 1));
+        assert!(read_stream(&mut &out[..], &mut |_| ()).is_err(), "half of it is not here");
+    }
+    const GOLDEN_OF_LEAVES: &str = concat!(
+        "53545249414b56000200000000000000020000004a00000093ed65f3",
+        "82020730000000dcaa9d7e030000000403020158020000000000006810000000000000",
+        "4600000000000000010000002c0100000000000001000000",
+        "020801040000005435ebee736c6f74",
+        "00000000100000002fc55fa302000000000000004a00000000000000"
+    );
+
+    /// Names that say what cannot be.
+    #[test]
+    fn a_wrong_name_is_refused() {
+        let changed = |f: &dyn Fn(&mut Named)| {
+            let place = Place { bytes: 4200, crc: 9, runs: vec![Run { start: 70, pages: 2 }] };
+            let mut leaf = Named { first: Key::default(), records: 3, record_bytes: 600, place };
+            f(&mut leaf);
+            Named::decode(leaf.first, &leaf.encode())
+        };
+        assert!(changed(&|_| ()).is_ok());
+        assert!(changed(&|n| n.place.bytes = 0).is_err(), "no bytes");
+        assert!(changed(&|n| n.place.bytes = 2 << 20).is_err(), "more than a leaf has");
+        assert!(changed(&|n| n.place.bytes = 8193).is_err(), "too few pages");
+        assert!(changed(&|n| n.place.bytes = 4096).is_err(), "too many pages");
+        assert!(changed(&|n| n.place.runs.push(Run { start: 9, pages: 0 })).is_err(), "an empty run");
+        assert!(changed(&|n| n.place.runs[0].start = u64::MAX).is_err(), "no medium is that long");
+        let bytes = changed(&|_| ()).unwrap().encode();
+        assert!((0..bytes.len()).all(|len| Named::decode(Key::default(), &bytes[..len]).is_err()));
+    }
+
     /// One record, key 02 07, value "hello".
     const GOLDEN: &str = concat!(
         "53545249414b56000100000000000000",
@@ -268,3 +363,6 @@ mod tests {
         assert!(t.checkpoint(&t.snapshot(), &mut std::iter::empty(), &mut Vec::new()).is_err());
     }
 }
+
+#[cfg(test)]
+mod hammered;

@@ -10,12 +10,17 @@ use crate::{Batch, Damage, Engine, Miss, Size, Value, View, record_bytes};
 
 /// Runs every check on empty engines made by `make`.
 pub fn all<E: Engine>(make: impl Fn() -> E) {
+    all_of(&make, &|_| make());
+}
+
+/// As `all`, of engines with a medium: `again` makes an empty one over that of another.
+pub fn all_of<E: Engine>(make: &dyn Fn() -> E, again: &dyn Fn(&E) -> E) {
     a_batch_is_seen_whole_by_later_views_only(&make());
     the_later_change_of_a_key_counts(&make());
     ranges_are_half_open_and_stop_on_demand(&make());
     damage_is_reported_with_its_key(&make());
-    a_checkpoint_opens_whole_or_not_at_all(&make());
-    random_batches_agree_with_a_model(&make());
+    a_checkpoint_opens_whole_or_not_at_all(&make(), again);
+    random_batches_agree_with_a_model(&make(), again);
 }
 
 fn key(n: u32) -> Key {
@@ -147,7 +152,7 @@ fn written<E: Engine>(kv: &E, of: &E::Snap, rest: &[(Key, Value)]) -> std::io::R
 }
 
 /// K2.
-fn a_checkpoint_opens_whole_or_not_at_all<E: Engine>(kv: &E) {
+fn a_checkpoint_opens_whole_or_not_at_all<E: Engine>(kv: &E, again: &dyn Fn(&E) -> E) {
     for n in 0..300u32 {
         kv.apply(Seq(10 + n as u64), batch(&[(n, Some(&vec![n as u8; n as usize * 7 % 500]))]));
     }
@@ -157,7 +162,7 @@ fn a_checkpoint_opens_whole_or_not_at_all<E: Engine>(kv: &E) {
     let bytes = written(kv, &of, std::slice::from_ref(&owners)).expect("a Vec takes all");
     let open = |mut bytes: &[u8]| {
         let mut rest = Vec::new();
-        let opened = E::open(of.seq(), &mut bytes, &mut |k, v| {
+        let opened = again(kv).open(of.seq(), &mut bytes, &mut |k, v| {
             let is_rest = *k == owners.0;
             rest.extend(is_rest.then(|| (*k, v.clone())));
             is_rest
@@ -180,7 +185,7 @@ fn a_checkpoint_opens_whole_or_not_at_all<E: Engine>(kv: &E) {
 }
 
 /// K1, K2, K5 under random batches, compared with a plain map; snapshots taken on the way stay true to the end.
-fn random_batches_agree_with_a_model<E: Engine>(kv: &E) {
+fn random_batches_agree_with_a_model<E: Engine>(kv: &E, again: &dyn Fn(&E) -> E) {
     let mut model = BTreeMap::<Key, Vec<u8>>::new();
     let mut kept = Vec::new();
     let mut state = 0x243f_6a88_85a3_08d3u64;
@@ -213,7 +218,8 @@ fn random_batches_agree_with_a_model<E: Engine>(kv: &E) {
     for (snap, model) in &kept {
         agrees(kv, snap, model);
         let bytes = written(kv, snap, &[]).expect("a Vec takes all");
-        let opened = E::open(snap.seq(), &mut &bytes[..], &mut |_, _| false).expect("the stream is whole");
+        let opened =
+            again(kv).open(snap.seq(), &mut &bytes[..], &mut |_, _| false).expect("the stream is whole");
         agrees(&opened, &opened.snapshot(), model);
     }
 }

@@ -16,19 +16,24 @@
 //! L3: the cells' lengths lead from one to the next and to the end.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use disk::leaves::Place;
 use types::Key;
 use types::key::KEY_MAX;
 
-use crate::Value;
+use crate::{Size, Value, record_bytes};
+
+mod form;
 
 /// Longest value in a cell: entries, inodes, records of dead objects. Inline pages, most xattrs and wide layouts are longer.
 pub const SMALL_MAX: usize = 512;
 /// In place of a value's length: a number in `large` is what follows.
 const IS_LARGE: u16 = u16::MAX;
-/// What a value in `large` counts as, so that a copy of a leaf of nothing else is as quick as others.
-const LARGE_WEIGHT: usize = 48;
+/// What a value in `large` counts as: a leaf goes to the medium with those, and is to stay at some ten pages.
+fn weight_of_large(len: usize) -> usize {
+    192 + len / 16
+}
 const HEAD: usize = 4;
 /// Of a record beside its cell: the head and where the cell ends.
 const INDEX: usize = HEAD + 2;
@@ -44,12 +49,16 @@ pub struct Leaf<B: ?Sized = [u8]> {
     prefix_len: u8,
     records: u16,
     large: Box<[Value]>,
+    /// Where it lies on the medium as it is here, once a checkpoint that counts has written it.
+    place: OnceLock<Arc<Place>>,
     /// Maybe with zeros at the end.
     bytes: B,
 }
 
 /// A leaf's bytes are a multiple of this long, as the type of each length is one.
 const STEP: usize = 128;
+/// Of the longest of them.
+const BYTES_MAX: usize = 32 * STEP;
 
 /// A leaf with so many bytes, or a few more, all zeros yet.
 fn blank(prefix: Key, prefix_len: u8, records: u16, bytes: usize) -> Arc<Leaf> {
@@ -57,7 +66,8 @@ fn blank(prefix: Key, prefix_len: u8, records: u16, bytes: usize) -> Arc<Leaf> {
         ($($steps:literal)*) => {
             match bytes.div_ceil(STEP).max(1) {
                 $($steps => {
-                    Arc::new(Leaf { prefix, prefix_len, records, large: Box::default(), bytes: [0; STEP * $steps] })
+                    let (large, place, bytes) = (Box::default(), OnceLock::new(), [0; STEP * $steps]);
+                    Arc::new(Leaf { prefix, prefix_len, records, large, place, bytes })
                 })*
                 _ => unreachable!("L2: a leaf of {bytes} bytes"),
             }
@@ -172,6 +182,25 @@ impl Leaf {
         self.key(0)
     }
 
+    pub fn last(&self) -> Key {
+        self.key(self.records() - 1)
+    }
+
+    pub fn size(&self) -> Size {
+        let bytes =
+            (0..self.records()).map(|i| self.record(i)).map(|(key, v)| record_bytes(&key, v.raw().len()));
+        Size { records: self.records.into(), bytes: bytes.sum() }
+    }
+
+    pub fn place(&self) -> Option<&Arc<Place>> {
+        self.place.get()
+    }
+
+    pub fn set_place(&self, place: Arc<Place>) {
+        let was_none = self.place.set(place).is_ok();
+        assert!(was_none, "a leaf is written once");
+    }
+
     /// The record with this key, or where it would be.
     #[inline]
     fn find(&self, key: &Key) -> Result<(usize, Content<'_>), usize> {
@@ -222,18 +251,28 @@ impl Leaf {
 
     /// What decides whether a leaf has become too small or too large.
     pub fn weight(&self) -> usize {
-        self.begin_of(self.records()) + LARGE_WEIGHT * self.large.len()
+        let large = self.large.iter().map(|value| weight_of_large(value.raw().len()));
+        self.begin_of(self.records()) + large.sum::<usize>()
     }
 
-    /// The weight of some of its records in a leaf of which all keys have `prefix` bytes in common, or a little more than that.
-    fn weight_of(&self, run: &Range<usize>, prefix: usize) -> usize {
+    /// Bytes of some of its records in a leaf of which all keys have `prefix` bytes in common, or a little more than that.
+    fn bytes_of(&self, run: &Range<usize>, prefix: usize) -> usize {
         let cells = self.begin_of(run.end) - self.begin_of(run.start);
         let longer = self.prefix_len().saturating_sub(prefix);
-        let large = match self.large.is_empty() {
-            true => 0,
-            false => run.clone().filter(|i| matches!(self.cell(*i).content, Content::Large(_))).count(),
+        cells + (INDEX + longer) * run.len()
+    }
+
+    /// The weight of what some of its records have beside it.
+    fn beside(&self, run: &Range<usize>) -> usize {
+        let of_large = |i| match self.cell(i).content {
+            Content::Large(value) => weight_of_large(value.raw().len()),
+            Content::Small { .. } => 0,
         };
-        cells + (INDEX + longer) * run.len() + LARGE_WEIGHT * large
+        if self.large.is_empty() { 0 } else { run.clone().map(of_large).sum() }
+    }
+
+    fn weight_of(&self, run: &Range<usize>, prefix: usize) -> usize {
+        self.bytes_of(run, prefix) + self.beside(run)
     }
 }
 
@@ -258,18 +297,23 @@ impl Piece<'_> {
             Piece::New(key, _) => **key,
         }
     }
-    fn weight(&self, prefix: usize) -> usize {
+    fn bytes(&self, prefix: usize) -> usize {
         match self {
-            Piece::Old(leaf, run) => leaf.weight_of(run, prefix),
+            Piece::Old(leaf, run) => leaf.bytes_of(run, prefix),
             Piece::New(key, value) => {
                 let tail = key.as_bytes().len().saturating_sub(prefix + HEAD);
-                let content = match Content::of(value) {
-                    Content::Small { bytes, .. } => bytes.len(),
-                    Content::Large(_) => LARGE_WEIGHT,
-                };
-                INDEX + CELL + tail + content
+                let small = Some(value.raw().len()).filter(|len| *len <= SMALL_MAX);
+                INDEX + CELL + tail + small.unwrap_or(0)
             }
         }
+    }
+    fn weight(&self, prefix: usize) -> usize {
+        let beside = match self {
+            Piece::Old(leaf, run) => leaf.beside(run),
+            Piece::New(_, value) if value.raw().len() > SMALL_MAX => weight_of_large(value.raw().len()),
+            Piece::New(..) => 0,
+        };
+        self.bytes(prefix) + beside
     }
 }
 
@@ -391,8 +435,8 @@ fn packed(pieces: &[Piece<'_>]) -> Arc<Leaf> {
     let begin = first.common_prefix(&last);
     let prefix = begin.as_bytes().len();
     let records: usize = pieces.iter().map(|p| if let Piece::Old(_, run) = p { run.len() } else { 1 }).sum();
-    let weight: usize = pieces.iter().map(|piece| piece.weight(prefix)).sum();
-    let mut leaf = blank(begin, prefix as u8, u16::try_from(records).expect("a leaf is short"), weight);
+    let bytes: usize = pieces.iter().map(|piece| piece.bytes(prefix)).sum();
+    let mut leaf = blank(begin, prefix as u8, u16::try_from(records).expect("a leaf is short"), bytes);
     let new = Arc::get_mut(&mut leaf).expect("nobody else has it yet");
     let (heads, rest) = new.bytes.split_at_mut(HEAD * records);
     let (ends, cells) = rest.split_at_mut(2 * records);

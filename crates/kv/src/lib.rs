@@ -24,6 +24,7 @@ pub mod away;
 pub mod checkpoint;
 pub mod conformance;
 mod leaf;
+mod medium;
 mod published;
 mod table;
 mod tree;
@@ -35,6 +36,7 @@ use std::io;
 use types::{Key, Seq, Word};
 
 pub use checkpoint::StreamError;
+pub use medium::Medium;
 pub use table::Table;
 pub use value::{Damage, VALUE_MAX, Value};
 
@@ -67,13 +69,22 @@ pub trait Engine: Send + Sync + Sized + 'static {
         out: &mut dyn io::Write,
     ) -> io::Result<()>;
 
-    /// The state that a checkpoint was written from. `at`: that state's `seq`. `is_rest` is shown every record, and takes those of the
-    /// owner by saying true.
+    /// The checkpoint that was made last is what `open` will be given, or it never will be: where it wrote to, others may.
+    fn end_checkpoint(&self, _is_named: bool) {}
+
+    /// Of an empty engine: the state that a checkpoint was written from. `at`: that state's `seq`. `is_rest` is shown every record of the
+    /// stream, and takes those of the owner by saying true.
     fn open(
+        self,
         at: Seq,
         from: &mut dyn io::Read,
         is_rest: &mut dyn FnMut(&Key, &Value) -> bool,
     ) -> Result<Self, StreamError>;
+
+    /// Where the next checkpoint always finds room. Of an engine without a medium: no end of it.
+    fn room(&self) -> Room {
+        Room { leaves_bytes: u64::MAX / 2, head_bytes: u64::MAX / 2 }
+    }
 
     fn figures(&self) -> Figures;
 
@@ -95,6 +106,10 @@ pub trait View {
     /// Visits every record in key order, with its CRC as stored and unverified: for checkpoints and checks. Reads the medium if it must.
     fn each(&self, f: &mut TakeRecord<'_>) -> io::Result<()>;
     fn size(&self) -> Size;
+    /// What a checkpoint of it takes on the medium, about.
+    fn medium_bytes(&self) -> u64 {
+        self.size().bytes
+    }
     /// The last entry of the log that is in here.
     fn seq(&self) -> Seq;
 }
@@ -130,6 +145,15 @@ pub struct Figures {
     pub size: Size,
     /// Older states that are in memory because a reader is, or was, in them.
     pub states_kept: usize,
+}
+
+/// What a checkpoint may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Of `View::medium_bytes`.
+    pub leaves_bytes: u64,
+    /// Of its stream, if that only names leaves.
+    pub head_bytes: u64,
 }
 
 /// Bytes of a record in a checkpoint beside its key and value: key length, value length, CRC.

@@ -14,10 +14,13 @@ use types::{Key, Seq, Word};
 
 use crate::checkpoint::{self, StreamError};
 use crate::leaf::Content;
+use crate::medium::{Medium, OnMedium};
 use crate::published::{Published, Reader};
 use crate::tree::{Shape, Tree};
 use crate::value::verified;
-use crate::{Absent, Batch, Change, Engine, Figures, Miss, Size, TakeRecord, Value, View, record_bytes};
+use crate::{
+    Absent, Batch, Change, Engine, Figures, Miss, Room, Size, TakeRecord, Value, View, record_bytes,
+};
 
 /// Changes in the small map before they move to the tree: about 16 nodes of 16, so that a path is two nodes, and a
 /// move (0.1 ms) is short for who waits behind it.
@@ -31,6 +34,8 @@ pub struct Version {
     /// The latest changes; `None` hides a record of `base`.
     recent: OrdMap<Key, Option<Value>>,
     size: Size,
+    /// `size.bytes` when the latest changes moved last.
+    settled_bytes: u64,
     seq: Seq,
 }
 
@@ -59,9 +64,15 @@ impl Version {
 
     /// Moves the latest changes to the tree.
     fn settle(&mut self, shape: &Shape) {
-        let edits: Vec<_> = self.recent.iter().map(|(key, value)| (key, value.as_ref())).collect();
-        self.base = self.base.edit(&edits, shape);
+        self.base = self.settled(shape);
         self.recent = OrdMap::new();
+        self.settled_bytes = self.size.bytes;
+    }
+
+    /// The tree with the latest changes in it.
+    fn settled(&self, shape: &Shape) -> Tree {
+        let edits: Vec<_> = self.recent.iter().map(|(key, value)| (key, value.as_ref())).collect();
+        self.base.edit(&edits, shape)
     }
 
     /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks.
@@ -89,10 +100,33 @@ impl Version {
     }
 }
 
+/// Takes so many bytes.
+struct Bounded<'a> {
+    out: &'a mut dyn io::Write,
+    left: u64,
+}
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.left {
+            // What is behind it belongs to leaves.
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "the head of the checkpoint is too long"));
+        }
+        let written = self.out.write(bytes)?;
+        self.left -= written as u64;
+        Ok(written)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
 /// The table that an MDT serves from.
 pub struct Table {
     published: Published<Version>,
     shape: Shape,
+    /// `None`: checkpoints have all records in their stream.
+    medium: Option<OnMedium>,
 }
 
 impl Default for Table {
@@ -106,8 +140,18 @@ impl Table {
         Table::default()
     }
 
+    /// An empty table whose checkpoints write leaves to the medium, and name them in their stream. If the medium has a checkpoint, `open` it.
+    pub fn over(medium: Medium) -> io::Result<Table> {
+        Ok(Table { medium: Some(OnMedium::new(medium)?), ..Table::default() })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn on_medium(&self) -> Option<&OnMedium> {
+        self.medium.as_ref()
+    }
+
     fn shaped(shape: Shape) -> Table {
-        Table { published: Published::new(Version::default()), shape }
+        Table { published: Published::new(Version::default()), shape, medium: None }
     }
 }
 
@@ -151,31 +195,70 @@ impl Engine for Table {
         rest: &mut dyn Iterator<Item = (Key, Value)>,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
-        let mut w = checkpoint::Writer::new(out)?;
-        of.each(&mut |key, value, crc| w.record(key, value, crc))?;
+        let mut out = Bounded { out, left: self.room().head_bytes };
+        let mut w = match &self.medium {
+            None => {
+                let mut w = checkpoint::Writer::new(&mut out)?;
+                of.each(&mut |key, value, crc| w.record(key, value, crc))?;
+                w
+            }
+            Some(medium) => {
+                let mut w = checkpoint::Writer::of_leaves(&mut out)?;
+                medium.write(&of.0.settled(&self.shape), &mut w)?;
+                w
+            }
+        };
         for (key, value) in rest {
             w.record(&key, value.raw(), value.crc())?;
         }
         w.finish()
     }
 
+    fn end_checkpoint(&self, is_named: bool) {
+        self.medium.iter().for_each(|medium| medium.end(is_named));
+    }
+
     fn open(
+        self,
         at: Seq,
         from: &mut dyn io::Read,
         is_rest: &mut dyn FnMut(&Key, &Value) -> bool,
     ) -> Result<Table, StreamError> {
-        let table = Table::new();
         let mut records = 0;
-        checkpoint::read_stream(from, &mut |mut batch| {
+        let leaves = checkpoint::read_any(from, &mut |mut batch| {
             batch.0.retain(|c| !c.value.as_ref().is_some_and(|value| is_rest(&c.key, value)));
             records += batch.0.len() as u64;
-            table.apply(at, batch);
+            self.apply(at, batch);
         })?;
         // A key that stood twice would have replaced itself.
-        match table.figures().size.records == records {
-            true => Ok(table),
-            false => Err(StreamError::Malformed("a key stands twice")),
+        if self.figures().size.records != records {
+            return Err(StreamError::Malformed("a key stands twice"));
         }
+        match (leaves, &self.medium) {
+            (None, None) => {}
+            (None, Some(medium)) => drop(medium.read(Vec::new(), &self.shape)?),
+            (Some(_), None) => return Err(StreamError::Malformed("it names leaves, and there is no medium")),
+            (Some(_), _) if records > 0 => {
+                return Err(StreamError::Malformed("a record of the table beside its leaves"));
+            }
+            (Some(leaves), Some(medium)) => {
+                let mut size = Size::default();
+                for leaf in &leaves {
+                    size.records += u64::from(leaf.records);
+                    size.bytes += leaf.record_bytes;
+                }
+                let base = medium.read(leaves, &self.shape)?;
+                let version =
+                    Version { base, recent: OrdMap::new(), size, settled_bytes: size.bytes, seq: at };
+                self.published.publish(|_| (version, 0));
+            }
+        }
+        Ok(self)
+    }
+
+    fn room(&self) -> Room {
+        let endless = Room { leaves_bytes: u64::MAX / 2, head_bytes: u64::MAX / 2 };
+        self.medium.as_ref().map_or(endless, OnMedium::room)
     }
 
     fn figures(&self) -> Figures {
@@ -217,6 +300,11 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
 
     fn size(&self) -> Size {
         self.0.size
+    }
+
+    fn medium_bytes(&self) -> u64 {
+        let unsettled = self.0.size.bytes.saturating_sub(self.0.settled_bytes);
+        self.0.base.pages() * types::PAGE_SIZE as u64 + unsettled
     }
 
     fn seq(&self) -> Seq {

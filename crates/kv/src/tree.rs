@@ -5,6 +5,8 @@
 //! T1: child `i` of a node has the keys from `firsts[i]` on that are below `firsts[i + 1]`; the first one also has what is below it.
 //! T2: all leaves are equally deep.  T3: no node is empty, and what has become small was joined with its neighbour.
 
+use std::cell::Cell;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -126,6 +128,21 @@ impl Inner {
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     root: Option<Child>,
+    /// That its leaves take on the medium.
+    pages: u64,
+}
+
+/// An edit under way: how leaves are to be, and the pages of those that it made and of those that it replaced.
+struct Work<'a> {
+    shape: &'a Shape,
+    made: Cell<u64>,
+    replaced: Cell<u64>,
+}
+
+impl Work<'_> {
+    fn replaces(&self, leaf: &Leaf) {
+        self.replaced.set(self.replaced.get() + leaf.pages());
+    }
 }
 
 impl Tree {
@@ -137,6 +154,40 @@ impl Tree {
                 Child::Leaf(leaf) => return leaf.get(key),
             }
         }
+    }
+
+    /// Of leaves in order, none of them empty.
+    pub fn of(leaves: Vec<Arc<Leaf>>, shape: &Shape) -> Tree {
+        let pages = leaves.iter().map(|leaf| leaf.pages()).sum();
+        Tree::over(leaves.into_iter().map(|leaf| (leaf.first(), Child::Leaf(leaf))).collect(), shape, pages)
+    }
+
+    /// That its leaves take on the medium.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn over(mut row: Row, shape: &Shape, pages: u64) -> Tree {
+        while row.len() > 1 {
+            row = nodes(row, shape);
+        }
+        let mut root = row.pop().map(|(_, child)| child);
+        while let Some(Child::Inner(inner)) = &root
+            && inner.count == 1
+        {
+            root = Some(inner.child(0).clone());
+        }
+        Tree { root, pages }
+    }
+
+    pub fn each_leaf(&self, f: &mut impl FnMut(&Arc<Leaf>) -> io::Result<()>) -> io::Result<()> {
+        fn below(at: &Child, f: &mut impl FnMut(&Arc<Leaf>) -> io::Result<()>) -> io::Result<()> {
+            match at {
+                Child::Leaf(leaf) => f(leaf),
+                Child::Inner(inner) => (0..inner.count).try_for_each(|i| below(inner.child(i), f)),
+            }
+        }
+        self.root.as_ref().map_or(Ok(()), |root| below(root, f))
     }
 
     /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks.
@@ -151,23 +202,15 @@ impl Tree {
 
     /// The tree after changes, which are in order, each key once.
     pub fn edit(&self, edits: &[Edit<'_>], shape: &Shape) -> Tree {
-        let mut row = match &self.root {
-            None => leaves(edits.iter().filter_map(|(k, v)| Some(Piece::New(k, (*v)?))).collect(), shape),
-            Some(root) => match edit(root, edits, shape) {
+        let work = Work { shape, made: Cell::new(0), replaced: Cell::new(0) };
+        let row = match &self.root {
+            None => leaves(edits.iter().filter_map(|(k, v)| Some(Piece::New(k, (*v)?))).collect(), &work),
+            Some(root) => match edit(root, edits, &work) {
                 None => return self.clone(),
                 Some(row) => row,
             },
         };
-        while row.len() > 1 {
-            row = nodes(row, shape);
-        }
-        let mut root = row.pop().map(|(_, child)| child);
-        while let Some(Child::Inner(inner)) = &root
-            && inner.count == 1
-        {
-            root = Some(inner.child(0).clone());
-        }
-        Tree { root }
+        Tree::over(row, shape, self.pages + work.made.get() - work.replaced.get())
     }
 }
 
@@ -197,9 +240,12 @@ fn visit<'a, B>(
 }
 
 /// What a child becomes; `None`: it stays.
-fn edit(at: &Child, edits: &[Edit<'_>], shape: &Shape) -> Option<Row> {
+fn edit(at: &Child, edits: &[Edit<'_>], work: &Work<'_>) -> Option<Row> {
     match at {
-        Child::Leaf(leaf) => edited(leaf, edits).map(|pieces| leaves(pieces, shape)),
+        Child::Leaf(leaf) => edited(leaf, edits).map(|pieces| {
+            work.replaces(leaf);
+            leaves(pieces, work)
+        }),
         Child::Inner(inner) => {
             // 1. What each child becomes that some change is for.
             let (mut rest, mut changed) = (edits, Vec::with_capacity(edits.len().min(inner.count)));
@@ -209,14 +255,15 @@ fn edit(at: &Child, edits: &[Edit<'_>], shape: &Shape) -> Option<Row> {
                     Some(next) => rest.partition_point(|(key, _)| *key < next),
                     None => rest.len(),
                 };
-                changed.extend(edit(inner.child(i), &rest[..mine], shape).map(|new| (i, new)));
+                changed.extend(edit(inner.child(i), &rest[..mine], work).map(|new| (i, new)));
                 rest = &rest[mine..];
             }
             // 2. Nearly always each is one again.
             if changed.is_empty() {
                 return None;
             }
-            if changed.iter().all(|(_, new)| matches!(&new[..], [(_, child)] if !shape.is_small(child))) {
+            if changed.iter().all(|(_, new)| matches!(&new[..], [(_, child)] if !work.shape.is_small(child)))
+            {
                 let mut new = Inner::clone(inner);
                 for (i, row) in changed {
                     new.children[i] = row.into_iter().next().map(|(_, child)| child);
@@ -236,13 +283,15 @@ fn edit(at: &Child, edits: &[Edit<'_>], shape: &Shape) -> Option<Row> {
                     }
                 }
             }
-            Some(nodes(joined(row, shape), shape))
+            Some(nodes(joined(row, work), work.shape))
         }
     }
 }
 
-fn leaves(pieces: Vec<Piece<'_>>, shape: &Shape) -> Row {
-    let leaves = pack(pieces, shape.leaf_bytes).into_iter();
+fn leaves(pieces: Vec<Piece<'_>>, work: &Work<'_>) -> Row {
+    let leaves = pack(pieces, work.shape.leaf_bytes);
+    work.made.set(work.made.get() + leaves.iter().map(|leaf| leaf.pages()).sum::<u64>());
+    let leaves = leaves.into_iter();
     leaves.map(|leaf| (leaf.first(), Child::Leaf(leaf))).collect()
 }
 
@@ -262,7 +311,8 @@ fn nodes(row: Row, shape: &Shape) -> Row {
 }
 
 /// T3.
-fn joined(row: Row, shape: &Shape) -> Row {
+fn joined(row: Row, work: &Work<'_>) -> Row {
+    let shape = work.shape;
     if row.len() < 2 || !row.iter().any(|(_, child)| shape.is_small(child)) {
         return row;
     }
@@ -275,7 +325,8 @@ fn joined(row: Row, shape: &Shape) -> Row {
         };
         let mut both = match (&before, &child) {
             (Child::Leaf(a), Child::Leaf(b)) => {
-                leaves(vec![Piece::Old(a, 0..a.records()), Piece::Old(b, 0..b.records())], shape)
+                [a, b].into_iter().for_each(|leaf| work.replaces(leaf));
+                leaves(vec![Piece::Old(a, 0..a.records()), Piece::Old(b, 0..b.records())], work)
             }
             (Child::Inner(a), Child::Inner(b)) => {
                 let children = [(first_before, a), (first, b)].into_iter().flat_map(|(first, inner)| {
@@ -286,7 +337,7 @@ fn joined(row: Row, shape: &Shape) -> Row {
                         .map(move |(i, (f, child))| (if i == 0 { first } else { f }, child))
                 });
                 // Two that were in different nodes are neighbours now.
-                nodes(joined(children.collect(), shape), shape)
+                nodes(joined(children.collect(), work), shape)
             }
             _ => unreachable!("leaves are equally deep (T2)"),
         };

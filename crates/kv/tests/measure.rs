@@ -2,8 +2,10 @@
 //! `cargo test --release -p stria-kv --test measure -- --ignored --nocapture`; `STRIA_FILES` sets how many.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
-use kv::{Batch, Engine, Table, Value, View};
+use disk::MemDisk;
+use kv::{Batch, Engine, Medium, Table, Value, View};
 use types::{Key, Seq};
 
 const IN_DIRECTORY: u64 = 1000;
@@ -74,6 +76,36 @@ fn each(n: u64, mut f: impl FnMut(u64)) -> u64 {
     (run_ns() - begin) / n
 }
 
+/// Checkpoints of leaves: all of them, those that a hundredth of the files changed, and the way back.
+fn on_a_medium(files: u64) {
+    let disk = Arc::new(MemDisk::new(2 << 30));
+    let medium =
+        |checkpoint| Medium { disk: disk.clone(), slots: [0..1 << 30, 1 << 30..2 << 30], checkpoint };
+    let table = Table::over(medium(None)).expect("it is empty");
+    (0..files).for_each(|n| create(&table, n, n / IN_DIRECTORY, n));
+    let checkpoint = || {
+        let (begin, mut stream) = (run_ns(), Vec::new());
+        table.checkpoint(&table.snapshot(), &mut std::iter::empty(), &mut stream).expect("memory takes it");
+        table.end_checkpoint(true);
+        ((run_ns() - begin) / 1_000_000, stream)
+    };
+    let (all_ms, _) = checkpoint();
+    let directories = files / IN_DIRECTORY;
+    (0..files / 100).for_each(|n| create(&table, files + n, mixed(n) % directories, files + n));
+    let (some_ms, stream) = checkpoint();
+    let begin = run_ns();
+    let opened = Table::over(medium(Some(0..stream.len() as u64))).expect("it has a checkpoint");
+    let opened = opened.open(Seq(2 * files), &mut &stream[..], &mut |_, _| false).expect("it is whole");
+    let open_ms = (run_ns() - begin) / 1_000_000;
+    assert_eq!(opened.figures().size, table.figures().size);
+    println!(
+        "on a medium: {} MB in leaves, {} KB in the head; checkpoint of all {all_ms} ms, after {} creates anywhere {some_ms} ms; open {open_ms} ms",
+        table.snapshot().medium_bytes() / 1_000_000,
+        stream.len() / 1000,
+        files / 100,
+    );
+}
+
 #[test]
 #[ignore = "it measures, and takes half a minute"]
 fn measure() {
@@ -115,12 +147,13 @@ fn measure() {
     let records = table.figures().size.records;
     assert_eq!(records, 2 * files + directories + more.div_ceil(10_000) + 1);
 
+    on_a_medium(files);
     let begin = run_ns();
     let mut stream = Vec::new();
     table.checkpoint(&table.snapshot(), &mut std::iter::empty(), &mut stream).expect("memory takes it");
     let write_ms = (run_ns() - begin) / 1_000_000;
     let begin = run_ns();
-    let opened = Table::open(Seq(9 * files), &mut &stream[..], &mut |_, _| false).expect("it is whole");
+    let opened = Table::new().open(Seq(9 * files), &mut &stream[..], &mut |_, _| false).expect("it is whole");
     let open_ms = (run_ns() - begin) / 1_000_000;
     assert_eq!(opened.figures().size.records, records);
     println!(

@@ -56,6 +56,7 @@ impl Engine for Plain {
         w.finish()
     }
     fn open(
+        self,
         at: Seq,
         from: &mut dyn io::Read,
         is_rest: &mut dyn FnMut(&Key, &Value) -> bool,

@@ -1,8 +1,9 @@
 //! Checkpoints: the table, the slots and what is pending of counts as of one moment, streamed to the volume while the writer goes on.
 
 use std::collections::HashSet;
-use std::io::Read;
+use std::io::{Read, Write};
 
+use disk::volume::Volume;
 use kv::{Engine, Value, View};
 use meta::counts::Pending;
 use types::{Code, Fault, Seq};
@@ -36,18 +37,27 @@ impl Core {
         };
         assert!(snap.seq() <= at.seq, "the log has what the table has");
         let rows = || counts.records().map(|(key, value)| (key, Value::new(&value)));
-        self.volume
-            .checkpoint(at, &mut |out| self.kv.checkpoint(&snap, &mut slots.records().chain(rows()), out))
-            .map_err(|e| self.volume_fault(e))
+        let write =
+            &mut |out: &mut dyn Write| self.kv.checkpoint(&snap, &mut slots.records().chain(rows()), out);
+        let done = self.volume.checkpoint(at, write);
+        self.kv.end_checkpoint(done.is_ok());
+        done.map_err(|e| self.volume_fault(e))
     }
 }
 
-/// Table, slots and pending counts from a checkpoint that has all entries up to `at`.
-pub fn read_state(at: Seq, input: &mut dyn Read) -> Result<(Records, Slots, Pending), Fault> {
+/// An empty table over what the volume has for one.
+pub fn empty_on(volume: &Volume) -> Result<Records, Fault> {
+    let (slots, checkpoint) = (volume.layout().slots, volume.checkpoint_place());
+    let over = Records::over(kv::Medium { disk: volume.disk().clone(), slots, checkpoint });
+    over.map_err(|e| Fault::new(Code::Damaged, e.to_string()))
+}
+
+/// Table, slots and pending counts from a checkpoint that has all entries up to `at`; `empty`: over the volume that it is on.
+pub fn read_state(empty: Records, at: Seq, input: &mut dyn Read) -> Result<(Records, Slots, Pending), Fault> {
     let damaged = |why: String| Fault::new(Code::Damaged, format!("{why}; restore the MDT from its mirror"));
     let (mut slots, mut slot_keys, mut bad) = (Slots::default(), HashSet::new(), None);
     let mut counts = Pending::default();
-    let opened = Records::open(at, input, &mut |key, value| {
+    let opened = empty.open(at, input, &mut |key, value| {
         match key.as_bytes().first() {
             Some(&KIND_SLOT) => {}
             Some(&meta::keys::PENDING) => {

@@ -26,9 +26,9 @@ impl<'s> Draft<'s> {
         Draft { snap, changes: Layer::new(), members: Vec::new(), died: 0, bytes: 0, put_bytes: 0 }
     }
 
-    /// Bytes of the table, as far as is known before the entry is applied.
+    /// Bytes that the table takes on the medium, as far as is known before the entry is applied.
     pub fn table_bytes(&self) -> u64 {
-        self.snap.size().bytes + self.put_bytes
+        self.snap.medium_bytes() + self.put_bytes
     }
 
     pub fn has_slot_of(&self, origin: &Origin) -> bool {

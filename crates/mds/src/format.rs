@@ -8,12 +8,13 @@ use disk::volume::{Format, Kind, Label, Verdict, Volume};
 use kv::Engine;
 use types::{Code, Fault, Shard, Time};
 
+use crate::checkpoint::empty_on;
 use crate::draft::to_batch;
 use crate::ids::Ids;
 use crate::look::{look, until_loaded};
 use crate::overlay::{Layer, Overlay};
 use crate::slots::Slots;
-use crate::{Mdt, Records, Rules, record};
+use crate::{Mdt, Rules, record};
 
 /// What a new MDT is to be. The label's target, mirror, epoch and file system uuid may be zero: `join` fills them in.
 #[derive(Clone, Debug)]
@@ -67,7 +68,7 @@ impl Mdt {
         volume.replay(&mut |_| Verdict::Keep)?;
         volume.start()?;
         // 2. the root directory, as an entry like any other, so that the log is the whole history
-        let (kv, lease_high) = (Records::new(), Cell::new(0));
+        let (kv, lease_high) = (empty_on(&volume)?, Cell::new(0));
         let mut ids = look(&kv, &mut |view| Ids::load(view))??;
         let changes = until_loaded(&kv, &mut || {
             let snap = kv.snapshot();

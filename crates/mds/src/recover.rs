@@ -12,7 +12,7 @@ use meta::counts::Pending;
 use parking_lot::Mutex;
 use types::{Code, Fault, Seq};
 
-use crate::checkpoint::read_state;
+use crate::checkpoint::{empty_on, read_state};
 use crate::counts::changed;
 use crate::execute::{Role, Seat};
 use crate::ids::Ids;
@@ -48,7 +48,7 @@ impl Mdt {
         let ids = look(&kv, &mut |view| Ids::load(view))??;
         let core = Arc::new(Core {
             locks: Locks::new(sessions.ids()),
-            room: Room::new(volume.checkpoint_capacity(), &slots),
+            room: Room::new(&kv, &slots),
             incarnation,
             was_clean,
             newest_lease: ids.newest_lease(),
@@ -90,9 +90,10 @@ impl Mdt {
 
 /// Table, slots and pending counts as the checkpoint and the log have them.
 fn restore(settings: &Settings, volume: &Volume) -> Result<(Records, Slots, Pending), Fault> {
+    let empty = empty_on(volume)?;
     let (kv, mut slots, mut counts) = match volume.checkpoint_reader()? {
-        Some(mut reader) => read_state(volume.checkpoint_seq(), &mut reader)?,
-        None => (Records::new(), Slots::default(), Pending::default()),
+        Some(mut reader) => read_state(empty, volume.checkpoint_seq(), &mut reader)?,
+        None => (empty, Slots::default(), Pending::default()),
     };
     let mut unreadable = None;
     volume.replay(&mut |entry| match record::decode(entry.payload) {

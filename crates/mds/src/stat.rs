@@ -1,6 +1,6 @@
 //! How much room there is, and the numbers for `statfs` and status.
 //!
-//! The table must fit a checkpoint slot, or the log could never be trimmed again. So growth ends below that: what creates is
+//! The next checkpoint must find room, or the log could never be trimmed again. So growth ends below that: what creates is
 //! refused first, and what deletes goes on working to the end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,12 @@ use kv::{Engine, View};
 use types::{Code, Fault};
 use wire::session::TargetStatReply;
 
-use crate::Core;
 use crate::draft::{Draft, put_bytes};
 use crate::execute::Stop;
 use crate::look::look;
 use crate::overlay::Layer;
 use crate::slots::Slots;
+use crate::{Core, Records};
 
 /// From this share of the room on, rules are told that the MDT is full and refuse what makes files or adds bytes.
 const FULL_PERCENT: u64 = 90;
@@ -25,16 +25,30 @@ const CLOSED_PERCENT: u64 = 96;
 /// and then. Inodes are not pre-allocated, so their free number is an estimate and is said to be one in the documents.
 const FILE_BYTES: u64 = 512;
 
-/// The room for records: what a checkpoint slot holds.
+/// Of a leaf's name in the head of a checkpoint: with a key of 18 bytes and one run, and a little more.
+const NAME_BYTES: u64 = 72;
+
+/// The room for records.
 pub struct Room {
+    /// What leaves may take: another copy of them always fits.
     capacity_bytes: u64,
+    /// What the head of a checkpoint may, which names the leaves and has the slots.
+    head_bytes: u64,
     /// For who has not the writer's role.
     slots_bytes: AtomicU64,
 }
 
 impl Room {
-    pub fn new(capacity_bytes: u64, slots: &Slots) -> Room {
-        Room { capacity_bytes, slots_bytes: AtomicU64::new(slots.bytes()) }
+    pub fn new(kv: &Records, slots: &Slots) -> Room {
+        let kv::Room { leaves_bytes, head_bytes } = kv.room();
+        Room { capacity_bytes: leaves_bytes, head_bytes, slots_bytes: AtomicU64::new(slots.bytes()) }
+    }
+
+    /// Of `capacity_bytes`. `table_bytes`: as `kv::View::medium_bytes` has them.
+    fn used(&self, table_bytes: u64, slots_bytes: u64) -> u64 {
+        let head = u128::from(slots_bytes + table_bytes / types::PAGE_SIZE as u64 * NAME_BYTES);
+        // The fuller of the two decides.
+        table_bytes.max((head * u128::from(self.capacity_bytes) / u128::from(self.head_bytes)) as u64)
     }
 
     /// By who changed them.
@@ -46,8 +60,8 @@ impl Room {
         self.share(FULL_PERCENT)
     }
     /// Should rules refuse what adds?
-    pub fn is_full(&self, used: u64) -> bool {
-        used >= self.share(FULL_PERCENT)
+    pub fn is_full(&self, table_bytes: u64) -> bool {
+        self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed)) >= self.share(FULL_PERCENT)
     }
 
     fn share(&self, percent: u64) -> u64 {
@@ -56,7 +70,7 @@ impl Room {
 
     /// May these changes be made after those of `draft`?
     pub fn check(&self, draft: &Draft<'_>, slots: &Slots, changes: &Layer) -> Result<(), Stop> {
-        let (used, put) = (draft.table_bytes() + slots.bytes(), put_bytes(changes));
+        let (used, put) = (self.used(draft.table_bytes(), slots.bytes()), put_bytes(changes));
         if used + put <= self.share(CLOSED_PERCENT) || put <= draft.replaced(changes)? {
             return Ok(());
         }
@@ -74,7 +88,8 @@ impl Room {
 impl Core {
     pub fn target_stat(&self) -> Result<TargetStatReply, Fault> {
         let label = self.volume.label();
-        let used = self.kv.reader().size().bytes + self.room.slots_bytes.load(Ordering::Relaxed);
+        let slots_bytes = self.room.slots_bytes.load(Ordering::Relaxed);
+        let used = self.room.used(self.kv.reader().medium_bytes(), slots_bytes);
         let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
         let total = self.room.usable();
         let free = total.saturating_sub(used);

@@ -77,7 +77,10 @@ fn rules_that_do_not_care_cannot_outgrow_the_checkpoint() {
 
 #[test]
 fn an_entry_of_most_of_the_log_finds_room() {
-    let (rig, _) = Rig::fresh();
+    let disk = Arc::new(SimDisk::new(2 << 20));
+    let spec = crate::FormatSpec { label: label(), log_bytes: 64 << 10, checkpoint_bytes: 512 << 10 };
+    crate::Mdt::format(disk.clone(), &spec, false, &*rules::flat(), types::Time::new(1, 0)).unwrap();
+    let rig = Rig::open(disk);
     for n in 0..20 {
         rig.mutate(rules::FAT, 0, 0, &vec![7; 400 * n]).unwrap();
     }
