@@ -5,6 +5,7 @@ mod counts;
 mod crash;
 mod exactly_once;
 mod hammered;
+mod image;
 mod limits;
 mod locks;
 mod meta_rules;

@@ -8,3 +8,4 @@ pub mod story;
 pub use cluster::{Cluster, Role, Shape, Wiring};
 pub use rng::Rng;
 pub use story::{Story, StoryShape, Who};
+pub use verify;

@@ -317,6 +317,9 @@ impl Drop for Story {
     fn drop(&mut self) {
         self.unmount_dead();
         self.seats.iter_mut().for_each(Seat::end);
+        if !std::thread::panicking() {
+            self.seats.iter().for_each(|seat| seat.check_medium("at the end of the story"));
+        }
     }
 }
 

@@ -52,20 +52,25 @@ fn check(rig: &Rig, when: &str) {
     }
 }
 
-struct Play {
-    rig: Rig,
+pub struct Play {
+    pub rig: Rig,
     dirs: Vec<Fid>,
     files: Vec<Fid>,
     dice: u64,
 }
 
 impl Play {
+    pub fn new(rig: Rig, dice: u64) -> Play {
+        Play { rig, dirs: vec![Fid::ROOT], files: vec![], dice }
+    }
+
     fn below(&mut self, limit: usize) -> usize {
         self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.dice >> 33) as usize % limit
     }
 
-    fn step(&mut self) {
+    /// Something that changes names or content, or tries to.
+    pub fn step(&mut self) {
         let (now, want) = (Time::new(10, 0), Fid(0));
         let [from, to] = [(); 2].map(|()| self.below(self.dirs.len()));
         let (parent, new_parent) = (self.dirs[from], self.dirs[to]);
@@ -132,7 +137,7 @@ fn again(disk: &SimDisk, crash: Crash) -> (Rig, Arc<SimDisk>) {
 fn counts_are_exact_over_kills_power_losses_and_checkpoints() {
     for seed in 0..3 {
         let (rig, mut disk) = fresh();
-        let mut play = Play { rig, dirs: vec![Fid::ROOT], files: vec![], dice: seed };
+        let mut play = Play::new(rig, seed);
         for round in 0..24 {
             // Few rows, so that they are folded all the time.
             play.rig.mdt.core.role.hold().counts.rows_long = [2, 5, 100][round % 3];
@@ -147,6 +152,7 @@ fn counts_are_exact_over_kills_power_losses_and_checkpoints() {
                 _ => (play.rig, disk) = again(&disk, Crash::DropAll),
             }
             check(&play.rig, &format!("seed {seed}, after round {round}"));
+            verify::assert_whole(&*disk, &format!("seed {seed}, after round {round}"));
         }
         let all = recount(&play.rig)[&Fid::ROOT].tree;
         assert!(all.files > 0 && all.dirs > 5 && all.bytes > 0, "{all:?}");
@@ -164,7 +170,7 @@ fn counts_are_exact_over_kills_power_losses_and_checkpoints() {
 #[test]
 fn an_older_file_system_is_counted_at_its_first_start() {
     let (rig, disk) = fresh();
-    let mut play = Play { rig, dirs: vec![Fid::ROOT], files: vec![], dice: 5 };
+    let mut play = Play::new(rig, 5);
     (0..150).for_each(|_| play.step());
     let core = &play.rig.mdt.core;
     // As if there had never been any.

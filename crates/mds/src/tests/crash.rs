@@ -6,6 +6,7 @@ use std::sync::Arc;
 use disk::{Crash, SplitMix};
 use types::{Code, Fid, Seq};
 
+use super::image::check_image;
 use super::rig::{Rig, format};
 use super::rules::{self, body};
 use crate::look::{SnapView, look};
@@ -134,6 +135,7 @@ fn after_power_loss_flushed_operations_stand_and_the_rest_is_a_prefix() {
             }
             let flushed = rig.mdt.core.volume.flushed_seq();
             let crash = crash_of((seed + round) % 5, story.random.next_u64());
+            check_image(&rig, &disk, &format!("seed {seed}, round {round}"));
             disk = Arc::new(disk.crash(crash));
             drop(rig);
             rig = Rig::open(disk.clone());
@@ -161,12 +163,14 @@ fn power_may_fail_before_every_single_write() {
     let recording = disk.take_recording().unwrap();
     for cut in (0..=recording.events.len()).step_by(2) {
         let disk = Arc::new(recording.crash_at(cut, crash_of(1 + cut as u64 % 4, cut as u64)));
-        let rig = Rig::open(disk);
+        verify::read(&*disk).unwrap_or_else(|why| panic!("cut before event {cut}: {why}"));
+        let rig = Rig::open(disk.clone());
         let mut copy = Story { ops: story.ops.clone(), ..Story::new(0) };
         let lost = copy.check_survivors(&rig, Seq(0));
         // Replayed in order, the lost tail leads to the same end.
         copy.replay(&rig, lost);
         assert_eq!(rig.list(), story.names(), "cut before event {cut}");
+        check_image(&rig, &disk, &format!("cut before event {cut}"));
     }
 }
 

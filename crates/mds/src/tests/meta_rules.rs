@@ -65,7 +65,8 @@ fn a_file_lives_dies_and_is_remembered() {
     rig1.ask_with(&write, rig1.session, &bytes).unwrap();
     assert_eq!(rig1.ask(&create("a"), rig1.session).unwrap_err().code, Code::Exists);
     // A kill: everything is there, and counted.
-    let rig2 = rig(Arc::new(disk.crash(Crash::KeepAll)));
+    let disk = Arc::new(disk.crash(Crash::KeepAll));
+    let rig2 = rig(disk.clone());
     assert_eq!(lookup(&rig2, "a").unwrap().attr.size, 5);
     let mut bulk = Buf::new();
     let head = Header { call: <ReadInline as wire::Request>::CALL, ..Header::default() };
@@ -80,8 +81,10 @@ fn a_file_lives_dies_and_is_remembered() {
     assert_eq!(rig2.ask(&unlink, rig2.session).unwrap().attr.nlink, 0);
     assert_eq!(lookup(&rig2, "a").unwrap_err().code, Code::NotFound);
     rig2.ask(&GetAttr { fid }, SessionId(0)).unwrap();
+    verify::assert_whole(&*disk, "with an orphan");
     rig2.ask(&wire::session::Detach { session: rig2.session }, SessionId(0)).unwrap();
     assert_eq!(rig2.ask(&GetAttr { fid }, SessionId(0)).unwrap_err().code, Code::Stale);
+    verify::assert_whole(&*disk, "reaped");
 }
 
 #[test]

@@ -44,6 +44,7 @@ impl Story {
 
     fn falsify(&mut self, key: Key, change: impl FnOnce(&[u8]) -> Option<Value>) {
         self.seats[0].end();
+        self.seats[0].spoiled = true;
         let volume = Volume::open(self.seats[0].disk.clone()).expect("the MDT's volume");
         // 1. The record's last value. A story is too short for a checkpoint, so it stands in the log.
         let mut old = None;

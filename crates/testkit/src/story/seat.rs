@@ -30,6 +30,8 @@ pub(crate) struct Seat {
     running: Option<(TargetId, Running)>,
     /// The MDT's way to the OSTs.
     fabric: Option<Arc<Fabric>>,
+    /// A test put damage on it.
+    pub spoiled: bool,
 }
 
 pub(crate) enum Running {
@@ -56,7 +58,7 @@ impl Seat {
         if is_blank(&disk) {
             format(number, disk.clone());
         }
-        Seat { number, disk, hub, wire, running: None, fabric: None }
+        Seat { number, disk, hub, wire, running: None, fabric: None, spoiled: false }
     }
 
     pub fn proxy(&self) -> &Proxy {
@@ -83,6 +85,7 @@ impl Seat {
         tape: Arc<Tape>,
     ) {
         assert!(self.running.is_none(), "server {} runs already", self.number);
+        self.check_medium("before the MDT starts");
         let disk: Arc<dyn Disk> = Arc::new(TapedDisk { below: self.disk.clone(), medium: self.number, tape });
         // 1. Open and recover.
         let (running, label) = match self.number {
@@ -156,6 +159,13 @@ impl Seat {
     pub fn crash(&mut self, crash: Crash) {
         assert!(self.running.is_none(), "end it first");
         self.disk = Arc::new(self.disk.crash(crash));
+    }
+
+    /// An MDT's medium is what docs/formats says, whenever it is looked at.
+    pub fn check_medium(&self, when: &str) {
+        if self.number == 0 && !self.spoiled {
+            verify::assert_whole(&*self.disk, when);
+        }
     }
 
     pub fn image(&self) -> Vec<u8> {

@@ -158,6 +158,8 @@ fn fsck_clean(b: &mut Bench) -> Result<()> {
         b.cluster.stop()?;
         let (code, out) = b.cluster.stria(&["fsck", "--dir", &state])?;
         ensure_eq(code, 0, &format!("fsck while stopped: {out}"))?;
+        let found = testkit::verify::findings_in(&b.cluster.state_dir().join("mdt0000.img"))?;
+        ensure_eq(found, vec![], "what the documents say of an MDT's medium, and what it has")?;
     }
     let (code, out) = b.cluster.stria(&["fsck", "--dir", "/nonexistent"])?;
     ensure_eq(code, 2, &format!("fsck that cannot look: {out}"))
