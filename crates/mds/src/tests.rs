@@ -8,6 +8,7 @@ mod hammered;
 mod image;
 mod limits;
 mod locks;
+mod matrix;
 mod meta_rules;
 mod opens;
 mod purge;
