@@ -460,7 +460,9 @@ impl Link {
         }
         if self.is_mdt && !self.id.observer {
             match attached.last {
-                Some((_, session)) if session == fresh => self.hold_again(&*peer, &reply, deadline)?,
+                Some((_, session)) if session == fresh => {
+                    self.hold_again(&*peer, &reply, incarnation, deadline)?
+                }
                 _ => self.id.sharing.begin(reply.mode),
             }
         }
@@ -486,7 +488,13 @@ impl Link {
     }
 
     /// What the MDT only kept in mind, it is told again, before anything new.
-    fn hold_again(&self, peer: &dyn Peer, reply: &AttachReply, deadline: Instant) -> Result<(), Attempt> {
+    fn hold_again(
+        &self,
+        peer: &dyn Peer,
+        reply: &AttachReply,
+        incarnation: Incarnation,
+        deadline: Instant,
+    ) -> Result<(), Attempt> {
         let sharing = &self.id.sharing;
         if !sharing.is_shared() || reply.mode.is_multiple_of(2) {
             sharing.want(reply.mode);
@@ -494,7 +502,7 @@ impl Link {
         }
         sharing.renew(reply.mode);
         for part in sharing.hold() {
-            let head = Header { session: reply.session, ..self.header() };
+            let head = Header { session: reply.session, incarnation, ..self.header() };
             match rpc::call(peer, head, &part, &[], &mut Buf::new(), deadline) {
                 Ok((_, _, Ok(_))) => {}
                 Ok((_, _, Err(fault))) => return Err(Attempt::Again(fault)),

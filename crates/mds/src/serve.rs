@@ -82,8 +82,15 @@ impl Core {
                 self.sharers.leave(head.session, &parse(body)?);
                 Ok(plain(Empty {}))
             }
-            Hold::CALL => self.on_hold(head.session, &parse(body)?).map(plain),
-            Close::CALL => self.on_close(head.session, &parse(body)?).map(plain),
+            Hold::CALL => {
+                // X1: said to an earlier life, it comes before what its client has still to send again to this one.
+                self.check_incarnation(head)?;
+                self.on_hold(head.session, &parse(body)?).map(plain)
+            }
+            Close::CALL => {
+                self.check_incarnation(head)?;
+                self.on_close(head.session, &parse(body)?).map(plain)
+            }
             CatchUp::CALL => self.on_catch_up(head.session, head.target, &parse(body)?).map(plain),
             Dying::CALL => {
                 self.check_session(head.session)?;

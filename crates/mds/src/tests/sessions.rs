@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use disk::Crash;
-use types::{Code, Fid, SessionId, Uuid};
+use types::{Code, Fid, Seq, SessionId, TargetId, Uuid};
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
+use wire::shared::{CatchUp, CaughtUp, Hold};
+use wire::{Header, Request, Wire};
 
 use super::rig::{FS_UUID, Rig};
 use super::rules::{self, body};
@@ -101,4 +103,32 @@ fn observers_read_and_flush_and_count_for_nothing() {
     let volume = &rig.mdt.core.volume;
     assert_eq!(volume.flushed_seq(), volume.last_seq());
     assert_eq!(rig.ask(&TargetStat {}, SessionId(0)).unwrap().sessions, 1);
+}
+
+/// X1: what a client said to the MDT before it restarted, and comes late, is not said to this one: its client has not sent again yet what
+/// was lost, and others would go before it.
+#[test]
+fn x1_a_late_copy_of_a_hold_is_not_taken_for_one_of_this_life() {
+    let (rig, disk) = Rig::fresh();
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is to share");
+    let hold = Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };
+    rig.ask(&hold, rig.session).unwrap();
+    let second = rig.attach(2).unwrap().session;
+    let say = |rig: &Rig, session, incarnation| {
+        let head = Header { call: Hold::CALL, session, incarnation, ..Header::default() };
+        rig.send(head, &hold.to_bytes()).map(|_| ())
+    };
+    let old = rig.mdt.core.incarnation;
+    say(&rig, second, old).unwrap();
+    // Another life.
+    let rig = Rig::open(Arc::new(disk.crash(Crash::DropAll)));
+    let new = rig.mdt.core.incarnation;
+    say(&rig, rig.session, new).unwrap();
+    assert_eq!(say(&rig, second, old).unwrap_err().code, Code::Moved);
+    assert_eq!(rig.make(0, 1, "new").unwrap_err().code, Code::NotReady, "the second has not come back");
+    let at = CaughtUp { target: TargetId(1), incarnation: new, next: Seq(5) };
+    let turn = rig.ask(&CatchUp { at }, rig.session).unwrap();
+    assert_eq!(turn.until, Seq(0), "and goes first");
+    say(&rig, second, new).unwrap();
+    rig.make(0, 1, "new").unwrap();
 }
