@@ -2,6 +2,7 @@
 //! randomness.
 
 pub mod cluster;
+pub mod linear;
 pub mod rng;
 pub mod story;
 

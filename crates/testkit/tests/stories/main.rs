@@ -13,6 +13,7 @@ mod fsync;
 mod full;
 mod kill;
 mod left_over;
+mod linear;
 mod model;
 mod names;
 mod nothing_comes_back;

@@ -1,0 +1,322 @@
+//! Is a recorded history of names linearizable? Clients call at the same time; the history says when each call began and ended,
+//! and what it said. It is *linearizable* if all of it could have happened one after the other, each call at some moment
+//! between its beginning and its end, as the reference model of the name space tells it. A call that never ended happened at some
+//! moment after its beginning, or never.
+//!
+//! The search is that of Wing and Gong with Lowe's set of visited configurations: which calls are done, and what the name space is
+//! then. It refuses only after it has tried every order.
+//!
+//! A history is text, so that one that was refused can be kept and judged again: see `History::parse`.
+
+mod text;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use meta::model::{Model, Node};
+use parking_lot::Mutex;
+use types::{Code, Kind};
+
+/// The directories that names are in. They are there from the beginning to the end.
+pub const DIRS: [char; 2] = ['d', 'e'];
+/// A configuration names the calls that are done by bits.
+const CALLS_MAX: usize = 128;
+
+/// A name in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub dir: char,
+    pub name: char,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Create(Place),
+    Link {
+        fid: u64,
+        to: Place,
+    },
+    Unlink(Place),
+    Rename {
+        from: Place,
+        to: Place,
+        noreplace: bool,
+    },
+    /// By name.
+    Stat(Place),
+    /// By number.
+    Look(u64),
+    List(char),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Done,
+    File {
+        fid: u64,
+        nlink: u32,
+    },
+    /// In order of names.
+    Names(Vec<(char, u64)>),
+    No(Code),
+}
+
+/// A call of a client. Times are counted over all clients: of two, the earlier one happened earlier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub client: u32,
+    pub op: Op,
+    pub began: u64,
+    /// `None`: nobody knows whether it happened.
+    pub ended: Option<(u64, Said)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History(pub Vec<Call>);
+
+/// Writes a history down while it happens.
+#[derive(Default)]
+pub struct Recorder {
+    now: AtomicU64,
+    calls: Mutex<Vec<Call>>,
+}
+
+impl Recorder {
+    /// Makes a call. `run` says what it said, or `None` if that is not known.
+    pub fn call(&self, client: u32, op: Op, run: impl FnOnce() -> Option<Said>) -> Option<Said> {
+        let at = {
+            let mut calls = self.calls.lock();
+            let began = self.now.fetch_add(1, Ordering::SeqCst);
+            calls.push(Call { client, op, began, ended: None });
+            calls.len() - 1
+        };
+        let said = run();
+        if let Some(said) = said.clone() {
+            let ended = self.now.fetch_add(1, Ordering::SeqCst);
+            self.calls.lock()[at].ended = Some((ended, said));
+        }
+        said
+    }
+
+    pub fn history(self) -> History {
+        History(self.calls.into_inner())
+    }
+}
+
+/// What was tried in vain: the longest order that could be told, and the calls of which none can come next in it.
+#[derive(Debug)]
+pub struct Refusal {
+    told: Vec<Call>,
+    stuck_at: Vec<Call>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "no order of these calls is possible; the longest begins with")?;
+        self.told.iter().try_for_each(|call| writeln!(f, "  {call}"))?;
+        writeln!(f, "and none of these can be next:")?;
+        self.stuck_at.iter().try_for_each(|call| writeln!(f, "  {call}"))
+    }
+}
+
+impl History {
+    /// Finds an order, or says why there is none.
+    pub fn judge(&self) -> Result<(), Refusal> {
+        assert!(self.0.len() <= CALLS_MAX, "{} calls are more than a configuration has bits", self.0.len());
+        let mut search = Search { calls: &self.0, visited: HashSet::new(), order: vec![], longest: vec![] };
+        if search.goes_on(0, &World::new()) {
+            return Ok(());
+        }
+        let done = search.longest.iter().fold(0u128, |done, n| done | 1 << n);
+        let call = |n: usize| self.0[n].clone();
+        Err(Refusal {
+            told: search.longest.iter().copied().map(call).collect(),
+            stuck_at: search.next(done).into_iter().map(call).collect(),
+        })
+    }
+}
+
+struct Search<'a> {
+    calls: &'a [Call],
+    visited: HashSet<(u128, Vec<u64>)>,
+    order: Vec<usize>,
+    longest: Vec<usize>,
+}
+
+impl Search<'_> {
+    /// Can all that ended be told from here on?
+    fn goes_on(&mut self, done: u128, world: &World) -> bool {
+        let is_told = |(n, call): (usize, &Call)| call.ended.is_none() || done & 1 << n != 0;
+        if self.calls.iter().enumerate().all(is_told) {
+            return true;
+        }
+        if self.order.len() > self.longest.len() {
+            self.longest.clone_from(&self.order);
+        }
+        if !self.visited.insert((done, world.key(self.calls))) {
+            return false;
+        }
+        for n in self.next(done) {
+            let mut then = world.clone();
+            if !then.takes(n, &self.calls[n]) {
+                continue;
+            }
+            self.order.push(n);
+            if self.goes_on(done | 1 << n, &then) {
+                return true;
+            }
+            self.order.pop();
+        }
+        false
+    }
+
+    /// The calls that may happen next: those that began before any that is still to be told ended. First those that ended, since the
+    /// others may be left out.
+    fn next(&self, done: u128) -> Vec<usize> {
+        let left = || (0..self.calls.len()).filter(|n| done & 1 << n == 0);
+        let end = |n: usize| self.calls[n].ended.as_ref().map(|(at, _)| *at);
+        let first_end = left().filter_map(end).min().unwrap_or(u64::MAX);
+        let mut next: Vec<_> = left().filter(|n| self.calls[*n].began < first_end).collect();
+        next.sort_by_key(|n| end(*n).unwrap_or(u64::MAX));
+        next
+    }
+}
+
+/// The model, and which file of it has which number. A file whose making never ended has the number that somebody sees first.
+#[derive(Clone)]
+struct World {
+    model: Model,
+    dirs: HashMap<char, Node>,
+    /// Of each node the call that made it, and its number.
+    files: HashMap<Node, (usize, Option<u64>)>,
+}
+
+impl World {
+    fn new() -> World {
+        let mut model = Model::default();
+        let dirs = DIRS.map(|dir| (dir, model.make(0, &name(dir), Kind::Dir).expect("nothing is there yet")));
+        World { model, dirs: dirs.into(), files: HashMap::new() }
+    }
+
+    /// What tells this world from others: each name with the call that made its file, and numbers that no answer to a making told.
+    fn key(&self, calls: &[Call]) -> Vec<u64> {
+        let mut key = vec![];
+        for dir in DIRS {
+            let inode = self.model.inode(self.dirs[&dir]).expect("directories stay");
+            for (name, node) in &inode.children {
+                key.extend([u64::from(name[0]), self.files[node].0 as u64]);
+            }
+            key.push(u64::MAX);
+        }
+        let open_ended = self.files.values().filter(|(by, _)| calls[*by].ended.is_none());
+        let mut seen: Vec<_> = open_ended.filter_map(|(by, fid)| Some((*by as u64, (*fid)?))).collect();
+        seen.sort();
+        key.extend(seen.into_iter().flat_map(|(by, fid)| [by, fid]));
+        key
+    }
+
+    /// Lets call number `n` happen. False: it cannot, with what it said, or nobody would know; then this world is void.
+    fn takes(&mut self, n: usize, call: &Call) -> bool {
+        let said = call.ended.as_ref().map(|(_, said)| said);
+        if said.is_none() && matches!(call.op, Op::Stat(_) | Op::Look(_) | Op::List(_)) {
+            return false;
+        }
+        let outcome = match call.op {
+            Op::Create(at) => self.create(n, at, said),
+            Op::Link { fid, to } => self.link(fid, to, said),
+            Op::Unlink(at) => self.model.unlink(self.dirs[&at.dir], &name(at.name)).map(|()| Said::Done),
+            Op::Rename { from, to, noreplace } => {
+                let (old, new) = (self.dirs[&from.dir], self.dirs[&to.dir]);
+                let done = self.model.rename(old, &name(from.name), new, &name(to.name), noreplace);
+                done.map(|()| Said::Done)
+            }
+            Op::Stat(at) => self.stat(at, said),
+            Op::Look(fid) => self.look(fid),
+            Op::List(dir) => return said.is_some_and(|said| self.lists(dir, said)),
+        };
+        match (outcome, said) {
+            // A refusal that nobody saw is as if it had not happened: that is tried anyhow.
+            (outcome, None) => outcome.is_ok(),
+            (Ok(outcome), Some(said)) => outcome == *said,
+            (Err(code), Some(Said::No(other))) => code == *other,
+            (Err(_), Some(_)) => false,
+        }
+    }
+
+    fn create(&mut self, n: usize, at: Place, said: Option<&Said>) -> Result<Said, Code> {
+        let node = self.model.make(self.dirs[&at.dir], &name(at.name), Kind::File)?;
+        self.files.insert(node, (n, None));
+        match said {
+            Some(Said::File { fid, .. }) => self.file(node, *fid),
+            _ => Ok(Said::Done),
+        }
+    }
+
+    fn link(&mut self, fid: u64, to: Place, said: Option<&Said>) -> Result<Said, Code> {
+        let (dir, name) = (self.dirs[&to.dir], name(to.name));
+        let Some(node) = self.alive(fid) else {
+            // Whose last name went is past naming. If somebody still has it open, the new name is looked at before that is noticed.
+            let is_taken = self.model.lookup(dir, &name).is_ok();
+            let is_exists = is_taken && said == Some(&Said::No(Code::Exists));
+            return Err(if is_exists { Code::Exists } else { Code::Stale });
+        };
+        self.model.link(node, dir, &name)?;
+        self.file(node, fid)
+    }
+
+    fn stat(&mut self, at: Place, said: Option<&Said>) -> Result<Said, Code> {
+        let node = self.model.lookup(self.dirs[&at.dir], &name(at.name))?;
+        match said {
+            Some(Said::File { fid, .. }) => self.file(node, *fid),
+            _ => Ok(Said::Done),
+        }
+    }
+
+    fn look(&mut self, fid: u64) -> Result<Said, Code> {
+        match self.alive(fid) {
+            Some(node) => self.file(node, fid),
+            None => Err(Code::Stale),
+        }
+    }
+
+    fn lists(&mut self, dir: char, said: &Said) -> bool {
+        let Said::Names(seen) = said else { return false };
+        let children = self.model.inode(self.dirs[&dir]).expect("directories stay").children.clone();
+        children.len() == seen.len()
+            && children.iter().zip(seen).all(|((name, node), (other, fid))| {
+                *name == self::name(*other) && self.file(*node, *fid).is_ok()
+            })
+    }
+
+    /// The file that has this number and a name.
+    fn alive(&self, fid: u64) -> Option<Node> {
+        let has = |(node, (_, known)): (&Node, &(usize, Option<u64>))| (*known == Some(fid)).then_some(*node);
+        self.files.iter().find_map(has).filter(|node| self.model.inode(*node).is_ok())
+    }
+
+    /// The file, if it has this number or may have it.
+    fn file(&mut self, node: Node, fid: u64) -> Result<Said, Code> {
+        let is_of_another = self.files.iter().any(|(n, (_, known))| *n != node && *known == Some(fid));
+        let known = &mut self.files.get_mut(&node).expect("every file was made by a call").1;
+        if is_of_another || *known.get_or_insert(fid) != fid {
+            return Err(Code::Damaged);
+        }
+        Ok(Said::File { fid, nlink: self.model.inode(node)?.nlink })
+    }
+}
+
+fn name(of: char) -> Vec<u8> {
+    of.to_string().into_bytes()
+}
+
+/// What a client says to a fault: many codes mean the same to who asks by number for a file without names.
+pub fn refused(op: Op, code: Code) -> Said {
+    match op {
+        Op::Link { .. } | Op::Look(_) if code == Code::NotFound => Said::No(Code::Stale),
+        _ => Said::No(code),
+    }
+}
+
+#[cfg(test)]
+mod tests;
