@@ -4,12 +4,14 @@
 //! ended instead. A session that is alone is kept much longer: its client may only sleep.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use types::{Code, Fault, SessionId};
+use types::{Code, Fault, Fid, SessionId};
 use wire::Empty;
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
 use crate::Core;
+use crate::look::look;
 use crate::recover::no_lease;
 use crate::sessions::{Session, session_key};
 use crate::shared::Doom;
@@ -18,6 +20,10 @@ use crate::shared::Doom;
 const UNRIVALLED_FACTOR: u64 = 6;
 /// Orphans that one entry reaps. An orphan of 64 KiB inline has 17 records to delete, so the entry stays below 64 KiB.
 const REAP_MAX: usize = 64;
+/// Orphans of all sessions that are looked at at once.
+const ORPHANS_AT_ONCE: usize = 4096;
+/// Sessions at one time, as many as an OST bears of several MDTs: each has 64 slots with an answer in each.
+pub const SESSIONS_MAX: usize = 4096;
 
 impl Core {
     pub fn on_attach(&self, req: &Attach) -> Result<AttachReply, Fault> {
@@ -45,6 +51,7 @@ impl Core {
         for id in self.sessions.ids() {
             self.end_if_dead(id, now)?;
         }
+        self.check_sessions()?;
         self.wait_for_others(now)?;
         // 3. a session of its own, durable before it is used: its requests may be replayed after a power loss
         let session = self.begin_session(req, now)?;
@@ -67,6 +74,19 @@ impl Core {
             "a dead session makes way for a new client"
         );
         self.evict(id)
+    }
+
+    /// Who does not come in now may when another has left: it asks again.
+    fn check_sessions(&self) -> Result<(), Fault> {
+        match self.sessions.count() < SESSIONS_MAX {
+            true => Ok(()),
+            false => Err(Fault::new(
+                Code::NotReady,
+                format!(
+                    "this MDT has {SESSIONS_MAX} sessions, as many as it may; unmount clients that nobody needs"
+                ),
+            )),
+        }
     }
 
     /// X2. The newcomer asks again until it is let in.
@@ -187,22 +207,19 @@ impl Core {
         self.begin_era()
     }
 
-    /// Reaps the session's orphans and removes it; the last of them and the session go in one entry, so that no request of
-    /// it can slip between. The lock `ending` is held.
+    /// Reaps the session's orphans and removes it. The session goes in an entry before which none was made since they were looked for, so
+    /// that no request of it can slip between. The lock `ending` is held; the role is not while orphans are looked for, for there may be
+    /// a million of others'.
     pub fn end_session(&self, id: SessionId) -> Result<(), Fault> {
+        let Some(session) = self.sessions.get(id) else { return Ok(()) };
         let mut is_last = false;
         while !is_last {
-            let doom = Doom::new(&self.sharers);
+            let seen = session.orphaned.load(Ordering::SeqCst);
+            for some in self.orphans_of(id)?.chunks(REAP_MAX) {
+                self.reap_orphans(id, some)?;
+            }
             self.transact(&no_lease(), &mut |txn| {
-                let orphans = self.rules.orphans_of(txn, id);
-                is_last = orphans.len() <= REAP_MAX;
-                for fid in orphans.iter().take(REAP_MAX) {
-                    // The orphan record is gone in any case, so that a broken inode cannot keep the session for ever.
-                    let next = doom.other_holder(id, *fid);
-                    if let Err(fault) = self.rules.leave_orphan(txn, *fid, next) {
-                        tracing::warn!(fid = fid.0, %fault, "an orphan's inode cannot be read; run fsck");
-                    }
-                }
+                is_last = session.orphaned.load(Ordering::SeqCst) == seen;
                 if is_last {
                     meta::Txn::delete(txn, &session_key(id));
                 }
@@ -213,5 +230,48 @@ impl Core {
         self.drop_locks(id);
         self.sharers.forget(id);
         Ok(())
+    }
+
+    /// The orphans that a session holds.
+    fn orphans_of(&self, id: SessionId) -> Result<Vec<Fid>, Fault> {
+        let (mut found, mut after) = (Vec::new(), Fid(0));
+        loop {
+            let page = look(&self.kv, &mut |view| self.rules.orphans(view, after, ORPHANS_AT_ONCE))?;
+            found.extend(page.iter().filter(|(_, holder)| *holder == id).map(|(fid, _)| *fid));
+            match page.last() {
+                Some((last, _)) if page.len() >= ORPHANS_AT_ONCE => after = *last,
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    fn reap_orphans(&self, id: SessionId, fids: &[Fid]) -> Result<(), Fault> {
+        let doom = Doom::new(&self.sharers);
+        let done = self.transact(&no_lease(), &mut |txn| {
+            for fid in fids {
+                // It may have been let go meanwhile.
+                if self.rules.orphan_holder(txn, *fid) != Some(id) {
+                    continue;
+                }
+                // The orphan record is gone in any case, so that a broken inode cannot keep the session for ever.
+                let next = doom.other_holder(id, *fid);
+                if let Err(fault) = self.rules.leave_orphan(txn, *fid, next) {
+                    tracing::warn!(fid = fid.0, %fault, "an orphan's inode cannot be read; run fsck");
+                }
+            }
+            Ok(vec![])
+        });
+        done.map(drop)
+    }
+
+    /// By who has the role, for each entry: whose orphans it makes.
+    pub fn note_orphans(&self, changes: &kv::Batch) {
+        for kv::Change { key, value } in &changes.0 {
+            let Some(value) = value else { continue };
+            if let Some(session) = self.rules.orphan_in(key, value.raw()).and_then(|id| self.sessions.get(id))
+            {
+                session.orphaned.fetch_add(1, Ordering::SeqCst);
+            }
+        }
     }
 }

@@ -352,6 +352,7 @@ impl Core {
             Err(e) => return Err(self.volume_fault(e).into()),
         };
         seat.slots.apply(&members, first, &changes);
+        self.note_orphans(&changes);
         self.room.note_slots(&seat.slots);
         seat.counts.add(learned);
         self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);

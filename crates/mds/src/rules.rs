@@ -34,8 +34,10 @@ pub trait Rules: Send + Sync {
     fn format(&self, txn: &mut dyn Txn, now: Time);
     /// Was `format` ever done here?
     fn is_formatted(&self, view: &dyn View) -> bool;
-    /// Files that were unlinked while `session` had them open.
-    fn orphans_of(&self, view: &dyn View, session: SessionId) -> Vec<Fid>;
+    /// Up to `max` files behind `after` that were unlinked while they were open, with the sessions that hold them.
+    fn orphans(&self, view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)>;
+    /// The session that holds such a file, if this is the record that says so.
+    fn orphan_in(&self, key: &Key, value: &[u8]) -> Option<SessionId>;
     /// An orphan's end: it is gone, its objects wait for the purge.
     fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault>;
     /// An orphan's holder lets it go: it becomes `next`'s, or ends.
@@ -96,8 +98,11 @@ impl Rules for MetaRules {
     fn is_formatted(&self, view: &dyn View) -> bool {
         view.get(&meta::keys::inode(Fid::ROOT)).is_some()
     }
-    fn orphans_of(&self, view: &dyn View, session: SessionId) -> Vec<Fid> {
-        meta::orphans_of(view, session)
+    fn orphans(&self, view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)> {
+        meta::orphans(view, after, max)
+    }
+    fn orphan_in(&self, key: &Key, value: &[u8]) -> Option<SessionId> {
+        meta::orphan_in(key, value)
     }
     fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
         meta::reap(txn, fid)

@@ -31,6 +31,8 @@ pub struct Session {
     /// Whom it may act for.
     pub claims: Claims,
     seen_ms: AtomicU64,
+    /// How many entries made it the holder of an orphan, or of another one, since this start.
+    pub orphaned: AtomicU64,
     /// Lock requests with a lower number are late copies.
     pub lock_floor: AtomicU64,
     /// Rings when a lock that the client waits for may be free.
@@ -49,6 +51,7 @@ impl Session {
             name: name[..end].to_string(),
             claims,
             seen_ms: AtomicU64::new(now_ms),
+            orphaned: AtomicU64::new(0),
             lock_floor: AtomicU64::new(0),
             lock_bell: Bell::default(),
         }

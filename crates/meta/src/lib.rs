@@ -58,7 +58,7 @@ pub mod xattr;
 pub use dispatch::{is_mutation, mutate, read};
 pub use format::format;
 pub use judge::{Judge, claimed};
-pub use reap::{dead_list, forget_dead, is_dead, leave_orphan, orphan_holder, orphans_of, reap};
+pub use reap::{dead_list, forget_dead, is_dead, leave_orphan, orphan_holder, orphan_in, orphans, reap};
 pub use settle::rest;
 pub use totals::{Totals, totals};
 

@@ -97,16 +97,21 @@ pub fn reap(txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The orphans that a session holds open, for when it ends.
-pub fn orphans_of(view: &dyn View, session: SessionId) -> Vec<Fid> {
+/// Up to `max` orphans behind `after`, with the sessions that hold them open. Records that do not decode are left for fsck.
+pub fn orphans(view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)> {
     let mut found = Vec::new();
-    view.range(&keys::kind_start(keys::ORPHAN), &keys::kind_start(keys::ORPHAN + 1), &mut |key, value| {
-        if records::decode_orphan(value) == Ok(session) {
-            found.extend(keys::parse_fid(key));
-        }
-        true
+    let begin = keys::orphan(Fid(after.0.saturating_add(1)));
+    view.range(&begin, &keys::kind_start(keys::ORPHAN + 1), &mut |key, value| {
+        found.extend(keys::parse_fid(key).zip(orphan_in(key, value)));
+        found.len() < max
     });
     found
+}
+
+/// The session that holds an orphan, if this is an orphan's record.
+pub fn orphan_in(key: &Key, value: &[u8]) -> Option<SessionId> {
+    key.as_bytes().first().filter(|kind| **kind == keys::ORPHAN)?;
+    records::decode_orphan(value).ok()
 }
 
 /// The first `max` dead layouts in key order. Records that do not decode are left for fsck.

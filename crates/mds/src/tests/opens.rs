@@ -23,6 +23,8 @@ enum At {
     Unlinked,
     /// At the beginning of a look at what an `OpenRead` asks for: it has its state.
     Looks,
+    /// At the beginning of a page of orphans, when a session ends.
+    LooksForOrphans,
 }
 
 #[derive(Default)]
@@ -83,8 +85,12 @@ impl Rules for HookedRules {
     fn is_formatted(&self, view: &dyn View) -> bool {
         MetaRules.is_formatted(view)
     }
-    fn orphans_of(&self, view: &dyn View, session: SessionId) -> Vec<Fid> {
-        MetaRules.orphans_of(view, session)
+    fn orphans(&self, view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)> {
+        self.0.is_at(At::LooksForOrphans);
+        MetaRules.orphans(view, after, max)
+    }
+    fn orphan_in(&self, key: &Key, value: &[u8]) -> Option<SessionId> {
+        MetaRules.orphan_in(key, value)
     }
     fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
         MetaRules.reap(txn, fid)
@@ -142,8 +148,8 @@ fn two() -> Two {
     Two { rig, hooked, other, fid }
 }
 
-fn make(rig: &Rig, name: &str) -> Fid {
-    let create = Create {
+fn create_of(name: &str) -> Create {
+    Create {
         parent: Fid::ROOT,
         name: name.as_bytes().into(),
         kind: Kind::File,
@@ -157,16 +163,22 @@ fn make(rig: &Rig, name: &str) -> Fid {
         now: Time::new(10, 0),
         cred: Cred::root(),
         want: Fid(0),
-    };
-    let fid = rig.ask(&create, rig.session).unwrap().open.inode.attr.fid;
+    }
+}
+
+fn make(rig: &Rig, name: &str) -> Fid {
+    let fid = rig.ask(&create_of(name), rig.session).unwrap().open.inode.attr.fid;
     rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
     fid
 }
 
-fn unlink(rig: &Rig, name: &str) {
+fn unlink_of(name: &str) -> Unlink {
     let (name, cred) = (name.as_bytes().into(), Cred::root());
-    let unlink = Unlink { parent: Fid::ROOT, name, held: false, now: Time::new(11, 0), cred };
-    rig.ask(&unlink, rig.session).unwrap();
+    Unlink { parent: Fid::ROOT, name, held: false, now: Time::new(11, 0), cred }
+}
+
+fn unlink(rig: &Rig, name: &str) {
+    rig.ask(&unlink_of(name), rig.session).unwrap();
 }
 
 impl Two {
@@ -286,4 +298,30 @@ fn an_observer_is_given_no_capability() {
     let two = two();
     let open = OpenRead { fid: two.fid, read: true, held: None, cred: Cred::root() };
     assert!(two.rig.ask(&open, SessionId(0)).is_err());
+}
+
+/// A session's end looks at all orphans, of which others may have a million: they go on meanwhile. What the session makes an orphan
+/// meanwhile is found, too.
+#[test]
+fn a_session_that_ends_keeps_nobody_while_its_orphans_are_looked_for() {
+    let two = two();
+    let Two { rig, hooked, other, .. } = &two;
+    let (held, late) = (make(rig, "held"), make(rig, "late"));
+    rig.ask(&Unlink { held: true, ..unlink_of("held") }, rig.session).unwrap();
+    let (asking, session, other) = (rig.clone(), rig.session, *other);
+    let (told, hears) = std::sync::mpsc::channel();
+    hooked.on(At::LooksForOrphans, move || {
+        let threads = std::thread::spawn(move || {
+            asking.ask(&create_of("meanwhile"), other).unwrap();
+            asking.ask(&Unlink { held: true, ..unlink_of("late") }, session).unwrap();
+            told.send(()).unwrap();
+        });
+        let was_told = hears.recv_timeout(std::time::Duration::from_secs(10));
+        assert!(was_told.is_ok(), "requests stand still while orphans are looked for");
+        threads.join().unwrap();
+    });
+    rig.ask(&wire::session::Detach { session }, session).unwrap();
+    for fid in [held, late] {
+        assert_eq!(rig.ask(&GetAttr { fid }, other).unwrap_err().code, Code::Stale, "reaped");
+    }
 }

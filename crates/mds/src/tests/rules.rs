@@ -181,14 +181,15 @@ impl Rules for FlatRules {
     fn is_formatted(&self, view: &dyn View) -> bool {
         view.get(&fid_key(2, Fid::ROOT)).is_some()
     }
-    fn orphans_of(&self, view: &dyn View, session: SessionId) -> Vec<Fid> {
+    fn orphans(&self, view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)> {
         let mut out = vec![];
-        all(view, 5, &mut |fid, owner| {
-            if SessionId::from_bytes(owner) == Ok(session) {
-                out.push(fid_of(fid));
-            }
-        });
+        all(view, 5, &mut |fid, owner| out.push((fid_of(fid), SessionId::from_bytes(owner).unwrap())));
+        out.retain(|(fid, _)| *fid > after);
+        out.truncate(max);
         out
+    }
+    fn orphan_in(&self, key: &Key, value: &[u8]) -> Option<SessionId> {
+        (key.as_bytes()[0] == 5).then(|| SessionId::from_bytes(value).unwrap())
     }
     fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
         txn.delete(&fid_key(5, fid));
@@ -202,8 +203,8 @@ impl Rules for FlatRules {
     fn rest(&self, _: &mut dyn Txn, _: Fid, _: u64) -> Result<(), Fault> {
         Ok(())
     }
-    fn orphan_holder(&self, _: &dyn View, _: Fid) -> Option<SessionId> {
-        None
+    fn orphan_holder(&self, view: &dyn View, fid: Fid) -> Option<SessionId> {
+        SessionId::from_bytes(&view.get(&fid_key(5, fid))?).ok()
     }
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
         let mut out = vec![];

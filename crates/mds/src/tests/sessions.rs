@@ -9,8 +9,9 @@ use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::shared::{CatchUp, CaughtUp, Hold};
 use wire::{Header, Request, Wire};
 
-use super::rig::{FS_UUID, Rig};
+use super::rig::{FS_UUID, Rig, label};
 use super::rules::{self, body};
+use crate::attach::SESSIONS_MAX;
 use crate::look::look;
 
 fn pass(rig: &Rig, ms: u64) {
@@ -46,7 +47,7 @@ fn a_second_client_waits_until_the_first_shares_or_is_dead() {
     let gone = rig.ask(&KeepAlive { session: rig.session, mode: 0 }, SessionId(0));
     assert_eq!(gone.unwrap_err().code, Code::NoSession);
     let core = &rig.mdt.core;
-    let orphans = look(&core.kv, &mut |view| core.rules.orphans_of(view, rig.session)).unwrap();
+    let orphans = look(&core.kv, &mut |view| core.rules.orphans(view, Fid(0), 9)).unwrap();
     assert!(orphans.is_empty());
     let dead = look(&core.kv, &mut |view| core.rules.dead_list(view, 9)).unwrap();
     assert_eq!(dead.len(), 1, "the orphan's objects wait for the purge");
@@ -131,4 +132,29 @@ fn x1_a_late_copy_of_a_hold_is_not_taken_for_one_of_this_life() {
     assert_eq!(turn.until, Seq(0), "and goes first");
     say(&rig, second, new).unwrap();
     rig.make(0, 1, "new").unwrap();
+}
+
+/// As many sessions as there may be, and one more.
+#[test]
+fn a_client_too_many_is_told_so_and_comes_in_when_another_has_left() {
+    let disk = Arc::new(disk::SimDisk::new(64 << 20));
+    let spec = crate::FormatSpec { label: label(), log_bytes: 8 << 20, checkpoint_bytes: 16 << 20 };
+    crate::Mdt::format(disk.clone(), &spec, false, &*rules::flat(), types::Time::new(1, 0)).unwrap();
+    let rig = Rig::open(disk);
+    let attach = |n: u16| {
+        let mut client = [9; 16];
+        client[..2].copy_from_slice(&n.to_le_bytes());
+        let (session, name, claims) = (SessionId(0), String::new(), wire::session::Claims::All);
+        let client = Uuid(client);
+        rig.ask(&Attach { fs_uuid: FS_UUID, client, session, name, observer: false, claims }, SessionId(0))
+    };
+    assert_eq!(attach(0).unwrap_err().code, Code::NotReady, "the first is to share");
+    let hold = Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };
+    rig.ask(&hold, rig.session).unwrap();
+    let last = (1..SESSIONS_MAX as u16).fold(SessionId(0), |_, n| attach(n).unwrap().session);
+    let fault = attach(0).unwrap_err();
+    assert!(fault.code == Code::NotReady && fault.detail.contains("4096 sessions"), "{fault}");
+    attach(7).expect("one that is there finds its session");
+    rig.ask(&Detach { session: last }, last).unwrap();
+    attach(0).unwrap();
 }

@@ -49,8 +49,9 @@ fn orphans_end_by_release_or_with_their_session() {
     w.edit(f, |i| i.layout = Some(layout(1)));
     w.unlink(ROOT, "f", true).expect("unlink");
     w.unlink(ROOT, "g", true).expect("unlink");
-    assert_eq!(orphans_of(&w.txn, SessionId(7)), [f, g]);
-    assert!(orphans_of(&w.txn, SessionId(8)).is_empty());
+    assert_eq!(orphans(&w.txn, Fid(0), 9), [(f, SessionId(7)), (g, SessionId(7))]);
+    assert_eq!(orphans(&w.txn, f, 9), [(g, SessionId(7))], "a page goes on behind the last");
+    assert_eq!(orphans(&w.txn, Fid(0), 1), [(f, SessionId(7))]);
     assert_eq!(totals(&w.txn).inodes, 3, "they still take an inode each");
     w.call(Release { fid: f }).expect("release");
     assert!(w.is_gone(f) && !w.has(keys::orphan(f)));
@@ -58,6 +59,6 @@ fn orphans_end_by_release_or_with_their_session() {
     w.call(Release { fid: f }).expect("again is fine");
     w.call(Release { fid: ROOT }).expect("no orphan is fine");
     reap(&mut w.txn, g).expect("reap");
-    assert!(w.is_gone(g) && orphans_of(&w.txn, SessionId(7)).is_empty());
+    assert!(w.is_gone(g) && orphans(&w.txn, Fid(0), 9).is_empty());
     assert_eq!(totals(&w.txn).inodes, 1);
 }
