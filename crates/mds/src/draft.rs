@@ -15,6 +15,8 @@ pub struct Draft<'s> {
     pub members: Vec<Member>,
     /// Records of dead objects that began to wait for the purge.
     pub died: usize,
+    /// M7: a member's client changes objects on the strength of it.
+    pub lets_change: bool,
     /// Of the record, about.
     bytes: usize,
     /// That the changes may add to the table.
@@ -23,7 +25,15 @@ pub struct Draft<'s> {
 
 impl<'s> Draft<'s> {
     pub fn new(snap: &'s dyn kv::View) -> Draft<'s> {
-        Draft { snap, changes: Layer::new(), members: Vec::new(), died: 0, bytes: 0, put_bytes: 0 }
+        Draft {
+            snap,
+            changes: Layer::new(),
+            members: Vec::new(),
+            died: 0,
+            lets_change: false,
+            bytes: 0,
+            put_bytes: 0,
+        }
     }
 
     /// Bytes that the table takes on the medium, as far as is known before the entry is applied.

@@ -20,7 +20,7 @@ use disk::volume::VolumeError;
 use kv::{Absent, Engine};
 use meta::counts::Pending;
 use types::{Code, Epoch, Fault, Seq};
-use wire::meta::Grow;
+use wire::meta::{Grow, Truncate};
 use wire::{Header, Request};
 
 use crate::Core;
@@ -32,6 +32,7 @@ use crate::look::{Trouble, until_loaded};
 use crate::overlay::{Layer, Overlay};
 use crate::record::{self, Member, Origin};
 use crate::role::{self, Turn};
+use crate::serve::lets_objects_change;
 use crate::shared::Doom;
 use crate::slots::{Last, Slots, Verdict};
 
@@ -81,8 +82,8 @@ pub struct Done {
 #[derive(Debug)]
 pub struct Carried {
     pub done: Done,
-    /// An inode's record was put. True for a repeat, which runs no rule: the first may not have come to its flush.
-    pub puts_inode: bool,
+    /// M7: the client changes objects on the strength of the reply, and what that rests on may not be flushed.
+    pub must_flush: bool,
 }
 
 /// How often a request starts over because the log was full or ids were short before its client is asked to try again. Each
@@ -125,7 +126,7 @@ impl From<Trouble> for Stop {
 /// How far a request got before its batch is written.
 enum Reached {
     /// It joined the batch, at this place.
-    Member { place: usize, reply: Arc<[u8]>, puts_inode: bool },
+    Member { place: usize, reply: Arc<[u8]>, must_flush: bool },
     /// What it found rests on what the batch changes, if that changes anything.
     Found(Result<Carried, Stop>),
     /// Whatever becomes of the batch.
@@ -243,9 +244,9 @@ impl Core {
         // 3. E1: what is known now.
         let outcome = |step| match (step, &written) {
             (Reached::Known(outcome), _) | (Reached::Found(outcome), Ok(_)) => outcome,
-            (Reached::Member { place, reply, puts_inode }, Ok(first)) => {
+            (Reached::Member { place, reply, must_flush }, Ok(first)) => {
                 let done = Done { reply, seq: Seq(first.0 + place as u64) };
-                Ok(Carried { done, puts_inode })
+                Ok(Carried { done, must_flush })
             }
             (_, Err(stop)) => Err(stop.clone()),
             (Reached::SlotTaken | Reached::Full, Ok(_)) => {
@@ -270,7 +271,7 @@ impl Core {
         let Header { call, session, slot, sequence, .. } = *ask.head;
         // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
-        match self.admit(seat, draft, origin.as_ref()) {
+        match self.admit(seat, draft, call, origin.as_ref()) {
             Ok(None) => {}
             Ok(Some(reached)) => return reached,
             Err(stop) => return Reached::Known(Err(stop)),
@@ -290,12 +291,13 @@ impl Core {
             Ok((reply, changes)) => (Arc::<[u8]>::from(reply), changes),
             Err(stop) => return Reached::Found(Err(stop)),
         };
-        let puts_inode = puts_inode.get();
+        let lets_change = lets_objects_change(call, &reply);
         if changes.is_empty() {
             self.note_open(ask, &reply);
-            // Nothing to keep and nothing to repeat: judged again, it gives the same answer. M7: what it rests on may be of this batch.
-            let puts_inode = puts_inode || !draft.members.is_empty();
-            return Reached::Found(Ok(Carried { done: Done { reply, seq: Seq(0) }, puts_inode }));
+            // Nothing to keep and nothing to repeat: judged again, it gives the same answer. M7: what it rests on may be another's
+            // entry, of this batch or of one before.
+            let must_flush = lets_change && (draft.lets_change || self.is_change_unflushed());
+            return Reached::Found(Ok(Carried { done: Done { reply, seq: Seq(0) }, must_flush }));
         }
         if !draft.has_room(&reply, &changes, self.entry_bytes_max()) {
             return Reached::Full;
@@ -308,8 +310,17 @@ impl Core {
         self.note_open(ask, &reply);
         // What a growth that found no room leaves is no news: who tries again and again would hurry the purge by that alone.
         draft.died += if call == Grow::CALL { 0 } else { self.died_of(&changes) };
+        // A file that is opened once more may be as it was but for a time.
+        let begins_change = lets_change && (puts_inode.get() || matches!(call, Truncate::CALL | Grow::CALL));
+        draft.lets_change |= begins_change;
+        let must_flush = lets_change && (draft.lets_change || self.is_change_unflushed());
         let place = draft.add(Member { call, origin, reply: reply.clone() }, changes);
-        Reached::Member { place, reply, puts_inode }
+        Reached::Member { place, reply, must_flush }
+    }
+
+    /// M7: an entry that let a client change objects may not be flushed yet.
+    fn is_change_unflushed(&self) -> bool {
+        self.volume.flushed_seq().0 < self.change_let_by.load(Ordering::Relaxed)
     }
 
     /// Steps 1 and 2; `None`: it is new.
@@ -317,6 +328,7 @@ impl Core {
         &self,
         seat: &Seat,
         draft: &Draft<'_>,
+        call: u16,
         origin: Option<&Origin>,
     ) -> Result<Option<Reached>, Stop> {
         if let Some(origin) = origin {
@@ -330,7 +342,9 @@ impl Core {
                 Verdict::Repeat(Last { reply, seq, .. }) => (reply, seq),
                 Verdict::Old(seq) => (Arc::from([]), seq),
             };
-            let carried = Carried { done: Done { reply, seq }, puts_inode: true };
+            // It runs no rule, and the first may not have come to its flush.
+            let must_flush = lets_objects_change(call, &reply);
+            let carried = Carried { done: Done { reply, seq }, must_flush };
             return Ok(Some(Reached::Known(Ok(carried))));
         }
         seat.check_ready().map(|()| None)
@@ -338,7 +352,7 @@ impl Core {
 
     /// Steps 5 and 6: appends one entry and applies it, if anything changed. The seq of its first operation.
     pub fn commit(&self, seat: &mut Seat, draft: Draft<'_>) -> Result<Seq, Stop> {
-        let Draft { members, changes, died, .. } = draft;
+        let Draft { members, changes, died, lets_change, .. } = draft;
         if changes.is_empty() {
             return Ok(Seq(0));
         }
@@ -355,8 +369,13 @@ impl Core {
         self.note_orphans(&changes);
         self.room.note_slots(&seat.slots);
         seat.counts.add(learned);
+        let last = Seq(first.0 + u64::from(ops) - 1);
+        if lets_change {
+            // Before anybody sees the change.
+            self.change_let_by.store(last.0, Ordering::Relaxed);
+        }
         self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);
-        self.kv.apply(Seq(first.0 + u64::from(ops) - 1), changes);
+        self.kv.apply(last, changes);
         self.purged.on_died(died);
         if seat.ids.are_low() {
             self.bells.flush.ring();

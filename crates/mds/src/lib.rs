@@ -112,6 +112,8 @@ pub(crate) struct Core {
     locks: locks::Locks,
     /// Of `Ids`.
     newest_lease: Arc<AtomicU64>,
+    /// M7: the last entry that let a client change objects.
+    change_let_by: AtomicU64,
 }
 
 impl Mdt {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use arc_swap::ArcSwapOption;
 use disk::Disk;
@@ -52,6 +52,8 @@ impl Mdt {
             incarnation,
             was_clean,
             newest_lease: ids.newest_lease(),
+            // The start flushes what it replayed.
+            change_let_by: AtomicU64::new(0),
             epoch: AtomicU32::new(label.epoch.0),
             kv,
             role: Role::new(Seat { slots, counts, ids, closed: false, payload: Vec::new() }),

@@ -3,6 +3,8 @@
 mod mutate;
 mod read;
 
+pub use mutate::lets_objects_change;
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -40,8 +40,8 @@ impl Core {
             let Enter { fid, token, .. } = parse(body)?;
             self.sharers.let_go(head.session, fid, token);
         }
-        let Carried { done, puts_inode } = carried?;
-        if lets_objects_change(head.call, &done.reply, puts_inode) {
+        let Carried { done, must_flush } = carried?;
+        if must_flush {
             self.flush()?;
         }
         Ok(done)
@@ -67,7 +67,7 @@ impl Core {
 
     /// By who has the role, so that no unlink comes between an open and its note.
     pub fn note_open(&self, Ask { head, body, .. }: Ask<'_>, reply: &[u8]) {
-        if head.flags & Flags::REPLAY != 0 {
+        if head.flags & Flags::REPLAY != 0 || !self.sharers.is_sharing() {
             return;
         }
         let open = match head.call {
@@ -102,12 +102,12 @@ fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
     }
 }
 
-/// M7: does the client change objects on the strength of this reply? Were the entry lost in a power loss and the bytes not,
-/// there would be objects that nobody names, and bytes past a settled size, which come back when the file grows again.
-fn lets_objects_change(call: u16, reply: &[u8], puts_inode: bool) -> bool {
+/// M7: does the client change objects on the strength of this reply, if its entry put an inode? Were the entry lost in a power loss and
+/// the bytes not, there would be objects that nobody names, and bytes past a settled size, which come back when the file grows again.
+pub fn lets_objects_change(call: u16, reply: &[u8]) -> bool {
     let is_writing = |open: OpenReply| {
         let is_written = matches!(open.inode.state, FileState::Writing(_) | FileState::Shared { .. });
-        puts_inode && open.inode.layout.is_some() && is_written
+        open.inode.layout.is_some() && is_written
     };
     match call {
         // The intent of a shrink.

@@ -7,11 +7,12 @@ use disk::SimDisk;
 use meta::{Ctx, Txn, View};
 use parking_lot::Mutex;
 use types::*;
-use wire::Request;
 use wire::meta::*;
 use wire::shared::{Close, Hold};
+use wire::{Header, Request, Wire};
 
 use super::rig::{Rig, label};
+use crate::execute::Ask;
 use crate::{FormatSpec, Mdt, MetaRules, Rules, Settings};
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -324,4 +325,35 @@ fn a_session_that_ends_keeps_nobody_while_its_orphans_are_looked_for() {
     for fid in [held, late] {
         assert_eq!(rig.ask(&GetAttr { fid }, other).unwrap_err().code, Code::Stale, "reaped");
     }
+}
+
+/// M7: the second who opens a file for writing finds that it is being written already, by an entry of the first's that is not flushed.
+#[test]
+fn m7_who_opens_what_another_just_began_to_write_is_answered_when_that_is_flushed() {
+    let Two { rig, other, fid, .. } = two();
+    let now = Time::new(20, 0);
+    let open = Open {
+        fid,
+        read: false,
+        write: true,
+        append: false,
+        truncate: false,
+        keep_write: false,
+        held: None,
+        now,
+        cred: Cred::root(),
+    };
+    // Of objects, and settled.
+    rig.ask(&open, rig.session).unwrap();
+    rig.ask(&Grow { fid, now, held: None }, rig.session).unwrap();
+    rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
+    let core = &rig.mdt.core;
+    core.flush().unwrap();
+    // The first's thread has not come to its flush.
+    let (joined, body) = (core.joined().unwrap(), open.to_bytes());
+    let head = Header { call: Open::CALL, session: rig.session, ..Header::default() };
+    let begun = core.carry_out(Ask { head: &head, body: &body, bulk: &[], judged: None }, &joined).unwrap();
+    assert!(begun.must_flush && core.volume.flushed_seq() < begun.done.seq);
+    rig.ask(&open, other).unwrap();
+    assert!(core.volume.flushed_seq() >= begun.done.seq);
 }
