@@ -44,6 +44,7 @@ mod accessed;
 mod alive;
 mod api;
 mod asks;
+mod batch;
 mod cluster;
 mod copy;
 mod create;

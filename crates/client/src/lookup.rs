@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use types::{Attr, Code, Cred, Fault, Fid, Kind};
 use wire::codec::Bytes;
-use wire::meta::{FileState, GetAttr, Inode, Lookup};
+use wire::meta::{FIDS_MAX, FileState, GetAttr, GetAttrs, Inode, Lookup};
 
 use crate::Fs;
 use crate::files::File;
@@ -31,6 +31,26 @@ impl Fs {
             Err(fault) if fault.code == Code::Stale => self.id.gone.attr_of(fid).ok_or(fault),
             Err(fault) => Err(fault),
         }
+    }
+
+    /// As `getattr` of each, with few requests; `None`: it is gone.
+    pub fn getattrs(&self, fids: &[Fid]) -> Result<Vec<Option<Attr>>, Fault> {
+        let mut attrs = Vec::with_capacity(fids.len());
+        while attrs.len() < fids.len() {
+            let some: Vec<Fid> = fids[attrs.len()..].iter().take(FIDS_MAX).copied().collect();
+            let files: Vec<_> = some.iter().map(|fid| self.files.get(*fid)).collect();
+            let inodes = self.ask(some[0], &GetAttrs { fids: some.clone() })?.inodes;
+            if inodes.is_empty() {
+                return Err(Fault::new(Code::Io, "the MDT tells of none of the files that it was asked for"));
+            }
+            for ((inode, file), fid) in inodes.into_iter().zip(files).zip(some) {
+                attrs.push(match inode {
+                    Some(inode) => Some(self.attr_of(&inode, file)?),
+                    None => self.id.gone.attr_of(fid),
+                });
+            }
+        }
+        Ok(attrs)
     }
 
     /// What this client knows better than the MDT: nothing, among others, but what it has not told yet since they came.

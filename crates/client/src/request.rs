@@ -14,8 +14,10 @@ use plan::replay::Kept;
 use plan::retry::{Ended, Next, next};
 use plan::settle::Mark;
 use types::{Buf, Code, Fault, Fid, Incarnation};
+use wire::batch::{Batch, BatchReply, Op};
+use wire::codec::Bytes;
 use wire::meta::{Create, CreateReply, Inode, MakeDir, OpenReply, Symlink, Tmpfile};
-use wire::{Header, ReplyHead, Request, decode_reply};
+use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
 
 use crate::link::Link;
 use crate::slots::{Sendable, Taken};
@@ -31,6 +33,7 @@ macro_rules! sent {
 sent!(
     wire::meta::Lookup,
     wire::meta::GetAttr,
+    wire::meta::GetAttrs,
     wire::meta::SetAttr,
     wire::meta::Link,
     wire::meta::Unlink,
@@ -207,6 +210,72 @@ impl<'a, R: Sent> Pending<'a, R> {
         self.under_way.is_some()
     }
 
+    pub fn body_bytes(&self) -> usize {
+        self.call.body.len()
+    }
+
+    /// The first try of all of them, in one frame; how it fared shows in each one's `run`. Nothing is sent if the target is not attached:
+    /// who holds several slots does not wait for that (C6).
+    pub fn send_together(pending: &mut [Pending<'a, R>], deadline: Instant) {
+        let Some(link) = pending.first().map(|p| p.link).filter(|link| link.is_ready()) else { return };
+        let mut peer = None;
+        for p in pending.iter_mut() {
+            let Ok(aimed) = p.aim() else { return };
+            peer = Some(aimed);
+        }
+        let Some(peer) = peer else { return };
+        let op = |p: &Pending<'a, R>| Op {
+            call: R::CALL,
+            slot: p.call.head.slot,
+            sequence: p.call.head.sequence,
+            bulk_len: p.call.bulk.len() as u32,
+            body: Bytes(p.call.body.clone()),
+        };
+        let body = Batch { ops: pending.iter().map(op).collect() }.to_bytes();
+        let bulk: Vec<u8> = pending.iter().flat_map(|p| p.call.bulk).copied().collect();
+        let Header { session, incarnation, .. } = pending[0].call.head;
+        // They are of one attach, or the later ones are refused.
+        if pending.iter().any(|p| (p.call.head.session, p.call.head.incarnation) != (session, incarnation)) {
+            return;
+        }
+        let head = Header { call: Batch::CALL, session, incarnation, ..link.header() };
+        let mut into = Buf::new();
+        match peer.call(&mut Call { head, body, bulk: &bulk, into: &mut into, deadline }) {
+            Ok((head, body)) => {
+                let answers = decode_reply::<BatchReply>(&body).map(|(_, reply)| reply);
+                match answers {
+                    Ok(Ok(BatchReply { answers })) if answers.len() == pending.len() => {
+                        let mut rest = &into[..];
+                        for (p, answer) in pending.iter_mut().zip(answers) {
+                            let (own, others) = rest.split_at((answer.bulk_len as usize).min(rest.len()));
+                            p.land_with(head, answer.body.0, own);
+                            rest = others;
+                        }
+                    }
+                    // B1: nothing of it was done. Each hears why by itself.
+                    Ok(Err(_)) => {}
+                    Ok(Ok(_)) | Err(_) => pending.iter_mut().for_each(|p| {
+                        let (peer, why) = (link.describe(), "its answer to a batch cannot be read".into());
+                        p.landed = Some(Err(NetError::NoAnswer { peer, why }));
+                    }),
+                }
+            }
+            Err(e) => pending.iter_mut().for_each(|p| p.landed = Some(Err(again(&e)))),
+        }
+    }
+
+    /// Its part of the answer to a batch.
+    fn land_with(&mut self, head: Header, body: Vec<u8>, bulk: &[u8]) {
+        let code = ReplyHead::get(&mut Reader::new(&body)).map(|said| said.code);
+        if code == Ok(Code::TooMuch as u16) {
+            // It may be done: C3.
+            self.is_unknown = self.slot.is_some();
+            return;
+        }
+        self.call.into.set(bulk);
+        self.landed = Some(Ok((head, body)));
+    }
+
     /// Waits for the answer to what `send` began, and for nothing else: afterwards no connection is held. What came of it is
     /// dealt with by `run`.
     pub fn land(&mut self) {
@@ -331,6 +400,21 @@ impl<'a, R: Sent> Pending<'a, R> {
             slot.stick(Sendable { head: self.call.head, body, bulk: self.call.bulk.to_vec(), fid: self.fid });
         }
         fault
+    }
+}
+
+/// The same failure, of each that went with it.
+fn again(e: &NetError) -> NetError {
+    let copy = |peer: &String, why: &String| (peer.clone(), why.clone());
+    match e {
+        NetError::NotSent { peer, why } => {
+            let (peer, why) = copy(peer, why);
+            NetError::NotSent { peer, why }
+        }
+        NetError::NoAnswer { peer, why } => {
+            let (peer, why) = copy(peer, why);
+            NetError::NoAnswer { peer, why }
+        }
     }
 }
 

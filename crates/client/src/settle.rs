@@ -1,6 +1,7 @@
 //! Settling: the MDT learns sizes, times and written bits after the bytes that prove them are flushed (C2, rule O3).
 //!
-//! In the background, once per commit interval: each dirty target is flushed once, for all files together.
+//! In the background, once per commit interval: each dirty target is flushed once, for all files together, and the MDT is told of
+//! several files in one frame.
 //!
 //! Who closes a file while too many wait for that settles some of them (B1): one thread does not keep up with many that make
 //! files, and each that waits takes memory here and must be recovered if we die.
@@ -12,17 +13,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
 use plan::settle::Snapshot;
 use plan::size::proven;
-use types::{Code, Fault, Layout, MirrorId, ObjectId, TargetId};
-use wire::meta::Settle;
+use types::{Code, Fault, Generation, Layout, MirrorId, ObjectId, TargetId};
+use wire::meta::{Settle, SettleReply};
 use wire::object::Capability;
 
 use crate::Fs;
 use crate::files::File;
 use crate::link::Link;
 use crate::objects::IN_FLIGHT_MAX;
-use crate::sharing::To;
+use crate::request::Answer;
+use crate::sharing::{Section, To};
 use crate::truncate::mark_written;
 
 /// Longest wait of a round for a file that another call has in hand: as many may be held up as the mount has threads.
@@ -67,6 +70,23 @@ impl Round {
     }
 }
 
+/// What a file is told as.
+struct Due(Settle);
+
+/// The blocks that the objects of a generation take.
+struct Counted {
+    generation: Generation,
+    blocks: u64,
+}
+
+/// A file that nobody else tells of meanwhile.
+struct Settling<'f> {
+    /// `None`: there is nothing to tell.
+    due: Option<Due>,
+    _order: MutexGuard<'f, ()>,
+    _section: Section<'f>,
+}
+
 impl Fs {
     /// One round, until `limit` if there is one. Files that cannot be settled now are tried again in the next round.
     pub(crate) fn settle_round(&self, limit: Option<Instant>) {
@@ -93,13 +113,9 @@ impl Fs {
         self.flush_for(&snapshots, &mut round);
         // 3. Each file.
         let (mut left, mut first) = (Vec::new(), None);
-        for (file, snapshot) in queue.iter().zip(&snapshots) {
-            // A client that ends settles in a round with a limit.
-            let is_over = round.is_over || (limit.is_none() && self.is_stopping());
-            let told = match is_over {
-                true => Err(Fault::new(Code::NotReady, "the round is over")),
-                false => self.settle_after_flush(file, snapshot, &mut round),
-            };
+        let all: Vec<_> = queue.iter().zip(&snapshots).collect();
+        let told = all.chunks(IN_FLIGHT_MAX).flat_map(|some| self.settle_some(some, &mut round));
+        for (file, told) in queue.iter().zip(told) {
             match told {
                 Err(fault) if file.meta.lock().needs_settling() => {
                     left.push(file.clone());
@@ -152,17 +168,89 @@ impl Fs {
         round.down.extend(failing(&links, &|link| link.flush(soon)));
     }
 
+    /// Some files whose targets were flushed: in one frame those that nobody else has in hand, as long as this client is alone.
+    fn settle_some(&self, some: &[(&Arc<File>, &Snapshot)], round: &mut Round) -> Vec<Result<(), Fault>> {
+        // 1. What is asked of other targets, before anything is held: T1.
+        let mut counted: Vec<_> =
+            some.iter().map(|(file, snapshot)| self.count_if_done(file, snapshot, round)).collect();
+        // 2. What is to be told. Who holds `order` of one file waits for that of no other.
+        let mdt = some.first().and_then(|(file, _)| self.mdt(file.fid).ok());
+        let is_its = |file: &File| {
+            self.mdt(file.fid).is_ok_and(|m| mdt.as_ref().is_some_and(|mdt| Arc::ptr_eq(mdt, &m)))
+        };
+        let mut held = Vec::with_capacity(some.len());
+        for ((file, snapshot), counted) in some.iter().zip(&mut counted) {
+            held.push(match is_its(file) {
+                true => self.begin_settle(file, snapshot, counted.take(), round),
+                false => None,
+            });
+        }
+        // 3. Tell it.
+        let dues = held.iter().flatten().filter_map(|h| h.due.as_ref());
+        let asked: Vec<_> = dues.map(|Due(req)| (req.fid, req.clone(), &[][..])).collect();
+        let until = round.within(self.settings.op_timeout);
+        let mut answers = mdt.iter().flat_map(|mdt| mdt.ask_together(&asked, until));
+        // 4. Take note of the answers; then those that were not held.
+        let mut told: Vec<Option<Result<(), Fault>>> = Vec::with_capacity(some.len());
+        for ((file, snapshot), held) in some.iter().zip(&held) {
+            told.push(held.as_ref().map(|held| match &held.due {
+                Some(due) => {
+                    let answer = answers.next().expect("one for each");
+                    self.was_settled(file, snapshot, due, answer, round)
+                }
+                None => Ok(()),
+            }));
+        }
+        drop(held);
+        let rest = some.iter().zip(told).map(|((file, snapshot), told)| match told {
+            Some(told) => told,
+            None => self.settle_after_flush(file, snapshot, round),
+        });
+        rest.collect()
+    }
+
+    /// `None`: it is settled alone, or cannot be settled now.  H3: the section first.
+    fn begin_settle<'f>(
+        &'f self,
+        file: &'f Arc<File>,
+        snapshot: &Snapshot,
+        counted: Option<Counted>,
+        round: &mut Round,
+    ) -> Option<Settling<'f>> {
+        self.check_round(snapshot, round).ok()?;
+        if self.is_shared() || file.meta.lock().cutting.is_some() {
+            return None;
+        }
+        let section = self.section(file, To::Change, round.until_free()).ok()?;
+        if section.is_among_others() {
+            return None;
+        }
+        let order = file.order.try_lock()?;
+        let due = self.due_of(file, snapshot, counted, round).ok()?;
+        Some(Settling { due, _order: order, _section: section })
+    }
+
+    /// May the file be settled in this round?
+    fn check_round(&self, snapshot: &Snapshot, round: &Round) -> Result<(), Fault> {
+        // A client that ends settles in a round with a limit.
+        if round.is_over || (round.limit.is_none() && self.is_stopping()) {
+            return Err(Fault::new(Code::NotReady, "the round is over"));
+        }
+        let is_open =
+            |m: &plan::settle::Mark| !self.cluster.target(m.target).is_some_and(|link| link.covers(m));
+        match snapshot.marks.iter().find(|m| round.down.contains(&m.target) && is_open(m)) {
+            Some(mark) => Err(Fault::new(Code::NotReady, format!("target {} was not flushed", mark.target))),
+            None => Ok(()),
+        }
+    }
+
     fn settle_after_flush(
         &self,
         file: &Arc<File>,
         snapshot: &Snapshot,
         round: &mut Round,
     ) -> Result<(), Fault> {
-        let is_open =
-            |m: &plan::settle::Mark| !self.cluster.target(m.target).is_some_and(|link| link.covers(m));
-        if let Some(mark) = snapshot.marks.iter().find(|m| round.down.contains(&m.target) && is_open(m)) {
-            return Err(Fault::new(Code::NotReady, format!("target {} was not flushed", mark.target)));
-        }
+        self.check_round(snapshot, round)?;
         // H1: among others the file is looked at in its turn.
         let section = self.section(file, To::Change, round.until_free())?;
         let due = file.meta.lock().cutting.is_some();
@@ -239,9 +327,38 @@ impl Fs {
     }
 
     fn settle_in_round(&self, file: &Arc<File>, snapshot: &Snapshot, round: &mut Round) -> Result<(), Fault> {
+        let counted = self.count_if_done(file, snapshot, round);
+        let Some(due) = self.due_of(file, snapshot, counted, round)? else { return Ok(()) };
+        let answer = self.ask_until(file.fid, &due.0, round.within(self.settings.op_timeout));
+        self.was_settled(file, snapshot, &due, answer, round)
+    }
+
+    /// At the end the blocks are counted rather than estimated.
+    fn count_if_done(&self, file: &Arc<File>, snapshot: &Snapshot, round: &mut Round) -> Option<Counted> {
+        self.check_round(snapshot, round).ok()?;
+        let (cap, written) = {
+            let meta = file.meta.lock();
+            let is_done = meta.writers == 0 && meta.progress.is_still(snapshot) && meta.needs_settling();
+            (meta.cap.clone().filter(|_| is_done)?, meta.progress.clone())
+        };
+        let layout = file.share_body(round.until_free()).ok()?.layout.clone()?;
+        let is_written = |(o, _, bit): &(ObjectId, MirrorId, bool)| *bit || written.has_written(*o);
+        let objects = layout.objects(file.fid).filter(is_written).map(|(o, m, _)| (o, m)).collect();
+        let blocks = self.count_blocks(&cap, &layout, objects, round)?;
+        Some(Counted { generation: layout.generation, blocks })
+    }
+
+    /// What is to be told of a file, if anything is. `order` is held.
+    fn due_of(
+        &self,
+        file: &Arc<File>,
+        snapshot: &Snapshot,
+        counted: Option<Counted>,
+        round: &mut Round,
+    ) -> Result<Option<Due>, Fault> {
         // 1. A mark may have been lost in a restart instead of flushed.
         self.flush_marks(file, &snapshot.marks, round.within(round.busy_max.max(GLIMPSE_MAX)))?;
-        let (is_valid, is_due, done, cap) = {
+        let (is_valid, is_due, done) = {
             let mut meta = file.meta.lock();
             let is_valid = meta.progress.is_valid(snapshot);
             if is_valid {
@@ -249,35 +366,22 @@ impl Fs {
             }
             // `done`: nobody writes any more, and this is all there is.
             let done = meta.writers == 0 && meta.progress.is_still(snapshot);
-            (is_valid, meta.needs_settling(), done, meta.cap.clone())
+            (is_valid, meta.needs_settling(), done)
         };
         if !is_valid || !is_due {
-            return Ok(());
+            return Ok(None);
         }
-        let (generation, objects) = {
-            let body = file.share_body(round.until_free())?;
-            let Some(layout) = &body.layout else {
-                // Inline by now: the MDT knows it all.
-                let mut meta = file.meta.lock();
-                meta.progress.was_told(snapshot);
-                meta.is_marked = false;
-                return Ok(());
-            };
-            let is_written = |o, bit| bit || file.meta.lock().progress.has_written(o);
-            let objects: Vec<_> = layout
-                .objects(file.fid)
-                .filter(|(o, _, bit)| is_written(*o, *bit))
-                .map(|(o, m, _)| (o, m))
-                .collect();
-            (layout.generation, done.then(|| (layout.clone(), objects)))
+        let Some(generation) = file.share_body(round.until_free())?.layout.as_ref().map(|l| l.generation)
+        else {
+            // Inline by now: the MDT knows it all.
+            let mut meta = file.meta.lock();
+            meta.progress.was_told(snapshot);
+            meta.is_marked = false;
+            return Ok(None);
         };
-        // 2. At the end the blocks are counted rather than estimated.
-        let counted = match (objects, cap) {
-            (Some((layout, objects)), Some(cap)) => self.count_blocks(&cap, &layout, objects, round),
-            _ => None,
-        };
-        let blocks = counted.unwrap_or(snapshot.blocks);
-        // 3. Tell.
+        // 2. What was counted counts if nothing was changed since.
+        let counted = counted.filter(|c| done && c.generation == generation);
+        let blocks = counted.map_or(snapshot.blocks, |c| c.blocks);
         let Snapshot { size, mtime, ref written, .. } = *snapshot;
         let req = Settle {
             fid: file.fid,
@@ -290,13 +394,25 @@ impl Fs {
             hint: false,
             held: file.held(),
         };
-        match self.ask_until(file.fid, &req, round.within(self.settings.op_timeout)) {
+        Ok(Some(Due(req)))
+    }
+
+    /// What the MDT said to that.
+    fn was_settled(
+        &self,
+        file: &Arc<File>,
+        snapshot: &Snapshot,
+        Due(Settle { done, blocks, .. }): &Due,
+        answer: Result<Answer<SettleReply>, Fault>,
+        round: &mut Round,
+    ) -> Result<(), Fault> {
+        match answer {
             Ok(answer) => {
                 self.learn_written(file, snapshot, round.until_free())?;
                 let mut meta = file.meta.lock();
                 meta.progress.was_told(snapshot);
-                if done {
-                    meta.progress.blocks = blocks;
+                if *done {
+                    meta.progress.blocks = *blocks;
                 }
                 meta.is_marked = !done;
                 meta.saw(answer.mark);

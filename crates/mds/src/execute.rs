@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use disk::volume::VolumeError;
 use kv::{Absent, Engine};
 use meta::counts::Pending;
-use types::{Code, Epoch, Fault, Seq};
+use types::{Code, Epoch, Fault, Seq, SessionId};
 use wire::meta::{Grow, Truncate};
 use wire::{Header, Request};
 
@@ -63,10 +63,10 @@ pub struct Ask<'a> {
 
 /// The same for another thread.
 pub struct OwnAsk {
-    head: Header,
-    body: Vec<u8>,
-    bulk: Vec<u8>,
-    judged: Option<Judged>,
+    pub head: Header,
+    pub body: Vec<u8>,
+    pub bulk: Vec<u8>,
+    pub judged: Option<Judged>,
 }
 
 /// A request that was carried out, now or earlier.
@@ -149,6 +149,37 @@ impl Core {
         })
     }
 
+    /// As `carry_out`, of several that came at once. They stand in line as their session's, so that they share an entry.
+    pub fn carry_out_all(
+        &self,
+        session: SessionId,
+        asks: Vec<OwnAsk>,
+        joined: &Joined,
+    ) -> Vec<Result<Carried, Fault>> {
+        let (jobs, held) = self.role.line_up(session, asks);
+        if let Some(mut held) = held {
+            self.do_for_others(&mut held, joined);
+        }
+        // In the order of the line: who is given the role waits for no job that is behind in it.
+        let outcomes: Vec<_> = jobs
+            .iter()
+            .map(|job| match self.role.await_turn(job) {
+                Turn::Done(outcome) => outcome,
+                Turn::Lead(held) => self.lead(held, job.ask.as_ask(), joined),
+            })
+            .collect();
+        drop(self.fold_counts());
+        // Who must start over goes on alone.
+        let end = |(job, outcome): (&Arc<Job>, _)| match outcome {
+            Ok(carried) => Ok(carried),
+            Err(Stop::Refused(fault)) => Err(fault),
+            Err(Stop::LogFull { .. } | Stop::NoIds | Stop::Absent(_)) => {
+                self.carry_out(job.ask.as_ask(), joined)
+            }
+        };
+        jobs.iter().zip(outcomes).map(end).collect()
+    }
+
     /// Carries out an internal change as an entry of its own. It has no slot.
     /// `lease_high` is set whenever the rule draws a lease number.
     pub fn transact(&self, lease_high: &Cell<u32>, rule: Rule<'_>) -> Result<Done, Fault> {
@@ -195,15 +226,20 @@ impl Core {
     fn lead(&self, mut held: Held<'_>, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Stop> {
         let jobs = held.take(OPS_MAX - 1);
         let own = self.batch(&mut held, Some(ask), jobs, joined);
+        self.do_for_others(&mut held, joined);
+        drop(held);
+        own.expect("who leads with a request has an outcome")
+    }
+
+    /// What stands in line, for some rounds.
+    fn do_for_others(&self, held: &mut Held<'_>, joined: &Joined) {
         for _ in 0..ROUNDS_MAX {
             let jobs = held.take(OPS_MAX);
             if jobs.is_empty() {
                 break;
             }
-            self.batch(&mut held, None, jobs, joined);
+            self.batch(held, None, jobs, joined);
         }
-        drop(held);
-        own.expect("who leads with a request has an outcome")
     }
 
     /// Runs requests, writes what they change as one entry, and tells those of `jobs`; the outcome of `own`.

@@ -16,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
 mod attach;
+mod batch_call;
 mod catch_up;
 mod checkpoint;
 mod clock;

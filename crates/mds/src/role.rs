@@ -85,8 +85,7 @@ impl<S, A, O> Role<S, A, O> {
             return Turn::Lead(held);
         }
         // Made outside the line's lock: it is copied from somewhere.
-        let ask = job();
-        let job = Arc::new(Job { ask, session, ticket: Ticket::default(), outcome: Mutex::new(None) });
+        let job = Job::new(session, job());
         {
             let mut line = self.line.lock();
             if !line.is_led {
@@ -97,6 +96,27 @@ impl<S, A, O> Role<S, A, O> {
             line.push(job.clone());
             self.waiting.fetch_add(1, Ordering::Release);
         }
+        self.await_turn(&job)
+    }
+
+    /// Several jobs at once, at the end of the line, and the role if it was free: `await_turn` each of them in their order. Who has
+    /// the role does them with the others'.
+    pub fn line_up(
+        &self,
+        session: SessionId,
+        asks: Vec<A>,
+    ) -> (Vec<Arc<Job<A, O>>>, Option<Held<'_, S, A, O>>) {
+        let jobs: Vec<_> = asks.into_iter().map(|ask| Job::new(session, ask)).collect();
+        let mut line = self.line.lock();
+        jobs.iter().for_each(|job| line.push(job.clone()));
+        self.waiting.fetch_add(jobs.len(), Ordering::Release);
+        let was_led = std::mem::replace(&mut line.is_led, true);
+        drop(line);
+        (jobs, (!was_led).then(|| self.sit()))
+    }
+
+    /// How it went on with a job that stands in line.
+    pub fn await_turn(&self, job: &Job<A, O>) -> Turn<'_, S, A, O> {
         match job.ticket.wait() {
             HANDED => Turn::Lead(self.sit()),
             _ => Turn::Done(job.outcome.lock().take().expect("it is set before the stage says so")),
@@ -199,6 +219,10 @@ impl<S, A, O> Held<'_, S, A, O> {
 }
 
 impl<A, O> Job<A, O> {
+    fn new(session: SessionId, ask: A) -> Arc<Self> {
+        Arc::new(Job { ask, session, ticket: Ticket::default(), outcome: Mutex::new(None) })
+    }
+
     pub fn session(&self) -> SessionId {
         self.session
     }
@@ -318,6 +342,35 @@ mod tests {
             assert_eq!(tell_all(held.take(4)), [10, 20, 30, 11]);
             assert_eq!(tell_all(held.take(4)), [12]);
         });
+    }
+
+    /// Many that come at once keep nobody else from the next batch, and who brought them may be given the role.
+    #[test]
+    fn w4_many_at_once_take_turns_too() {
+        let role = Count::new(Vec::new());
+        std::thread::scope(|s| {
+            let mut held = role.hold();
+            let many = s.spawn(|| {
+                let (jobs, held) = role.line_up(SessionId(1), vec![10, 11, 12, 13]);
+                assert!(held.is_none());
+                let ends = jobs.iter().map(|job| match role.await_turn(job) {
+                    Turn::Done(place) => place,
+                    Turn::Lead(mut held) => {
+                        held.push(job.ask);
+                        100
+                    }
+                });
+                ends.collect::<Vec<_>>()
+            });
+            while role.waiting() < 4 {
+                std::thread::yield_now();
+            }
+            behind(s, &role, &[(2, 20)]);
+            assert_eq!(tell_all(held.take(3)), [10, 20, 11]);
+            drop(held);
+            assert_eq!(many.join().unwrap(), [0, 0, 100, 100]);
+        });
+        assert_eq!(*role.hold(), [12, 13]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use meta::{Ctx, Judge};
 use net::Answer;
 use object::LeaseVersion;
 use types::{Code, Fault, Fid, Generation, Incarnation, Seq, SessionId};
+use wire::batch::Batch;
 use wire::meta::Counts;
 use wire::object::Capability;
 use wire::purge::Dying;
@@ -99,6 +100,7 @@ impl Core {
                 self.on_dying(&parse(body)?).map(plain)
             }
             TargetStat::CALL => self.target_stat().map(plain),
+            Batch::CALL => return self.on_batch(head, body, bulk, answer).map(|()| None),
             Counts::CALL if self.rules.counts() => self.on_counts(head, body),
             call => match self.rules.is_mutation(call) {
                 Some(true) => self.on_mutation(head, body, bulk),
@@ -121,7 +123,7 @@ impl Core {
     }
 
     /// What the rules are told of the request and its surroundings.
-    fn with_ctx<T>(
+    pub fn with_ctx<T>(
         &self,
         Around { head, joined, judged, mdt_full, doom }: Around<'_>,
         lease_high: &Cell<u32>,

@@ -26,7 +26,7 @@ macro_rules! table {
 /// Every metadata call, and whether it changes records.
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
-    ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
+    ListXattr GetAttrs Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
     OpenRead PathsOf AllocateInline SeekInline Enter Accessed
 };
 
@@ -106,6 +106,7 @@ pub fn read(
             Ok(())
         }
         GetAttr::CALL => tell(body, reply, |r| getattr::getattr(ctx, view, r)),
+        GetAttrs::CALL => tell(body, reply, |r| getattr::getattrs(ctx, view, r)),
         ReadLink::CALL => tell(body, reply, |r| readlink::readlink(ctx, view, r)),
         ReadDir::CALL => tell_as(ctx, body, reply, |r| readdir::readdir(ctx, view, r)),
         GetXattr::CALL => tell_as(ctx, body, reply, |r| xattr::get_xattr(ctx, view, r)),

@@ -1,12 +1,36 @@
-//! GetAttr: a fid's inode, also of one that has no name any more but is held open.
+//! GetAttr: a fid's inode, also of one that has no name any more but is held open. GetAttrs: those of several.
 
 use types::*;
-use wire::meta::{GetAttr, Inode};
+use wire::Wire;
+use wire::meta::{FIDS_MAX, GetAttr, GetAttrs, GetAttrsReply, Inode};
 
 use crate::inode::load_inode;
 use crate::sharing::For;
 use crate::{Ctx, View};
 
+/// Bytes of inodes in an answer; layouts may be long, so it may be cut short.
+const INODES_BYTES_MAX: usize = 1 << 20;
+
 pub fn getattr(ctx: &Ctx<'_>, view: &dyn View, req: GetAttr) -> Result<Inode, Fault> {
     Ok(load_inode(view, req.fid)?.shown(ctx, For::Looking))
+}
+
+pub fn getattrs(ctx: &Ctx<'_>, view: &dyn View, req: GetAttrs) -> Result<GetAttrsReply, Fault> {
+    if req.fids.len() > FIDS_MAX {
+        return Err(Fault::new(Code::BadRequest, format!("more than {FIDS_MAX} fids")));
+    }
+    let (mut inodes, mut bytes) = (Vec::with_capacity(req.fids.len()), 0);
+    for fid in req.fids {
+        let inode = match getattr(ctx, view, GetAttr { fid }) {
+            Ok(inode) => Some(inode),
+            Err(fault) if fault.code == Code::Stale => None,
+            Err(fault) => return Err(fault),
+        };
+        bytes += inode.to_bytes().len();
+        if bytes > INODES_BYTES_MAX && !inodes.is_empty() {
+            break;
+        }
+        inodes.push(inode);
+    }
+    Ok(GetAttrsReply { inodes })
 }

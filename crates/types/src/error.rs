@@ -73,6 +73,8 @@ codes! {
     NotInline = 31,
     /// Value too long (xattr list, request part).
     TooLong = 32,
+    /// A batch has no room for the answer: ask alone, under the same slot and sequence. It may be done.
+    TooMuch = 33,
 }
 
 /// An error with what it is about: the code for programs, the detail for people (object, reason, next step).

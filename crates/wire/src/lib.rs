@@ -4,6 +4,7 @@
 //! never panics and never allocates more than a small multiple of the bytes at hand.
 
 pub mod accessed;
+pub mod batch;
 pub mod codec;
 pub mod frame;
 pub mod lock;

@@ -26,6 +26,8 @@ pub const FLAGS_KEPT: u32 = FLAG_IMMUTABLE | FLAG_APPEND | FLAG_NODUMP | FLAG_NO
 /// Bits of `Rename::flags`, numbered as the kernel's.
 pub const RENAME_NOREPLACE: u32 = 1;
 pub const RENAME_EXCHANGE: u32 = 2;
+/// Fids of a `GetAttrs`: with layouts of many stripes their inodes fit a reply.
+pub const FIDS_MAX: usize = 1024;
 /// `SetXattr::flags`, numbered as the kernel's.
 pub const XATTR_CREATE: u32 = 1;
 pub const XATTR_REPLACE: u32 = 2;
@@ -42,6 +44,9 @@ bodies! {
     }
     Lookup { parent: Fid, name: Bytes, cred: Cred }
     GetAttr { fid: Fid }
+    /// Several at once, up to `FIDS_MAX`: each as by `GetAttr`, `None` if there is none.
+    GetAttrs { fids: Vec<Fid> }
+    GetAttrsReply { inodes: Vec<Option<Inode>> }
     /// Changes what `valid` names; ctime becomes `now`. Sizes are changed by `Truncate`.
     /// `held`, with `SET_KILLPRIV`: as in `Truncate`.
     SetAttr { fid: Fid, valid: u32, mode: u32, uid: u32, gid: u32, atime: Time, mtime: Time, now: Time,
@@ -388,6 +393,7 @@ calls! {
     0x0230 SetFlags => Inode, mutate;
     0x0231 Tmpfile => OpenReply, mutate;
     0x0232 OpenRead => OpenReadReply, read;
+    0x0236 GetAttrs => GetAttrsReply, read;
     0x0237 Counts => CountsReply, read;
     0x0238 PathsOf => PathsOfReply, read;
     0x0250 AllocateInline => AllocateInlineReply, mutate;

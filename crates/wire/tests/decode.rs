@@ -11,7 +11,8 @@ use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{
-    HEADER_LEN, Header, Reader, Request, accessed, lock, map, meta, mgmt, object, ost, purge, session, shared,
+    HEADER_LEN, Header, Reader, Request, accessed, batch, lock, map, meta, mgmt, object, ost, purge, session,
+    shared,
 };
 
 /// The value that the bytes begin with, and its length.
@@ -43,6 +44,7 @@ macro_rules! all_types {
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
+                meta::GetAttrs, batch::Batch,
                 meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Counts, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::OpenRead, meta::AllocateInline, meta::SeekInline,
                 accessed::Accessed, purge::Dying,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
@@ -61,7 +63,7 @@ macro_rules! all_types {
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
-                accessed::ReadTime, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
+                batch::Op, batch::OpReply, accessed::ReadTime, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
             }
         }
     };
@@ -160,6 +162,17 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         }
         "reply to meta::Switch" | "reply to meta::SetFlags" => vec![inode().to_bytes()],
         "reply to meta::OpenRead" => vec![meta::OpenReadReply { open: Some(open_reply()) }.to_bytes()],
+        "reply to meta::GetAttrs" => {
+            vec![meta::GetAttrsReply { inodes: vec![Some(inode()), None, Some(inode())] }.to_bytes()]
+        }
+        "batch::Batch" => {
+            let op = |call| batch::Op { call, slot: 3, sequence: 4, bulk_len: 0, body: b"body"[..].into() };
+            vec![batch::Batch { ops: vec![op(0x0217), op(0x0202)] }.to_bytes()]
+        }
+        "reply to batch::Batch" => {
+            let answer = batch::OpReply { bulk_len: 0, body: b"reply"[..].into() };
+            vec![batch::BatchReply { answers: vec![answer.clone(), answer] }.to_bytes()]
+        }
         "reply to meta::Open" | "reply to meta::Tmpfile" => vec![open_reply().to_bytes()],
         "reply to meta::Create" => vec![meta::CreateReply { made: true, open: open_reply() }.to_bytes()],
         "reply to meta::WriteInline" => vec![meta::WriteInlineReply { attr: attr() }.to_bytes()],
@@ -403,6 +416,7 @@ fn all_calls() -> Vec<(u16, &'static str)> {
         lock::CALLS,
         accessed::CALLS,
         purge::CALLS,
+        batch::CALLS,
     ]
     .concat()
 }

@@ -67,7 +67,7 @@ impl Ask {
 }
 
 /// Operations of each entry in the log, and the seq of its first.
-fn entries(disk: &SimDisk) -> Vec<(Seq, u32)> {
+pub fn entries(disk: &SimDisk) -> Vec<(Seq, u32)> {
     let volume = disk::Volume::open(Arc::new(disk.crash(Crash::KeepAll))).unwrap();
     let mut entries = Vec::new();
     volume

@@ -4,6 +4,7 @@ use client::{Fs, OpenFlags};
 use testkit::story::{Story, StoryShape, bytes_of, count, wait_until};
 use testkit::{Rng, Who, Wiring};
 use types::{Cred, Fault, Fid};
+use wire::meta::FileState;
 
 /// What the server does while the client waits for the lost answer.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +118,33 @@ fn appends_whose_answers_are_lost_are_in_the_file_once() {
             }
             story.fs().fsync(handle, false).unwrap();
             story.fs().release(handle);
+        }
+    }
+}
+
+/// Of several files at once: the MDT is told in one frame, and the answer to that is lost.
+#[test]
+fn what_was_told_together_is_true_though_the_answer_was_lost() {
+    for then in [Then::Heals, Then::Killed, Then::LostPower(0), Then::LostPower(1), Then::LostPower(2)] {
+        let mut story = Story::begin(StoryShape::quiet(Wiring::Tcp));
+        let size = |n: u64| 70_000 + 1000 * n;
+        let fids: Vec<Fid> = (0..12)
+            .map(|n| {
+                let name = format!("f{n}");
+                let fid = story.create_striped(&name, "-c 1 --inline 0").unwrap();
+                story.write(&name, 0, &bytes_of(n, size(n) as usize)).unwrap();
+                story.close(&name).unwrap();
+                fid
+            })
+            .collect();
+        with_lost_reply(&mut story, Who::Mdt, then, |fs| fs.shutdown()).unwrap();
+        for (fid, n) in fids.into_iter().zip(0..) {
+            let inode = story.inode(fid).unwrap();
+            assert_eq!((inode.attr.size, inode.state), (size(n), FileState::Settled), "{then:?}, file {n}");
+        }
+        story.remount();
+        for n in 0..12 {
+            assert!(story.read(&format!("f{n}")).unwrap() == bytes_of(n, size(n) as usize), "{then:?} {n}");
         }
     }
 }

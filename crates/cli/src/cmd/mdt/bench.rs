@@ -18,6 +18,7 @@ mod plain;
 mod rig;
 mod rows;
 mod table;
+mod together;
 mod tree;
 mod turns;
 

@@ -1,5 +1,6 @@
 //! The MDT's side: what a client's requests come to, in this process or by TCP. Requests are encoded and replies are decoded whole.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,7 +19,7 @@ use super::tree::{Hand, Name, Side, Tree};
 const ENTRIES_MAX: u32 = 4096;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What was asked for last in each slot of the session; a hand has one slot.
+/// What was asked for last in each slot of the session; a hand has slots of its own.
 pub type Lanes = Arc<[AtomicU32; SLOTS as usize]>;
 
 /// Whom to ask, and as which session.
@@ -26,8 +27,6 @@ pub struct Asked {
     pub peer: Arc<dyn Peer>,
     pub session: SessionId,
     pub lanes: Lanes,
-    /// The slot of the thread 0.
-    pub slot_first: u32,
     pub dirs: Vec<Fid>,
 }
 
@@ -40,6 +39,22 @@ impl Asked {
         Ok(())
     }
 
+    /// A hand that has so many slots.
+    pub fn hand_with(&self, thread: usize, slots: usize) -> anyhow::Result<Asker> {
+        let slots = thread * slots..(thread + 1) * slots;
+        ensure!(slots.end <= SLOTS as usize, "a session has {SLOTS} slots for all threads");
+        let (peer, lanes) = (self.peer.clone(), self.lanes.clone());
+        // Of those that are used together none is ahead.
+        let sequence = lanes[slots.start].load(Ordering::Relaxed);
+        let sizes = Sizes::default();
+        Ok(Asker { peer, session: self.session, lanes, slots, sequence, bulk: Buf::new(), sizes })
+    }
+
+    /// All sequences up to here are taken.
+    pub fn raise(&self, sequence: u32) {
+        self.lanes.iter().for_each(|lane| lane.store(sequence, Ordering::Relaxed));
+    }
+
     pub fn target_stat(&self) -> anyhow::Result<TargetStatReply> {
         first(self, |hand| hand.ask(&TargetStat {}))
     }
@@ -50,12 +65,7 @@ impl Side for Asked {
     type Hand = Asker;
 
     fn hand(&self, thread: usize) -> anyhow::Result<Asker> {
-        let slot = self.slot_first + thread as u32;
-        ensure!(slot < SLOTS, "a session has {SLOTS} slots, one for each thread");
-        let (peer, lanes) = (self.peer.clone(), self.lanes.clone());
-        let sequence = lanes[slot as usize].load(Ordering::Relaxed);
-        let sizes = Sizes::default();
-        Ok(Asker { peer, session: self.session, lanes, slot, sequence, bulk: Buf::new(), sizes })
+        self.hand_with(thread, 1)
     }
     fn dirs(&self) -> &[Fid] {
         &self.dirs
@@ -77,15 +87,16 @@ pub struct Asker {
     peer: Arc<dyn Peer>,
     session: SessionId,
     lanes: Lanes,
-    slot: u32,
-    sequence: u32,
+    pub slots: Range<usize>,
+    /// Of all its slots.
+    pub sequence: u32,
     bulk: Buf,
     pub sizes: Sizes,
 }
 
 impl Drop for Asker {
     fn drop(&mut self) {
-        self.lanes[self.slot as usize].store(self.sequence, Ordering::Relaxed);
+        self.lanes[self.slots.clone()].iter().for_each(|lane| lane.store(self.sequence, Ordering::Relaxed));
     }
 }
 
@@ -94,7 +105,7 @@ impl Asker {
         let mut head = Header { call: R::CALL, session: self.session, ..Header::default() };
         if R::MUTATES {
             self.sequence = next_sequence(self.sequence);
-            (head.slot, head.sequence) = (self.slot, self.sequence);
+            (head.slot, head.sequence) = (self.slots.start as u32, self.sequence);
         }
         let (body, deadline) = (request.to_bytes(), Instant::now() + DEADLINE);
         self.sizes.request = body.len();
@@ -111,8 +122,26 @@ impl Asker {
     }
 }
 
-fn bytes(name: &Name) -> Bytes {
+pub fn bytes(name: &Name) -> Bytes {
     Bytes(name.bytes().to_vec())
+}
+
+pub fn create_request(parent: Fid, name: &Name) -> Create {
+    Create {
+        parent,
+        name: bytes(name),
+        kind: Kind::File,
+        mode: 0o644,
+        umask: 0,
+        rdev: 0,
+        exclusive: true,
+        read: false,
+        write: true,
+        append: false,
+        now: now(),
+        cred: Cred::root(),
+        want: Fid(0),
+    }
 }
 
 fn now() -> types::Time {
@@ -131,21 +160,7 @@ impl Hand for Asker {
 
     /// A client that is alone tells nobody that it closed an empty file.
     fn create(&mut self, dir: &Fid, name: &Name) -> anyhow::Result<()> {
-        let made = self.ask(&Create {
-            parent: *dir,
-            name: bytes(name),
-            kind: Kind::File,
-            mode: 0o644,
-            umask: 0,
-            rdev: 0,
-            exclusive: true,
-            read: false,
-            write: true,
-            append: false,
-            now: now(),
-            cred: Cred::root(),
-            want: Fid(0),
-        })?;
+        let made = self.ask(&create_request(*dir, name))?;
         ensure!(made.made, "a file that is made was there");
         Ok(())
     }

@@ -20,9 +20,6 @@ use super::tree::Tree;
 use crate::cmd::measure::threads::cpu_seconds;
 use crate::exit::Exit;
 
-/// Slots that no thread of the server's process uses.
-const SLOT_FIRST: u32 = 16;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Talk {
     Stat,
@@ -39,6 +36,9 @@ pub struct Client {
     pub talk: Talk,
     #[arg(long)]
     pub connections: usize,
+    /// Requests of a frame.
+    #[arg(long)]
+    pub together: usize,
     #[arg(long)]
     pub seconds: f64,
     #[arg(long)]
@@ -78,14 +78,18 @@ impl Client {
         let lanes = Arc::new(std::array::from_fn(|_| AtomicU32::new(self.sequence)));
         let session = SessionId(self.session);
         let tree = Tree { entries: self.entries };
-        let mut asked = Asked { peer, session, lanes, slot_first: SLOT_FIRST, dirs: vec![] };
+        let mut asked = Asked { peer, session, lanes, dirs: vec![] };
         asked.find_dirs(tree)?;
         let mut world = World::new(asked, tree, self.files_max, false, stop);
-        if self.talk == Talk::Stat {
-            return tell(&world.stat(self.connections, time, self.seed)?);
-        }
+        let many = (self.connections, self.together);
+        let figure = match (self.talk, self.together) {
+            (Talk::Stat, 1) => return tell(&world.stat(self.connections, time, self.seed)?),
+            (Talk::Stat, _) => return tell(&world.stat_together(many, time, self.seed)?),
+            (_, 1) => world.create(self.connections, time)?,
+            _ => world.create_together(many, time)?,
+        };
         // Told before what was made is removed, which nobody counts.
-        tell(&world.create(self.connections, time)?)?;
+        tell(&figure)?;
         world.clear()?;
         Ok(Exit::Done)
     }
@@ -97,6 +101,7 @@ impl Client {
         command.args(["mdt", "bench-client", "--address", &self.address, "--talk", talk.get_name()]);
         let numbers = [
             ("--connections", self.connections as u64),
+            ("--together", self.together as u64),
             ("--seed", self.seed),
             ("--entries", self.entries),
             ("--files-max", self.files_max),

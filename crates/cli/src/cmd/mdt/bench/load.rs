@@ -43,7 +43,7 @@ pub struct Figure {
 
 /// What one thread did.
 pub struct Done {
-    ops: u64,
+    pub ops: u64,
     latencies: Histogram<u64>,
 }
 
@@ -128,12 +128,12 @@ pub fn looks<L: FnMut(u64) -> anyhow::Result<()>>(
 }
 
 /// A directory of a thread, and which of its files are there.
-type Own<D> = (D, Range<u64>);
+pub type Own<D> = (D, Range<u64>);
 
 /// One side with its tree, and what the last row left there.
 pub struct World<S: Side> {
     /// Before the side: directories are closed before it goes.
-    left: Vec<Own<S::Dir>>,
+    pub left: Vec<Own<S::Dir>>,
     pub side: S,
     pub tree: Tree,
     /// Files that a row may make.
@@ -318,7 +318,7 @@ impl<S: Side> World<S> {
         Ok(())
     }
 
-    fn make_dirs(&mut self, count: usize) -> anyhow::Result<Vec<S::Dir>> {
+    pub fn make_dirs(&mut self, count: usize) -> anyhow::Result<Vec<S::Dir>> {
         let mut hand = self.side.hand(0)?;
         // Names that no process uses again: one that was begun anew cannot know what is there.
         let first = u64::from(std::process::id() % 1000) * 1_000_000 + self.made;

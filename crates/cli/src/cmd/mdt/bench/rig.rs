@@ -32,6 +32,8 @@ pub struct Rig {
     pub served: Served,
     /// Of the start with the tree that was made, after a clean stop.
     pub start_seconds: f64,
+    /// Processes that asked by TCP so far.
+    pub clients: u32,
 }
 
 /// In a hub. Dropped, it is ended as a kill would: what it leaves on the device is of no use.
@@ -82,7 +84,7 @@ impl Rig {
         let (served, mut asked) = start(disk, &reply, client)?;
         let start_seconds = began.elapsed().as_secs_f64();
         asked.dirs = dirs;
-        Ok(Rig { world: World::new(asked, tree, files_max, true, stop), served, start_seconds })
+        Ok(Rig { world: World::new(asked, tree, files_max, true, stop), served, start_seconds, clients: 0 })
     }
 
     /// Before a row: nothing waits to be written, and the log has room for it.
@@ -105,7 +107,7 @@ fn start(disk: Arc<dyn Disk>, reply: &RegisterReply, client: Uuid) -> anyhow::Re
     let peer = fabric.peer(MDT)?;
     let fs_uuid = reply.map.file_systems[0].uuid;
     let lanes: Lanes = Arc::new(std::array::from_fn(|_| AtomicU32::new(0)));
-    let asked = Asked { peer, session: SessionId(0), lanes, slot_first: 0, dirs: vec![] };
+    let asked = Asked { peer, session: SessionId(0), lanes, dirs: vec![] };
     let AttachReply { session, slots, .. } = super::asked::first(&asked, |hand| {
         hand.ask(&Attach {
             fs_uuid,

@@ -11,6 +11,8 @@ pub struct Row {
     pub title: &'static str,
     pub work: Work,
     pub threads: usize,
+    /// Requests that go in one frame.
+    pub together: usize,
     pub against: Against,
 }
 
@@ -72,7 +74,11 @@ impl Row {
 }
 
 const fn row(name: &'static str, title: &'static str, work: Work, threads: usize, against: Against) -> Row {
-    Row { name, title, work, threads, against }
+    Row { name, title, work, threads, together: 1, against }
+}
+
+const fn together(name: &'static str, title: &'static str, work: Work, together: usize) -> Row {
+    Row { together, ..row(name, title, work, CONNECTIONS, Echo) }
 }
 
 use Against::{Echo, Ext4, Hash};
@@ -100,6 +106,11 @@ pub const ROWS: &[Row] = &[
     ),
     row("tcp-stat", "stat over TCP, 16 connections", Stat, CONNECTIONS, Echo),
     row("tcp-create", "create over TCP, 16 connections", Create, CONNECTIONS, Echo),
+    together("tcp-stat-16", "stat over TCP, 16 in a frame", Stat, 16),
+    together("tcp-stat-64", "stat over TCP, 64 in a frame", Stat, 64),
+    // A session's slots are for so many at once.
+    together("tcp-create-16", "create over TCP, 4 x 16 in a frame", Create, 16),
+    together("tcp-create-64", "create over TCP, 1 x 64 in a frame", Create, 64),
     row("create-1", "create, 1 thread", Create, 1, Ext4),
     row("remove-1", "remove, 1 thread", Remove, 1, Ext4),
     row("create-2", "create, 2 threads", Create, 2, Ext4),

@@ -17,6 +17,7 @@ use super::plain::{Echo, Table};
 use super::rig::Rig;
 use super::rows::{Row, Work};
 use super::table::Line;
+use super::together::connections;
 use super::tree::Tree;
 
 /// Inodes of the ext4: one for so many bytes of the device.
@@ -173,26 +174,30 @@ impl Turns {
     }
 
     /// A client's process asks a server in this one: the MDT, and one that only answers.
-    fn tcp(&self, rig: &Rig, row: &Row, turn: u32) -> anyhow::Result<(Figure, Option<Figure>)> {
+    fn tcp(&self, rig: &mut Rig, row: &Row, turn: u32) -> anyhow::Result<(Figure, Option<Figure>)> {
         let creates = row.work == Work::Create;
         let server = Server::listen("127.0.0.1:0", rig.served.hub.clone())?;
         let echo = Echo::listen()?;
+        rig.clients += 1;
         let to_mdt = Client {
             address: server.nid(),
             talk: if creates { Talk::Create } else { Talk::Stat },
-            connections: row.threads,
+            connections: connections(row.threads, row.together, creates),
+            together: row.together,
             seconds: self.seconds,
             seed: turn.into(),
             entries: self.tree.entries,
             files_max: self.files_max(),
             session: rig.world.side.session.0,
-            // Stat has no sequences, so there is one client per turn that has.
-            sequence: turn.wrapping_mul(SEQUENCES),
+            sequence: rig.clients.wrapping_mul(SEQUENCES),
             request_bytes: 0,
             reply_bytes: 0,
         };
         let to_mdt = to_mdt.with_sizes(super::asked::sizes(&rig.world.side, creates)?);
-        let to_echo = Client { address: echo.address.clone(), talk: Talk::Echo, ..to_mdt.clone() };
+        let (address, talk, connections) = (echo.address.clone(), Talk::Echo, row.threads);
+        let to_echo = Client { address, talk, connections, ..to_mdt.clone() };
+        // What this process asks next comes after all that the client will.
+        rig.world.side.raise(to_mdt.sequence.wrapping_add(SEQUENCES / 2));
         if turn.is_multiple_of(2) {
             let ours = to_mdt.started()?;
             return Ok((ours, Some(to_echo.started()?)));

@@ -1,0 +1,114 @@
+//! How many requests an MDT hears for what programs do most.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use client::{Fs, OpenFlags, Settings};
+use common::{Cluster, MDT, Wiring, inode, pattern};
+use net::{Answer, Service};
+use types::{Cred, Fid};
+use wire::batch::Batch;
+use wire::meta::{CALLS, FileState, GetAttrs, Settle};
+use wire::{Header, Request, Wire};
+
+/// An MDT that keeps in mind what it was asked.
+struct Heard {
+    mdt: Arc<dyn Service>,
+    /// Names of metadata calls, and of what came in batches.
+    calls: Mutex<Vec<String>>,
+}
+
+impl Heard {
+    fn over(cluster: &Cluster) -> Arc<Heard> {
+        let heard = Arc::new(Heard { mdt: cluster.mdt_service(), calls: Mutex::default() });
+        cluster.hub.add(MDT, heard.clone());
+        heard
+    }
+
+    /// What was heard since this was asked last.
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+}
+
+fn name_of(call: u16) -> Option<&'static str> {
+    let lists = [CALLS, wire::shared::CALLS, wire::batch::CALLS];
+    lists.into_iter().flatten().find(|(n, _)| *n == call).map(|(_, name)| *name)
+}
+
+impl Service for Heard {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        if let Some(name) = name_of(head.call) {
+            let parts = Batch::from_bytes(body).ok().filter(|_| head.call == Batch::CALL);
+            let parts: Vec<_> = parts.iter().flat_map(|b| &b.ops).filter_map(|op| name_of(op.call)).collect();
+            let said = match parts.as_slice() {
+                [] => name.to_string(),
+                [first, ..] => format!("{name} of {} {first}", parts.len()),
+            };
+            self.calls.lock().unwrap().push(said);
+        }
+        self.mdt.serve(head, body, bulk, answer)
+    }
+}
+
+fn both(story: fn(Wiring)) {
+    story(Wiring::Local);
+    story(Wiring::Tcp);
+}
+
+fn make(fs: &Fs, name: &str, len: usize) -> Fid {
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, h) = fs.create(Fid::ROOT, name.as_bytes(), 0o644, flags, &Cred::root()).unwrap();
+    fs.write(h, 0, &pattern(1, len)).unwrap();
+    fs.flush(h).unwrap();
+    fs.release(h);
+    attr.fid
+}
+
+#[test]
+fn what_was_closed_is_told_of_in_one_frame() {
+    both(|wiring| {
+        let cluster = Cluster::with_inline_max(wiring, 2, 4096);
+        let heard = Heard::over(&cluster);
+        let fs = cluster.mount_lazy();
+        let fids: Vec<_> = (0..20).map(|n| make(&fs, &format!("f{n}"), 10_000 + n)).collect();
+        heard.take();
+        fs.shutdown().unwrap();
+        assert_eq!(heard.take(), ["Batch of 20 Settle"]);
+        for (n, fid) in fids.into_iter().enumerate() {
+            let inode = inode(&cluster, fid);
+            assert_eq!((inode.attr.size, inode.state), (10_000 + n as u64, FileState::Settled));
+        }
+    });
+}
+
+/// A file that another call has in hand is not waited for with others in hand, and is told of all the same.
+#[test]
+fn one_closed_file_is_told_of_alone() {
+    let cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 4096);
+    let heard = Heard::over(&cluster);
+    let fs = cluster.mount_lazy();
+    make(&fs, "f", 10_000);
+    heard.take();
+    fs.shutdown().unwrap();
+    assert_eq!(heard.take(), [name_of(Settle::CALL).unwrap()]);
+}
+
+#[test]
+fn attributes_of_many_are_one_request() {
+    both(|wiring| {
+        let cluster = Cluster::new(wiring, 1);
+        let heard = Heard::over(&cluster);
+        let fs = cluster.mount_with(Settings { ..cluster.settings() });
+        let mut fids: Vec<_> = (0..30).map(|n| make(&fs, &format!("f{n}"), n)).collect();
+        fids.push(Fid(u64::from(u32::MAX)));
+        heard.take();
+        let attrs = fs.getattrs(&fids).unwrap();
+        assert_eq!(heard.take(), [name_of(GetAttrs::CALL).unwrap()]);
+        let sizes: Vec<_> = attrs.into_iter().map(|a| a.map(|a| a.size)).collect();
+        assert_eq!(sizes, (0..30).map(Some).chain([None]).collect::<Vec<_>>());
+    });
+}
