@@ -1,5 +1,5 @@
 use types::*;
-use wire::meta::{Create, Inode, Lookup};
+use wire::meta::{Create, FIDS_MAX, GetAttrs, GetAttrsReply, Inode, Lookup};
 use wire::{Request, Wire};
 
 use super::{is_mutation, mutate, read};
@@ -57,4 +57,22 @@ fn replies_follow_what_stands_there() {
     });
     assert_eq!((done, &reply[..4]), (Ok(()), &b"head"[..]));
     assert_eq!(Inode::from_bytes(&reply[4..]).map(|i| i.attr.fid), Ok(f));
+}
+
+#[test]
+fn several_are_told_of_at_once_and_what_is_gone_is_none() {
+    let mut w = World::new();
+    let (f, g) = (w.file(ROOT, "f"), w.file(ROOT, "g"));
+    let ask = |fids: Vec<Fid>| {
+        let mut reply = vec![];
+        let body = GetAttrs { fids }.to_bytes();
+        let said = World::with_ctx(false, false, |ctx| {
+            read(ctx, &w.txn, GetAttrs::CALL, &body, &mut reply, &mut Buf::new())
+        });
+        said.map(|()| GetAttrsReply::from_bytes(&reply).unwrap().inodes)
+    };
+    let told: Vec<_> =
+        ask(vec![g, Fid(1 << 40), f]).unwrap().into_iter().map(|i| i.map(|i| i.attr.fid)).collect();
+    assert_eq!(told, [Some(g), None, Some(f)]);
+    assert_eq!(ask(vec![f; FIDS_MAX + 1]).unwrap_err().code, Code::BadRequest);
 }
