@@ -72,6 +72,9 @@ pub enum Turn<'a, S, A, O> {
     Done(O),
 }
 
+/// Jobs that stand in the line, and the role if it was free.
+type LinedUp<'a, S, A, O> = (Vec<Arc<Job<A, O>>>, Option<Held<'a, S, A, O>>);
+
 impl<S, A, O> Role<S, A, O> {
     pub fn new(seat: S) -> Self {
         let line =
@@ -101,11 +104,7 @@ impl<S, A, O> Role<S, A, O> {
 
     /// Several jobs at once, at the end of the line, and the role if it was free: `await_turn` each of them in their order. Who has
     /// the role does them with the others'.
-    pub fn line_up(
-        &self,
-        session: SessionId,
-        asks: Vec<A>,
-    ) -> (Vec<Arc<Job<A, O>>>, Option<Held<'_, S, A, O>>) {
+    pub fn line_up(&self, session: SessionId, asks: Vec<A>) -> LinedUp<'_, S, A, O> {
         let jobs: Vec<_> = asks.into_iter().map(|ask| Job::new(session, ask)).collect();
         let mut line = self.line.lock();
         jobs.iter().for_each(|job| line.push(job.clone()));
