@@ -10,7 +10,7 @@ use wire::batch::{Batch, Op};
 use wire::codec::Bytes;
 use wire::meta::{CreateReply, Inode, Lookup};
 use wire::session::{SLOTS, next_sequence};
-use wire::{Request, Wire, decode_reply};
+use wire::{Request, decode_reply};
 
 use super::asked::{Asked, Asker, bytes, create_request};
 use super::load::{Figure, Until, World};
