@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use kv::Engine;
 use net::Answer;
-use types::{Buf, Code, Fault, Seq, SessionId};
+use types::{Buf, Code, Cred, Fault, Seq, SessionId};
 use wire::batch::{ANSWER_BYTES_MAX, BATCH_BYTES_MAX, Batch, OPS_MAX, Op};
 use wire::meta::OpenRead;
 use wire::shared::Enter;
@@ -18,7 +18,7 @@ use wire::{Flags, Header, ReplyHead, Request, Wire};
 use crate::Core;
 use crate::execute::{Carried, OwnAsk};
 use crate::joined::Joined;
-use crate::look::{SnapView, Trouble, until_loaded};
+use crate::look::{SnapView, until_loaded};
 use crate::serve::{Around, parse};
 use crate::shared::Doom;
 use crate::slots::refuse_observer;
@@ -48,9 +48,12 @@ impl Core {
         let ways = self.ways_of(head, &ops, bulk.len())?;
         let joined = self.joined()?;
         self.check_incarnation(head)?;
+        let mut user = None;
         if head.session != SessionId(0) {
             self.check_session(head.session)?;
             self.check_come_back()?;
+            // Once for all of it: the session may end meanwhile, and nobody's requests are anybody's.
+            user = self.sessions.one_user(head.session)?;
         }
         if ways.contains(&Way::Mutate) {
             if head.session == SessionId(0) {
@@ -69,8 +72,10 @@ impl Core {
             let (bulk_of_run, rest) = bulk.split_at(own);
             match way {
                 _ if answers.is_full => run.iter().for_each(|_| answers.too_much()),
-                Way::Mutate => self.mutate_all(head, run, bulk_of_run, &joined, &mut answers),
-                Way::Read => self.read_all(head, run, &joined, &mut answers)?,
+                Way::Mutate => {
+                    self.mutate_all(head, user.as_ref(), (run, bulk_of_run), &joined, &mut answers)
+                }
+                Way::Read => self.read_all(head, user.as_ref(), run, &joined, &mut answers),
                 Way::OpenRead => run.iter().for_each(|op| self.open_one(head, op, &mut answers)),
             }
             (at, bulk) = (at + len, rest);
@@ -105,17 +110,16 @@ impl Core {
     fn mutate_all(
         &self,
         head: &Header,
-        ops: &mut [Op],
-        mut bulk: &[u8],
+        user: Option<&Cred>,
+        (ops, mut bulk): (&mut [Op], &[u8]),
         joined: &Joined,
         answers: &mut Answers<'_, '_>,
     ) {
-        let user = self.sessions.one_user(head.session);
         let mut asks = Vec::with_capacity(ops.len());
         for op in ops.iter_mut() {
             let (own, rest) = bulk.split_at(op.bulk_len as usize);
             let Op { call, slot, sequence, .. } = *op;
-            let judged = self.judged(user.as_ref(), call, &op.body);
+            let judged = self.judged(user, call, &op.body);
             let head = Header { call, slot, sequence, ..*head };
             asks.push(OwnAsk { head, body: std::mem::take(&mut op.body.0), bulk: own.to_vec(), judged });
             bulk = rest;
@@ -136,46 +140,39 @@ impl Core {
         }
     }
 
-    /// B3.
+    /// B3. What fails is that one's affair.
     fn read_all(
         &self,
         head: &Header,
+        user: Option<&Cred>,
         ops: &[Op],
         joined: &Joined,
         answers: &mut Answers<'_, '_>,
-    ) -> Result<(), Fault> {
-        let user = self.sessions.one_user(head.session);
-        let judged: Vec<_> = ops.iter().map(|op| self.judged(user.as_ref(), op.call, &op.body)).collect();
+    ) {
         let (doom, lease_high) = (Doom::new(&self.sharers), Cell::new(0));
-        let (begin, mut reply, mut bulk) = (answers.place(), Vec::new(), Buf::new());
-        until_loaded(&self.kv, &mut || {
-            answers.back_to(begin);
-            let reader = self.kv.reader();
-            for (op, judged) in ops.iter().zip(&judged) {
-                if answers.is_full {
-                    answers.too_much();
-                    continue;
-                }
+        let (snap, mut reply, mut bulk) = (self.kv.snapshot(), Vec::new(), Buf::new());
+        for op in ops {
+            if answers.is_full {
+                answers.too_much();
+                continue;
+            }
+            let judged = self.judged(user, op.call, &op.body);
+            let around = Around { head, joined, judged: judged.as_ref(), mdt_full: false, doom: &doom };
+            let said = until_loaded(&self.kv, &mut || {
                 reply.clear();
                 bulk.clear();
-                let around = Around { head, joined, judged: judged.as_ref(), mdt_full: false, doom: &doom };
-                let view = SnapView::new(&reader);
+                let view = SnapView::new(&snap);
                 let said = self.with_ctx(around, &lease_high, &mut |ctx| {
                     self.rules.read(ctx, &view, op.call, &op.body, &mut reply, &mut bulk)
                 });
                 // V1.
-                let said = match view.finish() {
-                    Ok(()) => said,
-                    Err(absent @ Trouble::Absent(_)) => return Err(absent),
-                    Err(trouble) => Err(trouble.into()),
-                };
-                match said {
-                    Ok(()) => answers.done(Seq(0), &reply, &bulk),
-                    Err(fault) => answers.refused(&fault),
-                }
+                view.finish().map(|()| said)
+            });
+            match said.flatten() {
+                Ok(()) => answers.done(Seq(0), &reply, &bulk),
+                Err(fault) => answers.refused(&fault),
             }
-            Ok(())
-        })
+        }
     }
 
     fn open_one(&self, head: &Header, op: &Op, answers: &mut Answers<'_, '_>) {
@@ -204,25 +201,12 @@ struct Answers<'a, 'b> {
     is_full: bool,
 }
 
-/// How far answers reach, in body and bulk.
-type Place = (usize, usize);
-
 impl<'a, 'b> Answers<'a, 'b> {
     fn begin(answer: &'a mut Answer<'b>, count: usize, flushed_seq: Seq) -> Answers<'a, 'b> {
         ReplyHead::done(Seq(0), flushed_seq).put(&mut answer.body);
         (count as u32).put(&mut answer.body);
         let begin = answer.body.len();
         Answers { answer, begin, flushed_seq, is_full: false }
-    }
-
-    fn place(&self) -> Place {
-        (self.answer.body.len(), self.answer.bulk.len())
-    }
-
-    fn back_to(&mut self, (body, bulk): Place) {
-        self.answer.body.truncate(body);
-        self.answer.bulk.truncate(bulk);
-        self.is_full = false;
     }
 
     fn done(&mut self, seq: Seq, reply: &[u8], bulk: &[u8]) {
@@ -245,7 +229,7 @@ impl<'a, 'b> Answers<'a, 'b> {
 
     fn add(&mut self, parts: &[&[u8]], bulk: &[u8]) {
         let bytes = parts.iter().map(|p| p.len()).sum::<usize>();
-        let (body_bytes, bulk_bytes) = self.place();
+        let (body_bytes, bulk_bytes) = (self.answer.body.len(), self.answer.bulk.len());
         self.is_full |=
             body_bytes - self.begin + bytes > ANSWER_BYTES_MAX || bulk_bytes + bulk.len() > types::BULK_MAX;
         match self.is_full {

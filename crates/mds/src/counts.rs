@@ -45,7 +45,7 @@ impl Core {
         if head.session != SessionId(0) {
             self.check_session(head.session)?;
             self.check_come_back()?;
-            user = self.sessions.one_user(head.session);
+            user = self.sessions.one_user(head.session)?;
         }
         let mut req: wire::meta::Counts = parse(body)?;
         // J1 of the rules: of a judged session, the judge knows better.

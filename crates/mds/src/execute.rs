@@ -307,7 +307,7 @@ impl Core {
         let Header { call, session, slot, sequence, .. } = *ask.head;
         // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
-        match self.admit(seat, draft, call, origin.as_ref()) {
+        match self.admit(seat, draft, ask.head, origin.as_ref()) {
             Ok(None) => {}
             Ok(Some(reached)) => return reached,
             Err(stop) => return Reached::Known(Err(stop)),
@@ -364,7 +364,7 @@ impl Core {
         &self,
         seat: &Seat,
         draft: &Draft<'_>,
-        call: u16,
+        head: &Header,
         origin: Option<&Origin>,
     ) -> Result<Option<Reached>, Stop> {
         if let Some(origin) = origin {
@@ -379,10 +379,11 @@ impl Core {
                 Verdict::Old(seq) => (Arc::from([]), seq),
             };
             // It runs no rule, and the first may not have come to its flush.
-            let must_flush = lets_objects_change(call, &reply);
+            let must_flush = lets_objects_change(head.call, &reply);
             let carried = Carried { done: Done { reply, seq }, must_flush };
             return Ok(Some(Reached::Known(Ok(carried))));
         }
+        seat.slots.check_session(head.session)?;
         seat.check_ready().map(|()| None)
     }
 

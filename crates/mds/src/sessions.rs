@@ -184,9 +184,11 @@ impl Sessions {
         self.0.load().all().find(|s| is_it(s)).cloned()
     }
 
-    /// The user that session `id` may act for; `None` if that is anybody.
-    pub fn one_user(&self, id: SessionId) -> Option<Cred> {
-        self.0.load().get(id)?.one_user().cloned()
+    /// The user that session `id` may act for; `None` if that is anybody. A session that is none any more may act for nobody.
+    pub fn one_user(&self, id: SessionId) -> Result<Option<Cred>, Fault> {
+        let sessions = self.0.load();
+        let session = sessions.get(id).ok_or_else(|| object::slots::unknown(id))?;
+        Ok(session.one_user().cloned())
     }
 
     /// A request of `id` came; false: there is no such session.

@@ -63,6 +63,10 @@ impl Slots {
         })
     }
 
+    pub fn check_session(&self, session: SessionId) -> Result<(), Fault> {
+        if self.sessions.contains_key(&session) { Ok(()) } else { Err(unknown(session)) }
+    }
+
     /// Highest sequence carried out in each slot.
     pub fn sequences(&self, session: SessionId) -> Vec<u32> {
         match self.sessions.get(&session) {

@@ -33,7 +33,7 @@ impl Core {
             return Ok(plain(EnterReply { granted: false, open: None }));
         }
         // Before the role: whom it is for may have to be looked up.
-        let user = self.sessions.one_user(head.session);
+        let user = self.sessions.one_user(head.session)?;
         let judged = self.judged(user.as_ref(), head.call, body);
         let carried = self.carry_out(Ask { head, body, bulk, judged: judged.as_ref() }, &joined);
         if carried.is_err() && head.call == Enter::CALL {

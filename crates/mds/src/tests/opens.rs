@@ -7,9 +7,11 @@ use disk::SimDisk;
 use meta::{Ctx, Txn, View};
 use parking_lot::Mutex;
 use types::*;
+use wire::batch::{Batch, Op};
+use wire::codec::Bytes;
 use wire::meta::*;
 use wire::shared::{Close, Hold};
-use wire::{Header, Request, Wire};
+use wire::{Header, Reader, ReplyHead, Request, Wire};
 
 use super::rig::{Rig, label};
 use crate::execute::Ask;
@@ -327,11 +329,9 @@ fn a_session_that_ends_keeps_nobody_while_its_orphans_are_looked_for() {
     }
 }
 
-/// M7: the second who opens a file for writing finds that it is being written already, by an entry of the first's that is not flushed.
-#[test]
-fn m7_who_opens_what_another_just_began_to_write_is_answered_when_that_is_flushed() {
-    let Two { rig, other, fid, .. } = two();
-    let now = Time::new(20, 0);
+/// A file of objects that is settled, and what opens it for writing.
+fn settled_with_objects(two: &Two) -> Open {
+    let (now, fid, rig) = (Time::new(20, 0), two.fid, &two.rig);
     let open = Open {
         fid,
         read: false,
@@ -343,17 +343,52 @@ fn m7_who_opens_what_another_just_began_to_write_is_answered_when_that_is_flushe
         now,
         cred: Cred::root(),
     };
-    // Of objects, and settled.
     rig.ask(&open, rig.session).unwrap();
     rig.ask(&Grow { fid, now, held: None }, rig.session).unwrap();
     rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
-    let core = &rig.mdt.core;
-    core.flush().unwrap();
+    rig.mdt.core.flush().unwrap();
+    open
+}
+
+/// M7: the second who opens a file for writing finds that it is being written already, by an entry of the first's that is not flushed.
+#[test]
+fn m7_who_opens_what_another_just_began_to_write_is_answered_when_that_is_flushed() {
+    let two = two();
+    let (rig, open) = (&two.rig, settled_with_objects(&two));
     // The first's thread has not come to its flush.
+    let core = &rig.mdt.core;
     let (joined, body) = (core.joined().unwrap(), open.to_bytes());
     let head = Header { call: Open::CALL, session: rig.session, ..Header::default() };
     let begun = core.carry_out(Ask { head: &head, body: &body, bulk: &[], judged: None }, &joined).unwrap();
     assert!(begun.must_flush && core.volume.flushed_seq() < begun.done.seq);
-    rig.ask(&open, other).unwrap();
+    rig.ask(&open, two.other).unwrap();
     assert!(core.volume.flushed_seq() >= begun.done.seq);
+}
+
+/// M7 of one among several in a frame.
+#[test]
+fn m7_a_batch_that_lets_objects_change_is_answered_when_that_is_flushed() {
+    let two = two();
+    let (rig, body) = (&two.rig, settled_with_objects(&two).to_bytes());
+    let core = &rig.mdt.core;
+    let before = core.volume.last_seq();
+    let op = Op { call: Open::CALL, slot: 0, sequence: 0, bulk_len: 0, body: Bytes(body) };
+    let answers = rig.ask(&Batch { ops: vec![op] }, two.other).unwrap().answers;
+    let said = ReplyHead::get(&mut Reader::new(&answers[0].body)).unwrap();
+    assert!(said.code == 0 && said.seq > before && core.volume.flushed_seq() >= said.seq, "{said:?}");
+}
+
+/// Of a session that ended while its request stood in the line nothing is done, slot or not.
+#[test]
+fn a_session_that_is_none_any_more_changes_nothing() {
+    let two = two();
+    let (rig, core) = (&two.rig, &two.rig.mdt.core);
+    let (joined, body) = (core.joined().unwrap(), create_of("late").to_bytes());
+    rig.ask(&wire::session::Detach { session: two.other }, two.other).unwrap();
+    for sequence in [0, 1] {
+        let head = Header { call: Create::CALL, session: two.other, sequence, ..Header::default() };
+        let said = core.carry_out(Ask { head: &head, body: &body, bulk: &[], judged: None }, &joined);
+        assert_eq!(said.unwrap_err().code, Code::NoSession);
+    }
+    assert!(core.sessions.one_user(two.other).is_err(), "nobody's requests are not anybody's");
 }
