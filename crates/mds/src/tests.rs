@@ -5,6 +5,7 @@ mod batches;
 mod counts;
 mod crash;
 mod exactly_once;
+mod fair;
 mod hammered;
 mod image;
 mod limits;

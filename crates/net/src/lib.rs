@@ -20,6 +20,7 @@ mod fabric;
 pub mod fault;
 mod hello;
 mod hub;
+mod limits;
 mod local;
 pub mod nid;
 mod pool;

@@ -1,6 +1,6 @@
 //! The server end over TCP and unix sockets: a thread per connection reads a frame, serves it and writes the reply.
 //!
-//! It refuses connections beyond `CONNECTIONS_MAX`, closes those that are idle or send what is no frame, and never reads a
+//! It refuses connections beyond what all and one peer may have (`limits.rs`), closes those that are idle or send what is no frame, and never reads a
 //! second request before the first is answered.
 
 use std::collections::HashMap;
@@ -22,12 +22,10 @@ use wire::{Flags, Header};
 use crate::Hub;
 use crate::hello::{Hello, Status};
 use crate::hub::reply_to;
+use crate::limits::{Bodies, Origin, has_place};
 use crate::nid::{Address, Nid, socket_for};
-use crate::stream::{Gone, Stream};
+use crate::stream::{BODY_STEP, Gone, Stream};
 
-/// Each connection has a thread; this many threads with their buffers (2 MiB of bulk each while busy) are what a server
-/// can bear.
-const CONNECTIONS_MAX: usize = 1024;
 /// A client opens a connection again in less than a millisecond, so one that was silent for this long is not worth keeping.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 /// A client connects because it has a request. Who sends none in this time after the greeting is none, and has no place.
@@ -60,7 +58,8 @@ struct Shared {
     nid: String,
     listener: Socket,
     stopping: AtomicBool,
-    connections: Mutex<HashMap<u64, Arc<Socket>>>,
+    connections: Mutex<HashMap<u64, (Origin, Arc<Socket>)>>,
+    bodies: Bodies,
     /// Told whenever a connection's thread ends.
     ended: Condvar,
 }
@@ -99,6 +98,7 @@ impl Server {
             listener,
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
+            bodies: Bodies::default(),
             ended: Condvar::new(),
         });
         let accepting = {
@@ -159,7 +159,7 @@ impl Shared {
     }
 
     fn shut(&self, how: Shutdown) {
-        for socket in self.connections.lock().values() {
+        for (_, socket) in self.connections.lock().values() {
             // One that the client closed first needs no end.
             let _ = socket.shutdown(how);
         }
@@ -261,12 +261,12 @@ fn accept(shared: &Arc<Shared>) {
 
 /// Gives a new connection its thread, or turns it away.
 fn welcome(shared: &Arc<Shared>, id: u64, socket: Socket) {
-    let socket = Arc::new(socket);
+    let (origin, socket) = (Origin::of(&socket), Arc::new(socket));
     let is_full = {
         let mut connections = shared.connections.lock();
-        let is_full = connections.len() >= CONNECTIONS_MAX;
+        let is_full = !has_place(connections.values().map(|(origin, _)| *origin), origin);
         if !is_full {
-            connections.insert(id, socket.clone());
+            connections.insert(id, (origin, socket.clone()));
         }
         is_full
     };
@@ -280,7 +280,7 @@ fn welcome(shared: &Arc<Shared>, id: u64, socket: Socket) {
     let place = Place { shared: shared.clone(), id };
     let run = move || {
         let shared = place.shared.clone();
-        match Stream::new(socket).map_err(Gone::from).and_then(|mut s| converse(&shared, &mut s)) {
+        match Stream::new(socket).map_err(Gone::from).and_then(|mut s| converse(&shared, origin, &mut s)) {
             Ok(()) | Err(Gone::Closed | Gone::Deadline) => {}
             Err(Gone::Malformed(why)) => {
                 tracing::warn!(nid = %shared.nid, "a connection was closed: {why}");
@@ -299,7 +299,7 @@ fn answer(shared: &Shared, status: Status) -> Hello {
 }
 
 /// The whole life of a connection: greet, then read, serve and answer until it ends.
-fn converse(shared: &Shared, stream: &mut Stream) -> Result<(), Gone> {
+fn converse(shared: &Shared, origin: Origin, stream: &mut Stream) -> Result<(), Gone> {
     let by = Instant::now() + HELLO_MAX;
     match stream.read_hello(by) {
         Err(Gone::Malformed(why)) if why.0 == "handshake version" => {
@@ -322,7 +322,9 @@ fn converse(shared: &Shared, stream: &mut Stream) -> Result<(), Gone> {
             other => other?,
         }
         // 2. read.
-        let head = stream.read_frame(&mut body, &mut bulk, Instant::now() + FRAME_MAX)?;
+        let by = Instant::now() + FRAME_MAX;
+        let room = |len| shared.bodies.take(origin, len, by);
+        let (head, share) = stream.read_frame_with(&mut body, &mut bulk, by, room)?;
         // 3. serve. A target that is not here is told in a way that proves that nothing was done.
         let (reply, reply_body) = match shared.hub.serve(&head, &body, &bulk, &mut reply_bulk) {
             Ok(done) => done,
@@ -331,6 +333,11 @@ fn converse(shared: &Shared, stream: &mut Stream) -> Result<(), Gone> {
                 refuse(&head)
             }
         };
+        // L2: a long body's memory is given back with its share of what there is.
+        if body.capacity() > BODY_STEP {
+            body = Vec::new();
+        }
+        drop(share);
         // 4. answer.
         if reply_body.len() > wire::frame::BODY_MAX || reply_bulk.len() > types::BULK_MAX {
             // The other end would refuse it as malformed; only a bug in a service makes one.

@@ -17,7 +17,7 @@ use crate::hello::{HELLO_LEN, Hello};
 /// Bytes read ahead in one call: header and body of nearly every frame, and little of the bulk that would then be copied.
 const READ_AHEAD: usize = 4096;
 /// A body grows by as much at a time: who claims 4 MiB and sends none costs no more. Nearly every body fits one step.
-const BODY_STEP: usize = 64 * 1024;
+pub(crate) const BODY_STEP: usize = 64 * 1024;
 /// Longest sleep in one system call, so that an abort is seen also if it comes between two calls.
 const SLICE: Duration = Duration::from_secs(1);
 /// Kernel buffer asked for on unix sockets, which do not tune themselves: one frame with the largest bulk.
@@ -87,9 +87,21 @@ impl Stream {
         bulk: &mut Buf,
         deadline: Instant,
     ) -> Result<Header, Gone> {
+        self.read_frame_with(body, bulk, deadline, |_| Some(())).map(|(head, ())| head)
+    }
+
+    /// As `read_frame`; `room` is asked for the length of the body before there is more of it than one step, and `None` of it is an end.
+    pub fn read_frame_with<T>(
+        &mut self,
+        body: &mut Vec<u8>,
+        bulk: &mut Buf,
+        deadline: Instant,
+        room: impl FnOnce(usize) -> Option<T>,
+    ) -> Result<(Header, T), Gone> {
         let mut raw = [0u8; HEADER_LEN];
         self.read_exact(&mut raw, deadline)?;
         let head = Header::decode(&raw)?;
+        let share = room(head.body_len as usize).ok_or(Gone::Deadline)?;
         // As bytes come: nothing proves yet that the length is meant.
         body.clear();
         while body.len() < head.body_len as usize {
@@ -100,7 +112,7 @@ impl Stream {
         // Checked before the bulk is read: the length of the bulk is believed only now.
         Header::verify(&raw, body)?;
         self.read_exact(bulk.space(head.bulk_len as usize), deadline)?;
-        Ok(head)
+        Ok((head, share))
     }
 
     pub fn read_hello(&mut self, deadline: Instant) -> Result<Hello, Gone> {
