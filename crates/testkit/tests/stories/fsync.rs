@@ -166,3 +166,15 @@ fn fsync_covers_what_was_done_by_name_and_before_the_open() {
         }
     }
 }
+
+/// [S-fsync] The fsync of a directory makes its entries durable, whichever client made them.
+#[test]
+fn what_one_client_made_is_durable_after_another_has_fsynced_the_directory() {
+    let mut story = Story::begin(StoryShape::quiet(Wiring::Local));
+    let other = story.beside();
+    story.create("f").unwrap();
+    other.fsync_dir(types::Fid::ROOT).unwrap();
+    other.abort();
+    story.power_cut_and_remount(0);
+    assert!(story.exists("f"));
+}
