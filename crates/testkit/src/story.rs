@@ -117,17 +117,20 @@ impl Story {
     pub fn begin(shape: StoryShape) -> Story {
         let mgs = mgs::Mgs::over(Box::<mapstore::MemoryStore>::default()).expect("an empty map can be read");
         let media = seat::blank_media(&shape);
-        Story::over(shape, mgs, media)
+        Story::over(shape, mgs, media, false)
     }
 
-    /// The file system on media that another story left.
-    fn over(shape: StoryShape, mgs: Arc<mgs::Mgs>, media: Vec<Arc<SimDisk>>) -> Story {
+    /// The file system on media that another story left; `films` also how it recovers from that.
+    fn over(shape: StoryShape, mgs: Arc<mgs::Mgs>, media: Vec<Arc<SimDisk>>, films: bool) -> Story {
         let hub = Hub::new();
         hub.add(mgs::MGS, mgs.clone());
         let tape = Arc::new(Tape::default());
         let seats = media.into_iter().enumerate().map(|(n, disk)| Seat::new(n, disk, &shape, &hub)).collect();
         let clock = Arc::new(StoryClock::default());
         let mut story = Story { shape, mgs, clock, tape, seats, hub, fs: None, handles: Mutex::default() };
+        if films {
+            story.record();
+        }
         for n in 0..story.seats.len() {
             story.start_seat(n);
         }
@@ -138,7 +141,12 @@ impl Story {
 
     /// The same file system after all power was lost: on these media, with other processes.
     pub fn again_on(&self, shape: StoryShape, media: Vec<SimDisk>) -> Story {
-        Story::over(shape, self.mgs.clone(), media.into_iter().map(Arc::new).collect())
+        Story::over(shape, self.mgs.clone(), media.into_iter().map(Arc::new).collect(), false)
+    }
+
+    /// As `again_on`, and all of it is recorded, from the first event of the recovery on.
+    pub fn again_filmed(&self, shape: StoryShape, media: Vec<SimDisk>) -> Story {
+        Story::over(shape, self.mgs.clone(), media.into_iter().map(Arc::new).collect(), true)
     }
 
     pub fn fs(&self) -> &Arc<Fs> {
