@@ -1,20 +1,23 @@
-//! Fsck of a running system: lists everything, compares, and reports what stays when it is looked at again. It changes nothing.
+//! Fsck of a running system: the MDT checks its name space, and here objects are compared with the layouts that name them. What is reported
+//! still showed when it was looked at again. Nothing is changed but by `repair`, which asks the MDT.
 
 mod look;
+mod sweep;
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use plan::fsck::{Counts, Finding, Purges, Round, Verdict, confirmed};
+use plan::fsck::{About, Counts, Finding, Purges, Verdict, confirmed};
 use types::{Fault, Fid, Generation, Uuid};
-use wire::codec::Bytes;
-use wire::meta::{Scan, ScanRecord};
-use wire::object::{Capability, List};
+use wire::check::{Check, Looked, Repair};
+use wire::meta::{PathOf, ScanRecord};
+use wire::object::Capability;
 
 use crate::Fs;
 
 pub use plan::fsck::Problem;
+pub use wire::check::Wrong;
 
 /// A check of a very large system may take hours; its capability outlives it.
 const CAPABILITY_SEC: u64 = 24 * 3600;
@@ -45,6 +48,10 @@ impl How {
 pub struct Report {
     pub findings: Vec<Finding>,
     pub counts: Counts,
+    /// Findings of the MDT that it did not keep: after a repair another check finds them.
+    pub dropped: u64,
+    /// Of the MDT's check, for `repair`.
+    run: u64,
 }
 
 /// Checks the file system of `fs`, which may be an observer. `secret` is the file system's key (servers have it).
@@ -59,76 +66,114 @@ pub fn check_with_pause(fs: &Fs, secret: &Uuid, pause: Duration) -> Result<Repor
 
 /// As `check`, with other how.
 pub fn check_with(fs: &Fs, secret: &Uuid, how: How) -> Result<Report, Fault> {
-    let now_sec = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let cap = object::cap::make_admin(secret, now_sec + CAPABILITY_SEC);
-    // 1. All of it, once. Mostly that is the end.
-    let (first, queue) = round(fs, &cap, how.page)?;
-    let (found, mut counts) = (first.findings(), first.counts());
+    let cap = admin(secret);
+    // 1. The name space, by the MDT.
+    let names = check_names(fs, &cap)?;
+    // 2. All objects, once. Mostly that is the end.
+    let (first, queue) = sweep::round(fs, &cap, how.page)?;
+    let (mut objects, mut object_bytes) = (first.objects, first.object_bytes);
     let purges = Purges::new(first.dead().clone(), how.purge);
-    drop(first);
-    // 2. All of it again, if something looked wrong; then each finding alone.
+    let found = first.finish();
+    // 3. All of them again, if something looked wrong; then each finding alone.
     let mut findings = Vec::new();
     if !found.is_empty() {
         sleep(how.pause);
-        let (second, _) = round(fs, &cap, how.page)?;
-        counts = second.counts();
-        findings = look::again(fs, &cap, &second, confirmed(&found, second.findings()))?;
+        let (second, _) = sweep::round(fs, &cap, how.page)?;
+        (objects, object_bytes) = (second.objects, second.object_bytes);
+        findings = look::again(fs, &cap, confirmed(&found, second.finish()))?;
+        findings.iter_mut().for_each(|finding| finding.path = path_of(fs, finding));
     }
-    // 3. What is to be destroyed goes, or is stuck.
+    // 4. What is to be destroyed goes, or is stuck.
     findings.extend(watch(fs, purges, &queue, how)?);
+    findings.extend(names.findings);
     findings.sort();
-    Ok(Report { findings, counts })
+    let Looked { entries, inodes, inline_files, striped_files, writing, orphans, dead, .. } = names.looked;
+    let counts = Counts {
+        entries,
+        inodes,
+        inline_files,
+        striped_files,
+        orphans,
+        dead_records: dead,
+        objects,
+        object_bytes,
+        writing,
+    };
+    Ok(Report { findings, counts, dropped: names.dropped, run: names.run })
 }
 
-/// One round, and the cursor of the scan before the first dead record.
-fn round(fs: &Fs, cap: &Capability, page: u32) -> Result<(Round, Bytes), Fault> {
-    let mut round = Round::new();
-    // Objects first: one that is made meanwhile is missing from the list rather than without a name.
-    for (mirror, link) in fs.cluster.osts() {
-        let mut after = None;
-        loop {
-            let req = List { cap: cap.clone(), after, max: page };
-            let reply = link.ask(Fid(0), &req, fs.deadline())?.reply;
-            after = reply.objects.last().map(|s| s.object);
-            reply.objects.into_iter().for_each(|stat| round.add_object(mirror, stat));
-            if !reply.more || after.is_none() {
-                break;
+/// Asks the MDT to repair a finding of `report` that has a repair. False: it does not show any more.
+pub fn repair(fs: &Fs, secret: &Uuid, report: &Report, finding: &Finding) -> Result<bool, Fault> {
+    let About::Records(number) = finding.about else { return Ok(false) };
+    let req = Repair { cap: admin(secret), run: report.run, number };
+    Ok(fs.ask(Fid::ROOT, &req)?.repaired)
+}
+
+fn admin(secret: &Uuid) -> Capability {
+    let now_sec = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    object::cap::make_admin(secret, now_sec + CAPABILITY_SEC)
+}
+
+struct Names {
+    findings: Vec<Finding>,
+    looked: Looked,
+    dropped: u64,
+    run: u64,
+}
+
+fn check_names(fs: &Fs, cap: &Capability) -> Result<Names, Fault> {
+    let (mut run, mut number, mut findings) = (0, 0, Vec::new());
+    loop {
+        let reply = fs.ask(Fid::ROOT, &Check { cap: cap.clone(), run, seen: number })?;
+        run = reply.run;
+        for found in reply.findings {
+            // Without words: it does not show any more.
+            if !found.what.is_empty() {
+                let advice = match found.repair.is_empty() {
+                    true => "there is no one safe repair; see docs/operations.md",
+                    false => "'stria fsck --repair' repairs it",
+                };
+                findings.push(Finding {
+                    kind: Problem::Records(found.wrong),
+                    about: About::Records(number),
+                    what: found.what,
+                    path: String::from_utf8_lossy(&found.path).into_owned(),
+                    advice: advice.to_string(),
+                    repair: found.repair,
+                });
             }
+            number += 1;
+        }
+        if reply.done {
+            return Ok(Names { findings, looked: reply.looked, dropped: reply.dropped, run });
         }
     }
-    let mut queue = None;
-    scan(fs, Bytes::default(), page, |after, record| {
-        if matches!(record, ScanRecord::Dead { .. }) && queue.is_none() {
-            queue = Some(after.clone());
-        }
-        round.add_record(record);
-    })?;
-    Ok((round, queue.unwrap_or_default()))
 }
 
-/// Every record after a cursor, each with the cursor of its page.
-fn scan(fs: &Fs, mut after: Bytes, page: u32, mut each: impl FnMut(&Bytes, ScanRecord)) -> Result<(), Fault> {
-    loop {
-        let reply = fs.ask(Fid::ROOT, &Scan { after: after.clone(), max: page })?;
-        reply.records.into_iter().for_each(|record| each(&after, record));
-        if !reply.more {
-            return Ok(());
-        }
-        after = reply.last;
+/// For people: where the file of a finding lies, if that can be said.
+fn path_of(fs: &Fs, finding: &Finding) -> String {
+    if finding.kind == Problem::OrphanObject {
+        return String::new();
+    }
+    let fid = finding.about.fid();
+    match fs.ask(fid, &PathOf { fid }) {
+        Ok(reply) => String::from_utf8_lossy(&reply.path).into_owned(),
+        Err(_) => format!("<{fid}>"),
     }
 }
 
 /// Looks at the queue of the purge, which begins after the cursor `queue`, until what was in it is gone or stuck.
-fn watch(fs: &Fs, mut purges: Purges, queue: &Bytes, how: How) -> Result<Vec<Finding>, Fault> {
+fn watch(fs: &Fs, mut purges: Purges, queue: &sweep::Cursor, how: How) -> Result<Vec<Finding>, Fault> {
     let (began, mut pause) = (Instant::now(), PURGE_LOOK_MIN);
     let mut dead = BTreeSet::<(Fid, Generation)>::new();
     loop {
         if !purges.is_empty() {
             dead.clear();
-            scan(fs, queue.clone(), how.page, |_, record| {
+            sweep::scan(fs, queue.clone(), how.page, &mut |record| {
                 if let ScanRecord::Dead { fid, layout } = record {
                     dead.insert((fid, layout.generation));
                 }
+                true
             })?;
         }
         match purges.look(began.elapsed(), &dead) {

@@ -34,6 +34,8 @@ sent!(
     wire::meta::Lookup,
     wire::meta::GetAttr,
     wire::meta::GetAttrs,
+    wire::check::Check,
+    wire::check::Repair,
     wire::meta::SetAttr,
     wire::meta::Link,
     wire::meta::Unlink,

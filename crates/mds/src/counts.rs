@@ -11,6 +11,7 @@ use crate::Core;
 use crate::draft::Draft;
 use crate::execute::{Done, Seat, Stop};
 use crate::look::{SnapView, Trouble, until_loaded};
+use crate::overlay::Layer;
 use crate::serve::{parse, plain};
 
 /// Records of an entry when a file system is counted for the first time.
@@ -117,9 +118,15 @@ impl Core {
     }
 
     fn commit_puts(&self, seat: &mut Seat, puts: Vec<(Key, Vec<u8>)>) -> Result<Seq, Stop> {
+        let puts = puts.into_iter().map(|(key, value)| (key, Some(Value::new(&value))));
+        self.commit_changes(seat, puts.collect())
+    }
+
+    /// An internal entry of changes that are right whatever the state is.
+    pub fn commit_changes(&self, seat: &mut Seat, changes: Layer) -> Result<Seq, Stop> {
         let snap = self.kv.snapshot();
         let mut draft = Draft::new(&snap);
-        draft.changes = puts.into_iter().map(|(key, value)| (key, Some(Value::new(&value)))).collect();
+        draft.changes = changes;
         self.commit(seat, draft)
     }
 

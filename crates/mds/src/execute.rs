@@ -200,7 +200,7 @@ impl Core {
     }
 
     /// Does `attempt`, and what stopped it, until it is done or refused.
-    fn until_done<T>(&self, attempt: &mut dyn FnMut() -> Result<T, Stop>) -> Result<T, Fault> {
+    pub fn until_done<T>(&self, attempt: &mut dyn FnMut() -> Result<T, Stop>) -> Result<T, Fault> {
         for _ in 0..ATTEMPTS_MAX {
             // Bringing records is no attempt that failed: it has a bound of its own.
             let outcome = until_loaded(&self.kv, &mut || match attempt() {
@@ -530,7 +530,7 @@ impl Seat {
         }
     }
 
-    fn check_ready(&self) -> Result<(), Stop> {
+    pub fn check_ready(&self) -> Result<(), Stop> {
         self.check_open()?;
         if self.ids.are_enough() { Ok(()) } else { Err(Stop::NoIds) }
     }

@@ -18,6 +18,7 @@
 mod attach;
 mod batch_call;
 mod catch_up;
+mod check;
 mod checkpoint;
 mod clock;
 mod counts;
@@ -83,7 +84,7 @@ pub struct Mdt {
 }
 
 /// What the serving threads and the background threads share.
-/// Taken in this order: `ending`, `checkpointing` or `reserving`, the role.
+/// Taken in this order: `checking`, `ending`, `checkpointing` or `reserving`, the role.
 pub(crate) struct Core {
     volume: Volume,
     kv: Records,
@@ -115,6 +116,8 @@ pub(crate) struct Core {
     newest_lease: Arc<AtomicU64>,
     /// M7: the last entry that let a client change objects.
     change_let_by: AtomicU64,
+    /// The fsck that is under way, if one is.
+    checking: Mutex<Option<check::Run>>,
 }
 
 impl Mdt {

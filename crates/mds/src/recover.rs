@@ -70,6 +70,7 @@ impl Mdt {
             purged: Default::default(),
             known_groups: Default::default(),
             stopping: AtomicBool::new(false),
+            checking: Mutex::new(None),
             volume,
             settings,
         });

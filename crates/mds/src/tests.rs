@@ -2,6 +2,7 @@
 
 mod batch_call;
 mod batches;
+mod check;
 mod counts;
 mod crash;
 mod exactly_once;

@@ -392,7 +392,7 @@ fn is_below(view: &dyn View, fid: Fid, known: &mut HashMap<Fid, bool>) -> bool {
 }
 
 /// The record of a directory's counts; without one, there was nothing when it was due.
-fn record(view: &dyn View, dir: Fid) -> Counts {
+pub(crate) fn record(view: &dyn View, dir: Fid) -> Counts {
     view.get(&keys::counts(dir)).and_then(|value| Counts::decode(&value).ok()).unwrap_or_default()
 }
 
@@ -436,6 +436,33 @@ impl Recount {
                 self.parents.insert(fid, parent);
             }
         }
+    }
+
+    /// Directories and where they are, by their first hints.
+    pub(crate) fn parents(&self) -> &HashMap<Fid, Fid> {
+        &self.parents
+    }
+
+    /// By how much records and rows together say too much (D1), of each directory of which they do. `said`: the records of kind 11.
+    pub(crate) fn errors(self, said: &HashMap<Fid, Counts>, pending: &Pending) -> Vec<(Fid, Counts)> {
+        let parents = self.parents.clone();
+        let mut off: BTreeMap<Fid, Counts> = said.iter().map(|(dir, counts)| (*dir, *counts)).collect();
+        for (dir, row) in &pending.rows {
+            off.entry(*dir).or_default().own += row.own;
+            let mut at = Some(*dir);
+            for _ in 0..DEPTH_MAX {
+                let Some(dir) = at else { break };
+                off.entry(dir).or_default().tree += row.own + row.below;
+                at = parents.get(&dir).copied();
+            }
+        }
+        for (dir, Counts { own, tree }) in self.finish() {
+            let off = off.entry(dir).or_default();
+            *off = Counts { own: off.own - own, tree: off.tree - tree };
+        }
+        // A record of what is no directory is another matter.
+        let is_dir = |dir: &Fid| *dir == Fid::ROOT || parents.contains_key(dir);
+        off.into_iter().filter(|(dir, off)| is_dir(dir) && *off != Counts::default()).collect()
     }
 
     /// Of the directories that are not empty.

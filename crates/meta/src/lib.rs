@@ -8,6 +8,7 @@
 pub mod access;
 pub mod accessed;
 pub mod acl;
+pub mod check;
 pub mod counts;
 pub mod create;
 mod dispatch;

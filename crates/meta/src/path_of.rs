@@ -49,7 +49,7 @@ pub fn paths_of(ctx: &Ctx<'_>, view: &dyn View, req: PathsOf) -> Result<PathsOfR
 }
 
 /// The path by which `parent` names `fid`; above that by first hints.
-fn path_by(view: &dyn View, fid: Fid, parent: Option<Parent>) -> Result<Vec<u8>, Fault> {
+pub(crate) fn path_by(view: &dyn View, fid: Fid, parent: Option<Parent>) -> Result<Vec<u8>, Fault> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let (mut at, mut hint) = (fid, parent);
     while at != Fid::ROOT {

@@ -1,11 +1,14 @@
-//! `stria fsck`: compares the name space with the objects. A running cluster is looked at through its socket, as an observer; a
-//! stopped one is recovered in memory over its media, which are only read.
+//! `stria fsck`: the MDT checks its name space, and objects are compared with it. A running cluster is looked at through its socket, as an
+//! observer; a stopped one is recovered in memory over its media, which are only read. Only `--repair` changes anything: then a stopped
+//! cluster is served, to nobody, for as long as that takes.
 
+use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
 use client::Fs;
+use client::fsck::{Problem, Report};
 use serde::Serialize;
 
 use crate::cluster::Cluster;
@@ -14,12 +17,13 @@ use crate::logs;
 use crate::reach::{self, Reach};
 use crate::rundir::{RunDir, State, Use};
 use crate::serve::device::Blank;
-use crate::serve::local;
+use crate::serve::local::{self, Media};
 
-/// Check a file system, running or stopped: lost and leaked objects, link counts, sizes. Nothing is repaired or written.
+/// Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria fsck --dir /tmp/s
+Example: stria fsck --dir /tmp/s --repair --yes
 Exit codes: 0 clean; 1 findings; 2 could not look.")]
 pub struct Fsck {
     /// The directory that `stria up` was given.
@@ -28,9 +32,19 @@ pub struct Fsck {
     /// A path on a mount, in place of --dir.
     path: Option<PathBuf>,
     /// JSON output.
-    #[arg(short = 'j', long)]
+    #[arg(short = 'j', long, conflicts_with = "repair")]
     json: bool,
+    /// Tell what each repair would do, ask, then repair what has one safe answer.
+    #[arg(long)]
+    repair: bool,
+    /// Repair without asking.
+    #[arg(short = 'y', long, requires = "repair")]
+    yes: bool,
 }
+
+/// A repair may bring another one to light: a name that is removed, a file without a name. More than this many in a row are damage that
+/// only a person can judge.
+const ROUNDS_MAX: usize = 8;
 
 /// What is printed.
 #[derive(Debug, Serialize)]
@@ -45,6 +59,8 @@ struct Shown {
     objects: u64,
     object_bytes: u64,
     findings: Vec<Found>,
+    /// More than are listed at once.
+    not_listed: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,25 +70,49 @@ struct Found {
     #[serde(skip_serializing_if = "String::is_empty")]
     path: String,
     advice: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    repair: String,
 }
 
 impl Fsck {
     pub fn run(self) -> anyhow::Result<Exit> {
         logs::start_for_tools();
         // Whatever keeps us from looking is exit code 2, also what would be 1 elsewhere.
-        let shown = self.look().map_err(|e| Failure::relayed(Exit::Unusable, format!("fsck: {e:#}")))?;
+        let unusable = |e: anyhow::Error| Failure::relayed(Exit::Unusable, format!("fsck: {e:#}"));
+        let mut shown = self.reach(Media::Scratch, &mut check).map_err(unusable)?;
         match self.json {
             true => outln!("{}", serde_json::to_string_pretty(&shown)?),
             false => out!("{}", shown.text()),
         }
-        Ok(if shown.findings.is_empty() { Exit::Done } else { Exit::Findings })
+        if self.repair && self.is_wanted(&shown)? {
+            shown = self.reach(Media::Real, &mut mend).map_err(unusable)?;
+            out!("{}", shown.text());
+        }
+        Ok(if shown.is_clean() { Exit::Done } else { Exit::Findings })
     }
 
-    fn look(&self) -> anyhow::Result<Shown> {
+    /// Is there something to repair, and may it be done?
+    fn is_wanted(&self, shown: &Shown) -> anyhow::Result<bool> {
+        let repairs = shown.findings.iter().filter(|f| !f.repair.is_empty()).count();
+        if repairs == 0 || self.yes {
+            return Ok(repairs > 0);
+        }
+        if !std::io::stdin().is_terminal() {
+            outln!("nothing was repaired: --yes does so without asking");
+            return Ok(false);
+        }
+        out!("Do these {repairs} repairs? [y/N] ");
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line)?;
+        Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    }
+
+    /// Does `job` with the cluster, running or not.
+    fn reach(&self, media: Media, job: Job<'_>) -> anyhow::Result<Shown> {
         let Some(dir) = &self.dir else {
             let path = self.path.as_deref().unwrap_or(Path::new("."));
             let (_, source) = reach::mount_of(path)?;
-            return check(&Reach::by_nids(&source.nids, &source.fsname)?, "running");
+            return job(&Reach::by_nids(&source.nids, &source.fsname)?, "running");
         };
         let dir = super::absolute(dir)?;
         let cluster = Cluster::existing(&dir)?;
@@ -80,7 +120,7 @@ impl Fsck {
         match run.state()? {
             State::Held(holder) if holder.what == Use::Up => {
                 let reach = reach::through_socket(&dir, &cluster.fsname);
-                check(
+                job(
                     &reach.with_context(|| format!("ask the running cluster (pid {})", holder.pid))?,
                     "running",
                 )
@@ -88,39 +128,91 @@ impl Fsck {
             State::Held(holder) => {
                 anyhow::bail!("pid {} looks at {} now; wait until it is done", holder.pid, dir.display())
             }
-            State::Free { .. } => check_stopped(&cluster, &dir, &run),
+            State::Free { .. } => of_stopped(&cluster, &dir, &run, media, job),
         }
     }
 }
 
-fn check_stopped(cluster: &Cluster, dir: &Path, run: &RunDir) -> anyhow::Result<Shown> {
+/// Something done with a cluster that can be reached, which is said to be running or stopped.
+type Job<'j> = &'j mut dyn FnMut(&Reach, &'static str) -> anyhow::Result<Shown>;
+
+fn of_stopped(
+    cluster: &Cluster,
+    dir: &Path,
+    run: &RunDir,
+    media: Media,
+    job: Job<'_>,
+) -> anyhow::Result<Shown> {
     anyhow::ensure!(cluster.ready, "{} was never completed; `stria up` starts it over", dir.display());
     let _lock = run.take(Use::Check, None)?;
-    let servers =
-        local::start(cluster, dir, local::scratch_mgs(dir)?, local::Media::Scratch, Blank::Refuse, None)?;
-    let shown = check(&Reach::in_process(servers.fabric.clone(), &cluster.fsname)?, "stopped");
-    // Nothing of it is kept, so how they end does not matter.
-    let _ = servers.stop();
-    shown
+    let mgs = match media {
+        Media::Scratch => local::scratch_mgs(dir)?,
+        Media::Real => mgs::Mgs::open(&Cluster::mgs_dir(dir)).context("open the cluster map")?,
+    };
+    let servers = local::start(cluster, dir, mgs, media, Blank::Refuse, None)?;
+    let shown = job(&Reach::in_process(servers.fabric.clone(), &cluster.fsname)?, "stopped");
+    let stopped = servers.stop();
+    match media {
+        // Nothing of it is kept, so how they end does not matter.
+        Media::Scratch => shown,
+        Media::Real => {
+            shown.and_then(|shown| stopped.map(|()| shown).context("stop the servers after the repair"))
+        }
+    }
 }
 
-fn check(reach: &Reach, state: &'static str) -> anyhow::Result<Shown> {
+fn connect(reach: &Reach) -> anyhow::Result<std::sync::Arc<Fs>> {
     let settings = client::Settings {
         name: format!("stria fsck pid {}", std::process::id()),
         observer: true,
         ..client::Settings::default()
     };
-    let fs = Fs::connect(reach.fabric.clone(), reach.map.clone(), reach.fs, settings)?;
+    Ok(Fs::connect(reach.fabric.clone(), reach.map.clone(), reach.fs, settings)?)
+}
+
+fn check(reach: &Reach, state: &'static str) -> anyhow::Result<Shown> {
+    let fs = connect(reach)?;
     let report = client::fsck::check(&fs, &reach.file_system().secret)?;
     fs.shutdown()?;
+    Ok(shown(report, state))
+}
+
+/// Repairs until nothing is left that has a repair; what is found then.
+fn mend(reach: &Reach, state: &'static str) -> anyhow::Result<Shown> {
+    let (fs, secret) = (connect(reach)?, &reach.file_system().secret);
+    let mut report = client::fsck::check(&fs, secret)?;
+    for _ in 0..ROUNDS_MAX {
+        let mut repaired = 0;
+        for finding in report.findings.iter().filter(|f| !f.repair.is_empty()) {
+            match client::fsck::repair(&fs, secret, &report, finding) {
+                Ok(true) => {
+                    repaired += 1;
+                    outln!("repaired: {}: {}; {}", kind(finding.kind), finding.what, finding.repair);
+                }
+                // Another repair, or who works there, has done it.
+                Ok(false) => {}
+                Err(fault) => outln!("not repaired: {}: {}; {fault}", kind(finding.kind), finding.what),
+            }
+        }
+        report = client::fsck::check(&fs, secret)?;
+        if repaired == 0 {
+            break;
+        }
+    }
+    fs.shutdown()?;
+    Ok(shown(report, state))
+}
+
+fn shown(report: Report, state: &'static str) -> Shown {
     let counts = report.counts;
     let findings = report.findings.into_iter().map(|f| Found {
-        kind: format!("{:?}", f.kind),
+        kind: kind(f.kind),
         what: f.what,
         path: f.path,
         advice: f.advice,
+        repair: f.repair,
     });
-    Ok(Shown {
+    Shown {
         state,
         entries: counts.entries,
         inodes: counts.inodes,
@@ -131,10 +223,22 @@ fn check(reach: &Reach, state: &'static str) -> anyhow::Result<Shown> {
         objects: counts.objects,
         object_bytes: counts.object_bytes,
         findings: findings.collect(),
-    })
+        not_listed: report.dropped,
+    }
+}
+
+fn kind(problem: Problem) -> String {
+    match problem {
+        Problem::Records(wrong) => format!("{wrong:?}"),
+        of_objects => format!("{of_objects:?}"),
+    }
 }
 
 impl Shown {
+    fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+
     fn text(&self) -> String {
         let mut out = format!(
             "looked at ({}): {} names, {} inodes ({} inline, {} striped, {} open and unlinked, {} being written), {} objects of {}\n",
@@ -150,7 +254,14 @@ impl Shown {
         );
         for f in &self.findings {
             let path = if f.path.is_empty() { String::new() } else { format!(" ({})", f.path) };
-            out += &format!("{}: {}{path}; {}\n", f.kind, f.what, f.advice);
+            let advice = match f.repair.is_empty() {
+                true => f.advice.clone(),
+                false => format!("repair: {}", f.repair),
+            };
+            out += &format!("{}: {}{path}; {advice}\n", f.kind, f.what);
+        }
+        if self.not_listed > 0 {
+            out += &format!("and {} more, which are told once these are repaired\n", self.not_listed);
         }
         match self.findings.len() {
             0 => out += "clean\n",
@@ -171,6 +282,7 @@ mod tests {
             what: "fid 0x10".into(),
             path: path.into(),
             advice: "look".into(),
+            repair: String::new(),
         };
         let mut shown = Shown {
             state: "stopped",
@@ -183,6 +295,7 @@ mod tests {
             objects: 0,
             object_bytes: 0,
             findings: vec![],
+            not_listed: 0,
         };
         assert!(shown.text().ends_with("0 objects of 0B\nclean\n"));
         shown.findings = vec![found("/a"), found("")];

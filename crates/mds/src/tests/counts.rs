@@ -54,8 +54,8 @@ fn check(rig: &Rig, when: &str) {
 
 pub struct Play {
     pub rig: Rig,
-    dirs: Vec<Fid>,
-    files: Vec<Fid>,
+    pub dirs: Vec<Fid>,
+    pub files: Vec<Fid>,
     dice: u64,
 }
 

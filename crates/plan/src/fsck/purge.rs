@@ -59,7 +59,6 @@ fn stuck(record: &(Fid, Generation)) -> Finding {
         Problem::SlowPurge,
         About::Dead(fid, generation),
         format!("file {fid} {generation}"),
-        String::new(),
         "the MDT cannot reach an OST of it; its objects are destroyed when that is back; see 'stria status'",
     )
 }

@@ -42,6 +42,11 @@ impl Story {
         self.falsify(meta::keys::inode(fid), |_| None);
     }
 
+    /// The damage is repaired: the medium is looked at again when the story ends.
+    pub fn mended(&mut self) {
+        self.seats[0].spoiled = false;
+    }
+
     fn falsify(&mut self, key: Key, change: impl FnOnce(&[u8]) -> Option<Value>) {
         self.seats[0].end();
         self.seats[0].spoiled = true;

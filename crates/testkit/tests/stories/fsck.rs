@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use client::fsck::{How, Problem};
+use client::fsck::{How, Problem, Wrong};
 use client::{Fs, OpenFlags, SetAttr};
 use testkit::story::{Story, StoryShape, bytes_of, count};
 use testkit::{Who, Wiring};
@@ -59,7 +59,7 @@ fn fsck_finds_a_wrong_link_count() {
         story.unmount().unwrap();
         story.falsify_inode(fid, |inode| inode.attr.nlink += 1);
         story.remount();
-        assert_eq!(kinds(&story), [(Problem::LinkCount, format!("/{name}"))]);
+        assert_eq!(kinds(&story), [(Problem::Records(Wrong::LinkCount), format!("/{name}"))]);
     }
 }
 
@@ -72,8 +72,47 @@ fn fsck_finds_an_inode_that_is_gone() {
     story.delete_inode(fid);
     story.remount();
     let found = kinds(&story);
-    assert!(found.contains(&(Problem::DanglingEntry, "/a".to_string())), "{found:?}");
+    assert!(found.contains(&(Problem::Records(Wrong::DanglingEntry), "/a".to_string())), "{found:?}");
     assert!(found.iter().filter(|(k, _)| *k == Problem::OrphanObject).count() == 2, "{found:?}");
+}
+
+/// What has one safe answer is repaired through the MDT that serves, and then nothing is found, by the verifier neither.
+#[test]
+fn fsck_repairs_what_has_one_answer() {
+    for wiring in [Wiring::Local, Wiring::Tcp] {
+        let mut story = Story::begin(StoryShape::lively(wiring));
+        let fids = ["one", "two", "three"].map(|name| {
+            story.create(name).unwrap();
+            story.write(name, 0, &bytes_of(3, 9_000)).unwrap();
+            story.fsync(name).unwrap();
+            story.close(name).unwrap();
+            story.lookup(name).unwrap().fid
+        });
+        let dir = story.mkdir("dir").unwrap();
+        story.unmount().unwrap();
+        story.falsify_inode(dir, |inode| inode.attr.nlink += 3);
+        story.falsify_inode(fids[0], |inode| inode.parents.clear());
+        story.delete_inode(fids[1]);
+        story.remount();
+        let mut told = Vec::new();
+        while told.len() < 20 {
+            let report = story.fsck();
+            if report.findings.is_empty() {
+                break;
+            }
+            for finding in report.findings.iter().filter(|f| !f.repair.is_empty()) {
+                client::fsck::repair(story.fs(), &story.secret(), &report, finding).unwrap();
+            }
+            told.extend(report.findings.into_iter().map(|f| f.kind));
+        }
+        for wrong in [Wrong::LinkCount, Wrong::MissingHint, Wrong::DanglingEntry, Wrong::Leftover] {
+            assert!(told.contains(&Problem::Records(wrong)), "{wiring:?}: {told:?}");
+        }
+        story.check_clean();
+        assert_eq!(story.read("three").unwrap(), bytes_of(3, 9_000));
+        assert_eq!(story.lookup("two").unwrap_err().code, Code::NotFound);
+        story.mended();
+    }
 }
 
 /// Fsck finds a copy of an object on another OST, though the right one is there too.
@@ -147,7 +186,7 @@ fn fsck_of_a_busy_system_finds_what_is_wrong() {
         story.remount();
         while_busy(&story, places, count(5, 100), &|| {
             let found = story.fsck_with(BUSY).findings.into_iter().map(|f| (f.kind, f.path));
-            let want = ["/", "/wrong"].map(|path| (Problem::LinkCount, path.to_string()));
+            let want = ["/", "/wrong"].map(|path| (Problem::Records(Wrong::LinkCount), path.to_string()));
             assert_eq!(found.collect::<Vec<_>>(), want, "{wiring:?}");
         });
     }

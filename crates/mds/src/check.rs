@@ -1,0 +1,239 @@
+//! Fsck of the name space while clients work: the rules of `meta::check` over a snapshot, a slice of records at a time and beside the
+//! writer's role; each finding is told once it still shows in the newest state. Repairs are entries like any other.
+//!
+//! There is one check at a time, and whoever began it calls again to go on, so it takes the time of its caller's thread and no other. One that
+//! nobody asks for any more is forgotten (`IDLE_MS`): until then its snapshot keeps what was replaced meanwhile.
+
+use std::ops::ControlFlow;
+
+use kv::{Engine, Miss, Value, View};
+use meta::check::{Check, Findings, counts_too_much, path, repair, repair_of};
+use meta::counts::Pending;
+use types::{Code, Fault, Key};
+use wire::check::{self as told, CheckReply, Looked, RepairReply, Wrong};
+use wire::codec::Bytes;
+use wire::object::{Capability, RIGHT_ADMIN};
+
+use crate::look::{SnapView, Trouble, look, until_loaded};
+use crate::overlay::Layer;
+use crate::recover::no_lease;
+use crate::{Core, Records};
+
+/// Records and bytes of a slice: so much is copied out of the snapshot at once.
+const SLICE: usize = 4096;
+const SLICE_BYTES: usize = 1 << 20;
+/// A call goes on for so long, that its connection is free for others soon.
+const CALL_MS: u64 = 200;
+/// Findings of one answer.
+const TOLD_MAX: usize = 256;
+/// A check that nobody went on with for so long is over.
+const IDLE_MS: u64 = 60_000;
+
+pub struct Run {
+    id: u64,
+    used_ms: u64,
+    looked: Looked,
+    stage: Stage,
+}
+
+enum Stage {
+    Walk { snap: Box<<Records as Engine>::Snap>, pending: Box<Pending>, check: Box<Check>, at: Key },
+    Found(Findings),
+}
+
+impl Core {
+    pub fn on_check(&self, req: &told::Check) -> Result<CheckReply, Fault> {
+        self.check_admin(&req.cap)?;
+        let mut checking = self.checking.lock();
+        let began_ms = self.clock.boot_ms();
+        if req.run == 0 {
+            *checking = Some(self.begin_check(began_ms)?);
+        }
+        let run = the_run(&mut checking, req.run)?;
+        loop {
+            run.used_ms = self.clock.boot_ms();
+            match &mut run.stage {
+                Stage::Walk { snap, pending, check, at } => {
+                    let is_through = self.walk(snap, check, at)?.is_break();
+                    run.looked = check.looked();
+                    if is_through {
+                        let found = std::mem::take(&mut **check).finish(pending);
+                        run.stage = Stage::Found(found);
+                    }
+                }
+                Stage::Found(found) => {
+                    let (from, all) = (req.seen as usize, found.found.len());
+                    let to = (from + TOLD_MAX).min(all);
+                    // A number stays with its finding: what does not show any more is told without words.
+                    let findings = (from..to).map(|n| self.tell(found, n)).collect::<Result<_, _>>()?;
+                    let (looked, dropped) = (run.looked.clone(), found.dropped);
+                    return Ok(CheckReply { run: run.id, done: to >= all, looked, findings, dropped });
+                }
+            }
+            if self.clock.boot_ms().saturating_sub(began_ms) >= CALL_MS || self.is_stopping() {
+                let looked = run.looked.clone();
+                return Ok(CheckReply { run: run.id, done: false, looked, findings: vec![], dropped: 0 });
+            }
+        }
+    }
+
+    pub fn on_repair(&self, req: &told::Repair) -> Result<RepairReply, Fault> {
+        self.check_admin(&req.cap)?;
+        let mut checking = self.checking.lock();
+        let run = the_run(&mut checking, req.run)?;
+        run.used_ms = self.clock.boot_ms();
+        let Stage::Found(findings) = &run.stage else {
+            return Err(Fault::new(Code::NotReady, "the check is not through yet"));
+        };
+        let n = req.number as usize;
+        let Some(finding) = findings.found.get(n) else {
+            return Err(Fault::new(Code::Invalid, format!("there is no finding {n}")));
+        };
+        let repaired = match finding.wrong {
+            Wrong::WrongCounts => self.repair_counts(findings, n)?,
+            _ => {
+                let mut repaired = false;
+                self.transact(&no_lease(), &mut |txn| {
+                    repaired = repair(txn, findings, n, self.clock.wall())?;
+                    Ok(vec![])
+                })?;
+                repaired
+            }
+        };
+        if repaired {
+            let (what, repair) = (&finding.what, repair_of(finding.wrong));
+            tracing::warn!(wrong = ?finding.wrong, what, repair, "fsck repaired a record");
+        }
+        Ok(RepairReply { repaired })
+    }
+
+    /// Two entries, between which nobody else has the role.
+    fn repair_counts(&self, findings: &Findings, n: usize) -> Result<bool, Fault> {
+        self.until_done(&mut || {
+            let mut seat = self.role.hold();
+            seat.check_ready()?;
+            let too_much = {
+                let reader = self.kv.reader();
+                let view = SnapView::new(&reader);
+                let too_much = counts_too_much(&view, findings, n);
+                view.finish()?;
+                too_much
+            };
+            let Some((key, value)) = too_much else { return Ok(false) };
+            self.commit_changes(&mut seat, Layer::from([(key, Some(Value::new(&value)))]))?;
+            self.commit_changes(&mut seat, Layer::from([(key, None)]))?;
+            Ok(true)
+        })
+    }
+
+    /// Forgets a check that nobody goes on with.
+    pub fn sweep_check(&self) {
+        let Some(mut checking) = self.checking.try_lock() else { return };
+        let is_idle = |run: &Run| self.clock.boot_ms().saturating_sub(run.used_ms) >= IDLE_MS;
+        if checking.as_ref().is_some_and(is_idle) {
+            *checking = None;
+        }
+    }
+
+    /// Servers and tools only.
+    pub fn check_admin(&self, cap: &Capability) -> Result<(), Fault> {
+        let now_sec = self.clock.wall().sec.max(0) as u64;
+        object::cap::check_right(&self.joined()?.secret, cap, RIGHT_ADMIN, now_sec)
+    }
+
+    fn begin_check(&self, now_ms: u64) -> Result<Run, Fault> {
+        // Of one moment: what the records do not say yet stands in the rows.
+        let (snap, pending) = {
+            let seat = self.role.hold();
+            (self.kv.snapshot(), seat.counts.clone())
+        };
+        let id = u64::from(snap.seq().0 as u32) << 32 | (now_ms & 0xffff_ffff).max(1);
+        let (snap, pending) = (Box::new(snap), Box::new(pending));
+        let stage = Stage::Walk { snap, pending, check: Box::default(), at: Key::default() };
+        Ok(Run { id, used_ms: now_ms, looked: Looked::default(), stage })
+    }
+
+    /// One slice. `Break`: it was the last.
+    fn walk(
+        &self,
+        snap: &<Records as Engine>::Snap,
+        check: &mut Check,
+        at: &mut Key,
+    ) -> Result<ControlFlow<()>, Fault> {
+        let end = Key::new(&[u8::MAX]).expect("one byte fits");
+        let (mut slice, mut bytes, mut damaged) = (Vec::new(), 0, None);
+        until_loaded(&self.kv, &mut || {
+            slice.clear();
+            (bytes, damaged) = (0, None);
+            let walked = snap.range(at, &end, &mut |key, value| {
+                bytes += value.len();
+                slice.push((*key, value.to_vec()));
+                slice.len() < SLICE && bytes < SLICE_BYTES
+            });
+            match walked {
+                Err(Miss::Absent(what)) => Err(Trouble::Absent(what)),
+                Err(Miss::Damage(damage)) => {
+                    damaged = Some(damage.key);
+                    Ok(())
+                }
+                Ok(()) => Ok(()),
+            }
+        })?;
+        for (key, value) in &slice {
+            let seen = until_loaded(&self.kv, &mut || {
+                let view = SnapView::new(snap);
+                let seen = check.look(&view, key, value);
+                // What it looked at besides and is damaged has a finding of its own.
+                match view.finish() {
+                    Err(trouble @ Trouble::Absent(_)) => Err(trouble),
+                    _ => Ok(seen),
+                }
+            })?;
+            check.add(key, value, seen);
+        }
+        let is_last = damaged.is_none() && slice.len() < SLICE && bytes < SLICE_BYTES;
+        if let Some(key) = damaged {
+            check.add_damaged(&key);
+        }
+        match damaged.or(slice.last().map(|(key, _)| *key)) {
+            Some(last) if !is_last => *at = meta::keys::after(&last),
+            _ => return Ok(ControlFlow::Break(())),
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Finding `n` as it shows now; without words if it does not.
+    fn tell(&self, found: &Findings, n: usize) -> Result<told::Finding, Fault> {
+        let wrong = found.found[n].wrong;
+        let outcome = look(&self.kv, &mut |view| {
+            let finding = found.confirm(view, n)?;
+            let path = path(view, &finding);
+            Some(told::Finding {
+                wrong,
+                what: finding.what,
+                path: Bytes(path),
+                repair: repair_of(wrong).to_string(),
+            })
+        });
+        let gone =
+            told::Finding { wrong, what: String::new(), path: Bytes::default(), repair: String::new() };
+        match outcome {
+            Ok(finding) => Ok(finding.unwrap_or(gone)),
+            // What it stands on is damaged, so it cannot be shown to be gone, nor be repaired.
+            Err(fault) if fault.code == Code::Damaged => {
+                Ok(told::Finding { what: format!("{}; {}", found.found[n].what, fault.detail), ..gone })
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+fn the_run(checking: &mut Option<Run>, id: u64) -> Result<&mut Run, Fault> {
+    match checking {
+        Some(run) if id == 0 || run.id == id => Ok(run),
+        _ => Err(Fault::new(
+            Code::Stale,
+            "this check is over: another began, or nobody went on with it; begin anew",
+        )),
+    }
+}
