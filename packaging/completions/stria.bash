@@ -268,11 +268,17 @@ _stria() {
             stria__subcmd__help__subcmd__damage,list)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__list"
                 ;;
+            stria__subcmd__help__subcmd__mdt,backup)
+                cmd="stria__subcmd__help__subcmd__mdt__subcmd__backup"
+                ;;
             stria__subcmd__help__subcmd__mdt,bench)
                 cmd="stria__subcmd__help__subcmd__mdt__subcmd__bench"
                 ;;
             stria__subcmd__help__subcmd__mdt,bench-client)
                 cmd="stria__subcmd__help__subcmd__mdt__subcmd__bench__subcmd__client"
+                ;;
+            stria__subcmd__help__subcmd__mdt,restore)
+                cmd="stria__subcmd__help__subcmd__mdt__subcmd__restore"
                 ;;
             stria__subcmd__help__subcmd__mkfs,mdt)
                 cmd="stria__subcmd__help__subcmd__mkfs__subcmd__mdt"
@@ -310,6 +316,9 @@ _stria() {
             stria__subcmd__help__subcmd__scrub,stop)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__stop"
                 ;;
+            stria__subcmd__mdt,backup)
+                cmd="stria__subcmd__mdt__subcmd__backup"
+                ;;
             stria__subcmd__mdt,bench)
                 cmd="stria__subcmd__mdt__subcmd__bench"
                 ;;
@@ -319,6 +328,12 @@ _stria() {
             stria__subcmd__mdt,help)
                 cmd="stria__subcmd__mdt__subcmd__help"
                 ;;
+            stria__subcmd__mdt,restore)
+                cmd="stria__subcmd__mdt__subcmd__restore"
+                ;;
+            stria__subcmd__mdt__subcmd__help,backup)
+                cmd="stria__subcmd__mdt__subcmd__help__subcmd__backup"
+                ;;
             stria__subcmd__mdt__subcmd__help,bench)
                 cmd="stria__subcmd__mdt__subcmd__help__subcmd__bench"
                 ;;
@@ -327,6 +342,9 @@ _stria() {
                 ;;
             stria__subcmd__mdt__subcmd__help,help)
                 cmd="stria__subcmd__mdt__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__mdt__subcmd__help,restore)
+                cmd="stria__subcmd__mdt__subcmd__help__subcmd__restore"
                 ;;
             stria__subcmd__mkfs,help)
                 cmd="stria__subcmd__mkfs__subcmd__help"
@@ -989,7 +1007,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__fsck)
-            opts="-j -h --dir --json --help"
+            opts="-j -y -h --dir --json --repair --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1343,8 +1361,22 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__mdt)
-            opts="bench bench-client"
+            opts="bench backup restore bench-client"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mdt__subcmd__backup)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1371,6 +1403,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__mdt__subcmd__bench__subcmd__client)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mdt__subcmd__restore)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1751,12 +1797,34 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt)
-            opts="-h --help bench bench-client help"
+            opts="-h --help bench backup restore bench-client help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mdt__subcmd__backup)
+            opts="-h --dir --mount --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1795,7 +1863,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt__subcmd__bench__subcmd__client)
-            opts="-h --address --talk --connections --seconds --seed --entries --files-max --session --sequence --request-bytes --reply-bytes --help"
+            opts="-h --address --talk --connections --together --seconds --seed --entries --files-max --session --sequence --request-bytes --reply-bytes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1810,6 +1878,10 @@ _stria() {
                     return 0
                     ;;
                 --connections)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --together)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1853,8 +1925,22 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt__subcmd__help)
-            opts="bench bench-client help"
+            opts="bench backup restore bench-client help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mdt__subcmd__help__subcmd__backup)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1901,6 +1987,38 @@ _stria() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mdt__subcmd__help__subcmd__restore)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mdt__subcmd__restore)
+            opts="-h --size --force --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

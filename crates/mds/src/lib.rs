@@ -16,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
 mod attach;
+pub mod backup;
 mod batch_call;
 mod catch_up;
 mod check;
@@ -84,7 +85,7 @@ pub struct Mdt {
 }
 
 /// What the serving threads and the background threads share.
-/// Taken in this order: `checking`, `ending`, `checkpointing` or `reserving`, the role.
+/// Taken in this order: `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the role.
 pub(crate) struct Core {
     volume: Volume,
     kv: Records,
@@ -118,6 +119,8 @@ pub(crate) struct Core {
     change_let_by: AtomicU64,
     /// The fsck that is under way, if one is.
     checking: Mutex<Option<check::Run>>,
+    /// The backup that is under way, if one is.
+    copying: Mutex<Option<backup::Copy>>,
 }
 
 impl Mdt {

@@ -71,6 +71,7 @@ impl Mdt {
             known_groups: Default::default(),
             stopping: AtomicBool::new(false),
             checking: Mutex::new(None),
+            copying: Mutex::new(None),
             volume,
             settings,
         });

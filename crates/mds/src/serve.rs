@@ -14,7 +14,7 @@ use net::Answer;
 use object::LeaseVersion;
 use types::{Code, Fault, Fid, Generation, Incarnation, Seq, SessionId};
 use wire::batch::Batch;
-use wire::check::{Check, Repair};
+use wire::check::{Check, CopyOut, Repair};
 use wire::meta::Counts;
 use wire::object::Capability;
 use wire::purge::Dying;
@@ -103,6 +103,7 @@ impl Core {
             TargetStat::CALL => self.target_stat().map(plain),
             Batch::CALL => return self.on_batch(head, body, bulk, answer).map(|()| None),
             Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),
+            CopyOut::CALL => self.on_copy_out(&parse(body)?).map(plain),
             Repair::CALL if self.rules.counts() => self.on_repair(&parse(body)?).map(plain),
             Counts::CALL if self.rules.counts() => self.on_counts(head, body),
             call => match self.rules.is_mutation(call) {

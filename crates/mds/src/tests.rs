@@ -1,5 +1,6 @@
 //! The executor, recovery and sessions, under a rule set of a few lines (`rules`), on media that lose power (`rig`).
 
+mod backup;
 mod batch_call;
 mod batches;
 mod check;

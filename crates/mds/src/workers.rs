@@ -149,5 +149,6 @@ fn keeper(core: &Core) {
         core.reap_sessions();
         core.sweep_locks();
         core.sweep_check();
+        core.sweep_copy();
     }
 }

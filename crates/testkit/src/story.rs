@@ -6,6 +6,7 @@
 //! what the medium was told.  I2: nothing here sleeps to let things happen; what is waited for is polled, with a deadline.
 //! I3: with `background` off, servers do only what they are asked to, so that a seed tells the same story again.
 
+mod backup;
 mod clock;
 mod falsify;
 mod files;

@@ -1,6 +1,8 @@
 //! Fsck of the name space, which the MDT does itself; and raw records, for backups. All of it is for servers and tools: each call
 //! carries an admin capability.
 
+use types::{Epoch, Incarnation, MirrorId, Seq, TargetId, Time, Uuid};
+
 use crate::codec::{Bytes, Malformed, Reader, Wire, bodies, calls};
 use crate::object::Capability;
 
@@ -42,11 +44,37 @@ bodies! {
     /// Repairs the finding with this number, counted from 0, if it still shows.
     Repair { cap: Capability, run: u64, number: u32 }
     RepairReply { repaired: bool }
+    /// The records of one state, as they are stored: goes on behind the key `after` with copy `run`; 0 begins one, in the place of any other.
+    CopyOut { cap: Capability, run: u64, after: Bytes }
+    CopyReply {
+        run: u64,
+        /// With the first records.
+        head: Option<BackupHead>,
+        /// In key order.
+        records: Vec<RawRecord>,
+        done: bool,
+    }
+    RawRecord { key: Bytes, value: Bytes }
+    /// Whose records they are.
+    BackupHead {
+        fs_name: String,
+        fs_uuid: Uuid,
+        target_uuid: Uuid,
+        target: TargetId,
+        index: u32,
+        mirror: MirrorId,
+        epoch: Epoch,
+        incarnation: Incarnation,
+        /// The last entry that is in them.
+        seq: Seq,
+        made: Time,
+    }
 }
 
 calls! {
     0x02b0 Check => CheckReply, read;
     0x02b1 Repair => RepairReply, read;
+    0x02b2 CopyOut => CopyReply, read;
 }
 
 impl Default for Looked {

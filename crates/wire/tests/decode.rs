@@ -12,8 +12,7 @@ use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{
     HEADER_LEN, Header, Reader, Request, accessed, batch, check, lock, map, meta, mgmt, object, ost, purge,
-    session,
-    shared,
+    session, shared,
 };
 
 /// The value that the bytes begin with, and its length.
@@ -47,7 +46,7 @@ macro_rules! all_types {
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
                 meta::GetAttrs, batch::Batch,
                 meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Counts, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::OpenRead, meta::AllocateInline, meta::SeekInline,
-                accessed::Accessed, purge::Dying, check::Check, check::Repair,
+                accessed::Accessed, purge::Dying, check::Check, check::Repair, check::CopyOut,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
@@ -64,7 +63,7 @@ macro_rules! all_types {
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
-                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, accessed::ReadTime, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
+                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, check::RawRecord, check::BackupHead, accessed::ReadTime, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
             }
         }
     };

@@ -3,21 +3,19 @@
 //! cluster is served, to nobody, for as long as that takes.
 
 use std::io::{BufRead, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args;
 use client::Fs;
 use client::fsck::{Problem, Report};
 use serde::Serialize;
 
-use crate::cluster::Cluster;
 use crate::exit::{Exit, Failure};
 use crate::logs;
-use crate::reach::{self, Reach};
-use crate::rundir::{RunDir, State, Use};
-use crate::serve::device::Blank;
-use crate::serve::local::{self, Media};
+use crate::reach::Reach;
+use crate::serve::local::Media;
+
+use super::whole::{self, Job};
 
 /// Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair.
 #[derive(Debug, Args)]
@@ -79,16 +77,20 @@ impl Fsck {
         logs::start_for_tools();
         // Whatever keeps us from looking is exit code 2, also what would be 1 elsewhere.
         let unusable = |e: anyhow::Error| Failure::relayed(Exit::Unusable, format!("fsck: {e:#}"));
-        let mut shown = self.reach(Media::Scratch, &mut check).map_err(unusable)?;
+        let mut shown = self.with(Media::Scratch, &mut check).map_err(unusable)?;
         match self.json {
             true => outln!("{}", serde_json::to_string_pretty(&shown)?),
             false => out!("{}", shown.text()),
         }
         if self.repair && self.is_wanted(&shown)? {
-            shown = self.reach(Media::Real, &mut mend).map_err(unusable)?;
+            shown = self.with(Media::Real, &mut mend).map_err(unusable)?;
             out!("{}", shown.text());
         }
         Ok(if shown.is_clean() { Exit::Done } else { Exit::Findings })
+    }
+
+    fn with(&self, media: Media, job: Job<'_, Shown>) -> anyhow::Result<Shown> {
+        whole::with_cluster(self.dir.as_deref(), self.path.as_deref(), media, job)
     }
 
     /// Is there something to repair, and may it be done?
@@ -105,59 +107,6 @@ impl Fsck {
         let mut line = String::new();
         std::io::stdin().lock().read_line(&mut line)?;
         Ok(matches!(line.trim(), "y" | "Y" | "yes"))
-    }
-
-    /// Does `job` with the cluster, running or not.
-    fn reach(&self, media: Media, job: Job<'_>) -> anyhow::Result<Shown> {
-        let Some(dir) = &self.dir else {
-            let path = self.path.as_deref().unwrap_or(Path::new("."));
-            let (_, source) = reach::mount_of(path)?;
-            return job(&Reach::by_nids(&source.nids, &source.fsname)?, "running");
-        };
-        let dir = super::absolute(dir)?;
-        let cluster = Cluster::existing(&dir)?;
-        let run = RunDir::of(&dir);
-        match run.state()? {
-            State::Held(holder) if holder.what == Use::Up => {
-                let reach = reach::through_socket(&dir, &cluster.fsname);
-                job(
-                    &reach.with_context(|| format!("ask the running cluster (pid {})", holder.pid))?,
-                    "running",
-                )
-            }
-            State::Held(holder) => {
-                anyhow::bail!("pid {} looks at {} now; wait until it is done", holder.pid, dir.display())
-            }
-            State::Free { .. } => of_stopped(&cluster, &dir, &run, media, job),
-        }
-    }
-}
-
-/// Something done with a cluster that can be reached, which is said to be running or stopped.
-type Job<'j> = &'j mut dyn FnMut(&Reach, &'static str) -> anyhow::Result<Shown>;
-
-fn of_stopped(
-    cluster: &Cluster,
-    dir: &Path,
-    run: &RunDir,
-    media: Media,
-    job: Job<'_>,
-) -> anyhow::Result<Shown> {
-    anyhow::ensure!(cluster.ready, "{} was never completed; `stria up` starts it over", dir.display());
-    let _lock = run.take(Use::Check, None)?;
-    let mgs = match media {
-        Media::Scratch => local::scratch_mgs(dir)?,
-        Media::Real => mgs::Mgs::open(&Cluster::mgs_dir(dir)).context("open the cluster map")?,
-    };
-    let servers = local::start(cluster, dir, mgs, media, Blank::Refuse, None)?;
-    let shown = job(&Reach::in_process(servers.fabric.clone(), &cluster.fsname)?, "stopped");
-    let stopped = servers.stop();
-    match media {
-        // Nothing of it is kept, so how they end does not matter.
-        Media::Scratch => shown,
-        Media::Real => {
-            shown.and_then(|shown| stopped.map(|()| shown).context("stop the servers after the repair"))
-        }
     }
 }
 

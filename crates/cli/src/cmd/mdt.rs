@@ -1,12 +1,13 @@
 //! `stria mdt`: MDTs from near.
 
+mod backup;
 mod bench;
 
 use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
 
-/// Look at MDTs closely: what the metadata engine makes of a device.
+/// Look at MDTs closely: what the metadata engine makes of a device; backups.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria mdt bench /dev/nvme1n1 --force")]
 pub struct Mdt {
@@ -17,6 +18,8 @@ pub struct Mdt {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Bench(bench::Bench),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
     /// Asks a server by TCP; started by `bench`.
     #[command(hide = true)]
     BenchClient(bench::Client),
@@ -27,6 +30,8 @@ impl Mdt {
         crate::logs::start_for_tools();
         match self.verb {
             Verb::Bench(c) => c.run(),
+            Verb::Backup(c) => c.run(),
+            Verb::Restore(c) => c.run(),
             Verb::BenchClient(c) => c.run(),
         }
     }

@@ -21,6 +21,7 @@ mod setstripe;
 mod status;
 mod up;
 mod version;
+mod whole;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
 
+mod backup;
 mod campaign;
 mod damage;
 mod door;

@@ -1,0 +1,65 @@
+//! A cluster that a tool looks at as a whole: a running one through its socket or its management service, a stopped one served, to nobody
+//! else, for as long as the look takes.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::cluster::Cluster;
+use crate::reach::{self, Reach};
+use crate::rundir::{RunDir, State, Use};
+use crate::serve::device::Blank;
+use crate::serve::local::{self, Media};
+
+/// Something done with a cluster that can be reached, which is said to be running or stopped.
+pub type Job<'j, T> = &'j mut dyn FnMut(&Reach, &'static str) -> anyhow::Result<T>;
+
+/// Does `job` with the cluster of `dir`, or with that which is mounted at `path`. `media`: how those of a stopped one are opened.
+pub fn with_cluster<T>(
+    dir: Option<&Path>,
+    path: Option<&Path>,
+    media: Media,
+    job: Job<'_, T>,
+) -> anyhow::Result<T> {
+    let Some(dir) = dir else {
+        let (_, source) = reach::mount_of(path.unwrap_or(Path::new(".")))?;
+        return job(&Reach::by_nids(&source.nids, &source.fsname)?, "running");
+    };
+    let dir = super::absolute(dir)?;
+    let cluster = Cluster::existing(&dir)?;
+    let run = RunDir::of(&dir);
+    match run.state()? {
+        State::Held(holder) if holder.what == Use::Up => {
+            let reach = reach::through_socket(&dir, &cluster.fsname);
+            job(&reach.with_context(|| format!("ask the running cluster (pid {})", holder.pid))?, "running")
+        }
+        State::Held(holder) => {
+            anyhow::bail!("pid {} looks at {} now; wait until it is done", holder.pid, dir.display())
+        }
+        State::Free { .. } => of_stopped(&cluster, &dir, &run, media, job),
+    }
+}
+
+fn of_stopped<T>(
+    cluster: &Cluster,
+    dir: &Path,
+    run: &RunDir,
+    media: Media,
+    job: Job<'_, T>,
+) -> anyhow::Result<T> {
+    anyhow::ensure!(cluster.ready, "{} was never completed; `stria up` starts it over", dir.display());
+    let _lock = run.take(Use::Check, None)?;
+    let mgs = match media {
+        Media::Scratch => local::scratch_mgs(dir)?,
+        Media::Real => mgs::Mgs::open(&Cluster::mgs_dir(dir)).context("open the cluster map")?,
+    };
+    let servers = local::start(cluster, dir, mgs, media, Blank::Refuse, None)?;
+    let done =
+        Reach::in_process(servers.fabric.clone(), &cluster.fsname).and_then(|reach| job(&reach, "stopped"));
+    let stopped = servers.stop();
+    match media {
+        // Nothing of it is kept, so how they end does not matter.
+        Media::Scratch => done,
+        Media::Real => done.and_then(|done| stopped.map(|()| done).context("stop the servers again")),
+    }
+}

@@ -1,0 +1,127 @@
+//! A backup is one state, whatever comes while it is made; what is restored is that state, and nobody is in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use disk::{Disk, SimDisk};
+use meta::keys;
+use types::*;
+use wire::check::{CopyOut, CopyReply};
+use wire::codec::Bytes;
+use wire::meta::Unlink;
+
+use super::counts::Play;
+use super::meta_rules::{fresh, rig};
+use super::rig::{Rig, SECRET};
+use crate::backup::{Stream, read_head};
+use crate::{Mdt, Settings};
+
+/// A whole backup; `between` its answers something else may happen.
+fn backup(rig: &Rig, between: &mut dyn FnMut()) -> Vec<u8> {
+    let cap = object::cap::make_admin(&SECRET, 1 << 40);
+    let ask = |run, after| -> CopyReply {
+        rig.ask(&CopyOut { cap: cap.clone(), run, after }, SessionId(0)).unwrap()
+    };
+    let mut reply = ask(0, Bytes::default());
+    let (head, mut out) = (reply.head.take().unwrap(), Vec::new());
+    let mut stream = Stream::begin(&head, &mut out).unwrap();
+    loop {
+        reply.records.iter().for_each(|record| stream.record(record).unwrap());
+        if reply.done {
+            break;
+        }
+        between();
+        let last = reply.records.last().unwrap().key.clone();
+        reply = ask(reply.run, last);
+    }
+    stream.finish().unwrap();
+    out
+}
+
+fn restore(bytes: &[u8]) -> Result<Arc<SimDisk>, Fault> {
+    let disk = Arc::new(SimDisk::new(16 << 20));
+    let mut input = bytes;
+    let head = read_head(&mut input)?;
+    let settings = Settings { background: false, ..Settings::default() };
+    Mdt::restore(disk.clone() as Arc<dyn Disk>, &head, Some(1 << 20), false, &mut input, settings)?;
+    Ok(disk)
+}
+
+type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All but sessions, orphans and numbers.
+fn lasting(disk: &SimDisk) -> Records {
+    let mut records = verify::read(disk).unwrap().records;
+    records.retain(|key, _| ![keys::SESSION, keys::ORPHAN, keys::COUNTER].contains(&key[0]));
+    records
+}
+
+fn limits(disk: &SimDisk) -> Vec<u64> {
+    let records = verify::read(disk).unwrap().records;
+    let limit = |which| u64::from_le_bytes(records[&[keys::COUNTER, which][..]][..].try_into().unwrap());
+    [1, 2, 3].map(limit).to_vec()
+}
+
+#[test]
+fn what_is_restored_is_the_state_of_the_backup_and_nobody_is_in_it() {
+    let (rig1, disk) = fresh();
+    let mut play = Play::new(rig1, 3);
+    (0..150).for_each(|_| play.step());
+    let (before, numbers) = (lasting(&disk), limits(&disk));
+    // Rows that no record has yet are in it, too.
+    assert!(play.rig.mdt.core.role.hold().counts.records().count() > 0);
+    let bytes = backup(&play.rig, &mut || ());
+    (0..50).for_each(|_| play.step());
+    assert!(lasting(&disk) != before, "it went on");
+    let restored = restore(&bytes).unwrap();
+    verify::assert_whole(&*restored, "restored");
+    assert!(lasting(&restored) == before);
+    let image = verify::read(&*restored).unwrap();
+    assert!(image.slots.is_empty() && !image.records.keys().any(|key| key[0] == keys::SESSION));
+    // B2: whatever it gave out after the backup.
+    for (was, is) in numbers.iter().zip(limits(&restored)) {
+        assert!(is >= was + (1 << 40), "{was} {is}");
+    }
+    let again = rig(restored.clone());
+    let mut play = Play::new(again, 4);
+    (0..50).for_each(|_| play.step());
+    verify::assert_whole(&*restored, "and it goes on");
+}
+
+/// B1.
+#[test]
+fn changes_while_it_is_made_are_not_in_a_backup() {
+    let (rig1, disk) = fresh();
+    let mut play = Play::new(rig1, 8);
+    (0..100).for_each(|_| play.step());
+    let before = lasting(&disk);
+    let (rig, now, mut answers) = (&play.rig, Time::new(10, 0), 0);
+    let bytes = backup(rig, &mut || {
+        answers += 1;
+        for name in 0..6 {
+            let name = format!("n{name}").as_bytes().into();
+            let gone = Unlink { parent: Fid::ROOT, name, held: false, now, cred: Cred::root() };
+            drop(rig.ask(&gone, rig.session));
+        }
+    });
+    assert!(answers > 0 && lasting(&disk) != before, "{answers} answers before the last");
+    let restored = restore(&bytes).unwrap();
+    assert!(lasting(&restored) == before);
+    verify::assert_whole(&*restored, "restored");
+}
+
+#[test]
+fn a_backup_that_was_cut_or_changed_is_refused() {
+    let (rig1, _disk) = fresh();
+    let mut play = Play::new(rig1, 3);
+    (0..30).for_each(|_| play.step());
+    let bytes = backup(&play.rig, &mut || ());
+    for at in (0..bytes.len()).step_by(37) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 4;
+        assert!(restore(&changed).is_err(), "byte {at}");
+    }
+    for len in (0..bytes.len()).step_by(61) {
+        assert!(restore(&bytes[..len]).is_err(), "{len} bytes");
+    }
+}
