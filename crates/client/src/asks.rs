@@ -30,11 +30,11 @@ impl Asks<'_> {
     }
 }
 
-/// The same, if it is an open that changes nothing.
-pub(crate) fn read_only(open: &Open) -> Option<OpenRead> {
+/// The same, if it is an open that changes nothing; with content of up to `want` bytes.
+pub(crate) fn read_only(open: &Open, want: u32) -> Option<OpenRead> {
     let Open { fid, read, write, append: _, truncate, keep_write, ref held, now: _, ref cred } = *open;
     let changes = write || truncate || keep_write;
-    (!changes).then(|| OpenRead { fid, read, held: held.clone(), cred: cred.clone() })
+    (!changes).then(|| OpenRead { fid, read, held: held.clone(), cred: cred.clone(), want })
 }
 
 impl File {

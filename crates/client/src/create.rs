@@ -35,6 +35,7 @@ impl Fs {
             append: flags.append || flags.appends_itself,
             ..self.create_request(parent, name, Kind::File, mode.into(), 0, cred)
         };
+        let before = self.xattrs_set();
         let Answer { reply: CreateReply { made, open }, mark } = self.ask_until(parent, &req, deadline)?;
         let fid = open.inode.attr.fid;
         let why = if flags.write { For::Writing } else { For::Reading };
@@ -43,6 +44,9 @@ impl Fs {
             self.files.pin(fid, why)
         };
         self.id.sharing.note_open(&file);
+        if made {
+            self.note_bare(&file, before);
+        }
         drop(name_lock);
         // 2. From here on as an open.
         let attr = self

@@ -14,6 +14,7 @@ use types::{Attr, Fault, Fid, Layout, SessionId};
 use wire::object::Capability;
 
 use crate::api::{Handle, OpenFlags};
+use crate::content::Kept;
 
 /// Shards keep opens of different files from meeting at one lock; 16 are plenty for the threads of one mount.
 const SHARDS: usize = 16;
@@ -69,6 +70,10 @@ pub(crate) struct Meta {
     pub knows_better: bool,
     /// The MDT was told, among other clients, that it is open here.
     pub is_noted: bool,
+    /// What came with an open, and how often the file was changed here: see `content.rs`.
+    pub content: Kept,
+    /// As far as it was made here, in this season: it has no extended attributes.
+    pub bare_in: Option<u64>,
     /// Others worked on it until this client was alone again: the MDT is asked before anything is believed.
     pub is_stale: bool,
 }

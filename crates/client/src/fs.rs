@@ -1,6 +1,6 @@
 //! The client of one file system: what the verbs stand on.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -43,6 +43,9 @@ pub struct Fs {
     pub(crate) replaced: Replaced,
     pub(crate) waits: Arc<Waits>,
     pub(crate) noted: crate::accessed::Noted,
+    pub(crate) content_bytes: Arc<AtomicUsize>,
+    /// How often an extended attribute was set here.
+    pub(crate) xattrs_set: AtomicU64,
     pub(crate) names: NameLocks,
     pub(crate) settings: Settings,
     pub(crate) statfs_cache: Mutex<Option<(Instant, StatFs)>>,
@@ -94,6 +97,8 @@ impl Fs {
             replaced: Replaced::default(),
             waits: Arc::default(),
             noted: Default::default(),
+            content_bytes: Arc::default(),
+            xattrs_set: AtomicU64::new(0),
             names: NameLocks::new(),
             settings,
             statfs_cache: Mutex::new(None),

@@ -46,6 +46,7 @@ mod api;
 mod asks;
 mod batch;
 mod cluster;
+mod content;
 mod copy;
 mod create;
 mod du;

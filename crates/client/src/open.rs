@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plan::settle::{Mark, Progress};
-use types::{Attr, Cred, Fault, Fid, Kind};
+use types::{Attr, Buf, Cred, Fault, Fid, Kind};
 use wire::meta::{FileState, OpenReply};
 use wire::object::RIGHT_WRITE;
 
@@ -120,12 +120,18 @@ impl Fs {
         let req = asks.request(file, write, self.now());
         // C3: a read passes what is stuck, and what it says of the file would be overtaken by that.
         let is_stuck = self.mdt(file.fid)?.slots.has_stuck();
-        if let Some(look) = read_only(&req).filter(|_| !is_stuck) {
+        let wish = self.wish_for(file);
+        if let Some(look) = read_only(&req, wish.bytes_max()).filter(|_| !is_stuck) {
             // What counts as open is told with the closed ones, also if it is refused.
             self.id.sharing.note_open(file);
-            let Answer { reply, mark } = self.ask_until(file.fid, &look, deadline)?;
-            if let Some(reply) = reply.open {
-                return Ok(Answer { reply, mark });
+            let mut bytes = Buf::new();
+            let Answer { reply, mark } =
+                self.mdt(file.fid)?.exchange(file.fid, &look, &[], &mut bytes, deadline)?;
+            if let Some(open) = reply.open {
+                if let Some(crcs) = reply.crcs {
+                    self.keep_content(file, wish, &open.inode.attr, &bytes, &crcs);
+                }
+                return Ok(Answer { reply: open, mark });
             }
         }
         self.ask_until(file.fid, &req, deadline)

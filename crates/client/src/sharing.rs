@@ -165,6 +165,7 @@ impl Sharing {
 pub(crate) struct Section<'a> {
     fs: &'a Fs,
     pub file: Arc<File>,
+    to: To,
     /// 0: alone.
     token: u64,
     pub deadline: Instant,
@@ -200,7 +201,10 @@ impl Fs {
     /// H3: begins a call on the content of a pinned file. No lock of the file is held.
     pub(crate) fn section(&self, file: &Arc<File>, to: To, deadline: Instant) -> Result<Section<'_>, Fault> {
         let sharing = &self.id.sharing;
-        let mut section = Section { fs: self, file: file.clone(), token: 0, deadline, attr: None };
+        let mut section = Section { fs: self, file: file.clone(), to, token: 0, deadline, attr: None };
+        if to == To::Change {
+            file.meta.lock().content.begin_change();
+        }
         // Counted first, looked second: a change of mode sees us, or we see it.
         sharing.alone.fetch_add(1, Ordering::SeqCst);
         if !sharing.is_shared() || self.settings.observer {
@@ -230,7 +234,7 @@ impl Fs {
     /// For a reader, of a file that a dead session left.
     fn section_as_shown(&self, file: &Arc<File>, deadline: Instant) -> Result<Section<'_>, Fault> {
         let token = self.id.sharing.held.lock().new_token();
-        let mut section = Section { fs: self, file: file.clone(), token, deadline, attr: None };
+        let mut section = Section { fs: self, file: file.clone(), to: To::Read, token, deadline, attr: None };
         self.enter(file, &mut section, false)?;
         // Asked about again with the next call.
         file.own_body(deadline)?.is_loaded = true;
@@ -442,6 +446,9 @@ impl Fs {
 
 impl Drop for Section<'_> {
     fn drop(&mut self) {
+        if self.to == To::Change {
+            self.file.meta.lock().content.end_change();
+        }
         match self.token {
             0 => {
                 self.fs.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);

@@ -5,11 +5,14 @@
 //! - `stria.fid`, `stria.path`: what the file system calls it.  - `stria.df`: its targets' numbers, as JSON.
 //! - `stria.du`: what lies in a directory and below it, as JSON.
 
+use std::sync::atomic::Ordering;
+
 use types::{Code, Cred, Fault, Fid, Kind};
 use wire::codec::Bytes;
 use wire::meta::{GetStripe, GetXattr, ListXattr, PathOf, RemoveXattr, SetStripe, SetXattr};
 
 use crate::Fs;
+use crate::files::File;
 
 const LAYOUT: &[u8] = b"stria.layout";
 const LAYOUT_YAML: &[u8] = b"stria.layout.yaml";
@@ -18,6 +21,7 @@ const PATH: &[u8] = b"stria.path";
 const DF: &[u8] = b"stria.df";
 const DU: &[u8] = b"stria.du";
 const VIRTUAL: &[u8] = b"stria.";
+const SECURITY: &[u8] = b"security.";
 
 impl Fs {
     /// The value of an attribute, for root.
@@ -34,6 +38,8 @@ impl Fs {
             DF => self.df_json().map(String::into_bytes),
             DU => self.du_json(fid, cred).map(String::into_bytes),
             _ if name.starts_with(VIRTUAL) => Err(Code::NoData.into()),
+            // The kernel asks for the capabilities of each file that is written, and anybody may.
+            _ if name.starts_with(SECURITY) && self.is_bare(fid) => Err(Code::NoData.into()),
             _ => Ok(self.ask(fid, &GetXattr { fid, name: Bytes::from(name), cred: cred.clone() })?.value.0),
         }
     }
@@ -53,6 +59,7 @@ impl Fs {
         }
         refuse_virtual(name)?;
         let (name, value, now, cred) = (Bytes::from(name), Bytes::from(value), self.now(), cred.clone());
+        self.will_set_xattr(fid);
         self.ask(fid, &SetXattr { fid, name, value, flags, now, cred }).map(|_| ())
     }
 
@@ -75,6 +82,33 @@ impl Fs {
         refuse_virtual(name)?;
         let (name, now, cred) = (Bytes::from(name), self.now(), cred.clone());
         self.ask(fid, &RemoveXattr { fid, name, now, cred }).map(|_| ())
+    }
+
+    /// What may set an extended attribute before the maker of a file has noted it as bare.
+    pub(crate) fn xattrs_set(&self) -> (u64, u64) {
+        (self.seasons_shared(), self.xattrs_set.load(Ordering::SeqCst))
+    }
+
+    /// The file was made here after `before`: it has no extended attributes.
+    pub(crate) fn note_bare(&self, file: &File, before: (u64, u64)) {
+        let mut meta = file.meta.lock();
+        // Looked at with the lock: who sets one counts first and takes the note away second.
+        if self.xattrs_set() == before && !self.is_shared() {
+            meta.bare_in = Some(before.0);
+        }
+    }
+
+    fn will_set_xattr(&self, fid: Fid) {
+        self.xattrs_set.fetch_add(1, Ordering::SeqCst);
+        if let Some(file) = self.files.get(fid) {
+            file.meta.lock().bare_in = None;
+        }
+    }
+
+    /// Is it known that the file has no extended attributes? ACLs are apart.
+    fn is_bare(&self, fid: Fid) -> bool {
+        let noted = self.files.get(fid).and_then(|file| file.meta.lock().bare_in);
+        noted.is_some_and(|season| !self.is_shared() && season == self.seasons_shared())
     }
 
     fn set_layout(&self, fid: Fid, value: &[u8], cred: &Cred) -> Result<(), Fault> {

@@ -6,10 +6,10 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use client::{Fs, OpenFlags, Settings};
+use client::{Fs, OpenFlags, SetAttr, Settings};
 use common::{Cluster, MDT, Wiring, inode, pattern};
 use net::{Answer, Service};
-use types::{Cred, Fid};
+use types::{Code, Cred, Fid};
 use wire::batch::Batch;
 use wire::meta::{CALLS, FileState, GetAttrs, Settle};
 use wire::{Header, Request, Wire};
@@ -85,7 +85,6 @@ fn what_was_closed_is_told_of_in_one_frame() {
     });
 }
 
-/// A file that another call has in hand is not waited for with others in hand, and is told of all the same.
 #[test]
 fn one_closed_file_is_told_of_alone() {
     let cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 4096);
@@ -111,4 +110,85 @@ fn attributes_of_many_are_one_request() {
         let sizes: Vec<_> = attrs.into_iter().map(|a| a.map(|a| a.size)).collect();
         assert_eq!(sizes, (0..30).map(Some).chain([None]).collect::<Vec<_>>());
     });
+}
+
+fn open_read(fs: &Fs, fid: Fid) -> Vec<u8> {
+    let (h, attr) = fs.open(fid, OpenFlags::read_only()).unwrap();
+    let bytes = common::read(fs, h, 0, 100_000).unwrap();
+    assert_eq!(bytes.len() as u64, attr.size);
+    fs.flush(h).unwrap();
+    fs.release(h);
+    bytes
+}
+
+/// Made, asked for its capabilities by the kernel, written, closed; then opened, read, closed.
+#[test]
+fn a_small_file_of_a_lone_client() {
+    both(|wiring| {
+        let cluster = Cluster::new(wiring, 1);
+        let heard = Heard::over(&cluster);
+        let fs = cluster.mount();
+        heard.take();
+        let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+        let (attr, h) = fs.create(Fid::ROOT, b"f", 0o644, flags, &Cred::root()).unwrap();
+        assert_eq!(fs.getxattr(attr.fid, b"security.capability").unwrap_err().code, Code::NoData);
+        fs.write(h, 0, &pattern(1, 4096)).unwrap();
+        fs.flush(h).unwrap();
+        fs.release(h);
+        assert_eq!(heard.take(), ["Create", "WriteInline"]);
+        assert!(open_read(&fs, attr.fid) == pattern(1, 4096));
+        assert_eq!(heard.take(), ["OpenRead"]);
+        make(&fs, "empty", 0);
+        assert_eq!(heard.take(), ["Create"]);
+    });
+}
+
+/// Each change of content is seen by the next read, whichever descriptor it came through.
+#[test]
+fn content_that_came_with_the_open_is_given_up_at_the_first_change() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let heard = Heard::over(&cluster);
+    let fs = cluster.mount();
+    let fid = make(&fs, "f", 10_000);
+    let (h, _) = fs.open(fid, OpenFlags::read_only()).unwrap();
+    let (w, _) = fs.open(fid, OpenFlags::read_write()).unwrap();
+    let mut want = pattern(1, 10_000);
+    let check = |want: &[u8], how: &[&str]| {
+        heard.take();
+        assert!(common::read(&fs, h, 0, 100_000).unwrap() == want);
+        assert!(common::read(&fs, h, 9000, 100_000).unwrap() == want[9000.min(want.len())..]);
+        assert_eq!(heard.take(), how);
+    };
+    check(&want, &[]);
+    fs.write(w, 20, b"new").unwrap();
+    want[20..23].copy_from_slice(b"new");
+    check(&want, &["ReadInline", "ReadInline"]);
+    // Another open brings it again.
+    assert!(open_read(&fs, fid) == want);
+    check(&want, &[]);
+    fs.setattr(fid, &SetAttr { size: Some(5000), ..SetAttr::default() }, &Cred::root()).unwrap();
+    want.truncate(5000);
+    check(&want, &["ReadInline", "ReadInline"]);
+    assert!(open_read(&fs, fid) == want);
+    check(&want, &[]);
+    fs.fallocate(w, Fallocate::Punch, 100, 100).unwrap();
+    want[100..200].fill(0);
+    check(&want, &["ReadInline", "ReadInline"]);
+}
+
+/// What is set on a file that was made a moment ago is told.
+#[test]
+fn a_new_file_has_the_attributes_that_it_was_given() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let heard = Heard::over(&cluster);
+    let fs = cluster.mount();
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, _h) = fs.create(Fid::ROOT, b"f", 0o644, flags, &Cred::root()).unwrap();
+    let name = b"security.selinux";
+    heard.take();
+    assert_eq!(fs.getxattr(attr.fid, name).unwrap_err().code, Code::NoData);
+    assert_eq!(fs.getxattr(attr.fid, b"user.a").unwrap_err().code, Code::NoData);
+    assert_eq!(heard.take(), ["GetXattr"], "who may ask for what users set, the MDT knows");
+    fs.setxattr(attr.fid, name, b"label", 0, &Cred::root()).unwrap();
+    assert_eq!(fs.getxattr(attr.fid, name).unwrap(), b"label");
 }

@@ -112,7 +112,7 @@ pub fn read(
         GetXattr::CALL => tell_as(ctx, body, reply, |r| xattr::get_xattr(ctx, view, r)),
         ListXattr::CALL => tell_as(ctx, body, reply, |r| xattr::list_xattr(ctx, view, r)),
         ReadInline::CALL => tell(body, reply, |r| inline::read_inline(ctx, view, r, out)),
-        OpenRead::CALL => tell_as(ctx, body, reply, |r| open::open_read(ctx, view, r)),
+        OpenRead::CALL => tell_as(ctx, body, reply, |r| open::open_read(ctx, view, r, out)),
         SeekInline::CALL => tell(body, reply, |r| fallocate::seek_inline(ctx, view, r)),
         GetStripe::CALL => tell(body, reply, |r| stripe::get_stripe(ctx, view, r)),
         PathOf::CALL => tell(body, reply, |r| path_of::path_of(ctx, view, r)),

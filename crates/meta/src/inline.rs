@@ -91,17 +91,28 @@ pub fn read_inline(
     let inode = load_inode(view, req.fid)?;
     require_inline(&inode)?;
     let len = (req.len as u64).min(inode.attr.size.saturating_sub(req.offset)).min(BULK_MAX as u64) as usize;
+    let crcs = content(view, &inode, req.offset, len, out)?;
+    Ok(ReadInlineReply { crcs, size: inode.attr.size })
+}
+
+/// The bytes of a range within the file, and the CRCs of their fragments.
+pub fn content(
+    view: &dyn View,
+    inode: &InodeRecord,
+    begin: u64,
+    len: usize,
+    out: &mut Buf,
+) -> Result<Vec<u32>, Fault> {
     let space = out.space(len);
-    for (at, n) in fragments(req.offset, len) {
-        let offset = req.offset + at as u64;
+    for (at, n) in fragments(begin, len) {
+        let offset = begin + at as u64;
         let from = (offset % PAGE_SIZE as u64) as usize;
-        let page = load_page(view, req.fid, (offset / PAGE_SIZE as u64) as u32)?;
+        let page = load_page(view, inode.fid(), (offset / PAGE_SIZE as u64) as u32)?;
         let have = page.len().saturating_sub(from).min(n);
         space[at..at + have].copy_from_slice(&page[from.min(page.len())..from.min(page.len()) + have]);
         space[at + have..at + n].fill(0);
     }
-    let crcs = fragments(req.offset, len).map(|(at, n)| crc32c(&space[at..at + n])).collect();
-    Ok(ReadInlineReply { crcs, size: inode.attr.size })
+    Ok(fragments(begin, len).map(|(at, n)| crc32c(&space[at..at + n])).collect())
 }
 
 pub fn require_inline(inode: &InodeRecord) -> Result<(), Fault> {

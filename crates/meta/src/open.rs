@@ -8,7 +8,7 @@ use wire::shared::{Enter, EnterReply};
 use crate::inode::{load_inode, store_inode};
 use crate::records::InodeRecord;
 use crate::sharing::{self, For};
-use crate::{Ctx, Txn, View, access, truncate};
+use crate::{Ctx, Txn, View, access, inline, truncate};
 
 pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
@@ -33,14 +33,19 @@ pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fa
 
 /// An open that changes nothing. `None` where `open` would change something, or draw a lease number: a dead session is fenced by a
 /// new one, and those who share need one that they have in common.
-pub fn open_read(ctx: &Ctx<'_>, view: &dyn View, req: OpenRead) -> Result<OpenReadReply, Fault> {
+pub fn open_read(
+    ctx: &Ctx<'_>,
+    view: &dyn View,
+    req: OpenRead,
+    out: &mut Buf,
+) -> Result<OpenReadReply, Fault> {
     let inode = load_inode(view, req.fid)?;
     need_open(&inode, &req.cred, Wanted { read: req.read, write: false, append: false, truncate: false })?;
     if !req.read {
         ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_READ)?;
     }
     if sharing::is_left_over(ctx, &inode) {
-        return Ok(OpenReadReply { open: None });
+        return Ok(OpenReadReply { open: None, crcs: None });
     }
     let cap = match &inode.layout {
         Some(layout) => match sharing::lease_to_read(ctx) {
@@ -49,7 +54,12 @@ pub fn open_read(ctx: &Ctx<'_>, view: &dyn View, req: OpenRead) -> Result<OpenRe
         },
         None => inline_proof(ctx, &inode, RIGHT_READ),
     };
-    Ok(OpenReadReply { open: Some(OpenReply { inode: inode.shown(ctx, For::Using), cap }) })
+    let comes_along = req.read && req.want > 0 && inode.attr.size <= u64::from(req.want);
+    let crcs = match comes_along && inline::require_inline(&inode).is_ok() {
+        true => Some(inline::content(view, &inode, 0, inode.attr.size as usize, out)?),
+        false => None,
+    };
+    Ok(OpenReadReply { open: Some(OpenReply { inode: inode.shown(ctx, For::Using), cap }), crcs })
 }
 
 /// J2: the proof for what lies here. No OST ever sees it, so it needs no lease version.

@@ -107,10 +107,15 @@ bodies! {
     /// As `Open` for reading only, or (without `read`) as a renewal for descriptors that only read. Nothing is changed, so it is asked
     /// of the published state and waits for no other request. Among several sessions it may count as open from then on whatever
     /// the answer is: who asks says `Close` in any case.
-    OpenRead { fid: Fid, read: bool, held: Option<Capability>, cred: Cred }
+    /// With `read`, content that lies here and is no longer than `want` comes along, as bulk.
+    OpenRead { fid: Fid, read: bool, held: Option<Capability>, cred: Cred, want: u32 }
     /// `None`: more than a look is needed (a dead session left the file unfinished; a common lease is to be drawn; its last name is just
     /// being taken); ask by `Open`.
-    OpenReadReply { open: Option<OpenReply> }
+    OpenReadReply {
+        open: Option<OpenReply>,
+        /// There if the content came along: of its fragments.
+        crcs: Option<Vec<u32>>,
+    }
     /// The last descriptor of an orphan is closed: it may go. Fine for a fid that is no orphan.
     Release { fid: Fid }
     /// Content of an inline file: bulk in the reply, cut at the file's size.

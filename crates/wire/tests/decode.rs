@@ -161,7 +161,9 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             vec![inode().to_bytes()]
         }
         "reply to meta::Switch" | "reply to meta::SetFlags" => vec![inode().to_bytes()],
-        "reply to meta::OpenRead" => vec![meta::OpenReadReply { open: Some(open_reply()) }.to_bytes()],
+        "reply to meta::OpenRead" => {
+            vec![meta::OpenReadReply { open: Some(open_reply()), crcs: Some(vec![7]) }.to_bytes()]
+        }
         "reply to meta::GetAttrs" => {
             vec![meta::GetAttrsReply { inodes: vec![Some(inode()), None, Some(inode())] }.to_bytes()]
         }

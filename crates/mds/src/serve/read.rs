@@ -62,7 +62,8 @@ impl Core {
             return ask(answer);
         }
         answer.body.truncate(head_bytes);
-        OpenReadReply { open: None }.put(&mut answer.body);
+        answer.bulk.clear();
+        OpenReadReply { open: None, crcs: None }.put(&mut answer.body);
         Ok(())
     }
 }

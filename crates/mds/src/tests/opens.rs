@@ -144,7 +144,7 @@ fn two() -> Two {
     let other = rig.attach(2).unwrap().session;
     // Another's whole life first, so that all records are in memory and no request starts over.
     let fid = make(&rig, "warm");
-    rig.ask(&OpenRead { fid, read: true, held: None, cred: Cred::root() }, rig.session).unwrap();
+    rig.ask(&OpenRead { fid, read: true, held: None, cred: Cred::root(), want: 0 }, rig.session).unwrap();
     rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
     unlink(&rig, "warm");
     let fid = make(&rig, "f");
@@ -188,7 +188,7 @@ impl Two {
     fn opens(&self) -> impl FnOnce() -> Result<Option<OpenReply>, Fault> + Send + use<> {
         let (rig, other, fid) = (self.rig.clone(), self.other, self.fid);
         move || {
-            let open = OpenRead { fid, read: true, held: None, cred: Cred::root() };
+            let open = OpenRead { fid, read: true, held: None, cred: Cred::root(), want: 0 };
             rig.ask(&open, other).map(|reply| reply.open)
         }
     }
@@ -299,7 +299,7 @@ fn h2_a_session_that_ended_has_nothing_open() {
 #[test]
 fn an_observer_is_given_no_capability() {
     let two = two();
-    let open = OpenRead { fid: two.fid, read: true, held: None, cred: Cred::root() };
+    let open = OpenRead { fid: two.fid, read: true, held: None, cred: Cred::root(), want: 0 };
     assert!(two.rig.ask(&open, SessionId(0)).is_err());
 }
 

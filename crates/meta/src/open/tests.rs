@@ -44,9 +44,10 @@ impl Sharing for Others {
 }
 
 fn look(w: &World, fid: Fid, others: &Others) -> Option<OpenReply> {
-    let req = OpenRead { fid, read: true, held: None, cred: Cred::root() };
-    let OpenReadReply { open } = World::with_ctx(false, false, |ctx| {
-        open_read(&crate::Ctx { sharing: Some(others), judge: None, ..*ctx }, &w.txn, req).unwrap()
+    let req = OpenRead { fid, read: true, held: None, cred: Cred::root(), want: 0 };
+    let OpenReadReply { open, .. } = World::with_ctx(false, false, |ctx| {
+        open_read(&crate::Ctx { sharing: Some(others), judge: None, ..*ctx }, &w.txn, req, &mut Buf::new())
+            .unwrap()
     });
     open
 }
@@ -94,7 +95,8 @@ fn an_open_for_reading_is_allowed_or_refused_as_any_open() {
     let mut inode = load_inode(&w.txn, f).unwrap();
     (inode.attr.uid, inode.attr.mode) = (ALICE, 0o600);
     store_inode(&mut w.txn, &inode);
-    let ask = |w: &mut World, fid, read, uid| w.call(OpenRead { fid, read, held: None, cred: cred(uid) });
+    let ask =
+        |w: &mut World, fid, read, uid| w.call(OpenRead { fid, read, held: None, cred: cred(uid), want: 0 });
     assert!(ask(&mut w, f, true, ALICE).is_ok_and(|r| r.open.is_some_and(|o| o.cap.is_none())));
     assert_eq!(ask(&mut w, f, true, BOB), Err(Code::Access));
     assert_eq!(ask(&mut w, Fid(999), true, ALICE), Err(Code::Stale));
@@ -104,6 +106,29 @@ fn an_open_for_reading_is_allowed_or_refused_as_any_open() {
     assert_eq!(ask(&mut w, f, false, ALICE), Err(Code::Access));
     w.judged = Some(ALICE);
     let open = ask(&mut w, f, true, BOB).unwrap().open.unwrap();
-    let again = OpenRead { fid: f, read: false, held: open.cap, cred: cred(BOB) };
+    let again = OpenRead { fid: f, read: false, held: open.cap, cred: cred(BOB), want: 0 };
     assert!(w.call(again).is_ok());
+}
+
+/// Zeros where nothing was written, and nothing that is longer than what is wanted, or lies elsewhere, or is not read.
+#[test]
+fn content_comes_along_if_it_is_wanted_and_fits() {
+    let mut w = World::new();
+    let f = w.file(ROOT, "f");
+    w.edit(f, |inode| inode.attr.size = 5000);
+    let ask = |w: &World, read, want| {
+        let mut out = Buf::new();
+        let req = OpenRead { fid: f, read, held: None, cred: Cred::root(), want };
+        let reply = World::with_ctx(false, false, |ctx| open_read(ctx, &w.txn, req, &mut out)).unwrap();
+        (reply.crcs, out.len())
+    };
+    let zeros = types::crc::fragment_crcs(0, &[0; 5000]);
+    assert_eq!(ask(&w, true, 5000), (Some(zeros), 5000));
+    assert_eq!(ask(&w, true, 4999), (None, 0));
+    assert_eq!(ask(&w, false, 9999), (None, 0));
+    w.edit(f, |inode| inode.attr.size = 0);
+    assert_eq!(ask(&w, true, 1), (Some(vec![]), 0));
+    let part = Component { end: u64::MAX, stripe_size: 65536, mirrors: vec![MirrorId(1)], written: vec![1] };
+    w.edit(f, |inode| inode.layout = Some(Layout { generation: Generation(3), components: vec![part] }));
+    assert_eq!(ask(&w, true, 9999), (None, 0));
 }
