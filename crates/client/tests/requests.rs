@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use client::{Fs, OpenFlags, SetAttr, Settings};
+use client::{Allocate, Fs, OpenFlags, SetAttr, Settings};
 use common::{Cluster, MDT, Wiring, inode, pattern};
 use net::{Answer, Service};
 use types::{Code, Cred, Fid};
@@ -171,7 +171,7 @@ fn content_that_came_with_the_open_is_given_up_at_the_first_change() {
     check(&want, &["ReadInline", "ReadInline"]);
     assert!(open_read(&fs, fid) == want);
     check(&want, &[]);
-    fs.fallocate(w, Fallocate::Punch, 100, 100).unwrap();
+    fs.fallocate(w, 100, 100, Allocate::Punch).unwrap();
     want[100..200].fill(0);
     check(&want, &["ReadInline", "ReadInline"]);
 }

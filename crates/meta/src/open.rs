@@ -50,7 +50,7 @@ pub fn open_read(
     let cap = match &inode.layout {
         Some(layout) => match sharing::lease_to_read(ctx) {
             Some(lease) => Some((ctx.make_cap)(inode.fid(), layout.generation, RIGHT_READ, lease)),
-            None => return Ok(OpenReadReply { open: None }),
+            None => return Ok(OpenReadReply { open: None, crcs: None }),
         },
         None => inline_proof(ctx, &inode, RIGHT_READ),
     };
