@@ -151,7 +151,6 @@ fn content_that_came_with_the_open_is_given_up_at_the_first_change() {
     let fs = cluster.mount();
     let fid = make(&fs, "f", 10_000);
     let (h, _) = fs.open(fid, OpenFlags::read_only()).unwrap();
-    let (w, _) = fs.open(fid, OpenFlags::read_write()).unwrap();
     let mut want = pattern(1, 10_000);
     let check = |want: &[u8], how: &[&str]| {
         heard.take();
@@ -159,20 +158,25 @@ fn content_that_came_with_the_open_is_given_up_at_the_first_change() {
         assert!(common::read(&fs, h, 9000, 100_000).unwrap() == want[9000.min(want.len())..]);
         assert_eq!(heard.take(), how);
     };
+    let through_another = |change: &dyn Fn(client::Handle)| {
+        let (w, _) = fs.open(fid, OpenFlags::read_write()).unwrap();
+        change(w);
+        fs.release(w);
+    };
     check(&want, &[]);
-    fs.write(w, 20, b"new").unwrap();
+    through_another(&|w| _ = fs.write(w, 20, b"new").unwrap());
     want[20..23].copy_from_slice(b"new");
     check(&want, &["ReadInline", "ReadInline"]);
     // Another open brings it again.
     assert!(open_read(&fs, fid) == want);
     check(&want, &[]);
-    fs.setattr(fid, &SetAttr { size: Some(5000), ..SetAttr::default() }, &Cred::root()).unwrap();
-    want.truncate(5000);
+    through_another(&|w| fs.fallocate(w, 100, 100, Allocate::Punch).unwrap());
+    want[100..200].fill(0);
     check(&want, &["ReadInline", "ReadInline"]);
     assert!(open_read(&fs, fid) == want);
     check(&want, &[]);
-    fs.fallocate(w, 100, 100, Allocate::Punch).unwrap();
-    want[100..200].fill(0);
+    fs.setattr(fid, &SetAttr { size: Some(5000), ..SetAttr::default() }, &Cred::root()).unwrap();
+    want.truncate(5000);
     check(&want, &["ReadInline", "ReadInline"]);
 }
 
