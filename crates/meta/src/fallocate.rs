@@ -2,6 +2,7 @@
 //! is written there later takes no more of the MDT than they do.
 
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{AllocateInline, AllocateInlineReply, SeekInline, SeekInlineReply};
 use wire::object::{RIGHT_READ, RIGHT_WRITE};
 
@@ -9,7 +10,7 @@ use crate::inline::{count_blocks, load_page, page_len, require_inline};
 use crate::inode::{load_inode, store_inode};
 use crate::records::InlinePage;
 use crate::stripe::inline_max;
-use crate::{Ctx, Txn, View, access, keys};
+use crate::{Ctx, Txn, View, access, keys, note};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// `SeekInlineReply` has a bit for each page.
@@ -50,6 +51,7 @@ pub fn allocate_inline(
     inode.attr.blocks = count_blocks(txn, req.fid);
     (inode.attr.mtime, inode.attr.ctime) = (req.now, req.now);
     store_inode(txn, &inode);
+    note::changed(txn, ChangeOp::Write, req.fid, None);
     Ok(AllocateInlineReply { attr: inode.attr })
 }
 

@@ -1,10 +1,11 @@
 //! SetFlags: what `chattr` sets. The two that protect a file are root's to change and hold for root, too; see `access`.
 
 use types::*;
+use wire::changelog::WHAT_FLAGS;
 use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE, FLAGS_KEPT, Inode, SetFlags};
 
 use crate::inode::{load_inode, store_inode};
-use crate::{Ctx, Txn, access};
+use crate::{Ctx, Txn, access, note};
 
 pub fn set_flags(_: &Ctx<'_>, txn: &mut dyn Txn, req: SetFlags) -> Result<Inode, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
@@ -26,6 +27,7 @@ pub fn set_flags(_: &Ctx<'_>, txn: &mut dyn Txn, req: SetFlags) -> Result<Inode,
     inode.flags = inode.flags & !FLAGS_KEPT | wanted;
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);
+    note::attributes(txn, req.fid, WHAT_FLAGS, &req.cred);
     Ok(inode.to_wire())
 }
 

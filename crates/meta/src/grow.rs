@@ -2,6 +2,7 @@
 //! then `Switch` changes the layout and drops the inline bytes in one entry.
 
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{FileState, Grow, GrowReply, Switch, SwitchReply, WrittenBits};
 use wire::object::{RIGHT_READ, RIGHT_WRITE};
 
@@ -9,7 +10,7 @@ use crate::inode::{load_inode, store_inode};
 use crate::open::capability;
 use crate::records::InodeRecord;
 use crate::sharing::{self, For};
-use crate::{Ctx, Txn, inline, reap, stripe};
+use crate::{Ctx, Txn, inline, note, reap, stripe};
 
 pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fault> {
     ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_WRITE)?;
@@ -24,7 +25,10 @@ pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fa
             // An empty file has no bytes to carry over: it switches here and now.
             let switched = inode.attr.size == 0;
             match switched {
-                true => inode.layout = Some(layout),
+                true => {
+                    inode.layout = Some(layout);
+                    note::changed(txn, ChangeOp::Layout, req.fid, None);
+                }
                 false => inode.pending = Some(layout),
             }
             switched
@@ -70,6 +74,7 @@ pub fn switch(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Switch) -> Result<SwitchRep
     inode.state = sharing::writing(ctx, &inode);
     inline::delete_pages(txn, req.fid, 0);
     store_inode(txn, &inode);
+    note::changed(txn, ChangeOp::Layout, req.fid, None);
     Ok(SwitchReply { inode: inode.shown(ctx, For::Using) })
 }
 

@@ -4,13 +4,14 @@
 
 use types::crc::{crc32c, fragments, verify_fragments};
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{ReadInline, ReadInlineReply, WriteInline, WriteInlineReply};
 use wire::object::{RIGHT_READ, RIGHT_WRITE};
 
 use crate::inode::{load_inode, store_inode};
 use crate::records::{InlinePage, InodeRecord};
 use crate::stripe::inline_max;
-use crate::{Ctx, Txn, View, access, keys};
+use crate::{Ctx, Txn, View, access, keys, note};
 
 pub fn write_inline(
     ctx: &Ctx<'_>,
@@ -54,6 +55,7 @@ pub fn write_inline(
     inode.attr.mtime = req.now;
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);
+    note::changed(txn, ChangeOp::Write, req.fid, None);
     Ok(WriteInlineReply { attr: inode.attr })
 }
 

@@ -14,6 +14,8 @@ pub const COUNTER: u8 = 9;
 pub const TOTAL: u8 = 10;
 pub const COUNTS: u8 = 11;
 pub const PENDING: u8 = 12;
+pub const CHANGE: u8 = 14;
+pub const CONSUMER: u8 = 15;
 
 fn key<const N: usize>(parts: [&[u8]; N]) -> Key {
     let mut bytes = [0u8; types::key::KEY_MAX];
@@ -67,6 +69,13 @@ pub fn session(session: SessionId) -> Key {
 }
 pub fn slot(session: SessionId, slot: u32) -> Key {
     key([&[SLOT], &session.0.to_be_bytes(), &slot.to_be_bytes()])
+}
+/// Of a changelog's record.
+pub fn change(number: u64) -> Key {
+    key([&[CHANGE], &number.to_be_bytes()])
+}
+pub fn consumer(id: u32) -> Key {
+    key([&[CONSUMER], &id.to_be_bytes()])
 }
 /// First key of a kind; `kind_start(kind + 1)` ends it.
 pub fn kind_start(kind: u8) -> Key {

@@ -31,6 +31,7 @@ pub mod mkdir;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
 pub mod names;
+pub mod note;
 pub mod open;
 pub mod path_of;
 #[cfg(test)]
@@ -59,6 +60,7 @@ pub mod xattr;
 pub use dispatch::{is_mutation, mutate, read};
 pub use format::format;
 pub use judge::{Judge, claimed};
+pub use note::Note;
 pub use reap::{dead_list, forget_dead, is_dead, leave_orphan, orphan_holder, orphan_in, orphans, reap};
 pub use settle::rest;
 pub use totals::{Totals, totals};
@@ -66,6 +68,7 @@ pub use totals::{Totals, totals};
 use std::borrow::Cow;
 
 use types::{Epoch, Fid, Generation, Key, MirrorId, SessionId, Shard};
+use wire::changelog::ChangeOp;
 use wire::object::Capability;
 
 /// A consistent view of an MDT's records.
@@ -83,6 +86,12 @@ pub trait Txn: View {
     /// A fid or lease counter that is never given twice (reserved ahead, rule O5).
     fn next_fid(&mut self) -> Fid;
     fn next_lease(&mut self) -> u32;
+    /// Does anybody want to be told of such changes? If not, no note of them is made.
+    fn is_noted(&self, _: ChangeOp) -> bool {
+        false
+    }
+    /// What the operation did, for the changelog.
+    fn note(&mut self, _: Note) {}
 }
 
 /// What an operation may know beside the records.

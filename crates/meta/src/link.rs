@@ -1,13 +1,14 @@
 //! Link: one more name for a file that is no directory.
 
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{Inode, Link};
 
 use crate::inode::{add_hint, load_dir, load_inode, need_room, store_inode, touch};
 use crate::names::{self, Slot};
 use crate::records::LINKABLE;
 use crate::sharing::For;
-use crate::{Ctx, Txn, access, keys};
+use crate::{Ctx, Txn, access, keys, note};
 
 /// ext4's limit.
 pub const LINKS_MAX: u32 = 65_000;
@@ -49,6 +50,7 @@ pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault>
     names::put_entry(txn, at, req.fid, inode.attr.kind, &req.name);
     touch(&mut dir, req.now);
     store_inode(txn, &dir);
+    note::named(txn, ChangeOp::Link, req.fid, (req.parent, &req.name), &req.cred);
     Ok(inode.shown(ctx, For::Looking))
 }
 

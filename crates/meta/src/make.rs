@@ -1,6 +1,7 @@
 //! A new inode with its first name: what Create, MakeDir and Symlink have in common.
 
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{FLAG_NOATIME, FLAG_NODUMP};
 
 use crate::acl::Acl;
@@ -9,7 +10,7 @@ use crate::inode::{
 };
 use crate::names::{self, Slot};
 use crate::records::InodeRecord;
-use crate::{Ctx, Txn, access, keys, stripe, totals};
+use crate::{Ctx, Txn, access, keys, note, stripe, totals};
 
 /// What a directory hands down of its `chattr` flags, as on ext4.
 const FLAGS_INHERITED: u32 = FLAG_NODUMP | FLAG_NOATIME;
@@ -63,6 +64,7 @@ pub fn make(
     access::need_change(&dir, seed.cred)?;
     need_room(ctx)?;
     // 3. The inode, its entry, its parent, and the count.
+    let cred = seed.cred;
     let mut inode = inode_from(fid_for(ctx, txn, seed.want), &dir, seed);
     inode.parents.push(at);
     store_inode(txn, &inode);
@@ -73,7 +75,17 @@ pub fn make(
     touch(&mut dir, inode.attr.ctime);
     store_inode(txn, &dir);
     totals::inode_made(txn);
+    note::named(txn, op_of(inode.attr.kind), inode.fid(), (parent, name), cred);
     Ok(Made::New(inode))
+}
+
+fn op_of(kind: Kind) -> ChangeOp {
+    match kind {
+        Kind::File => ChangeOp::Create,
+        Kind::Dir => ChangeOp::MakeDir,
+        Kind::Symlink => ChangeOp::Symlink,
+        _ => ChangeOp::MakeNode,
+    }
 }
 
 /// A replay gets the fid that the client knows already, if nobody else has it.

@@ -5,19 +5,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use types::{Fid, Key, Shard};
+use wire::changelog::ChangeOp;
 
-use crate::{Txn, View};
+use crate::{Note, Txn, View};
 
 #[derive(Clone, Debug)]
 pub struct MemTxn {
     pub records: BTreeMap<Key, Arc<[u8]>>,
     pub fid: u64,
     pub lease: u32,
+    /// Everything is noted.
+    pub notes: Vec<Note>,
 }
 
 impl Default for MemTxn {
     fn default() -> MemTxn {
-        MemTxn { records: BTreeMap::new(), fid: Fid::FIRST, lease: 0 }
+        MemTxn { records: BTreeMap::new(), fid: Fid::FIRST, lease: 0, notes: Vec::new() }
     }
 }
 
@@ -51,5 +54,11 @@ impl Txn for MemTxn {
     fn next_lease(&mut self) -> u32 {
         self.lease += 1;
         self.lease
+    }
+    fn is_noted(&self, _: ChangeOp) -> bool {
+        true
+    }
+    fn note(&mut self, note: Note) {
+        self.notes.push(note);
     }
 }

@@ -1,6 +1,7 @@
 //! Open by fid: attributes, layout and the capability for the objects. A write open of a file with objects marks it as being written.
 
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{Open, OpenRead, OpenReadReply, OpenReply};
 use wire::object::{Capability, RIGHT_READ, RIGHT_WRITE};
 use wire::shared::{Enter, EnterReply};
@@ -8,7 +9,7 @@ use wire::shared::{Enter, EnterReply};
 use crate::inode::{load_inode, store_inode};
 use crate::records::InodeRecord;
 use crate::sharing::{self, For};
-use crate::{Ctx, Txn, View, access, inline, truncate};
+use crate::{Ctx, Txn, View, access, inline, note, truncate};
 
 pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
@@ -27,6 +28,7 @@ pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fa
     if req.truncate && inode.attr.kind == Kind::File {
         truncate::empty(txn, &mut inode, req.now);
         store_inode(txn, &inode);
+        note::changed(txn, ChangeOp::Truncate, req.fid, Some(&req.cred));
     }
     open_reply(ctx, txn, &mut inode, write || keep_write)
 }

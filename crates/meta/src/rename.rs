@@ -7,6 +7,7 @@ use wire::meta::{RENAME_EXCHANGE, RENAME_NOREPLACE, Rename, RenameReply};
 
 use crate::inode::{load_dir, load_inode, load_named, move_link, need_room, store_inode, touch};
 use crate::names::{self, Found, Slot};
+use crate::note::{Other, renamed};
 use crate::records::{InodeRecord, Parent};
 use crate::{Ctx, Txn, View, access, reap};
 
@@ -107,9 +108,11 @@ fn move_to(
         let to = dirs.to_mut();
         to.attr.nlink = to.attr.nlink.saturating_add(1);
     }
+    let fid = source.inode.fid();
     names::remove_entry(txn, source.at);
     settle_in(txn, source, at, &req.new_name, req.now);
     dirs.store(txn, req.now);
+    renamed(txn, fid, req, Other::None);
     Ok(RenameReply { replaced: None })
 }
 
@@ -138,10 +141,12 @@ fn replace(
         dirs.from.attr.nlink = dirs.from.attr.nlink.saturating_sub(1);
     }
     let held = req.hold && !target.inode.is_dir();
+    let fid = source.inode.fid();
     names::remove_entry(txn, source.at);
     settle_in(txn, source, target.at, &req.new_name, req.now);
     dirs.store(txn, req.now);
     let replaced = reap::lose_link(ctx, txn, target.inode, target.at, held, req.now);
+    renamed(txn, fid, req, Other::Lost(&replaced));
     Ok(RenameReply { replaced: Some(replaced) })
 }
 
@@ -165,9 +170,11 @@ fn swap(
         dirs.to_mut().attr.nlink = dirs.to().attr.nlink.saturating_add_signed(-came);
     }
     let (here, there) = (source.at, target.at);
+    let (fid, other) = (source.inode.fid(), target.inode.fid());
     settle_in(txn, source, there, &req.new_name, req.now);
     settle_in(txn, target, here, &req.name, req.now);
     dirs.store(txn, req.now);
+    renamed(txn, fid, req, Other::Exchanged(other));
     Ok(RenameReply { replaced: None })
 }
 

@@ -1,10 +1,11 @@
 //! RemoveDir: an empty directory goes, with its name and its inode.
 
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{RemoveDir, UnlinkReply};
 
 use crate::inode::{load_dir, load_named, store_inode, touch};
-use crate::{Ctx, Txn, access, names, reap};
+use crate::{Ctx, Txn, access, names, note, reap};
 
 pub fn rmdir(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: RemoveDir) -> Result<UnlinkReply, Fault> {
     if *req.name == *b".." {
@@ -27,7 +28,9 @@ pub fn rmdir(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: RemoveDir) -> Result<UnlinkR
     dir.attr.nlink = dir.attr.nlink.saturating_sub(1);
     touch(&mut dir, req.now);
     store_inode(txn, &dir);
-    Ok(reap::lose_link(ctx, txn, victim, found.at, false, req.now))
+    let left = reap::lose_link(ctx, txn, victim, found.at, false, req.now);
+    note::unnamed(txn, ChangeOp::RemoveDir, &left, (req.parent, &req.name), &req.cred);
+    Ok(left)
 }
 
 #[cfg(test)]

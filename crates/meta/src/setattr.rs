@@ -7,7 +7,7 @@ use crate::access::{self, WRITE};
 use crate::inode::{GROUP_EXEC, MODE_BITS, SETGID, SETUID, load_inode, store_inode};
 use crate::records::InodeRecord;
 use crate::sharing::For;
-use crate::{Ctx, Txn};
+use crate::{Ctx, Txn, note};
 
 const KNOWN: u32 = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME | SET_KILLPRIV | SET_TOUCH;
 
@@ -41,7 +41,14 @@ pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, 
         inode.mtime_set_at = req.now;
     }
     store_inode(txn, &inode);
+    note::attributes(txn, req.fid, what(&req), &req.cred);
     Ok(inode.shown(ctx, For::Looking))
+}
+
+/// What it names; that set-id bits go with a change of content is a change of the mode.
+fn what(req: &SetAttr) -> u32 {
+    let mode = if req.valid & SET_KILLPRIV != 0 { SET_MODE } else { 0 };
+    req.valid & (SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME) | mode
 }
 
 /// `chattr` flags: nothing of an immutable file changes, its ctime by a request that names nothing neither; of an append-only one the

@@ -1,13 +1,14 @@
 //! Settle (rule O3): the MDT learns what flushed bytes have proven.
 
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{FileState, Settle, SettleReply};
 use wire::object::RIGHT_WRITE;
 
 use crate::grow::mark_written;
 use crate::inode::{load_inode, store_inode};
 use crate::records::InodeRecord;
-use crate::{Ctx, Txn, sharing};
+use crate::{Ctx, Txn, note, sharing};
 
 pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleReply, Fault> {
     if req.size > FILE_SIZE_MAX {
@@ -63,6 +64,8 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
         None => FileState::Writing(ctx.session),
     };
     store_inode(txn, &inode);
+    let op = if inode.state == FileState::Settled { ChangeOp::Close } else { ChangeOp::Write };
+    note::changed(txn, op, req.fid, None);
     Ok(SettleReply { attr: inode.attr })
 }
 

@@ -3,11 +3,12 @@
 use types::layout::{PROGRESSIVE_COUNTS, PROGRESSIVE_ENDS, STRIPE_SIZE, STRIPE_SIZE_MIN, WIDE_MAX};
 use types::*;
 use wire::Empty;
+use wire::changelog::ChangeOp;
 use wire::meta::{GetStripe, GetStripeReply, SetStripe, StripeComponent, StripeSpec};
 
 use crate::inode::{load_inode, store_inode};
 use crate::records::InodeRecord;
-use crate::{Ctx, Txn, View};
+use crate::{Ctx, Txn, View, note};
 
 /// `-c -1` and `-i -1`: all OSTs, any OST.
 pub const ALL: u16 = u16::MAX;
@@ -34,6 +35,7 @@ pub fn set_stripe(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetStripe) -> Result<Em
     inode.spec = req.spec;
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);
+    note::changed(txn, ChangeOp::Layout, req.fid, Some(&req.cred));
     Ok(Empty {})
 }
 

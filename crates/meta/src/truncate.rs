@@ -1,6 +1,7 @@
 //! Truncate. Four cases, all in one entry here; only a shrink of objects leaves work for the client.
 
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{FileState, Truncate, TruncateReply};
 use wire::object::{RIGHT_READ, RIGHT_WRITE};
 
@@ -9,7 +10,7 @@ use crate::open::capability;
 use crate::records::InodeRecord;
 use crate::sharing::For;
 use crate::stripe::inline_max;
-use crate::{Ctx, Txn, access, inline, reap};
+use crate::{Ctx, Txn, access, inline, note, reap};
 
 pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<TruncateReply, Fault> {
     if req.size > FILE_SIZE_MAX {
@@ -49,6 +50,7 @@ pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<Trunc
     inode.attr.mtime = req.now;
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);
+    note::changed(txn, ChangeOp::Truncate, req.fid, Some(&req.cred));
     let generation = inode.layout.as_ref().map(|l| l.generation);
     let cap = generation.map(|g| capability(ctx, txn, req.fid, g, RIGHT_READ | RIGHT_WRITE, false));
     Ok(TruncateReply { inode: inode.shown(ctx, For::Using), cap, pending })

@@ -1,10 +1,11 @@
 //! Unlink: a name goes; with the last one the inode goes too, or becomes an orphan if the client holds it open.
 
 use types::*;
+use wire::changelog::ChangeOp;
 use wire::meta::{Unlink, UnlinkReply};
 
 use crate::inode::{load_dir, load_named, store_inode, touch};
-use crate::{Ctx, Txn, access, names, reap};
+use crate::{Ctx, Txn, access, names, note, reap};
 
 pub fn unlink(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Unlink) -> Result<UnlinkReply, Fault> {
     names::validate(&req.name)?;
@@ -19,7 +20,9 @@ pub fn unlink(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Unlink) -> Result<UnlinkRep
     names::remove_entry(txn, found.at);
     touch(&mut dir, req.now);
     store_inode(txn, &dir);
-    Ok(reap::lose_link(ctx, txn, victim, found.at, req.held, req.now))
+    let left = reap::lose_link(ctx, txn, victim, found.at, req.held, req.now);
+    note::unnamed(txn, ChangeOp::Unlink, &left, (req.parent, &req.name), &req.cred);
+    Ok(left)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::acl::Acl;
 use crate::inode::{STICKY, load_inode, need_room, store_inode};
 use crate::records::{InodeRecord, VERSION};
 use crate::set_acl::{self, Which};
-use crate::{Ctx, Txn, View, keys};
+use crate::{Ctx, Txn, View, keys, note};
 
 /// Linux's limits: of a name, of all values of an inode here (of one there), and of a list of names.
 pub const XATTR_NAME_MAX: usize = 255;
@@ -66,6 +66,7 @@ pub fn set_xattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetXattr) -> Result<Empt
         set_acl::set(&mut inode, which, Acl::from_xattr(&req.value.0)?, &req.cred)?;
         inode.attr.ctime = req.now;
         store_inode(txn, &inode);
+        note::xattr(txn, req.fid, &req.name, &req.cred);
         return Ok(Empty {});
     }
     need_change(&inode, &req.name, &req.cred)?;
@@ -73,6 +74,7 @@ pub fn set_xattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetXattr) -> Result<Empt
         return Err(Code::TooLong.into());
     }
     need_room(ctx)?;
+    note::xattr(txn, req.fid, &req.name, &req.cred);
     let mut record = load(txn, req.fid)?;
     match record.find(&req.name) {
         Ok(_) if req.flags & XATTR_CREATE != 0 => return Err(Code::Exists.into()),
@@ -94,6 +96,7 @@ pub fn remove_xattr(_: &Ctx<'_>, txn: &mut dyn Txn, req: RemoveXattr) -> Result<
         set_acl::set(&mut inode, which, Acl::default(), &req.cred)?;
         inode.attr.ctime = req.now;
         store_inode(txn, &inode);
+        note::xattr(txn, req.fid, &req.name, &req.cred);
         return Ok(Empty {});
     }
     need_remove(&inode, &req.name, &req.cred)?;
@@ -103,6 +106,7 @@ pub fn remove_xattr(_: &Ctx<'_>, txn: &mut dyn Txn, req: RemoveXattr) -> Result<
         Err(_) => return Err(Code::NoData.into()),
     };
     store(txn, &mut inode, &record, req.now);
+    note::xattr(txn, req.fid, &req.name, &req.cred);
     Ok(Empty {})
 }
 

@@ -5,6 +5,7 @@
 
 pub mod accessed;
 pub mod batch;
+pub mod changelog;
 pub mod check;
 pub mod codec;
 pub mod frame;

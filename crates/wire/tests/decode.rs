@@ -11,8 +11,8 @@ use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{
-    HEADER_LEN, Header, Reader, Request, accessed, batch, check, lock, map, meta, mgmt, object, ost, purge,
-    session, shared,
+    HEADER_LEN, Header, Reader, Request, accessed, batch, changelog, check, lock, map, meta, mgmt, object,
+    ost, purge, session, shared,
 };
 
 /// The value that the bytes begin with, and its length.
@@ -54,6 +54,8 @@ macro_rules! all_types {
                 ost::OstStat, ost::OstSpace,
                 mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
+                changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,
+                changelog::ListConsumers,
             }
             values {
                 wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
@@ -63,7 +65,7 @@ macro_rules! all_types {
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
-                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, check::RawRecord, check::BackupHead, accessed::ReadTime, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
+                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, check::RawRecord, check::BackupHead, accessed::ReadTime, changelog::Change, changelog::Consumer, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
             }
         }
     };
@@ -198,8 +200,32 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "reply to meta::Scan" => {
             vec![meta::ScanReply { records: records(), last: b"k"[..].into(), more: false }.to_bytes()]
         }
+        "changelog::Change" => vec![change().to_bytes()],
+        "reply to changelog::ReadChanges" => {
+            let lost = Some(changelog::LostChanges { from: 2, to: 5 });
+            let changes = vec![change(), change()];
+            vec![changelog::ReadChangesReply { changes, upto: 9, more: true, lost }.to_bytes()]
+        }
         "reply to ost::OstStat" | "reply to ost::OstSpace" => vec![ost_reply(name)],
         _ => vec![],
+    }
+}
+
+fn change() -> changelog::Change {
+    changelog::Change {
+        number: 7,
+        op: changelog::ChangeOp::Rename,
+        flags: changelog::CHANGE_LAST,
+        time: Time::new(1, 2),
+        session: SessionId(3),
+        who: Some(changelog::Who { uid: 4, gid: 5 }),
+        fid: Fid(16),
+        parent: Fid(1),
+        name: b"n"[..].into(),
+        old_parent: Fid(17),
+        old_name: b"o"[..].into(),
+        other: Fid(18),
+        what: 6,
     }
 }
 
@@ -420,6 +446,7 @@ fn all_calls() -> Vec<(u16, &'static str)> {
         purge::CALLS,
         batch::CALLS,
         check::CALLS,
+        changelog::CALLS,
     ]
     .concat()
 }
