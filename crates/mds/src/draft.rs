@@ -3,6 +3,7 @@
 use kv::{Batch, Change, Miss, Value, record_bytes};
 use types::Key;
 
+use crate::changelog::Noted;
 use crate::execute::Stop;
 use crate::overlay::Layer;
 use crate::record::{self, Member, Origin};
@@ -17,6 +18,8 @@ pub struct Draft<'s> {
     pub died: usize,
     /// M7: a member's client changes objects on the strength of it.
     pub lets_change: bool,
+    /// Of the changes: records of the changelog.
+    pub noted: Noted,
     /// Of the record, about.
     bytes: usize,
     /// That the changes may add to the table.
@@ -31,6 +34,7 @@ impl<'s> Draft<'s> {
             members: Vec::new(),
             died: 0,
             lets_change: false,
+            noted: Noted::default(),
             bytes: 0,
             put_bytes: 0,
         }

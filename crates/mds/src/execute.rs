@@ -18,12 +18,14 @@ use std::sync::atomic::Ordering;
 
 use disk::volume::VolumeError;
 use kv::{Absent, Engine};
+use meta::Note;
 use meta::counts::Pending;
 use types::{Code, Epoch, Fault, Seq, SessionId};
 use wire::meta::{Grow, Truncate};
 use wire::{Header, Request};
 
 use crate::Core;
+use crate::changelog::Changelog;
 use crate::draft::{Draft, to_batch};
 use crate::ids::Ids;
 use crate::joined::Joined;
@@ -42,6 +44,7 @@ pub struct Seat {
     /// Of directories: what their records do not say yet.
     pub counts: Pending,
     pub ids: Ids,
+    pub changelog: Changelog,
     /// The volume is closed or closing: nothing may be appended any more.
     pub closed: bool,
     /// Of the last entry, for its memory.
@@ -190,7 +193,7 @@ impl Core {
             seat.check_ready()?;
             snap = self.kv.snapshot();
             let mut draft = Draft::new(&snap);
-            let (reply, changes) = run(&draft, &mut seat, lease_high, rule)?;
+            let Ran { reply, changes, .. } = run(&draft, &mut seat, lease_high, rule)?;
             self.room.check(&draft, &seat.slots, &changes)?;
             draft.died = self.died_of(&changes);
             draft.changes = changes;
@@ -211,6 +214,7 @@ impl Core {
                 Ok(done) => {
                     // It is done, whatever becomes of this.
                     drop(self.fold_counts());
+                    self.make_room_for_changes();
                     return Ok(done);
                 }
                 Err(Stop::Refused(fault)) => return Err(fault),
@@ -323,10 +327,11 @@ impl Core {
             puts_inode.set(txn.put_keys().any(|key| key.as_bytes()[0] == meta::keys::INODE));
             Ok(reply)
         });
-        let (reply, changes) = match ran {
-            Ok((reply, changes)) => (Arc::<[u8]>::from(reply), changes),
+        let Ran { reply, mut changes, notes } = match ran {
+            Ok(ran) => ran,
             Err(stop) => return Reached::Found(Err(stop)),
         };
+        let reply = Arc::<[u8]>::from(reply);
         let lets_change = lets_objects_change(call, &reply);
         if changes.is_empty() {
             self.note_open(ask, &reply);
@@ -335,14 +340,20 @@ impl Core {
             let must_flush = lets_change && (draft.lets_change || self.is_change_unflushed());
             return Reached::Found(Ok(Carried { done: Done { reply, seq: Seq(0) }, must_flush }));
         }
-        if !draft.has_room(&reply, &changes, self.entry_bytes_max()) {
-            return Reached::Full;
-        }
         match self.room.check(draft, &seat.slots, &changes) {
             Err(_) if !draft.members.is_empty() => return Reached::Full,
             Err(stop) => return Reached::Found(Err(stop)),
             Ok(()) => {}
         }
+        // After the check: room for these is made otherwise (C4), and none of it at the cost of what deletes.
+        let mut noted = draft.noted;
+        if !notes.is_empty() {
+            changes.extend(seat.changelog.records(&mut noted, self.clock.wall(), session, notes));
+        }
+        if !draft.has_room(&reply, &changes, self.entry_bytes_max()) {
+            return Reached::Full;
+        }
+        draft.noted = noted;
         self.note_open(ask, &reply);
         // What a growth that found no room leaves is no news: who tries again and again would hurry the purge by that alone.
         draft.died += if call == Grow::CALL { 0 } else { self.died_of(&changes) };
@@ -389,7 +400,7 @@ impl Core {
 
     /// Steps 5 and 6: appends one entry and applies it, if anything changed. The seq of its first operation.
     pub fn commit(&self, seat: &mut Seat, draft: Draft<'_>) -> Result<Seq, Stop> {
-        let Draft { members, changes, died, lets_change, .. } = draft;
+        let Draft { members, changes, died, lets_change, noted, .. } = draft;
         if changes.is_empty() {
             return Ok(Seq(0));
         }
@@ -413,6 +424,12 @@ impl Core {
         }
         self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);
         self.kv.apply(last, changes);
+        if noted.records > 0 {
+            seat.changelog.add(noted, last, self.volume.flushed_seq());
+            if self.changes_are_too_long(seat.changelog.bytes()) {
+                self.changes_long.store(true, Ordering::Relaxed);
+            }
+        }
         self.purged.on_died(died);
         if seat.ids.are_low() {
             self.bells.flush.ring();
@@ -494,18 +511,22 @@ impl Core {
     }
 }
 
-/// Step 3: the reply, and the changes on top of the draft's.
-fn run(
-    draft: &Draft<'_>,
-    seat: &mut Seat,
-    lease_high: &Cell<u32>,
-    rule: Rule<'_>,
-) -> Result<(Vec<u8>, Layer), Stop> {
-    let mut txn = Overlay::new(draft.snap, &draft.changes, &mut seat.ids, lease_high);
+/// What a rule came to: the reply, the changes on top of the draft's, and what was noted of them.
+struct Ran {
+    reply: Vec<u8>,
+    changes: Layer,
+    notes: Vec<Note>,
+}
+
+/// Step 3.
+fn run(draft: &Draft<'_>, seat: &mut Seat, lease_high: &Cell<u32>, rule: Rule<'_>) -> Result<Ran, Stop> {
+    let mask = seat.changelog.mask();
+    let mut txn = Overlay::new(draft.snap, &draft.changes, &mut seat.ids, lease_high).noting(mask);
     let reply = rule(&mut txn);
+    let notes = txn.take_notes();
     // V1: trouble first. What a rule refused because of a record that was not there is not refused.
     let changes = txn.finish()?;
-    Ok((reply?, changes))
+    Ok(Ran { reply: reply?, changes, notes })
 }
 
 impl Ask<'_> {
@@ -523,7 +544,7 @@ impl OwnAsk {
 }
 
 impl Seat {
-    fn check_open(&self) -> Result<(), Fault> {
+    pub fn check_open(&self) -> Result<(), Fault> {
         match self.closed {
             false => Ok(()),
             true => Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back")),

@@ -19,6 +19,7 @@ mod attach;
 pub mod backup;
 mod batch_call;
 mod catch_up;
+mod changelog;
 mod check;
 mod checkpoint;
 mod clock;
@@ -104,6 +105,8 @@ pub(crate) struct Core {
     epoch: AtomicU32,
     /// Many counts of directories wait to go into their records.
     counts_long: AtomicBool,
+    /// The changelog takes more than its share.
+    changes_long: AtomicBool,
     rules: Arc<dyn Rules>,
     clock: Arc<dyn Clock>,
     settings: Settings,

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use kv::{VALUE_MAX, Value};
-use meta::{Txn, View};
+use meta::{Note, Txn, View};
 use types::{Fid, Key, SessionId};
+use wire::changelog::ChangeOp;
 
 use crate::ids::Ids;
 use crate::look::{SnapView, Trouble};
@@ -23,6 +24,9 @@ pub struct Overlay<'a> {
     ids: &'a mut Ids,
     /// What the high half of lease numbers adds to the epoch; see `Ids::next_lease`.
     lease_high: &'a Cell<u32>,
+    /// What is noted, by `ChangeOp::bit`.
+    mask: u64,
+    notes: Vec<Note>,
 }
 
 impl<'a> Overlay<'a> {
@@ -32,7 +36,17 @@ impl<'a> Overlay<'a> {
         ids: &'a mut Ids,
         lease_high: &'a Cell<u32>,
     ) -> Overlay<'a> {
-        Overlay { base: SnapView::new(snap), below, changes: Layer::new(), ids, lease_high }
+        let (base, changes, notes) = (SnapView::new(snap), Layer::new(), Vec::new());
+        Overlay { base, below, changes, ids, lease_high, mask: 0, notes }
+    }
+
+    /// What of `mask` is done shall be noted.
+    pub fn noting(self, mask: u64) -> Self {
+        Overlay { mask, ..self }
+    }
+
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
     }
 
     pub fn next_session(&mut self) -> SessionId {
@@ -149,6 +163,12 @@ impl Txn for Overlay<'_> {
         let number = self.drawn(number);
         self.lease_high.set((number >> 32) as u32);
         number as u32
+    }
+    fn is_noted(&self, op: ChangeOp) -> bool {
+        self.mask & op.bit() != 0
+    }
+    fn note(&mut self, note: Note) {
+        self.notes.push(note);
     }
 }
 

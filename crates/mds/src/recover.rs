@@ -12,6 +12,7 @@ use meta::counts::Pending;
 use parking_lot::Mutex;
 use types::{Code, Fault, Seq};
 
+use crate::changelog::Changelog;
 use crate::checkpoint::{empty_on, read_state};
 use crate::counts::changed;
 use crate::execute::{Role, Seat};
@@ -46,6 +47,7 @@ impl Mdt {
         let sessions = look(&kv, &mut |view| Sessions::load(view, settings.clock.boot_ms()))??;
         slots.keep_only(&sessions.ids());
         let ids = look(&kv, &mut |view| Ids::load(view))??;
+        let changelog = look(&kv, &mut |view| Changelog::load(view))??;
         let core = Arc::new(Core {
             locks: Locks::new(sessions.ids()),
             room: Room::new(&kv, &slots),
@@ -56,7 +58,7 @@ impl Mdt {
             change_let_by: AtomicU64::new(0),
             epoch: AtomicU32::new(label.epoch.0),
             kv,
-            role: Role::new(Seat { slots, counts, ids, closed: false, payload: Vec::new() }),
+            role: Role::new(Seat { slots, counts, ids, changelog, closed: false, payload: Vec::new() }),
             sharers: crate::shared::Sharers::new(sessions.count()),
             sessions,
             ending: Mutex::new(()),
@@ -64,6 +66,7 @@ impl Mdt {
             reserving: Mutex::new(()),
             joined: ArcSwapOption::empty(),
             counts_long: AtomicBool::new(false),
+            changes_long: AtomicBool::new(false),
             rules: settings.rules.clone(),
             clock: settings.clock.clone(),
             bells: Bells::default(),

@@ -100,6 +100,7 @@ impl Core {
                 self.check_session(head.session)?;
                 self.on_dying(&parse(body)?).map(plain)
             }
+            0x02a0..=0x02a4 => self.on_changelog_call(head, body),
             TargetStat::CALL => self.target_stat().map(plain),
             Batch::CALL => return self.on_batch(head, body, bulk, answer).map(|()| None),
             Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),

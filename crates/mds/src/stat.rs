@@ -21,6 +21,8 @@ const FULL_PERCENT: u64 = 90;
 /// From this share on, every transaction that makes the table larger is refused. The rest is for what deletes (which adds
 /// records of dead objects before it frees others), for ids, sessions and slots.
 const CLOSED_PERCENT: u64 = 96;
+/// What the changelog may take, of what users may.
+const CHANGES_SHARE: u64 = 8;
 /// What a file is reckoned to take when free inodes are estimated: entry and inode of a typical name, with an inline page now
 /// and then. Inodes are not pre-allocated, so their free number is an estimate and is said to be one in the documents.
 const FILE_BYTES: u64 = 512;
@@ -62,6 +64,15 @@ impl Room {
     /// Should rules refuse what adds?
     pub fn is_full(&self, table_bytes: u64) -> bool {
         self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed)) >= self.share(FULL_PERCENT)
+    }
+
+    /// Is everything refused that grows?
+    pub fn is_closed(&self, table_bytes: u64) -> bool {
+        self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed)) >= self.share(CLOSED_PERCENT)
+    }
+    /// What the changelog may take.
+    pub fn changes_max(&self) -> u64 {
+        self.usable() / CHANGES_SHARE
     }
 
     fn share(&self, percent: u64) -> u64 {

@@ -3,6 +3,7 @@
 mod backup;
 mod batch_call;
 mod batches;
+mod changelog;
 mod check;
 mod counts;
 mod crash;

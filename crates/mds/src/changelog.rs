@@ -1,0 +1,544 @@
+//! The changelog: what the rules note of each operation, kept in the table until all consumers have acknowledged it (decision 0032).
+//!
+//! C1: a change and its record are in the same entry of the log, so there is never one without the other while somebody is registered
+//!     who wants to know.  C2: numbers rise by one. Only what is flushed is told, and a start goes on behind what survived: so a number
+//!     that was told means that change for ever.  C3: a record is kept until every consumer has acknowledged it, or has it among what it
+//!     is told to have lost.  C4: records take a share of the MDT's room and no more; beyond it the oldest half is lost, and people and
+//!     who still wanted it are told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
+
+use kv::{Engine, Value, View as _, record_bytes};
+use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, number_of};
+use meta::{Note, View, keys};
+use types::{Code, Fault, Seq, SessionId, Time};
+use wire::changelog::*;
+use wire::object::{Capability, RIGHT_ADMIN};
+use wire::{Empty, Header, Malformed, Request};
+
+use crate::Core;
+use crate::draft::Draft;
+use crate::execute::{Done, Stop};
+use crate::look::{SnapView, Trouble, look, until_loaded};
+use crate::overlay::Layer;
+use crate::serve::{parse, plain};
+
+/// Each entry keeps the marks of all, and each is asked of when records are forgotten.
+const CONSUMERS_MAX: usize = 64;
+const NAME_BYTES_MAX: usize = 64;
+/// Records forgotten in one entry: more than a batch makes, so that who must make room does.
+const STEP: u64 = 256;
+/// Of an answer; and records that are looked at for one, since a mask may leave out most.
+const CHANGES_MAX: usize = 1024;
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+const LOOKED_AT_MAX: u64 = 16 * 1024;
+/// Entries whose flush is awaited one by one; later ones are told together.
+const UNFLUSHED_MAX: usize = 4096;
+
+/// What is known of the changelog without a look into the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    consumers: BTreeMap<u32, ConsumerRecord>,
+    /// The newest id that was given to any.
+    newest_consumer: u32,
+    /// The first record that is there; `last + 1` if none is. All from here to `last` are there.
+    first: u64,
+    last: u64,
+    /// `bytes_before` of the first record, and of the next one that is made.
+    first_at: u64,
+    next_at: u64,
+}
+
+/// The ledger, and what follows from it and from flushes. By who has the writer's role.
+#[derive(Debug, Default)]
+pub struct Changelog {
+    ledger: Ledger,
+    /// What anybody wants to know.
+    mask: u64,
+    /// Everything up to here is flushed.
+    flushed: u64,
+    /// Entries that may not be, each with its last operation and its last record.
+    unflushed: VecDeque<(Seq, u64)>,
+}
+
+/// Of an entry in the making: records, and the bytes that they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    pub records: u64,
+    pub bytes: u64,
+}
+
+impl Ledger {
+    fn load(view: &dyn View) -> Result<Ledger, Malformed> {
+        let (mut ledger, mut bad) = (Ledger::default(), None);
+        let kind = |kind: u8| (keys::kind_start(kind), keys::kind_start(kind + 1));
+        let (begin, end) = kind(keys::CONSUMER);
+        view.range(&begin, &end, &mut |key, value| {
+            let read = match consumer_of(key) {
+                Some(0) => ChangelogRecord::decode(value).map(|r| {
+                    ledger.newest_consumer = r.consumer;
+                    ledger.last = ledger.last.max(r.number);
+                }),
+                Some(id) => ConsumerRecord::decode(value).map(|consumer| {
+                    ledger.last = ledger.last.max(consumer.acked);
+                    drop(ledger.consumers.insert(id, consumer));
+                }),
+                None => Err(Malformed("key of a consumer")),
+            };
+            bad = read.err();
+            bad.is_none()
+        });
+        let (begin, end) = kind(keys::CHANGE);
+        let mut first = None;
+        view.range(&begin, &end, &mut |key, _| {
+            first = number_of(key);
+            false
+        });
+        if let Some(why) = bad {
+            return Err(why);
+        }
+        ledger.first = first.unwrap_or(ledger.last + 1);
+        if let Some(first) = first {
+            let last = newest_from(view, first);
+            let bytes_before = |n| match view.get(&keys::change(n)) {
+                Some(value) => ChangeRecord::decode(&value).map(|r| (r.bytes_before, value.len())),
+                // Trouble that the view has noted.
+                None => Ok((0, 0)),
+            };
+            ledger.first_at = bytes_before(first)?.0;
+            let (at, len) = bytes_before(last)?;
+            ledger.next_at = at + record_bytes(&keys::change(last), len);
+            ledger.last = ledger.last.max(last);
+        }
+        Ok(ledger)
+    }
+
+    /// Up to here no consumer wants anything.
+    fn floor(&self) -> u64 {
+        self.consumers.values().map(|c| c.acked).min().unwrap_or(self.last)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.next_at - self.first_at
+    }
+
+    fn consumer(&self, id: u32) -> Result<&ConsumerRecord, Fault> {
+        self.consumers.get(&id).ok_or_else(|| no_consumer(id))
+    }
+
+    fn consumer_mut(&mut self, id: u32) -> Result<&mut ConsumerRecord, Fault> {
+        self.consumers.get_mut(&id).ok_or_else(|| no_consumer(id))
+    }
+
+    /// The oldest half of the records is given up. The consumers that still wanted some of it.
+    fn give_up(&mut self) -> Vec<Given> {
+        let cut = self.first + (self.last - self.first) / 2;
+        let behind = self.consumers.values_mut().filter(|c| c.acked < cut);
+        behind
+            .map(|consumer| {
+                let is_news = consumer.lost == (0, 0);
+                let from = if is_news { consumer.acked + 1 } else { consumer.lost.0 };
+                (consumer.lost, consumer.acked) = ((from, cut), cut);
+                Given { name: consumer.name.clone(), is_news, from, to: cut }
+            })
+            .collect()
+    }
+
+    /// What makes `next` of it in the table.
+    fn difference(&self, next: &Ledger) -> Layer {
+        let mut layer: Layer = (self.first..next.first).map(|n| (keys::change(n), None)).collect();
+        let gone = self.consumers.keys().filter(|id| !next.consumers.contains_key(*id));
+        layer.extend(gone.map(|id| (keys::consumer(*id), None)));
+        let put = next.consumers.iter().filter(|(id, consumer)| self.consumers.get(*id) != Some(consumer));
+        layer.extend(put.map(|(id, consumer)| (keys::consumer(*id), Some(Value::new(&consumer.encode())))));
+        if !self.consumers.keys().eq(next.consumers.keys()) {
+            let outer = ChangelogRecord { number: next.last, consumer: next.newest_consumer };
+            layer.insert(keys::kind_start(keys::CONSUMER), Some(Value::new(&outer.encode())));
+        }
+        layer
+    }
+}
+
+/// What a consumer will not be told.
+struct Given {
+    name: String,
+    is_news: bool,
+    from: u64,
+    to: u64,
+}
+
+/// The last of the records that follow each other from `first` on.
+fn newest_from(view: &dyn View, first: u64) -> u64 {
+    let is_there = |n: u64| view.get(&keys::change(n)).is_some();
+    let mut step = 1;
+    while is_there(first + step) {
+        step *= 2;
+    }
+    // `first + there` is one, `first + absent` is none.
+    let (mut there, mut absent) = (step / 2, step);
+    while absent - there > 1 {
+        let middle = there + (absent - there) / 2;
+        if is_there(first + middle) { there = middle } else { absent = middle }
+    }
+    first + there
+}
+
+impl Changelog {
+    /// At a start: what the table has is flushed.
+    pub fn load(view: &dyn View) -> Result<Changelog, Fault> {
+        let ledger = Ledger::load(view).map_err(|e| {
+            Fault::new(Code::Damaged, format!("the changelog: {e}; restore the MDT from its mirror"))
+        })?;
+        let mut changelog = Changelog { flushed: ledger.last, ..Changelog::default() };
+        changelog.take(ledger);
+        Ok(changelog)
+    }
+
+    pub fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    fn take(&mut self, ledger: Ledger) {
+        self.mask = ledger.consumers.values().fold(0, |mask, c| mask | c.mask);
+        self.ledger = ledger;
+    }
+
+    /// Records of an operation's notes, behind those that its entry has already.
+    pub fn records(&self, noted: &mut Noted, time: Time, session: SessionId, notes: Vec<Note>) -> Layer {
+        let record = |note| {
+            let bytes_before = self.ledger.next_at + noted.bytes;
+            let key = keys::change(self.ledger.last + noted.records + 1);
+            let value = ChangeRecord { bytes_before, time, session, note }.encode();
+            noted.records += 1;
+            noted.bytes += record_bytes(&key, value.len());
+            (key, Some(Value::new(&value)))
+        };
+        notes.into_iter().map(record).collect()
+    }
+
+    /// An entry with such records is in the log; `seq`: of its last operation.
+    pub fn add(&mut self, noted: Noted, seq: Seq, flushed: Seq) {
+        self.ledger.last += noted.records;
+        self.ledger.next_at += noted.bytes;
+        self.note_flushed(flushed);
+        let newest = (seq, self.ledger.last);
+        let is_long = self.unflushed.len() >= UNFLUSHED_MAX;
+        match self.unflushed.back_mut().filter(|_| is_long) {
+            Some(back) => *back = newest,
+            None => self.unflushed.push_back(newest),
+        }
+    }
+
+    fn note_flushed(&mut self, flushed: Seq) {
+        while let Some((_, number)) = self.unflushed.pop_front_if(|(seq, _)| *seq <= flushed) {
+            self.flushed = number;
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.ledger.bytes()
+    }
+}
+
+impl Core {
+    pub fn on_changelog_call(&self, head: &Header, body: &[u8]) -> Result<Done, Fault> {
+        self.check_incarnation(head)?;
+        match head.call {
+            RegisterConsumer::CALL => self.on_register(&parse(body)?).map(plain),
+            DeregisterConsumer::CALL => self.on_deregister(&parse(body)?).map(plain),
+            ReadChanges::CALL => self.on_read_changes(&parse(body)?).map(plain),
+            AckChanges::CALL => self.on_ack(&parse(body)?).map(plain),
+            ListConsumers::CALL => self.on_list_consumers(&parse(body)?).map(plain),
+            call => Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT"))),
+        }
+    }
+
+    fn check_admin(&self, cap: &Capability) -> Result<(), Fault> {
+        let now_sec = self.clock.wall().sec.max(0) as u64;
+        object::cap::check_right(&self.joined()?.secret, cap, RIGHT_ADMIN, now_sec)
+    }
+
+    fn on_register(&self, req: &RegisterConsumer) -> Result<RegisterConsumerReply, Fault> {
+        self.check_admin(&req.cap)?;
+        check_name(&req.name)?;
+        if req.mask == 0 || req.mask & !ChangeOp::MASK_ALL != 0 {
+            return Err(Fault::new(
+                Code::Invalid,
+                format!("mask {:#x} names no changes, or unknown ones", req.mask),
+            ));
+        }
+        let (mut said, now) = (Err(Code::NotReady.into()), self.clock.wall());
+        self.alter(&mut |ledger| {
+            if let Some((id, old)) = ledger.consumers.iter().find(|(_, c)| c.name == req.name) {
+                said = match old.mask == req.mask {
+                    true => Ok(RegisterConsumerReply { id: *id, after: old.acked }),
+                    false => {
+                        Err(Fault::new(Code::Exists, format!("a consumer '{}' with another mask", req.name)))
+                    }
+                };
+                return Ok(());
+            }
+            if ledger.consumers.len() >= CONSUMERS_MAX {
+                return Err(Fault::new(
+                    Code::NoSpace,
+                    format!("a changelog has {CONSUMERS_MAX} consumers at most"),
+                ));
+            }
+            ledger.newest_consumer += 1;
+            let (id, after) = (ledger.newest_consumer, ledger.last);
+            let RegisterConsumer { name, mask, .. } = req.clone();
+            let consumer = ConsumerRecord { name, mask, acked: after, acked_at: now, lost: (0, 0) };
+            ledger.consumers.insert(id, consumer);
+            said = Ok(RegisterConsumerReply { id, after });
+            Ok(())
+        })?;
+        // What is done from here on has its records, whatever power does.
+        self.flush()?;
+        said
+    }
+
+    fn on_deregister(&self, req: &DeregisterConsumer) -> Result<Empty, Fault> {
+        self.check_admin(&req.cap)?;
+        self.alter(&mut |ledger| {
+            ledger.consumer(req.id)?;
+            ledger.consumers.remove(&req.id);
+            Ok(())
+        })?;
+        self.flush()?;
+        self.trim_all_changes();
+        Ok(Empty {})
+    }
+
+    fn on_read_changes(&self, req: &ReadChanges) -> Result<ReadChangesReply, Fault> {
+        self.check_admin(&req.cap)?;
+        until_loaded(&self.kv, &mut || {
+            let (snap, consumer, upto) = {
+                let mut seat = self.role.hold();
+                // Before the snapshot: what is flushed now is in it.
+                seat.changelog.note_flushed(self.volume.flushed_seq());
+                let consumer = seat.changelog.ledger.consumer(req.id).cloned();
+                (self.kv.snapshot(), consumer, seat.changelog.flushed)
+            };
+            let view = SnapView::new(&snap);
+            let reply = consumer.and_then(|consumer| Ok(read(&view, &consumer, req, upto)?));
+            view.finish().map(|()| reply)
+        })?
+    }
+
+    fn on_ack(&self, req: &AckChanges) -> Result<Empty, Fault> {
+        self.check_admin(&req.cap)?;
+        let flushed = {
+            let mut seat = self.role.hold();
+            seat.changelog.note_flushed(self.volume.flushed_seq());
+            seat.changelog.flushed
+        };
+        let now = self.clock.wall();
+        self.alter(&mut |ledger| {
+            let consumer = ledger.consumer_mut(req.id)?;
+            if req.upto > flushed {
+                let why = format!("change {} cannot have been read: the newest is {flushed}", req.upto);
+                return Err(Fault::new(Code::Invalid, why));
+            }
+            if consumer.lost != (0, 0) && req.upto >= consumer.lost.1 {
+                consumer.lost = (0, 0);
+                consumer.acked_at = now;
+            }
+            if req.upto > consumer.acked {
+                (consumer.acked, consumer.acked_at) = (req.upto, now);
+            }
+            Ok(())
+        })?;
+        self.trim_all_changes();
+        Ok(Empty {})
+    }
+
+    fn on_list_consumers(&self, req: &ListConsumers) -> Result<ListConsumersReply, Fault> {
+        self.check_admin(&req.cap)?;
+        let (ledger, newest) = {
+            let mut seat = self.role.hold();
+            seat.changelog.note_flushed(self.volume.flushed_seq());
+            (seat.changelog.ledger.clone(), seat.changelog.flushed)
+        };
+        let (records, bytes) = (ledger.last + 1 - ledger.first, ledger.bytes());
+        let told = |(id, consumer): (u32, ConsumerRecord)| {
+            let lost = lost_of(&consumer);
+            let ConsumerRecord { name, mask, acked, acked_at, .. } = consumer;
+            Consumer { id, name, mask, acked, acked_at, lost }
+        };
+        let consumers = ledger.consumers.into_iter().map(told).collect();
+        Ok(ListConsumersReply { consumers, newest, records, bytes, bytes_max: self.room.changes_max() })
+    }
+
+    /// Changes the ledger, in an entry of its own.
+    fn alter(&self, alter: &mut dyn FnMut(&mut Ledger) -> Result<(), Fault>) -> Result<(), Fault> {
+        loop {
+            match self.try_alter(alter) {
+                Ok(()) => return Ok(()),
+                Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
+                Err(Stop::Refused(fault)) => return Err(fault),
+                Err(Stop::Absent(what)) => return Err(Trouble::Absent(what).into()),
+                Err(Stop::NoIds) => return Err(Trouble::NoIds.into()),
+            }
+        }
+    }
+
+    fn try_alter(&self, alter: &mut dyn FnMut(&mut Ledger) -> Result<(), Fault>) -> Result<(), Stop> {
+        // Freed after the role was given on.
+        let snap;
+        let mut seat = self.role.hold();
+        seat.check_open()?;
+        let mut next = seat.changelog.ledger.clone();
+        alter(&mut next)?;
+        snap = self.kv.snapshot();
+        let mut draft = Draft::new(&snap);
+        draft.changes = seat.changelog.ledger.difference(&next);
+        self.commit(&mut seat, draft)?;
+        seat.changelog.take(next);
+        Ok(())
+    }
+
+    /// By who made records while there was no room for more: after his own entry, for as many as a batch makes.
+    pub fn make_room_for_changes(&self) {
+        if self.changes_long.load(Ordering::Relaxed) && self.changes_long.swap(false, Ordering::Relaxed) {
+            // Once to give up, once to forget. What fails is tried again with the next record.
+            let _ = self.trim_changes().and_then(|_| self.trim_changes());
+        }
+    }
+
+    /// By the keeper, and whoever acknowledged something. What fails is tried again.
+    pub fn trim_all_changes(&self) {
+        while !self.is_stopping() && matches!(self.trim_changes(), Ok(true)) {}
+    }
+
+    /// Forgets some of the records that nobody wants, or gives up some that there is no room for. False: nothing is to be done now.
+    fn trim_changes(&self) -> Result<bool, Fault> {
+        let ledger = self.role.hold().changelog.ledger.clone();
+        let floor = ledger.floor();
+        let first = ledger.first;
+        if first > floor {
+            return if self.changes_are_too_long(ledger.bytes()) {
+                self.give_up_changes(first)
+            } else {
+                Ok(false)
+            };
+        }
+        let upto = floor.min(first + STEP - 1);
+        let first_at = match upto == ledger.last {
+            true => ledger.next_at,
+            // If it is damaged, the sum is wrong by a step of records until they are gone.
+            false => look(&self.kv, &mut |view| {
+                let next = view.get(&keys::change(upto + 1));
+                next.and_then(|value| ChangeRecord::decode(&value).ok()).map(|r| r.bytes_before)
+            })?
+            .unwrap_or(ledger.first_at),
+        };
+        self.unless_full(&mut |ledger| {
+            if ledger.first == first {
+                (ledger.first, ledger.first_at) = (upto + 1, first_at);
+            }
+            Ok(())
+        })
+    }
+
+    pub fn changes_are_too_long(&self, bytes: u64) -> bool {
+        let is_closed = || self.room.is_closed(self.kv.reader().medium_bytes());
+        bytes > self.room.changes_max() || (bytes > 0 && is_closed())
+    }
+
+    /// C4. `first`: as it was when there was too much.
+    fn give_up_changes(&self, first: u64) -> Result<bool, Fault> {
+        let mut given = Vec::new();
+        let done = self.unless_full(&mut |ledger| {
+            given = if ledger.first == first { ledger.give_up() } else { Vec::new() };
+            Ok(())
+        })?;
+        for Given { name, from, to, .. } in given.iter().filter(|g| done && g.is_news) {
+            tracing::error!(
+                consumer = name,
+                from,
+                to,
+                "the changelog is full: this consumer is too far behind and has lost changes; let it look at the whole file system, \
+                 then `stria changelog ack`, or deregister it"
+            );
+        }
+        Ok(done)
+    }
+
+    /// As `alter`, but where the log is full it leaves things as they are: a checkpoint is on its way. False: so it was.
+    fn unless_full(&self, alter: &mut dyn FnMut(&mut Ledger) -> Result<(), Fault>) -> Result<bool, Fault> {
+        match self.try_alter(alter) {
+            Ok(()) => Ok(true),
+            Err(Stop::LogFull { .. } | Stop::NoIds) => Ok(false),
+            Err(Stop::Refused(fault)) => Err(fault),
+            Err(Stop::Absent(what)) => Err(Trouble::Absent(what).into()),
+        }
+    }
+}
+
+/// Of the records up to `flushed`, what `consumer` wants behind what it has.
+fn read(
+    view: &dyn View,
+    consumer: &ConsumerRecord,
+    req: &ReadChanges,
+    flushed: u64,
+) -> Result<ReadChangesReply, Fault> {
+    let lost = lost_of(consumer).filter(|lost| lost.to > req.after);
+    let after = req.after.max(consumer.acked);
+    let max = (req.max as usize).clamp(1, CHANGES_MAX);
+    let (mut changes, mut upto, mut bytes, mut broken) = (Vec::new(), after, 0, None);
+    let end = flushed.min(after.saturating_add(LOOKED_AT_MAX));
+    view.range(
+        &keys::change(after.saturating_add(1)),
+        &keys::change(end.saturating_add(1)),
+        &mut |key, value| {
+            if changes.len() >= max || bytes > ANSWER_BYTES_MAX {
+                return false;
+            }
+            match (number_of(key), ChangeRecord::decode(value)) {
+                (Some(number), Ok(record)) => {
+                    upto = number;
+                    if consumer.mask & record.note.op.bit() != 0 {
+                        bytes += CHANGE_BYTES + value.len();
+                        changes.push(record.to_wire(number));
+                    }
+                }
+                _ => {
+                    broken = Some(Fault::new(
+                        Code::Damaged,
+                        format!("change record {key:?}; acknowledge it to pass it over"),
+                    ))
+                }
+            }
+            broken.is_none()
+        },
+    );
+    match broken {
+        Some(fault) => Err(fault),
+        None => Ok(ReadChangesReply { changes, upto, more: upto < flushed, lost }),
+    }
+}
+
+/// What a record takes on the wire beside its names, about.
+const CHANGE_BYTES: usize = 96;
+
+fn lost_of(consumer: &ConsumerRecord) -> Option<LostChanges> {
+    let (from, to) = consumer.lost;
+    (to > 0).then_some(LostChanges { from, to })
+}
+
+fn check_name(name: &str) -> Result<(), Fault> {
+    let is_good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    match (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_good) {
+        true => Ok(()),
+        false => {
+            let why =
+                format!("a consumer's name is up to {NAME_BYTES_MAX} letters, digits, '.', '_' and '-'");
+            Err(Fault::new(Code::Invalid, why))
+        }
+    }
+}
+
+fn no_consumer(id: u32) -> Fault {
+    Fault::new(Code::NotFound, format!("no consumer {id} is registered; `stria changelog list` shows all"))
+}
