@@ -1,6 +1,7 @@
 //! The command line: one file per verb.
 
 mod bench;
+mod changelog;
 mod damage;
 mod df;
 mod down;
@@ -60,6 +61,7 @@ pub enum Command {
     Fsck(fsck::Fsck),
     Damage(damage::Damage),
     Scrub(scrub::Scrub),
+    Changelog(changelog::Changelog),
     Bench(bench::Bench),
     Mdt(mdt::Mdt),
     Ost(ost::Ost),
@@ -86,6 +88,7 @@ impl Command {
             Command::Fsck(c) => c.run(),
             Command::Damage(c) => c.run(),
             Command::Scrub(c) => c.run(),
+            Command::Changelog(c) => c.run(),
             Command::Bench(c) => c.run(),
             Command::Mdt(c) => c.run(),
             Command::Ost(c) => c.run(),

@@ -8,6 +8,7 @@ use clap::Args;
 use disk::{FileDisk, Volume};
 use serde::Serialize;
 use types::Incarnation;
+use wire::changelog::ListConsumers;
 use wire::map::Target;
 use wire::session::{TargetStat, TargetStatReply};
 
@@ -76,11 +77,26 @@ struct Line {
     /// Why the target's volume failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
+    /// Consumers of its changelog; none are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changelog: Option<Consumers>,
     /// Of two, how many were good when it was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     superblock_copies: Option<u8>,
     /// Where it lives: file or NIDs.
     place: String,
+}
+
+/// Of a changelog.
+#[derive(Debug, Default, Serialize)]
+struct Consumers {
+    consumers: usize,
+    /// Changes that the last of them has not acknowledged.
+    behind: u64,
+    bytes: u64,
+    bytes_max: u64,
+    /// Who has lost changes, and does not know or has not said so.
+    lost: Vec<String>,
 }
 
 impl Status {
@@ -98,10 +114,7 @@ impl Status {
         } else {
             reports.iter().for_each(|r| out!("{}", r.text()));
         }
-        let is_well = reports
-            .iter()
-            .flat_map(|r| &r.targets)
-            .all(|t| matches!(t.state.as_str(), "up" | "stopped") && t.damage_count.unwrap_or(0) == 0);
+        let is_well = reports.iter().flat_map(|r| &r.targets).all(Line::is_well);
         Ok(if is_well { Exit::Done } else { Exit::Findings })
     }
 }
@@ -171,8 +184,25 @@ fn running_line(reach: &Reach, fsname: &str, target: &Target) -> Line {
     let place = reach.map.node(target.node).map_or(String::new(), |n| n.nids.join(", "));
     match reach.ask_with_head(target.id, &TargetStat {}) {
         Err(e) => Line { name, state: "silent".into(), place: format!("{place} ({e:#})"), ..Line::default() },
-        Ok((head, stat)) => line_of(name, place, head.incarnation, stat),
+        Ok((head, stat)) => {
+            let changelog = target.is_mdt.then(|| consumers_of(reach, target)).flatten();
+            Line { changelog, ..line_of(name, place, head.incarnation, stat) }
+        }
     }
+}
+
+/// `None`: there are none, or it is an MDT of another version.
+fn consumers_of(reach: &Reach, target: &Target) -> Option<Consumers> {
+    let list = reach.ask(target.id, &ListConsumers { cap: reach.capability(SystemTime::now()) }).ok()?;
+    let last = list.consumers.iter().map(|c| c.acked).min()?;
+    let lost = list.consumers.iter().filter(|c| c.lost.is_some()).map(|c| c.name.clone()).collect();
+    Some(Consumers {
+        consumers: list.consumers.len(),
+        behind: list.newest.saturating_sub(last),
+        bytes: list.bytes,
+        bytes_max: list.bytes_max,
+        lost,
+    })
 }
 
 fn line_of(name: String, place: String, incarnation: Incarnation, stat: TargetStatReply) -> Line {
@@ -191,6 +221,7 @@ fn line_of(name: String, place: String, incarnation: Incarnation, stat: TargetSt
         log_bytes_total: Some(stat.log_bytes_total),
         damage_count: Some(stat.damage_count),
         failure: has_failed.then_some(stat.failure),
+        changelog: None,
         superblock_copies: Some(stat.superblock_copies),
         place,
     }
@@ -285,6 +316,12 @@ impl Report {
 }
 
 impl Line {
+    fn is_well(&self) -> bool {
+        matches!(self.state.as_str(), "up" | "stopped")
+            && self.damage_count.unwrap_or(0) == 0
+            && self.changelog.as_ref().is_none_or(|c| c.lost.is_empty())
+    }
+
     fn text(&self) -> String {
         let size = |n: Option<u64>| n.map_or("-".into(), human);
         let log = match (self.log_bytes_used, self.log_bytes_total) {
@@ -312,6 +349,15 @@ impl Line {
         }
         if let Some(n) = self.damage_count.filter(|n| *n > 0) {
             out += &format!("  ({n} damaged, see `stria damage list`)");
+        }
+        if let Some(Consumers { consumers, behind, bytes, bytes_max, lost }) = &self.changelog {
+            let used = bytes * 100 / bytes_max.max(&1);
+            out += &format!(
+                "  (changelog: {consumers} consumers, the last {behind} changes behind, {used}% of its room)"
+            );
+            if !lost.is_empty() {
+                out += &format!("  (changes were lost to {}, see `stria changelog list`)", lost.join(", "));
+            }
         }
         out + "\n"
     }

@@ -6,6 +6,7 @@
 //! looks at the other (`Bench::look`).
 
 mod admin;
+mod changelog;
 mod claims;
 mod content;
 mod crash;
@@ -190,6 +191,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(crash::TESTS);
     tests.extend_from_slice(life::TESTS);
     tests.extend_from_slice(admin::TESTS);
+    tests.extend_from_slice(changelog::TESTS);
     tests.extend_from_slice(mounting::TESTS);
     tests.extend_from_slice(claims::TESTS);
     tests.extend_from_slice(measured::TESTS);
