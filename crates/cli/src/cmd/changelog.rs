@@ -238,18 +238,14 @@ impl Register {
 impl Read {
     fn run(self) -> anyhow::Result<Exit> {
         let mdt = Mdt::at(&self.place)?;
-        let id = mdt.consumer(&self.name)?.id;
-        // What whoever asks has just done shall be told, and only what is flushed is.
-        let Empty {} = mdt.ask(&Flush {})?;
         let form = match (self.json, self.lustre) {
             (true, _) => Form::Json,
             (_, true) => Form::Lustre,
             _ => Form::Text,
         };
-        let (mut after, mut told_lost, mut is_silent) = (self.after, 0, false);
+        let (mut id, mut after, mut told_lost, mut is_silent) = (None, self.after, 0, false);
         loop {
-            let request = ReadChanges { id, after, max: CHANGES_MAX, cap: mdt.cap() };
-            let reply = match mdt.ask(&request) {
+            let reply = match self.ask(&mdt, &mut id, after) {
                 Ok(reply) => reply,
                 Err(e) if self.follow && may_pass(&e) => {
                     if !is_silent {
@@ -278,6 +274,18 @@ impl Read {
         }
     }
 
+    fn ask(&self, mdt: &Mdt, id: &mut Option<u32>, after: u64) -> anyhow::Result<ReadChangesReply> {
+        let id = match *id {
+            Some(id) => id,
+            None => {
+                // What whoever asks has just done shall be told, and only what is flushed is.
+                let Empty {} = mdt.ask(&Flush {})?;
+                *id.insert(mdt.consumer(&self.name)?.id)
+            }
+        };
+        mdt.ask(&ReadChanges { id, after, max: CHANGES_MAX, cap: mdt.cap() })
+    }
+
     fn tell_lost(&self, mdt: &Mdt, LostChanges { from, to }: &LostChanges) {
         let (name, place) = (&self.name, &mdt.name);
         eprintln!(
@@ -292,7 +300,8 @@ impl Read {
 
 /// The MDT is away, or busy: it comes back.
 fn may_pass(e: &anyhow::Error) -> bool {
-    e.downcast_ref::<Fault>().is_none_or(|f| matches!(f.code, Code::NotReady | Code::Moved | Code::Timeout))
+    let is_said = |f: &Fault| matches!(f.code, Code::NotReady | Code::Moved | Code::Timeout);
+    e.downcast_ref::<Failure>().is_none() && e.downcast_ref::<Fault>().is_none_or(is_said)
 }
 
 impl List {
