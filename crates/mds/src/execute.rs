@@ -172,6 +172,7 @@ impl Core {
             })
             .collect();
         drop(self.fold_counts());
+        self.make_room_for_changes();
         // Who must start over goes on alone.
         let end = |(job, outcome): (&Arc<Job>, _)| match outcome {
             Ok(carried) => Ok(carried),
