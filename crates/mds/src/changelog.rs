@@ -6,13 +6,14 @@
 //!     is told to have lost.  C4: records take a share of the MDT's room and no more; beyond it the oldest half is lost, and people and
 //!     who still wanted it are told.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
-use kv::{Engine, Value, View as _, record_bytes};
+use kv::{Engine, Miss, Value, View as _, record_bytes};
 use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, number_of};
 use meta::{Note, View, keys};
-use types::{Code, Fault, Seq, SessionId, Time};
+use types::{Code, Fault, Key, Seq, SessionId, Time};
 use wire::changelog::*;
 use wire::object::{Capability, RIGHT_ADMIN};
 use wire::{Empty, Header, Malformed, Request};
@@ -33,6 +34,10 @@ const STEP: u64 = 256;
 const CHANGES_MAX: usize = 1024;
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 const LOOKED_AT_MAX: u64 = 16 * 1024;
+/// On a full MDT the changelog may take this part of its share: a seventieth of the room, of the 4 % that are kept free there.
+const CLOSED_SHARE: u64 = 8;
+/// A typical record with its key.
+const RECORD_BYTES: u64 = 64;
 /// Entries whose flush is awaited one by one; later ones are told together.
 const UNFLUSHED_MAX: usize = 4096;
 
@@ -70,47 +75,49 @@ pub struct Noted {
 }
 
 impl Ledger {
-    fn load(view: &dyn View) -> Result<Ledger, Malformed> {
-        let (mut ledger, mut bad) = (Ledger::default(), None);
-        let kind = |kind: u8| (keys::kind_start(kind), keys::kind_start(kind + 1));
-        let (begin, end) = kind(keys::CONSUMER);
-        view.range(&begin, &end, &mut |key, value| {
-            let read = match consumer_of(key) {
-                Some(0) => ChangelogRecord::decode(value).map(|r| {
-                    ledger.newest_consumer = r.consumer;
+    /// A record that is damaged is there, and no more is known of it: it keeps nobody from starting.
+    fn load(view: &dyn kv::View) -> Result<Ledger, Trouble> {
+        let mut ledger = Ledger::default();
+        each_of(view, keys::CONSUMER, &mut |key, value| {
+            let read = match (consumer_of(key), value) {
+                (Some(0), Some(value)) => ChangelogRecord::decode(value).map(|r| {
+                    ledger.newest_consumer = ledger.newest_consumer.max(r.consumer);
                     ledger.last = ledger.last.max(r.number);
                 }),
-                Some(id) => ConsumerRecord::decode(value).map(|consumer| {
+                (Some(id), Some(value)) => ConsumerRecord::decode(value).map(|consumer| {
+                    ledger.newest_consumer = ledger.newest_consumer.max(id);
                     ledger.last = ledger.last.max(consumer.acked);
                     drop(ledger.consumers.insert(id, consumer));
                 }),
-                None => Err(Malformed("key of a consumer")),
+                _ => Err(Malformed("it is damaged")),
             };
-            bad = read.err();
-            bad.is_none()
-        });
-        let (begin, end) = kind(keys::CHANGE);
+            if let Err(why) = read {
+                tracing::error!(?key, %why, "a consumer of the changelog cannot be read and is gone; register it anew");
+            }
+            true
+        })?;
         let mut first = None;
-        view.range(&begin, &end, &mut |key, _| {
+        each_of(view, keys::CHANGE, &mut |key, _| {
             first = number_of(key);
             false
-        });
-        if let Some(why) = bad {
-            return Err(why);
-        }
-        ledger.first = first.unwrap_or(ledger.last + 1);
-        if let Some(first) = first {
-            let last = newest_from(view, first);
-            let bytes_before = |n| match view.get(&keys::change(n)) {
-                Some(value) => ChangeRecord::decode(&value).map(|r| (r.bytes_before, value.len())),
-                // Trouble that the view has noted.
-                None => Ok((0, 0)),
-            };
-            ledger.first_at = bytes_before(first)?.0;
-            let (at, len) = bytes_before(last)?;
-            ledger.next_at = at + record_bytes(&keys::change(last), len);
-            ledger.last = ledger.last.max(last);
-        }
+        })?;
+        let Some(first) = first else {
+            ledger.first = ledger.last + 1;
+            return Ok(ledger);
+        };
+        let newest = newest_from(view, first)?;
+        let place = |n: u64| match value_of(view, n)? {
+            Is::Sound(value) => Ok(ChangeRecord::decode(&value).ok().map(|r| (r.bytes_before, value.len()))),
+            Is::Damaged | Is::Absent => Ok::<_, Trouble>(None),
+        };
+        ledger.first = first;
+        ledger.last = ledger.last.max(newest);
+        // Where one of the two is damaged, the sum is about right.
+        let about = (newest + 1 - first) * RECORD_BYTES;
+        let begin = place(first)?.map(|(at, _)| at);
+        let end = place(newest)?.map(|(at, len)| at + record_bytes(&keys::change(newest), len));
+        ledger.first_at = begin.unwrap_or(end.unwrap_or(about).saturating_sub(about));
+        ledger.next_at = end.unwrap_or(ledger.first_at + about).max(ledger.first_at);
         Ok(ledger)
     }
 
@@ -131,9 +138,10 @@ impl Ledger {
         self.consumers.get_mut(&id).ok_or_else(|| no_consumer(id))
     }
 
-    /// The oldest half of the records is given up. The consumers that still wanted some of it.
-    fn give_up(&mut self) -> Vec<Given> {
-        let cut = self.first + (self.last - self.first) / 2;
+    /// The oldest half of the records is given up, but nothing that is not flushed: what is told to be lost is no later change's number,
+    /// either (C2). The consumers that still wanted some of it.
+    fn give_up(&mut self, flushed: u64) -> Vec<Given> {
+        let cut = (self.first + (self.last - self.first) / 2).min(flushed);
         let behind = self.consumers.values_mut().filter(|c| c.acked < cut);
         behind
             .map(|consumer| {
@@ -168,28 +176,64 @@ struct Given {
     to: u64,
 }
 
+/// What lies under a number.
+enum Is<'a> {
+    Absent,
+    Damaged,
+    Sound(Cow<'a, [u8]>),
+}
+
+fn value_of(view: &dyn kv::View, number: u64) -> Result<Is<'_>, Trouble> {
+    match view.get(&keys::change(number)) {
+        Ok(Some(value)) => Ok(Is::Sound(value)),
+        Ok(None) => Ok(Is::Absent),
+        Err(Miss::Damage(_)) => Ok(Is::Damaged),
+        Err(Miss::Absent(what)) => Err(Trouble::Absent(what)),
+    }
+}
+
+/// Takes a record's key and value; `None`: it is damaged. False: no more are wanted.
+type TakeRecord<'f> = dyn FnMut(&Key, Option<&[u8]>) -> bool + 'f;
+
+/// The records of a kind.
+fn each_of(view: &dyn kv::View, kind: u8, f: &mut TakeRecord<'_>) -> Result<(), Trouble> {
+    let (mut from, end) = (keys::kind_start(kind), keys::kind_start(kind + 1));
+    loop {
+        match view.range(&from, &end, &mut |key, value| f(key, Some(value))) {
+            Ok(()) => return Ok(()),
+            Err(Miss::Absent(what)) => return Err(Trouble::Absent(what)),
+            Err(Miss::Damage(damage)) => {
+                if !f(&damage.key, None) {
+                    return Ok(());
+                }
+                // The next key that there can be.
+                let Some(next) = Key::new(&[damage.key.as_bytes(), &[0]].concat()) else { return Ok(()) };
+                from = next;
+            }
+        }
+    }
+}
+
 /// The last of the records that follow each other from `first` on.
-fn newest_from(view: &dyn View, first: u64) -> u64 {
-    let is_there = |n: u64| view.get(&keys::change(n)).is_some();
+fn newest_from(view: &dyn kv::View, first: u64) -> Result<u64, Trouble> {
+    let is_there = |n: u64| value_of(view, n).map(|is| !matches!(is, Is::Absent));
     let mut step = 1;
-    while is_there(first + step) {
+    while is_there(first + step)? {
         step *= 2;
     }
     // `first + there` is one, `first + absent` is none.
     let (mut there, mut absent) = (step / 2, step);
     while absent - there > 1 {
         let middle = there + (absent - there) / 2;
-        if is_there(first + middle) { there = middle } else { absent = middle }
+        if is_there(first + middle)? { there = middle } else { absent = middle }
     }
-    first + there
+    Ok(first + there)
 }
 
 impl Changelog {
     /// At a start: what the table has is flushed.
-    pub fn load(view: &dyn View) -> Result<Changelog, Fault> {
-        let ledger = Ledger::load(view).map_err(|e| {
-            Fault::new(Code::Damaged, format!("the changelog: {e}; restore the MDT from its mirror"))
-        })?;
+    pub fn load<E: Engine>(kv: &E) -> Result<Changelog, Fault> {
+        let ledger = until_loaded(kv, &mut || Ledger::load(&kv.reader()))?;
         let mut changelog = Changelog { flushed: ledger.last, ..Changelog::default() };
         changelog.take(ledger);
         Ok(changelog)
@@ -238,6 +282,17 @@ impl Changelog {
 
     pub fn bytes(&self) -> u64 {
         self.ledger.bytes()
+    }
+
+    /// First and last of the records.
+    #[cfg(test)]
+    pub fn numbers(&self) -> (u64, u64) {
+        (self.ledger.first, self.ledger.last)
+    }
+
+    #[cfg(test)]
+    pub fn force_give_up(&mut self) {
+        self.ledger.give_up(self.flushed);
     }
 }
 
@@ -306,7 +361,7 @@ impl Core {
             Ok(())
         })?;
         self.flush()?;
-        self.trim_all_changes();
+        self.trim_changes_so_far();
         Ok(Empty {})
     }
 
@@ -321,8 +376,16 @@ impl Core {
                 (self.kv.snapshot(), consumer, seat.changelog.flushed)
             };
             let view = SnapView::new(&snap);
-            let reply = consumer.and_then(|consumer| Ok(read(&view, &consumer, req, upto)?));
-            view.finish().map(|()| reply)
+            let after = consumer.as_ref().map_or(0, |c| req.after.max(c.acked));
+            let reply = consumer.and_then(|consumer| read(&view, &consumer, req, upto));
+            match view.finish() {
+                // What comes before it is told first.
+                Err(Trouble::Damage(damage)) => Ok(reply.and_then(|reply| match reply.upto > after {
+                    true => Ok(reply),
+                    false => Err(damaged(&damage.key)),
+                })),
+                done => done.map(|()| reply),
+            }
         })?
     }
 
@@ -349,7 +412,7 @@ impl Core {
             }
             Ok(())
         })?;
-        self.trim_all_changes();
+        self.trim_changes_upto(req.upto);
         Ok(Empty {})
     }
 
@@ -406,51 +469,69 @@ impl Core {
         }
     }
 
-    /// By the keeper, and whoever acknowledged something. What fails is tried again.
-    pub fn trim_all_changes(&self) {
-        while !self.is_stopping() && matches!(self.trim_changes(), Ok(true)) {}
+    /// By the keeper, who leaves to the next round what is made meanwhile.
+    pub fn trim_changes_so_far(&self) {
+        let last = self.role.hold().changelog.ledger.last;
+        self.trim_changes_upto(last);
     }
 
-    /// Forgets some of the records that nobody wants, or gives up some that there is no room for. False: nothing is to be done now.
-    fn trim_changes(&self) -> Result<bool, Fault> {
+    /// What fails is tried again by the keeper.
+    fn trim_changes_upto(&self, upto: u64) {
+        while !self.is_stopping() && matches!(self.trim_changes(), Ok(Some(first)) if first <= upto) {}
+    }
+
+    /// Forgets some of the records that nobody wants, or gives up some that there is no room for. Where they begin now; `None`: nothing is
+    /// to be done, or can be.
+    fn trim_changes(&self) -> Result<Option<u64>, Fault> {
         let ledger = self.role.hold().changelog.ledger.clone();
-        let floor = ledger.floor();
-        let first = ledger.first;
+        let (floor, first) = (ledger.floor(), ledger.first);
         if first > floor {
-            return if self.changes_are_too_long(ledger.bytes()) {
-                self.give_up_changes(first)
-            } else {
-                Ok(false)
-            };
+            let is_done = self.changes_are_too_long(ledger.bytes()) && self.give_up_changes(first)?;
+            return Ok(is_done.then_some(first));
         }
         let upto = floor.min(first + STEP - 1);
         let first_at = match upto == ledger.last {
             true => ledger.next_at,
-            // If it is damaged, the sum is wrong by a step of records until they are gone.
+            // If that one is damaged, the sum is wrong by a step until it is gone.
             false => look(&self.kv, &mut |view| {
                 let next = view.get(&keys::change(upto + 1));
                 next.and_then(|value| ChangeRecord::decode(&value).ok()).map(|r| r.bytes_before)
-            })?
+            })
+            .ok()
+            .flatten()
             .unwrap_or(ledger.first_at),
         };
-        self.unless_full(&mut |ledger| {
+        let done = self.unless_full(&mut |ledger| {
             if ledger.first == first {
                 (ledger.first, ledger.first_at) = (upto + 1, first_at);
             }
             Ok(())
-        })
+        })?;
+        Ok(done.then_some(upto + 1))
     }
 
+    /// On a full MDT a part of the share is what the reserve has room for.
     pub fn changes_are_too_long(&self, bytes: u64) -> bool {
+        let max = self.room.changes_max();
         let is_closed = || self.room.is_closed(self.kv.reader().medium_bytes());
-        bytes > self.room.changes_max() || (bytes > 0 && is_closed())
+        bytes > max || (bytes > max / CLOSED_SHARE && is_closed())
     }
 
     /// C4. `first`: as it was when there was too much.
-    fn give_up_changes(&self, first: u64) -> Result<bool, Fault> {
+    pub fn give_up_changes(&self, first: u64) -> Result<bool, Fault> {
+        // Only what is flushed may go, so that much of it is.
+        self.flush()?;
+        let flushed = {
+            let mut seat = self.role.hold();
+            seat.changelog.note_flushed(self.volume.flushed_seq());
+            seat.changelog.flushed
+        };
+        if flushed < first {
+            return Ok(false);
+        }
         let mut given = Vec::new();
         let done = self.unless_full(&mut |ledger| {
-            given = if ledger.first == first { ledger.give_up() } else { Vec::new() };
+            given = if ledger.first == first { ledger.give_up(flushed) } else { Vec::new() };
             Ok(())
         })?;
         for Given { name, from, to, .. } in given.iter().filter(|g| done && g.is_news) {
@@ -503,20 +584,23 @@ fn read(
                         changes.push(record.to_wire(number));
                     }
                 }
-                _ => {
-                    broken = Some(Fault::new(
-                        Code::Damaged,
-                        format!("change record {key:?}; acknowledge it to pass it over"),
-                    ))
-                }
+                _ => broken = Some(damaged(key)),
             }
             broken.is_none()
         },
     );
     match broken {
-        Some(fault) => Err(fault),
-        None => Ok(ReadChangesReply { changes, upto, more: upto < flushed, lost }),
+        Some(fault) if upto == after => Err(fault),
+        _ => Ok(ReadChangesReply { changes, upto, more: upto < flushed, lost }),
     }
+}
+
+fn damaged(key: &Key) -> Fault {
+    let number = number_of(key).unwrap_or_default();
+    let why = format!(
+        "change {number} is damaged; look at the whole file system, and acknowledge it to pass it over"
+    );
+    Fault::new(Code::Damaged, why)
 }
 
 /// What a record takes on the wire beside its names, about.

@@ -194,9 +194,11 @@ impl Core {
             seat.check_ready()?;
             snap = self.kv.snapshot();
             let mut draft = Draft::new(&snap);
-            let Ran { reply, changes, .. } = run(&draft, &mut seat, lease_high, rule)?;
+            let Ran { reply, mut changes, notes } = run(&draft, &mut seat, lease_high, rule)?;
             self.room.check(&draft, &seat.slots, &changes)?;
             draft.died = self.died_of(&changes);
+            let now = self.clock.wall();
+            changes.extend(seat.changelog.records(&mut draft.noted, now, SessionId(0), notes));
             draft.changes = changes;
             let seq = self.commit(&mut seat, draft)?;
             Ok(Done { reply: reply.into(), seq })

@@ -47,7 +47,7 @@ impl Mdt {
         let sessions = look(&kv, &mut |view| Sessions::load(view, settings.clock.boot_ms()))??;
         slots.keep_only(&sessions.ids());
         let ids = look(&kv, &mut |view| Ids::load(view))??;
-        let changelog = look(&kv, &mut |view| Changelog::load(view))??;
+        let changelog = Changelog::load(&kv)?;
         let core = Arc::new(Core {
             locks: Locks::new(sessions.ids()),
             room: Room::new(&kv, &slots),

@@ -146,7 +146,7 @@ fn keeper(core: &Core) {
             // The table's state will not be better at once, and each try writes all of it.
             core.bells.checkpoint.wait(Duration::from_secs(10));
         }
-        core.trim_all_changes();
+        core.trim_changes_so_far();
         core.reap_sessions();
         core.sweep_locks();
         core.sweep_check();

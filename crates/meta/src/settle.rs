@@ -79,6 +79,7 @@ pub fn rest(txn: &mut dyn Txn, fid: Fid, now: u64) -> Result<(), Fault> {
     if matches!(inode.state, FileState::Shared { era, proven } if era == now && proven >= inode.attr.size) {
         inode.state = FileState::Settled;
         store_inode(txn, &inode);
+        note::changed(txn, ChangeOp::Close, fid, None);
     }
     Ok(())
 }

@@ -411,11 +411,28 @@ fn on_a_full_mdt_the_changelog_gives_way() {
         made += 1;
     }
     assert!(made > 200, "{made} files");
+    // What the rules refuse from 90 % on is put by hand, so that nothing more has room.
+    let mut page = 0;
+    let filled = loop {
+        let put = rig.mdt.core.transact(&crate::recover::no_lease(), &mut |txn| {
+            meta::Txn::put(txn, keys::inline(Fid(1 << 40), page), vec![0; 200]);
+            Ok(vec![])
+        });
+        page += 1;
+        if let Err(fault) = put {
+            break fault.code;
+        }
+    };
+    assert_eq!(filled, Code::NoSpace);
+    let is_closed = || rig.mdt.core.room.is_closed(rig.mdt.core.kv.reader().medium_bytes());
+    let mut was_closed = false;
     let chmod = |fid| Done { sequence: 0, what: What::Chmod, fid }.send(&rig, 0);
     let fid = fid_of(&rig, "a file of some length 0");
     for _ in 0..5000 {
         chmod(fid).unwrap();
+        was_closed |= is_closed();
     }
+    assert!(was_closed);
     rig.mdt.checkpoint().unwrap();
     (0..made).for_each(|n| rig.unlink(&format!("a file of some length {n}")).unwrap());
     rig.mdt.checkpoint().unwrap();
@@ -423,6 +440,95 @@ fn on_a_full_mdt_the_changelog_gives_way() {
     let list = rig.consumers();
     assert!(list.bytes <= list.bytes_max + list.bytes_max / 10, "{list:?}");
     assert!(rig.changes(id, 0, 1).lost.is_some());
+}
+
+/// C2 of what is given up: it is flushed, so no later change has its number.
+#[test]
+fn what_is_lost_is_not_given_to_another_change() {
+    let (rig, disk) = fresh();
+    let id = rig.register("c", &ChangeOp::ALL);
+    rig.create("a").unwrap();
+    rig.mdt.flush().unwrap();
+    rig.create("b").unwrap();
+    rig.create("c").unwrap();
+    assert!(rig.mdt.core.volume.flushed_seq() < rig.mdt.core.volume.last_seq());
+    {
+        let mut seat = rig.mdt.core.role.hold();
+        seat.changelog.force_give_up();
+    }
+    let lost = rig.consumers().consumers[0].lost.clone();
+    assert_eq!(lost, Some(LostChanges { from: 1, to: 1 }), "2 and 3 are not flushed");
+    // As the MDT does it: what it gives up is flushed first, so it survives.
+    rig.mdt.core.give_up_changes(1).unwrap();
+    let told = rig.changes(id, 0, 10);
+    let (rig, _) = again(&disk, Crash::DropAll);
+    rig.create("d").unwrap();
+    rig.create("e").unwrap();
+    rig.mdt.flush().unwrap();
+    let next = rig.changes(id, told.upto, 10).changes;
+    let names: Vec<_> = next.iter().map(|c| c.name.0.clone()).collect();
+    assert_eq!(names, [b"d", b"e"], "nothing that came later is behind what was told");
+}
+
+/// What the MDT does by itself is told as well.
+#[test]
+fn internal_changes_have_records() {
+    let (rig, _disk) = fresh();
+    let id = rig.register("c", &ChangeOp::ALL);
+    let fid = rig.create("a").unwrap();
+    rig.mdt
+        .core
+        .transact(&crate::recover::no_lease(), &mut |txn| {
+            let inode = meta::inode::load_inode(txn, fid)?;
+            let state = wire::meta::FileState::Shared { era: 1, proven: 0 };
+            meta::inode::store_inode(txn, &meta::records::InodeRecord { state, ..inode });
+            meta::rest(txn, fid, 1)?;
+            Ok(vec![])
+        })
+        .unwrap();
+    rig.mdt.flush().unwrap();
+    let told = rig.changes(id, 0, 10).changes;
+    let ops: Vec<_> = told.iter().map(|c| (c.op, c.fid)).collect();
+    assert_eq!(ops, [(ChangeOp::Create, fid), (ChangeOp::Close, fid)]);
+    assert_eq!(told[1].session, SessionId(0));
+}
+
+/// A record that rots is named, and costs nothing but itself.
+#[test]
+fn damage_stops_neither_a_start_nor_who_goes_on_behind_it() {
+    for broken in [1, 3, 5] {
+        let (rig, _disk) = fresh();
+        let id = rig.register("c", &ChangeOp::ALL);
+        for name in ["a", "b", "c", "d", "e"] {
+            rig.create(name).unwrap();
+        }
+        rig.mdt.flush().unwrap();
+        let mut batch = kv::Batch::new();
+        batch.put(keys::change(broken), kv::Value::stored(b"rot", 7));
+        rig.mdt.core.kv.apply(rig.mdt.core.volume.last_seq(), batch);
+        let read = |rig: &Rig| {
+            let said = |after| rig.ask(&ReadChanges { id, after, max: 10, cap: cap() }, SessionId(0));
+            if broken > 1 {
+                assert_eq!(said(0).unwrap().upto, broken - 1);
+            }
+            let fault = said(broken - 1).unwrap_err();
+            assert!(
+                fault.code == Code::Damaged && fault.detail.contains(&format!("change {broken} ")),
+                "{fault}"
+            );
+        };
+        read(&rig);
+        // As a start does that finds it so.
+        let loaded = crate::changelog::Changelog::load(&rig.mdt.core.kv).unwrap();
+        assert_eq!(loaded.numbers(), (1, 5));
+        assert!((150..500).contains(&loaded.bytes()), "{}", loaded.bytes());
+        rig.ack(id, broken).unwrap();
+        assert_eq!(rig.changes(id, 0, 10).changes.len() as u64, 5 - broken);
+        rig.create("f").unwrap();
+        rig.mdt.flush().unwrap();
+        rig.ack(id, 6).unwrap();
+        assert_eq!((rig.stored(), rig.consumers().bytes), (None, 0));
+    }
 }
 
 /// An entry of several operations is there whole or not at all, and so are its records.
