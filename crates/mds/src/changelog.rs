@@ -15,7 +15,6 @@ use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, num
 use meta::{Note, View, keys};
 use types::{Code, Fault, Key, Seq, SessionId, Time};
 use wire::changelog::*;
-use wire::object::{Capability, RIGHT_ADMIN};
 use wire::{Empty, Header, Malformed, Request};
 
 use crate::Core;
@@ -307,11 +306,6 @@ impl Core {
             ListConsumers::CALL => self.on_list_consumers(&parse(body)?).map(plain),
             call => Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT"))),
         }
-    }
-
-    fn check_admin(&self, cap: &Capability) -> Result<(), Fault> {
-        let now_sec = self.clock.wall().sec.max(0) as u64;
-        object::cap::check_right(&self.joined()?.secret, cap, RIGHT_ADMIN, now_sec)
     }
 
     fn on_register(&self, req: &RegisterConsumer) -> Result<RegisterConsumerReply, Fault> {
