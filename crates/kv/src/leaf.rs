@@ -16,9 +16,10 @@
 //! L3: the cells' lengths lead from one to the next and to the end.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
 use disk::leaves::Place;
+use parking_lot::Mutex;
 use types::Key;
 use types::key::KEY_MAX;
 
@@ -49,8 +50,9 @@ pub struct Leaf<B: ?Sized = [u8]> {
     prefix_len: u8,
     records: u16,
     large: Box<[Value]>,
-    /// Where it lies on the medium as it is here, once a checkpoint that counts has written it.
-    place: OnceLock<Arc<Place>>,
+    /// Where it lies on the medium as it is here, for as long as the durable head names that place: a leaf may go out of the newest state
+    /// and come back, when a change is taken back, and find its place given away.
+    place: Mutex<Weak<Place>>,
     /// Maybe with zeros at the end.
     bytes: B,
 }
@@ -66,7 +68,7 @@ fn blank(prefix: Key, prefix_len: u8, records: u16, bytes: usize) -> Arc<Leaf> {
         ($($steps:literal)*) => {
             match bytes.div_ceil(STEP).max(1) {
                 $($steps => {
-                    let (large, place, bytes) = (Box::default(), OnceLock::new(), [0; STEP * $steps]);
+                    let (large, place, bytes) = (Box::default(), Mutex::default(), [0; STEP * $steps]);
                     Arc::new(Leaf { prefix, prefix_len, records, large, place, bytes })
                 })*
                 _ => unreachable!("L2: a leaf of {bytes} bytes"),
@@ -192,13 +194,12 @@ impl Leaf {
         Size { records: self.records.into(), bytes: bytes.sum() }
     }
 
-    pub fn place(&self) -> Option<&Arc<Place>> {
-        self.place.get()
+    pub fn place(&self) -> Option<Arc<Place>> {
+        self.place.lock().upgrade()
     }
 
-    pub fn set_place(&self, place: Arc<Place>) {
-        let was_none = self.place.set(place).is_ok();
-        assert!(was_none, "a leaf is written once");
+    pub fn set_place(&self, place: &Arc<Place>) {
+        *self.place.lock() = Arc::downgrade(place);
     }
 
     /// The record with this key, or where it would be.

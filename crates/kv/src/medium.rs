@@ -2,7 +2,8 @@
 //! the head and then the leaves.
 //!
 //! D1: what the durable head names is not overwritten: its places are given back once a head without them is named.
-//! D2: a leaf knows its place only once a named head has it; until then the checkpoint that wrote it does.
+//! D2: a leaf knows its place only while the named head has it; before that the checkpoint that wrote it does. The head's places are the only
+//! strong ones.
 
 use std::collections::HashSet;
 use std::io;
@@ -142,7 +143,7 @@ impl OnMedium {
         }
         for (leaf, Named { place, .. }) in leaves.iter().zip(named) {
             let place = Arc::new(place);
-            leaf.set_place(place.clone());
+            leaf.set_place(&place);
             state.named.push(place);
         }
         Ok(Tree::of(leaves, shape))
@@ -172,7 +173,7 @@ impl OnMedium {
         let mut bytes = Vec::new();
         let done = tree.each_leaf(&mut |leaf| {
             let place = match leaf.place() {
-                Some(place) => place.clone(),
+                Some(place) => place,
                 None => {
                     leaf.encode(&mut bytes)
                         .map_err(|damage| io::Error::new(io::ErrorKind::InvalidData, damage))?;
@@ -207,7 +208,7 @@ impl OnMedium {
             return self.give_back(making.written.iter().map(|(_, place)| place));
         }
         // D2.
-        making.written.into_iter().for_each(|(leaf, place)| leaf.set_place(place));
+        making.written.iter().for_each(|(leaf, place)| leaf.set_place(place));
         let kept: HashSet<u64> = making.named.iter().filter_map(|p| Some(p.runs.first()?.start)).collect();
         let old = std::mem::replace(&mut state.named, making.named);
         let is_kept = |place: &Place| place.runs.first().is_some_and(|run| kept.contains(&run.start));

@@ -114,6 +114,37 @@ impl Scene {
     }
 }
 
+/// D1, D2: a leaf that is as it was once more, after a checkpoint without it, has no place.
+#[test]
+fn a_change_that_is_taken_back_after_a_checkpoint_names_no_page_that_is_free() {
+    let mut scene = Scene::new();
+    for _ in 0..20 {
+        scene.change(100);
+    }
+    scene.checkpoint().unwrap();
+    for round in 0..20u64 {
+        let key = Key::new(&[&(round * 97).to_be_bytes()[..], &[1]].concat()).unwrap();
+        // Few enough to stay among the latest changes.
+        for value in [Some(Value::new(b"for a while")), None] {
+            let mut batch = Batch::new();
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
+            }
+            let seq = scene.volume.append(Epoch(1), &[0; 8]).unwrap();
+            scene.table.apply(seq, batch);
+            scene.checkpoint().unwrap();
+        }
+        assert_eq!(
+            scene.pages_named(),
+            scene.on_medium().area.pages_used(),
+            "round {round}: what is named is not free"
+        );
+        assert_eq!(model_of(&table_on(&scene.volume).unwrap()), scene.model, "round {round}");
+        scene.change(3);
+    }
+}
+
 #[test]
 fn conforms() {
     let medium = |disk: &Arc<MemDisk>, checkpoint| Medium {
