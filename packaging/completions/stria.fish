@@ -35,12 +35,12 @@ complete -c stria -n "__fish_stria_needs_command" -f -a "setstripe" -d 'Set the 
 complete -c stria -n "__fish_stria_needs_command" -f -a "getstripe" -d 'Show the striping of files; of a directory, what new files in it get, and the striping of those in it'
 complete -c stria -n "__fish_stria_needs_command" -f -a "id2path" -d 'Show the paths of files by their ids (inode numbers). A file with several links has several. Exit code 1 if an id has none'
 complete -c stria -n "__fish_stria_needs_command" -f -a "path2id" -d 'Show the ids of files: their inode numbers, as logs, damage lists and `stria id2path` have them. Symlinks are not followed'
-complete -c stria -n "__fish_stria_needs_command" -f -a "fsck" -d 'Check a file system, running or stopped: lost and leaked objects, link counts, sizes. Nothing is repaired or written'
+complete -c stria -n "__fish_stria_needs_command" -f -a "fsck" -d 'Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair'
 complete -c stria -n "__fish_stria_needs_command" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
 complete -c stria -n "__fish_stria_needs_command" -f -a "scrub" -d 'Read every page on the OSTs from its medium and check it, in the background; bad ones are listed by `stria damage list`'
 complete -c stria -n "__fish_stria_needs_command" -f -a "changelog" -d 'What changed in a file system, in order and without a gap: for backups, indexes, mirrors and policies. A consumer is registered, reads, and acknowledges what it is done with; so long the changes are kept'
 complete -c stria -n "__fish_stria_needs_command" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
-complete -c stria -n "__fish_stria_needs_command" -f -a "mdt" -d 'Look at MDTs closely: what the metadata engine makes of a device'
+complete -c stria -n "__fish_stria_needs_command" -f -a "mdt" -d 'Look at MDTs closely: what the metadata engine makes of a device; backups'
 complete -c stria -n "__fish_stria_needs_command" -f -a "ost" -d 'Look at OSTs closely: what running ones wrote and how their space is used; what the engine makes of a device'
 complete -c stria -n "__fish_stria_needs_command" -f -a "mount" -d 'Mount a file system: NID:/fsname on a directory, or as a configuration file says'
 complete -c stria -n "__fish_stria_needs_command" -f -a "mkfs" -d 'Make a target on a block device or in a file: an OST for `stria oss`, an MDT for `stria mds`'
@@ -101,6 +101,8 @@ complete -c stria -n "__fish_stria_using_subcommand path2id" -s j -l json -d 'JS
 complete -c stria -n "__fish_stria_using_subcommand path2id" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand fsck" -l dir -d 'The directory that `stria up` was given' -r -F
 complete -c stria -n "__fish_stria_using_subcommand fsck" -s j -l json -d 'JSON output'
+complete -c stria -n "__fish_stria_using_subcommand fsck" -l repair -d 'Tell what each repair would do, ask, then repair what has one safe answer'
+complete -c stria -n "__fish_stria_using_subcommand fsck" -s y -l yes -d 'Repair without asking'
 complete -c stria -n "__fish_stria_using_subcommand fsck" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand damage; and not __fish_seen_subcommand_from list clear help" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand damage; and not __fish_seen_subcommand_from list clear help" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
@@ -245,10 +247,12 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "ior" -d 'IOR\'s command line: -a POSIX -w -r -b -t -s -F -o -e -C -k -i and others; -np N says how many workers. Prints IOR\'s table'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "mdtest" -d 'mdtest\'s command line: -d -n -I -b -z -L -u -F -D -w -e -y -N -i -C -T -E -r and others; -np N says how many workers. Prints its table'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench bench-client help" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench bench-client help" -f -a "bench" -d 'Measure the metadata engine on a device, beside ext4. DEVICE IS OVERWRITTEN: all that it holds is lost'
-complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench bench-client help" -f -a "bench-client" -d 'Asks a server by TCP; started by `bench`'
-complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench bench-client help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench backup restore bench-client help" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench backup restore bench-client help" -f -a "bench" -d 'Measure the metadata engine on a device, beside ext4. DEVICE IS OVERWRITTEN: all that it holds is lost'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench backup restore bench-client help" -f -a "backup" -d 'Write all records of the MDT as they are now to a file, while it serves or while it is stopped. Objects are not in it'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench backup restore bench-client help" -f -a "restore" -d 'Make an MDT from a backup, in the place of one that is lost. What came after the backup is not in it: see `stria fsck` afterwards'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench backup restore bench-client help" -f -a "bench-client" -d 'Asks a server by TCP; started by `bench`'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and not __fish_seen_subcommand_from bench backup restore bench-client help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l rows -d 'Only rows whose name contains one of these, separated by commas' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l pairs -d 'Pairs of turns; each gives one sample of a ratio' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each row in each turn' -r
@@ -258,11 +262,18 @@ complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l force -d 'Overwrite a device that holds something'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -l dir -d 'The directory that `stria up` was given' -r -F
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -l mount -d 'A path on a mount, in place of --dir' -r -F
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from restore" -l size -d 'Make a sparse file of this size, where there is none yet' -r
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from restore" -l force -d 'Overwrite what the device holds. It is lost'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from restore" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l address -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l talk -r -f -a "stat\t''
 create\t''
 echo\t''"
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l connections -r
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l together -d 'Requests of a frame' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l seconds -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l seed -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l entries -d 'Files of the tree' -r
@@ -273,6 +284,8 @@ complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l reply-bytes -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from help" -f -a "bench" -d 'Measure the metadata engine on a device, beside ext4. DEVICE IS OVERWRITTEN: all that it holds is lost'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from help" -f -a "backup" -d 'Write all records of the MDT as they are now to a file, while it serves or while it is stopped. Objects are not in it'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from help" -f -a "restore" -d 'Make an MDT from a backup, in the place of one that is lost. What came after the backup is not in it: see `stria fsck` afterwards'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from help" -f -a "bench-client" -d 'Asks a server by TCP; started by `bench`'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand ost; and not __fish_seen_subcommand_from bench space stat waste help" -s h -l help -d 'Print help'
@@ -374,12 +387,12 @@ complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_su
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "getstripe" -d 'Show the striping of files; of a directory, what new files in it get, and the striping of those in it'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "id2path" -d 'Show the paths of files by their ids (inode numbers). A file with several links has several. Exit code 1 if an id has none'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "path2id" -d 'Show the ids of files: their inode numbers, as logs, damage lists and `stria id2path` have them. Symlinks are not followed'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "fsck" -d 'Check a file system, running or stopped: lost and leaked objects, link counts, sizes. Nothing is repaired or written'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "fsck" -d 'Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "scrub" -d 'Read every page on the OSTs from its medium and check it, in the background; bad ones are listed by `stria damage list`'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "changelog" -d 'What changed in a file system, in order and without a gap: for backups, indexes, mirrors and policies. A consumer is registered, reads, and acknowledges what it is done with; so long the changes are kept'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "mdt" -d 'Look at MDTs closely: what the metadata engine makes of a device'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "mdt" -d 'Look at MDTs closely: what the metadata engine makes of a device; backups'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "ost" -d 'Look at OSTs closely: what running ones wrote and how their space is used; what the engine makes of a device'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "mount" -d 'Mount a file system: NID:/fsname on a directory, or as a configuration file says'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "mkfs" -d 'Make a target on a block device or in a file: an OST for `stria oss`, an MDT for `stria mds`'
@@ -412,6 +425,8 @@ complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcom
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "ior" -d 'IOR\'s command line: -a POSIX -w -r -b -t -s -F -o -e -C -k -i and others; -np N says how many workers. Prints IOR\'s table'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "mdtest" -d 'mdtest\'s command line: -d -n -I -b -z -L -u -F -D -w -e -y -N -i -C -T -E -r and others; -np N says how many workers. Prints its table'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from mdt" -f -a "bench" -d 'Measure the metadata engine on a device, beside ext4. DEVICE IS OVERWRITTEN: all that it holds is lost'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from mdt" -f -a "backup" -d 'Write all records of the MDT as they are now to a file, while it serves or while it is stopped. Objects are not in it'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from mdt" -f -a "restore" -d 'Make an MDT from a backup, in the place of one that is lost. What came after the backup is not in it: see `stria fsck` afterwards'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from mdt" -f -a "bench-client" -d 'Asks a server by TCP; started by `bench`'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from ost" -f -a "bench" -d 'Measure the OST engine on a device, beside fio. DEVICE IS OVERWRITTEN: all that it holds is lost'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from ost" -f -a "space" -d 'Show how the space of OSTs is used: free, used, waiting, reserved, granted to clients; waste by sub-block class; how free space and objects are fragmented. It looks at every object, a few at a time; nobody waits for it'
