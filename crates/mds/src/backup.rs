@@ -1,8 +1,8 @@
 //! Backup and restore of an MDT: all records of one state, copied out while it serves, and a new MDT made of them.
 //!
 //! B1: a backup is one state: a snapshot, and what the counts had pending then.  B2: what a restored MDT gives out (fids, leases, sessions) was
-//! not given out after the backup: counters are raised beyond what can have been.  B3: nobody is in it: sessions end, with what they
-//! had open and unlinked; slots are not in a backup.
+//! not given out after the backup: counters are raised beyond what can have been, and the numbers of changes, too.  B3: nobody is in it: sessions end, with what they
+//! had open and unlinked; slots are not in a backup. Nobody is registered at its changelog.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use wire::Wire;
 use wire::check::{BackupHead, CopyOut, CopyReply, RawRecord};
 use wire::codec::Bytes;
 
+use crate::changelog::Left;
 use crate::checkpoint::empty_on;
 use crate::ids::raised;
 use crate::look::{Trouble, look, until_loaded};
@@ -191,8 +192,12 @@ impl Mdt {
             Fault::new(Code::Damaged, format!("the backup cannot be read: {why}"))
         };
         let (kv, mut counts, mut bad) = (empty_on(&volume)?, Pending::default(), None);
+        let mut changelog = Left::default();
         let read = kv::checkpoint::read_stream(input, &mut |mut batch| {
             batch.0.retain(|change| {
+                if change.value.as_ref().is_some_and(|value| changelog.takes(&change.key, value.raw())) {
+                    return false;
+                }
                 let pending = change
                     .value
                     .as_ref()
@@ -211,6 +216,7 @@ impl Mdt {
         let mut batch = Batch::new();
         // What is not in memory must not be taken for absent here.
         look(&kv, &mut |view| raised(view))??.into_iter().for_each(|(key, value)| batch.put(key, value));
+        changelog.record().into_iter().for_each(|(key, value)| batch.put(key, value));
         kv.apply(Seq(0), batch);
         // 3. Durable as the first checkpoint.
         let (snap, records) = (kv.snapshot(), kv.figures().size.records);

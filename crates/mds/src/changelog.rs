@@ -54,6 +54,45 @@ pub struct Ledger {
     next_at: u64,
 }
 
+/// What the records of a backup leave of its changelog: nobody is registered, and what came after the backup had numbers that are not
+/// given again.
+#[derive(Default)]
+pub struct Left {
+    is_any: bool,
+    last: u64,
+    newest_consumer: u32,
+}
+
+/// More changes than an MDT can have made since its last backup.
+const NUMBERS_AFTER_BACKUP: u64 = 1 << 32;
+const CONSUMERS_AFTER_BACKUP: u32 = 1 << 16;
+
+impl Left {
+    /// Is it of the changelog? Then it is not to be restored.
+    pub fn takes(&mut self, key: &Key, value: &[u8]) -> bool {
+        let (last, consumer) = match key.as_bytes().first() {
+            Some(&keys::CHANGE) => (number_of(key), None),
+            Some(&keys::CONSUMER) => match consumer_of(key) {
+                Some(0) => ChangelogRecord::decode(value)
+                    .map_or((None, None), |r| (Some(r.number), Some(r.consumer))),
+                id => (ConsumerRecord::decode(value).ok().map(|r| r.acked), id),
+            },
+            _ => return false,
+        };
+        self.is_any = true;
+        self.last = self.last.max(last.unwrap_or(0));
+        self.newest_consumer = self.newest_consumer.max(consumer.unwrap_or(0));
+        true
+    }
+
+    pub fn record(&self) -> Option<(Key, Value)> {
+        let number = self.last.saturating_add(NUMBERS_AFTER_BACKUP);
+        let consumer = self.newest_consumer.saturating_add(CONSUMERS_AFTER_BACKUP);
+        let record = ChangelogRecord { number, consumer };
+        self.is_any.then(|| (keys::consumer(0), Value::new(&record.encode())))
+    }
+}
+
 /// The ledger, and what follows from it and from flushes. By who has the writer's role.
 #[derive(Debug, Default)]
 pub struct Changelog {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use disk::{Disk, SimDisk};
 use meta::keys;
 use types::*;
+use wire::changelog::{ChangeOp, ListConsumers, ReadChanges, RegisterConsumer};
 use wire::check::{CopyOut, CopyReply};
 use wire::codec::Bytes;
 use wire::meta::Unlink;
@@ -124,4 +125,30 @@ fn a_backup_that_was_cut_or_changed_is_refused() {
     for len in (0..bytes.len()).step_by(61) {
         assert!(restore(&bytes[..len]).is_err(), "{len} bytes");
     }
+}
+
+/// What came after the backup had numbers, which consumers remember: they are not given again, and who is to be told registers anew.
+#[test]
+fn the_changelog_of_what_is_restored_begins_behind_all_its_numbers() {
+    let (rig1, _) = fresh();
+    let cap = object::cap::make_admin(&SECRET, 1 << 40);
+    let register = RegisterConsumer { name: "a".into(), mask: ChangeOp::MASK_ALL, cap: cap.clone() };
+    let list = ListConsumers { cap: cap.clone() };
+    let first = rig1.ask(&register, SessionId(0)).unwrap();
+    let mut play = Play::new(rig1, 3);
+    (0..30).for_each(|_| play.step());
+    let bytes = backup(&play.rig, &mut || ());
+    (0..30).for_each(|_| play.step());
+    play.rig.mdt.flush().unwrap();
+    let last = play.rig.ask(&list, SessionId(0)).unwrap().newest;
+    let restored = rig(restore(&bytes).unwrap());
+    assert!(restored.ask(&list, SessionId(0)).unwrap().consumers.is_empty());
+    let again = restored.ask(&register, SessionId(0)).unwrap();
+    assert!(again.id > first.id, "{again:?} after {first:?}");
+    let mut play = Play::new(restored, 4);
+    (0..30).for_each(|_| play.step());
+    play.rig.mdt.flush().unwrap();
+    let read = ReadChanges { id: again.id, after: again.after, max: 1000, cap };
+    let told = play.rig.ask(&read, SessionId(0)).unwrap();
+    assert!(told.changes.first().is_some_and(|change| change.number > last), "{last} was the last");
 }
