@@ -232,7 +232,7 @@ pub mod rocks_side {
             }
             let mut options = WriteOptions::default();
             options.disable_wal(true);
-            self.0.write_opt(&batch, &options).expect("a write");
+            self.0.write_opt(batch, &options).expect("a write");
         }
         fn persist(&self) {
             self.0.flush().expect("a flush");
