@@ -42,7 +42,7 @@ fn rows_have_figures_and_those_within_the_turn_have_partners() {
     let out = bench(&device, "--no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --json");
     assert!(String::from_utf8_lossy(&out.stderr).contains("is overwritten"));
     let rows = rows(&out);
-    assert_eq!(rows.len(), 19);
+    assert_eq!(rows.len(), 23);
     for row in rows {
         let side = |side: &str, what: &str| row[side][what].as_f64();
         assert!(row["mdt"]["value"]["median"].as_f64().unwrap() > 0.0, "{row}");
