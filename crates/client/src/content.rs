@@ -39,13 +39,29 @@ impl Drop for Content {
 }
 
 impl Kept {
-    pub fn begin_change(&mut self) {
+    fn begin_change(&mut self) {
         self.changes += 1;
         self.under_way += 1;
         self.content = None;
     }
-    pub fn end_change(&mut self) {
+    fn end_change(&mut self) {
         self.under_way -= 1;
+    }
+}
+
+/// K1: from the beginning of a change to its end.
+pub(crate) struct Changing(Arc<File>);
+
+impl Changing {
+    pub fn begin(file: &Arc<File>) -> Changing {
+        file.meta.lock().content.begin_change();
+        Changing(file.clone())
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.0.meta.lock().content.end_change();
     }
 }
 

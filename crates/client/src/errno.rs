@@ -32,8 +32,7 @@ mod number {
 /// The errno that a program sees for `code`; 0 for `Code::Ok`.
 ///
 /// What the client handles by itself (`NotReady`, `Moved`, `NoSession`, `BadChecksum`, `NeedLayout`, `NotInline`,
-/// `TooMuch`) only
-/// arrives here when handling it failed: then it is `EIO`.
+/// `NeedSection`, `TooMuch`) only arrives here when handling it failed: then it is `EIO`.
 pub fn errno_of(code: Code) -> i32 {
     use number::*;
     match code {
@@ -61,7 +60,8 @@ pub fn errno_of(code: Code) -> i32 {
         Code::Busy => EBUSY,
         Code::TooLong => E2BIG,
         Code::Damaged | Code::Fenced | Code::BadRequest | Code::NotReady | Code::Moved | Code::Io => EIO,
-        Code::NoSession | Code::BadChecksum | Code::NeedLayout | Code::NotInline | Code::TooMuch => EIO,
+        Code::NoSession | Code::BadChecksum | Code::NeedLayout | Code::NotInline => EIO,
+        Code::NeedSection | Code::TooMuch => EIO,
     }
 }
 

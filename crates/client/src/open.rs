@@ -51,8 +51,11 @@ impl Fs {
         if self.settings.observer {
             return self.observe(file, deadline);
         }
-        if self.is_shared() && matches!(asks, Asks::New(..)) {
-            self.ask_leave(file, asks, deadline)?;
+        if self.is_shared()
+            && matches!(asks, Asks::New(..))
+            && let Some(attr) = self.ask_leave(file, asks, deadline)?
+        {
+            return Ok(attr);
         }
         // H1: among others, an open is a look at the file in its turn.
         let section = self.section(file, To::Read, deadline)?;
@@ -63,14 +66,29 @@ impl Fs {
         self.open_in_order(file, asks, deadline)
     }
 
-    /// May this descriptor be made? What it needs to take its turn comes with the answer.
-    fn ask_leave(&self, file: &Arc<File>, asks: Asks<'_>, deadline: Instant) -> Result<(), Fault> {
+    /// May this descriptor be made? What it needs to take its turn comes with the answer; of an inline file, which needs none, all that
+    /// there is to know.
+    fn ask_leave(
+        &self,
+        file: &Arc<File>,
+        asks: Asks<'_>,
+        deadline: Instant,
+    ) -> Result<Option<Attr>, Fault> {
         let _order = file.lock_order(deadline)?;
         let write = file.meta.lock().writers > 0;
-        let OpenReply { cap, .. } = self.ask_open(file, write, asks, deadline)?.reply;
+        let Answer { reply, mark } = self.ask_open(file, write, asks, deadline)?;
+        let body = file.share_body(deadline)?;
+        // What is known of its objects is renewed in its turn, and so is what somebody left unfinished.
+        let is_inline = |open: &OpenReply| open.inode.layout.is_none() && open.inode.state == FileState::Settled;
+        if is_inline(&reply) && !(body.is_loaded && body.layout.is_some()) {
+            drop(body);
+            let attr = reply.inode.attr;
+            self.take_open(file, reply, mark, deadline)?;
+            return Ok(Some(attr));
+        }
         let mut meta = file.meta.lock();
-        meta.cap = cap.or(meta.cap.take());
-        Ok(())
+        meta.cap = reply.cap.or(meta.cap.take());
+        Ok(None)
     }
 
     /// A new capability in place of the one that was refused; nothing to do if another thread has fetched it already. (Each

@@ -16,7 +16,9 @@ use plan::settle::Mark;
 use types::{Buf, Code, Fault, Fid, Incarnation};
 use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
-use wire::meta::{Create, CreateReply, Inode, MakeDir, OpenReply, Symlink, Tmpfile};
+use wire::meta::{
+    Create, CreateReply, Inode, MakeDir, OpenReply, Place, Symlink, Tmpfile, WriteInline, WriteInlineReply,
+};
 use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
 
 use crate::link::Link;
@@ -51,7 +53,6 @@ sent!(
     wire::meta::OpenRead,
     wire::meta::Release,
     wire::meta::ReadInline,
-    wire::meta::WriteInline,
     wire::meta::Grow,
     wire::meta::Switch,
     wire::meta::Settle,
@@ -90,6 +91,19 @@ sent!(
     wire::session::Flush,
     wire::session::TargetStat,
 );
+
+impl Sent for WriteInline {
+    /// What was done is sent again as what it was: at the offset that it got, whatever of others' work does not come back, and whoever's
+    /// growth stands there by then.
+    fn amend(body: &mut [u8], reply: &WriteInlineReply) {
+        let Ok(mut was) = WriteInline::from_bytes(body) else { return };
+        was.in_section = true;
+        if was.place == Place::End {
+            was.place = Place::At(reply.offset);
+        }
+        body.copy_from_slice(&was.to_bytes());
+    }
+}
 
 /// A replayed creation asks for the fid that the first answer gave: `want`, the last field of these bodies.
 fn want(body: &mut [u8], fid: Fid) {

@@ -24,6 +24,7 @@ use wire::meta::Settle;
 use wire::shared::{ALL, CaughtUp, Close, Enter, HeldSection, Hold, Leave, OpenFile};
 
 use crate::Fs;
+use crate::content::Changing;
 use crate::files::File;
 use crate::fs::wait_for_stop;
 use crate::open::Found;
@@ -165,7 +166,7 @@ impl Sharing {
 pub(crate) struct Section<'a> {
     fs: &'a Fs,
     pub file: Arc<File>,
-    to: To,
+    _change: Option<Changing>,
     /// 0: alone.
     token: u64,
     pub deadline: Instant,
@@ -201,10 +202,8 @@ impl Fs {
     /// H3: begins a call on the content of a pinned file. No lock of the file is held.
     pub(crate) fn section(&self, file: &Arc<File>, to: To, deadline: Instant) -> Result<Section<'_>, Fault> {
         let sharing = &self.id.sharing;
-        let mut section = Section { fs: self, file: file.clone(), to, token: 0, deadline, attr: None };
-        if to == To::Change {
-            file.meta.lock().content.begin_change();
-        }
+        let _change = (to == To::Change).then(|| Changing::begin(file));
+        let mut section = Section { fs: self, file: file.clone(), _change, token: 0, deadline, attr: None };
         // Counted first, looked second: a change of mode sees us, or we see it.
         sharing.alone.fetch_add(1, Ordering::SeqCst);
         if !sharing.is_shared() || self.settings.observer {
@@ -234,7 +233,8 @@ impl Fs {
     /// For a reader, of a file that a dead session left.
     fn section_as_shown(&self, file: &Arc<File>, deadline: Instant) -> Result<Section<'_>, Fault> {
         let token = self.id.sharing.held.lock().new_token();
-        let mut section = Section { fs: self, file: file.clone(), to: To::Read, token, deadline, attr: None };
+        let mut section =
+            Section { fs: self, file: file.clone(), _change: None, token, deadline, attr: None };
         self.enter(file, &mut section, false)?;
         // Asked about again with the next call.
         file.own_body(deadline)?.is_loaded = true;
@@ -446,9 +446,6 @@ impl Fs {
 
 impl Drop for Section<'_> {
     fn drop(&mut self) {
-        if self.to == To::Change {
-            self.file.meta.lock().content.end_change();
-        }
         match self.token {
             0 => {
                 self.fs.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);

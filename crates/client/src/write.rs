@@ -6,11 +6,12 @@ use std::time::Instant;
 use plan::range::{clip, pieces};
 use types::crc::fragment_crcs;
 use types::{BULK_MAX, Buf, Code, FILE_SIZE_MAX, Fault, INLINE_MAX, Layout, PAGE_SIZE, Piece, Time};
-use wire::meta::{GetStripe, WriteInline};
+use wire::meta::{self, GetStripe, WriteInline};
 use wire::object::{Capability, Write, WriteReply};
 
 use crate::Fs;
 use crate::api::Handle;
+use crate::content::Changing;
 use crate::files::{Body, File, Opened};
 use crate::grants::Share;
 use crate::link::Link;
@@ -30,15 +31,14 @@ pub(crate) enum Use {
 }
 
 /// Where bytes go.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    At(u64),
-    /// As far as the file reaches.
-    Within(u64),
-    End,
+    To(meta::Place),
     /// The file's end, which was there when the call began, if this client was and is alone.
     EndAt(u64),
 }
+
+const END: Place = Place::To(meta::Place::End);
 
 /// What is acknowledged of a write that was stopped on its way.
 #[derive(Default)]
@@ -90,13 +90,13 @@ impl Fs {
     /// On an error a part may have been written: what is contiguous from `offset` on then counts for the file's size.
     pub fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<usize, Fault> {
         let opened = self.opened(handle)?;
-        let place = if opened.flags.append { Place::End } else { Place::At(offset) };
+        let place = if opened.flags.append { END } else { Place::To(meta::Place::At(offset)) };
         self.write_opened(&opened, place, data)
     }
 
     /// Writes `data` at the file's end: all of it, or as much as found room.
     pub fn append(&self, handle: Handle, data: &[u8]) -> Result<usize, Fault> {
-        self.write_opened(&*self.opened(handle)?, Place::End, data)
+        self.write_opened(&*self.opened(handle)?, END, data)
     }
 
     /// As `append`. Whoever asks keeps others from the end as long as this client is alone, and saw it at `end`.
@@ -107,7 +107,8 @@ impl Fs {
     /// Writes pages of a shared mapping. They make no file longer: what lies past its end was cut off, perhaps by another client,
     /// since the kernel looked at the size, and goes nowhere.
     pub fn write_mapped(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
-        self.write_opened(&*self.opened(handle)?, Place::Within(offset), data).map(drop)
+        let place = Place::To(meta::Place::Within(offset));
+        self.write_opened(&*self.opened(handle)?, place, data).map(drop)
     }
 
     fn write_opened(&self, opened: &Opened, place: Place, data: &[u8]) -> Result<usize, Fault> {
@@ -121,7 +122,7 @@ impl Fs {
             return Ok(0);
         }
         let mut part = Part::default();
-        let is_append = matches!(place, Place::End | Place::EndAt(_));
+        let is_append = matches!(place, END | Place::EndAt(_));
         match self.write_in_turns(opened, place, data, &mut part) {
             // The rest did not happen: what is there is told, and what stopped it meets the next call.
             Err(_) if is_append && part.len > 0 && !part.is_unknown => {
@@ -140,43 +141,44 @@ impl Fs {
         part: &mut Part,
     ) -> Result<usize, Fault> {
         let (file, deadline, seasons) = (&opened.file, self.deadline(), self.seasons_shared());
+        if self.is_shared() && self.write_if_inline(file, place, data, deadline)? {
+            return Ok(data.len());
+        }
         let mut tries = Tries::default();
         loop {
             let section = self.section(file, To::Change, deadline)?;
             let place = match place {
                 // Nothing is held between two tries: others may have come, written behind that end, and even be gone again.
                 Place::EndAt(_) if section.is_among_others() || self.seasons_shared() != seasons => {
-                    Place::End
+                    meta::Place::End
                 }
-                Place::EndAt(end) => Place::At(end),
-                place => place,
+                Place::EndAt(end) => meta::Place::At(end),
+                Place::To(place) => place,
             };
             let rest = &data[part.len..];
             let size = || file.meta.lock().progress.size;
             let (at, done) = match place {
-                Place::End | Place::EndAt(_) => {
+                meta::Place::End => {
                     // Alone, so that the end is the end until the bytes are there.
                     let body = file.own_body(deadline)?;
                     let end = size();
                     // Behind what others have appended the rest would be torn off, and nobody told.
-                    if part.len > 0 && part.end != end {
+                    if part.len > 0 && (part.end != end || body.layout.is_none()) {
                         self.files.enqueue(file);
                         return Ok(part.len);
                     }
-                    (end, self.write_body(file, &body, end, rest, Use::Free, deadline))
+                    (end, self.write_body(file, &body, place, rest, deadline))
                 }
-                Place::At(offset) => {
+                meta::Place::At(offset) => {
                     let at = offset + part.len as u64;
                     self.tidy_gap(file, at, deadline);
                     let body = file.share_body(deadline)?;
-                    (at, self.write_body(file, &body, at, rest, Use::Free, deadline))
+                    (at, self.write_body(file, &body, meta::Place::At(at), rest, deadline))
                 }
-                Place::Within(offset) => {
-                    // Who shares the body meets nobody who cuts: what is within the file now stays so until it is written.
-                    let body = file.share_body(deadline)?;
+                meta::Place::Within(offset) => {
                     let at = offset + part.len as u64;
-                    let within = &rest[..clip(size(), at, rest.len())];
-                    (at, self.write_body(file, &body, at, within, Use::Grant, deadline))
+                    let body = file.share_body(deadline)?;
+                    (at, self.write_body(file, &body, meta::Place::Within(at), rest, deadline))
                 }
             };
             if done.is_err() {
@@ -199,7 +201,7 @@ impl Fs {
             match shown {
                 Ok(()) => (part.len, part.end) = (part.len + reached, at + reached as u64),
                 // What others are not shown is not told as being there.
-                Err(fault) if reached > 0 && matches!(place, Place::End) => {
+                Err(fault) if reached > 0 && place == meta::Place::End => {
                     part.is_unknown |= !is_definite(fault.code);
                     return Err(fault);
                 }
@@ -210,26 +212,57 @@ impl Fs {
         }
     }
 
+    /// Inline content is the MDT's, which orders all who read and write it: among several clients, too, that needs no section, but while the
+    /// file grows out of its record (O4; decision 0035). False: it is to be written in a section.
+    fn write_if_inline(
+        &self,
+        file: &Arc<File>,
+        place: Place,
+        data: &[u8],
+        deadline: Instant,
+    ) -> Result<bool, Fault> {
+        let _change = Changing::begin(file);
+        let body = file.share_body(deadline)?;
+        if !body.is_loaded || body.layout.is_some() {
+            return Ok(false);
+        }
+        self.check_poison(file)?;
+        let place = match place {
+            Place::To(place) => place,
+            Place::EndAt(_) => meta::Place::End,
+        };
+        match self.write_inline(file, place, data, false, deadline).map_err(|halt| halt.stopped) {
+            Ok(()) => Ok(true),
+            Err(Stopped::Failed(fault)) if fault.code != Code::NeedSection => Err(fault),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// The body is held by the caller: alone if `place` is the file's end.
     fn write_body(
         &self,
         file: &Arc<File>,
         body: &Body,
-        offset: u64,
+        place: meta::Place,
         data: &[u8],
-        space: Use,
         deadline: Instant,
     ) -> Result<(), Halt> {
         self.check_poison(file)?;
         self.check_stale(file)?;
+        let Some(layout) = &body.layout else { return self.write_inline(file, place, data, true, deadline) };
+        let size = file.meta.lock().progress.size;
+        let (offset, data, space) = match place {
+            meta::Place::At(offset) => (offset, data, Use::Free),
+            meta::Place::End => (size, data, Use::Free),
+            // Who shares the body meets nobody who cuts: what is within the file now stays so until it is written.
+            meta::Place::Within(offset) => (offset, &data[..clip(size, offset, data.len())], Use::Grant),
+        };
         if data.is_empty() {
             return Ok(());
         }
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_SIZE_MAX) {
-            let detail =
-                format!("file {}: {} bytes at {offset} end past {FILE_SIZE_MAX}", file.fid, data.len());
-            return Err(Fault::new(Code::FileTooBig, detail).into());
+            return Err(too_big(file, offset, data).into());
         }
-        let Some(layout) = &body.layout else { return self.write_inline(file, offset, data, deadline) };
         let cap = {
             let meta = file.meta.lock();
             meta.need_writable(file.fid, offset)?;
@@ -241,28 +274,40 @@ impl Fs {
         self.write_pieces(file, layout, &cap, (offset, data), space, deadline).map_err(|halt| halt.with(&cap))
     }
 
-    fn write_inline(&self, file: &File, offset: u64, data: &[u8], deadline: Instant) -> Result<(), Halt> {
+    /// `in_section`: of this client, or it is alone.
+    fn write_inline(
+        &self,
+        file: &File,
+        place: meta::Place,
+        data: &[u8],
+        in_section: bool,
+        deadline: Instant,
+    ) -> Result<(), Halt> {
         // What cannot fit is not sent to the MDT only to be refused.
-        let end = offset + data.len() as u64;
+        let end = match place {
+            meta::Place::At(offset) => match offset.checked_add(data.len() as u64) {
+                Some(end) if end <= FILE_SIZE_MAX => end,
+                _ => return Err(too_big(file, offset, data).into()),
+            },
+            meta::Place::End => data.len() as u64,
+            meta::Place::Within(_) => 0,
+        };
         if data.len() > BULK_MAX
             || (end > INLINE_MAX as u64 && end > self.inline_max_of(file, deadline)? as u64)
         {
             return Err(Stopped::NeedLayout.into());
         }
         let mdt = self.mdt(file.fid)?;
-        let req = WriteInline {
-            fid: file.fid,
-            offset,
-            crcs: fragment_crcs(offset, data),
-            now: self.now(),
-            held: file.held(),
-        };
+        let (fid, crcs, held) = (file.fid, fragment_crcs(0, data), file.held());
+        let req = WriteInline { fid, place, in_section, crcs, now: self.now(), held };
         let Answer { reply, mark } = mdt.exchange(file.fid, &req, data, &mut Buf::new(), deadline)?;
         let mut meta = file.meta.lock();
-        // Answers to two writes may be seen in another order than they were carried out.
-        let (size, blocks) =
-            (meta.progress.size.max(reply.attr.size), meta.progress.blocks.max(reply.attr.blocks));
-        meta.progress.set_size(size, blocks, reply.attr.mtime);
+        if in_section {
+            // Answers to two writes may be seen in another order than they were carried out.
+            let (size, blocks) =
+                (meta.progress.size.max(reply.attr.size), meta.progress.blocks.max(reply.attr.blocks));
+            meta.progress.set_size(size, blocks, reply.attr.mtime);
+        }
         meta.saw(mark);
         Ok(())
     }
@@ -404,6 +449,11 @@ impl Fs {
             }
         }
     }
+}
+
+fn too_big(file: &File, offset: u64, data: &[u8]) -> Fault {
+    let detail = format!("file {}: {} bytes at {offset} end past {FILE_SIZE_MAX}", file.fid, data.len());
+    Fault::new(Code::FileTooBig, detail)
 }
 
 /// What the piece may use of what its OST keeps for us: all its pages.

@@ -196,3 +196,43 @@ fn a_new_file_has_the_attributes_that_it_was_given() {
     fs.setxattr(attr.fid, name, b"label", 0, &Cred::root()).unwrap();
     assert_eq!(fs.getxattr(attr.fid, name).unwrap(), b"label");
 }
+
+/// The same among two, of whom nobody keeps anything: one request to make it, one to write it, two to open and read it. That it is closed
+/// is told a moment later, of many at once.
+#[test]
+fn a_small_file_among_two_clients() {
+    both(|wiring| {
+        let cluster = Cluster::new(wiring, 1);
+        let heard = Heard::over(&cluster);
+        let (a, b) = (cluster.mount(), cluster.mount());
+        assert!(a.is_shared() && b.is_shared());
+        let asked = || {
+            let mut calls = heard.take();
+            calls.retain(|call| call != "Close");
+            calls
+        };
+        asked();
+        let fid = make(&a, "f", 4096);
+        assert_eq!(asked(), ["Create", "WriteInline"]);
+        for fs in [&b, &a] {
+            assert!(open_read(fs, fid) == pattern(1, 4096));
+            assert_eq!(asked(), ["OpenRead", "ReadInline"]);
+        }
+        // Written over, and at its end.
+        let (h, attr) = b.open(fid, OpenFlags::read_write()).unwrap();
+        assert_eq!((attr.size, asked()), (4096, vec!["Open".to_string()]));
+        b.write(h, 100, b"new").unwrap();
+        b.append(h, b"more").unwrap();
+        b.write_mapped(h, 4096, b"MORE and nothing").unwrap();
+        assert_eq!(asked(), ["WriteInline"; 3]);
+        assert!(common::read(&a, a.open(fid, OpenFlags::read_only()).unwrap().0, 4095, 99).unwrap()[1..] == *b"MORE");
+        asked();
+        // What does not fit is not sent to be refused.
+        b.write(h, 60_000, &pattern(2, 9000)).unwrap();
+        let calls = asked();
+        assert_eq!(calls[..3], ["GetStripe", "Enter", "Grow"]);
+        assert!(!calls.iter().any(|call| call == "WriteInline") && calls.iter().any(|call| call == "Switch"));
+        make(&a, "empty", 0);
+        assert_eq!(asked(), ["Create"]);
+    });
+}

@@ -26,8 +26,8 @@ macro_rules! table {
 /// Every metadata call, and whether it changes records.
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
-    ListXattr Open Release ReadInline WriteInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
-    OpenRead GetAttrs PathsOf AllocateInline SeekInline Enter Accessed
+    ListXattr Open Release ReadInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
+    OpenRead WriteInline GetAttrs PathsOf AllocateInline SeekInline Enter Accessed
 };
 
 /// The numbers of metadata calls begin here, and are fewer than `KINDS` has.

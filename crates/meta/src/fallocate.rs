@@ -10,7 +10,7 @@ use crate::inline::{count_blocks, load_page, page_len, require_inline};
 use crate::inode::{load_inode, store_inode};
 use crate::records::InlinePage;
 use crate::stripe::inline_max;
-use crate::{Ctx, Txn, View, access, keys, note};
+use crate::{Ctx, Txn, View, access, grow, keys, note};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// `SeekInlineReply` has a bit for each page.
@@ -34,6 +34,7 @@ pub fn allocate_inline(
     if req.allocate && (end > inline_max(ctx, &inode) as u64 || (end > size && !req.grow)) {
         return Err(Code::NeedLayout.into());
     }
+    grow::change_record(txn, &mut inode, true)?;
     // 2. Bytes to zeros. A range that goes on past the end takes the last page whole.
     let zeros_end = if end > size { size.next_multiple_of(PAGE) } else { end };
     if req.erase && req.offset < zeros_end {

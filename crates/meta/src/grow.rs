@@ -50,11 +50,26 @@ fn give_layout(ctx: &Ctx<'_>, txn: &mut dyn Txn, inode: &mut InodeRecord) -> Res
     if ctx.mdt_full {
         return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
     }
-    if let Some(old) = inode.pending.take() {
-        reap::bury(txn, inode.fid(), &old);
-    }
+    give_up(txn, inode);
     inode.generation = Generation(inode.generation.0 + 1);
     stripe::make_layout(ctx, inode.fid(), inode.spec.as_ref(), inode.generation)
+}
+
+/// O4: what a growth carries over is the record as it stood when it began. Who has a section changes it, and then that growth is given up:
+/// the one who began it has died or been stopped, and a late `Switch` of theirs must not bring back what was there. Who has none waits for it.
+pub fn change_record(txn: &mut dyn Txn, inode: &mut InodeRecord, in_section: bool) -> Result<(), Fault> {
+    if inode.pending.is_some() && !in_section {
+        return Err(Code::NeedSection.into());
+    }
+    give_up(txn, inode);
+    Ok(())
+}
+
+/// A layout that was given and never counted: its objects, if there are any, go to the purge list.
+fn give_up(txn: &mut dyn Txn, inode: &mut InodeRecord) {
+    if let Some(pending) = inode.pending.take() {
+        reap::bury(txn, inode.fid(), &pending);
+    }
 }
 
 pub fn switch(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Switch) -> Result<SwitchReply, Fault> {
@@ -100,3 +115,6 @@ pub fn mark_written(layout: &mut Layout, written: &[WrittenBits]) -> Result<(), 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,13 +5,13 @@
 use types::crc::{crc32c, fragments, verify_fragments};
 use types::*;
 use wire::changelog::ChangeOp;
-use wire::meta::{ReadInline, ReadInlineReply, WriteInline, WriteInlineReply};
+use wire::meta::{Place, ReadInline, ReadInlineReply, WriteInline, WriteInlineReply};
 use wire::object::{RIGHT_READ, RIGHT_WRITE};
 
 use crate::inode::{load_inode, store_inode};
 use crate::records::{InlinePage, InodeRecord};
 use crate::stripe::inline_max;
-use crate::{Ctx, Txn, View, access, keys, note};
+use crate::{Ctx, Txn, View, access, grow, keys, note};
 
 pub fn write_inline(
     ctx: &Ctx<'_>,
@@ -20,31 +20,41 @@ pub fn write_inline(
     bulk: &[u8],
 ) -> Result<WriteInlineReply, Fault> {
     // 1. The bytes are those that were sent.
-    if let Err(at) = verify_fragments(req.offset, bulk, &req.crcs) {
-        return Err(Fault::new(
-            Code::BadChecksum,
-            format!("bytes at {} of file {}", req.offset + at as u64, req.fid),
-        ));
+    if let Err(at) = verify_fragments(0, bulk, &req.crcs) {
+        let detail = format!("the bytes from {at} on that were to be written to file {}", req.fid);
+        return Err(Fault::new(Code::BadChecksum, detail));
     }
     // 2. The file can take them.
     ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_WRITE)?;
     let mut inode = load_inode(txn, req.fid)?;
     access::need_mutable(&inode)?;
-    if req.offset < inode.attr.size {
+    require_inline(&inode)?;
+    let size = inode.attr.size;
+    let (offset, bulk) = match req.place {
+        Place::At(offset) => (offset, bulk),
+        Place::End => (size, bulk),
+        Place::Within(offset) => {
+            (offset, &bulk[..size.saturating_sub(offset).min(bulk.len() as u64) as usize])
+        }
+    };
+    if offset < size {
         access::need_unprotected(&inode)?;
     }
-    require_inline(&inode)?;
-    let end = req.offset.checked_add(bulk.len() as u64).ok_or(Code::FileTooBig)?;
+    if bulk.is_empty() {
+        return Ok(WriteInlineReply { attr: inode.attr, offset });
+    }
+    grow::change_record(txn, &mut inode, req.in_section)?;
+    let end = offset.checked_add(bulk.len() as u64).ok_or(Code::FileTooBig)?;
     if end > inline_max(ctx, &inode) as u64 {
         return Err(Code::NeedLayout.into());
     }
-    if ctx.mdt_full && !is_kept(txn, &inode, req.offset, end) {
+    if ctx.mdt_full && !is_kept(txn, &inode, offset, end) {
         return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
     }
     // 3. Page by page: merge with what is there, verified.
-    let is_dense = inode.attr.blocks == inode.attr.size.div_ceil(512) && req.offset <= inode.attr.size;
-    for (at, len) in fragments(req.offset, bulk.len()) {
-        write_fragment(txn, &inode, req.offset + at as u64, &bulk[at..at + len])?;
+    let is_dense = inode.attr.blocks == inode.attr.size.div_ceil(512) && offset <= inode.attr.size;
+    for (at, len) in fragments(offset, bulk.len()) {
+        write_fragment(txn, &inode, offset + at as u64, &bulk[at..at + len])?;
     }
     // 4. Size and times, in the same entry.
     inode.attr.size = inode.attr.size.max(end);
@@ -56,7 +66,7 @@ pub fn write_inline(
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);
     note::changed(txn, ChangeOp::Write, req.fid, None);
-    Ok(WriteInlineReply { attr: inode.attr })
+    Ok(WriteInlineReply { attr: inode.attr, offset })
 }
 
 /// Is there a page for every byte of the range? Then a write takes no space.

@@ -334,8 +334,9 @@ fn growth_truncate_and_settle_follow_the_rules() {
     let bytes = [5u8; 100];
     let write = |offset, bytes: &[u8]| WriteInline {
         fid,
-        offset,
-        crcs: types::crc::fragment_crcs(offset, bytes),
+        place: Place::At(offset),
+        in_section: true,
+        crcs: types::crc::fragment_crcs(0, bytes),
         now: NOW,
         held: None,
     };

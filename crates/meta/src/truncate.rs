@@ -10,7 +10,7 @@ use crate::open::capability;
 use crate::records::InodeRecord;
 use crate::sharing::For;
 use crate::stripe::inline_max;
-use crate::{Ctx, Txn, access, inline, note, reap};
+use crate::{Ctx, Txn, access, grow, inline, note, reap};
 
 pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<TruncateReply, Fault> {
     if req.size > FILE_SIZE_MAX {
@@ -32,6 +32,7 @@ pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<Trunc
         if req.size > inline_max(ctx, &inode) as u64 {
             return Err(Code::NeedLayout.into());
         }
+        grow::change_record(txn, &mut inode, true)?;
         if req.size < inode.attr.size {
             inline::cut(txn, req.fid, req.size)?;
         }

@@ -75,6 +75,8 @@ codes! {
     TooLong = 32,
     /// A batch has no room for the answer: ask alone, under the same slot and sequence. It may be done.
     TooMuch = 33,
+    /// The file is growing out of its record: take your turn, then write.
+    NeedSection = 34,
 }
 
 /// An error with what it is about: the code for programs, the detail for people (object, reason, next step).

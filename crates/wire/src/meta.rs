@@ -123,8 +123,19 @@ bodies! {
     ReadInlineReply { crcs: Vec<u32>, size: u64 }
     /// Writes bulk bytes into an inline file; its size and mtime follow. `NeedLayout` if it would end past `inline_max`;
     /// `NotInline` if the file has objects by now.
-    WriteInline { fid: Fid, offset: u64, crcs: Vec<u32>, now: Time, held: Option<Capability> }
-    WriteInlineReply { attr: Attr }
+    /// `in_section`: nobody else changes the file meanwhile, since the client has a section of its own or is alone. Who has none is refused
+    /// with `NeedSection` while the file is growing out of its record (rule O4).
+    WriteInline {
+        fid: Fid,
+        place: Place,
+        in_section: bool,
+        /// Of the fragments of the bulk, counted from its beginning wherever it goes.
+        crcs: Vec<u32>,
+        now: Time,
+        held: Option<Capability>,
+    }
+    /// Where its bytes begin.
+    WriteInlineReply { attr: Attr, offset: u64 }
     /// An inline file outgrows its record. For an empty file the layout is switched at once (`switched`); else the client
     /// copies all bytes to the objects, flushes them, and calls `Switch` (rule O4).
     Grow { fid: Fid, now: Time, held: Option<Capability> }
@@ -242,6 +253,16 @@ impl<'a> LookupRef<'a> {
     }
 }
 
+/// Where the bytes of a write go. One length for all, so that a replay can be given another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    At(u64),
+    /// Behind the last byte, wherever that is when the MDT carries it out.
+    End,
+    /// As far as the file reaches: it makes it no longer.
+    Within(u64),
+}
+
 /// A regular file's content as the MDT knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FileState {
@@ -311,6 +332,26 @@ impl crate::codec::Wire for FileState {
             2 => FileState::Truncating { session: Wire::get(r)?, size: Wire::get(r)? },
             3 => FileState::Shared { era: Wire::get(r)?, proven: Wire::get(r)? },
             _ => return Err(crate::Malformed("file state")),
+        })
+    }
+}
+
+impl crate::codec::Wire for Place {
+    fn put(&self, out: &mut Vec<u8>) {
+        let (kind, offset) = match *self {
+            Place::At(offset) => (0, offset),
+            Place::End => (1, 0),
+            Place::Within(offset) => (2, offset),
+        };
+        out.push(kind);
+        offset.put(out);
+    }
+    fn get(r: &mut crate::Reader<'_>) -> Result<Self, crate::Malformed> {
+        Ok(match (u8::get(r)?, u64::get(r)?) {
+            (0, offset) => Place::At(offset),
+            (1, 0) => Place::End,
+            (2, offset) => Place::Within(offset),
+            _ => return Err(crate::Malformed("place")),
         })
     }
 }
@@ -386,7 +427,6 @@ calls! {
     0x0211 Open => OpenReply, mutate;
     0x0212 Release => Empty, mutate;
     0x0213 ReadInline => ReadInlineReply, read;
-    0x0214 WriteInline => WriteInlineReply, mutate;
     0x0215 Grow => GrowReply, mutate;
     0x0216 Switch => SwitchReply, mutate;
     0x0217 Settle => SettleReply, mutate;
@@ -398,6 +438,7 @@ calls! {
     0x0230 SetFlags => Inode, mutate;
     0x0231 Tmpfile => OpenReply, mutate;
     0x0232 OpenRead => OpenReadReply, read;
+    0x0234 WriteInline => WriteInlineReply, mutate;
     0x0236 GetAttrs => GetAttrsReply, read;
     0x0237 Counts => CountsReply, read;
     0x0238 PathsOf => PathsOfReply, read;

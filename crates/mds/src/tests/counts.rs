@@ -8,7 +8,7 @@ use kv::{Engine, View};
 use meta::counts::{Counts, Recount};
 use meta::keys;
 use types::*;
-use wire::meta::{Create, MakeDir, RENAME_EXCHANGE, Rename, Truncate, Unlink, WriteInline};
+use wire::meta::{Create, MakeDir, Place, RENAME_EXCHANGE, Rename, Truncate, Unlink, WriteInline};
 
 use super::meta_rules::{fresh, rig};
 use super::rig::Rig;
@@ -112,11 +112,9 @@ impl Play {
                 let (at, bulk) = (self.below(self.files.len()), vec![7; 1 + self.below(3000)]);
                 let fid = self.files[at];
                 let crcs = crc::fragment_crcs(0, &bulk);
-                drop(self.rig.ask_with(
-                    &WriteInline { fid, offset: 0, crcs, now, held: None },
-                    session,
-                    &bulk,
-                ));
+                let place = Place::At(0);
+                let write = WriteInline { fid, place, in_section: true, crcs, now, held: None };
+                drop(self.rig.ask_with(&write, session, &bulk));
             }
             _ => {
                 let (at, size) = (self.below(self.files.len()), self.below(5000) as u64);

@@ -19,7 +19,9 @@ use disk::Crash;
 use kv::{Engine, View};
 use meta::keys;
 use types::*;
-use wire::meta::{Create, CreateReply, Inode, MakeDir, OpenReply, Symlink, Tmpfile};
+use wire::meta::{
+    Create, CreateReply, Inode, MakeDir, OpenReply, Place, Symlink, Tmpfile, WriteInline, WriteInlineReply,
+};
 use wire::{Flags, Header, Request, Wire};
 
 use super::meta_rules::{fresh, rig};
@@ -73,8 +75,15 @@ impl Sent {
         rig.send_bulk(head, &self.body, &self.bulk, &mut Buf::new())
     }
 
-    /// As it is sent again once its answer is known: a creation asks for the number that it got.
+    /// As it is sent again once its answer is known: a creation asks for the number that it got, an append for its place.
     fn answered(&self, reply: &[u8]) -> Sent {
+        if let (WriteInline::CALL, Ok(was)) = (self.call, WriteInline::from_bytes(&self.body)) {
+            let offset = WriteInlineReply::from_bytes(reply).unwrap().offset;
+            let place = if was.place == Place::End { Place::At(offset) } else { was.place };
+            let body = WriteInline { place, in_section: true, ..was }.to_bytes();
+            assert_eq!(body.len(), self.body.len());
+            return Sent { body, ..self.clone() };
+        }
         let made = match self.call {
             Create::CALL => CreateReply::from_bytes(reply).unwrap().open.inode.attr.fid,
             Tmpfile::CALL => OpenReply::from_bytes(reply).unwrap().inode.attr.fid,

@@ -57,7 +57,8 @@ fn a_file_lives_dies_and_is_remembered() {
     let bytes = b"hello".to_vec();
     let write = WriteInline {
         fid,
-        offset: 0,
+        place: Place::At(0),
+        in_section: true,
         crcs: crc::fragment_crcs(0, &bytes),
         now: Time::new(11, 0),
         held: None,

@@ -3,7 +3,7 @@
 use hammer::Dice;
 use types::*;
 use wire::meta::{
-    AllocateInline, Grow, RENAME_EXCHANGE, RENAME_NOREPLACE, Release, Settle, Switch, Symlink, Tmpfile,
+    AllocateInline, Grow, Place, RENAME_EXCHANGE, RENAME_NOREPLACE, Release, Settle, Switch, Symlink, Tmpfile,
     Truncate, WriteInline,
 };
 
@@ -360,8 +360,9 @@ impl Play {
             0 => drop(w.link(fid, dir, name)),
             1 => {
                 let bulk = vec![7; 1 + size as usize / 4];
-                let crcs = types::crc::fragment_crcs(size, &bulk);
-                drop(w.call_with(WriteInline { fid, offset: size, crcs, now, held: None }, &bulk));
+                let crcs = types::crc::fragment_crcs(0, &bulk);
+                let (place, in_section) = (Place::At(size), self.dice.below(2) == 0);
+                drop(w.call_with(WriteInline { fid, place, in_section, crcs, now, held: None }, &bulk));
             }
             2 => drop(w.call(Truncate { fid, size, now, cred: cred(0), held: None })),
             3 => drop(w.call(Truncate { fid, size: 0, now, cred: cred(0), held: None })),

@@ -1,5 +1,5 @@
 use types::crc::fragment_crcs;
-use wire::meta::{ReadInline, Truncate, WriteInline};
+use wire::meta::{Place, ReadInline, Truncate, WriteInline};
 
 use super::*;
 use crate::testing::*;
@@ -28,8 +28,9 @@ impl Pair {
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Code> {
-        let crcs = fragment_crcs(offset, data);
-        let req = WriteInline { fid: self.fid, offset, crcs, now: self.world.now, held: None };
+        let (place, crcs) = (Place::At(offset), fragment_crcs(0, data));
+        let now = self.world.now;
+        let req = WriteInline { fid: self.fid, place, in_section: false, crcs, now, held: None };
         let full = self.world.full;
         World::with_ctx(false, full, |ctx| crate::inline::write_inline(ctx, &mut self.world.txn, req, data))
             .map_err(|f| f.code)?;

@@ -112,8 +112,9 @@ fn an_append_only_file_grows_at_its_end() {
     let write = |w: &mut World, offset: u64| {
         let req = WriteInline {
             fid: f,
-            offset,
-            crcs: types::crc::fragment_crcs(offset, b"abc"),
+            place: Place::At(offset),
+            in_section: true,
+            crcs: types::crc::fragment_crcs(0, b"abc"),
             now: w.now,
             held: None,
         };

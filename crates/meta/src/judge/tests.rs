@@ -25,7 +25,8 @@ fn ask(w: &mut World, fid: Fid, held: Option<Capability>) -> [Option<Code>; 4] {
         now,
         cred: Cred::root(),
     };
-    let write = WriteInline { fid, offset: 0, crcs, now, held: held.clone() };
+    let place = Place::At(0);
+    let write = WriteInline { fid, place, in_section: false, crcs, now, held: held.clone() };
     [
         w.call(ReadInline { fid, offset: 0, len: 3, held: held.clone() }).err(),
         w.call_with(write, b"abc").err(),

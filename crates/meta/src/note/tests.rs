@@ -169,7 +169,8 @@ fn notes_say_what_was_done() {
     assert_eq!(told(&mut w)[0].op, ChangeOp::RemoveDir);
     // Content and the rest.
     let crcs = crc::fragment_crcs(0, b"x");
-    w.call_with(WriteInline { fid: b, offset: 0, crcs, now, held: None }, b"x").unwrap();
+    let (place, in_section) = (Place::At(0), false);
+    w.call_with(WriteInline { fid: b, place, in_section, crcs, now, held: None }, b"x").unwrap();
     assert_eq!(told(&mut w)[0].op, ChangeOp::Write);
     w.call(Truncate { fid: b, size: 0, now, held: None, cred: who.clone() }).unwrap();
     assert_eq!(told(&mut w)[0].op, ChangeOp::Truncate);

@@ -95,8 +95,9 @@ fn set_stripe(fid: Fid, inline_max: Option<u32>) -> SetStripe {
     SetStripe { fid, spec, now: LATER, cred: Cred::root() }
 }
 
-fn write_inline(fid: Fid, offset: u64, bytes: &[u8]) -> WriteInline {
-    WriteInline { fid, offset, crcs: crc::fragment_crcs(offset, bytes), now: LATER, held: None }
+fn write_inline(fid: Fid, place: Place, bytes: &[u8]) -> WriteInline {
+    let (in_section, crcs) = (true, crc::fragment_crcs(0, bytes));
+    WriteInline { fid, place, in_section, crcs, now: LATER, held: None }
 }
 
 fn truncate(fid: Fid, size: u64) -> Truncate {
@@ -125,7 +126,7 @@ fn enter(fid: Fid) -> Enter {
 fn file(rig: &Rig, text: &str, bytes: &[u8]) -> Fid {
     let fid = done(rig, create(text)).open.inode.attr.fid;
     if !bytes.is_empty() {
-        rig.ask_with(&write_inline(fid, 0, bytes), rig.session, bytes).unwrap();
+        rig.ask_with(&write_inline(fid, Place::At(0), bytes), rig.session, bytes).unwrap();
     }
     fid
 }
@@ -140,7 +141,7 @@ fn settled(rig: &Rig, text: &str, size: u64) -> Fid {
 }
 
 fn overwrite(rig: &Rig, fid: Fid) {
-    rig.ask_with(&write_inline(fid, 0, b"later"), rig.session, b"later").unwrap();
+    rig.ask_with(&write_inline(fid, Place::At(0), b"later"), rig.session, b"later").unwrap();
 }
 
 pub const CASES: &[Case] = &[
@@ -278,7 +279,35 @@ pub const CASES: &[Case] = &[
         name: "WriteInline",
         call: WriteInline::CALL,
         prepare: |rig| vec![file(rig, "f", b"some")],
-        ask: |f| (write_inline(f[0], 2, &[7; 5000]).to_bytes(), vec![7; 5000]),
+        ask: |f| (write_inline(f[0], Place::At(2), &[7; 5000]).to_bytes(), vec![7; 5000]),
+        change: |rig, f, _| overwrite(rig, f[0]),
+    },
+    Case {
+        name: "WriteInline at the end, by one of several",
+        call: WriteInline::CALL,
+        prepare: |rig| vec![file(rig, "f", b"some")],
+        ask: |f| {
+            let write = write_inline(f[0], Place::End, &[7; 5000]);
+            (WriteInline { in_section: false, ..write }.to_bytes(), vec![7; 5000])
+        },
+        change: |rig, f, _| overwrite(rig, f[0]),
+    },
+    Case {
+        name: "WriteInline within the file",
+        call: WriteInline::CALL,
+        prepare: |rig| vec![file(rig, "f", b"some")],
+        ask: |f| (write_inline(f[0], Place::Within(2), &[7; 5000]).to_bytes(), vec![7; 5000]),
+        change: |rig, f, _| overwrite(rig, f[0]),
+    },
+    Case {
+        name: "WriteInline that gives a growth up",
+        call: WriteInline::CALL,
+        prepare: |rig| {
+            let fid = file(rig, "f", b"some");
+            assert!(!done(rig, grow(fid)).switched);
+            vec![fid]
+        },
+        ask: |f| (write_inline(f[0], Place::At(2), &[7; 5000]).to_bytes(), vec![7; 5000]),
         change: |rig, f, _| overwrite(rig, f[0]),
     },
     Case {
