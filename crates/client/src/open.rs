@@ -68,18 +68,14 @@ impl Fs {
 
     /// May this descriptor be made? What it needs to take its turn comes with the answer; of an inline file, which needs none, all that
     /// there is to know.
-    fn ask_leave(
-        &self,
-        file: &Arc<File>,
-        asks: Asks<'_>,
-        deadline: Instant,
-    ) -> Result<Option<Attr>, Fault> {
+    fn ask_leave(&self, file: &Arc<File>, asks: Asks<'_>, deadline: Instant) -> Result<Option<Attr>, Fault> {
         let _order = file.lock_order(deadline)?;
         let write = file.meta.lock().writers > 0;
         let Answer { reply, mark } = self.ask_open(file, write, asks, deadline)?;
         let body = file.share_body(deadline)?;
         // What is known of its objects is renewed in its turn, and so is what somebody left unfinished.
-        let is_inline = |open: &OpenReply| open.inode.layout.is_none() && open.inode.state == FileState::Settled;
+        let is_inline =
+            |open: &OpenReply| open.inode.layout.is_none() && open.inode.state == FileState::Settled;
         if is_inline(&reply) && !(body.is_loaded && body.layout.is_some()) {
             drop(body);
             let attr = reply.inode.attr;

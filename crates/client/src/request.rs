@@ -17,7 +17,7 @@ use types::{Buf, Code, Fault, Fid, Incarnation};
 use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
 use wire::meta::{
-    Create, CreateReply, Inode, MakeDir, OpenReply, Place, Symlink, Tmpfile, WriteInline, WriteInlineReply,
+    Create, CreateReply, Inode, MakeDir, OpenReply, Symlink, Tmpfile, WriteInline, WriteInlineReply,
 };
 use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
 
@@ -93,15 +93,10 @@ sent!(
 );
 
 impl Sent for WriteInline {
-    /// What was done is sent again as what it was: at the offset that it got, whatever of others' work does not come back, and whoever's
-    /// growth stands there by then.
-    fn amend(body: &mut [u8], reply: &WriteInlineReply) {
-        let Ok(mut was) = WriteInline::from_bytes(body) else { return };
-        was.in_section = true;
-        if was.place == Place::End {
-            was.place = Place::At(reply.offset);
-        }
-        body.copy_from_slice(&was.to_bytes());
+    /// What was done is done again, also if who gave a growth up before it has died, and that growth stands there again.
+    fn amend(body: &mut [u8], _: &WriteInlineReply) {
+        let Ok(was) = WriteInline::from_bytes(body) else { return };
+        body.copy_from_slice(&WriteInline { in_section: true, ..was }.to_bytes());
     }
 }
 

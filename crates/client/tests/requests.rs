@@ -225,7 +225,10 @@ fn a_small_file_among_two_clients() {
         b.append(h, b"more").unwrap();
         b.write_mapped(h, 4096, b"MORE and nothing").unwrap();
         assert_eq!(asked(), ["WriteInline"; 3]);
-        assert!(common::read(&a, a.open(fid, OpenFlags::read_only()).unwrap().0, 4095, 99).unwrap()[1..] == *b"MORE");
+        assert!(
+            common::read(&a, a.open(fid, OpenFlags::read_only()).unwrap().0, 4095, 99).unwrap()[1..]
+                == *b"MORE"
+        );
         asked();
         // What does not fit is not sent to be refused.
         b.write(h, 60_000, &pattern(2, 9000)).unwrap();

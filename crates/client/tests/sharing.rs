@@ -334,6 +334,12 @@ fn a_restart_of_the_mdt_loses_no_open_file_and_no_turn() {
 #[test]
 fn random_calls_of_two_clients_equal_one_array() {
     let seed = std::env::var("STRIA_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(11);
+    random_calls(seed, 3 * MIB, 300_000);
+    // Inline, until a write goes past that; then emptied.
+    random_calls(seed, 70_000, 9000);
+}
+
+fn random_calls(seed: u64, offset_max: usize, len_max: usize) {
     let (_cluster, a, b) = two(3);
     let mut rng = disk::SplitMix::new(seed);
     let (fid, ha) = make(&a, "f");
@@ -341,8 +347,8 @@ fn random_calls_of_two_clients_equal_one_array() {
     let mut model: Vec<u8> = Vec::new();
     for step in 0..300u64 {
         let (fs, h) = if rng.next_u64().is_multiple_of(2) { (&a, ha) } else { (&b, hb) };
-        let at = (rng.next_u64() % (3 * MIB as u64)) as usize;
-        let len = 1 + (rng.next_u64() % 300_000) as usize;
+        let at = (rng.next_u64() % offset_max as u64) as usize;
+        let len = 1 + (rng.next_u64() % len_max as u64) as usize;
         match rng.next_u64() % 8 {
             0..3 => {
                 let data = pattern(step, len);

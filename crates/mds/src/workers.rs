@@ -120,6 +120,10 @@ impl Core {
 fn flusher(core: &Core) {
     while !core.is_stopping() {
         core.bells.flush.wait(core.commit_interval());
+        // Who stops in order flushes by itself, and who plays a dying server does not.
+        if core.is_stopping() {
+            return;
+        }
         let done = core.reserve_ids().and_then(|()| core.flush_round());
         match done {
             _ if core.is_stopping() => return,

@@ -41,7 +41,7 @@ pub fn write_inline(
         access::need_unprotected(&inode)?;
     }
     if bulk.is_empty() {
-        return Ok(WriteInlineReply { attr: inode.attr, offset });
+        return Ok(WriteInlineReply { attr: inode.attr });
     }
     grow::change_record(txn, &mut inode, req.in_section)?;
     let end = offset.checked_add(bulk.len() as u64).ok_or(Code::FileTooBig)?;
@@ -66,7 +66,7 @@ pub fn write_inline(
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);
     note::changed(txn, ChangeOp::Write, req.fid, None);
-    Ok(WriteInlineReply { attr: inode.attr, offset })
+    Ok(WriteInlineReply { attr: inode.attr })
 }
 
 /// Is there a page for every byte of the range? Then a write takes no space.

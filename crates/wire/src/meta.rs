@@ -134,8 +134,7 @@ bodies! {
         now: Time,
         held: Option<Capability>,
     }
-    /// Where its bytes begin.
-    WriteInlineReply { attr: Attr, offset: u64 }
+    WriteInlineReply { attr: Attr }
     /// An inline file outgrows its record. For an empty file the layout is switched at once (`switched`); else the client
     /// copies all bytes to the objects, flushes them, and calls `Switch` (rule O4).
     Grow { fid: Fid, now: Time, held: Option<Capability> }
@@ -253,7 +252,7 @@ impl<'a> LookupRef<'a> {
     }
 }
 
-/// Where the bytes of a write go. One length for all, so that a replay can be given another.
+/// Where the bytes of a write go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     At(u64),

@@ -179,7 +179,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         }
         "reply to meta::Open" | "reply to meta::Tmpfile" => vec![open_reply().to_bytes()],
         "reply to meta::Create" => vec![meta::CreateReply { made: true, open: open_reply() }.to_bytes()],
-        "reply to meta::WriteInline" => vec![meta::WriteInlineReply { attr: attr(), offset: 7 }.to_bytes()],
+        "reply to meta::WriteInline" => vec![meta::WriteInlineReply { attr: attr() }.to_bytes()],
         "reply to meta::AllocateInline" => vec![meta::AllocateInlineReply { attr: attr() }.to_bytes()],
         "reply to meta::Settle" => vec![meta::SettleReply { attr: attr() }.to_bytes()],
         "reply to meta::Grow" => {

@@ -227,6 +227,11 @@ impl Cluster {
         self.mdt.as_ref().expect("runs").0.clone()
     }
 
+    /// A server's process, to be put behind a service that a test makes.
+    pub fn process(&self, target: TargetId) -> Arc<dyn net::Service> {
+        self.lives[&target].clone()
+    }
+
     /// Bytes of the MDT's log.
     pub fn mdt_log_used(&self) -> u64 {
         let head = wire::Header { fs: FsId(1), target: MDT, ..wire::Header::default() };

@@ -19,9 +19,7 @@ use disk::Crash;
 use kv::{Engine, View};
 use meta::keys;
 use types::*;
-use wire::meta::{
-    Create, CreateReply, Inode, MakeDir, OpenReply, Place, Symlink, Tmpfile, WriteInline, WriteInlineReply,
-};
+use wire::meta::{Create, CreateReply, Inode, MakeDir, OpenReply, Symlink, Tmpfile, WriteInline};
 use wire::{Flags, Header, Request, Wire};
 
 use super::meta_rules::{fresh, rig};
@@ -75,13 +73,10 @@ impl Sent {
         rig.send_bulk(head, &self.body, &self.bulk, &mut Buf::new())
     }
 
-    /// As it is sent again once its answer is known: a creation asks for the number that it got, an append for its place.
+    /// As it is sent again once its answer is known: a creation asks for the number that it got, and a write has its turn.
     fn answered(&self, reply: &[u8]) -> Sent {
         if let (WriteInline::CALL, Ok(was)) = (self.call, WriteInline::from_bytes(&self.body)) {
-            let offset = WriteInlineReply::from_bytes(reply).unwrap().offset;
-            let place = if was.place == Place::End { Place::At(offset) } else { was.place };
-            let body = WriteInline { place, in_section: true, ..was }.to_bytes();
-            assert_eq!(body.len(), self.body.len());
+            let body = WriteInline { in_section: true, ..was }.to_bytes();
             return Sent { body, ..self.clone() };
         }
         let made = match self.call {

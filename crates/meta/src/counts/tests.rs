@@ -3,8 +3,8 @@
 use hammer::Dice;
 use types::*;
 use wire::meta::{
-    AllocateInline, Grow, Place, RENAME_EXCHANGE, RENAME_NOREPLACE, Release, Settle, Switch, Symlink, Tmpfile,
-    Truncate, WriteInline,
+    AllocateInline, Grow, Place, RENAME_EXCHANGE, RENAME_NOREPLACE, Release, Settle, Switch, Symlink,
+    Tmpfile, Truncate, WriteInline,
 };
 
 use super::*;

@@ -1,0 +1,371 @@
+//! Two clients at one inline file: what they write at the same time, and what becomes of it while one of them moves it to objects
+//! (decision 0035, O4).
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use client::{Fs, Handle, OpenFlags};
+use common::{Cluster, MDT, Wiring, ost_target, pattern, read};
+use disk::Crash;
+use net::{Answer, Service};
+use types::{Code, Cred, Fid, SessionId};
+use wire::meta::{Grow, ReadInline, SeekInline, Switch, WriteInline};
+use wire::shared::{Enter, Leave};
+use wire::{Header, Reader, ReplyHead, Request, Wire, object, session};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn two(cluster: &Cluster) -> (Arc<Fs>, Arc<Fs>) {
+    let (a, b) = (cluster.mount_lazy(), cluster.mount_lazy());
+    assert!(a.is_shared() && b.is_shared());
+    (a, b)
+}
+
+fn make(fs: &Fs, bytes: &[u8]) -> (Fid, Handle) {
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, h) = fs.create(Fid::ROOT, b"f", 0o644, flags, &Cred::root()).unwrap();
+    fs.write(h, 0, bytes).unwrap();
+    (attr.fid, h)
+}
+
+fn open(fs: &Fs, fid: Fid) -> Handle {
+    fs.open(fid, OpenFlags::read_write()).unwrap().0
+}
+
+// ---- one grows while the other writes small ----
+
+/// What a client asks of anybody while it moves a file, in order: `Steps` holds one of them.
+const MOVES: &[u16] = &[
+    Enter::CALL,
+    Grow::CALL,
+    SeekInline::CALL,
+    ReadInline::CALL,
+    object::Write::CALL,
+    session::Flush::CALL,
+    Switch::CALL,
+    Leave::CALL,
+];
+
+#[derive(Default)]
+struct State {
+    mover: SessionId,
+    /// Of the mover's requests, so many pass before one is held.
+    to_pass: Option<usize>,
+    held: Option<u16>,
+    is_over: bool,
+    /// Another client stands in line for its turn.
+    is_other_waiting: bool,
+    /// Replies that sent somebody there.
+    sent_to_wait: usize,
+}
+
+#[derive(Default)]
+struct Steps {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Steps {
+    fn change(&self, f: impl FnOnce(&mut State)) {
+        f(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+    }
+    fn wait_until(&self, what: &str, is_so: impl Fn(&State) -> bool) {
+        let state = self.state.lock().unwrap();
+        let (_state, waited) = self.changed.wait_timeout_while(state, LONG, |s| !is_so(s)).unwrap();
+        assert!(!waited.timed_out(), "{what}");
+    }
+}
+
+/// Stands before each target.
+struct Door {
+    process: Arc<dyn Service>,
+    steps: Arc<Steps>,
+}
+
+impl Door {
+    fn before_all(cluster: &Cluster) -> Arc<Steps> {
+        let steps = Arc::<Steps>::default();
+        let osts = (0..cluster.osts.len()).map(ost_target);
+        for target in std::iter::once(MDT).chain(osts) {
+            let door = Door { process: cluster.process(target), steps: steps.clone() };
+            cluster.hub.add(target, Arc::new(door));
+        }
+        steps
+    }
+}
+
+impl Service for Door {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        let mut is_held = false;
+        self.steps.change(|s| {
+            if head.session != s.mover {
+                s.is_other_waiting |= head.call == Enter::CALL;
+            } else if MOVES.contains(&head.call) {
+                match &mut s.to_pass {
+                    Some(0) => {
+                        (s.held, s.to_pass, is_held) = (Some(head.call), None, true);
+                    }
+                    Some(n) => *n -= 1,
+                    None => {}
+                }
+            }
+        });
+        if is_held {
+            self.steps.wait_until("it is let go", |s| s.is_over);
+        }
+        self.process.serve(head, body, bulk, answer);
+        if head.call == WriteInline::CALL {
+            let said = ReplyHead::get(&mut Reader::new(&answer.body)).unwrap();
+            self.steps.change(|s| s.sent_to_wait += (said.code == Code::NeedSection as u16) as usize);
+        }
+    }
+}
+
+/// What happens while the mover is held at a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Event {
+    Nothing,
+    Mdt(Crash),
+    Osts(Crash),
+    MoverDies,
+}
+
+/// One run: the mover's write is held at its `step`th request, the other one writes and appends a little, `event` happens. False: there
+/// are not so many steps.
+fn run(step: usize, event: Event) -> Option<(u16, usize)> {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 2);
+    cluster.session_ttl = Duration::from_millis(600);
+    cluster.crash_mdt(Crash::KeepAll);
+    let (a, b) = two(&cluster);
+    let base = pattern(1, 40_000);
+    let (fid, ha) = make(&a, &base);
+    let hb = open(&b, fid);
+    let steps = Door::before_all(&cluster);
+    steps.change(|s| (s.mover, s.to_pass) = (a.session(), Some(step)));
+    let moved = pattern(2, 9000);
+    let is_done = AtomicBool::new(false);
+    let (is_written, held) = std::thread::scope(|scope| {
+        let mover = scope.spawn(|| {
+            let done = a.write(ha, 60_000, &moved);
+            steps.change(|s| s.is_over |= s.held.is_none());
+            done
+        });
+        steps.wait_until("a step, or the end", |s| s.held.is_some() || s.is_over);
+        let held = steps.state.lock().unwrap().held?;
+        let writer = scope.spawn(|| {
+            let done = b.write(hb, 100, b"small").and_then(|_| b.append(hb, b"tail"));
+            is_done.store(true, Ordering::SeqCst);
+            steps.change(|_| {});
+            done
+        });
+        let is_written = || is_done.load(Ordering::SeqCst);
+        steps.wait_until("it is done or waits", |s| s.is_other_waiting || is_written());
+        let osts = 0..cluster.osts.len();
+        match event {
+            Event::Nothing => {}
+            Event::Mdt(crash) => cluster.crash_mdt(crash),
+            Event::Osts(crash) => osts.for_each(|n| cluster.crash_ost(n, crash)),
+            // Its request comes late, if at all.
+            Event::MoverDies => {
+                a.abort();
+                cluster.end_session(a.session());
+            }
+        }
+        steps.change(|s| s.is_over = true);
+        writer.join().unwrap().unwrap_or_else(|e| panic!("step {step}, {event:?}: {e}"));
+        let mover = mover.join().unwrap();
+        assert!(mover.is_ok() || event == Event::MoverDies, "step {step}, {event:?}: {mover:?}");
+        Some((mover.is_ok(), held))
+    })?;
+    // Small and tail are there, and all that was there before; what the mover wrote, unless it died.
+    let base = [&base[..100], b"small", &base[105..]].concat();
+    let with_moved = |mut bytes: Vec<u8>| {
+        bytes.resize(60_000, 0);
+        [bytes, moved.clone()].concat()
+    };
+    let first = [&base[..], b"tail"].concat();
+    let last = [&with_moved(base.clone())[..], b"tail"].concat();
+    let found = read(&b, hb, 0, 100_000).unwrap();
+    let is_right = found == last || found == with_moved(first.clone()) || (!is_written && found == first);
+    assert!(is_right, "step {step}, {event:?}: {} bytes are otherwise", found.len());
+    if event != Event::MoverDies {
+        assert!(read(&a, ha, 0, 100_000).unwrap() == found, "step {step}, {event:?}");
+    }
+    b.write(hb, 50_000, b"it goes on").unwrap();
+    assert_eq!(read(&b, hb, 50_000, 10).unwrap(), b"it goes on");
+    let sent_to_wait = steps.state.lock().unwrap().sent_to_wait;
+    Some((held, sent_to_wait))
+}
+
+fn at_each_step(event: Event) {
+    let (mut held, mut sent_to_wait) = (Vec::new(), 0);
+    while let Some((call, waited)) = run(held.len(), event) {
+        held.push(call);
+        sent_to_wait += waited;
+    }
+    assert!(MOVES.iter().all(|call| held.contains(call)), "steps: {held:04x?}");
+    assert!(sent_to_wait > 0, "nobody ever met a growth");
+}
+
+/// [S-growth] [S-several-mounts]
+#[test]
+fn o4_what_another_writes_at_any_step_of_a_growth_is_kept() {
+    at_each_step(Event::Nothing);
+}
+
+#[test]
+fn o4_and_the_mdt_is_killed() {
+    at_each_step(Event::Mdt(Crash::KeepAll));
+}
+
+#[test]
+fn o4_and_the_mdt_loses_power() {
+    at_each_step(Event::Mdt(Crash::DropAll));
+}
+
+#[test]
+fn o4_and_the_osts_are_killed() {
+    at_each_step(Event::Osts(Crash::KeepAll));
+}
+
+#[test]
+fn o4_and_the_osts_lose_power() {
+    at_each_step(Event::Osts(Crash::DropAll));
+}
+
+#[test]
+fn o4_and_who_moves_it_dies() {
+    at_each_step(Event::MoverDies);
+}
+
+// ---- appends ----
+
+/// A line of who wrote it, its number and its length, that is told apart from every other.
+fn line(who: u8, n: u32, len: usize) -> Vec<u8> {
+    let mut line = pattern(u64::from(n) << 8 | u64::from(who), len);
+    line[0] = who;
+    line[1..5].copy_from_slice(&n.to_le_bytes());
+    line[5..7].copy_from_slice(&(len as u16).to_le_bytes());
+    line
+}
+
+/// Each line whole, in its writer's order, and none missing.
+fn check_lines(all: &[u8], writers: u8, lines: u32) {
+    let mut next = vec![0u32; writers.into()];
+    let mut rest = all;
+    while !rest.is_empty() {
+        let (who, len) = (rest[0], u16::from_le_bytes([rest[5], rest[6]]).into());
+        let n = next[usize::from(who)];
+        assert!(rest[..len] == line(who, n, len), "line {n} of {who}, at {}", all.len() - rest.len());
+        next[usize::from(who)] += 1;
+        rest = &rest[len..];
+    }
+    assert_eq!(next, vec![lines; writers.into()]);
+}
+
+/// Two threads of each client append; the MDT goes when a part of all lines is there, and comes back as `crash` says.
+fn append_lines(lines: u32, len: usize, crashes: &[Crash]) {
+    const WRITERS: u8 = 4;
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 2);
+    cluster.session_ttl = Duration::from_millis(1500);
+    cluster.crash_mdt(Crash::KeepAll);
+    let (a, b) = two(&cluster);
+    let (fid, ha) = make(&a, b"");
+    let hb = open(&b, fid);
+    let steps = Arc::<Steps>::default();
+    let done = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for who in 0..WRITERS {
+            let (fs, h) = if who % 2 == 0 { (&a, ha) } else { (&b, hb) };
+            let (steps, done) = (&steps, &done);
+            scope.spawn(move || {
+                for n in 0..lines {
+                    let line = line(who, n, len + usize::from(who) * 7);
+                    assert_eq!(fs.append(h, &line), Ok(line.len()));
+                    done.fetch_add(1, Ordering::SeqCst);
+                    steps.change(|_| {});
+                }
+            });
+        }
+        for (n, crash) in (1..).zip(crashes) {
+            let due = n * lines as usize * usize::from(WRITERS) / (crashes.len() + 1);
+            steps.wait_until("some lines", |_| done.load(Ordering::SeqCst) >= due);
+            cluster.crash_mdt(*crash);
+        }
+    });
+    for (fs, h) in [(&a, ha), (&b, hb)] {
+        check_lines(&read(fs, h, 0, 4 << 20).unwrap(), WRITERS, lines);
+    }
+}
+
+/// [S-several-mounts]
+#[test]
+fn appends_lose_and_part_nothing() {
+    append_lines(100, 100, &[]);
+    // It outgrows its record on the way.
+    append_lines(100, 400, &[]);
+}
+
+#[test]
+fn appends_lose_and_part_nothing_when_the_mdt_is_killed() {
+    append_lines(100, 100, &[Crash::KeepAll; 3]);
+    append_lines(100, 400, &[Crash::KeepAll; 3]);
+}
+
+/// [S-replay]
+#[test]
+fn appends_lose_and_part_nothing_when_the_mdt_loses_power() {
+    append_lines(100, 100, &[Crash::DropAll; 3]);
+    append_lines(100, 400, &[Crash::DropAll; 3]);
+}
+
+/// What another wrote before it, who is dead, is lost: nobody's zeros stand in its place.
+#[test]
+fn what_is_appended_again_leaves_no_gap() {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+    let (a, b) = two(&cluster);
+    let (fid, ha) = make(&a, b"one ");
+    let hb = open(&b, fid);
+    b.append(hb, b"two ").unwrap();
+    a.append(ha, b"three ").unwrap();
+    b.abort();
+    cluster.crash_mdt(Crash::DropAll);
+    cluster.end_session(b.session());
+    assert_eq!(read(&a, ha, 0, 100).unwrap(), b"one three ");
+}
+
+/// Another had given a growth up before it, and is dead: that growth stands there again when it is sent again.
+#[test]
+fn what_was_written_after_a_growth_was_given_up_is_sent_again() {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+    let (a, b) = two(&cluster);
+    let (fid, ha) = make(&a, b"one ");
+    let hb = open(&b, fid);
+    // It is begun, and flushed, and its mover is not heard of any more.
+    let steps = Door::before_all(&cluster);
+    steps.change(|s| (s.mover, s.to_pass) = (b.session(), Some(2)));
+    std::thread::scope(|scope| {
+        let mover = scope.spawn(|| b.write(hb, 60_000, &pattern(1, 9000)).unwrap_err());
+        steps.wait_until("the growth is begun", |s| s.held.is_some());
+        let c = cluster.mount_lazy();
+        let hc = open(&c, fid);
+        b.abort();
+        cluster.end_session(b.session());
+        c.append(hc, b"two ").unwrap();
+        a.append(ha, b"three ").unwrap();
+        c.abort();
+        cluster.crash_mdt(Crash::DropAll);
+        // The power loss took the end of the first, too.
+        [&b, &c].iter().for_each(|fs| cluster.end_session(fs.session()));
+        steps.change(|s| s.is_over = true);
+        mover.join().unwrap();
+    });
+    assert_eq!(read(&a, ha, 0, 100).unwrap(), b"one three ");
+    assert!(common::inode(&cluster, fid).layout.is_none());
+}
