@@ -18,6 +18,8 @@ const PAGE: u64 = types::PAGE_SIZE as u64;
 /// Of a slot, what the head of a checkpoint may take: a 16th, and what many sessions and damage records take in a small slot.
 const HEAD_SHARE: u64 = 16;
 const HEAD_BYTES_MIN: u64 = 512 << 10;
+/// Of leaves that are read at once.
+const ROW_PAGES: u64 = 256;
 
 /// What the head of a checkpoint may take of a slot.
 pub fn head_bytes(slot_bytes: u64) -> u64 {
@@ -169,7 +171,7 @@ impl LeafArea {
         leaf.runs.iter().for_each(|run| free.give_back(run.start, run.pages.into()));
     }
 
-    /// What was written, verified.
+    /// What was written, verified: `InvalidData` if it is not there.
     pub fn read(&self, leaf: &Place) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; leaf.bytes as usize];
         for (place, part) in self.parts(&leaf.runs, leaf.bytes) {
@@ -178,20 +180,68 @@ impl LeafArea {
         if crc32c(&bytes) == leaf.crc { Ok(bytes) } else { Err(invalid("wrong checksum")) }
     }
 
+    /// As `read` of each. Those that lie one behind the other, and are named so, are read at once.
+    pub fn read_all(&self, leaves: &[&Place]) -> Vec<io::Result<Vec<u8>>> {
+        let mut rows: Vec<&[&Place]> = Vec::new();
+        let mut rest = leaves;
+        while !rest.is_empty() {
+            let (row, behind) = rest.split_at(self.row(rest));
+            (rest, _) = (behind, rows.push(row));
+        }
+        if let [_, others @ ..] = &rows[..] {
+            others.iter().copied().flatten().for_each(|leaf| self.will_read(leaf));
+        }
+        rows.into_iter().flat_map(|row| self.read_row(row)).collect()
+    }
+
+    /// How many of them, from the first on, lie in one stretch.
+    fn row(&self, leaves: &[&Place]) -> usize {
+        let run = |leaf: &Place| if let [run] = leaf.runs[..] { Some(run) } else { None };
+        let Some(first) = run(leaves[0]) else { return 1 };
+        let mut end = first.end();
+        let follows = |leaf: &&&Place| {
+            let next = run(leaf).filter(|next| next.start == end && (next.end() - first.start) <= ROW_PAGES);
+            end = next.map_or(end, |next| next.end());
+            next.is_some()
+        };
+        1 + leaves[1..].iter().take_while(follows).count()
+    }
+
+    fn read_row(&self, row: &[&Place]) -> Vec<io::Result<Vec<u8>>> {
+        let begin = self.begin(row[0]);
+        let end = self.places(row[row.len() - 1]).last().map_or(begin, |part| part.end);
+        let mut bytes = vec![0; end.saturating_sub(begin) as usize];
+        if row.len() == 1 || self.disk.read_at(&mut bytes, begin).is_err() {
+            // One that cannot be read is not its neighbours' matter.
+            return row.iter().map(|leaf| self.read(leaf)).collect();
+        }
+        let part = |leaf: &&Place| {
+            let at = (self.begin(leaf) - begin) as usize;
+            let bytes = &bytes[at..at + leaf.bytes as usize];
+            if crc32c(bytes) == leaf.crc { Ok(bytes.to_vec()) } else { Err(invalid("wrong checksum")) }
+        };
+        row.iter().map(part).collect()
+    }
+
     /// It will be read soon.
     pub fn will_read(&self, leaf: &Place) {
         self.places(leaf).for_each(|at| self.disk.will_read(at.start, at.end - at.start));
     }
 
-    /// Is it on the medium as it was written, whatever memory and caches of the medium have?
-    pub fn verify(&self, leaf: &Place) -> io::Result<()> {
+    /// As `read`, whatever memory and caches of the medium have.
+    pub fn read_medium(&self, leaf: &Place) -> io::Result<Vec<u8>> {
         // Whole pages: past the page cache goes nothing else.
         let mut bytes = vec![0; leaf.bytes.next_multiple_of(PAGE) as usize];
         for (place, part) in self.parts(&leaf.runs, bytes.len() as u64) {
             self.disk.read_medium_at(&mut bytes[part], place)?;
         }
-        let crc = crc32c(&bytes[..leaf.bytes as usize]);
-        if crc == leaf.crc { Ok(()) } else { Err(invalid("wrong checksum")) }
+        bytes.truncate(leaf.bytes as usize);
+        if crc32c(&bytes) == leaf.crc { Ok(bytes) } else { Err(invalid("wrong checksum")) }
+    }
+
+    /// Is it on the medium as it was written?
+    pub fn verify(&self, leaf: &Place) -> io::Result<()> {
+        self.read_medium(leaf).map(drop)
     }
 }
 

@@ -23,6 +23,18 @@ impl Key {
         &self.0[..self.0[KEY_MAX] as usize]
     }
 
+    /// The least key above it. (Above the highest of all: that one, where there is nothing any more.)
+    pub fn after(&self) -> Key {
+        let bytes = self.as_bytes();
+        if bytes.len() < KEY_MAX {
+            return Key::new(&[bytes, &[0]].concat()).expect("it has room for one more");
+        }
+        let Some(last) = bytes.iter().rposition(|byte| *byte != 0xff) else { return *self };
+        let mut next = bytes[..=last].to_vec();
+        next[last] += 1;
+        Key::new(&next).expect("it is no longer")
+    }
+
     /// As of byte strings.
     #[inline]
     pub fn starts_with(&self, prefix: &Key) -> bool {
@@ -75,6 +87,17 @@ impl fmt::Debug for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_between_a_key_and_the_one_after_it() {
+        let key = |bytes: &[u8]| Key::new(bytes).expect("short enough");
+        let ends = |last: u8| [&[7; KEY_MAX - 1][..], &[last]].concat();
+        assert_eq!(key(&[]).after(), key(&[0]));
+        assert_eq!(key(&[3, 0xff]).after(), key(&[3, 0xff, 0]));
+        assert_eq!(key(&ends(8)).after(), key(&ends(9)));
+        assert_eq!(key(&ends(0xff)).after(), key(&[&[7; KEY_MAX - 2][..], &[8]].concat()));
+        assert_eq!(key(&[0xff; KEY_MAX]).after(), key(&[0xff; KEY_MAX]));
+    }
 
     #[test]
     fn keys_sort_as_their_byte_strings() {
