@@ -5,16 +5,20 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use types::{Key, Seq};
 
 use crate::{
-    Absent, Batch, Engine, Figures, Medium, Miss, Room, Size, StreamError, Table, TakeRecord, Value, View,
+    Absent, Batch, Engine, Figures, Medium, Miss, Room, Size, StreamError, Table, TakeRecord, Tidied, Value,
+    View,
 };
 
 /// Loads after which all goes away.
 const LOADS: usize = 24;
+/// Of so many batches one must wait.
+const ADMISSIONS: usize = 5;
 /// Bytes of a key that its neighbours in a leaf have in common, at most: a kind, and all of an id but its last byte.
 const LEAF_BYTES: usize = 8;
 
@@ -23,6 +27,8 @@ const LEAF_BYTES: usize = 8;
 struct Loaded {
     leaves: BTreeSet<Key>,
     loads: usize,
+    admissions: usize,
+    admits_all: bool,
 }
 
 #[derive(Default)]
@@ -37,6 +43,10 @@ impl AwayTable {
     }
     pub fn over(medium: Medium) -> io::Result<AwayTable> {
         Ok(AwayTable { table: Table::over(medium)?, ..AwayTable::default() })
+    }
+    /// From here on no change waits. For tests of what shares an entry of the log.
+    pub fn admit_all(&self) {
+        self.loaded.lock().admits_all = true;
     }
     /// How often something was brought.
     pub fn loads(&self) -> usize {
@@ -53,7 +63,7 @@ pub struct AwayView<V> {
 impl<V> AwayView<V> {
     fn need(&self, key: &Key) -> Result<(), Absent> {
         let is_here = self.loaded.lock().leaves.contains(&leaf_of(key));
-        if is_here { Ok(()) } else { Err(Absent { key: *key }) }
+        if is_here { Ok(()) } else { Err(Absent::of(*key)) }
     }
 }
 
@@ -75,14 +85,39 @@ impl Engine for AwayTable {
     fn apply(&self, upto: Seq, batch: Batch) {
         self.table.apply(upto, batch)
     }
-    fn load(&self, Absent { key }: Absent) -> io::Result<()> {
+    /// As the table below says, and sometimes what a change needs is away.
+    fn admits(&self, batch: &Batch) -> Result<(), Absent> {
         let loaded = &mut *self.loaded.lock();
-        loaded.loads += 1;
-        if loaded.loads.is_multiple_of(LOADS) {
-            loaded.leaves.clear();
+        loaded.admissions += 1;
+        match batch.0.first() {
+            Some(change) if !loaded.admits_all && loaded.admissions.is_multiple_of(ADMISSIONS) => {
+                Err(Absent::of(change.key))
+            }
+            _ => self.table.admits(batch),
         }
-        loaded.leaves.insert(leaf_of(&key));
-        Ok(())
+    }
+    fn load(&self, what: Absent) -> io::Result<()> {
+        {
+            let loaded = &mut *self.loaded.lock();
+            loaded.loads += 1;
+            if loaded.loads.is_multiple_of(LOADS) {
+                loaded.leaves.clear();
+            }
+            loaded.leaves.insert(leaf_of(&what.key));
+        }
+        self.table.load(what)
+    }
+    fn tidy(&self) -> Tidied {
+        self.table.tidy()
+    }
+    fn until_untidy(&self, at_most: Duration) {
+        self.table.until_untidy(at_most);
+    }
+    fn wake(&self) {
+        self.table.wake();
+    }
+    fn warm(&self, from: &mut Key) -> io::Result<bool> {
+        self.table.warm(from)
     }
     fn checkpoint(
         &self,
@@ -161,9 +196,9 @@ mod tests {
         batch.put(key, Value::new(b"v"));
         table.apply(Seq(1), batch);
         let view = table.reader();
-        let absent = Absent { key };
-        assert_eq!(view.get(&key), Err(absent.into()));
-        assert_eq!(view.range(&key, &Key::new(&[2]).unwrap(), &mut |_, _| true), Err(absent.into()));
+        let absent = Absent::of(key);
+        assert_eq!(view.get(&key), Err(absent.clone().into()));
+        assert_eq!(view.range(&key, &Key::new(&[2]).unwrap(), &mut |_, _| true), Err(absent.clone().into()));
         table.load(absent).unwrap();
         assert_eq!(view.get(&key).unwrap().as_deref(), Some(&b"v"[..]));
         assert_eq!(table.loads(), 1);

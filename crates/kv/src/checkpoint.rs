@@ -10,7 +10,7 @@ use types::Key;
 use types::crc::crc32c;
 use types::key::KEY_MAX;
 
-use crate::medium::Named;
+use crate::medium::Item;
 use crate::value::verified;
 use crate::{Batch, RECORD_OVERHEAD_BYTES, VALUE_MAX, Value};
 
@@ -79,10 +79,10 @@ impl<'a> Writer<'a> {
         self.put(0, key, value, crc)
     }
 
-    /// Names a leaf.
-    pub fn leaf(&mut self, leaf: &Named) -> io::Result<()> {
-        let name = leaf.encode();
-        self.put(IS_LEAF, &leaf.first, &name, crc32c(&name))
+    /// Names a leaf, or says that one is lost.
+    pub fn name(&mut self, item: &Item) -> io::Result<()> {
+        let name = item.encode();
+        self.put(IS_LEAF, &item.first(), &name, crc32c(&name))
     }
 
     fn put(&mut self, flag: u8, key: &Key, value: &[u8], crc: u32) -> io::Result<()> {
@@ -145,10 +145,7 @@ pub fn read_stream(input: &mut dyn Read, take: &mut dyn FnMut(Batch)) -> Result<
 }
 
 /// As `read_stream`; and the leaves that it names, if it is a stream of leaves.
-pub fn read_any(
-    input: &mut dyn Read,
-    take: &mut dyn FnMut(Batch),
-) -> Result<Option<Vec<Named>>, StreamError> {
+pub fn read_any(input: &mut dyn Read, take: &mut dyn FnMut(Batch)) -> Result<Option<Vec<Item>>, StreamError> {
     let mut head = [0u8; 16];
     input.read_exact(&mut head)?;
     if head[..8] != MAGIC {
@@ -182,7 +179,7 @@ pub fn read_any(
             value.verified(&key)?;
             match (flag, &mut leaves) {
                 (0, _) => batch.put(key, value),
-                (_, Some(leaves)) => leaves.push(Named::decode(key, value.raw())?),
+                (_, Some(leaves)) => leaves.push(Item::decode(key, value.raw())?),
                 (_, None) => return Err(StreamError::Malformed("the name of a leaf among records")),
             }
         }
@@ -244,6 +241,8 @@ mod tests {
     use types::Seq;
 
     use super::*;
+    use crate::medium::Named;
+    use crate::tree::Stretch;
     use crate::{Engine, Table};
 
     fn table() -> Table {
@@ -275,29 +274,33 @@ mod tests {
         let hex: String = stream(&t).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, GOLDEN);
     }
-    /// The name of a leaf in two runs, and a record of the owner's.
+    /// The name of a leaf in two runs, what is lost behind it, and a record of the owner's.
     #[test]
     fn golden_of_leaves() {
         let mut out = Vec::new();
         let mut writer = Writer::of_leaves(&mut out).unwrap();
         let runs = vec![Run { start: 70, pages: 1 }, Run { start: 300, pages: 1 }];
         let place = Place { bytes: 4200, crc: 0x0102_0304, runs };
-        let leaf = Named { first: Key::new(&[2, 7]).unwrap(), records: 3, record_bytes: 600, place };
-        writer.leaf(&leaf).unwrap();
+        let (first, last) = (Key::new(&[2, 7]).unwrap(), Key::new(&[2, 8, 1]).unwrap());
+        let leaf = Named { first, last, records: 3, record_bytes: 600, place };
+        let lost = Stretch { first: Key::new(&[3]).unwrap(), end: Key::new(&[3, 9]).unwrap() };
+        let items = [Item::Leaf(leaf), Item::Lost(lost)];
+        items.iter().for_each(|item| writer.name(item).unwrap());
         writer.record(&Key::new(&[8, 1]).unwrap(), b"slot", crc32c(b"slot")).unwrap();
         writer.finish().unwrap();
         assert_eq!(out.iter().map(|b| format!("{b:02x}")).collect::<String>(), GOLDEN_OF_LEAVES);
         let mut records = Vec::new();
         let leaves = read_any(&mut &out[..], &mut |batch| records.extend(batch.0)).unwrap().unwrap();
-        assert_eq!((leaves, records.len()), (vec![leaf], 1));
+        assert_eq!((&leaves[..], records.len()), (&items[..], 1));
         assert!(read_stream(&mut &out[..], &mut |_| ()).is_err(), "half of it is not here");
     }
     const GOLDEN_OF_LEAVES: &str = concat!(
-        "53545249414b56000200000000000000020000004a00000093ed65f3",
-        "82020730000000dcaa9d7e030000000403020158020000000000006810000000000000",
+        "53545249414b56000200000000000000030000007200000046349d51",
+        "82020734000000137853e803000000040302015802000000000000681000000000000003020801",
         "4600000000000000010000002c0100000000000001000000",
+        "81031a000000c3aac39c0000000000000000000000000000000000000000000000000309",
         "020801040000005435ebee736c6f74",
-        "00000000100000002fc55fa302000000000000004a00000000000000"
+        "000000001000000026a01e9a03000000000000007200000000000000"
     );
 
     /// Names that say what cannot be.
@@ -305,9 +308,10 @@ mod tests {
     fn a_wrong_name_is_refused() {
         let changed = |f: &dyn Fn(&mut Named)| {
             let place = Place { bytes: 4200, crc: 9, runs: vec![Run { start: 70, pages: 2 }] };
-            let mut leaf = Named { first: Key::default(), records: 3, record_bytes: 600, place };
+            let (first, last) = (Key::new(&[3]).unwrap(), Key::new(&[4]).unwrap());
+            let mut leaf = Named { first, last, records: 3, record_bytes: 600, place };
             f(&mut leaf);
-            Named::decode(leaf.first, &leaf.encode())
+            Item::decode(leaf.first, &leaf.encode())
         };
         assert!(changed(&|_| ()).is_ok());
         assert!(changed(&|n| n.place.bytes = 0).is_err(), "no bytes");
@@ -316,8 +320,20 @@ mod tests {
         assert!(changed(&|n| n.place.bytes = 4096).is_err(), "too many pages");
         assert!(changed(&|n| n.place.runs.push(Run { start: 9, pages: 0 })).is_err(), "an empty run");
         assert!(changed(&|n| n.place.runs[0].start = u64::MAX).is_err(), "no medium is that long");
+        assert!(changed(&|n| n.last = Key::default()).is_err(), "it ends before it begins");
+        assert!(changed(&|n| n.last = n.first).is_err(), "three records of one key");
+        assert!(changed(&|n| n.records = 0).is_err(), "no records");
+        assert!(changed(&|n| n.records = 1 << 16).is_err(), "more than a leaf has");
+        assert!(changed(&|n| n.record_bytes = 26).is_err(), "less than three records take");
+        assert!(changed(&|n| n.record_bytes = 1 << 40).is_err(), "more than is in it");
         let bytes = changed(&|_| ()).unwrap().encode();
-        assert!((0..bytes.len()).all(|len| Named::decode(Key::default(), &bytes[..len]).is_err()));
+        assert!((0..bytes.len()).all(|len| Item::decode(Key::default(), &bytes[..len]).is_err()));
+        // What is lost ends behind its begin.
+        let lost = |end: &[u8]| Item::decode(Key::new(&[5]).unwrap(), &[&[0; 24], end].concat());
+        assert!(lost(&[5, 0]).is_ok());
+        assert!(
+            lost(&[]).is_err() && lost(&[5]).is_err() && lost(&[4, 9]).is_err() && lost(&[6; 24]).is_err()
+        );
     }
 
     /// One record, key 02 07, value "hello".

@@ -16,13 +16,14 @@
 //! L3: the cells' lengths lead from one to the next and to the end.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use disk::leaves::Place;
 use parking_lot::Mutex;
 use types::Key;
 use types::key::KEY_MAX;
 
+use crate::home::Home;
 use crate::{Size, Value, record_bytes};
 
 mod form;
@@ -49,13 +50,19 @@ pub struct Leaf<B: ?Sized = [u8]> {
     prefix: Key,
     prefix_len: u8,
     records: u16,
+    /// Somebody read it since the clock came by. Readers look at it, and write it only if it is not set.
+    used: AtomicBool,
     large: Box<[Value]>,
-    /// Where it lies on the medium as it is here, for as long as the durable head names that place: a leaf may go out of the newest state
-    /// and come back, when a change is taken back, and find its place given away.
-    place: Mutex<Weak<Place>>,
+    /// Where it lies on the medium as it is here, once a checkpoint that counts has written it. What a head names keeps it, and a state
+    /// that nobody else is in any more does not.
+    home: Mutex<Weak<Home>>,
     /// Maybe with zeros at the end.
     bytes: B,
 }
+
+/// Of memory beside a leaf: counts of who has it, and the allocator's; and beside a large value, its place in `large` too.
+const COUNTS: usize = 32;
+const LARGE_OVERHEAD: usize = COUNTS + size_of::<Value>();
 
 /// A leaf's bytes are a multiple of this long, as the type of each length is one.
 const STEP: usize = 128;
@@ -68,8 +75,9 @@ fn blank(prefix: Key, prefix_len: u8, records: u16, bytes: usize) -> Arc<Leaf> {
         ($($steps:literal)*) => {
             match bytes.div_ceil(STEP).max(1) {
                 $($steps => {
-                    let (large, place, bytes) = (Box::default(), Mutex::default(), [0; STEP * $steps]);
-                    Arc::new(Leaf { prefix, prefix_len, records, large, place, bytes })
+                    let (large, home, used) = (Box::default(), Mutex::default(), AtomicBool::new(true));
+                    let bytes = [0; STEP * $steps];
+                    Arc::new(Leaf { prefix, prefix_len, records, used, large, home, bytes })
                 })*
                 _ => unreachable!("L2: a leaf of {bytes} bytes"),
             }
@@ -194,12 +202,40 @@ impl Leaf {
         Size { records: self.records.into(), bytes: bytes.sum() }
     }
 
-    pub fn place(&self) -> Option<Arc<Place>> {
-        self.place.lock().upgrade()
+    pub fn home(&self) -> Option<Arc<Home>> {
+        self.home.lock().upgrade()
     }
 
-    pub fn set_place(&self, place: &Arc<Place>) {
-        *self.place.lock() = Arc::downgrade(place);
+    /// The first one counts while it is one: all have the same bytes. A head may have let go of it while the leaf was hidden by a
+    /// change that came to nothing.
+    pub fn set_home(&self, home: &Arc<Home>) {
+        let mut own = self.home.lock();
+        if own.strong_count() == 0 {
+            *own = Arc::downgrade(home);
+        }
+    }
+
+    /// It is read.
+    #[inline]
+    pub fn touch(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Was it read since this was asked last?
+    pub fn take_used(&self) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        if used {
+            self.used.store(false, Ordering::Relaxed);
+        }
+        used
+    }
+
+    /// That it takes in memory, with its large values.
+    pub fn memory_bytes(&self) -> u64 {
+        let large: usize = self.large.iter().map(|value| LARGE_OVERHEAD + value.raw().len()).sum();
+        (size_of_val(self) + COUNTS + large) as u64
     }
 
     /// The record with this key, or where it would be.

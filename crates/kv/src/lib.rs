@@ -9,11 +9,15 @@
 //! K3: every value carries its CRC32C from the moment it was made; `get` and `range` verify it and name the damaged key.
 //! K4: taking a reader or a snapshot waits for the writer no longer than it exchanges a pointer, and reading waits for nobody.
 //!     A reader is for one request on one thread: taking one writes nothing that other threads read or write, unless the state
-//!     has changed since that thread's last one.
-//! K5: memory follows the records: `Size::bytes` counts what a checkpoint of them takes.
+//!     has changed since that thread's last one, or what is read was not read for long (a bit of it says so).
+//! K5: memory has a bound, beside what changed since the last checkpoint: `tidy` keeps it, and says when that is too much.
+//!     `Size::bytes` counts what a checkpoint of the records takes.
 //! K6: what is kept longer than a request is a snapshot: it costs the memory of what changed since, and no reader's time.
-//! K7: a view never reads the medium. What lies only there is `Miss::Absent`; `load` brings it, then the reading starts over.
+//! K7: `get` and `range` never read the medium. What lies only there is `Miss::Absent`; `load` brings it, then the reading starts
+//!     over, also over a view from before. `apply` needs what it changes in memory: `admits` says whether it is.
 //! K8: damage is `Miss::Damage`, never absence.
+//! K9: where the medium gives back other bytes than were written, that is damage of the records that lay there, and of no others; a
+//!     checkpoint and the next start go on around it. While it gives none, those records are neither read nor changed.
 //!
 //! Refused: durability of single batches. The MDT's log and checkpoints (crate `disk`) are what survives.
 
@@ -23,6 +27,7 @@
 pub mod away;
 pub mod checkpoint;
 pub mod conformance;
+mod home;
 mod leaf;
 mod medium;
 mod published;
@@ -32,6 +37,8 @@ mod value;
 
 use std::borrow::Cow;
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use types::{Key, Seq, Word};
 
@@ -54,11 +61,34 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Makes the changes visible, all at once, in order: of two changes of one key the later counts. `upto` is the last entry of
     /// the log that is in the state then; it never falls. Callers that need their batches in a certain order hold a lock of
-    /// their own around the call.
+    /// their own around the call. What `admits` said must hold yet.
     fn apply(&self, upto: Seq, batch: Batch);
 
-    /// Brings into memory what a view had to pass over. Takes as long as the medium does: never under a writer's lock.
+    /// Can `apply` take these changes? It holds until the next `tidy`.
+    fn admits(&self, _batch: &Batch) -> Result<(), Absent> {
+        Ok(())
+    }
+
+    /// Brings into memory what a view had to pass over. Takes as long as the medium does: never under a writer's lock. An error says
+    /// that the medium did not give it, and nothing of what it is; where it gives wrong bytes, that is damage from here on (K9).
     fn load(&self, what: Absent) -> io::Result<()>;
+
+    /// A step of keeping memory within its bound, short enough for who waits behind it. By who may call `apply`.
+    fn tidy(&self) -> Tidied {
+        Tidied::Done
+    }
+
+    /// Waits until there is something for `tidy` to do, or somebody calls `wake`, or that long.
+    fn until_untidy(&self, at_most: Duration) {
+        std::thread::sleep(at_most);
+    }
+    fn wake(&self) {}
+
+    /// Brings a part of what is not in memory while there is room for it; false: there is none, or nothing to bring. `from`: where it
+    /// begins, and where the next part does.
+    fn warm(&self, _from: &mut Key) -> io::Result<bool> {
+        Ok(false)
+    }
 
     /// Writes what `open` makes this state from; runs beside `apply`. `rest`: records of the owner's that go with it and that no
     /// view shows.
@@ -114,8 +144,17 @@ pub trait View {
     fn seq(&self) -> Seq;
 }
 
+/// What `Engine::tidy` came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tidied {
+    Done,
+    More,
+    /// As `More`; and much cannot go, because it changed since the last checkpoint: it is time for one.
+    Unwritten,
+}
+
 /// Why a view has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Miss {
     #[error(transparent)]
     Damage(#[from] Damage),
@@ -123,12 +162,40 @@ pub enum Miss {
     Absent(#[from] Absent),
 }
 
-/// A record, if there is one, that lies only on the medium: for `Engine::load`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// A record, if there is one, that lies only on the medium: for `Engine::load`. With what is likely to be wanted next.
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("record {key:?} is not in memory")]
 pub struct Absent {
     pub key: Key,
+    leaves: Vec<Arc<home::Away>>,
+    /// Those that are likely to be wanted next.
+    ahead: Vec<Arc<home::Away>>,
 }
+
+impl Absent {
+    /// Of an engine that finds it by its key.
+    pub fn of(key: Key) -> Absent {
+        Absent { key, leaves: Vec::new(), ahead: Vec::new() }
+    }
+
+    /// Both are brought at once. Who misses the other one after this one may be on a wrong way, so it is not wanted yet.
+    pub fn join(&mut self, more: Absent) {
+        if self.ahead.len() < ABSENT_MAX {
+            self.ahead.extend(more.leaves);
+            self.ahead.extend(more.ahead);
+        }
+    }
+}
+
+/// Leaves that are brought at once: those of the inodes of a page of a listing, which may be all over the table.
+const ABSENT_MAX: usize = 4096;
+
+impl PartialEq for Absent {
+    fn eq(&self, other: &Absent) -> bool {
+        self.key == other.key
+    }
+}
+impl Eq for Absent {}
 
 /// What a state holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -145,6 +212,15 @@ pub struct Figures {
     pub size: Size,
     /// Older states that are in memory because a reader is, or was, in them.
     pub states_kept: usize,
+    /// Leaves in memory, with the names of all.
+    pub memory_bytes: u64,
+    /// Its bound.
+    pub memory_bytes_max: u64,
+    pub leaves: u64,
+    /// Since the start: brought, taken out of memory, and found to be damaged.
+    pub loads: u64,
+    pub evictions: u64,
+    pub broken: u64,
 }
 
 /// What a checkpoint may take.

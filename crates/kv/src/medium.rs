@@ -1,13 +1,12 @@
 //! A table's leaves on the medium. A checkpoint writes those that are not there yet, and a head that names all of them; a start reads
-//! the head and then the leaves.
+//! the head, and no leaf.
 //!
-//! D1: what the durable head names is not overwritten: its places are given back once a head without them is named.
-//! D2: a leaf knows its place only while the named head has it; before that the checkpoint that wrote it does. The head's places are the only
-//! strong ones.
+//! D1: what the durable head names is not overwritten: its homes are let go once a head without them is named.
+//! D2: a leaf knows its home only once a named head has it; until then the checkpoint that wrote it does.
+//! D3: so the newest state has no leaf on the medium that the durable head does not name.
 
-use std::collections::HashSet;
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use disk::Disk;
@@ -15,11 +14,13 @@ use disk::alloc::Run;
 use disk::leaves::{LeafArea, Place, head_bytes};
 use parking_lot::Mutex;
 use types::Key;
+use types::key::KEY_MAX;
 
 use crate::checkpoint::{StreamError, Writer};
+use crate::home::{Away, Ground, Home};
 use crate::leaf::Leaf;
-use crate::tree::{Shape, Tree};
-use crate::{Room, Size, VALUE_MAX};
+use crate::tree::{Shape, Stretch, Tip, Tree};
+use crate::{RECORD_OVERHEAD_BYTES, Room, Size, VALUE_MAX};
 
 /// Where a table lies, for `Table::over`.
 pub struct Medium {
@@ -28,54 +29,118 @@ pub struct Medium {
     pub slots: [Range<u64>; 2],
     /// What the last checkpoint takes of its slot, if there is one.
     pub checkpoint: Option<Range<u64>>,
+    /// That leaves may take in memory, with their names: `Figures::memory_bytes`.
+    pub cache_bytes: u64,
 }
 
 const PAGE: u64 = types::PAGE_SIZE as u64;
-/// Of the name of a leaf before its runs, and of a run.
+/// Of the name of a leaf before its last key, and of a run of pages behind that.
 const NAME_BYTES: usize = 24;
 const RUN_BYTES: usize = 12;
-/// Leaves that are announced to the medium before they are read: enough that a device works on many at once.
-const ANNOUNCED: usize = 64;
+/// A leaf counts them so.
+const RECORDS_MAX: u32 = u16::MAX as u32;
 /// One record of the longest value, or many that count as 4 KiB.
 const LEAF_BYTES_MAX: u64 = 8192 + VALUE_MAX as u64;
 
 /// The leaves that a head names, and the one being made.
 pub struct OnMedium {
-    area: LeafArea,
+    pub ground: Arc<Ground>,
+    pub cache_bytes: u64,
     head_bytes: u64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    named: Vec<Arc<Place>>,
+    named: Vec<Arc<Home>>,
     /// A checkpoint of an earlier release, which leaves must not be written over.
     old_stream: Option<Range<u64>>,
     making: Option<Making>,
 }
 
+#[derive(Default)]
 struct Making {
-    named: Vec<Arc<Place>>,
-    written: Vec<(Arc<Leaf>, Arc<Place>)>,
+    named: Vec<Arc<Home>>,
+    written: Vec<(Arc<Leaf>, Arc<Home>)>,
+}
+
+/// What a head names: a leaf, or a stretch of keys of which nobody knows any more what they were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    Leaf(Named),
+    Lost(Stretch),
+}
+
+impl Item {
+    pub fn first(&self) -> Key {
+        match self {
+            Item::Leaf(named) => named.first,
+            Item::Lost(stretch) => stretch.first,
+        }
+    }
+
+    fn is_before(&self, next: &Item) -> bool {
+        let last = match self {
+            Item::Leaf(named) => named.last,
+            Item::Lost(stretch) => stretch.first,
+        };
+        last < next.first()
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Item::Leaf(named) => named.encode(),
+            Item::Lost(Stretch { end, .. }) => {
+                let mut out = vec![0; NAME_BYTES];
+                out.extend_from_slice(end.as_bytes());
+                out
+            }
+        }
+    }
+
+    pub fn decode(first: Key, bytes: &[u8]) -> Result<Item, StreamError> {
+        match bytes.strip_prefix(&[0; NAME_BYTES]) {
+            None => Named::decode(first, bytes).map(Item::Leaf),
+            Some(end) => {
+                let end = Key::new(end).ok_or(StreamError::Malformed("the end of what is lost"))?;
+                match first < end {
+                    true => Ok(Item::Lost(Stretch { first, end })),
+                    false => Err(StreamError::Malformed("the end of what is lost")),
+                }
+            }
+        }
+    }
 }
 
 /// A leaf as a head has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     pub first: Key,
+    pub last: Key,
     pub records: u32,
     /// What its records take by themselves: `Size::bytes`.
     pub record_bytes: u64,
     pub place: Place,
 }
 
+impl From<&Home> for Named {
+    fn from(home: &Home) -> Named {
+        let Size { records, bytes } = home.size;
+        let (first, last, place) = (home.first, home.last, home.place.clone());
+        Named { first, last, records: records as u32, record_bytes: bytes, place }
+    }
+}
+
 impl Named {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(NAME_BYTES + RUN_BYTES * self.place.runs.len());
+        let last = self.last.as_bytes();
+        let mut out = Vec::with_capacity(NAME_BYTES + 1 + last.len() + RUN_BYTES * self.place.runs.len());
         out.extend_from_slice(&self.records.to_le_bytes());
         out.extend_from_slice(&self.place.crc.to_le_bytes());
         out.extend_from_slice(&self.record_bytes.to_le_bytes());
         out.extend_from_slice(&self.place.bytes.to_le_bytes());
+        out.push(last.len() as u8);
+        out.extend_from_slice(last);
         for run in &self.place.runs {
             out.extend_from_slice(&run.start.to_le_bytes());
             out.extend_from_slice(&run.pages.to_le_bytes());
@@ -87,145 +152,144 @@ impl Named {
         let wrong = StreamError::Malformed("the name of a leaf");
         let u32_of = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
         let u64_of = |b: &[u8]| u64::from(u32_of(b)) | u64::from(u32_of(&b[4..])) << 32;
-        let Some((head, runs)) = bytes.split_first_chunk::<NAME_BYTES>() else { return Err(wrong) };
+        let Some((head, [last_len, rest @ ..])) = bytes.split_first_chunk::<NAME_BYTES>() else {
+            return Err(wrong);
+        };
+        let Some((last, runs)) = rest.split_at_checked(usize::from(*last_len)) else { return Err(wrong) };
+        let Some(last) = Key::new(last) else { return Err(wrong) };
+        let (records, record_bytes) = (u32_of(head), u64_of(&head[8..]));
         let runs: Vec<Run> = runs
             .chunks(RUN_BYTES)
             .map(|run| (run.len() == RUN_BYTES).then(|| Run { start: u64_of(run), pages: u32_of(&run[8..]) }))
             .collect::<Option<_>>()
             .unwrap_or_default();
         let (bytes, pages) = (u64_of(&head[16..]), runs.iter().map(|run| u64::from(run.pages)).sum::<u64>());
+        // As many records as a leaf can have, and what they take by themselves: all of their keys, too.
+        let least = u64::from(records) * RECORD_OVERHEAD_BYTES;
+        let most = bytes.saturating_add(u64::from(records) * (RECORD_OVERHEAD_BYTES + KEY_MAX as u64));
         // As many pages as the bytes need, each within what a medium can have.
         let is_medium = |run: &Run| run.pages > 0 && run.start < 1 << 52;
         if bytes == 0
             || bytes > LEAF_BYTES_MAX
             || bytes.div_ceil(PAGE) != pages
             || !runs.iter().all(is_medium)
+            || !(1..=RECORDS_MAX).contains(&records)
+            || !(least..=most).contains(&record_bytes)
+            || last < first
+            || (records == 1) != (last == first)
         {
             return Err(wrong);
         }
         let place = Place { bytes, crc: u32_of(&head[4..]), runs };
-        Ok(Named { first, records: u32_of(head), record_bytes: u64_of(&head[8..]), place })
+        Ok(Named { first, last, records, record_bytes, place })
     }
 }
 
 impl OnMedium {
     pub fn new(medium: Medium) -> io::Result<OnMedium> {
-        let Medium { disk, slots, checkpoint } = medium;
+        let Medium { disk, slots, checkpoint, cache_bytes } = medium;
         let head_bytes = head_bytes(slots[0].end - slots[0].start);
-        let area = LeafArea::new(disk, &slots);
+        let ground = Arc::new(Ground::new(LeafArea::new(disk, &slots)));
         if checkpoint.is_none() {
-            area.free_all_but(std::iter::empty(), None)?;
+            ground.area.free_all_but(std::iter::empty(), None)?;
         }
         let state = State { old_stream: checkpoint, ..State::default() };
-        Ok(OnMedium { area, head_bytes, state: Mutex::new(state) })
+        Ok(OnMedium { ground, cache_bytes, head_bytes, state: Mutex::new(state) })
     }
 
-    /// The leaves of a head, in order; all else is free from here on.
-    pub fn read(&self, named: Vec<Named>, shape: &Shape) -> Result<Tree, StreamError> {
+    /// A tree of the leaves of a head, in order, all of them away; all else is free from here on.
+    pub fn open(&self, items: Vec<Item>, shape: &Shape) -> Result<Tree, StreamError> {
+        if items.windows(2).any(|two| !two[0].is_before(&two[1])) {
+            return Err(StreamError::Malformed("the order of its leaves"));
+        }
         let mut state = self.state.lock();
         // One of an earlier release: it names nothing, and lies where leaves do.
-        let kept = state.old_stream.take().filter(|_| named.is_empty());
-        self.area.free_all_but(named.iter().map(|n| &n.place), kept.clone())?;
+        let kept = state.old_stream.take().filter(|_| items.is_empty());
+        let places = items.iter().filter_map(|item| match item {
+            Item::Leaf(named) => Some(&named.place),
+            Item::Lost(_) => None,
+        });
+        self.ground.area.free_all_but(places, kept.clone())?;
         state.old_stream = kept;
-        // As they lie, each announced a while before: what was written at once is read at once, and the rest side by side.
-        let mut order: Vec<usize> = (0..named.len()).collect();
-        order.sort_unstable_by_key(|i| self.area.begin(&named[*i].place));
-        let mut leaves: Vec<Option<Arc<Leaf>>> = vec![None; named.len()];
-        for (n, i) in order.iter().enumerate() {
-            if let Some(later) = order.get(n + ANNOUNCED) {
-                self.area.will_read(&named[*later].place);
+        let leaves = items.into_iter().map(|item| match item {
+            Item::Lost(stretch) => Err(stretch),
+            Item::Leaf(named) => {
+                let home = self.home(named);
+                state.named.push(home.clone());
+                Ok(Arc::new(Away::new(home)))
             }
-            leaves[*i] = Some(self.leaf(&named[*i])?);
-        }
-        let leaves: Vec<Arc<Leaf>> = leaves.into_iter().flatten().collect();
-        if let Some(i) = (1..leaves.len()).find(|i| leaves[i - 1].last() >= leaves[*i].first()) {
-            return Err(self.wrong(&named[i], "the leaf before it has keys of it"));
-        }
-        for (leaf, Named { place, .. }) in leaves.iter().zip(named) {
-            let place = Arc::new(place);
-            leaf.set_place(&place);
-            state.named.push(place);
-        }
+        });
         Ok(Tree::of(leaves, shape))
     }
 
-    fn leaf(&self, named: &Named) -> Result<Arc<Leaf>, StreamError> {
-        let bytes = self.area.read(&named.place).map_err(|e| self.wrong(named, &e.to_string()))?;
-        let leaf = Leaf::decode(&bytes).map_err(|why| self.wrong(named, why))?;
-        let size = Size { records: named.records.into(), bytes: named.record_bytes };
-        match leaf.first() == named.first && leaf.size() == size {
-            true => Ok(leaf),
-            false => Err(self.wrong(named, "it is not the one that was written there")),
-        }
-    }
-
-    fn wrong(&self, named: &Named, why: &str) -> StreamError {
-        let (first, at) = (named.first, self.area.begin(&named.place));
-        let why = format!("the leaf of {first:?} at medium offset {at}: {why}");
-        StreamError::Io(io::Error::new(io::ErrorKind::InvalidData, why))
+    fn home(&self, Named { first, last, records, record_bytes, place }: Named) -> Arc<Home> {
+        let size = Size { records: records.into(), bytes: record_bytes };
+        Arc::new(Home { first, last, size, place, ground: self.ground.clone() })
     }
 
     /// Writes the leaves that are not on the medium yet, and names all.
     pub fn write(&self, tree: &Tree, out: &mut Writer<'_>) -> io::Result<()> {
         // One that was begun and never named.
         self.end(false);
-        let mut making = Making { named: Vec::new(), written: Vec::new() };
+        // Given up with all that it wrote, if it fails.
+        let mut making = Making::default();
         let mut bytes = Vec::new();
-        let done = tree.each_leaf(&mut |leaf| {
-            let place = match leaf.place() {
-                Some(place) => place,
-                None => {
-                    leaf.encode(&mut bytes)
-                        .map_err(|damage| io::Error::new(io::ErrorKind::InvalidData, damage))?;
-                    let place = Arc::new(self.area.write(&mut bytes)?);
-                    making.written.push((leaf.clone(), place.clone()));
-                    place
-                }
+        let mut name = |tip: Tip<'_>| {
+            let home = match tip {
+                Tip::Lost(stretch) => return out.name(&Item::Lost(*stretch)),
+                Tip::Away(away) => away.home.clone(),
+                Tip::Here(leaf) => match leaf.home() {
+                    Some(home) => home,
+                    None => {
+                        leaf.encode(&mut bytes)
+                            .map_err(|damage| io::Error::new(io::ErrorKind::InvalidData, damage))?;
+                        let Size { records, bytes: record_bytes } = leaf.size();
+                        let place = self.ground.area.write(&mut bytes)?;
+                        let (first, last, records) = (leaf.first(), leaf.last(), records as u32);
+                        let named = Named { first, last, records, record_bytes, place };
+                        let home = self.home(named);
+                        making.written.push((leaf.clone(), home.clone()));
+                        home
+                    }
+                },
             };
-            let size = leaf.size();
-            let (records, record_bytes) = (size.records as u32, size.bytes);
-            out.leaf(&Named { first: leaf.first(), records, record_bytes, place: (*place).clone() })?;
-            making.named.push(place);
+            out.name(&Item::Leaf(Named::from(&*home)))?;
+            making.named.push(home);
             Ok(())
+        };
+        let done = tree.tips(&Key::default(), None, &mut |tip| match name(tip) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(e) => ControlFlow::Break(e),
         });
-        match done {
-            Ok(()) => {
-                self.state.lock().making = Some(making);
-                Ok(())
-            }
-            Err(e) => {
-                self.give_back(making.written.iter().map(|(_, place)| place));
-                Err(e)
-            }
-        }
+        done.break_value().map_or(Ok(()), Err)?;
+        self.state.lock().making = Some(making);
+        Ok(())
     }
 
     /// The head that was made last is named now, or never will be.
     pub fn end(&self, is_named: bool) {
-        let mut state = self.state.lock();
-        let Some(making) = state.making.take() else { return };
-        if !is_named {
-            return self.give_back(making.written.iter().map(|(_, place)| place));
-        }
-        // D2.
-        making.written.iter().for_each(|(leaf, place)| leaf.set_place(place));
-        let kept: HashSet<u64> = making.named.iter().filter_map(|p| Some(p.runs.first()?.start)).collect();
-        let old = std::mem::replace(&mut state.named, making.named);
-        let is_kept = |place: &Place| place.runs.first().is_some_and(|run| kept.contains(&run.start));
-        self.give_back(old.iter().filter(|place| !is_kept(place)));
-        if let Some(stream) = state.old_stream.take() {
-            self.area.let_go(stream);
-        }
+        let old = {
+            let mut state = self.state.lock();
+            let Some(making) = state.making.take() else { return };
+            if !is_named {
+                making
+            } else {
+                // D2.
+                making.written.iter().for_each(|(leaf, home)| leaf.set_home(home));
+                if let Some(stream) = state.old_stream.take() {
+                    self.ground.area.let_go(stream);
+                }
+                Making { named: std::mem::replace(&mut state.named, making.named), ..Making::default() }
+            }
+        };
+        // D1.
+        drop(old);
     }
 
     /// So many leaves that there is always room for another copy of all; a head without what the volume adds to it.
     pub fn room(&self) -> Room {
         let chunks = self.head_bytes / (1 << 20) + 2;
-        Room { leaves_bytes: self.area.pages() / 2 * PAGE, head_bytes: self.head_bytes - chunks * 32 }
-    }
-
-    fn give_back<'a>(&self, places: impl Iterator<Item = &'a Arc<Place>>) {
-        places.for_each(|place| self.area.give_back(place));
+        Room { leaves_bytes: self.ground.area.pages() / 2 * PAGE, head_bytes: self.head_bytes - chunks * 32 }
     }
 }
 

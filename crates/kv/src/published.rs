@@ -125,9 +125,14 @@ impl<S> Published<S> {
     /// Publishes what `make` makes of the newest state, and how many bytes of that are not in the new one. One writer at a time:
     /// others wait here.
     pub fn publish(&self, make: impl FnOnce(&S) -> (S, u64)) {
+        self.publish_if(|newest| Some(make(newest)));
+    }
+
+    /// The same, unless there is nothing to publish.
+    pub fn publish_if(&self, make: impl FnOnce(&S) -> Option<(S, u64)>) {
         let retired = &mut *self.retired.0.lock();
         let old = self.snapshot();
-        let (next, bytes) = make(&old);
+        let Some((next, bytes)) = make(&old) else { return };
         let next = Arc::new(next);
         let (number, was_taken) = {
             let mut newest = self.newest.0.lock();

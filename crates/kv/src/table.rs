@@ -5,29 +5,41 @@
 //! and a leaf, in cache; the tree is changed once per `RECENT_MAX` changes, and copies each touched leaf once for all.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io;
 use std::ops::{Bound, ControlFlow, Deref};
 use std::sync::Arc;
+use std::time::Duration;
 
 use imbl::OrdMap;
 use types::{Key, Seq, Word};
 
 use crate::checkpoint::{self, StreamError};
-use crate::leaf::Content;
-use crate::medium::{Medium, OnMedium};
+use crate::home::{self, Away};
+use crate::leaf::{Content, Edit, Leaf};
+use crate::medium::{Item, Medium, OnMedium};
 use crate::published::{Published, Reader};
-use crate::tree::{Shape, Tree};
-use crate::value::verified;
+use crate::tree::{Gap, Shape, Tree};
+use crate::value::{Damage, verified};
 use crate::{
-    Absent, Batch, Change, Engine, Figures, Miss, Room, Size, TakeRecord, Value, View, record_bytes,
+    Absent, Batch, Change, Engine, Figures, Miss, Room, Size, TakeRecord, Tidied, Value, View, record_bytes,
 };
+
+mod cache;
+
+use cache::Cache;
 
 /// Changes in the small map before they move to the tree: about 16 nodes of 16, so that a path is two nodes, and a
 /// move (0.1 ms) is short for who waits behind it.
 const RECENT_MAX: usize = 192;
 
+/// Leaves that a range brings at once: those of a page of a listing.
+const AHEAD: usize = 96;
+/// Leaves that it looks at for that: most of what follows may be here.
+const AHEAD_WITHIN: usize = 8 * AHEAD;
+
 /// One state of the table. I1: `size` is the sum over what `recent` over `base` shows.  I2: `recent` has at most `RECENT_MAX`
-/// keys and one batch's more.
+/// keys and one batch's more.  I3: the leaf of each key in `recent` is in memory in `base`, or lost.
 #[derive(Clone, Default)]
 pub struct Version {
     base: Tree,
@@ -40,16 +52,20 @@ pub struct Version {
 }
 
 impl Version {
-    fn get(&self, key: &Key) -> Option<Content<'_>> {
+    fn get(&self, key: &Key) -> Result<Option<Content<'_>>, Gap<'_>> {
         match self.recent.get(key) {
-            Some(changed) => changed.as_ref().map(Content::of),
+            Some(changed) => Ok(changed.as_ref().map(Content::of)),
             None => self.base.get(key),
         }
     }
 
     /// Bytes of the record that only older states have now.
     fn change(&mut self, Change { key, value }: Change) -> u64 {
-        let old = self.get(&key).map(|old| record_bytes(&key, old.raw().len()));
+        let old = match self.get(&key) {
+            Ok(old) => old.map(|old| record_bytes(&key, old.raw().len())),
+            Err(Gap::Lost(_)) => None,
+            Err(Gap::Away(away)) => panic!("I3: {:?} is not in memory, and {key:?} changes", away.home),
+        };
         if let Some(bytes) = old {
             self.size.bytes -= bytes;
             self.size.records -= 1;
@@ -64,27 +80,37 @@ impl Version {
 
     /// Moves the latest changes to the tree.
     fn settle(&mut self, shape: &Shape) {
-        self.base = self.settled(shape);
+        let before = self.base.sums().lost;
+        let (base, replaced) = self.base.edited(&self.edits(), shape);
+        replaced.iter().for_each(|away| away.replaced());
+        self.base = base;
+        let lost = self.base.sums().lost;
+        self.size.records = self.size.records.saturating_sub(lost.records - before.records);
+        self.size.bytes = self.size.bytes.saturating_sub(lost.bytes - before.bytes);
         self.recent = OrdMap::new();
         self.settled_bytes = self.size.bytes;
     }
 
     /// The tree with the latest changes in it.
     fn settled(&self, shape: &Shape) -> Tree {
-        let edits: Vec<_> = self.recent.iter().map(|(key, value)| (key, value.as_ref())).collect();
-        self.base.edit(&edits, shape)
+        self.base.edit(&self.edits(), shape)
     }
 
-    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks.
+    fn edits(&self) -> Vec<Edit<'_>> {
+        self.recent.iter().map(|(key, value)| (key, value.as_ref())).collect()
+    }
+
+    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks. `gap`: as of `Tree::range`.
     fn walk<B>(
         &self,
         from: &Key,
         to: Option<&Key>,
         f: &mut impl FnMut(&Key, Content<'_>) -> ControlFlow<B>,
+        gap: &mut impl FnMut(Gap<'_>) -> ControlFlow<B, Arc<Leaf>>,
     ) -> ControlFlow<B> {
         let end = to.map_or(Bound::Unbounded, |to| Bound::Excluded(*to));
         let mut recent = self.recent.range((Bound::Included(*from), end)).peekable();
-        self.base.range(from, to, &mut |key, stored| {
+        let mut stored = |key: Key, stored: Content<'_>| {
             while let Some((changed, value)) = recent.next_if(|(changed, _)| **changed < key) {
                 value.as_ref().map_or(ControlFlow::Continue(()), |value| f(changed, Content::of(value)))?;
             }
@@ -93,7 +119,8 @@ impl Version {
                 Some((_, Some(value))) => f(&key, Content::of(value)),
                 Some((_, None)) => ControlFlow::Continue(()),
             }
-        })?;
+        };
+        self.base.range(from, to, &mut stored, gap)?;
         recent
             .filter_map(|(key, value)| Some((key, value.as_ref()?)))
             .try_for_each(|(key, value)| f(key, Content::of(value)))
@@ -127,6 +154,7 @@ pub struct Table {
     shape: Shape,
     /// `None`: checkpoints have all records in their stream.
     medium: Option<OnMedium>,
+    cache: Cache,
 }
 
 impl Default for Table {
@@ -142,7 +170,11 @@ impl Table {
 
     /// An empty table whose checkpoints write leaves to the medium, and name them in their stream. If the medium has a checkpoint, `open` it.
     pub fn over(medium: Medium) -> io::Result<Table> {
-        Ok(Table { medium: Some(OnMedium::new(medium)?), ..Table::default() })
+        Table::over_shaped(medium, Shape::default())
+    }
+
+    pub(crate) fn over_shaped(medium: Medium, shape: Shape) -> io::Result<Table> {
+        Ok(Table { medium: Some(OnMedium::new(medium)?), ..Table::shaped(shape) })
     }
 
     #[cfg(test)]
@@ -151,7 +183,8 @@ impl Table {
     }
 
     fn shaped(shape: Shape) -> Table {
-        Table { published: Published::new(Version::default()), shape, medium: None }
+        let published = Published::new(Version::default());
+        Table { published, shape, medium: None, cache: Cache::default() }
     }
 }
 
@@ -172,6 +205,7 @@ impl Engine for Table {
     }
 
     fn apply(&self, upto: Seq, batch: Batch) {
+        let mut is_settled = false;
         self.published.publish(|newest| {
             let mut next = newest.clone();
             assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
@@ -179,14 +213,49 @@ impl Engine for Table {
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
             if next.recent.len() > RECENT_MAX {
                 next.settle(&self.shape);
+                is_settled = true;
             }
             (next, replaced)
-        })
+        });
+        if is_settled {
+            self.see_to_memory();
+        }
     }
 
-    /// All of it is in memory: no view says `Absent`.
-    fn load(&self, _: Absent) -> io::Result<()> {
+    fn admits(&self, batch: &Batch) -> Result<(), Absent> {
+        let newest = self.published.reader();
+        if newest.base.sums().away == 0 {
+            return Ok(());
+        }
+        let mut absent: Option<Absent> = None;
+        for Change { key, .. } in &batch.0 {
+            if let Some(away) = newest.base.needs(key) {
+                absent.get_or_insert_with(|| Absent::of(*key)).leaves.push(away.clone());
+            }
+        }
+        absent.map_or(Ok(()), Err)
+    }
+
+    fn load(&self, what: Absent) -> io::Result<()> {
+        home::fill(what.leaves, what.ahead)?;
+        self.see_to_memory();
         Ok(())
+    }
+
+    fn tidy(&self) -> Tidied {
+        self.tidy_step()
+    }
+
+    fn until_untidy(&self, at_most: Duration) {
+        self.cache.wait(at_most);
+    }
+
+    fn wake(&self) {
+        self.cache.ring();
+    }
+
+    fn warm(&self, from: &mut Key) -> io::Result<bool> {
+        self.warm_part(from)
     }
 
     fn checkpoint(
@@ -216,6 +285,11 @@ impl Engine for Table {
 
     fn end_checkpoint(&self, is_named: bool) {
         self.medium.iter().for_each(|medium| medium.end(is_named));
+        // After one that failed nothing may go that could not before.
+        if is_named {
+            self.cache.checkpoint_named();
+            self.see_to_memory();
+        }
     }
 
     fn open(
@@ -236,18 +310,19 @@ impl Engine for Table {
         }
         match (leaves, &self.medium) {
             (None, None) => {}
-            (None, Some(medium)) => drop(medium.read(Vec::new(), &self.shape)?),
+            (None, Some(medium)) => drop(medium.open(Vec::new(), &self.shape)?),
             (Some(_), None) => return Err(StreamError::Malformed("it names leaves, and there is no medium")),
             (Some(_), _) if records > 0 => {
                 return Err(StreamError::Malformed("a record of the table beside its leaves"));
             }
             (Some(leaves), Some(medium)) => {
                 let mut size = Size::default();
-                for leaf in &leaves {
+                for item in &leaves {
+                    let Item::Leaf(leaf) = item else { continue };
                     size.records += u64::from(leaf.records);
                     size.bytes += leaf.record_bytes;
                 }
-                let base = medium.read(leaves, &self.shape)?;
+                let base = medium.open(leaves, &self.shape)?;
                 let version =
                     Version { base, recent: OrdMap::new(), size, settled_bytes: size.bytes, seq: at };
                 self.published.publish(|_| (version, 0));
@@ -262,7 +337,18 @@ impl Engine for Table {
     }
 
     fn figures(&self) -> Figures {
-        Figures { size: self.published.snapshot().size, states_kept: self.published.kept() }
+        let newest = self.published.snapshot();
+        let ground = self.medium.as_ref().map(|medium| &medium.ground);
+        Figures {
+            size: newest.size,
+            states_kept: self.published.kept(),
+            memory_bytes: self.memory(&newest).all(),
+            memory_bytes_max: self.medium.as_ref().map_or(u64::MAX, |medium| medium.cache_bytes),
+            leaves: newest.base.sums().leaves,
+            loads: ground.map_or(0, |ground| ground.loads()),
+            evictions: self.cache.evictions(),
+            broken: ground.map_or(0, |ground| ground.broken()),
+        }
     }
 
     fn words(&self) -> Vec<Word> {
@@ -272,7 +358,11 @@ impl Engine for Table {
 
 impl<D: Deref<Target = Version>> View for TableView<D> {
     fn get(&self, key: &Key) -> Result<Option<Cow<'_, [u8]>>, Miss> {
-        let value = self.0.get(key).map(|v| verified(key, v.raw(), v.crc())).transpose()?;
+        let value = self.0.get(key).map_err(|gap| match gap {
+            Gap::Lost(_) => Miss::Damage(Damage::of(*key)),
+            Gap::Away(away) => Miss::Absent(Absent { leaves: vec![away.clone()], ..Absent::of(*key) }),
+        })?;
+        let value = value.map(|v| verified(key, v.raw(), v.crc())).transpose()?;
         Ok(value.map(Cow::Borrowed))
     }
 
@@ -280,21 +370,48 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
         if from >= to {
             return Ok(());
         }
-        let walked =
-            self.0.walk(from, Some(to), &mut |key, value| match verified(key, value.raw(), value.crc()) {
-                Err(damage) => ControlFlow::Break(Err(damage.into())),
-                Ok(value) if f(key, value) => ControlFlow::Continue(()),
-                Ok(_) => ControlFlow::Break(Ok(())),
-            });
-        walked.break_value().unwrap_or(Ok(()))
+        let mut record = |key: &Key, value: Content<'_>| match verified(key, value.raw(), value.crc()) {
+            Err(damage) => ControlFlow::Break(Err(damage.into())),
+            Ok(value) if f(key, value) => ControlFlow::Continue(()),
+            Ok(_) => ControlFlow::Break(Ok(())),
+        };
+        let mut gap = |gap: Gap<'_>| {
+            let key = *gap.first().max(from);
+            ControlFlow::Break(Err(match gap {
+                Gap::Lost(stretch) => Damage { key, end: stretch.end }.into(),
+                Gap::Away(away) => {
+                    let ahead = self.0.base.absent(&key, Some(to), AHEAD, AHEAD_WITHIN);
+                    Absent { key, leaves: vec![away.clone()], ahead }.into()
+                }
+            }))
+        };
+        self.0.walk(from, Some(to), &mut record, &mut gap).break_value().unwrap_or(Ok(()))
     }
 
     fn each(&self, f: &mut TakeRecord<'_>) -> io::Result<()> {
-        let walked =
-            self.0.walk(&Key::default(), None, &mut |key, value| match f(key, value.raw(), value.crc()) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(e) => ControlFlow::Break(e),
-            });
+        let mut record = |key: &Key, value: Content<'_>| match f(key, value.raw(), value.crc()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(e) => ControlFlow::Break(e),
+        };
+        // It reads what follows with what it needs, and keeps none of that in memory for others.
+        let mut ahead = VecDeque::new();
+        let mut gap = |gap: Gap<'_>| {
+            let away = match gap {
+                Gap::Away(away) => away,
+                Gap::Lost(stretch) => {
+                    let damage = Damage { key: stretch.first, end: stretch.end };
+                    return ControlFlow::Break(io::Error::new(io::ErrorKind::InvalidData, damage));
+                }
+            };
+            let is_it = |(next, _): &(Arc<Away>, _)| Arc::ptr_eq(next, away);
+            if !ahead.front().is_some_and(is_it) {
+                ahead = home::read(self.0.base.absent(&away.home.first, None, AHEAD, AHEAD_WITHIN)).into();
+            }
+            // Unless somebody has brought it meanwhile.
+            let read = ahead.pop_front().filter(is_it).map_or_else(|| away.home.read(), |(_, read)| read);
+            read.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        };
+        let walked = self.0.walk(&Key::default(), None, &mut record, &mut gap);
         walked.break_value().map_or(Ok(()), Err)
     }
 
@@ -304,7 +421,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
 
     fn medium_bytes(&self) -> u64 {
         let unsettled = self.0.size.bytes.saturating_sub(self.0.settled_bytes);
-        self.0.base.pages() * types::PAGE_SIZE as u64 + unsettled
+        self.0.base.sums().pages * types::PAGE_SIZE as u64 + unsettled
     }
 
     fn seq(&self) -> Seq {

@@ -3,16 +3,25 @@
 //! Changes come many at a time and in order, so that each node they touch is copied once for all of them.
 //!
 //! T1: child `i` of a node has the keys from `firsts[i]` on that are below `firsts[i + 1]`; the first one also has what is below it.
-//! T2: all leaves are equally deep.  T3: no node is empty, and what has become small was joined with its neighbour.
+//! T2: all leaves are equally deep.  T3: no node is empty, and what has become small was joined with its neighbour, if that is in
+//! memory.
+//!
+//! A leaf that lies on the medium need not be in memory: `Away` stands for it. What cannot be read back is known only by its keys'
+//! stretch, and a change of one of them divides that (`Lost`).
 
-use std::cell::Cell;
-use std::io;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use types::Key;
 
+use crate::Size;
+use crate::home::{Away, Broken, Home};
 use crate::leaf::{Content, Edit, Leaf, Piece, edited, pack};
+
+mod sweep;
+
+pub use sweep::Sweep;
 
 /// How large leaves and nodes grow.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +45,8 @@ impl Shape {
         match child {
             Child::Leaf(leaf) => leaf.weight() * 4 < self.leaf_bytes,
             Child::Inner(inner) => inner.count * 4 < self.fanout,
+            // Neither is worth a read.
+            Child::Away(_) | Child::Lost(_) => false,
         }
     }
 }
@@ -47,6 +58,138 @@ const FANOUT_MAX: usize = 32;
 enum Child {
     Inner(Arc<Inner>),
     Leaf(Arc<Leaf>),
+    Away(Arc<Away>),
+    Lost(Arc<Stretch>),
+}
+
+/// Keys of which nobody knows whether there were records: from `first` on, and below `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub first: Key,
+    pub end: Key,
+}
+
+impl Stretch {
+    /// Of a leaf's records.
+    fn of(home: &Home) -> Stretch {
+        Stretch { first: home.first, end: home.last.after() }
+    }
+    /// `None`: there are none.
+    fn between(first: Key, end: Key) -> Option<Stretch> {
+        (first < end).then_some(Stretch { first, end })
+    }
+    fn meets(&self, from: &Key, to: Option<&Key>) -> bool {
+        to.is_none_or(|to| self.first < *to) && *from < self.end
+    }
+    fn has(&self, key: &Key) -> bool {
+        (self.first..self.end).contains(key)
+    }
+}
+
+/// What a tree has in place of a leaf: at its leaves' depth, in order.
+pub enum Tip<'a> {
+    Here(&'a Arc<Leaf>),
+    Away(&'a Arc<Away>),
+    Lost(&'a Stretch),
+}
+
+/// Why it has no answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Gap<'a> {
+    Away(&'a Arc<Away>),
+    Lost(Stretch),
+}
+
+impl Gap<'_> {
+    /// There is no record below it.
+    pub fn first(&self) -> &Key {
+        match self {
+            Gap::Away(away) => &away.home.first,
+            Gap::Lost(stretch) => &stretch.first,
+        }
+    }
+
+    fn meets(&self, from: &Key, to: Option<&Key>) -> bool {
+        match self {
+            Gap::Away(away) => to.is_none_or(|to| away.home.first < *to) && *from <= away.home.last,
+            Gap::Lost(stretch) => stretch.meets(from, to),
+        }
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        match self {
+            Gap::Away(away) => (away.home.first..=away.home.last).contains(key),
+            Gap::Lost(stretch) => stretch.has(key),
+        }
+    }
+}
+
+impl Child {
+    /// The leaf, of what is at a leaf's place.
+    #[inline]
+    fn leaf(&self) -> Result<&Arc<Leaf>, Gap<'_>> {
+        match self {
+            Child::Leaf(leaf) => Ok(leaf),
+            Child::Away(away) => match away.found() {
+                Some(Ok(leaf)) => Ok(leaf),
+                Some(Err(Broken)) => Err(Gap::Lost(Stretch::of(&away.home))),
+                None => Err(Gap::Away(away)),
+            },
+            Child::Lost(stretch) => Err(Gap::Lost(**stretch)),
+            Child::Inner(_) => unreachable!("it is no node's place (T2)"),
+        }
+    }
+
+    fn sums(&self) -> Sums {
+        match self {
+            Child::Leaf(leaf) => {
+                Sums { leaves: 1, pages: leaf.pages(), here_bytes: leaf.memory_bytes(), ..Sums::default() }
+            }
+            Child::Away(away) => {
+                let pages = away.home.place.bytes.div_ceil(types::PAGE_SIZE as u64);
+                Sums { leaves: 1, pages, away: 1, ..Sums::default() }
+            }
+            Child::Inner(_) | Child::Lost(_) => Sums::default(),
+        }
+    }
+}
+
+/// Over the leaves of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    pub leaves: u64,
+    /// That they take on the medium.
+    pub pages: u64,
+    /// That those take in memory which are `Here`.
+    pub here_bytes: u64,
+    /// Those that are `Away`, filled or not.
+    pub away: u64,
+    /// What there was in leaves that are given up.
+    pub lost: Size,
+}
+
+impl Sums {
+    fn plus(self, more: Sums) -> Sums {
+        Sums {
+            leaves: self.leaves + more.leaves,
+            pages: self.pages + more.pages,
+            here_bytes: self.here_bytes + more.here_bytes,
+            away: self.away + more.away,
+            lost: Size {
+                records: self.lost.records + more.lost.records,
+                bytes: self.lost.bytes + more.lost.bytes,
+            },
+        }
+    }
+    fn minus(self, less: Sums) -> Sums {
+        Sums {
+            leaves: self.leaves - less.leaves,
+            pages: self.pages - less.pages,
+            here_bytes: self.here_bytes - less.here_bytes,
+            away: self.away - less.away,
+            lost: self.lost,
+        }
+    }
 }
 
 /// One piece of memory, as a leaf is. What `firsts` begin with alike is there once too, and heads of what they have behind that: the
@@ -128,46 +271,78 @@ impl Inner {
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     root: Option<Child>,
-    /// That its leaves take on the medium.
-    pages: u64,
+    sums: Sums,
 }
 
-/// An edit under way: how leaves are to be, and the pages of those that it made and of those that it replaced.
+/// An edit under way: how leaves are to be, and sums over those that it made and those that it replaced.
 struct Work<'a> {
     shape: &'a Shape,
-    made: Cell<u64>,
-    replaced: Cell<u64>,
+    made: Cell<Sums>,
+    replaced: Cell<Sums>,
+    /// Of those that it replaced.
+    aways: RefCell<Vec<Arc<Away>>>,
 }
 
 impl Work<'_> {
-    fn replaces(&self, leaf: &Leaf) {
-        self.replaced.set(self.replaced.get() + leaf.pages());
+    fn replaces(&self, child: &Child) {
+        self.replaced.set(self.replaced.get().plus(child.sums()));
+        if let Child::Away(away) = child {
+            self.aways.borrow_mut().push(away.clone());
+        }
     }
 }
 
 impl Tree {
-    pub fn get(&self, key: &Key) -> Option<Content<'_>> {
+    /// What has the key, if anything does.
+    fn tip(&self, key: &Key) -> Option<&Child> {
         let mut at = self.root.as_ref()?;
-        loop {
-            match at {
-                Child::Inner(inner) => at = inner.child(inner.way(key)),
-                Child::Leaf(leaf) => return leaf.get(key),
-            }
+        while let Child::Inner(inner) = at {
+            at = inner.child(inner.way(key));
+        }
+        Some(at)
+    }
+
+    /// The leaf that must be brought before the key is changed.
+    pub fn needs(&self, key: &Key) -> Option<&Arc<Away>> {
+        match self.tip(key)?.leaf() {
+            Err(Gap::Away(away)) => Some(away),
+            _ => None,
         }
     }
 
-    /// Of leaves in order, none of them empty.
-    pub fn of(leaves: Vec<Arc<Leaf>>, shape: &Shape) -> Tree {
-        let pages = leaves.iter().map(|leaf| leaf.pages()).sum();
-        Tree::over(leaves.into_iter().map(|leaf| (leaf.first(), Child::Leaf(leaf))).collect(), shape, pages)
+    pub fn get(&self, key: &Key) -> Result<Option<Content<'_>>, Gap<'_>> {
+        let Some(tip) = self.tip(key) else { return Ok(None) };
+        match tip.leaf() {
+            Ok(leaf) => {
+                leaf.touch();
+                Ok(leaf.get(key))
+            }
+            Err(gap) if gap.has(key) => Err(gap),
+            Err(_) => Ok(None),
+        }
     }
 
-    /// That its leaves take on the medium.
-    pub fn pages(&self) -> u64 {
-        self.pages
+    /// Of leaves in order, which lie on the medium, and what is lost between them.
+    pub fn of(leaves: impl Iterator<Item = Result<Arc<Away>, Stretch>>, shape: &Shape) -> Tree {
+        let child = |leaf| match leaf {
+            Ok(away) => Child::Away(away),
+            Err(stretch) => Child::Lost(Arc::new(stretch)),
+        };
+        let row: Row = leaves
+            .map(|leaf| {
+                let first = leaf.as_ref().map_or_else(|stretch| stretch.first, |away| away.home.first);
+                (first, child(leaf))
+            })
+            .collect();
+        let sums = row.iter().fold(Sums::default(), |sums, (_, child)| sums.plus(child.sums()));
+        Tree::over(row, shape, sums)
     }
 
-    fn over(mut row: Row, shape: &Shape, pages: u64) -> Tree {
+    pub fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
+    fn over(mut row: Row, shape: &Shape, sums: Sums) -> Tree {
         while row.len() > 1 {
             row = nodes(row, shape);
         }
@@ -177,40 +352,91 @@ impl Tree {
         {
             root = Some(inner.child(0).clone());
         }
-        Tree { root, pages }
+        Tree { root, sums }
     }
 
-    pub fn each_leaf(&self, f: &mut impl FnMut(&Arc<Leaf>) -> io::Result<()>) -> io::Result<()> {
-        fn below(at: &Child, f: &mut impl FnMut(&Arc<Leaf>) -> io::Result<()>) -> io::Result<()> {
-            match at {
-                Child::Leaf(leaf) => f(leaf),
-                Child::Inner(inner) => (0..inner.count).try_for_each(|i| below(inner.child(i), f)),
+    /// Shows `f` what may have records with `from <= key`, and `key < to` if that is given, in order, until it breaks.
+    pub fn tips<'a, B>(
+        &'a self,
+        from: &Key,
+        to: Option<&Key>,
+        f: &mut impl FnMut(Tip<'a>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let mut tip = |child: &'a Child| {
+            f(match child {
+                Child::Leaf(leaf) => Tip::Here(leaf),
+                Child::Away(away) => Tip::Away(away),
+                Child::Lost(stretch) => Tip::Lost(stretch),
+                Child::Inner(_) => unreachable!("it is no node's place (T2)"),
+            })
+        };
+        self.root.as_ref().map_or(ControlFlow::Continue(()), |root| visit(root, from, to, &mut tip))
+    }
+
+    /// Leaves with such keys that are not in memory, `max` of them at most, among the first `within`.
+    pub fn absent(&self, from: &Key, to: Option<&Key>, max: usize, within: usize) -> Vec<Arc<Away>> {
+        let (mut absent, mut seen) = (Vec::new(), 0);
+        let _ = self.tips(from, to, &mut |tip| {
+            match tip {
+                Tip::Away(away) if away.found().is_none() => absent.push(away.clone()),
+                _ => {}
             }
-        }
-        self.root.as_ref().map_or(Ok(()), |root| below(root, f))
+            seen += 1;
+            match absent.len() < max && seen < within {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        absent
     }
 
-    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks.
+    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks; `gap` says what stands for
+    /// a leaf that is not here.
     pub fn range<'a, B>(
         &'a self,
         from: &Key,
         to: Option<&Key>,
-        f: &mut impl FnMut(Key, Content<'a>) -> ControlFlow<B>,
+        f: &mut impl FnMut(Key, Content<'_>) -> ControlFlow<B>,
+        gap: &mut impl FnMut(Gap<'a>) -> ControlFlow<B, Arc<Leaf>>,
     ) -> ControlFlow<B> {
-        self.root.as_ref().map_or(ControlFlow::Continue(()), |root| visit(root, from, to, f))
+        let mut show = |leaf: &Leaf| {
+            leaf.within(from, to).try_for_each(|i| {
+                let (key, content) = leaf.record(i);
+                f(key, content)
+            })
+        };
+        let mut tip = |child: &'a Child| match child.leaf() {
+            Ok(leaf) => {
+                leaf.touch();
+                show(leaf)
+            }
+            Err(what) if what.meets(from, to) => show(&gap(what)?),
+            Err(_) => ControlFlow::Continue(()),
+        };
+        self.root.as_ref().map_or(ControlFlow::Continue(()), |root| visit(root, from, to, &mut tip))
     }
 
-    /// The tree after changes, which are in order, each key once.
+    /// The tree after changes, which are in order, each key once. The leaves of all of them are in memory, or lost.
     pub fn edit(&self, edits: &[Edit<'_>], shape: &Shape) -> Tree {
-        let work = Work { shape, made: Cell::new(0), replaced: Cell::new(0) };
+        self.edited(edits, shape).0
+    }
+
+    /// As `edit`; and what it has leaves in place of.
+    pub fn edited(&self, edits: &[Edit<'_>], shape: &Shape) -> (Tree, Vec<Arc<Away>>) {
+        if edits.is_empty() {
+            return (self.clone(), Vec::new());
+        }
+        let work =
+            Work { shape, made: Cell::default(), replaced: Cell::default(), aways: RefCell::default() };
         let row = match &self.root {
             None => leaves(edits.iter().filter_map(|(k, v)| Some(Piece::New(k, (*v)?))).collect(), &work),
-            Some(root) => match edit(root, edits, &work) {
-                None => return self.clone(),
+            Some(root) => match edit(root, None, edits, &work) {
+                None => return (self.clone(), Vec::new()),
                 Some(row) => row,
             },
         };
-        Tree::over(row, shape, self.pages + work.made.get() - work.replaced.get())
+        let sums = self.sums.plus(work.made.get()).minus(work.replaced.get());
+        (Tree::over(row, shape, sums), work.aways.into_inner())
     }
 }
 
@@ -218,44 +444,29 @@ fn visit<'a, B>(
     at: &'a Child,
     from: &Key,
     to: Option<&Key>,
-    f: &mut impl FnMut(Key, Content<'a>) -> ControlFlow<B>,
+    tip: &mut impl FnMut(&'a Child) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    match at {
-        Child::Inner(inner) => {
-            for i in inner.way(from)..inner.count {
-                if i > 0 && to.is_some_and(|to| inner.firsts[i] >= *to) {
-                    break;
-                }
-                visit(inner.child(i), from, to, f)?;
-            }
+    let Child::Inner(inner) = at else { return tip(at) };
+    for i in inner.way(from)..inner.count {
+        if i > 0 && to.is_some_and(|to| inner.firsts[i] >= *to) {
+            break;
         }
-        Child::Leaf(leaf) => {
-            for i in leaf.within(from, to) {
-                let (key, content) = leaf.record(i);
-                f(key, content)?;
-            }
-        }
+        visit(inner.child(i), from, to, tip)?;
     }
     ControlFlow::Continue(())
 }
 
-/// What a child becomes; `None`: it stays.
-fn edit(at: &Child, edits: &[Edit<'_>], work: &Work<'_>) -> Option<Row> {
+/// What a child becomes, whose keys are below `end`; `None`: it stays.
+fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> Option<Row> {
     match at {
-        Child::Leaf(leaf) => edited(leaf, edits).map(|pieces| {
-            work.replaces(leaf);
-            leaves(pieces, work)
-        }),
         Child::Inner(inner) => {
             // 1. What each child becomes that some change is for.
             let (mut rest, mut changed) = (edits, Vec::with_capacity(edits.len().min(inner.count)));
             while let Some((key, _)) = rest.first() {
                 let i = inner.way(key);
-                let mine = match inner.firsts().get(i + 1) {
-                    Some(next) => rest.partition_point(|(key, _)| *key < next),
-                    None => rest.len(),
-                };
-                changed.extend(edit(inner.child(i), &rest[..mine], work).map(|new| (i, new)));
+                let next = inner.firsts().get(i + 1).or(end);
+                let mine = next.map_or(rest.len(), |next| rest.partition_point(|(key, _)| *key < next));
+                changed.extend(edit(inner.child(i), next, &rest[..mine], work).map(|new| (i, new)));
                 rest = &rest[mine..];
             }
             // 2. Nearly always each is one again.
@@ -285,14 +496,49 @@ fn edit(at: &Child, edits: &[Edit<'_>], work: &Work<'_>) -> Option<Row> {
             }
             Some(nodes(joined(row, work), work.shape))
         }
+        tip => match tip.leaf() {
+            Ok(leaf) => edited(leaf, edits).map(|pieces| {
+                work.replaces(tip);
+                leaves(pieces, work)
+            }),
+            Err(Gap::Lost(stretch)) => divided(tip, stretch, edits, work),
+            Err(Gap::Away(away)) => unreachable!("{:?} is to change, and was not loaded", away.home),
+        },
     }
 }
 
+/// What is lost, without the keys that were changed since: of those it is known what they are.
+fn divided(lost: &Child, stretch: Stretch, edits: &[Edit<'_>], work: &Work<'_>) -> Option<Row> {
+    if !edits.iter().any(|(key, value)| value.is_some() || stretch.has(key)) {
+        return None;
+    }
+    work.replaces(lost);
+    if let Child::Away(away) = lost {
+        let lost = away.home.size;
+        work.made.set(work.made.get().plus(Sums { lost, ..Sums::default() }));
+    }
+    let mut row = Row::new();
+    let push = |row: &mut Row, between: Option<Stretch>| {
+        row.extend(between.map(|stretch| (stretch.first, Child::Lost(Arc::new(stretch)))));
+    };
+    let mut rest = Some(stretch);
+    for (key, value) in edits {
+        if let Some(now) = rest.filter(|rest| rest.first <= **key) {
+            let upto = if now.has(key) { **key } else { now.end };
+            push(&mut row, Stretch::between(now.first, upto));
+            rest = Stretch::between(key.after(), now.end).filter(|_| now.has(key));
+        }
+        row.extend(value.map(|value| leaves(vec![Piece::New(key, value)], work)).into_iter().flatten());
+    }
+    push(&mut row, rest);
+    Some(row)
+}
+
 fn leaves(pieces: Vec<Piece<'_>>, work: &Work<'_>) -> Row {
-    let leaves = pack(pieces, work.shape.leaf_bytes);
-    work.made.set(work.made.get() + leaves.iter().map(|leaf| leaf.pages()).sum::<u64>());
-    let leaves = leaves.into_iter();
-    leaves.map(|leaf| (leaf.first(), Child::Leaf(leaf))).collect()
+    let leaves = pack(pieces, work.shape.leaf_bytes).into_iter();
+    let row: Row = leaves.map(|leaf| (leaf.first(), Child::Leaf(leaf))).collect();
+    work.made.set(row.iter().fold(work.made.get(), |made, (_, child)| made.plus(child.sums())));
+    row
 }
 
 /// Nodes over these children, as even as they can be.
@@ -318,16 +564,15 @@ fn joined(row: Row, work: &Work<'_>) -> Row {
     }
     let mut out = Row::with_capacity(row.len());
     for (first, child) in row {
-        let Some((first_before, before)) = out.pop_if(|(_, b)| shape.is_small(b) || shape.is_small(&child))
-        else {
+        // What is not in memory stays by itself.
+        let is_here = |child: &Child| matches!(child, Child::Inner(_)) || child.leaf().is_ok();
+        let is_one =
+            |b: &Child| (shape.is_small(b) || shape.is_small(&child)) && is_here(b) && is_here(&child);
+        let Some((first_before, before)) = out.pop_if(|(_, b)| is_one(b)) else {
             out.push((first, child));
             continue;
         };
         let mut both = match (&before, &child) {
-            (Child::Leaf(a), Child::Leaf(b)) => {
-                [a, b].into_iter().for_each(|leaf| work.replaces(leaf));
-                leaves(vec![Piece::Old(a, 0..a.records()), Piece::Old(b, 0..b.records())], work)
-            }
             (Child::Inner(a), Child::Inner(b)) => {
                 let children = [(first_before, a), (first, b)].into_iter().flat_map(|(first, inner)| {
                     // What lies above the node knows better where it begins.
@@ -339,7 +584,13 @@ fn joined(row: Row, work: &Work<'_>) -> Row {
                 // Two that were in different nodes are neighbours now.
                 nodes(joined(children.collect(), work), shape)
             }
-            _ => unreachable!("leaves are equally deep (T2)"),
+            tips => match (tips.0.leaf(), tips.1.leaf()) {
+                (Ok(a), Ok(b)) => {
+                    [tips.0, tips.1].into_iter().for_each(|tip| work.replaces(tip));
+                    leaves(vec![Piece::Old(a, 0..a.records()), Piece::Old(b, 0..b.records())], work)
+                }
+                _ => unreachable!("both are in memory"),
+            },
         };
         if let Some((first, _)) = both.first_mut() {
             *first = first_before;

@@ -10,11 +10,33 @@ pub const VALUE_MAX: usize = 1 << 20;
 
 /// The bytes of `key` are not the ones that were stored: memory or medium changed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "record {key:?} failed its checksum: what it holds cannot be believed; restore it from a mirror or run fsck"
-)]
 pub struct Damage {
     pub key: Key,
+    /// The first key behind it: of one record the next one, of a stretch that is lost what may be known again.
+    pub end: Key,
+}
+
+impl Damage {
+    /// Of one record.
+    pub fn of(key: Key) -> Damage {
+        Damage { key, end: key.after() }
+    }
+    /// Nobody knows how many records there were.
+    pub fn is_stretch(&self) -> bool {
+        self.end != self.key.after()
+    }
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.is_stretch() {
+            true => write!(f, "the records from {:?} on and before {:?} are lost", self.key, self.end)?,
+            false => {
+                write!(f, "record {:?} failed its checksum: what it holds cannot be believed", self.key)?
+            }
+        }
+        write!(f, "; restore it from a mirror or run fsck")
+    }
 }
 
 /// Bytes and the CRC32C that they had when they were written. Shared: a clone costs a count.
@@ -51,5 +73,5 @@ impl Value {
 
 /// `bytes`, if they are still the ones that had this CRC.
 pub(crate) fn verified<'a>(key: &Key, bytes: &'a [u8], crc: u32) -> Result<&'a [u8], Damage> {
-    if crc32c(bytes) == crc { Ok(bytes) } else { Err(Damage { key: *key }) }
+    if crc32c(bytes) == crc { Ok(bytes) } else { Err(Damage::of(*key)) }
 }

@@ -79,8 +79,12 @@ fn each(n: u64, mut f: impl FnMut(u64)) -> u64 {
 /// Checkpoints of leaves: all of them, those that a hundredth of the files changed, and the way back.
 fn on_a_medium(files: u64) {
     let disk = Arc::new(MemDisk::new(2 << 30));
-    let medium =
-        |checkpoint| Medium { disk: disk.clone(), slots: [0..1 << 30, 1 << 30..2 << 30], checkpoint };
+    let medium = |checkpoint| Medium {
+        disk: disk.clone(),
+        slots: [0..1 << 30, 1 << 30..2 << 30],
+        checkpoint,
+        cache_bytes: u64::MAX,
+    };
     let table = Table::over(medium(None)).expect("it is empty");
     (0..files).for_each(|n| create(&table, n, n / IN_DIRECTORY, n));
     let checkpoint = || {

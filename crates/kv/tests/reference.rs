@@ -69,7 +69,7 @@ impl Engine for Plain {
         Ok(Plain(Mutex::new((at, map))))
     }
     fn figures(&self) -> Figures {
-        Figures { size: self.snapshot().size(), states_kept: 0 }
+        Figures { size: self.snapshot().size(), ..Figures::default() }
     }
 }
 

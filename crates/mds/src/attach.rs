@@ -11,7 +11,7 @@ use wire::Empty;
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
 use crate::Core;
-use crate::look::look;
+use crate::look::look_around;
 use crate::recover::no_lease;
 use crate::sessions::{Session, session_key};
 use crate::shared::Doom;
@@ -236,7 +236,7 @@ impl Core {
     fn orphans_of(&self, id: SessionId) -> Result<Vec<Fid>, Fault> {
         let (mut found, mut after) = (Vec::new(), Fid(0));
         loop {
-            let page = look(&self.kv, &mut |view| self.rules.orphans(view, after, ORPHANS_AT_ONCE))?;
+            let page = look_around(&self.kv, &mut |view| self.rules.orphans(view, after, ORPHANS_AT_ONCE))?;
             found.extend(page.iter().filter(|(_, holder)| *holder == id).map(|(fid, _)| *fid));
             match page.last() {
                 Some((last, _)) if page.len() >= ORPHANS_AT_ONCE => after = *last,

@@ -79,7 +79,7 @@ impl Core {
         snap: &<Records as Engine>::Snap,
         after: &Key,
     ) -> Result<(Vec<RawRecord>, bool), Fault> {
-        let (from, end) = (meta::keys::after(after), Key::new(&[u8::MAX]).expect("one byte fits"));
+        let (from, end) = (after.after(), Key::new(&[u8::MAX]).expect("one byte fits"));
         until_loaded(&self.kv, &mut || {
             let (mut records, mut bytes, mut more) = (Vec::new(), 0, false);
             let walked = snap.range(&from, &end, &mut |key, value| {
@@ -191,7 +191,7 @@ impl Mdt {
         let damaged = |why: &dyn std::fmt::Display| {
             Fault::new(Code::Damaged, format!("the backup cannot be read: {why}"))
         };
-        let (kv, mut counts, mut bad) = (empty_on(&volume)?, Pending::default(), None);
+        let (kv, mut counts, mut bad) = (empty_on(&volume, settings.cache_bytes)?, Pending::default(), None);
         let mut changelog = Left::default();
         let read = kv::checkpoint::read_stream(input, &mut |mut batch| {
             batch.0.retain(|change| {

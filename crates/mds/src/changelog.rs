@@ -241,12 +241,10 @@ fn each_of(view: &dyn kv::View, kind: u8, f: &mut TakeRecord<'_>) -> Result<(), 
             Ok(()) => return Ok(()),
             Err(Miss::Absent(what)) => return Err(Trouble::Absent(what)),
             Err(Miss::Damage(damage)) => {
-                if !f(&damage.key, None) {
+                if !f(&damage.key, None) || damage.end <= from {
                     return Ok(());
                 }
-                // The next key that there can be.
-                let Some(next) = Key::new(&[damage.key.as_bytes(), &[0]].concat()) else { return Ok(()) };
-                from = next;
+                from = damage.end;
             }
         }
     }
@@ -469,12 +467,10 @@ impl Core {
     /// Changes the ledger, in an entry of its own.
     fn alter(&self, alter: &mut dyn FnMut(&mut Ledger) -> Result<(), Fault>) -> Result<(), Fault> {
         loop {
-            match self.try_alter(alter) {
+            match self.until_here(&mut || self.try_alter(alter))? {
                 Ok(()) => return Ok(()),
                 Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
-                Err(Stop::Refused(fault)) => return Err(fault),
-                Err(Stop::Absent(what)) => return Err(Trouble::Absent(what).into()),
-                Err(Stop::NoIds) => return Err(Trouble::NoIds.into()),
+                Err(stop) => return Err(stop.fault()),
             }
         }
     }
@@ -581,11 +577,10 @@ impl Core {
 
     /// As `alter`, but where the log is full it leaves things as they are: a checkpoint is on its way. False: so it was.
     fn unless_full(&self, alter: &mut dyn FnMut(&mut Ledger) -> Result<(), Fault>) -> Result<bool, Fault> {
-        match self.try_alter(alter) {
+        match self.until_here(&mut || self.try_alter(alter))? {
             Ok(()) => Ok(true),
             Err(Stop::LogFull { .. } | Stop::NoIds) => Ok(false),
-            Err(Stop::Refused(fault)) => Err(fault),
-            Err(Stop::Absent(what)) => Err(Trouble::Absent(what).into()),
+            Err(stop) => Err(stop.fault()),
         }
     }
 }

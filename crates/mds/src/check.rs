@@ -6,15 +6,15 @@
 
 use std::ops::ControlFlow;
 
-use kv::{Engine, Miss, Value, View};
-use meta::check::{Check, Findings, counts_too_much, path, repair, repair_of};
+use kv::{Damage, Engine, Value, View};
+use meta::check::{Check, Findings, Seen, counts_too_much, path, repair, repair_of};
 use meta::counts::Pending;
 use types::{Code, Fault, Key};
 use wire::check::{self as told, CheckReply, Looked, RepairReply, Wrong};
 use wire::codec::Bytes;
 use wire::object::{Capability, RIGHT_ADMIN};
 
-use crate::look::{SnapView, Trouble, look, until_loaded};
+use crate::look::{Next, Page, SnapView, Trouble, look, page, until_loaded};
 use crate::overlay::Layer;
 use crate::recover::no_lease;
 use crate::{Core, Records};
@@ -160,45 +160,28 @@ impl Core {
         check: &mut Check,
         at: &mut Key,
     ) -> Result<ControlFlow<()>, Fault> {
-        let end = Key::new(&[u8::MAX]).expect("one byte fits");
-        let (mut slice, mut bytes, mut damaged) = (Vec::new(), 0, None);
-        until_loaded(&self.kv, &mut || {
-            slice.clear();
-            (bytes, damaged) = (0, None);
-            let walked = snap.range(at, &end, &mut |key, value| {
-                bytes += value.len();
-                slice.push((*key, value.to_vec()));
-                slice.len() < SLICE && bytes < SLICE_BYTES
-            });
-            match walked {
-                Err(Miss::Absent(what)) => Err(Trouble::Absent(what)),
-                Err(Miss::Damage(damage)) => {
-                    damaged = Some(damage.key);
-                    Ok(())
-                }
-                Ok(()) => Ok(()),
-            }
-        })?;
-        for (key, value) in &slice {
+        let Page { records, next } = page(&self.kv, snap, at, SLICE, SLICE_BYTES)?;
+        for (key, value) in &records {
             let seen = until_loaded(&self.kv, &mut || {
                 let view = SnapView::new(snap);
                 let seen = check.look(&view, key, value);
-                // What it looked at besides and is damaged has a finding of its own.
                 match view.finish() {
                     Err(trouble @ Trouble::Absent(_)) => Err(trouble),
-                    _ => Ok(seen),
+                    // V1. What it looked at besides and is damaged has a finding of its own.
+                    Err(_) => Ok(Seen::default()),
+                    Ok(()) => Ok(seen),
                 }
             })?;
             check.add(key, value, seen);
         }
-        let is_last = damaged.is_none() && slice.len() < SLICE && bytes < SLICE_BYTES;
-        if let Some(key) = damaged {
-            check.add_damaged(&key);
-        }
-        match damaged.or(slice.last().map(|(key, _)| *key)) {
-            Some(last) if !is_last => *at = meta::keys::after(&last),
-            _ => return Ok(ControlFlow::Break(())),
-        }
+        *at = match next {
+            Next::Nothing => return Ok(ControlFlow::Break(())),
+            Next::More(key) => key,
+            Next::Damage(Damage { key, end }) => {
+                check.add_damaged(&key, &end);
+                end
+            }
+        };
         Ok(ControlFlow::Continue(()))
     }
 

@@ -46,9 +46,9 @@ impl Core {
 }
 
 /// An empty table over what the volume has for one.
-pub fn empty_on(volume: &Volume) -> Result<Records, Fault> {
+pub fn empty_on(volume: &Volume, cache_bytes: u64) -> Result<Records, Fault> {
     let (slots, checkpoint) = (volume.layout().slots, volume.checkpoint_place());
-    let over = Records::over(kv::Medium { disk: volume.disk().clone(), slots, checkpoint });
+    let over = Records::over(kv::Medium { disk: volume.disk().clone(), slots, checkpoint, cache_bytes });
     over.map_err(|e| Fault::new(Code::Damaged, e.to_string()))
 }
 

@@ -2,20 +2,21 @@
 
 use std::sync::atomic::Ordering;
 
-use kv::{Batch, Change, Engine, Value, View};
+use kv::{Batch, Change, Engine, Value};
 use meta::counts::{Changed, Learned, Pending, Recount, begun};
-use types::{Code, Fault, Key, Seq, SessionId};
+use types::{Fault, Key, Seq, SessionId};
 use wire::Header;
 
 use crate::Core;
 use crate::draft::Draft;
 use crate::execute::{Done, Seat, Stop};
-use crate::look::{SnapView, Trouble, until_loaded};
+use crate::look::{Next, Page, SnapView, Trouble, page, until_loaded};
 use crate::overlay::Layer;
 use crate::serve::{parse, plain};
 
 /// Records of an entry when a file system is counted for the first time.
 const SLICE: usize = 1024;
+const SLICE_BYTES: usize = 1 << 20;
 
 /// An entry's changes, as the rules take them.
 pub fn changed(changes: &Batch) -> impl Iterator<Item = Changed<'_>> + Clone {
@@ -76,16 +77,20 @@ impl Core {
             if seat.closed || !seat.counts.is_long() {
                 return Ok(());
             }
-            let puts = {
+            let fold = {
                 let reader = self.kv.reader();
                 let view = SnapView::new(&reader);
-                let puts = seat.counts.fold(&view);
+                let fold = seat.counts.fold(&view);
                 not_absent(view)?;
-                puts
+                fold
             };
             // In a log that is full there is no room for it: a checkpoint is on its way, and the next one tries again.
-            match self.commit_puts(&mut seat, puts) {
-                Ok(_) | Err(Stop::LogFull { .. } | Stop::NoIds) => Ok(()),
+            match self.commit_puts(&mut seat, fold.puts) {
+                Ok(_) => {
+                    seat.counts.fold_ended(fold.end);
+                    Ok(())
+                }
+                Err(Stop::LogFull { .. } | Stop::NoIds) => Ok(()),
                 Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
                 // Its volume refuses: who asks for something is told.
                 Err(Stop::Refused(_)) => Ok(()),
@@ -98,12 +103,19 @@ impl Core {
         if !self.rules.counts() || self.role.hold().counts.is_counting() {
             return Ok(());
         }
-        let mut recount = Recount::default();
-        let each = self.kv.snapshot().each(&mut |key, value, _| {
-            recount.take(key, value);
-            Ok(())
-        });
-        each.map_err(|e| Fault::new(Code::Io, format!("the MDT's records cannot be counted: {e}")))?;
+        let (snap, mut recount, mut from) = (self.kv.snapshot(), Recount::default(), Key::default());
+        loop {
+            let Page { records, next } = page(&self.kv, &snap, &from, SLICE, SLICE_BYTES)?;
+            records.iter().for_each(|(key, value)| recount.take(key, value));
+            from = match next {
+                Next::Nothing => break,
+                Next::More(key) => key,
+                Next::Damage(damage) => {
+                    tracing::error!(%damage, "not counted");
+                    damage.end
+                }
+            };
+        }
         let puts: Vec<(Key, Vec<u8>)> = recount
             .finish()
             .into_iter()
@@ -133,13 +145,10 @@ impl Core {
     /// An internal entry that reads nothing.
     fn commit_alone(&self, puts: &[(Key, Vec<u8>)]) -> Result<(), Fault> {
         loop {
-            let done = self.commit_puts(&mut self.role.hold(), puts.to_vec());
-            match done {
+            match self.until_here(&mut || self.commit_puts(&mut self.role.hold(), puts.to_vec()))? {
                 Ok(_) => return Ok(()),
                 Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
-                Err(Stop::Refused(fault)) => return Err(fault),
-                Err(Stop::Absent(what)) => return Err(Trouble::Absent(what).into()),
-                Err(Stop::NoIds) => return Err(Trouble::NoIds.into()),
+                Err(stop) => return Err(stop.fault()),
             }
         }
     }

@@ -117,6 +117,18 @@ impl From<Fault> for Stop {
     }
 }
 
+impl Stop {
+    /// What is told where nothing is done about it.
+    pub fn fault(self) -> Fault {
+        match self {
+            Stop::Refused(fault) => fault,
+            Stop::LogFull { .. } => Fault::new(Code::NotReady, "the MDT's log is full; try again"),
+            Stop::NoIds => Trouble::NoIds.into(),
+            Stop::Absent(what) => Trouble::Absent(what).into(),
+        }
+    }
+}
+
 impl From<Trouble> for Stop {
     fn from(t: Trouble) -> Stop {
         match t {
@@ -208,25 +220,30 @@ impl Core {
     /// Does `attempt`, and what stopped it, until it is done or refused.
     pub fn until_done<T>(&self, attempt: &mut dyn FnMut() -> Result<T, Stop>) -> Result<T, Fault> {
         for _ in 0..ATTEMPTS_MAX {
-            // Bringing records is no attempt that failed: it has a bound of its own.
-            let outcome = until_loaded(&self.kv, &mut || match attempt() {
-                Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
-                outcome => Ok(outcome),
-            })?;
-            match outcome {
+            match self.until_here(attempt)? {
                 Ok(done) => {
                     // It is done, whatever becomes of this.
                     drop(self.fold_counts());
                     self.make_room_for_changes();
                     return Ok(done);
                 }
-                Err(Stop::Refused(fault)) => return Err(fault),
                 Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
                 Err(Stop::NoIds) => self.reserve_ids()?,
-                Err(Stop::Absent(what)) => return Err(Trouble::Absent(what).into()),
+                Err(stop) => return Err(stop.fault()),
             }
         }
         Err(Fault::new(Code::NotReady, "the MDT's log fills faster than it can be checkpointed; try again"))
+    }
+
+    /// Does `attempt` until all that it needs is in memory. That is no attempt that failed, and has a bound of its own.
+    pub fn until_here<T>(
+        &self,
+        attempt: &mut dyn FnMut() -> Result<T, Stop>,
+    ) -> Result<Result<T, Stop>, Fault> {
+        until_loaded(&self.kv, &mut || match attempt() {
+            Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
+            outcome => Ok(outcome),
+        })
     }
 
     /// One's own request, and with it and after it those of others who wait.
@@ -409,6 +426,8 @@ impl Core {
         }
         let mut changes = to_batch(changes);
         let learned = self.learn_counts(&seat.counts, &mut changes)?;
+        // E5: nothing that it changes is missing once it is in the log. Nobody takes it away before: that is done with the role too.
+        self.kv.admits(&changes).map_err(Stop::Absent)?;
         record::encode(&members, &changes, &mut seat.payload);
         let ops = record::ops_of(&members);
         let first = match self.volume.append_ops(self.epoch(), &seat.payload, ops) {
@@ -456,31 +475,27 @@ impl Core {
     pub fn reserve_ids(&self) -> Result<(), Fault> {
         let _one = self.reserving.lock();
         for _ in 0..ATTEMPTS_MAX {
-            let reserved = {
+            let reserved = self.until_here(&mut || {
                 let snap = self.kv.snapshot();
                 let mut seat = self.role.hold();
                 seat.check_open()?;
                 if !seat.ids.are_low() && seat.ids.are_enough() {
-                    return Ok(());
+                    return Ok(None);
                 }
                 let (changes, promise) = seat.ids.promise()?;
                 let mut draft = Draft::new(&snap);
                 draft.changes = changes.0.into_iter().map(|c| (c.key, c.value)).collect();
-                match self.commit(&mut seat, draft) {
-                    Ok(_) => Ok(promise),
-                    Err(Stop::Refused(fault)) => return Err(fault),
-                    Err(Stop::LogFull { used }) => Err(used),
-                    // Reserving draws no ids and reads nothing.
-                    Err(Stop::NoIds | Stop::Absent(_)) => Err(u64::MAX),
-                }
-            };
+                self.commit(&mut seat, draft).map(|_| Some(promise))
+            })?;
             match reserved {
-                Ok(promise) => {
+                Ok(None) => return Ok(()),
+                Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
+                Err(stop) => return Err(stop.fault()),
+                Ok(Some(promise)) => {
                     self.flush()?;
                     self.role.hold().ids.keep(promise);
                     return Ok(());
                 }
-                Err(used) => self.checkpoint_below(used)?,
             }
         }
         Err(Fault::new(Code::NotReady, "the MDT's log is full; try again"))

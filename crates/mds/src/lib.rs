@@ -178,6 +178,11 @@ impl Mdt {
         words
     }
 
+    /// What its records take, and how much of that is in memory.
+    pub fn figures(&self) -> kv::Figures {
+        self.core.kv.figures()
+    }
+
     /// Live sessions, for status displays: id, the client's name, milliseconds since it was last heard of.
     pub fn sessions(&self) -> Vec<(SessionId, String, u64)> {
         self.core.sessions.list(self.core.clock.boot_ms())

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use kv::{Absent, Damage, Engine, Miss};
+use kv::{Absent, Damage, Engine, Miss, View as _};
 use types::{Code, Fault, Key};
 
 /// How often one request may start over because records had to be brought: a page of a listing with attributes looks at 4096
@@ -14,7 +14,7 @@ use types::{Code, Fault, Key};
 const LOADS_MAX: u32 = 8192;
 
 /// Why what a rule computed must not be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Damage(Damage),
     /// Bring it, and start over.
@@ -56,25 +56,94 @@ pub fn until_loaded<E: Engine, T>(
 ) -> Result<T, Fault> {
     for _ in 0..LOADS_MAX {
         match attempt() {
-            Err(Trouble::Absent(what)) => kv.load(what).map_err(|e| {
-                Fault::new(
-                    Code::Io,
-                    format!("the MDT's medium does not give record {:?} back: {e}", what.key),
-                )
-            })?,
+            Err(Trouble::Absent(what)) => loaded(kv, what)?,
             done => return done.map_err(Fault::from),
         }
     }
     Err(Fault::new(Code::NotReady, "the MDT's memory is too small for this request's records; try again"))
 }
 
+pub fn loaded<E: Engine>(kv: &E, what: Absent) -> Result<(), Fault> {
+    let key = what.key;
+    kv.load(what).map_err(|e| {
+        if !disk::is_passing(&e) {
+            tracing::error!(?key, why = %e, "the MDT's medium does not give records back; look at it");
+        }
+        Fault::new(Code::Io, format!("the MDT's medium does not give record {key:?} back: {e}; try again"))
+    })
+}
+
 /// What `read` finds in the newest state. It may run several times, and what it gave before is void then.
 pub fn look<E: Engine, T>(kv: &E, read: &mut dyn FnMut(&SnapView<'_>) -> T) -> Result<T, Fault> {
-    until_loaded(kv, &mut || {
-        let reader = kv.reader();
-        let view = SnapView::new(&reader);
+    look_over(kv, |view| SnapView::new(view), read)
+}
+
+/// As `look`, for who takes records one by one, and is not to be kept from the others by some that are lost.
+pub fn look_around<E: Engine, T>(kv: &E, read: &mut dyn FnMut(&SnapView<'_>) -> T) -> Result<T, Fault> {
+    look_over(kv, |view| SnapView::around(view), read)
+}
+
+fn look_over<E: Engine, T>(
+    kv: &E,
+    view_of: for<'v> fn(&'v dyn kv::View) -> SnapView<'v>,
+    read: &mut dyn FnMut(&SnapView<'_>) -> T,
+) -> Result<T, Fault> {
+    let mut over = |view: &dyn kv::View| {
+        let view = view_of(view);
         let found = read(&view);
         view.finish().map(|()| found)
+    };
+    let what = match over(&kv.reader()) {
+        Err(Trouble::Absent(what)) => what,
+        done => return done.map_err(Fault::from),
+    };
+    // From here on over one state: what was brought for it stays, however little memory there is for others.
+    let snap = kv.snapshot();
+    loaded(kv, what)?;
+    until_loaded(kv, &mut || over(&snap))
+}
+
+/// Records of a state, in order.
+pub struct Page {
+    pub records: Vec<(Key, Vec<u8>)>,
+    pub next: Next,
+}
+
+/// What is behind a page.
+pub enum Next {
+    Nothing,
+    /// From this key on.
+    More(Key),
+    /// And from its end on what is known again.
+    Damage(Damage),
+}
+
+/// From `from` on, until there are so many records, or so many bytes.
+pub fn page<E: Engine>(
+    kv: &E,
+    snap: &E::Snap,
+    from: &Key,
+    records_max: usize,
+    bytes_max: usize,
+) -> Result<Page, Fault> {
+    let end = Key::new(&[u8::MAX]).expect("one byte fits");
+    until_loaded(kv, &mut || {
+        let (mut records, mut bytes, mut next) = (Vec::new(), 0, Next::Nothing);
+        let walked = snap.range(from, &end, &mut |key, value| {
+            bytes += value.len();
+            records.push((*key, value.to_vec()));
+            let is_full = records.len() >= records_max || bytes >= bytes_max;
+            if is_full {
+                next = Next::More(key.after());
+            }
+            !is_full
+        });
+        match walked {
+            Err(Miss::Absent(what)) => return Err(Trouble::Absent(what)),
+            Err(Miss::Damage(damage)) => next = Next::Damage(damage),
+            Ok(()) => {}
+        }
+        Ok(Page { records, next })
     })
 }
 
@@ -82,11 +151,17 @@ pub fn look<E: Engine, T>(kv: &E, read: &mut dyn FnMut(&SnapView<'_>) -> T) -> R
 pub struct SnapView<'a> {
     pub snap: &'a dyn kv::View,
     trouble: RefCell<Option<Trouble>>,
+    /// Ranges go on behind what is lost.
+    goes_around: bool,
 }
 
 impl<'a> SnapView<'a> {
     pub fn new(snap: &'a dyn kv::View) -> SnapView<'a> {
-        SnapView { snap, trouble: RefCell::new(None) }
+        SnapView { snap, trouble: RefCell::new(None), goes_around: false }
+    }
+
+    pub fn around(snap: &'a dyn kv::View) -> SnapView<'a> {
+        SnapView { goes_around: true, ..SnapView::new(snap) }
     }
 
     /// Ends the reading: was everything that it saw good?
@@ -94,9 +169,13 @@ impl<'a> SnapView<'a> {
         self.trouble.into_inner().map_or(Ok(()), Err)
     }
 
-    /// The first trouble counts.
+    /// The first trouble counts. What a rule finds absent after that, it may want once it starts over: all of it is brought at once.
     pub fn note(&self, trouble: impl Into<Trouble>) {
-        self.trouble.borrow_mut().get_or_insert(trouble.into());
+        match (&mut *self.trouble.borrow_mut(), trouble.into()) {
+            (Some(Trouble::Absent(all)), Trouble::Absent(more)) => all.join(more),
+            (Some(_), _) => {}
+            (none, trouble) => *none = Some(trouble),
+        }
     }
 }
 
@@ -108,8 +187,81 @@ impl meta::View for SnapView<'_> {
         })
     }
     fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) {
-        if let Err(miss) = self.snap.range(from, to, f) {
-            self.note(miss);
+        let mut from = *from;
+        while let Err(miss) = self.snap.range(&from, to, f) {
+            match miss {
+                Miss::Damage(damage) if self.goes_around && from < damage.end => {
+                    tracing::error!(%damage, "passed over");
+                    from = damage.end;
+                }
+                miss => return self.note(miss),
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use meta::View;
+    use types::Seq;
+
+    use super::*;
+
+    /// Keys 0 to 9, of which 4 to 6 are lost.
+    struct Holed;
+
+    const LOST: std::ops::Range<u8> = 4..7;
+
+    fn key(n: u8) -> Key {
+        Key::new(&[n]).expect("short")
+    }
+
+    impl kv::View for Holed {
+        fn get(&self, key: &Key) -> Result<Option<Cow<'_, [u8]>>, Miss> {
+            Err(Damage::of(*key).into())
+        }
+        fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Miss> {
+            for n in (0..10).filter(|n| (*from..*to).contains(&key(*n))) {
+                if LOST.contains(&n) {
+                    return Err(Damage { key: key(n), end: key(LOST.end) }.into());
+                }
+                if !f(&key(n), &[]) {
+                    break;
+                }
+            }
+            Ok(())
+        }
+        fn each(&self, _: &mut kv::TakeRecord<'_>) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn size(&self) -> kv::Size {
+            kv::Size::default()
+        }
+        fn seq(&self) -> Seq {
+            Seq(0)
+        }
+    }
+
+    #[test]
+    fn who_goes_around_what_is_lost_sees_all_the_rest() {
+        let seen = |view: SnapView<'_>, from: u8, to: u8, max: usize| {
+            let mut seen = Vec::new();
+            view.range(&key(from), &key(to), &mut |key, _| {
+                seen.push(key.as_bytes()[0]);
+                seen.len() < max
+            });
+            view.finish().map(|()| seen)
+        };
+        let around = |from, to, max| seen(SnapView::around(&Holed), from, to, max);
+        assert_eq!(around(0, 10, 99), Ok(vec![0, 1, 2, 3, 7, 8, 9]));
+        assert_eq!(around(5, 9, 99), Ok(vec![7, 8]));
+        assert_eq!(around(2, 6, 99), Ok(vec![2, 3]));
+        assert_eq!(around(0, 10, 4), Ok(vec![0, 1, 2, 3]));
+        let lost = Trouble::Damage(Damage { key: key(4), end: key(7) });
+        assert_eq!(seen(SnapView::new(&Holed), 0, 10, 99), Err(lost));
+        // What it asks for by its name it must know.
+        let view = SnapView::around(&Holed);
+        assert_eq!(view.get(&key(5)), None);
+        assert_eq!(view.finish(), Err(Trouble::Damage(Damage::of(key(5)))));
     }
 }

@@ -269,9 +269,9 @@ mod tests {
         let (mut ids, high) = (Ids::load(&SnapView::new(&snap)).unwrap(), Cell::new(0));
         let nothing = Layer::new();
         let o = Overlay::new(&snap, &nothing, &mut ids, &high);
-        let damage = Trouble::Damage(Damage { key: key(15) });
+        let damage = Trouble::Damage(Damage::of(key(15)));
         assert_eq!(o.get(&key(15)), None);
-        assert_eq!(o.finish(), Err(damage));
+        assert_eq!(o.finish(), Err(damage.clone()));
         let mut o = Overlay::new(&snap, &nothing, &mut ids, &high);
         o.next_fid();
         assert_eq!(o.finish(), Err(Trouble::NoIds), "nothing was reserved");

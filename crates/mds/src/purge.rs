@@ -22,7 +22,7 @@ use wire::{Header, Request};
 
 use crate::Core;
 use crate::joined::Joined;
-use crate::look::{SnapView, look};
+use crate::look::{SnapView, look_around};
 use crate::recover::no_lease;
 
 /// Files looked at in a round; doubled up to the maximum while some of them cannot be purged: each round waits for an OST
@@ -201,7 +201,7 @@ impl Core {
 
     fn purge_next(&self, walk: &mut Walk, max: usize) -> Result<Purged, Fault> {
         let joined = self.joined()?;
-        let (dead, seen) = look(&self.kv, &mut |view| {
+        let (dead, seen) = look_around(&self.kv, &mut |view| {
             let behind = Behind { view, key: walk.at, seen: Cell::new(None) };
             (self.rules.dead_list(&behind, max), behind.seen.get())
         })?;
@@ -227,7 +227,7 @@ impl Core {
 
     /// Somebody found OSTs full: is space about to be free there?
     pub fn on_dying(&self, req: &Dying) -> Result<DyingReply, Fault> {
-        let (dying, walks_begun) = look(&self.kv, &mut |view| {
+        let (dying, walks_begun) = look_around(&self.kv, &mut |view| {
             // A walk that begins later than this sees everything that is dead in the view.
             let walks_begun = self.purged.walks_begun.load(Ordering::SeqCst);
             let dying = LOOKS.iter().any(|max| {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use arc_swap::ArcSwapOption;
 use disk::Disk;
 use disk::volume::{Kind, Verdict, Volume};
-use kv::Engine;
+use kv::{Engine, Tidied};
 use meta::counts::Pending;
 use parking_lot::Mutex;
 use types::{Code, Fault, Seq};
@@ -18,7 +18,7 @@ use crate::counts::changed;
 use crate::execute::{Role, Seat};
 use crate::ids::Ids;
 use crate::locks::Locks;
-use crate::look::look;
+use crate::look::{Trouble, look, look_around, until_loaded};
 use crate::sessions::Sessions;
 use crate::slots::Slots;
 use crate::stat::Room;
@@ -44,7 +44,8 @@ impl Mdt {
         let incarnation = volume.start()?;
         // 4. what is derived from the table
         check_formatted(&settings, &kv)?;
-        let sessions = look(&kv, &mut |view| Sessions::load(view, settings.clock.boot_ms()))??;
+        // A session of which the record is lost is no session any more, as if it had ended without a word.
+        let sessions = look_around(&kv, &mut |view| Sessions::load(view, settings.clock.boot_ms()))??;
         slots.keep_only(&sessions.ids());
         let ids = look(&kv, &mut |view| Ids::load(view))??;
         let changelog = Changelog::load(&kv)?;
@@ -97,12 +98,12 @@ impl Mdt {
 
 /// Table, slots and pending counts as the checkpoint and the log have them.
 fn restore(settings: &Settings, volume: &Volume) -> Result<(Records, Slots, Pending), Fault> {
-    let empty = empty_on(volume)?;
+    let empty = empty_on(volume, settings.cache_bytes)?;
     let (kv, mut slots, mut counts) = match volume.checkpoint_reader()? {
         Some(mut reader) => read_state(empty, volume.checkpoint_seq(), &mut reader)?,
         None => (empty, Slots::default(), Pending::default()),
     };
-    let mut unreadable = None;
+    let (mut unreadable, mut fault) = (None, None);
     volume.replay(&mut |entry| match record::decode(entry.payload) {
         // Seqs are counted by the one and given by the other.
         Ok(r) if entry.ops != r.ops() => {
@@ -112,11 +113,24 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<(Records, Slots, Pend
         }
         Ok(r) => {
             if settings.rules.counts() {
-                let learned = look(&kv, &mut |view| counts.learn(view, changed(&r.changes)));
-                counts.add(learned.unwrap_or_default());
+                match look(&kv, &mut |view| counts.learn(view, changed(&r.changes))) {
+                    Ok(learned) => counts.add(learned),
+                    // Damage is for who needs the record, and fsck finds the sums wrong.
+                    Err(f) if f.code == Code::Damaged => {}
+                    Err(f) => {
+                        fault.get_or_insert(f);
+                        return Verdict::Cut;
+                    }
+                }
+            }
+            if let Err(f) = until_loaded(&kv, &mut || kv.admits(&r.changes).map_err(Trouble::Absent)) {
+                fault.get_or_insert(f);
+                return Verdict::Cut;
             }
             slots.apply(&r.members, entry.seq, &r.changes);
             kv.apply(Seq(entry.seq.0 + u64::from(r.ops()) - 1), r.changes);
+            // Nobody else has the writer's role yet.
+            while kv.tidy() != Tidied::Done {}
             Verdict::Keep
         }
         Err(why) => {
@@ -126,6 +140,9 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<(Records, Slots, Pend
     })?;
     // The entry's own checksum held, so this is no torn write: a newer program wrote it, or it is damage. To cut it off
     // would lose what was acknowledged.
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
     match unreadable {
         None => Ok((kv, slots, counts)),
         Some(why) => {

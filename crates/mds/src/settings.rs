@@ -15,6 +15,9 @@ pub struct Settings {
     pub session_ttl: Duration,
     /// False: no threads; the owner flushes and checkpoints by hand (tests of power loss, which need every step to repeat).
     pub background: bool,
+    /// That records may take in memory; what was not used lately is on the medium only. Changes since the last checkpoint are in memory
+    /// whatever this says.
+    pub cache_bytes: u64,
     pub groups: Groups,
     /// Root becomes this user; `None`: it stays root.
     pub squash: Option<Squash>,
@@ -31,6 +34,7 @@ impl Settings {
             // the owner of a killed mount does not give up waiting.
             session_ttl: Duration::from_secs(10),
             background: true,
+            cache_bytes: 1 << 30,
             groups: Groups::Client,
             squash: None,
             rules,

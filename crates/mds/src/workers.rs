@@ -1,15 +1,16 @@
-//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), purge.
+//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), purge.
 //!
 //! T1: a stop ends each within one request to an OST. T2: none of them holds the `Mdt`, so dropping it ends them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use disk::volume::VolumeError;
+use kv::{Engine, Tidied};
 use parking_lot::{Condvar, Mutex};
-use types::Fault;
+use types::{Fault, Key};
 
 use crate::Core;
 
@@ -44,6 +45,8 @@ pub struct Bells {
     pub flush: Bell,
     pub checkpoint: Bell,
     pub purge: Bell,
+    /// Too much of what is in memory cannot go before there is a checkpoint.
+    pub unwritten: AtomicBool,
 }
 
 /// The threads of one MDT.
@@ -51,11 +54,12 @@ pub struct Bells {
 pub struct Workers(Mutex<Vec<JoinHandle<()>>>);
 
 impl Workers {
-    /// Starts what needs no cluster: flusher and keeper.
+    /// Starts what needs no cluster: flusher, keeper and tidier.
     pub fn start(core: &Arc<Core>) -> Workers {
         let workers = Workers::default();
         workers.spawn(core, "mdt-flush", flusher);
         workers.spawn(core, "mdt-keep", keeper);
+        workers.spawn(core, "mdt-tidy", tidier);
         workers
     }
 
@@ -86,6 +90,7 @@ impl Workers {
         core.bells.flush.ring();
         core.bells.checkpoint.ring();
         core.bells.purge.ring();
+        core.kv.wake();
         for thread in std::mem::take(&mut *self.0.lock()) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the MDT panicked: restart it, and report the lines above");
@@ -143,17 +148,69 @@ fn keeper(core: &Core) {
         if core.is_stopping() {
             return;
         }
-        if core.log_is_half_full()
+        let is_asked = core.bells.unwritten.swap(false, Ordering::Relaxed);
+        if (core.log_is_half_full() || is_asked)
             && let Err(fault) = core.checkpoint_now()
         {
             tracing::error!(%fault, "the MDT's checkpoint failed; the log goes on until it is full");
-            // The table's state will not be better at once, and each try writes all of it.
-            core.bells.checkpoint.wait(Duration::from_secs(10));
+            core.bells.unwritten.fetch_or(is_asked, Ordering::Relaxed);
+            // The table's state will not be better at once, and each try writes all of it, whoever rings.
+            let until = Instant::now() + Duration::from_secs(10);
+            while let Some(left) =
+                until.checked_duration_since(Instant::now()).filter(|_| !core.is_stopping())
+            {
+                core.bells.checkpoint.wait(left);
+            }
         }
         core.trim_changes_so_far();
         core.reap_sessions();
         core.sweep_locks();
         core.sweep_check();
         core.sweep_copy();
+    }
+}
+
+/// Longest wait for something to tidy.
+const TIDIES_WITHIN: Duration = Duration::from_secs(10);
+
+fn tidier(core: &Core) {
+    core.warm_up();
+    while !core.is_stopping() {
+        core.kv.until_untidy(TIDIES_WITHIN);
+        core.tidy();
+    }
+}
+
+impl Core {
+    /// Keeps memory within its bound.
+    pub fn tidy(&self) {
+        while !self.is_stopping() {
+            // Each step by itself: who brings requests waits for one at most.
+            let tidied = {
+                let _seat = self.role.hold();
+                self.kv.tidy()
+            };
+            match tidied {
+                Tidied::Done => return,
+                Tidied::More => {}
+                Tidied::Unwritten => {
+                    self.bells.unwritten.store(true, Ordering::Relaxed);
+                    self.bells.checkpoint.ring();
+                }
+            }
+        }
+    }
+
+    /// After a start: what fits into memory is brought before somebody waits for it, in order and so at the medium's best speed.
+    fn warm_up(&self) {
+        let mut from = Key::default();
+        while !self.is_stopping() {
+            match self.kv.warm(&mut from) {
+                Ok(true) => self.tidy(),
+                Ok(false) => return,
+                // Who needs it will be told.
+                Err(_) => return,
+            }
+        }
     }
 }

@@ -56,7 +56,8 @@ pub struct Check {
     dropped: u64,
 }
 
-/// What a look at one record gave.
+/// What a look at one record gave. Nothing: what it stands on is damaged.
+#[derive(Default)]
 pub struct Seen {
     found: Vec<(Wrong, String)>,
     /// An entry that its inode does not know.
@@ -123,9 +124,12 @@ impl Check {
         }
     }
 
-    /// A record whose bytes are not those that were written.
-    pub fn add_damaged(&mut self, key: &Key) {
-        let what = format!("record {key:?}: its checksum is wrong");
+    /// A record whose bytes are not those that were written, or all that there were from there on and before `end`.
+    pub fn add_damaged(&mut self, key: &Key, end: &Key) {
+        let what = match *end == key.after() {
+            true => format!("record {key:?}: its checksum is wrong"),
+            false => format!("the records from {key:?} on and before {end:?} are lost"),
+        };
         self.note(Finding { wrong: Wrong::DamagedRecord, key: *key, what, off: Off::Not });
     }
 

@@ -201,6 +201,12 @@ pub struct Learned {
     dirs_stay: bool,
 }
 
+/// Records to put, and the last row that is in them.
+pub struct Fold {
+    pub puts: Vec<(Key, Vec<u8>)>,
+    pub end: Fid,
+}
+
 /// A change: the key, and the new value or none.
 pub type Changed<'c> = (&'c Key, Option<&'c [u8]>);
 
@@ -322,19 +328,25 @@ impl Pending {
         self.counting |= learned.begins;
     }
 
-    /// D3: the next few records to put.
-    pub fn fold(&mut self, view: &dyn View) -> Vec<(Key, Vec<u8>)> {
+    /// D3: the next few records to put. Once they are in the log, `fold_ended` is to hear of it: a fold that comes to nothing is made
+    /// again of the same rows, whose records were brought meanwhile.
+    pub fn fold(&self, view: &dyn View) -> Fold {
         let many = self.rows.len().saturating_sub(self.rows_long).clamp(FOLD_MIN, FOLD_MAX);
         let after = self.rows.range((Bound::Excluded(self.turn), Bound::Unbounded));
         let turn: Vec<(Fid, Row)> =
             after.chain(&self.rows).take(many.min(self.rows.len())).map(|(f, r)| (*f, *r)).collect();
-        self.turn = turn.last().map_or(Fid(0), |(dir, _)| *dir);
+        let end = turn.last().map_or(Fid(0), |(dir, _)| *dir);
         let put = |(dir, row): (Fid, Row)| {
             let Counts { own, tree } = record(view, dir);
             let new = Counts { own: own + row.own, tree: tree + row.own + row.below };
             (keys::counts(dir), new.encode())
         };
-        turn.into_iter().map(put).collect()
+        Fold { puts: turn.into_iter().map(put).collect(), end }
+    }
+
+    /// The next fold is the others' turn. `end`: this one's.
+    pub fn fold_ended(&mut self, end: Fid) {
+        self.turn = end;
     }
 
     /// D1: of the directory `dir`.

@@ -82,13 +82,6 @@ pub fn kind_start(kind: u8) -> Key {
     key([&[kind]])
 }
 
-/// The one behind `k`.
-pub fn after(k: &Key) -> Key {
-    let bytes = k.as_bytes();
-    let longer = Key::new(&[bytes, &[0]].concat());
-    longer.expect("keys of records are shorter than the longest")
-}
-
 fn u64_at(k: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(k.get(at..at + 8)?.try_into().ok()?))
 }

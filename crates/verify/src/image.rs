@@ -246,6 +246,9 @@ fn load(disk: &dyn Disk, sb: &Superblock, state: &[u8], image: &mut Image) -> Re
                     if key <= last {
                         return Err(format!("leaf {}: its name is not behind the one before", hex(&key)));
                     }
+                    if value.starts_with(&[0; 24]) {
+                        return Err(format!("from record {} on some are lost", hex(&key)));
+                    }
                     let leaf = leaf(disk, sb, &key, value, &mut pages)?;
                     last = leaf.last().map(|(key, _)| key.clone()).unwrap_or_default();
                     image.records.extend(leaf);
@@ -298,6 +301,8 @@ fn leaf(
     // 1. Its bytes.
     let mut n = Bytes::of(&what, name);
     let (count, crc, as_records, len) = (n.u32()?, n.u32()?, n.u64()?, n.u64()?);
+    let last_len = n.u8()?;
+    let last = n.take(last_len.into())?.to_vec();
     let mut bytes = Vec::new();
     while n.left() > 0 {
         let (start, run) = (n.u64()?, n.u32()?);
@@ -365,7 +370,8 @@ fn leaf(
         out.push((key, value.to_vec()));
     }
     let sum: u64 = out.iter().map(|(key, value)| (9 + key.len() + value.len()) as u64).sum();
-    if at != body.len() || larges.next().is_some() || out[0].0 != first || sum != as_records {
+    let is_named = out[0].0 == first && out.last().is_some_and(|(key, _)| *key == last);
+    if at != body.len() || larges.next().is_some() || !is_named || sum != as_records {
         return parts.wrong("what it holds is not what its name says");
     }
     Ok(out)

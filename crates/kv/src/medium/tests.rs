@@ -1,11 +1,14 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::volume::{Format, Kind, Label, Verdict, Volume};
-use disk::{Crash, MemDisk, SimDisk, SplitMix};
+use disk::{Crash, FaultyDisk, MemDisk, Op, SimDisk, SplitMix, When};
 use types::{Epoch, MirrorId, TargetId, Uuid};
 
 use super::*;
-use crate::{Batch, Engine, Table, Value, View, conformance};
+use crate::{Batch, Change, Damage, Engine, Miss, Table, Tidied, Value, View, conformance};
+
+mod damage;
 
 type Model = BTreeMap<Key, Vec<u8>>;
 
@@ -31,11 +34,16 @@ struct Scene {
     model: Model,
 }
 
-fn medium_of(volume: &Volume) -> Medium {
+/// No bound; and one so tight that all that may goes.
+const WIDE: u64 = u64::MAX;
+const TIGHT: u64 = 0;
+
+fn medium_of(volume: &Volume, cache_bytes: u64) -> Medium {
     Medium {
         disk: volume.disk().clone(),
         slots: volume.layout().slots,
         checkpoint: volume.checkpoint_place(),
+        cache_bytes,
     }
 }
 
@@ -50,8 +58,8 @@ fn model_of(table: &Table) -> Model {
 }
 
 /// The table that the last checkpoint has.
-fn table_on(volume: &Volume) -> Result<Table, StreamError> {
-    let table = Table::over(medium_of(volume)).unwrap();
+fn table_on(volume: &Volume, cache_bytes: u64) -> Result<Table, StreamError> {
+    let table = Table::over(medium_of(volume, cache_bytes)).unwrap();
     match volume.checkpoint_reader().unwrap() {
         Some(mut stream) => table.open(volume.checkpoint_seq(), &mut stream, &mut |_, _| false),
         None => Ok(table),
@@ -59,16 +67,20 @@ fn table_on(volume: &Volume) -> Result<Table, StreamError> {
 }
 
 impl Scene {
-    fn new() -> Scene {
-        let disk = Arc::new(SimDisk::new(4 << 20));
-        let format = Format { label: label(), log_bytes: 64 << 10, checkpoint_bytes: 1 << 20 };
-        Volume::format(&*disk, &format, false).unwrap();
-        Scene::open(disk, Model::new())
+    fn new(cache_bytes: u64) -> Scene {
+        Scene::of(1 << 20, cache_bytes)
     }
 
-    fn open(disk: Arc<SimDisk>, model: Model) -> Scene {
+    fn of(checkpoint_bytes: u64, cache_bytes: u64) -> Scene {
+        let disk = Arc::new(SimDisk::new(2 * checkpoint_bytes + (2 << 20)));
+        let format = Format { label: label(), log_bytes: 64 << 10, checkpoint_bytes };
+        Volume::format(&*disk, &format, false).unwrap();
+        Scene::open(disk, Model::new(), cache_bytes)
+    }
+
+    fn open(disk: Arc<SimDisk>, model: Model, cache_bytes: u64) -> Scene {
         let volume = Volume::open(disk.clone() as Arc<dyn Disk>).unwrap();
-        let table = table_on(&volume).unwrap();
+        let table = table_on(&volume, cache_bytes).unwrap();
         volume.replay(&mut |_| Verdict::Keep).unwrap();
         volume.start().unwrap();
         Scene { disk, volume, table, random: SplitMix::new(5), model }
@@ -93,7 +105,77 @@ impl Scene {
             self.model.insert(key, value);
         }
         let seq = self.volume.append(Epoch(1), &[0; 8]).unwrap();
+        self.load_for(&batch);
         self.table.apply(seq, batch);
+    }
+
+    fn change_one(&self, key: Key, value: Option<Value>) {
+        let batch = Batch(vec![Change { key, value }]);
+        let seq = self.volume.append(Epoch(1), &[0; 8]).unwrap();
+        self.load_for(&batch);
+        self.table.apply(seq, batch);
+    }
+
+    /// A key that nothing has; `go` takes it back.
+    fn come(&mut self) -> Key {
+        let new = Key::new(&[&self.random.below(2000).to_be_bytes()[..], &[1]].concat()).unwrap();
+        self.change_one(new, Some(Value::new(b"soon gone")));
+        self.model.insert(new, b"soon gone".to_vec());
+        new
+    }
+
+    fn go(&mut self, new: Key) {
+        self.change_one(new, None);
+        self.model.remove(&new);
+    }
+
+    fn load_for(&self, batch: &Batch) {
+        while let Err(what) = self.table.admits(batch) {
+            self.table.load(what).unwrap();
+        }
+    }
+
+    /// As much goes as may.
+    fn shrink(&self) {
+        while self.table.tidy() != Tidied::Done {}
+    }
+
+    fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, Damage> {
+        let view = self.table.snapshot();
+        loop {
+            match view.get(key) {
+                Ok(value) => return Ok(value.map(|value| value.into_owned())),
+                Err(Miss::Damage(damage)) => return Err(damage),
+                Err(Miss::Absent(what)) => self.table.load(what).unwrap(),
+            }
+        }
+    }
+
+    /// All keys from `from` on and below `to`; if `lost` counts stretches that are, without those, or there must be none.
+    fn list(&self, from: &Key, to: &Key, mut lost: Option<&mut usize>) -> Vec<Key> {
+        let (view, mut from, mut seen) = (self.table.snapshot(), *from, Vec::new());
+        loop {
+            let mut page = Vec::new();
+            let end = view.range(&from, to, &mut |key, _| {
+                page.push(*key);
+                true
+            });
+            match (end, &mut lost) {
+                (Err(Miss::Absent(what)), _) => {
+                    self.table.load(what).unwrap();
+                    continue;
+                }
+                (Err(Miss::Damage(Damage { key, end })), Some(lost)) if key < end => {
+                    seen.append(&mut page);
+                    (**lost, from) = (**lost + 1, end);
+                }
+                (Err(miss), _) => panic!("{miss}"),
+                (Ok(()), _) => {
+                    seen.append(&mut page);
+                    return seen;
+                }
+            }
+        }
     }
 
     fn checkpoint(&self) -> Result<(), disk::VolumeError> {
@@ -106,7 +188,7 @@ impl Scene {
 
     fn pages_named(&self) -> u64 {
         let state = self.on_medium().state.lock();
-        state.named.iter().flat_map(|place| &place.runs).map(|run| u64::from(run.pages)).sum()
+        state.named.iter().flat_map(|home| &home.place.runs).map(|run| u64::from(run.pages)).sum()
     }
 
     fn on_medium(&self) -> &OnMedium {
@@ -117,7 +199,7 @@ impl Scene {
 /// D1, D2: a leaf that is as it was once more, after a checkpoint without it, has no place.
 #[test]
 fn a_change_that_is_taken_back_after_a_checkpoint_names_no_page_that_is_free() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::new(WIDE);
     for _ in 0..20 {
         scene.change(100);
     }
@@ -137,74 +219,168 @@ fn a_change_that_is_taken_back_after_a_checkpoint_names_no_page_that_is_free() {
         }
         assert_eq!(
             scene.pages_named(),
-            scene.on_medium().area.pages_used(),
+            scene.on_medium().ground.area.pages_used(),
             "round {round}: what is named is not free"
         );
-        assert_eq!(model_of(&table_on(&scene.volume).unwrap()), scene.model, "round {round}");
+        assert_eq!(model_of(&table_on(&scene.volume, WIDE).unwrap()), scene.model, "round {round}");
         scene.change(3);
     }
 }
 
 #[test]
 fn conforms() {
-    let medium = |disk: &Arc<MemDisk>, checkpoint| Medium {
-        disk: disk.clone(),
-        slots: [0..8 << 20, 8 << 20..16 << 20],
-        checkpoint,
-    };
-    // Which medium a table is over, by its capacity there is no way to tell.
-    let disk = std::cell::RefCell::new(Arc::new(MemDisk::new(16 << 20)));
-    let make = || {
-        disk.replace(Arc::new(MemDisk::new(16 << 20)));
-        Table::over(medium(&disk.borrow(), None)).unwrap()
-    };
-    // A checkpoint that was begun and not named: its leaves are there, and nothing else counts.
-    conformance::all_of(&make, &|_: &Table| Table::over(medium(&disk.borrow(), Some(0..4096))).unwrap());
+    // Of small leaves a few hundred records make a tree of several levels.
+    for (cache_bytes, leaf_bytes) in [(WIDE, 4000), (TIGHT, 4000), (TIGHT, 256), (4 << 10, 256)] {
+        let over = |disk: &Arc<MemDisk>, checkpoint| {
+            let slots = [0..8 << 20, 8 << 20..16 << 20];
+            let medium = Medium { disk: disk.clone(), slots, checkpoint, cache_bytes };
+            let shape = Shape { leaf_bytes, fanout: if leaf_bytes < 4000 { 4 } else { 32 } };
+            Table::over_shaped(medium, shape).unwrap()
+        };
+        // Which medium a table is over, by its capacity there is no way to tell.
+        let disk = std::cell::RefCell::new(Arc::new(MemDisk::new(16 << 20)));
+        let (loads, evictions) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+        let make = || {
+            disk.replace(Arc::new(MemDisk::new(16 << 20)));
+            over(&disk.borrow(), None)
+        };
+        // A checkpoint that was begun and not named: its leaves are there, and nothing else counts.
+        let again = |of: &Table| {
+            let figures = of.figures();
+            loads.set(loads.get() + figures.loads);
+            evictions.set(evictions.get() + figures.evictions);
+            over(&disk.borrow(), Some(0..4096))
+        };
+        conformance::all_of(&make, &again);
+        let is_tight = cache_bytes != WIDE;
+        assert_eq!((loads.get() > 20, evictions.get() > 20), (is_tight, is_tight), "{loads:?} {evictions:?}");
+    }
 }
 
 #[test]
 fn power_may_fail_at_every_write_of_checkpoints() {
-    let mut scene = Scene::new();
-    scene.change(1500);
-    scene.checkpoint().unwrap();
-    let mut states = BTreeMap::from([(scene.volume.checkpoint_seq(), scene.model.clone())]);
-    scene.disk.record();
-    for _ in 0..3 {
-        scene.change(150);
-        states.insert(scene.volume.last_seq(), scene.model.clone());
+    for cache_bytes in [WIDE, TIGHT] {
+        let mut scene = Scene::new(cache_bytes);
+        scene.change(1500);
         scene.checkpoint().unwrap();
-    }
-    let recording = scene.disk.take_recording().unwrap();
-    for at in 0..=recording.events.len() {
-        let seed = at as u64;
-        for crash in
-            [Crash::KeepAll, Crash::DropAll, Crash::Writes(seed), Crash::Torn(seed), Crash::Sectors(seed)]
-        {
-            let disk = Arc::new(recording.crash_at(at, crash));
-            let volume = Volume::open(disk.clone() as Arc<dyn Disk>).unwrap();
-            let (seq, table) = (volume.checkpoint_seq(), table_on(&volume).unwrap());
-            assert!(model_of(&table) == states[&seq], "event {at}, {crash:?}: the state of {seq}");
-            drop((volume, table));
-            if crash == Crash::DropAll && at % 5 == 0 {
-                // It goes on from there: what is taken for free is not what counts.
-                let mut again = Scene::open(disk, states[&seq].clone());
-                again.change(400);
-                again.checkpoint().unwrap();
-                let volume = Volume::open(again.disk.clone() as Arc<dyn Disk>).unwrap();
-                assert!(model_of(&table_on(&volume).unwrap()) == again.model, "after event {at}");
+        scene.shrink();
+        let mut states = BTreeMap::from([(scene.volume.checkpoint_seq(), scene.model.clone())]);
+        scene.disk.record();
+        for _ in 0..3 {
+            scene.change(150);
+            states.insert(scene.volume.last_seq(), scene.model.clone());
+            scene.checkpoint().unwrap();
+            let new = scene.come();
+            states.insert(scene.volume.last_seq(), scene.model.clone());
+            scene.checkpoint().unwrap();
+            scene.go(new);
+            states.insert(scene.volume.last_seq(), scene.model.clone());
+            scene.checkpoint().unwrap();
+            scene.shrink();
+        }
+        assert_eq!(scene.table.figures().evictions > 0, cache_bytes == TIGHT);
+        let recording = scene.disk.take_recording().unwrap();
+        for at in 0..=recording.events.len() {
+            let seed = at as u64;
+            for crash in
+                [Crash::KeepAll, Crash::DropAll, Crash::Writes(seed), Crash::Torn(seed), Crash::Sectors(seed)]
+            {
+                let disk = Arc::new(recording.crash_at(at, crash));
+                let volume = Volume::open(disk.clone() as Arc<dyn Disk>).unwrap();
+                let (seq, table) = (volume.checkpoint_seq(), table_on(&volume, cache_bytes).unwrap());
+                assert!(model_of(&table) == states[&seq], "event {at}, {crash:?}: the state of {seq}");
+                drop((volume, table));
+                if crash == Crash::DropAll && at % 5 == 0 {
+                    // It goes on from there: what is taken for free is not what counts.
+                    let mut again = Scene::open(disk, states[&seq].clone(), cache_bytes);
+                    again.change(400);
+                    again.checkpoint().unwrap();
+                    let volume = Volume::open(again.disk.clone() as Arc<dyn Disk>).unwrap();
+                    let table = table_on(&volume, cache_bytes).unwrap();
+                    assert!(model_of(&table) == again.model, "after event {at}");
+                }
             }
         }
     }
 }
 
+/// Changes, checkpoints that count and that do not, starts, and views that are kept: whatever goes out of memory meanwhile, each shows
+/// what it did.
+#[test]
+fn what_goes_out_of_memory_is_what_comes_back() {
+    // Room for what the views hold.
+    let mut scene = Scene::of(4 << 20, 64 << 10);
+    let mut kept: std::collections::VecDeque<(<Table as Engine>::Snap, Model)> = Default::default();
+    let (mut evictions, mut loads) = (0, 0);
+    for step in 0..400 {
+        match scene.random.below(10) {
+            0..4 => {
+                let count = 1 + scene.random.below(120);
+                scene.change(count);
+            }
+            4 => {
+                // The views below hold places that are not named any more.
+                scene.checkpoint().unwrap();
+            }
+            5 => {
+                // It comes, and goes before it came to a leaf.
+                let new = scene.come();
+                scene.checkpoint().unwrap();
+                scene.go(new);
+            }
+            6 | 7 => scene.shrink(),
+            8 => {
+                let all: Vec<Key> = scene.model.keys().copied().collect();
+                for _ in 0..20.min(all.len()) {
+                    let key = all[scene.random.below(all.len() as u64) as usize];
+                    assert_eq!(scene.get(&key), Ok(scene.model.get(&key).cloned()), "step {step}");
+                }
+            }
+            _ => {
+                kept.push_back((scene.table.snapshot(), scene.model.clone()));
+                if kept.len() > 3 {
+                    kept.pop_front();
+                }
+            }
+        }
+        if step % 40 == 39 {
+            for (view, model) in &kept {
+                let mut seen = Model::new();
+                let each = &mut |key: &Key, value: &[u8], _| {
+                    seen.insert(*key, value.to_vec());
+                    Ok(())
+                };
+                view.each(each).unwrap();
+                assert!(seen == *model, "step {step}: a view that was kept");
+                let size = view.size();
+                assert_eq!(size.records, model.len() as u64);
+            }
+        }
+        if step % 100 == 99 {
+            kept.clear();
+            let figures = scene.table.figures();
+            (evictions, loads) = (evictions + figures.evictions, loads + figures.loads);
+            // Nobody is in older states any more: what they had is free.
+            for _ in 0..600 {
+                scene.table.apply(scene.volume.last_seq(), Batch::new());
+                drop(scene.table.reader());
+            }
+            scene.checkpoint().unwrap();
+            assert_eq!(scene.on_medium().ground.area.pages_used(), scene.pages_named(), "step {step}");
+            scene = Scene { random: scene.random, ..Scene::open(scene.disk, scene.model, 64 << 10) };
+        }
+    }
+    assert!(evictions > 100 && loads > 100, "{evictions} {loads}");
+}
+
 #[test]
 fn a_checkpoint_writes_what_changed() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::new(WIDE);
     scene.change(3000);
     scene.checkpoint().unwrap();
-    let all = scene.on_medium().area.pages_used();
+    let all = scene.on_medium().ground.area.pages_used();
     let places = |scene: &Scene| -> HashSet<u64> {
-        scene.on_medium().state.lock().named.iter().map(|place| place.runs[0].start).collect()
+        scene.on_medium().state.lock().named.iter().map(|home| home.place.runs[0].start).collect()
     };
     let before = places(&scene);
     scene.change(3);
@@ -213,19 +389,43 @@ fn a_checkpoint_writes_what_changed() {
     let new = after.difference(&before).count();
     assert!((1..=6).contains(&new) && after.len() > 15, "{new} of {}", after.len());
     // What it replaced is free.
-    assert!(scene.on_medium().area.pages_used().abs_diff(all) < 10);
-    assert_eq!(scene.on_medium().area.pages_used(), scene.pages_named());
+    assert!(scene.on_medium().ground.area.pages_used().abs_diff(all) < 10);
+    assert_eq!(scene.on_medium().ground.area.pages_used(), scene.pages_named());
     // What the owner reckons with, before the latest changes are in leaves.
     let reckoned = scene.table.snapshot().medium_bytes() / PAGE;
     assert!((all..all + 10).contains(&reckoned), "{reckoned} for {all}");
 }
 
+/// A head lets go of a leaf that the newest changes hide, and these are taken back before they come to it.
+#[test]
+fn a_leaf_that_is_itself_again_has_a_home_again() {
+    let mut scene = Scene::new(TIGHT);
+    scene.change(1500);
+    scene.checkpoint().unwrap();
+    let new = scene.come();
+    scene.checkpoint().unwrap();
+    scene.go(new);
+    scene.checkpoint().unwrap();
+    // It is there: nothing is written.
+    let homes = |scene: &Scene| scene.on_medium().state.lock().named.clone();
+    let before = homes(&scene);
+    scene.checkpoint().unwrap();
+    assert!(homes(&scene).iter().zip(&before).all(|(a, b)| Arc::ptr_eq(a, b)));
+    drop(before);
+    assert_eq!(scene.on_medium().ground.area.pages_used(), scene.pages_named());
+    // And all of it may go out of memory.
+    scene.shrink();
+    assert_eq!(scene.table.figures().evictions, scene.table.figures().leaves);
+    let again = Scene::open(Arc::new(scene.disk.crash(Crash::DropAll)), Model::new(), TIGHT);
+    assert!(model_of(&again.table) == scene.model);
+}
+
 #[test]
 fn a_checkpoint_that_fails_takes_no_room_and_changes_nothing() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::new(WIDE);
     scene.change(1000);
     scene.checkpoint().unwrap();
-    let used = scene.on_medium().area.pages_used();
+    let used = scene.on_medium().ground.area.pages_used();
     scene.change(500);
     let snap = scene.table.snapshot();
     for _ in 0..20 {
@@ -235,23 +435,23 @@ fn a_checkpoint_that_fails_takes_no_room_and_changes_nothing() {
         };
         scene.volume.checkpoint(scene.volume.position(), write).unwrap_err();
         scene.table.end_checkpoint(false);
-        assert_eq!(scene.on_medium().area.pages_used(), used);
+        assert_eq!(scene.on_medium().ground.area.pages_used(), used);
     }
     // One that nobody ended takes no room either, once there is another.
     let used = [(); 3].map(|()| {
         scene.table.checkpoint(&snap, &mut std::iter::empty(), &mut Vec::new()).unwrap();
-        scene.on_medium().area.pages_used()
+        scene.on_medium().ground.area.pages_used()
     });
     assert!(used[0] == used[1] && used[1] == used[2], "{used:?}");
     scene.checkpoint().unwrap();
-    let again = Scene::open(Arc::new(scene.disk.crash(Crash::DropAll)), Model::new());
+    let again = Scene::open(Arc::new(scene.disk.crash(Crash::DropAll)), Model::new(), WIDE);
     assert!(model_of(&again.table) == scene.model);
 }
 
 /// A head longer than its part of the slot would lie over leaves.
 #[test]
 fn a_head_that_is_too_long_is_refused() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::new(WIDE);
     scene.change(10);
     let (snap, value) = (scene.table.snapshot(), Value::new(&[1; 5000]));
     let mut rest = (0..200u8).map(|n| (Key::new(&[9, n]).unwrap(), value.clone()));
@@ -261,29 +461,175 @@ fn a_head_that_is_too_long_is_refused() {
     assert!(out.len() as u64 <= scene.on_medium().room().head_bytes);
 }
 
+/// Who tidies comes to an end, whatever older states have in memory.
 #[test]
-fn a_leaf_that_rots_is_named() {
-    let mut scene = Scene::new();
-    scene.change(2000);
-    scene.checkpoint().unwrap();
-    let named = scene.on_medium().state.lock().named.clone();
-    for place in &named {
-        let disk = scene.disk.crash(Crash::KeepAll);
-        let at = scene.on_medium().area.begin(place);
-        let mut byte = [0];
-        let victim = at + place.bytes / 2;
-        disk.read_at(&mut byte, victim).unwrap();
-        disk.write_at(&[byte[0] ^ 4], victim).unwrap();
-        let volume = Volume::open(Arc::new(disk) as Arc<dyn Disk>).unwrap();
-        let why = table_on(&volume).err().unwrap().to_string();
-        assert!(why.contains(&format!("at medium offset {at}: wrong checksum")), "{why}");
+fn what_only_older_states_have_is_not_tidied_for_ever() {
+    let mut scene = Scene::of(8 << 20, WIDE);
+    let mut batch = Batch::new();
+    for n in 0..600u32 {
+        let (key, value) = (Key::new(&n.to_be_bytes()).unwrap(), vec![n as u8; 6000]);
+        batch.put(key, Value::new(&value));
+        scene.model.insert(key, value);
     }
+    scene.table.apply(scene.volume.append(Epoch(1), &[0; 8]).unwrap(), batch);
+    scene.checkpoint().unwrap();
+    let scene = Scene::open(scene.disk, scene.model, WIDE);
+    for key in scene.model.keys() {
+        assert_eq!(scene.get(key), Ok(scene.model.get(key).cloned()));
+    }
+    let filled = || scene.on_medium().ground.filled_bytes();
+    assert!(filled() > 3 << 20, "{}", filled());
+    let old = scene.table.snapshot();
+    // Each leaf is another one now; the older state has them yet.
+    let mut batch = Batch::new();
+    scene.model.keys().for_each(|key| batch.put(*key, Value::new(b"short")));
+    scene.table.apply(scene.volume.append(Epoch(1), &[0; 8]).unwrap(), batch);
+    assert!(scene.model.keys().all(|key| old.get(key).unwrap().unwrap().len() == 6000));
+    assert_eq!(filled(), 0);
+    // As if one of them had been brought just then.
+    scene.on_medium().ground.count_filled(9 << 20);
+    let steps = (0..9).take_while(|_| scene.table.tidy() != Tidied::Done).count();
+    assert!(steps < 9);
+}
+
+/// A checkpoint that failed is no reason to look anew at what cannot go.
+#[test]
+fn only_a_checkpoint_that_counts_wakes_who_tidies() {
+    let mut scene = Scene::new(TIGHT);
+    scene.change(1500);
+    let steps = || (0..99).map(|_| scene.table.tidy()).take_while(|tidied| *tidied != Tidied::Done);
+    assert!(steps().collect::<Vec<_>>().contains(&Tidied::Unwritten));
+    assert_eq!(steps().count(), 0);
+    scene.table.checkpoint(&scene.table.snapshot(), &mut std::iter::empty(), &mut Vec::new()).unwrap();
+    scene.table.end_checkpoint(false);
+    assert_eq!(steps().count(), 0);
+    scene.checkpoint().unwrap();
+    assert!(steps().count() > 0);
+    assert_eq!(scene.table.figures().evictions, scene.table.figures().leaves);
+}
+
+const GROUPS: u64 = 40;
+const KEYS: u64 = 50;
+
+fn key_in(group: u64, n: u64) -> Key {
+    Key::new(&[group.to_be_bytes(), n.to_be_bytes()].concat()).unwrap()
+}
+
+/// The others end with who has it, whatever ends that one.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Who reads, changes, brings, tidies and makes checkpoints, all at once: each state is whole, and so is what is on the medium at last.
+#[test]
+fn all_at_once() {
+    let disk = Arc::new(MemDisk::new(16 << 20));
+    let medium = |checkpoint| Medium {
+        disk: disk.clone(),
+        slots: [0..8 << 20, 8 << 20..16 << 20],
+        checkpoint,
+        cache_bytes: 16 << 10,
+    };
+    let shape = Shape { leaf_bytes: 512, fanout: 4 };
+    let table = &Table::over_shaped(medium(None), shape).unwrap();
+    // A batch is of one group, and gives all of its keys the same value, or takes back the last one.
+    let batch_of = |round: u64| {
+        let (group, mut batch) = (round % GROUPS, Batch::new());
+        (0..KEYS - 1)
+            .for_each(|n| batch.put(key_in(group, n), Value::new(&[round.to_be_bytes(); 8].concat())));
+        match round / GROUPS % 2 {
+            0 => batch.put(key_in(group, KEYS - 1), Value::new(b"soon gone")),
+            _ => batch.delete(key_in(group, KEYS - 1)),
+        }
+        batch
+    };
+    let get = |view: &<Table as Engine>::Snap, key: &Key| loop {
+        match view.get(key) {
+            Err(Miss::Absent(what)) => table.load(what).unwrap(),
+            value => return value.unwrap().map(|value| value.into_owned()),
+        }
+    };
+    let (role, is_over) = (&parking_lot::Mutex::new(()), &AtomicBool::new(false));
+    let goes_on = || !is_over.load(Ordering::Relaxed);
+    const ROUNDS: u64 = 1200;
+    let checkpoint = || {
+        let snap = {
+            let _role = role.lock();
+            table.snapshot()
+        };
+        let mut head = Vec::new();
+        table.checkpoint(&snap, &mut std::iter::empty(), &mut head).unwrap();
+        table.end_checkpoint(true);
+        (snap.seq(), head)
+    };
+    (0..GROUPS).for_each(|round| table.apply(types::Seq(round), batch_of(round)));
+    std::thread::scope(|s| {
+        for seed in 0..2 {
+            s.spawn(move || {
+                let mut random = SplitMix::new(seed);
+                while goes_on() {
+                    let (view, group) = (table.snapshot(), random.below(GROUPS));
+                    let first = get(&view, &key_in(group, 0));
+                    assert!((1..KEYS - 1).all(|n| get(&view, &key_in(group, n)) == first), "it is whole");
+                    let is_there = get(&view, &key_in(group, KEYS - 1)).is_some();
+                    let round = u64::from_be_bytes(first.unwrap()[..8].try_into().unwrap());
+                    assert_eq!((round % GROUPS, is_there), (group, (round / GROUPS).is_multiple_of(2)));
+                }
+            });
+        }
+        s.spawn(|| {
+            while goes_on() {
+                let _role = role.lock();
+                table.tidy();
+            }
+        });
+        s.spawn(|| {
+            while goes_on() {
+                checkpoint();
+            }
+        });
+        let _end = Ends(is_over);
+        for round in GROUPS..ROUNDS {
+            let batch = batch_of(round);
+            loop {
+                let absent = {
+                    let _role = role.lock();
+                    match table.admits(&batch) {
+                        Ok(()) => {
+                            table.apply(types::Seq(round), batch);
+                            break;
+                        }
+                        Err(absent) => absent,
+                    }
+                };
+                table.load(absent).unwrap();
+            }
+        }
+    });
+    let mut model = Model::new();
+    for Change { key, value } in (0..ROUNDS).flat_map(|round| batch_of(round).0) {
+        match value {
+            Some(value) => model.insert(key, value.raw().to_vec()),
+            None => model.remove(&key),
+        };
+    }
+    assert!(model_of(table) == model);
+    let (seq, head) = checkpoint();
+    let figures = table.figures();
+    assert!(figures.loads > 100 && figures.evictions > 100 && figures.broken == 0, "{figures:?}");
+    let again = Table::over_shaped(medium(Some(0..4096)), shape).unwrap();
+    let again = again.open(seq, &mut &head[..], &mut |_, _| false).unwrap();
+    assert!(model_of(&again) == model);
 }
 
 /// The records of an earlier release's checkpoint lie where leaves are to lie.
 #[test]
 fn an_earlier_checkpoint_is_taken_over() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::new(WIDE);
     scene.change(1800);
     // Much more than the head's part of a slot.
     let large = (0..80u8).map(|n| (Key::new(&[1, n]).unwrap(), vec![n; 5900]));
@@ -297,7 +643,7 @@ fn an_earlier_checkpoint_is_taken_over() {
     scene.volume.checkpoint(scene.volume.position(), write).unwrap();
     let stream = scene.volume.checkpoint_place().unwrap();
     assert!(stream.end - stream.start > 600 << 10, "{stream:?}");
-    let mut scene = Scene::open(scene.disk.clone(), scene.model);
+    let mut scene = Scene::open(scene.disk.clone(), scene.model, WIDE);
     assert!(model_of(&scene.table) == scene.model);
     scene.disk.record();
     let before = (scene.volume.checkpoint_seq(), scene.model.clone());
@@ -308,12 +654,12 @@ fn an_earlier_checkpoint_is_taken_over() {
     for at in 0..=recording.events.len() {
         for crash in [Crash::KeepAll, Crash::DropAll, Crash::Sectors(at as u64)] {
             let volume = Volume::open(Arc::new(recording.crash_at(at, crash)) as Arc<dyn Disk>).unwrap();
-            let state = (volume.checkpoint_seq(), model_of(&table_on(&volume).unwrap()));
+            let state = (volume.checkpoint_seq(), model_of(&table_on(&volume, WIDE).unwrap()));
             assert!(state == before || state == after, "event {at}, {crash:?}");
         }
     }
     // Its room is free now.
     scene.change(100);
     scene.checkpoint().unwrap();
-    assert_eq!(scene.on_medium().area.pages_used(), scene.pages_named());
+    assert_eq!(scene.on_medium().ground.area.pages_used(), scene.pages_named());
 }

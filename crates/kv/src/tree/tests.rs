@@ -15,6 +15,7 @@ fn depth(at: &Child, from: Option<Key>, to: Option<Key>, is_root: bool) -> usize
             assert!(from.is_none_or(|from| from <= first) && to.is_none_or(|to| last < to), "T1");
             0
         }
+        Child::Away(_) | Child::Lost(_) => 0,
         Child::Inner(inner) => {
             let n = inner.count;
             assert!(n <= SHAPE.fanout && n >= if is_root { 2 } else { 1 }, "T3: {n} children");
@@ -36,6 +37,7 @@ fn leaves_in(tree: &Tree) -> Vec<Arc<Leaf>> {
         match at {
             Child::Leaf(leaf) => out.push(leaf.clone()),
             Child::Inner(inner) => inner.children().for_each(|(_, child)| below(&child, out)),
+            Child::Away(_) | Child::Lost(_) => panic!("all of it is in memory"),
         }
     }
     let mut out = Vec::new();
@@ -45,10 +47,11 @@ fn leaves_in(tree: &Tree) -> Vec<Arc<Leaf>> {
 
 fn keys_of(tree: &Tree, from: &Key, to: Option<&Key>) -> Vec<Key> {
     let mut keys = Vec::new();
-    let _ = tree.range(from, to, &mut |key, _| {
+    let mut take = |key, _: Content<'_>| {
         keys.push(key);
         ControlFlow::<()>::Continue(())
-    });
+    };
+    let _ = tree.range(from, to, &mut take, &mut |gap| panic!("all of it is in memory: {gap:?}"));
     keys
 }
 
@@ -77,7 +80,7 @@ fn random_edits_keep_the_form() {
         }
         deepest = deepest.max(tree.root.as_ref().map_or(0, |root| depth(root, None, None, true)));
         let (from, to) = (dice.key(), dice.key());
-        assert_eq!(tree.get(&from).map(Content::raw), model.get(&from).map(Value::raw));
+        assert_eq!(tree.get(&from).unwrap().map(Content::raw), model.get(&from).map(Value::raw));
         assert!(keys_of(&tree, &from, None).iter().eq(model.range(from..).map(|(k, _)| k)));
         if from < to {
             assert!(keys_of(&tree, &from, Some(&to)).iter().eq(model.range(from..to).map(|(k, _)| k)));
@@ -99,8 +102,8 @@ fn a_change_copies_what_it_touches() {
     let (before, after) = (leaves_in(&old), leaves_in(&new));
     let copied = before.iter().zip(&after).filter(|(a, b)| !Arc::ptr_eq(a, b)).count();
     assert_eq!((before.len(), copied), (after.len(), 1));
-    assert_eq!(old.get(&keys[500]).map(Content::raw), Some(value.raw()));
-    assert_eq!(new.get(&keys[500]).map(Content::raw), Some(other.raw()));
+    assert_eq!(old.get(&keys[500]).unwrap().map(Content::raw), Some(value.raw()));
+    assert_eq!(new.get(&keys[500]).unwrap().map(Content::raw), Some(other.raw()));
     // What deletes nothing copies nothing.
     let same = new.edit(&[(&key(5000), None)], &SHAPE);
     assert!(leaves_in(&same).iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b)));

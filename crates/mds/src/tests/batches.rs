@@ -137,7 +137,7 @@ fn e3_the_order_of_seqs_explains_every_answer() {
             }
         }
     }
-    assert!(refused > 100 && shared > 100, "{refused} refused, {shared} rounds shared an entry");
+    assert!(refused > 100 && shared > 50, "{refused} refused, {shared} rounds shared an entry");
 }
 
 #[test]

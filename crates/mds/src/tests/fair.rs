@@ -21,6 +21,7 @@ fn two() -> (Rig, SessionId, SessionId) {
 /// The places in the log of requests that stand in line together, in this order: session, slot, sequence. (Their rule reads nothing, so none
 /// starts over because a record is away.)
 fn places(rig: &Rig, asks: &[(SessionId, u32, u32)]) -> Vec<usize> {
+    rig.mdt.core.kv.admit_all();
     let role = &rig.mdt.core.role;
     let seqs: Vec<Seq> = std::thread::scope(|s| {
         let held = role.hold();

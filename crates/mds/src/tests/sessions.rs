@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use disk::Crash;
+use kv::Engine;
 use types::{Code, Fid, Seq, SessionId, TargetId, Uuid};
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::shared::{CatchUp, CaughtUp, Hold};
@@ -12,7 +13,8 @@ use wire::{Header, Request, Wire};
 use super::rig::{FS_UUID, Rig, label};
 use super::rules::{self, body};
 use crate::attach::SESSIONS_MAX;
-use crate::look::look;
+use crate::look::{look, look_around};
+use crate::sessions::{Sessions, session_key};
 
 fn pass(rig: &Rig, ms: u64) {
     rig.clock.0.fetch_add(ms, Ordering::SeqCst);
@@ -24,6 +26,23 @@ fn the_same_client_finds_its_session_also_after_power_loss() {
     assert_eq!(rig.attach(1).unwrap().session, rig.session);
     let again = Rig::open(Arc::new(disk.crash(Crash::DropAll)));
     assert_eq!(again.session, rig.session, "an attach is durable before it is answered");
+}
+
+/// A session that is lost has ended; the others go on.
+#[test]
+fn a_session_that_is_lost_keeps_nobody_from_the_others() {
+    let (rig, _) = Rig::fresh();
+    let core = &rig.mdt.core;
+    let record = look(&core.kv, &mut |view| {
+        meta::View::get(view, &session_key(rig.session)).map(|record| kv::Value::new(&record))
+    });
+    let (lost, other) = (SessionId(rig.session.0 + 1), SessionId(rig.session.0 + 2));
+    let mut batch = kv::Batch::new();
+    batch.put(session_key(lost), kv::Value::stored(b"rot", 7));
+    batch.put(session_key(other), record.unwrap().unwrap());
+    core.kv.apply(core.volume.last_seq(), batch);
+    let loaded = look_around(&core.kv, &mut |view| Sessions::load(view, 0)).unwrap().unwrap();
+    assert_eq!(loaded.ids(), [rig.session, other]);
 }
 
 #[test]

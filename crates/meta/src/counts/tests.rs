@@ -46,9 +46,10 @@ impl Scene {
     }
 
     fn fold(&mut self) {
-        let puts = self.pending.fold(&self.old);
-        puts.into_iter().for_each(|(key, value)| self.w.txn.put(key, value));
+        let fold = self.pending.fold(&self.old);
+        fold.puts.into_iter().for_each(|(key, value)| self.w.txn.put(key, value));
         self.commit();
+        self.pending.fold_ended(fold.end);
     }
 
     fn checkpoint(&mut self) {
@@ -270,10 +271,12 @@ fn rows_stay_bounded() {
             ..Learned::default()
         });
         if pending.is_long() {
-            let puts = pending.fold(&txn);
+            let Fold { puts, end } = pending.fold(&txn);
             assert!(puts.len() <= FOLD_MAX);
+            assert!(pending.fold(&txn).puts == puts, "one that came to nothing is made again");
             let learned = pending.learn(&txn, puts.iter().map(|(k, v)| (k, Some(&v[..]))));
             pending.add(learned);
+            pending.fold_ended(end);
             puts.into_iter().for_each(|(key, value)| txn.put(key, value));
         }
         most = most.max(pending.rows.len());

@@ -1,0 +1,203 @@
+//! How much of a table is in memory: when leaves are taken out of it, and which step of the clock is next.
+//!
+//! A table has a bound for its leaves and their names. Names stay: some two hundred bytes for each leaf. If they take more than three
+//! quarters of the bound, leaves have the last quarter all the same.
+
+use std::mem::take;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use types::Key;
+
+use super::{Table, Version};
+use crate::tree::Sweep;
+use crate::{Tidied, home};
+
+/// Of a leaf that is on the medium: its home, its runs, its place in a node and in the list of what the head names; about.
+const NAME_BYTES: u64 = 248;
+/// Leaves of one step: a third of a millisecond, if none of them is in the processor's caches.
+const STEP_LEAVES: usize = 2048;
+/// Leaves that a start brings at once: some 2 MiB.
+const WARM_LEAVES: usize = 512;
+/// Leaves that were brought are put in their places when they are a quarter of those that are there, and more than this.
+const FILLED_BYTES: u64 = 1 << 20;
+
+/// Bytes in memory.
+#[derive(Clone, Copy)]
+pub struct Memory {
+    /// Of leaves in their places.
+    here: u64,
+    /// Of those that were brought.
+    filled: u64,
+    names: u64,
+}
+
+impl Memory {
+    pub fn all(&self) -> u64 {
+        self.leaves() + self.names
+    }
+    fn leaves(&self) -> u64 {
+        self.here + self.filled
+    }
+}
+
+#[derive(Default)]
+pub struct Cache {
+    clock: Mutex<Clock>,
+    evictions: AtomicU64,
+    /// There is something to do.
+    rung: Mutex<bool>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Clock {
+    hand: Key,
+    /// Of this round: what is not on the medium, what went or may go in the next one, and what was put in its place.
+    unwritten_bytes: u64,
+    moved: u64,
+    placed: u64,
+    /// The round was interrupted: nothing is known of the table by it.
+    is_void: bool,
+    /// A checkpoint must come first, or as much memory must be taken.
+    not_before: Option<u64>,
+    /// Bytes that were brought, and that a whole round found no place for: only older states have them.
+    filled_elsewhere: u64,
+}
+
+impl Clock {
+    /// What it saw so far may be otherwise now.
+    fn interrupt(&mut self) {
+        self.is_void |= self.hand != Key::default();
+    }
+}
+
+impl Cache {
+    pub fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    pub fn wait(&self, at_most: Duration) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            self.wake.wait_for(&mut rung, at_most);
+        }
+        *rung = false;
+    }
+
+    pub fn ring(&self) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            *rung = true;
+            self.wake.notify_one();
+        }
+    }
+
+    /// What could not go may go now.
+    pub fn checkpoint_named(&self) {
+        let mut clock = self.clock.lock();
+        clock.not_before = None;
+        clock.interrupt();
+    }
+}
+
+impl Table {
+    pub(super) fn memory(&self, newest: &Version) -> Memory {
+        let sums = newest.base.sums();
+        let filled = self.medium.as_ref().map_or(0, |medium| medium.ground.filled_bytes());
+        Memory { here: sums.here_bytes, filled, names: NAME_BYTES * sums.leaves }
+    }
+
+    /// What leaves may take.
+    fn bound(&self, memory: &Memory) -> u64 {
+        let all = self.medium.as_ref().map_or(u64::MAX, |medium| medium.cache_bytes);
+        all.saturating_sub(memory.names).max(all / 4)
+    }
+
+    /// How much must go, and are leaves to be put in their places? `None`: nothing is to be done.
+    fn over_bytes(&self, memory: &Memory, clock: &Clock) -> Option<u64> {
+        let bound = self.bound(memory);
+        // A little more than that, or each leaf that is brought would be a step of its own.
+        let over = match memory.leaves() > clock.not_before.unwrap_or(bound).max(bound) {
+            true => memory.leaves() - bound + bound / 32,
+            false => 0,
+        };
+        let filled_max = clock.filled_elsewhere.max(memory.here / 4) + FILLED_BYTES;
+        (over > 0 || memory.filled > filled_max).then_some(over)
+    }
+
+    /// Wakes who tidies, if there is something to do.
+    pub(super) fn see_to_memory(&self) {
+        let memory = self.memory(&self.published.reader());
+        if self.over_bytes(&memory, &self.cache.clock.lock()).is_some() {
+            self.cache.ring();
+        }
+    }
+
+    pub(super) fn tidy_step(&self) -> Tidied {
+        let clock = &mut *self.cache.clock.lock();
+        let mut tidied = Tidied::Done;
+        self.published.publish_if(|newest| {
+            let memory = self.memory(newest);
+            clock.filled_elsewhere = clock.filled_elsewhere.min(memory.filled);
+            let Some(over_bytes) = self.over_bytes(&memory, clock) else {
+                clock.interrupt();
+                return None;
+            };
+            let mut next = newest.clone();
+            if over_bytes > 0 {
+                // I3: or a leaf would go that is to be changed.
+                next.settle(&self.shape);
+            }
+            let (base, swept) = next.base.swept(Sweep { from: clock.hand, leaves: STEP_LEAVES, over_bytes });
+            next.base = base;
+            self.cache.evictions.fetch_add(swept.evicted, Ordering::Relaxed);
+            clock.unwritten_bytes += swept.unwritten_bytes;
+            clock.moved += swept.evicted + swept.spared;
+            clock.placed += swept.placed;
+            clock.hand = swept.next.unwrap_or_default();
+            tidied = Tidied::More;
+            if swept.next.is_none() {
+                self.end_round(clock, &memory, over_bytes.saturating_sub(swept.freed_bytes), &mut tidied);
+            }
+            Some((next, swept.freed_bytes))
+        });
+        tidied
+    }
+
+    /// What a whole round says: round and round the next one would find the same. `over_bytes`: that must go yet.
+    fn end_round(&self, clock: &mut Clock, memory: &Memory, over_bytes: u64, tidied: &mut Tidied) {
+        let (unwritten, is_void) = (take(&mut clock.unwritten_bytes), take(&mut clock.is_void));
+        let (moved, placed) = (take(&mut clock.moved), take(&mut clock.placed));
+        if is_void {
+            return;
+        }
+        let bound = self.bound(memory);
+        if over_bytes > 0 && unwritten > bound / 4 {
+            *tidied = Tidied::Unwritten;
+        }
+        if over_bytes > 0 && moved == 0 {
+            clock.not_before = Some(memory.leaves() + bound / 32);
+        }
+        if placed == 0 {
+            clock.filled_elsewhere = memory.filled;
+        }
+    }
+
+    pub(super) fn warm_part(&self, from: &mut Key) -> std::io::Result<bool> {
+        let newest = self.published.snapshot();
+        let memory = self.memory(&newest);
+        if memory.leaves() > self.bound(&memory) / 8 * 7 {
+            return Ok(false);
+        }
+        let leaves = newest.base.absent(from, None, WARM_LEAVES, usize::MAX);
+        let Some(last) = leaves.last() else { return Ok(false) };
+        let next = last.home.first;
+        let is_end = next == *from;
+        *from = next;
+        home::fill(Vec::new(), leaves)?;
+        self.see_to_memory();
+        Ok(!is_end)
+    }
+}

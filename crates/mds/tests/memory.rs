@@ -1,0 +1,439 @@
+//! How much memory an MDT takes, and what its bound costs: the ten million files in one directory with `STRIA_LONG=1` (by itself:
+//! it prints rates and what the process takes; `STRIA_FILES` and `STRIA_MDT_CACHE`, in MiB, set others), a hundredth of that else.
+
+#![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use disk::volume::{Kind, Label};
+use disk::{Disk, FileDisk, SplitMix};
+use mds::{FormatSpec, Mdt, MetaRules, Settings};
+use net::{Answer, Fabric, Hub, Service};
+use types::*;
+use wire::check::{Check, Finding, Wrong};
+use wire::codec::Bytes;
+use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
+use wire::meta::{Create, Lookup, MakeDir, ReadDir, Unlink};
+use wire::mgmt::RegisterReply;
+use wire::session::{Attach, AttachReply, Claims, next_sequence};
+use wire::{Header, Request, decode_reply};
+
+const FS_UUID: Uuid = Uuid([7; 16]);
+
+fn label() -> Label {
+    Label {
+        kind: Kind::Mdt,
+        fs_name: "stria".into(),
+        fs_uuid: Uuid::default(),
+        uuid: Uuid([3; 16]),
+        target: TargetId(0),
+        index: 0,
+        mirror: MirrorId(0),
+        epoch: Epoch(0),
+    }
+}
+
+/// This MDT alone: empty files need no OST.
+fn registered() -> RegisterReply {
+    let (fs, mirror, node, epoch, target) = (FsId(1), MirrorId(1), NodeId(1), Epoch(1), TargetId(1));
+    let file_system = FileSystem {
+        id: fs,
+        name: "stria".into(),
+        uuid: FS_UUID,
+        secret: FS_UUID,
+        inline_max: 65536,
+        commit_interval_ms: 1000,
+    };
+    let uuid = label().uuid;
+    let mdt = Target { id: target, fs, is_mdt: true, index: 0, uuid, node, mirror, state: 1, bytes_total: 0 };
+    let map = ClusterMap {
+        version: 1,
+        file_systems: vec![file_system],
+        nodes: vec![Node { id: node, name: "node".into(), nids: vec![] }],
+        targets: vec![mdt],
+        mirrors: vec![Mirror { id: mirror, fs, is_mdt: true, epoch, members: vec![target], primary: target }],
+    };
+    RegisterReply { target, index: 0, mirror, epoch, node, map }
+}
+
+/// A client's half of the talk, by one slot.
+struct Client {
+    mdt: Arc<Mdt>,
+    session: SessionId,
+    sequence: u32,
+}
+
+impl Client {
+    fn start(disk: &Arc<FileDisk>, cache_bytes: u64) -> Client {
+        let settings = Settings { cache_bytes, ..Settings::default() };
+        let mdt = Mdt::open(disk.clone(), settings).unwrap();
+        mdt.join(&registered(), Fabric::new(Some(Hub::new()))).unwrap();
+        let mut client = Client { mdt, session: SessionId(0), sequence: 0 };
+        let AttachReply { session, slots, .. } = client.ask(&Attach {
+            fs_uuid: FS_UUID,
+            client: Uuid([1; 16]),
+            session: SessionId(0),
+            name: "test".into(),
+            observer: false,
+            claims: Claims::All,
+        });
+        Client { session, sequence: slots.first().copied().unwrap_or(0), ..client }
+    }
+
+    fn ask<R: Request>(&mut self, request: &R) -> R::Reply {
+        self.try_ask(request).unwrap()
+    }
+
+    fn try_ask<R: Request>(&mut self, request: &R) -> Result<R::Reply, Fault> {
+        let mut head = Header { call: R::CALL, session: self.session, ..Header::default() };
+        if R::MUTATES && self.session != SessionId(0) {
+            self.sequence = next_sequence(self.sequence);
+            head.sequence = self.sequence;
+        }
+        let mut bulk = Buf::new();
+        let mut answer = Answer { head, body: Vec::new(), bulk: &mut bulk };
+        self.mdt.serve(&head, &request.to_bytes(), &[], &mut answer);
+        decode_reply::<R::Reply>(&answer.body).unwrap().1
+    }
+
+    fn create(&mut self, parent: Fid, n: u64) {
+        assert!(self.try_create(parent, n).unwrap().made);
+    }
+
+    fn try_create(&mut self, parent: Fid, n: u64) -> Result<wire::meta::CreateReply, Fault> {
+        self.try_ask(&Create {
+            parent,
+            name: name(n),
+            kind: types::Kind::File,
+            mode: 0o644,
+            umask: 0,
+            rdev: 0,
+            exclusive: true,
+            read: false,
+            write: true,
+            append: false,
+            now: Time::new(1_700_000_000, 0),
+            cred: Cred::root(),
+            want: Fid(0),
+        })
+    }
+
+    fn remove(&mut self, parent: Fid, n: u64) {
+        let (name, cred) = (name(n), Cred::root());
+        self.ask(&Unlink { parent, name, held: false, now: Time::new(2, 0), cred });
+    }
+
+    fn dir(&mut self, name: &str) -> Fid {
+        let made = self.ask(&MakeDir {
+            parent: Fid::ROOT,
+            name: Bytes(name.into()),
+            mode: 0o755,
+            umask: 0,
+            now: Time::new(1, 0),
+            cred: Cred::root(),
+            want: Fid(0),
+        });
+        made.attr.fid
+    }
+
+    /// The numbers of a directory's files; `Err`: how far it came.
+    fn list(&mut self, dir: Fid) -> Result<BTreeSet<u64>, BTreeSet<u64>> {
+        let (mut cookie, mut listed) = (0, BTreeSet::new());
+        loop {
+            let page = ReadDir { dir, cookie, max: 1024, plus: true, cred: Cred::root() };
+            let Ok(page) = self.try_ask(&page) else { return Err(listed) };
+            for entry in &page.entries {
+                assert!(entry.inode.is_some());
+                let name = std::str::from_utf8(&entry.name.0).unwrap();
+                assert!(listed.insert(name[1..].parse().unwrap()));
+            }
+            match page.entries.last() {
+                Some(last) if page.more => cookie = last.cookie,
+                _ => return Ok(listed),
+            }
+        }
+    }
+}
+
+/// A medium of a new MDT.
+fn formatted(bytes: u64) -> Arc<FileDisk> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("stria-mdt-memory-{}-{number}", std::process::id()));
+    let disk = Arc::new(FileDisk::create(path.clone(), bytes).unwrap());
+    std::fs::remove_file(path).unwrap();
+    let spec = FormatSpec::for_size(label(), disk.size());
+    Mdt::format(disk.clone(), &spec, true, &MetaRules, Time::new(1, 0)).unwrap();
+    disk
+}
+
+fn name(n: u64) -> Bytes {
+    Bytes(format!("f{n:09}").into_bytes())
+}
+
+fn number(name: &str, unset: u64) -> u64 {
+    std::env::var(name).ok().map_or(unset, |text| text.parse().expect("a number"))
+}
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Rates of each tenth of the work.
+struct Windows {
+    what: &'static str,
+    each: u64,
+    began: Instant,
+    rates: Vec<f64>,
+}
+
+impl Windows {
+    fn new(what: &'static str, all: u64) -> Windows {
+        Windows { what, each: all / 10, began: Instant::now(), rates: vec![] }
+    }
+    /// So many are done.
+    fn at(&mut self, done: u64) {
+        if done / self.each > self.rates.len() as u64 {
+            self.rates.push(self.each as f64 / self.began.elapsed().as_secs_f64() / 1e3);
+            self.began = Instant::now();
+        }
+    }
+    fn tell(&self, mdt: &Mdt) {
+        let rates: Vec<String> = self.rates.iter().map(|rate| format!("{rate:.0}")).collect();
+        let figures = mdt.figures();
+        println!(
+            "       {:<8} {} thousand per second; {} of {} MiB, {} loads, {} evictions, process {} MiB",
+            self.what,
+            rates.join(" "),
+            figures.memory_bytes >> 20,
+            figures.memory_bytes_max >> 20,
+            figures.loads,
+            figures.evictions,
+            resident_bytes() >> 20
+        );
+    }
+}
+
+/// The tidier gets there: what changed since the last checkpoint may be beyond the bound.
+fn comes_within_its_bound(mdt: &Mdt) {
+    mdt.checkpoint().unwrap();
+    let began = Instant::now();
+    while mdt.figures().memory_bytes > mdt.figures().memory_bytes_max / 8 * 9 {
+        assert!(began.elapsed() < Duration::from_secs(120), "{:?}", mdt.figures());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn memory_does_not_grow_with_the_number_of_files() {
+    let is_long = std::env::var_os("STRIA_LONG").is_some();
+    let files = number("STRIA_FILES", if is_long { 10_000_000 } else { 100_000 });
+    let cache_bytes = number("STRIA_MDT_CACHE", if is_long { 1024 } else { 3 }) << 20;
+    let disk = formatted(files * 1024 + (256 << 20));
+    let mut client = Client::start(&disk, cache_bytes);
+    let dir = client.dir("d");
+    let mut windows = Windows::new("create", files);
+    for n in 0..files {
+        client.create(dir, n);
+        windows.at(n + 1);
+    }
+    windows.tell(&client.mdt);
+    comes_within_its_bound(&client.mdt);
+    assert!(is_long || client.mdt.figures().evictions > 100);
+
+    // A clean stop: nothing is read but the head.
+    client.mdt.stop(true).unwrap();
+    drop(client);
+    let began = Instant::now();
+    let mut client = Client::start(&disk, cache_bytes);
+    println!("       a start after a clean stop: {:?}", began.elapsed());
+
+    let list = |client: &mut Client| {
+        let mut windows = Windows::new("list", files);
+        let (mut cookie, mut listed) = (0, 0);
+        loop {
+            let page = client.ask(&ReadDir { dir, cookie, max: 4096, plus: true, cred: Cred::root() });
+            assert!(page.entries.iter().all(|entry| entry.inode.is_some()));
+            listed += page.entries.len() as u64;
+            windows.at(listed);
+            match page.entries.last() {
+                Some(last) if page.more => cookie = last.cookie,
+                _ => break,
+            }
+        }
+        windows.tell(&client.mdt);
+        listed
+    };
+    assert_eq!(list(&mut client), files);
+    comes_within_its_bound(&client.mdt);
+    assert_eq!(list(&mut client), files);
+
+    let mut windows = Windows::new("stat", files / 4);
+    let mut random = SplitMix::new(7);
+    for n in 0..files / 4 {
+        client.ask(&Lookup { parent: dir, name: name(random.below(files)), cred: Cred::root() });
+        windows.at(n + 1);
+    }
+    windows.tell(&client.mdt);
+    comes_within_its_bound(&client.mdt);
+
+    // Of what comes after the checkpoint a start brings the leaves that it changed.
+    for n in 0..files / 10 {
+        client.create(dir, files + n);
+    }
+    client.mdt.flush().unwrap();
+    client.mdt.stop(false).unwrap();
+    drop(client);
+    let began = Instant::now();
+    let mut client = Client::start(&disk, cache_bytes);
+    println!("       a start after a crash: {:?}", began.elapsed());
+    let files = files + files / 10;
+
+    let mut windows = Windows::new("remove", files);
+    for n in 0..files {
+        client.remove(dir, n);
+        windows.at(n + 1);
+    }
+    windows.tell(&client.mdt);
+    let page = client.ask(&ReadDir { dir, cookie: 0, max: 4096, plus: true, cred: Cred::root() });
+    assert!(page.entries.is_empty());
+    comes_within_its_bound(&client.mdt);
+    client.mdt.stop(true).unwrap();
+}
+
+/// Half of what some thousand files take.
+const TIGHT: u64 = 200 << 10;
+
+/// Says that it is over, also when the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Files come and go while checkpoints are made one after the other, with less memory than they take: names that come to nothing while a
+/// checkpoint has them, and those that stay.
+#[test]
+fn files_come_and_go_around_checkpoints() {
+    let disk = formatted(64 << 20);
+    let mut client = Client::start(&disk, TIGHT);
+    let (dir, mut random) = (client.dir("d"), SplitMix::new(3));
+    let mut there: BTreeSet<u64> = (0..6000).collect();
+    there.iter().for_each(|n| client.create(dir, *n));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let mdt = client.mdt.clone();
+        let is_over = &is_over;
+        s.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                mdt.checkpoint().unwrap();
+            }
+        });
+        let _end = Ends(is_over);
+        for round in 0..6000u64 {
+            let n = random.below(8000);
+            if there.contains(&n) {
+                client.remove(dir, n);
+                if round % 3 > 0 {
+                    client.create(dir, n);
+                } else {
+                    there.remove(&n);
+                }
+            } else {
+                client.create(dir, n);
+                if round % 3 > 0 {
+                    client.remove(dir, n);
+                } else {
+                    there.insert(n);
+                }
+            }
+            if round % 1500 == 0 {
+                assert_eq!(client.list(dir).as_ref(), Ok(&there), "round {round}");
+            }
+        }
+    });
+    // Nothing that was taken back keeps a leaf in memory: with it all that may goes.
+    comes_within_its_bound(&client.mdt);
+    let figures = client.mdt.figures();
+    assert!(figures.loads > 100 && figures.evictions > 100 && figures.broken == 0, "{figures:?}");
+    client.mdt.stop(false).unwrap();
+    drop(client);
+    let mut client = Client::start(&disk, TIGHT);
+    assert_eq!(client.list(dir).as_ref(), Ok(&there));
+    assert_eq!(fsck(&mut client), []);
+    client.mdt.stop(true).unwrap();
+}
+
+fn fsck(client: &mut Client) -> Vec<Finding> {
+    let (mut run, mut seen, mut all) = (0, 0, vec![]);
+    loop {
+        let said = client.ask(&Check { cap: object::cap::make_admin(&FS_UUID, 1 << 40), run, seen });
+        (run, seen) = (said.run, seen + said.findings.len() as u32);
+        all.extend(said.findings);
+        if said.done {
+            return all;
+        }
+    }
+}
+
+/// K9: a leaf that rots is told as damage of its records, fsck comes to its end behind it, and all others are as they were.
+#[test]
+fn what_rots_keeps_nobody_from_the_rest() {
+    let disk = formatted(64 << 20);
+    let mut client = Client::start(&disk, 64 << 20);
+    let (dir, other) = (client.dir("d"), client.dir("other"));
+    (0..3000).for_each(|n| client.create(dir, n));
+    (0..300).for_each(|n| client.create(other, n));
+    client.mdt.stop(true).unwrap();
+    drop(client);
+    // The leaf with one of its names, wherever it lies; not the log.
+    let slots = disk::volume::Volume::open(disk.clone()).unwrap().layout().slots;
+    let mut page = [0; PAGE_SIZE];
+    let victim = name(1234).0;
+    let mut rotten = 0;
+    for at in (slots[0].start..slots[1].end).step_by(PAGE_SIZE) {
+        disk.read_at(&mut page, at).unwrap();
+        if let Some(found) = page.windows(victim.len()).position(|bytes| *bytes == victim) {
+            page[found] ^= 1;
+            disk.write_at(&page, at).unwrap();
+            rotten += 1;
+        }
+    }
+    assert!(rotten > 0);
+    let mut client = Client::start(&disk, 64 << 20);
+    let lost: BTreeSet<u64> = (0..3000)
+        .filter(|n| {
+            let lookup = Lookup { parent: dir, name: name(*n), cred: Cred::root() };
+            client.try_ask(&lookup).is_err_and(|fault| {
+                assert!(fault.code == Code::Damaged, "{fault}");
+                true
+            })
+        })
+        .collect();
+    assert!(lost.contains(&1234) && lost.len() < 100, "{lost:?}");
+    assert!(client.list(dir).is_err(), "a name that is lost is no name that is gone");
+    assert_eq!(client.list(other), Ok((0..300).collect()));
+    // A name in it is refused, and others are not.
+    assert_eq!(client.try_create(dir, 1234).unwrap_err().code, Code::Damaged);
+    client.create(other, 300);
+    (0..3000).filter(|n| !lost.contains(n) && n % 2 == 0).for_each(|n| client.remove(dir, n));
+    let found = fsck(&mut client);
+    let damaged: Vec<_> = found.iter().filter(|f| f.wrong == Wrong::DamagedRecord).collect();
+    assert!(matches!(&damaged[..], [f] if f.what.contains("are lost")), "{damaged:?}");
+    // What stands on them is not judged.
+    let others: Vec<_> =
+        found.iter().map(|f| f.wrong).filter(|wrong| *wrong != Wrong::DamagedRecord).collect();
+    assert_eq!(others, []);
+    client.mdt.stop(true).unwrap();
+    drop(client);
+    let mut client = Client::start(&disk, 64 << 20);
+    assert_eq!(client.list(other), Ok((0..301).collect()));
+    assert!(client.list(dir).is_err());
+    client.mdt.stop(true).unwrap();
+}
