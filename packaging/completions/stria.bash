@@ -2188,7 +2188,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt__subcmd__bench)
-            opts="-j -h --rows --pairs --seconds --entries --no-ext4 --addresses --force --json --help"
+            opts="-j -h --rows --pairs --seconds --entries --mdt-cache --no-ext4 --addresses --force --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2207,6 +2207,10 @@ _stria() {
                     return 0
                     ;;
                 --entries)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mdt-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3168,7 +3172,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__up)
-            opts="-o -h --dir --osts --mdts --ost-size --mdt-size --fsname --inline-max --mount --allow-other --no-allow-other --foreground --detached --help"
+            opts="-o -h --dir --osts --mdts --ost-size --mdt-size --fsname --inline-max --mdt-cache --mount --allow-other --no-allow-other --foreground --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3199,6 +3203,10 @@ _stria() {
                     return 0
                     ;;
                 --inline-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mdt-cache)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -56,6 +56,7 @@ complete -c stria -n "__fish_stria_using_subcommand up" -l ost-size -d 'Size of 
 complete -c stria -n "__fish_stria_using_subcommand up" -l mdt-size -d 'Size of each MDT of a new file system [default: 8G]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l fsname -d 'Name of a new file system [default: stria]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l inline-max -d 'Files up to this size live in the MDT (as `setstripe --inline` on the root); 0 = none [default: 64K]' -r
+complete -c stria -n "__fish_stria_using_subcommand up" -l mdt-cache -d 'What the MDT\'s records may take in memory [default: a quarter of the machine\'s, at least 64M]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l mount -d 'Where to mount it; without, servers only' -r -F
 complete -c stria -n "__fish_stria_using_subcommand up" -s o -d 'Mount options, separated by commas: those of `stria mount`' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l allow-other -d 'Let other users use the mount [default: yes if root mounts]'
@@ -257,6 +258,7 @@ complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l pairs -d 'Pairs of turns; each gives one sample of a ratio' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each row in each turn' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l entries -d 'Files that are there before the rows' -r
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l mdt-cache -d 'What the MDT\'s records may take in memory [default: a quarter of the machine\'s, at least 64M]' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l no-ext4 -d 'Only the MDT\'s side'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l addresses -d 'Say where in memory what requests share lies: `perf stat -e mem:ADDRESS/8:w -p PID` counts who writes it'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l force -d 'Overwrite a device that holds something'

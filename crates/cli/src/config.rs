@@ -39,6 +39,15 @@ impl From<DataIo> for disk::Io {
     }
 }
 
+/// An MDT's records in memory, at least.
+const MDT_CACHE_MIN: u64 = 1 << 20;
+
+/// The same as an option.
+pub fn mdt_cache(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    if size.0 < MDT_CACHE_MIN { Err("it must be at least 1M".into()) } else { Ok(size) }
+}
+
 /// A role's configuration.
 pub trait Config: DeserializeOwned {
     /// What a commented example holds.
@@ -76,6 +85,8 @@ pub struct Mds {
     pub groups: Groups,
     #[serde(default)]
     pub root_squash: Option<RootSquash>,
+    #[serde(default)]
+    pub mdt_cache: Option<Size>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -271,6 +282,7 @@ impl Config for Mds {
             nids: vec![],
             groups: Groups::Client,
             root_squash: None,
+            mdt_cache: None,
         }
     }
     fn print(&self) -> String {
@@ -279,6 +291,11 @@ impl Config for Mds {
         let device = key(comment, "device", toml_of(&self.device));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
         let claims = crate::claims::keys(self.groups, self.root_squash);
+        let comment = "Memory for what the MDT has: what was used lately is there, all is on the device; without it a quarter of the machine's.";
+        let cache = match &self.mdt_cache {
+            Some(size) => key(comment, "mdt_cache", toml_of(size)),
+            None => absent_key(comment, "mdt_cache", "\"4G\""),
+        };
         [
             head,
             &*mgs,
@@ -288,6 +305,7 @@ impl Config for Mds {
             &listen_key(&self.listen),
             &nids_key(&self.nids),
             &claims,
+            &cache,
         ]
         .concat()
     }
@@ -295,6 +313,9 @@ impl Config for Mds {
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
         check_listen(&self.listen)?;
+        if self.mdt_cache.is_some_and(|size| size.0 < MDT_CACHE_MIN) {
+            return Err("`mdt_cache` must be at least 1M".to_owned());
+        }
         check_nids(&self.nids)
     }
 }

@@ -12,6 +12,7 @@ mod detach;
 mod df;
 mod exit;
 mod logs;
+mod memory;
 mod mountlog;
 mod mounts;
 mod options;

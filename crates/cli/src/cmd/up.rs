@@ -65,6 +65,9 @@ pub struct Up {
     /// Files up to this size live in the MDT (as `setstripe --inline` on the root); 0 = none [default: 64K].
     #[arg(long, value_name = "SIZE")]
     inline_max: Option<Size>,
+    /// What the MDT's records may take in memory [default: a quarter of the machine's, at least 64M].
+    #[arg(long, value_name = "SIZE", value_parser = config::mdt_cache)]
+    mdt_cache: Option<Size>,
     /// Where to mount it; without, servers only.
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
@@ -117,6 +120,7 @@ impl Up {
             ("--mdt-size", text(self.mdt_size)),
             ("--fsname", self.fsname.clone()),
             ("--inline-max", text(self.inline_max)),
+            ("--mdt-cache", text(self.mdt_cache)),
         ];
         for (name, value) in options {
             args.extend(value.into_iter().flat_map(|v| [name.into(), v.into()]));
@@ -220,8 +224,15 @@ impl Up {
         }
         // 3. Serve.
         let mgs = mgs::Mgs::open(&Cluster::mgs_dir(&self.dir)).context("open the cluster map")?;
-        let servers =
-            local::start(&cluster, &self.dir, mgs, local::Media::Real, Blank::Refuse, Some(&events))?;
+        let servers = local::start(
+            &cluster,
+            &self.dir,
+            mgs,
+            local::Media::Real,
+            Blank::Refuse,
+            self.mdt_cache,
+            Some(&events),
+        )?;
         let ready = || {
             self.tell(herald, &cluster, &run, is_new, begin);
             herald.ready();

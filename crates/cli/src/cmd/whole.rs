@@ -53,7 +53,7 @@ fn of_stopped<T>(
         Media::Scratch => local::scratch_mgs(dir)?,
         Media::Real => mgs::Mgs::open(&Cluster::mgs_dir(dir)).context("open the cluster map")?,
     };
-    let servers = local::start(cluster, dir, mgs, media, Blank::Refuse, None)?;
+    let servers = local::start(cluster, dir, mgs, media, Blank::Refuse, None, None)?;
     let done =
         Reach::in_process(servers.fabric.clone(), &cluster.fsname).and_then(|reach| job(&reach, "stopped"));
     let stopped = servers.stop();

@@ -11,7 +11,7 @@ use anyhow::Context;
 use client::Fs;
 use disk::{Disk, FileDisk};
 use mapstore::{FileStore, MapStore, StoreError};
-use types::{Cred, Fid};
+use types::{Cred, Fid, Size};
 use wire::map::ClusterMap;
 
 use crate::cluster::{Cluster, Found};
@@ -79,7 +79,7 @@ pub fn make(cluster: &mut Cluster, dir: &Path, events: &Receiver<Event>) -> anyh
     }
     // 3. Format and register everything once.
     let mgs = mgs::Mgs::open(&Cluster::mgs_dir(dir))?;
-    let servers = start(cluster, dir, mgs, Media::Real, Blank::Format, Some(events))?;
+    let servers = start(cluster, dir, mgs, Media::Real, Blank::Format, None, Some(events))?;
     let set = cluster.inline_max.map_or(Ok(()), |max| set_inline_max(&servers, cluster, max.0));
     servers.stop()?;
     set?;
@@ -101,9 +101,11 @@ pub fn start(
     mgs: Arc<mgs::Mgs>,
     media: Media,
     blank: Blank,
+    mdt_cache: Option<Size>,
     events: Option<&Receiver<Event>>,
 ) -> anyhow::Result<Servers> {
     let mut servers = Servers::new();
+    servers.mdt.cache_bytes = crate::memory::mdt_cache(mdt_cache);
     // What is only looked at is not scrubbed.
     servers.ost.scrub = matches!(media, Media::Real);
     servers.serve_mgs(mgs);

@@ -61,7 +61,10 @@ pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
 
 pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
     let devices = [config.device];
-    let mdt = crate::claims::settings(config.groups, config.root_squash);
+    let mdt = mds::Settings {
+        cache_bytes: crate::memory::mdt_cache(config.mdt_cache),
+        ..crate::claims::settings(config.groups, config.root_squash)
+    };
     let at = Place {
         mgs: config.mgs,
         fsname: &config.fsname,

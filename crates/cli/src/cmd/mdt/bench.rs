@@ -13,7 +13,6 @@ mod asked;
 mod client;
 mod ext4;
 mod load;
-mod memory;
 mod plain;
 mod rig;
 mod rows;
@@ -28,9 +27,11 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use disk::Disk;
+use types::Size;
 use types::size::human;
 
 use crate::cmd::measure::{device, seconds};
+use crate::config::mdt_cache;
 use crate::exit::{Exit, Failure};
 
 pub use client::Client;
@@ -60,6 +61,9 @@ pub struct Bench {
     /// Files that are there before the rows.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=900_000_000))]
     entries: u64,
+    /// What the MDT's records may take in memory [default: a quarter of the machine's, at least 64M].
+    #[arg(long, value_name = "SIZE", value_parser = mdt_cache)]
+    mdt_cache: Option<Size>,
     /// Only the MDT's side.
     #[arg(long)]
     no_ext4: bool,
@@ -94,6 +98,7 @@ impl Bench {
             device_bytes,
             rows,
             tree: Tree { entries: self.entries },
+            cache_bytes: crate::memory::mdt_cache(self.mdt_cache),
             pairs: self.pairs,
             seconds: self.seconds,
             has_ext4: !self.no_ext4,

@@ -46,7 +46,7 @@ impl OnExt4 {
 }
 
 fn slab_bytes() -> u64 {
-    super::memory::of("/proc/meminfo", "Slab:")
+    crate::memory::of("/proc/meminfo", "Slab:")
 }
 
 impl Side for OnExt4 {

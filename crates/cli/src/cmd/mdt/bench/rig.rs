@@ -58,7 +58,13 @@ impl Drop for Served {
 }
 
 impl Rig {
-    pub fn make(device: &Path, tree: Tree, files_max: u64, stop: Arc<AtomicBool>) -> anyhow::Result<Rig> {
+    pub fn make(
+        device: &Path,
+        tree: Tree,
+        files_max: u64,
+        cache_bytes: u64,
+        stop: Arc<AtomicBool>,
+    ) -> anyhow::Result<Rig> {
         let disk: Arc<FileDisk> = Arc::new(blank(device)?);
         let fs_uuid = new_uuid()?;
         let label = Label {
@@ -75,13 +81,13 @@ impl Rig {
         let spec = FormatSpec::for_size(label, disk.size());
         Mdt::format(disk.clone(), &spec, true, &MetaRules, SystemTime::now().into())?;
         let client = new_uuid()?;
-        let (first, asked) = start(disk.clone(), &reply, client)?;
+        let (first, asked) = start(disk.clone(), cache_bytes, &reply, client)?;
         let dirs = tree::fill(&asked, tree, &stop)?;
         first.mdt.stop(true).context("stopping")?;
         drop((asked, first));
         // What follows begins as a daemon would that was started with such a tree.
         let began = Instant::now();
-        let (served, mut asked) = start(disk, &reply, client)?;
+        let (served, mut asked) = start(disk, cache_bytes, &reply, client)?;
         let start_seconds = began.elapsed().as_secs_f64();
         asked.dirs = dirs;
         Ok(Rig { world: World::new(asked, tree, files_max, true, stop), served, start_seconds, clients: 0 })
@@ -97,8 +103,14 @@ impl Rig {
     }
 }
 
-fn start(disk: Arc<dyn Disk>, reply: &RegisterReply, client: Uuid) -> anyhow::Result<(Served, Asked)> {
-    let (mdt, hub) = (Mdt::open(disk, Settings::default())?, Hub::new());
+fn start(
+    disk: Arc<dyn Disk>,
+    cache_bytes: u64,
+    reply: &RegisterReply,
+    client: Uuid,
+) -> anyhow::Result<(Served, Asked)> {
+    let settings = Settings { cache_bytes, ..Settings::default() };
+    let (mdt, hub) = (Mdt::open(disk, settings)?, Hub::new());
     let served = Served { mdt: mdt.clone(), hub: hub.clone() };
     let fabric = Fabric::new(Some(hub.clone()));
     fabric.set_map(&reply.map);

@@ -12,13 +12,13 @@ use types::Word;
 use super::client::{Client, Talk};
 use super::ext4::OnExt4;
 use super::load::{Figure, World};
-use super::memory;
 use super::plain::{Echo, Table};
 use super::rig::Rig;
 use super::rows::{Row, Work};
 use super::table::Line;
 use super::together::connections;
 use super::tree::Tree;
+use crate::memory;
 
 /// Inodes of the ext4: one for so many bytes of the device.
 pub const INODE_BYTES: u64 = 4096;
@@ -32,6 +32,8 @@ pub struct Turns {
     pub device_bytes: u64,
     pub rows: Vec<&'static Row>,
     pub tree: Tree,
+    /// Of the MDT.
+    pub cache_bytes: u64,
     pub pairs: u32,
     pub seconds: f64,
     pub has_ext4: bool,
@@ -107,7 +109,8 @@ impl Turns {
         if !matches!(holder, Holder::Mdt(_)) {
             // First it gives the device back.
             *holder = Holder::Nobody;
-            let rig = Rig::make(&self.device, self.tree, self.files_max(), self.stop.clone());
+            let rig =
+                Rig::make(&self.device, self.tree, self.files_max(), self.cache_bytes, self.stop.clone());
             let rig = rig.context("the MDT")?;
             starts.push(rig.start_seconds);
             if self.addresses {

@@ -1,4 +1,14 @@
-//! What memory is taken, as the kernel tells it.
+//! What memory there is and what is taken, as the kernel tells it.
+
+use types::Size;
+
+/// Least that an MDT is given where nobody says how much.
+const MDT_CACHE_MIN: u64 = 64 << 20;
+
+/// What an MDT's records may take: as set, or a quarter of the machine's memory.
+pub fn mdt_cache(set: Option<Size>) -> u64 {
+    set.map_or_else(|| (of("/proc/meminfo", "MemTotal:") / 4).max(MDT_CACHE_MIN), |size| size.0)
+}
 
 /// Of this process, bytes in memory.
 pub fn resident() -> u64 {
