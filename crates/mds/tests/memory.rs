@@ -360,6 +360,7 @@ fn files_come_and_go_around_checkpoints() {
     });
     // Nothing that was taken back keeps a leaf in memory: with it all that may goes.
     comes_within_its_bound(&client.mdt);
+    assert_eq!(client.list(dir).as_ref(), Ok(&there));
     let figures = client.mdt.figures();
     assert!(figures.loads > 100 && figures.evictions > 100 && figures.broken == 0, "{figures:?}");
     client.mdt.stop(false).unwrap();
