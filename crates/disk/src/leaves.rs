@@ -18,7 +18,7 @@ const PAGE: u64 = types::PAGE_SIZE as u64;
 /// Of a slot, what the head of a checkpoint may take: a 16th, and what many sessions and damage records take in a small slot.
 const HEAD_SHARE: u64 = 16;
 const HEAD_BYTES_MIN: u64 = 512 << 10;
-/// Of leaves that are read at once.
+/// Of leaves that are read or written at once.
 const ROW_PAGES: u64 = 256;
 
 /// What the head of a checkpoint may take of a slot.
@@ -34,6 +34,28 @@ pub struct Place {
     pub crc: u32,
     /// In pages of the leaf area; what they have beyond `bytes` is zeros.
     pub runs: Vec<Run>,
+}
+
+/// Leaves that are to be written at once.
+#[derive(Default)]
+pub struct Row {
+    /// Of all of them, each filled up to whole pages.
+    bytes: Vec<u8>,
+    /// Length and checksum of each.
+    leaves: Vec<(u64, u32)>,
+}
+
+impl Row {
+    pub fn push(&mut self, leaf: &[u8]) {
+        self.bytes.extend_from_slice(leaf);
+        self.bytes.resize(self.bytes.len().next_multiple_of(PAGE as usize), 0);
+        self.leaves.push((leaf.len() as u64, crc32c(leaf)));
+    }
+
+    /// It is time to write it.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() as u64 >= ROW_PAGES * PAGE
+    }
 }
 
 /// The two stretches of the medium, one page apart in numbers, so that no run has parts of both.
@@ -145,21 +167,45 @@ impl LeafArea {
 
     /// Writes a leaf to a free place. It is durable with the checkpoint that names it. `StorageFull` if there is no room.
     pub fn write(&self, bytes: &mut Vec<u8>) -> io::Result<Place> {
-        let len = bytes.len() as u64;
-        let mut runs = Vec::new();
-        if !self.free.lock().take(len.div_ceil(PAGE) as u32, None, &mut runs) {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "no room for the index"));
-        }
-        let leaf = Place { bytes: len, crc: crc32c(bytes), runs };
+        let (len, crc) = (bytes.len() as u64, crc32c(bytes));
         // Whole pages, so that the page cache need not read the rest of one.
         bytes.resize(len.next_multiple_of(PAGE) as usize, 0);
-        let written = self
-            .parts(&leaf.runs, bytes.len() as u64)
-            .try_for_each(|(place, part)| self.disk.write_at(&bytes[part], place));
+        Ok(Place { bytes: len, crc, runs: self.put(bytes)? })
+    }
+
+    /// As `write` of each, and they lie side by side where there is room for that. The row is empty then.
+    pub fn write_row(&self, row: &mut Row) -> io::Result<Vec<Place>> {
+        let runs = self.put(&row.bytes)?;
+        row.bytes.clear();
+        let (mut runs, mut rest) = (runs.into_iter(), Run { start: 0, pages: 0 });
+        let place = |(bytes, crc): (u64, u32)| {
+            let (mut pages, mut own) = (bytes.div_ceil(PAGE) as u32, Vec::with_capacity(1));
+            while pages > 0 {
+                if rest.pages == 0 {
+                    rest = runs.next().expect("the runs have all pages of the row");
+                }
+                let part = Run { pages: pages.min(rest.pages), ..rest };
+                rest = Run { start: part.end(), pages: rest.pages - part.pages };
+                pages -= part.pages;
+                own.push(part);
+            }
+            Place { bytes, crc, runs: own }
+        };
+        Ok(row.leaves.drain(..).map(place).collect())
+    }
+
+    /// Writes whole pages to free ones.
+    fn put(&self, bytes: &[u8]) -> io::Result<Vec<Run>> {
+        let (len, mut runs) = (bytes.len() as u64, Vec::new());
+        if !self.free.lock().take((len / PAGE) as u32, None, &mut runs) {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "no room for the index"));
+        }
+        let written =
+            self.parts(&runs, len).try_for_each(|(place, part)| self.disk.write_at(&bytes[part], place));
         match written {
-            Ok(()) => Ok(leaf),
+            Ok(()) => Ok(runs),
             Err(e) => {
-                self.give_back(&leaf);
+                self.give_back(&Place { bytes: len, crc: 0, runs });
                 Err(e)
             }
         }
@@ -247,4 +293,62 @@ impl LeafArea {
 
 fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SimDisk, SplitMix};
+
+    #[test]
+    fn a_row_is_one_write_for_each_free_stretch() {
+        let (disk, slot) = (Arc::new(SimDisk::new(32 << 20)), 16 << 20);
+        let area = LeafArea::new(disk.clone(), &[0..slot, slot..2 * slot]);
+        area.free_all_but(std::iter::empty(), None).unwrap();
+        let mut random = SplitMix::new(3);
+        let mut leaf = |row: &mut Row| {
+            let bytes = vec![random.below(256) as u8; 1 + random.below(9000) as usize];
+            row.push(&bytes);
+            bytes
+        };
+        let write = |leaf: &mut dyn FnMut(&mut Row) -> Vec<u8>, some: usize| {
+            let mut row = Row::default();
+            let leaves: Vec<_> = (0..some).map(|_| leaf(&mut row)).collect();
+            disk.record();
+            let places = area.write_row(&mut row).unwrap();
+            let writes = disk.take_recording().map(|recording| recording.events.len());
+            let runs: Vec<Run> = places.iter().flat_map(|place| place.runs.iter().copied()).collect();
+            let stretches = 1 + runs.windows(2).filter(|two| two[0].end() != two[1].start).count();
+            assert!(writes.is_some_and(|writes| writes <= stretches), "{writes:?} for {stretches}");
+            for (place, bytes) in places.iter().zip(&leaves) {
+                assert_eq!(area.read(place).unwrap(), *bytes);
+            }
+            (places, stretches)
+        };
+        // 1. Where all is free they lie side by side.
+        let (mut old, stretches) = write(&mut leaf, 150);
+        assert_eq!((old.len(), stretches), (150, 1));
+        while area.pages_used() < area.pages() / 10 * 9 {
+            old.extend(write(&mut leaf, 50).0);
+        }
+        // 2. In small gaps they take what there is, and nothing twice.
+        let free = |place: &Place| area.give_back(place);
+        old.iter().step_by(2).for_each(free);
+        let mut kept: Vec<Place> = old.into_iter().skip(1).step_by(2).collect();
+        let used: u64 = kept.iter().flat_map(|place| &place.runs).map(|run| u64::from(run.pages)).sum();
+        assert_eq!(area.pages_used(), used);
+        while area.pages_used() < area.pages() / 10 * 9 {
+            kept.extend(write(&mut leaf, 50).0);
+        }
+        let mut runs: Vec<Run> = kept.iter().flat_map(|place| place.runs.iter().copied()).collect();
+        runs.sort_unstable();
+        assert!(runs.windows(2).all(|two| two[0].end() <= two[1].start));
+        // 3. Nothing is taken if not all have room.
+        let (used, mut row) = (area.pages_used(), Row::default());
+        while row.bytes.len() as u64 / PAGE <= area.pages() - used {
+            leaf(&mut row);
+        }
+        assert_eq!(area.write_row(&mut row).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(area.pages_used(), used);
+    }
 }

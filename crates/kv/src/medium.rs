@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use disk::Disk;
 use disk::alloc::Run;
-use disk::leaves::{LeafArea, Place, head_bytes};
+use disk::leaves::{LeafArea, Place, Row, head_bytes};
 use parking_lot::Mutex;
 use types::Key;
 use types::key::KEY_MAX;
@@ -111,6 +111,16 @@ impl Item {
         }
     }
 }
+
+/// What comes next in a head, when those before it that are in a row have been written.
+enum Unnamed {
+    Lost(Stretch),
+    Leaf(Arc<Home>),
+    New(Arc<Leaf>),
+}
+
+/// A row that is not full is written when so many wait to be named.
+const UNNAMED_MAX: usize = 1 << 16;
 
 /// A leaf as a head has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,36 +243,66 @@ impl OnMedium {
         self.end(false);
         // Given up with all that it wrote, if it fails.
         let mut making = Making::default();
-        let mut bytes = Vec::new();
-        let mut name = |tip: Tip<'_>| {
-            let home = match tip {
-                Tip::Lost(stretch) => return out.name(&Item::Lost(*stretch)),
-                Tip::Away(away) => away.home.clone(),
+        let (mut row, mut unnamed, mut bytes) = (Row::default(), Vec::new(), Vec::new());
+        let mut take = |tip: Tip<'_>| {
+            unnamed.push(match tip {
+                Tip::Lost(stretch) => Unnamed::Lost(*stretch),
+                Tip::Away(away) => Unnamed::Leaf(away.home.clone()),
                 Tip::Here(leaf) => match leaf.home() {
-                    Some(home) => home,
+                    Some(home) => Unnamed::Leaf(home),
                     None => {
                         leaf.encode(&mut bytes)
                             .map_err(|damage| io::Error::new(io::ErrorKind::InvalidData, damage))?;
-                        let Size { records, bytes: record_bytes } = leaf.size();
-                        let place = self.ground.area.write(&mut bytes)?;
-                        let (first, last, records) = (leaf.first(), leaf.last(), records as u32);
-                        let named = Named { first, last, records, record_bytes, place };
-                        let home = self.home(named);
-                        making.written.push((leaf.clone(), home.clone()));
-                        home
+                        row.push(&bytes);
+                        Unnamed::New(leaf.clone())
                     }
                 },
-            };
-            out.name(&Item::Leaf(Named::from(&*home)))?;
-            making.named.push(home);
-            Ok(())
+            });
+            match row.is_full() || unnamed.len() >= UNNAMED_MAX {
+                true => self.name(&mut row, &mut unnamed, &mut making, out),
+                false => Ok(()),
+            }
         };
-        let done = tree.tips(&Key::default(), None, &mut |tip| match name(tip) {
+        let done = tree.tips(&Key::default(), None, &mut |tip| match take(tip) {
             Ok(()) => ControlFlow::Continue(()),
             Err(e) => ControlFlow::Break(e),
         });
         done.break_value().map_or(Ok(()), Err)?;
+        self.name(&mut row, &mut unnamed, &mut making, out)?;
         self.state.lock().making = Some(making);
+        Ok(())
+    }
+
+    /// Writes a row, and names what came so far, in order.
+    fn name(
+        &self,
+        row: &mut Row,
+        unnamed: &mut Vec<Unnamed>,
+        making: &mut Making,
+        out: &mut Writer<'_>,
+    ) -> io::Result<()> {
+        let new =
+            unnamed.iter().filter_map(|next| if let Unnamed::New(leaf) = next { Some(leaf) } else { None });
+        let written = new.zip(self.ground.area.write_row(row)?).map(|(leaf, place)| {
+            let Size { records, bytes: record_bytes } = leaf.size();
+            let (first, last, records) = (leaf.first(), leaf.last(), records as u32);
+            (leaf.clone(), self.home(Named { first, last, records, record_bytes, place }))
+        });
+        let begin = making.written.len();
+        making.written.extend(written);
+        let mut written = making.written[begin..].iter().map(|(_, home)| home);
+        for next in unnamed.drain(..) {
+            let home = match next {
+                Unnamed::Lost(stretch) => {
+                    out.name(&Item::Lost(stretch))?;
+                    continue;
+                }
+                Unnamed::Leaf(home) => home,
+                Unnamed::New(_) => written.next().expect("each has its place in the row").clone(),
+            };
+            out.name(&Item::Leaf(Named::from(&*home)))?;
+            making.named.push(home);
+        }
         Ok(())
     }
 
