@@ -132,12 +132,12 @@ impl Fs {
         deadline: Instant,
     ) -> Result<Answer<OpenReply>, Fault> {
         let req = asks.request(file, write, self.now());
+        // What counts as open is told with the closed ones, also if it is refused.
+        self.id.sharing.note_open(file);
         // C3: a read passes what is stuck, and what it says of the file would be overtaken by that.
         let is_stuck = self.mdt(file.fid)?.slots.has_stuck();
         let wish = self.wish_for(file);
         if let Some(look) = read_only(&req, wish.bytes_max()).filter(|_| !is_stuck) {
-            // What counts as open is told with the closed ones, also if it is refused.
-            self.id.sharing.note_open(file);
             let mut bytes = Buf::new();
             let Answer { reply, mark } =
                 self.mdt(file.fid)?.exchange(file.fid, &look, &[], &mut bytes, deadline)?;

@@ -75,6 +75,16 @@ fn open_read_close_asks_the_mdt_once_and_changes_nothing() {
 /// also when the MDT is killed before or after; its last close ends it.
 #[test]
 fn what_is_open_for_reading_outlives_its_name_and_the_mdt() {
+    what_is_open_outlives_its_name_and_the_mdt(OpenFlags::read_only());
+}
+
+/// [S-unlinked-open] [S-several-mounts] So does what is open for writing, too, and was not used since.
+#[test]
+fn what_is_open_for_writing_outlives_its_name_and_the_mdt() {
+    what_is_open_outlives_its_name_and_the_mdt(OpenFlags::read_write());
+}
+
+fn what_is_open_outlives_its_name_and_the_mdt(flags: OpenFlags) {
     for (n, crashes) in [[false, false], [true, false], [false, true], [true, true]].into_iter().enumerate() {
         let mut cluster = Cluster::new(Wiring::Tcp, 2);
         cluster.session_ttl = Duration::from_millis(1500);
@@ -85,13 +95,13 @@ fn what_is_open_for_reading_outlives_its_name_and_the_mdt() {
             let data = pattern(n as u64, len);
             (make(&a, name, &data), data)
         });
-        let held = [&small, &large].map(|(fid, _)| b.open(*fid, OpenFlags::read_only()).expect("open").0);
+        let held = [&small, &large].map(|(fid, _)| b.open(*fid, flags).expect("open").0);
         if crashes[0] {
             cluster.crash_mdt(Crash::KeepAll);
         }
         for name in ["small", "large"] {
             a.unlink(Fid::ROOT, name.as_bytes(), &Cred::root()).expect("unlink");
-            assert_eq!(b.lookup(Fid::ROOT, name.as_bytes()).unwrap_err().code, Code::NotFound);
+            assert_eq!(b.lookup(Fid::ROOT, name.as_bytes()).expect_err("it is gone").code, Code::NotFound);
         }
         if crashes[1] {
             cluster.crash_mdt(Crash::KeepAll);

@@ -101,7 +101,7 @@ fn a_client_comes_in_beside_one_that_writes_on_and_on() {
     a.write(ha, 0, &pattern(1, 2 * MIB)).expect("write");
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
-        for n in 0..3u64 {
+        let writers = [0, 1, 2u64].map(|n| {
             let (a, stop) = (&a, &stop);
             s.spawn(move || {
                 let mut rng = disk::SplitMix::new(n);
@@ -109,8 +109,8 @@ fn a_client_comes_in_beside_one_that_writes_on_and_on() {
                     let at = rng.next_u64() % (2 * MIB as u64 - 4096);
                     a.write(ha, at, &[n as u8; 4096]).expect("write");
                 }
-            });
-        }
+            })
+        });
         let looker = s.spawn(|| {
             let mut seen = u64::MAX;
             while !stop.load(Ordering::SeqCst) {
@@ -121,6 +121,7 @@ fn a_client_comes_in_beside_one_that_writes_on_and_on() {
         let mounted = cluster.try_mount(cluster.settings());
         stop.store(true, Ordering::SeqCst);
         let seen = looker.join().expect("no panic");
+        writers.into_iter().for_each(|w| w.join().expect("no panic"));
         let b = mounted.expect("it is let in");
         assert_eq!(seen, 2 * MIB as u64, "its size never went back");
         assert_eq!(stat(&b, "f").size, 2 * MIB as u64);
