@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use plan::settle::Snapshot;
+use plan::settle::{Mark, Snapshot};
 use plan::size::proven;
 use types::{Code, Fault, Generation, Layout, MirrorId, ObjectId, TargetId};
 use wire::meta::{Settle, SettleReply};
@@ -219,6 +219,11 @@ impl Fs {
     ) -> Option<Settling<'f>> {
         self.check_round(snapshot, round).ok()?;
         if self.is_shared() || file.meta.lock().cutting.is_some() {
+            return None;
+        }
+        // T1: who holds others' order waits for no target that has restarted since its flush.
+        let is_flushed = |m: &Mark| self.cluster.target(m.target).is_some_and(|link| link.covers(m));
+        if !snapshot.marks.iter().all(is_flushed) {
             return None;
         }
         let section = self.section(file, To::Change, round.until_free()).ok()?;

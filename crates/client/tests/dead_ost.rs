@@ -10,8 +10,11 @@ use client::{Fs, Handle, OpenFlags, Settings};
 use common::{Cluster, Wiring, ost_target};
 use disk::Crash;
 use net::{Answer, Service};
-use types::{Code, Cred, Fid};
-use wire::Header;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use types::{Code, Cred, Fault, Fid, Seq};
+use wire::object::Glimpse;
+use wire::session::Attach;
+use wire::{Empty, Header, ReplyHead, Request};
 
 fn make(fs: &Fs, name: &str) -> (Fid, Handle) {
     let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
@@ -152,4 +155,92 @@ fn hanging_osts_do_not_cost_a_mount_its_session() {
     }
     hanging.0.store(true, Ordering::SeqCst);
     fs.abort();
+}
+
+/// What a door before an OST does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Open,
+    /// The next glimpse waits.
+    HoldsGlimpse,
+    Holding,
+    /// As a server that was started anew and attaches nobody yet.
+    Restarted,
+    Attaching,
+}
+
+struct Door {
+    ost: Arc<dyn Service>,
+    mode: Mutex<Mode>,
+    changed: Condvar,
+}
+
+impl Door {
+    fn before(cluster: &Cluster, n: usize) -> Arc<Door> {
+        let (mode, changed) = (Mutex::new(Mode::Open), Condvar::new());
+        let door = Arc::new(Door { ost: cluster.process(ost_target(n)), mode, changed });
+        cluster.hub.add(ost_target(n), door.clone());
+        door
+    }
+    fn set(&self, mode: Mode) {
+        *self.mode.lock() = mode;
+        self.changed.notify_all();
+    }
+    fn stop_until_open(&self, mut mode: MutexGuard<'_, Mode>, now: Mode) {
+        *mode = now;
+        self.changed.notify_all();
+        self.changed.wait_while(&mut mode, |mode| *mode != Mode::Open);
+    }
+}
+
+impl Service for Door {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        let mode = self.mode.lock();
+        match *mode {
+            Mode::HoldsGlimpse if head.call == Glimpse::CALL => self.stop_until_open(mode, Mode::Holding),
+            Mode::Restarted | Mode::Attaching if head.call == Attach::CALL => {
+                self.stop_until_open(mode, Mode::Attaching)
+            }
+            Mode::Restarted | Mode::Attaching => {
+                let fault = Fault::new(Code::Moved, "started anew");
+                answer.body = wire::encode_reply(&ReplyHead::refused(&fault, Seq(0)), None::<&Empty>);
+                return;
+            }
+            _ => drop(mode),
+        }
+        self.ost.serve(head, body, bulk, answer)
+    }
+}
+
+/// T1: an OST restarts in the middle of a round, after its flush: files that lie elsewhere, and are told of in the same frame, are not
+/// kept in hand while it is waited for.
+#[test]
+fn a_restart_in_the_middle_of_a_round_holds_up_its_own_files_only() {
+    let cluster = Cluster::with_inline_max(Wiring::Tcp, 2, 0);
+    let fs = cluster.mount_lazy();
+    fs.setxattr(Fid::ROOT, b"stria.layout", b"-c 1", 0, &Cred::root()).expect("setstripe");
+    let mut files: Vec<_> = (0..40).map(|n| make(&fs, &format!("f{n}"))).collect();
+    let (live, h) = files.remove(files.iter().position(|(fid, _)| fid.0 % 2 == 1).expect("one of two"));
+    let on_dead: Vec<_> = files.into_iter().filter(|(fid, _)| fid.0 % 2 == 0).collect();
+    assert!(on_dead.len() >= 16);
+    fs.write(h, 0, &[1; 100]).expect("write");
+    fs.release(h);
+    on_dead.iter().for_each(|(_, h)| assert_eq!(fs.write(*h, 0, &[1; 100]), Ok(100)));
+    let [dead_door, live_door] = [0, 1].map(|n| Door::before(&cluster, n));
+    live_door.set(Mode::HoldsGlimpse);
+    std::thread::scope(|scope| {
+        let round = scope.spawn(|| fs.du(Fid::ROOT, &Cred::root()));
+        wait_until("all is flushed, and blocks are counted", || *live_door.mode.lock() == Mode::Holding);
+        dead_door.set(Mode::Restarted);
+        let writer = scope.spawn(|| fs.write(on_dead[0].1, 0, &[2; 100]));
+        wait_until("this client knows", || *dead_door.mode.lock() == Mode::Attaching);
+        live_door.set(Mode::Open);
+        // Half a second for each of the others, if it is waited for.
+        let is_settled = || common::inode(&cluster, live).state == wire::meta::FileState::Settled;
+        let took = wait_until("it is told of", is_settled);
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        dead_door.set(Mode::Open);
+        writer.join().expect("no panic").expect("its OST is up again");
+        assert_eq!(round.join().expect("no panic").expect("du").unsettled, 0);
+    });
 }
