@@ -3,7 +3,7 @@
 //! C4: `pin` puts a file into the table before its `Open` is sent, so that an `Unlink` that runs at the same time finds it.
 //! C1: locks are taken in the order name lock, `quiet`, shard, `order`, `body`, `meta`; see each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -18,6 +18,8 @@ use crate::content::Kept;
 
 /// Shards keep opens of different files from meeting at one lock; 16 are plenty for the threads of one mount.
 const SHARDS: usize = 16;
+/// What a fast mount closes in a second, several times; 2 MiB.
+const LEFT_ALONE_MAX: usize = 1 << 18;
 
 pub(crate) struct File {
     pub fid: Fid,
@@ -117,6 +119,8 @@ pub(crate) struct Files {
     queue: Mutex<Vec<Arc<File>>>,
     /// Files that left the table and are open here for all that the MDT knows.
     left: Mutex<Vec<Fid>>,
+    /// Those that left it since the MDT last said that this client is alone, and of which it was told nothing.
+    left_alone: Mutex<VecDeque<Fid>>,
 }
 
 /// As long as it lives, no `pin` returns.
@@ -149,6 +153,7 @@ impl Files {
             quiet_count: AtomicUsize::new(0),
             queue: Mutex::default(),
             left: Mutex::default(),
+            left_alone: Mutex::default(),
         }
     }
 
@@ -253,14 +258,37 @@ impl Files {
         if file.meta.lock().is_idle() && shard.get(&file.fid).is_some_and(|f| Arc::ptr_eq(f, file)) {
             shard.remove(&file.fid);
             self.count.fetch_sub(1, Ordering::SeqCst);
-            if file.meta.lock().is_noted {
-                self.left(file.fid);
+            match file.meta.lock().is_noted {
+                true => self.left(file.fid),
+                false => self.left_unnoted(file.fid),
             }
         }
     }
 
     pub fn left(&self, fid: Fid) {
         self.left.lock().push(fid);
+    }
+    /// The oldest go when there are too many: the MDT may hold these to be open until the session ends.
+    fn left_unnoted(&self, fid: Fid) {
+        let mut left = self.left_alone.lock();
+        left.push_back(fid);
+        if left.len() > LEFT_ALONE_MAX {
+            left.pop_front();
+        }
+    }
+    pub fn count_left_alone(&self) -> usize {
+        self.left_alone.lock().len()
+    }
+    /// The MDT took no note of the `count` oldest.
+    pub fn forget_left_alone(&self, count: usize) {
+        let mut left = self.left_alone.lock();
+        let count = count.min(left.len());
+        left.drain(..count);
+    }
+    /// Others come: it may have taken note of all these, before this client knew.
+    pub fn tell_left_alone(&self) {
+        let unnoted = std::mem::take(&mut *self.left_alone.lock());
+        self.left.lock().extend(unnoted);
     }
     pub fn take_left(&self) -> Vec<Fid> {
         std::mem::take(&mut self.left.lock())

@@ -154,7 +154,7 @@ impl Link {
         let is_known = match rpc::call(&*peer, head, &req, &[], &mut Buf::new(), deadline) {
             Ok((head, _, Ok(reply))) => {
                 if self.is_mdt && head.incarnation == incarnation {
-                    self.id.sharing.want(reply.mode);
+                    self.id.sharing.heard(reply.mode);
                 }
                 head.incarnation == incarnation
             }

@@ -32,8 +32,10 @@ use crate::request::Answer;
 
 /// How often a mode that the MDT wants is looked at, and files that were closed are told.
 const TICK: Duration = Duration::from_millis(100);
-/// Entries of one `Hold` or `Close`: some ten KiB.
+/// Entries of one `Hold`: some ten KiB.
 const PART_MAX: usize = 1024;
+/// Files of one `Close`: as long as the MDT takes for it, opens of some of the others wait.
+const CLOSE_MAX: usize = 64;
 
 /// By what this client lives, and what it holds that the MDT keeps in mind only.
 #[derive(Default)]
@@ -43,6 +45,8 @@ pub(crate) struct Sharing {
     wanted: AtomicU32,
     /// How often others came.
     seasons: AtomicU64,
+    /// How often the MDT said that this client is alone, and goes on so.
+    times_alone: AtomicU64,
     /// The session is new, and the MDT is to hear what is open here all the same.
     owes_hold: AtomicBool,
     /// Calls on content that began while alone.
@@ -90,6 +94,16 @@ impl Sharing {
     }
     pub fn want(&self, mode: u32) {
         self.wanted.store(mode, Ordering::SeqCst);
+    }
+    /// The MDT's answer to a sign of life.
+    pub fn heard(&self, mode: u32) {
+        self.want(mode);
+        if !self.is_shared() && mode == self.mode() {
+            self.times_alone.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    pub fn times_alone(&self) -> u64 {
+        self.times_alone.load(Ordering::SeqCst)
     }
     fn is_due(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) != self.mode() || self.owes_hold.load(Ordering::SeqCst)
@@ -372,6 +386,11 @@ impl Fs {
             self.ask_until(Fid::ROOT, &part, deadline)
                 .inspect_err(|_| sharing.owes_hold.store(owed, Ordering::SeqCst))?;
         }
+        // 6. What was opened while the MDT knew of them and this client did not is told, too, when it is closed, or was.
+        for file in self.files.all() {
+            file.meta.lock().is_noted = true;
+        }
+        self.files.tell_left_alone();
         Ok(())
     }
 
@@ -405,22 +424,23 @@ impl Fs {
             // The MDT has let go of all that.
             return;
         }
-        for fid in left {
-            // No open of it begins between the look and the word.
-            let Ok(_fid_lock) = self.names.lock_fid(fid, soon) else {
-                self.files.left(fid);
+        for some in left.chunks(CLOSE_MAX) {
+            // No open of them begins between the look and the word.
+            let Ok(_fid_locks) = self.names.lock_fids(some, soon) else {
+                some.iter().for_each(|fid| self.files.left(*fid));
                 continue;
             };
-            if let Some(file) = self.files.get(fid) {
-                // Open again, or on the way to it: its next last close tells.
-                file.meta.lock().is_noted = true;
-                continue;
-            }
-            match self.ask_until(fid, &Close { fids: vec![fid] }, soon) {
+            // Open again, or on the way to it: its next last close tells.
+            let is_open =
+                |fid: &Fid| self.files.get(*fid).inspect(|f| f.meta.lock().is_noted = true).is_some();
+            let closed: Vec<Fid> = some.iter().filter(|fid| !is_open(fid)).copied().collect();
+            let Some(first) = closed.first() else { continue };
+            match self.ask_until(*first, &Close { fids: closed.clone() }, soon) {
                 Ok(_) => {
-                    self.id.sharing.held.lock().opens.remove(&fid);
+                    let opens = &mut self.id.sharing.held.lock().opens;
+                    closed.iter().for_each(|fid| _ = opens.remove(fid));
                 }
-                Err(_) => self.files.left(fid),
+                Err(_) => closed.iter().for_each(|fid| self.files.left(*fid)),
             }
         }
     }

@@ -13,6 +13,7 @@ use net::{Answer, Service};
 use parking_lot::{Condvar, Mutex};
 use types::{Code, Cred, Fid};
 use wire::meta::{GetAttr, OpenRead, Truncate};
+use wire::session::KeepAlive;
 use wire::{Header, Request};
 
 /// The MDT, and how often each of its metadata calls came.
@@ -176,6 +177,44 @@ fn c3_an_open_for_reading_does_not_pass_what_was_given_up() {
     let (h, attr) = fs.open(fid, OpenFlags::read_only()).expect("open");
     assert_eq!(attr.size, 10);
     assert!(read(&fs, h, 0, 1000).expect("read") == pattern(1, 1000)[..10]);
+    cluster.hub.add(MDT, cluster.mdt_service());
+}
+
+/// [S-unlinked-open] A mount opens and closes a file while another one is about to come in, and has not heard of that yet: the MDT took note of
+/// it, and hears that it is over.
+#[test]
+fn what_was_closed_before_this_mount_knew_of_others_is_not_open_for_them() {
+    let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    cluster.session_ttl = Duration::from_secs(5);
+    cluster.crash_mdt(Crash::KeepAll);
+    let a = cluster.mount();
+    let fids = ["closed", "kept"].map(|name| make(&a, name, b"some"));
+    let mdt = Arc::new(Withholding {
+        mdt: cluster.mdt_service(),
+        call: Mutex::new(Some(KeepAlive::CALL)),
+        changed: Condvar::new(),
+    });
+    cluster.hub.add(MDT, mdt.clone());
+    let b = std::thread::scope(|scope| {
+        let coming = scope.spawn(|| cluster.mount());
+        wait_until("somebody asks to come in", || cluster.mdt.as_ref().expect("runs").0.is_sharing());
+        assert!(!a.is_shared(), "it has not heard");
+        let [closed, kept] = fids.map(|fid| a.open(fid, OpenFlags::read_only()).expect("open").0);
+        a.release(closed);
+        *mdt.call.lock() = None;
+        mdt.changed.notify_all();
+        let b = coming.join().expect("it came in");
+        assert!(a.is_shared());
+        for name in [&b"closed"[..], b"kept"] {
+            b.unlink(Fid::ROOT, name, &Cred::root()).expect("unlink");
+        }
+        wait_until("nobody has it open", || is_gone(&cluster, fids[0]));
+        assert_eq!(read(&a, kept, 0, 10).expect("it is open"), b"some");
+        a.release(kept);
+        wait_until("its last close ends it", || is_gone(&cluster, fids[1]));
+        b
+    });
+    drop(b);
     cluster.hub.add(MDT, cluster.mdt_service());
 }
 

@@ -310,7 +310,8 @@ fn a_restart_of_the_mdt_loses_no_open_file_and_no_turn() {
         let (stop, b) = (&stop, &b);
         let appender = s.spawn(move || {
             let mut n = 0;
-            while !stop.load(Ordering::SeqCst) {
+            // Its OST has room for no more.
+            while !stop.load(Ordering::SeqCst) && n < 4000 {
                 b.append(hb, &[n as u8; 5000]).expect("append");
                 n += 1;
             }

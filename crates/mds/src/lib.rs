@@ -183,6 +183,11 @@ impl Mdt {
         self.core.kv.figures()
     }
 
+    /// Do several sessions share it, or does one ask to come in?
+    pub fn is_sharing(&self) -> bool {
+        self.core.sharers.is_sharing()
+    }
+
     /// Live sessions, for status displays: id, the client's name, milliseconds since it was last heard of.
     pub fn sessions(&self) -> Vec<(SessionId, String, u64)> {
         self.core.sessions.list(self.core.clock.boot_ms())
