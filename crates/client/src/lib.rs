@@ -21,6 +21,7 @@
 //! shutdown() -> Result<(), Fault>     abort()      set_map(ClusterMap)      session() -> SessionId
 //! lookup(parent, name) -> Attr        getattr(fid) -> Attr       setattr(fid, &SetAttr, &Cred) -> Attr
 //! create(parent, name, mode, OpenFlags, &Cred) -> (Attr, Handle)
+//! put(parent, name, mode, &[u8], &Cred) -> Attr               // a whole file, closed
 //! tmpfile(parent, mode, OpenFlags, &Cred) -> (Attr, Handle)      flags(fid) -> u32    set_flags(fid, u32, &Cred)
 //! mknod(parent, name, Kind, mode, rdev, &Cred) -> Attr           mkdir(parent, name, mode, &Cred) -> Attr
 //! symlink(parent, name, target, &Cred) -> Attr                   readlink(fid) -> Vec<u8>
@@ -68,6 +69,7 @@ mod objects;
 mod open;
 mod overshoot;
 mod owed;
+mod put;
 mod read;
 mod readdir;
 mod recover;

@@ -17,7 +17,8 @@ use types::{Buf, Code, Fault, Fid, Incarnation};
 use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
 use wire::meta::{
-    Create, CreateReply, Inode, MakeDir, OpenReply, Symlink, Tmpfile, WriteInline, WriteInlineReply,
+    Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, Symlink, Tmpfile, WriteInline,
+    WriteInlineReply,
 };
 use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
 
@@ -107,7 +108,8 @@ fn want(body: &mut [u8], fid: Fid) {
 }
 /// The file that an answered creation made.
 pub(crate) fn made_by(call: u16, body: &[u8]) -> Option<Fid> {
-    let makes = matches!(call, Create::CALL | MakeDir::CALL | Symlink::CALL | Tmpfile::CALL);
+    let makes =
+        matches!(call, Create::CALL | CreateWith::CALL | MakeDir::CALL | Symlink::CALL | Tmpfile::CALL);
     let last = body.last_chunk::<8>().filter(|_| makes)?;
     Some(Fid(u64::from_le_bytes(*last))).filter(|fid| fid.0 != 0)
 }
@@ -116,6 +118,11 @@ impl Sent for Create {
         if reply.made {
             want(body, reply.open.inode.attr.fid)
         }
+    }
+}
+impl Sent for CreateWith {
+    fn amend(body: &mut [u8], reply: &OpenReply) {
+        want(body, reply.inode.attr.fid)
     }
 }
 impl Sent for Tmpfile {

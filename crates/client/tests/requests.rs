@@ -239,3 +239,40 @@ fn a_small_file_among_two_clients() {
         assert_eq!(asked(), ["Create"]);
     });
 }
+
+fn content(fs: &Fs, fid: Fid, len: usize) -> Vec<u8> {
+    let (h, _) = fs.open(fid, OpenFlags::read_only()).unwrap();
+    let bytes = common::read(fs, h, 0, len + 1).unwrap();
+    fs.release(h);
+    bytes
+}
+
+/// A whole small file is one request, also among several clients; there its end is told with those of others.
+#[test]
+fn a_small_file_that_is_put() {
+    both(|wiring| {
+        let cluster = Cluster::new(wiring, 1);
+        let heard = Heard::over(&cluster);
+        let fs = cluster.mount_lazy();
+        let put = |name: &str, bytes: &[u8]| fs.put(Fid::ROOT, name.as_bytes(), 0o640, bytes, &Cred::root());
+        for len in [0, 1, 4096, 65_536] {
+            heard.take();
+            let attr = put(&format!("f{len}"), &pattern(1, len)).unwrap();
+            assert_eq!(heard.take(), ["CreateWith"]);
+            assert_eq!((attr.size, attr.mode, attr.nlink), (len as u64, 0o640, 1));
+            assert_eq!(fs.getattr(attr.fid).unwrap(), attr);
+            assert!(content(&fs, attr.fid, len) == pattern(1, len));
+        }
+        assert_eq!(put("f1", b"other").unwrap_err().code, Code::Exists);
+        let user = Cred { uid: 7, gid: 7, groups: vec![] };
+        assert_eq!(fs.put(Fid::ROOT, b"no", 0o644, b"x", &user).unwrap_err().code, Code::Access);
+        // What does not fit is made as any other file.
+        let long = put("long", &pattern(2, 100_000)).unwrap();
+        assert!(long.size == 100_000 && content(&fs, long.fid, 100_000) == pattern(2, 100_000));
+        let small = fs.mkdir(Fid::ROOT, b"small", 0o755, &Cred::root()).unwrap().fid;
+        fs.setxattr(small, b"stria.layout", b"--inline 4096", 0, &Cred::root()).unwrap();
+        let grown = fs.put(small, b"f", 0o644, &pattern(3, 5000), &Cred::root()).unwrap();
+        assert!(grown.size == 5000 && content(&fs, grown.fid, 5000) == pattern(3, 5000));
+        fs.shutdown().unwrap();
+    });
+}

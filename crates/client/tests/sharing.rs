@@ -409,3 +409,18 @@ fn blocks_are_counted_over_what_both_have_written() {
     assert_eq!(attr.size, 200_000 + 6 * MIB as u64);
     assert!(attr.blocks * 512 >= attr.size, "{} blocks", attr.blocks);
 }
+
+/// The MDT hears that a file that was put is closed: when its name goes, nobody holds it.
+#[test]
+fn a_file_that_was_put_is_open_nowhere() {
+    let (_cluster, a, b) = two(1);
+    let attr = a.put(Fid::ROOT, b"f", 0o644, b"bytes", &Cred::root()).expect("put");
+    assert_eq!(stat(&b, "f").size, 5);
+    b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+    // The first tells so soon, if the MDT thought that it still had it.
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while a.getattr(attr.fid).is_ok() {
+        assert!(std::time::Instant::now() < until, "it is held");
+        std::thread::yield_now();
+    }
+}

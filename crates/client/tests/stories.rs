@@ -649,3 +649,27 @@ fn a_shrink_that_was_interrupted_is_finished_before_anything_else() {
     fs.shutdown().expect("shutdown");
     check_clean(&cluster.mount());
 }
+
+/// [S-replay] A file that was put is there with all its content, or is put again.
+#[test]
+fn what_was_put_survives_its_server() {
+    for crash in [Crash::KeepAll, Crash::DropAll] {
+        let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+        let fs = cluster.mount_lazy();
+        let put = |fs: &Fs, name: &str| fs.put(Fid::ROOT, name.as_bytes(), 0o644, name.as_bytes(), &root());
+        let first = put(&fs, "first").expect("put").fid;
+        cluster.crash_mdt(crash);
+        put(&fs, "second").expect("put");
+        fs.rename(Fid::ROOT, b"second", Fid::ROOT, b"moved", 0, &root()).expect("rename");
+        cluster.crash_mdt(crash);
+        assert_eq!(names(&fs, Fid::ROOT), [".", "..", "first", "moved"], "{crash:?}");
+        assert_eq!(fs.lookup(Fid::ROOT, b"first").expect("lookup").fid, first);
+        for (name, want) in [("first", "first"), ("moved", "second")] {
+            let fid = fs.lookup(Fid::ROOT, name.as_bytes()).expect("lookup").fid;
+            let (h, _) = fs.open(fid, OpenFlags::read_only()).expect("open");
+            assert_eq!(read(&fs, h, 0, 99).expect("read"), want.as_bytes(), "{crash:?}");
+            fs.release(h);
+        }
+        check_clean(&fs);
+    }
+}

@@ -1,10 +1,11 @@
-//! Create: a regular or special file with its first name, or the open of one that is there.
+//! Create: a regular or special file with its first name, or the open of one that is there. CreateWith: a regular file with content.
 
+use types::crc::verify_fragments;
 use types::*;
-use wire::meta::{Create, CreateReply};
+use wire::meta::{Create, CreateReply, CreateWith, OpenReply};
 
 use crate::inode::load_named;
-use crate::make::{Made, Seed, make};
+use crate::make::{Content, Made, Seed, make};
 use crate::open::{Wanted, need_open, open_reply};
 use crate::{Ctx, Txn};
 
@@ -19,7 +20,7 @@ pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateRep
         _ => {}
     }
     let Create { parent, kind, mode, umask, rdev, now, want, .. } = req;
-    let seed = Seed { kind, mode, umask, rdev, target: Vec::new(), cred: &req.cred, now, want };
+    let seed = Seed { kind, mode, umask, rdev, content: Content::None, cred: &req.cred, now, want };
     match make(ctx, txn, parent, &req.name, seed)? {
         Made::New(mut inode) => {
             Ok(CreateReply { made: true, open: open_reply(ctx, txn, &mut inode, req.write)? })
@@ -31,6 +32,32 @@ pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateRep
         Made::Taken { .. } if req.exclusive => Err(Code::Exists.into()),
         Made::Taken { fid, .. } => open_existing(ctx, txn, &req, fid),
     }
+}
+
+/// A new file, its name and its content, all or nothing.
+pub fn create_with(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    req: CreateWith,
+    bulk: &[u8],
+) -> Result<OpenReply, Fault> {
+    // 1. The bytes are those that were sent.
+    if let Err(at) = verify_fragments(0, bulk, &req.crcs) {
+        let of = String::from_utf8_lossy(&req.name.0);
+        return Err(Fault::new(Code::BadChecksum, format!("bytes at {at} of the new file '{of}'")));
+    }
+    // 2. The file with them.
+    let CreateWith { parent, mode, umask, now, written, want, .. } = req;
+    let content = if bulk.is_empty() { Content::None } else { Content::Bytes(bulk, written) };
+    let kind = Kind::File;
+    let seed = Seed { kind, mode, umask, rdev: 0, content, cred: &req.cred, now, want };
+    let mut inode = match make(ctx, txn, parent, &req.name, seed)? {
+        Made::New(inode) => inode,
+        // In a replay. It came with its content, and may have been changed since: it stays as it is.
+        Made::Taken { fid, is_ours: true } => load_named(txn, fid, parent)?,
+        Made::Taken { .. } => return Err(Code::Exists.into()),
+    };
+    open_reply(ctx, txn, &mut inode, true)
 }
 
 /// The name was there: what `open` with `O_CREAT` does then.

@@ -27,7 +27,7 @@ macro_rules! table {
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
     ListXattr Open Release ReadInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
-    OpenRead WriteInline GetAttrs PathsOf AllocateInline SeekInline Enter Accessed
+    OpenRead CreateWith WriteInline GetAttrs PathsOf AllocateInline SeekInline Enter Accessed
 };
 
 /// The numbers of metadata calls begin here, and are fewer than `KINDS` has.
@@ -60,6 +60,7 @@ pub fn mutate(
     match call {
         SetAttr::CALL => answer_as(ctx, body, |r| setattr::setattr(ctx, txn, r)),
         Create::CALL => answer_as(ctx, body, |r| create::create(ctx, txn, r)),
+        CreateWith::CALL => answer_as(ctx, body, |r| create::create_with(ctx, txn, r, bulk)),
         MakeDir::CALL => answer_as(ctx, body, |r| mkdir::mkdir(ctx, txn, r)),
         Symlink::CALL => answer_as(ctx, body, |r| symlink::symlink(ctx, txn, r)),
         Link::CALL => answer_as(ctx, body, |r| link::link(ctx, txn, r)),

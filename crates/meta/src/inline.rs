@@ -69,6 +69,26 @@ pub fn write_inline(
     Ok(WriteInlineReply { attr: inode.attr })
 }
 
+/// The content of a file that is just being made.
+pub fn fill(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    inode: &mut InodeRecord,
+    bytes: &[u8],
+    now: Time,
+) -> Result<(), Fault> {
+    if bytes.len() > inline_max(ctx, inode) as usize {
+        return Err(Code::NeedLayout.into());
+    }
+    for (page, bytes) in bytes.chunks(PAGE_SIZE).enumerate() {
+        txn.put(keys::inline(inode.fid(), page as u32), InlinePage::encode(bytes));
+    }
+    inode.attr.size = bytes.len() as u64;
+    inode.attr.blocks = inode.attr.size.div_ceil(512);
+    (inode.attr.mtime, inode.attr.ctime) = (now, now);
+    Ok(())
+}
+
 /// Is there a page for every byte of the range? Then a write takes no space.
 fn is_kept(view: &(impl View + ?Sized), inode: &InodeRecord, begin: u64, end: u64) -> bool {
     fragments(begin, (end - begin) as usize).all(|(at, len)| {

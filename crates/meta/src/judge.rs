@@ -46,7 +46,7 @@ macro_rules! claimed {
     };
 }
 claimed!(Lookup SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadDir GetXattr SetXattr RemoveXattr ListXattr
-    Open OpenRead Truncate SetStripe SetFlags Tmpfile Accessed Counts);
+    Open OpenRead Truncate SetStripe SetFlags Tmpfile Accessed Counts CreateWith);
 
 impl Ctx<'_> {
     /// J2: what an open gave for `fid`, good for all of `rights`. True where nobody is judged.

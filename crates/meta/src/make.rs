@@ -10,7 +10,7 @@ use crate::inode::{
 };
 use crate::names::{self, Slot};
 use crate::records::InodeRecord;
-use crate::{Ctx, Txn, access, keys, note, stripe, totals};
+use crate::{Ctx, Txn, access, inline, keys, note, stripe, totals};
 
 /// What a directory hands down of its `chattr` flags, as on ext4.
 const FLAGS_INHERITED: u32 = FLAG_NODUMP | FLAG_NOATIME;
@@ -22,12 +22,21 @@ pub struct Seed<'a> {
     /// Counts where no default ACL does.
     pub umask: u32,
     pub rdev: u32,
-    /// Of a symlink.
-    pub target: Vec<u8>,
+    pub content: Content<'a>,
     pub cred: &'a Cred,
     pub now: Time,
     /// In a replay: the fid that the first answer gave.
     pub want: Fid,
+}
+
+/// What it is made with.
+#[derive(Clone, Copy)]
+pub enum Content<'a> {
+    None,
+    /// Of a symlink.
+    Target(&'a [u8]),
+    /// Of a regular file, and when they were written.
+    Bytes(&'a [u8], Time),
 }
 
 /// A name that a maker found to be taken, or the new inode.
@@ -64,18 +73,24 @@ pub fn make(
     access::need_change(&dir, seed.cred)?;
     need_room(ctx)?;
     // 3. The inode, its entry, its parent, and the count.
-    let cred = seed.cred;
+    let (cred, content) = (seed.cred, seed.content);
     let mut inode = inode_from(fid_for(ctx, txn, seed.want), &dir, seed);
     inode.parents.push(at);
+    if let Content::Bytes(bytes, written) = content {
+        inline::fill(ctx, txn, &mut inode, bytes, written)?;
+    }
     store_inode(txn, &inode);
     names::put_entry(txn, at, inode.fid(), inode.attr.kind, name);
     if inode.is_dir() {
         dir.attr.nlink = dir.attr.nlink.saturating_add(1);
     }
-    touch(&mut dir, inode.attr.ctime);
+    touch(&mut dir, inode.attr.btime);
     store_inode(txn, &dir);
     totals::inode_made(txn);
     note::named(txn, op_of(inode.attr.kind), inode.fid(), (parent, name), cred);
+    if let Content::Bytes(..) = content {
+        note::changed(txn, ChangeOp::Write, inode.fid(), None);
+    }
     Ok(Made::New(inode))
 }
 
@@ -107,7 +122,7 @@ pub fn make_nameless(ctx: &Ctx<'_>, txn: &mut dyn Txn, dir: &InodeRecord, seed: 
 }
 
 fn inode_from(fid: Fid, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
-    let Seed { kind, mode, umask, rdev, target, cred, now, want: _ } = seed;
+    let Seed { kind, mode, umask, rdev, content, cred, now, want: _ } = seed;
     let is_dir = kind == Kind::Dir;
     let (mode, gid) = inherited(kind, mode, &dir.attr, cred);
     let (access_acl, mode) = match kind {
@@ -115,6 +130,7 @@ fn inode_from(fid: Fid, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
         _ if dir.default_acl.is_empty() => (Acl::default(), mode & !(umask & 0o777)),
         _ => dir.default_acl.inherited(mode),
     };
+    let target = if let Content::Target(path) = content { path } else { &[] };
     let size = if is_dir { DIR_SIZE } else { target.len() as u64 };
     let mut inode = InodeRecord::new(Attr {
         fid,
@@ -131,7 +147,7 @@ fn inode_from(fid: Fid, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
         ctime: now,
         btime: now,
     });
-    inode.target = target;
+    inode.target = target.to_vec();
     inode.access_acl = access_acl;
     inode.flags = dir.flags & FLAGS_INHERITED;
     if is_dir {

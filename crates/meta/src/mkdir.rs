@@ -4,12 +4,13 @@ use types::*;
 use wire::meta::{Inode, MakeDir};
 
 use crate::inode::load_named;
-use crate::make::{Made, Seed, make};
+use crate::make::{Content, Made, Seed, make};
 use crate::{Ctx, Txn};
 
 pub fn mkdir(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: MakeDir) -> Result<Inode, Fault> {
     let MakeDir { parent, mode, umask, now, want, .. } = req;
-    let seed = Seed { kind: Kind::Dir, mode, umask, rdev: 0, target: Vec::new(), cred: &req.cred, now, want };
+    let seed =
+        Seed { kind: Kind::Dir, mode, umask, rdev: 0, content: Content::None, cred: &req.cred, now, want };
     match make(ctx, txn, parent, &req.name, seed)? {
         Made::New(inode) => Ok(inode.to_wire()),
         Made::Taken { fid, is_ours: true } => Ok(load_named(txn, fid, parent)?.to_wire()),

@@ -4,7 +4,7 @@ use types::*;
 use wire::meta::{Inode, Symlink};
 
 use crate::inode::load_named;
-use crate::make::{Made, Seed, make};
+use crate::make::{Content, Made, Seed, make};
 use crate::{Ctx, Txn};
 
 pub fn symlink(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Symlink) -> Result<Inode, Fault> {
@@ -23,7 +23,7 @@ pub fn symlink(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Symlink) -> Result<Inode, 
         mode: 0o777,
         umask: 0,
         rdev: 0,
-        target: target.0,
+        content: Content::Target(&target.0),
         cred: &cred,
         now,
         want,

@@ -119,6 +119,19 @@ impl World {
             want: Fid(0),
         }
     }
+    pub fn create_with_req(&self, parent: Fid, name: &str, content: &[u8]) -> CreateWith {
+        CreateWith {
+            parent,
+            name: bytes(name),
+            mode: 0o644,
+            umask: 0,
+            crcs: crc::fragment_crcs(0, content),
+            now: self.now,
+            written: self.now,
+            cred: cred(self.who),
+            want: Fid(0),
+        }
+    }
     pub fn create(&mut self, parent: Fid, name: &str) -> Result<Attr, Code> {
         let req = self.create_req(parent, name);
         self.call(req).map(|r| r.open.inode.attr)

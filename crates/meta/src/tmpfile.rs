@@ -4,7 +4,7 @@ use types::*;
 use wire::meta::{OpenReply, Tmpfile};
 
 use crate::inode::{load_dir, load_inode, need_room, store_inode};
-use crate::make::{Seed, make_nameless};
+use crate::make::{Content, Seed, make_nameless};
 use crate::open::open_reply;
 use crate::records::{self, LINKABLE};
 use crate::{Ctx, Txn, access, keys};
@@ -19,7 +19,8 @@ pub fn tmpfile(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Tmpfile) -> Result<OpenRep
     let dir = load_dir(txn, parent)?;
     access::need_change(&dir, &cred)?;
     need_room(ctx)?;
-    let seed = Seed { kind: Kind::File, mode, umask, rdev: 0, target: Vec::new(), cred: &cred, now, want };
+    let seed =
+        Seed { kind: Kind::File, mode, umask, rdev: 0, content: Content::None, cred: &cred, now, want };
     let mut inode = make_nameless(ctx, txn, &dir, seed);
     inode.flags |= if exclusive { 0 } else { LINKABLE };
     txn.put(keys::orphan(inode.fid()), records::encode_orphan(ctx.session));

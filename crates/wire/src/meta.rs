@@ -60,6 +60,12 @@ bodies! {
         want: Fid,
     }
     CreateReply { made: bool, open: OpenReply }
+    /// Makes a regular file whose content comes along, as bulk, and opens it for writing; an existing name is `Exists`. All in one
+    /// entry, or nothing: `NeedLayout` if it is longer than `inline_max`. `now` is when it was made, `written` when its bytes were.
+    CreateWith { parent: Fid, name: Bytes, mode: u32, umask: u32, crcs: Vec<u32>, now: Time, written: Time, cred: Cred,
+        /// As in `Create`.
+        want: Fid,
+    }
     MakeDir { parent: Fid, name: Bytes, mode: u32, umask: u32, now: Time, cred: Cred, want: Fid }
     Symlink { parent: Fid, name: Bytes, target: Bytes, now: Time, cred: Cred, want: Fid }
     Link { fid: Fid, parent: Fid, name: Bytes, now: Time, cred: Cred }
@@ -437,6 +443,7 @@ calls! {
     0x0230 SetFlags => Inode, mutate;
     0x0231 Tmpfile => OpenReply, mutate;
     0x0232 OpenRead => OpenReadReply, read;
+    0x0233 CreateWith => OpenReply, mutate;
     0x0234 WriteInline => WriteInlineReply, mutate;
     0x0236 GetAttrs => GetAttrsReply, read;
     0x0237 Counts => CountsReply, read;

@@ -44,7 +44,7 @@ macro_rules! all_types {
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
-                meta::GetAttrs, batch::Batch,
+                meta::GetAttrs, batch::Batch, meta::CreateWith,
                 meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Counts, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::OpenRead, meta::AllocateInline, meta::SeekInline,
                 accessed::Accessed, purge::Dying, check::Check, check::Repair, check::CopyOut,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
@@ -177,7 +177,9 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             let answer = batch::OpReply { bulk_len: 0, body: b"reply"[..].into() };
             vec![batch::BatchReply { answers: vec![answer.clone(), answer] }.to_bytes()]
         }
-        "reply to meta::Open" | "reply to meta::Tmpfile" => vec![open_reply().to_bytes()],
+        "reply to meta::Open" | "reply to meta::Tmpfile" | "reply to meta::CreateWith" => {
+            vec![open_reply().to_bytes()]
+        }
         "reply to meta::Create" => vec![meta::CreateReply { made: true, open: open_reply() }.to_bytes()],
         "reply to meta::WriteInline" => vec![meta::WriteInlineReply { attr: attr() }.to_bytes()],
         "reply to meta::AllocateInline" => vec![meta::AllocateInlineReply { attr: attr() }.to_bytes()],

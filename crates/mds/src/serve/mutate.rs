@@ -4,7 +4,9 @@
 use std::cell::Cell;
 
 use types::{Code, Fault, Fid, Key, SessionId};
-use wire::meta::{Create, CreateReply, FileState, Grow, Open, OpenReply, Tmpfile, Truncate, TruncateReply};
+use wire::meta::{
+    Create, CreateReply, CreateWith, FileState, Grow, Open, OpenReply, Tmpfile, Truncate, TruncateReply,
+};
 use wire::shared::{Enter, EnterReply};
 use wire::{Flags, Header, Request, Wire};
 
@@ -74,7 +76,9 @@ impl Core {
             Open::CALL => Open::from_bytes(body).ok().map(|r| (r.fid, r.write)),
             Enter::CALL => Enter::from_bytes(body).ok().map(|r| (r.fid, r.write)),
             // It has no name: who is given one, and loses it, is open here.
-            Tmpfile::CALL => OpenReply::from_bytes(reply).ok().map(|r| (r.inode.attr.fid, true)),
+            Tmpfile::CALL | CreateWith::CALL => {
+                OpenReply::from_bytes(reply).ok().map(|r| (r.inode.attr.fid, true))
+            }
             Create::CALL => Create::from_bytes(body)
                 .ok()
                 .and_then(|r| Some((CreateReply::from_bytes(reply).ok()?.open.inode.attr.fid, r.write))),

@@ -19,7 +19,7 @@ use disk::Crash;
 use kv::{Engine, View};
 use meta::keys;
 use types::*;
-use wire::meta::{Create, CreateReply, Inode, MakeDir, OpenReply, Symlink, Tmpfile, WriteInline};
+use wire::meta::{Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, Symlink, Tmpfile, WriteInline};
 use wire::{Flags, Header, Request, Wire};
 
 use super::meta_rules::{fresh, rig};
@@ -81,7 +81,7 @@ impl Sent {
         }
         let made = match self.call {
             Create::CALL => CreateReply::from_bytes(reply).unwrap().open.inode.attr.fid,
-            Tmpfile::CALL => OpenReply::from_bytes(reply).unwrap().inode.attr.fid,
+            Tmpfile::CALL | CreateWith::CALL => OpenReply::from_bytes(reply).unwrap().inode.attr.fid,
             MakeDir::CALL | Symlink::CALL => Inode::from_bytes(reply).unwrap().attr.fid,
             _ => return self.clone(),
         };

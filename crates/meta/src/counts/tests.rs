@@ -315,7 +315,11 @@ impl Play {
         let (now, dirs) = (self.c.w.now, self.fids(|i| i.is_dir()).len());
         let w = &mut self.c.w;
         match self.dice.below(20) {
-            0..3 => drop(w.create(dir, &name)),
+            0..2 => drop(w.create(dir, &name)),
+            2 => {
+                let content = vec![7; self.dice.below(20_000)];
+                drop(w.call_with(w.create_with_req(dir, &name, &content), &content));
+            }
             // Trees of some depth, and not of ever more.
             3..6 if dirs < 60 => drop(w.mkdir(dir, &name, 0o755)),
             6 => {

@@ -1,5 +1,7 @@
 use types::*;
-use wire::meta::{Create, CreateReply, FileState, StripeSpec};
+use wire::meta::{
+    Create, CreateReply, CreateWith, FileState, OpenReply, Place, ReadInline, StripeSpec, WriteInline,
+};
 
 use crate::testing::*;
 use crate::{keys, totals};
@@ -135,4 +137,100 @@ fn a_replay_makes_the_same_file_again() {
     assert_eq!(create(&mut w, |r| r.want = want), Err(Code::Exists));
     let fresh = create(&mut w, |r| (r.name, r.want) = (bytes("j"), Fid(700))).expect("create");
     assert!(fresh.open.inode.attr.fid != Fid(700) && !w.has(keys::inode(Fid(700))));
+}
+
+fn create_with(
+    w: &mut World,
+    content: &[u8],
+    change: impl FnOnce(&mut CreateWith),
+) -> Result<OpenReply, Code> {
+    let mut req = w.create_with_req(ROOT, "f", content);
+    change(&mut req);
+    w.call_with(req, content)
+}
+
+fn content_of(w: &mut World, fid: Fid) -> Vec<u8> {
+    let read = ReadInline { fid, offset: 0, len: 1 << 20, held: None };
+    let mut out = Buf::new();
+    let said = World::with_ctx(false, false, |ctx| crate::inline::read_inline(ctx, &w.txn, read, &mut out));
+    said.expect("it reads");
+    out.to_vec()
+}
+
+/// What a create and a write leave behind, one request does: every record is the same.
+#[test]
+fn a_file_with_content_is_as_if_it_had_been_written() {
+    for len in [0, 1, 4095, 4096, 4097, 20_000, INLINE_MAX as usize] {
+        let content: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        let (mut one, mut two) = (World::new(), World::new());
+        let (now, written) = (Time::new(200, 1), Time::new(201, 2));
+        let change = |r: &mut CreateWith| (r.now, r.written, r.mode, r.umask) = (now, written, 0o666, 0o22);
+        let made = create_with(&mut one, &content, change).expect("create");
+        let apart = create(&mut two, |r| (r.now, r.mode, r.umask, r.write) = (now, 0o666, 0o22, true));
+        let fid = apart.expect("create").open.inode.attr.fid;
+        let crcs = crc::fragment_crcs(0, &content);
+        if len > 0 {
+            let place = Place::At(0);
+            let write = WriteInline { fid, place, in_section: true, crcs, now: written, held: None };
+            two.call_with(write, &content).expect("write");
+        }
+        assert!(one.txn.records == two.txn.records && one.txn.notes == two.txn.notes, "{len} bytes");
+        assert_eq!(made.inode.attr, two.attr(fid), "{len} bytes");
+        assert!(content_of(&mut one, fid) == content);
+        assert_eq!(one.attr(ROOT).mtime, now);
+    }
+}
+
+/// name | change of the request | outcome
+#[test]
+fn a_file_with_content_is_refused_whole() {
+    let mut w = World::new();
+    w.file(ROOT, "there");
+    let spec = StripeSpec { components: vec![], inline_max: Some(4096) };
+    let small = w.dir(ROOT, "small");
+    w.edit(small, |i| i.spec = Some(spec));
+    type Change = Box<dyn Fn(&mut CreateWith)>;
+    let table: [(&str, Change, Code); 7] = [
+        ("exists", Box::new(|r| r.name = bytes("there")), Code::Exists),
+        (
+            "exists, and is asked for",
+            Box::new(|r| (r.name, r.want) = (bytes("there"), Fid(500))),
+            Code::Exists,
+        ),
+        ("long name", Box::new(|r| r.name = bytes(&"x".repeat(256))), Code::NameTooLong),
+        ("no write on parent", Box::new(|r| r.cred = cred(ALICE)), Code::Access),
+        ("parent is gone", Box::new(|r| r.parent = Fid(999)), Code::Stale),
+        ("longer than lies inline there", Box::new(move |r| r.parent = small), Code::NeedLayout),
+        ("other bytes", Box::new(|r| r.crcs[1] ^= 1), Code::BadChecksum),
+    ];
+    let before = w.txn.records.clone();
+    for (name, change, want) in table {
+        assert_eq!(create_with(&mut w, &[1; 4097], change), Err(want), "{name}");
+        assert!(w.txn.records == before, "{name}");
+    }
+    assert!(create_with(&mut w, &[1; 4096], |r| r.parent = small).is_ok());
+    let long = vec![0; INLINE_MAX as usize + 1];
+    assert_eq!(create_with(&mut w, &long, |_| ()), Err(Code::NeedLayout));
+    w.full = true;
+    assert_eq!(create_with(&mut w, &[1; 10], |_| ()), Err(Code::NoSpace));
+}
+
+/// [S-replay] It is made again as it was; what survived, and was changed since, is found as it is.
+#[test]
+fn a_replay_with_content_changes_nothing_that_is_there() {
+    let mut w = World::new();
+    w.replay = true;
+    let want = Fid(500);
+    let first = create_with(&mut w, b"first", |r| r.want = want).expect("create");
+    assert_eq!(first.inode.attr.fid, want);
+    let (crcs, now) = (crc::fragment_crcs(0, b"later"), Time::new(900, 0));
+    w.call_with(
+        WriteInline { fid: want, place: Place::At(0), in_section: true, crcs, now, held: None },
+        b"later",
+    )
+    .expect("write");
+    let before = w.txn.records.clone();
+    let again = create_with(&mut w, b"first", |r| r.want = want).expect("its own work");
+    assert!(again.inode.attr.fid == want && w.txn.records == before);
+    assert_eq!(create_with(&mut w, b"first", |r| r.want = Fid(501)), Err(Code::Exists), "another's file");
 }

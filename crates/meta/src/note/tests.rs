@@ -265,7 +265,11 @@ fn n2_a_mirror_made_from_the_notes_has_the_same_names() {
             let [name, new_name] = [(); 2].map(|()| bytes(&format!("n{}", dice.below(5))));
             let (now, cred) = (w.now, cred(0));
             match dice.below(12) {
-                0..3 => files.extend(w.create(parent, std::str::from_utf8(&name.0).unwrap()).map(|a| a.fid)),
+                0..2 => files.extend(w.create(parent, std::str::from_utf8(&name.0).unwrap()).map(|a| a.fid)),
+                2 => {
+                    let req = w.create_with_req(parent, std::str::from_utf8(&name.0).unwrap(), b"bytes");
+                    files.extend(w.call_with(req, b"bytes").map(|r| r.inode.attr.fid));
+                }
                 3 => {
                     dirs.extend(w.mkdir(parent, std::str::from_utf8(&name.0).unwrap(), 0o755).map(|a| a.fid))
                 }

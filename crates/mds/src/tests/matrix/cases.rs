@@ -56,6 +56,20 @@ fn create(text: &str) -> Create {
     }
 }
 
+fn create_with(text: &str, bytes: &[u8]) -> CreateWith {
+    CreateWith {
+        parent: Fid::ROOT,
+        name: name(text),
+        mode: 0o644,
+        umask: 0,
+        crcs: crc::fragment_crcs(0, bytes),
+        now: NOW,
+        written: LATER,
+        cred: Cred::root(),
+        want: Fid(0),
+    }
+}
+
 fn mkdir(text: &str) -> MakeDir {
     let (now, cred) = (NOW, Cred::root());
     MakeDir { parent: Fid::ROOT, name: name(text), mode: 0o755, umask: 0, now, cred, want: Fid(0) }
@@ -165,6 +179,17 @@ pub const CASES: &[Case] = &[
         prepare: |rig| vec![settled(rig, "f", 9_000)],
         ask: |_| plain(Create { exclusive: false, ..create("f") }),
         change: |rig, f, _| _ = done(rig, settle(f[0], 1, 9_000, true)),
+    },
+    Case {
+        name: "CreateWith",
+        call: CreateWith::CALL,
+        prepare: |_| vec![],
+        ask: |_| (create_with("new", &[7; 5000]).to_bytes(), vec![7; 5000]),
+        change: |rig, _, made| {
+            let fid = OpenReply::from_bytes(made).unwrap().inode.attr.fid;
+            overwrite(rig, fid);
+            done(rig, rename("new", "moved"));
+        },
     },
     Case {
         name: "MakeDir",
