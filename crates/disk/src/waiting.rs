@@ -6,9 +6,10 @@ use std::thread::Thread;
 use parking_lot::Mutex;
 
 /// How often who waits looks before he lets others have the processor, for about as long as a batch takes: a switch costs more.
-const LOOKS_MAX: usize = 300;
-/// And how often he does that before he sleeps: perhaps who works for him waits for a processor.
-const YIELDS_MAX: usize = 4;
+const LOOKS_MAX: usize = 100;
+/// And how often he does that before he sleeps: perhaps who works for him waits for a processor. To sleep, and to be woken by who has
+/// work to do, costs as much as all of these (decision 0037).
+const YIELDS_MAX: usize = 200;
 
 /// Those who sleep, by their place among the members of what they wait for.
 #[derive(Debug, Default)]
