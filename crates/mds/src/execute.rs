@@ -333,7 +333,15 @@ impl Core {
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
         match self.admit(seat, draft, ask.head, origin.as_ref()) {
             Ok(None) => {}
-            Ok(Some(reached)) => return reached,
+            Ok(Some(reached)) => {
+                // H2: who hears of its open only now, for the MDT that made it has restarted since, has the file open no less.
+                if let Reached::Known(Ok(Carried { done, .. })) = &reached
+                    && !done.reply.is_empty()
+                {
+                    self.note_open(ask, &done.reply);
+                }
+                return reached;
+            }
             Err(stop) => return Reached::Known(Err(stop)),
         }
         let (lease_high, puts_inode) = (Cell::new(0), Cell::new(false));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use disk::SimDisk;
+use disk::{Crash, SimDisk};
 use meta::{Ctx, Txn, View};
 use parking_lot::Mutex;
 use types::*;
@@ -123,6 +123,7 @@ impl Rules for HookedRules {
 
 /// Two sessions that share, and a file that the first has made and closed.
 struct Two {
+    disk: Arc<SimDisk>,
     rig: Arc<Rig>,
     hooked: Arc<Hooked>,
     other: SessionId,
@@ -137,10 +138,9 @@ fn two() -> Two {
     let (hooked, clock) = (Arc::<Hooked>::default(), Arc::<super::rig::HandClock>::default());
     let rules = Arc::new(HookedRules(hooked.clone()));
     let settings = Settings { background: false, clock: clock.clone(), ..Settings::with_rules(rules) };
-    let rig = Arc::new(Rig::with(disk, settings, clock).unwrap());
+    let rig = Arc::new(Rig::with(disk.clone(), settings, clock).unwrap());
     assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is to share");
-    let hold = Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };
-    rig.ask(&hold, rig.session).unwrap();
+    rig.ask(&holds_nothing(), rig.session).unwrap();
     let other = rig.attach(2).unwrap().session;
     // Another's whole life first, so that all records are in memory and no request starts over.
     let fid = make(&rig, "warm");
@@ -148,7 +148,11 @@ fn two() -> Two {
     rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
     unlink(&rig, "warm");
     let fid = make(&rig, "f");
-    Two { rig, hooked, other, fid }
+    Two { disk, rig, hooked, other, fid }
+}
+
+fn holds_nothing() -> Hold {
+    Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false }
 }
 
 fn create_of(name: &str) -> Create {
@@ -212,6 +216,30 @@ fn h2_a_file_that_was_opened_for_reading_outlives_its_name() {
     assert!(two.is_there());
     two.closes();
     assert!(!two.is_there(), "the last close ends it");
+}
+
+/// The MDT is killed before it answers who makes a file, and that one asks again. It cannot have said before that it holds what it had
+/// not heard of.
+#[test]
+fn h2_who_hears_of_its_open_from_its_slot_has_the_file_open() {
+    let two = two();
+    let body = create_of("again").to_bytes();
+    let (seq, reply) = two.rig.mutate(Create::CALL, 3, 1, &body).unwrap();
+    // It dies with what it kept in mind.
+    let image = Arc::new(two.disk.crash(Crash::KeepAll));
+    let clock = Arc::<super::rig::HandClock>::default();
+    let settings = Settings { background: false, clock: clock.clone(), ..Settings::default() };
+    let rig = Rig::with(image, settings, clock).unwrap();
+    assert_eq!((rig.session, rig.attach(2).unwrap().session), (two.rig.session, two.other));
+    for session in [rig.session, two.other] {
+        rig.ask(&holds_nothing(), session).unwrap();
+    }
+    assert_eq!(rig.mutate(Create::CALL, 3, 1, &body), Ok((seq, reply.clone())), "from its slot");
+    let fid = CreateReply::from_bytes(&reply).unwrap().open.inode.attr.fid;
+    rig.ask(&unlink_of("again"), two.other).unwrap();
+    assert!(rig.ask(&GetAttr { fid }, rig.session).is_ok(), "it is open");
+    rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
+    assert!(rig.ask(&GetAttr { fid }, rig.session).is_err(), "its last close ends it");
 }
 
 /// The unlink has found nobody, and the open comes before it is in the log: what the open would be told is about to be wrong.
