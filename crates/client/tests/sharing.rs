@@ -9,7 +9,7 @@ use std::time::Duration;
 use client::{Fs, Handle, OpenFlags, SetAttr, Settings};
 use common::{Cluster, Wiring, pattern, read};
 use disk::Crash;
-use types::{Attr, Code, Cred, Fid};
+use types::{Attr, Code, Cred, Fid, Kind};
 
 const MIB: usize = 1 << 20;
 
@@ -423,4 +423,31 @@ fn a_file_that_was_put_is_open_nowhere() {
         assert!(std::time::Instant::now() < until, "it is held");
         std::thread::yield_now();
     }
+}
+
+/// Made and written by one, written and removed by the other: once both have closed it, nobody holds it.
+#[test]
+fn what_both_wrote_and_closed_goes_with_its_name() {
+    let (cluster, a, b) = two(1);
+    for (name, len) in [("small", 4096), ("large", 200_000)] {
+        let (fid, h) = make(&a, name);
+        a.write(h, 0, &pattern(1, len)).expect("write");
+        a.flush(h).expect("flush");
+        a.release(h);
+        let h = open(&b, fid);
+        b.write(h, 0, &pattern(2, len)).expect("write");
+        b.flush(h).expect("flush");
+        b.release(h);
+        b.unlink(Fid::ROOT, name.as_bytes(), &Cred::root()).expect("unlink");
+        wait_until("nobody holds it", || common_inode_is_gone(&cluster, fid));
+    }
+}
+
+/// mknod(2) makes a file and opens none.
+#[test]
+fn a_file_that_was_made_and_not_opened_goes_with_its_name() {
+    let (cluster, a, b) = two(1);
+    let attr = a.mknod(Fid::ROOT, b"f", Kind::File, 0o644, 0, &Cred::root()).expect("mknod");
+    b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+    wait_until("nobody holds it", || common_inode_is_gone(&cluster, attr.fid));
 }

@@ -79,8 +79,10 @@ impl Core {
             Tmpfile::CALL | CreateWith::CALL => {
                 OpenReply::from_bytes(reply).ok().map(|r| (r.inode.attr.fid, true))
             }
+            // mknod(2) opens nothing.
             Create::CALL => Create::from_bytes(body)
                 .ok()
+                .filter(|r| r.read || r.write)
                 .and_then(|r| Some((CreateReply::from_bytes(reply).ok()?.open.inode.attr.fid, r.write))),
             _ => None,
         };
