@@ -169,10 +169,12 @@ impl<'a> SnapView<'a> {
         self.trouble.into_inner().map_or(Ok(()), Err)
     }
 
-    /// The first trouble counts. What a rule finds absent after that, it may want once it starts over: all of it is brought at once.
+    /// The first trouble counts, but for absence, which is only this attempt's: damage shows again in the next. What a rule finds absent after
+    /// that, it may want once it starts over: all of it is brought at once.
     pub fn note(&self, trouble: impl Into<Trouble>) {
         match (&mut *self.trouble.borrow_mut(), trouble.into()) {
             (Some(Trouble::Absent(all)), Trouble::Absent(more)) => all.join(more),
+            (first, absent @ Trouble::Absent(_)) => *first = Some(absent),
             (Some(_), _) => {}
             (none, trouble) => *none = Some(trouble),
         }

@@ -6,7 +6,7 @@ use wire::meta::{FLAG_NOATIME, FLAG_NODUMP};
 
 use crate::acl::Acl;
 use crate::inode::{
-    DIR_BLOCKS, DIR_SIZE, GROUP_EXEC, MODE_BITS, SETGID, STICKY, need_room, store_inode, touch,
+    DIR_BLOCKS, DIR_SIZE, GROUP_EXEC, MODE_BITS, SETGID, STICKY, load_inode, need_room, store_inode, touch,
 };
 use crate::names::{self, Slot};
 use crate::records::InodeRecord;
@@ -66,7 +66,10 @@ pub fn make(
         Slot::Free(at) => at,
         Slot::Taken(found) => {
             let fid = found.entry.fid;
-            return Ok(Made::Taken { fid, is_ours: ctx.replay && fid == seed.want });
+            // [S-claims] That it is a replay is the client's word: one that is judged had no file but of the user whom it acts for.
+            let may_be = |inode: InodeRecord| ctx.judge.is_none() || inode.attr.uid == seed.cred.uid;
+            let is_ours = ctx.replay && fid == seed.want && load_inode(txn, fid).is_ok_and(may_be);
+            return Ok(Made::Taken { fid, is_ours });
         }
     };
     // 2. Right and room.

@@ -139,6 +139,22 @@ fn a_replay_makes_the_same_file_again() {
     assert!(fresh.open.inode.attr.fid != Fid(700) && !w.has(keys::inode(Fid(700))));
 }
 
+/// [S-claims] Who says that he repeats himself is given nobody's file.
+#[test]
+fn a_judged_session_replays_its_own_files_only() {
+    let mut w = World::new();
+    w.set_mode(ROOT, 0o777);
+    let theirs = w.file(ROOT, "f");
+    w.set_mode(theirs, 0o600);
+    (w.replay, w.judged, w.who) = (true, Some(ALICE), ALICE);
+    assert_eq!(create(&mut w, |r| r.want = theirs), Err(Code::Exists));
+    assert_eq!(create(&mut w, |r| (r.want, r.exclusive, r.write) = (theirs, false, true)), Err(Code::Access));
+    assert_eq!(create_with(&mut w, b"", |r| r.want = theirs), Err(Code::Exists));
+    let mine = create(&mut w, |r| (r.name, r.want) = (bytes("g"), Fid(500))).expect("create");
+    let again = create(&mut w, |r| (r.name, r.want) = (bytes("g"), Fid(500))).expect("her own work");
+    assert_eq!(again.open.inode.attr, mine.open.inode.attr);
+}
+
 fn create_with(
     w: &mut World,
     content: &[u8],
