@@ -6,16 +6,17 @@
 //!     is told to have lost.  C4: records take a share of the MDT's room and no more; beyond it the oldest half is lost, and people and
 //!     who still wanted it are told.
 
-use std::borrow::Cow;
+mod load;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
-use kv::{Engine, Miss, Value, View as _, record_bytes};
+use kv::{Damage, Engine, Value, View as _, record_bytes};
 use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, number_of};
 use meta::{Note, View, keys};
 use types::{Code, Fault, Key, Seq, SessionId, Time};
 use wire::changelog::*;
-use wire::{Empty, Header, Malformed, Request};
+use wire::{Empty, Header, Request};
 
 use crate::Core;
 use crate::draft::Draft;
@@ -113,52 +114,6 @@ pub struct Noted {
 }
 
 impl Ledger {
-    /// A record that is damaged is there, and no more is known of it: it keeps nobody from starting.
-    fn load(view: &dyn kv::View) -> Result<Ledger, Trouble> {
-        let mut ledger = Ledger::default();
-        each_of(view, keys::CONSUMER, &mut |key, value| {
-            let read = match (consumer_of(key), value) {
-                (Some(0), Some(value)) => ChangelogRecord::decode(value).map(|r| {
-                    ledger.newest_consumer = ledger.newest_consumer.max(r.consumer);
-                    ledger.last = ledger.last.max(r.number);
-                }),
-                (Some(id), Some(value)) => ConsumerRecord::decode(value).map(|consumer| {
-                    ledger.newest_consumer = ledger.newest_consumer.max(id);
-                    ledger.last = ledger.last.max(consumer.acked);
-                    drop(ledger.consumers.insert(id, consumer));
-                }),
-                _ => Err(Malformed("it is damaged")),
-            };
-            if let Err(why) = read {
-                tracing::error!(?key, %why, "a consumer of the changelog cannot be read and is gone; register it anew");
-            }
-            true
-        })?;
-        let mut first = None;
-        each_of(view, keys::CHANGE, &mut |key, _| {
-            first = number_of(key);
-            false
-        })?;
-        let Some(first) = first else {
-            ledger.first = ledger.last + 1;
-            return Ok(ledger);
-        };
-        let newest = newest_from(view, first)?;
-        let place = |n: u64| match value_of(view, n)? {
-            Is::Sound(value) => Ok(ChangeRecord::decode(&value).ok().map(|r| (r.bytes_before, value.len()))),
-            Is::Damaged | Is::Absent => Ok::<_, Trouble>(None),
-        };
-        ledger.first = first;
-        ledger.last = ledger.last.max(newest);
-        // Where one of the two is damaged, the sum is about right.
-        let about = (newest + 1 - first) * RECORD_BYTES;
-        let begin = place(first)?.map(|(at, _)| at);
-        let end = place(newest)?.map(|(at, len)| at + record_bytes(&keys::change(newest), len));
-        ledger.first_at = begin.unwrap_or(end.unwrap_or(about).saturating_sub(about));
-        ledger.next_at = end.unwrap_or(ledger.first_at + about).max(ledger.first_at);
-        Ok(ledger)
-    }
-
     /// Up to here no consumer wants anything.
     fn floor(&self) -> u64 {
         self.consumers.values().map(|c| c.acked).min().unwrap_or(self.last)
@@ -212,58 +167,6 @@ struct Given {
     is_news: bool,
     from: u64,
     to: u64,
-}
-
-/// What lies under a number.
-enum Is<'a> {
-    Absent,
-    Damaged,
-    Sound(Cow<'a, [u8]>),
-}
-
-fn value_of(view: &dyn kv::View, number: u64) -> Result<Is<'_>, Trouble> {
-    match view.get(&keys::change(number)) {
-        Ok(Some(value)) => Ok(Is::Sound(value)),
-        Ok(None) => Ok(Is::Absent),
-        Err(Miss::Damage(_)) => Ok(Is::Damaged),
-        Err(Miss::Absent(what)) => Err(Trouble::Absent(what)),
-    }
-}
-
-/// Takes a record's key and value; `None`: it is damaged. False: no more are wanted.
-type TakeRecord<'f> = dyn FnMut(&Key, Option<&[u8]>) -> bool + 'f;
-
-/// The records of a kind.
-fn each_of(view: &dyn kv::View, kind: u8, f: &mut TakeRecord<'_>) -> Result<(), Trouble> {
-    let (mut from, end) = (keys::kind_start(kind), keys::kind_start(kind + 1));
-    loop {
-        match view.range(&from, &end, &mut |key, value| f(key, Some(value))) {
-            Ok(()) => return Ok(()),
-            Err(Miss::Absent(what)) => return Err(Trouble::Absent(what)),
-            Err(Miss::Damage(damage)) => {
-                if !f(&damage.key, None) || damage.end <= from {
-                    return Ok(());
-                }
-                from = damage.end;
-            }
-        }
-    }
-}
-
-/// The last of the records that follow each other from `first` on.
-fn newest_from(view: &dyn kv::View, first: u64) -> Result<u64, Trouble> {
-    let is_there = |n: u64| value_of(view, n).map(|is| !matches!(is, Is::Absent));
-    let mut step = 1;
-    while is_there(first + step)? {
-        step *= 2;
-    }
-    // `first + there` is one, `first + absent` is none.
-    let (mut there, mut absent) = (step / 2, step);
-    while absent - there > 1 {
-        let middle = there + (absent - there) / 2;
-        if is_there(first + middle)? { there = middle } else { absent = middle }
-    }
-    Ok(first + there)
 }
 
 impl Changelog {
@@ -408,14 +311,15 @@ impl Core {
             };
             let view = SnapView::new(&snap);
             let after = consumer.as_ref().map_or(0, |c| req.after.max(c.acked));
-            let reply = consumer.and_then(|consumer| read(&view, &consumer, req, upto));
+            let read = consumer.and_then(|consumer| read(&view, &consumer, req, upto));
             match view.finish() {
                 // What comes before it is told first.
-                Err(Trouble::Damage(damage)) => Ok(reply.and_then(|reply| match reply.upto > after {
+                Err(Trouble::Damage(damage)) => Ok(read.and_then(|(reply, _)| match reply.upto > after {
                     true => Ok(reply),
-                    false => Err(damaged(&damage.key)),
+                    false => Err(damaged(&damage, upto)),
                 })),
-                done => done.map(|()| reply),
+                // Numbers that were passed over at a start have no records.
+                done => done.map(|()| read.map(|(reply, seen)| told_upto(reply, seen, upto))),
             }
         })?
     }
@@ -585,23 +489,29 @@ impl Core {
     }
 }
 
-/// Of the records up to `flushed`, what `consumer` wants behind what it has.
+fn told_upto(reply: ReadChangesReply, seen: u64, flushed: u64) -> ReadChangesReply {
+    let upto = reply.upto.max(seen);
+    ReadChangesReply { upto, more: upto < flushed, ..reply }
+}
+
+/// Of the records up to `flushed`, what `consumer` wants behind what it has; and up to where it looked, if the view had all of that.
 fn read(
     view: &dyn View,
     consumer: &ConsumerRecord,
     req: &ReadChanges,
     flushed: u64,
-) -> Result<ReadChangesReply, Fault> {
+) -> Result<(ReadChangesReply, u64), Fault> {
     let lost = lost_of(consumer).filter(|lost| lost.to > req.after);
     let after = req.after.max(consumer.acked);
     let max = (req.max as usize).clamp(1, CHANGES_MAX);
-    let (mut changes, mut upto, mut bytes, mut broken) = (Vec::new(), after, 0, None);
+    let (mut changes, mut upto, mut bytes, mut broken, mut is_full) = (Vec::new(), after, 0, None, false);
     let end = flushed.min(after.saturating_add(LOOKED_AT_MAX));
     view.range(
         &keys::change(after.saturating_add(1)),
         &keys::change(end.saturating_add(1)),
         &mut |key, value| {
-            if changes.len() >= max || bytes > ANSWER_BYTES_MAX {
+            is_full = changes.len() >= max || bytes > ANSWER_BYTES_MAX;
+            if is_full {
                 return false;
             }
             match (number_of(key), ChangeRecord::decode(value)) {
@@ -612,23 +522,35 @@ fn read(
                         changes.push(record.to_wire(number));
                     }
                 }
-                _ => broken = Some(damaged(key)),
+                _ => broken = Some(damaged(&Damage { key: *key, end: key.after() }, flushed)),
             }
             broken.is_none()
         },
     );
     match broken {
         Some(fault) if upto == after => Err(fault),
-        _ => Ok(ReadChangesReply { changes, upto, more: upto < flushed, lost }),
+        broken => {
+            let seen = if is_full || broken.is_some() { upto } else { end.max(upto) };
+            Ok((ReadChangesReply { changes, upto, more: upto < flushed, lost }, seen))
+        }
     }
 }
 
-fn damaged(key: &Key) -> Fault {
-    let number = number_of(key).unwrap_or_default();
-    let why = format!(
-        "change {number} is damaged; look at the whole file system, and acknowledge it to pass it over"
-    );
-    Fault::new(Code::Damaged, why)
+/// `newest`: of what is told.
+fn damaged(damage: &Damage, newest: u64) -> Fault {
+    let number = number_of(&damage.key).unwrap_or_default();
+    // The key behind a record that is damaged alone is no other's.
+    let behind = (damage.end != damage.key.after()).then(|| number_of(&damage.end).unwrap_or(newest + 1));
+    let what = match behind {
+        Some(behind) if behind > number + 1 => format!(
+            "changes {number} to {last} are damaged; look at the whole file system, and acknowledge {last} to pass them over",
+            last = behind - 1
+        ),
+        _ => format!(
+            "change {number} is damaged; look at the whole file system, and acknowledge it to pass it over"
+        ),
+    };
+    Fault::new(Code::Damaged, what)
 }
 
 /// What a record takes on the wire beside its names, about.
