@@ -30,12 +30,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// What one thread takes another gives back here, all the time: the C library's arenas are locks for that (decision 0037).
-/// In tests `hammer` counts what is taken.
-#[cfg(not(test))]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let args = cmd::arguments(std::env::args_os().collect());
     let cli = cmd::Cli::parse_from(args);
