@@ -127,6 +127,28 @@ impl Version {
     }
 }
 
+impl Version {
+    /// As `View::range`, but that a stretch that is lost hides the latest changes in and before it.
+    fn show(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Miss> {
+        let mut record = |key: &Key, value: Content<'_>| match verified(key, value.raw(), value.crc()) {
+            Err(damage) => ControlFlow::Break(Err(damage.into())),
+            Ok(value) if f(key, value) => ControlFlow::Continue(()),
+            Ok(_) => ControlFlow::Break(Ok(())),
+        };
+        let mut gap = |gap: Gap<'_>| {
+            let key = *gap.first().max(from);
+            ControlFlow::Break(Err(match gap {
+                Gap::Lost(stretch) => Damage { key, end: stretch.end }.into(),
+                Gap::Away(away) => {
+                    let ahead = self.base.absent(&key, Some(to), AHEAD, AHEAD_WITHIN);
+                    Absent { key, leaves: vec![away.clone()], ahead }.into()
+                }
+            }))
+        };
+        self.walk(from, Some(to), &mut record, &mut gap).break_value().unwrap_or(Ok(()))
+    }
+}
+
 /// Takes so many bytes.
 struct Bounded<'a> {
     out: &'a mut dyn io::Write,
@@ -370,22 +392,19 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
         if from >= to {
             return Ok(());
         }
-        let mut record = |key: &Key, value: Content<'_>| match verified(key, value.raw(), value.crc()) {
-            Err(damage) => ControlFlow::Break(Err(damage.into())),
-            Ok(value) if f(key, value) => ControlFlow::Continue(()),
-            Ok(_) => ControlFlow::Break(Ok(())),
-        };
-        let mut gap = |gap: Gap<'_>| {
-            let key = *gap.first().max(from);
-            ControlFlow::Break(Err(match gap {
-                Gap::Lost(stretch) => Damage { key, end: stretch.end }.into(),
-                Gap::Away(away) => {
-                    let ahead = self.0.base.absent(&key, Some(to), AHEAD, AHEAD_WITHIN);
-                    Absent { key, leaves: vec![away.clone()], ahead }.into()
-                }
-            }))
-        };
-        self.0.walk(from, Some(to), &mut record, &mut gap).break_value().unwrap_or(Ok(()))
+        let mut seen = *from;
+        let shown = self.0.show(from, to, &mut |key, value| {
+            seen = key.after();
+            f(key, value)
+        });
+        match shown {
+            // Of some keys before its end something is known since: in the tree they divide what is lost.
+            Err(Miss::Damage(lost)) if self.0.recent.range(seen..lost.end).next().is_some() => {
+                let base = self.0.settled(&Shape::default());
+                Version { base, recent: OrdMap::new(), ..Version::clone(&self.0) }.show(&seen, to, f)
+            }
+            shown => shown,
+        }
     }
 
     fn each(&self, f: &mut TakeRecord<'_>) -> io::Result<()> {

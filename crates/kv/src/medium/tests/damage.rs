@@ -53,6 +53,12 @@ fn a_leaf_that_rots_takes_its_own_records() {
         again.load_for(&batch);
         again.table.apply(seq, batch);
         sound(&again, &known);
+        // Before they move to the tree, too, all that is known is listed.
+        let listed = again.list(&Key::default(), &all, Some(&mut 0));
+        assert!(
+            listed.iter().eq(again.model.keys().filter(|key| !is_in(key) || known.contains(key))),
+            "leaf {n}"
+        );
         again.shrink();
         sound(&again, &known);
         again.checkpoint().unwrap();
