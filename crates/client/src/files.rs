@@ -269,7 +269,7 @@ impl Files {
         self.left.lock().push(fid);
     }
     /// The oldest go when there are too many: the MDT may hold these to be open until the session ends.
-    fn left_unnoted(&self, fid: Fid) {
+    pub fn left_unnoted(&self, fid: Fid) {
         let mut left = self.left_alone.lock();
         left.push_back(fid);
         if left.len() > LEFT_ALONE_MAX {

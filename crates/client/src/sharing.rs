@@ -340,8 +340,11 @@ impl Fs {
     fn be_alone(&self, mode: u32) {
         self.id.sharing.held.lock().clear();
         self.id.sharing.owes_hold.store(false, Ordering::SeqCst);
-        // What is known of open files is as old as their last section.
-        self.files.all().iter().for_each(|file| file.meta.lock().is_stale = true);
+        // What is known of open files is as old as their last section, and the MDT has let go of them.
+        for file in self.files.all() {
+            let mut meta = file.meta.lock();
+            (meta.is_stale, meta.is_noted) = (true, false);
+        }
         self.id.sharing.mode.store(mode, Ordering::SeqCst);
         tracing::info!("this client is alone again");
     }
@@ -421,7 +424,8 @@ impl Fs {
         }
         let left = self.files.take_left();
         if !self.is_shared() {
-            // The MDT has let go of all that.
+            // The MDT has let go of all that, unless it has taken note of some since, for others who come.
+            left.into_iter().for_each(|fid| self.files.left_unnoted(fid));
             return;
         }
         for some in left.chunks(CLOSE_MAX) {

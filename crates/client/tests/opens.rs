@@ -218,6 +218,44 @@ fn what_was_closed_before_this_mount_knew_of_others_is_not_open_for_them() {
     cluster.hub.add(MDT, cluster.mdt_service());
 }
 
+/// [S-unlinked-open] A mount has a file open since others were here, is alone again, opens it once more when another one is about to come
+/// in, and closes it: the MDT took note of the second open, and hears that it is over.
+#[test]
+fn what_was_open_since_others_were_here_and_is_closed_is_not_open_for_those_that_come() {
+    let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    cluster.session_ttl = Duration::from_secs(5);
+    cluster.crash_mdt(Crash::KeepAll);
+    let (a, b) = (cluster.mount(), cluster.mount());
+    let fid = make(&a, "f", b"some");
+    let held = a.open(fid, OpenFlags::read_only()).expect("open").0;
+    b.shutdown().expect("shutdown");
+    drop(b);
+    // An MDT that finds one client at its start knows that it is alone.
+    cluster.crash_mdt(Crash::KeepAll);
+    wait_until("it is alone again", || !a.is_shared());
+    let mdt = Arc::new(Withholding {
+        mdt: cluster.mdt_service(),
+        call: Mutex::new(Some(KeepAlive::CALL)),
+        changed: Condvar::new(),
+    });
+    cluster.hub.add(MDT, mdt.clone());
+    std::thread::scope(|scope| {
+        let coming = scope.spawn(|| cluster.mount());
+        wait_until("somebody asks to come in", || cluster.mdt.as_ref().expect("runs").0.is_sharing());
+        assert!(!a.is_shared(), "it has not heard");
+        let again = a.open(fid, OpenFlags::read_only()).expect("open").0;
+        [again, held].into_iter().for_each(|h| a.release(h));
+        // Some rounds of who tells what is closed.
+        std::thread::sleep(Duration::from_millis(400));
+        *mdt.call.lock() = None;
+        mdt.changed.notify_all();
+        let b = coming.join().expect("it came in");
+        b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+        wait_until("nobody has it open", || is_gone(&cluster, fid));
+    });
+    cluster.hub.add(MDT, cluster.mdt_service());
+}
+
 /// What a dead mount left in the middle of writing is recovered by who opens it for reading, and its late writes are fenced.
 #[test]
 fn who_opens_for_reading_finishes_what_a_dead_mount_left() {
