@@ -47,7 +47,7 @@ pub(crate) struct Sharing {
     seasons: AtomicU64,
     /// How often the MDT said that this client is alone, and goes on so.
     times_alone: AtomicU64,
-    /// The session is new, and the MDT is to hear what is open here all the same.
+    /// The MDT is to hear what is open here though the mode is as it wants it: the session is new, or what it was told did not get through.
     owes_hold: AtomicBool,
     /// Calls on content that began while alone.
     alone: AtomicUsize,
@@ -325,9 +325,10 @@ impl Fs {
         match wanted % 2 {
             0 => self.be_alone(wanted),
             _ => {
-                if let Err(fault) = self.begin_sharing(wanted)
-                    && Instant::now() >= *until
-                {
+                let Err(fault) = self.begin_sharing(wanted) else { return };
+                // Its own calls share already; the MDT has not heard so, and keeps the others out until it has.
+                self.id.sharing.owes_hold.store(true, Ordering::SeqCst);
+                if Instant::now() >= *until {
                     tracing::warn!(
                         "another client waits to come in, and what this one has in hand is not told yet: {fault}"
                     );
@@ -384,10 +385,9 @@ impl Fs {
         }
         // 5. From here on others may come in.
         self.files.all().iter().for_each(|file| sharing.note_open(file));
-        let owed = sharing.owes_hold.swap(false, Ordering::SeqCst);
+        sharing.owes_hold.store(false, Ordering::SeqCst);
         for part in sharing.hold() {
-            self.ask_until(Fid::ROOT, &part, deadline)
-                .inspect_err(|_| sharing.owes_hold.store(owed, Ordering::SeqCst))?;
+            self.ask_until(Fid::ROOT, &part, deadline)?;
         }
         // 6. What was opened while the MDT knew of them and this client did not is told, too, when it is closed, or was.
         for file in self.files.all() {

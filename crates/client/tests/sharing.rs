@@ -9,7 +9,10 @@ use std::time::Duration;
 use client::{Fs, Handle, OpenFlags, SetAttr, Settings};
 use common::{Cluster, Wiring, pattern, read};
 use disk::Crash;
-use types::{Attr, Code, Cred, Fid, Kind};
+use net::{Answer, Service};
+use types::{Attr, Code, Cred, Fault, Fid, Kind, Seq};
+use wire::shared::Hold;
+use wire::{Empty, Header, ReplyHead, Request};
 
 const MIB: usize = 1 << 20;
 
@@ -90,6 +93,41 @@ fn what_a_lone_client_had_in_hand_is_there_for_the_one_that_comes() {
     b.release(hb);
     b.shutdown().expect("shutdown");
     assert_eq!(read(&a, ha, 5, 8).expect("read"), b"fivenine");
+}
+
+/// The MDT, but for the first `Hold`, which it refuses.
+struct RefusesOnce {
+    mdt: Arc<dyn Service>,
+    has_refused: AtomicBool,
+}
+
+impl Service for RefusesOnce {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        if head.call == Hold::CALL && !self.has_refused.swap(true, Ordering::SeqCst) {
+            let fault = Fault::new(Code::Io, "told to refuse");
+            answer.body = wire::encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None);
+            return;
+        }
+        self.mdt.serve(head, body, bulk, answer)
+    }
+}
+
+/// What the first says of itself does not get through at once: it is said again, and keeps nobody out for ever.
+#[test]
+fn a_client_comes_in_though_the_first_is_refused_when_it_says_what_it_holds() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let a = cluster.mount();
+    let (fid, ha) = make(&a, "f");
+    a.write(ha, 0, b"some").expect("write");
+    let mdt = Arc::new(RefusesOnce { mdt: cluster.mdt_service(), has_refused: AtomicBool::new(false) });
+    cluster.hub.add(common::MDT, mdt.clone());
+    let b = cluster.mount();
+    assert!(mdt.has_refused.load(Ordering::SeqCst) && a.is_shared());
+    b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+    assert_eq!(read(&a, ha, 0, 9).expect("it was said to be open"), b"some");
+    a.release(ha);
+    wait_until("the file is gone after its last close", || common_inode_is_gone(&cluster, fid));
+    cluster.hub.add(common::MDT, cluster.mdt_service());
 }
 
 /// Who writes without a pause keeps nobody out, and what it wrote is never gone for itself.
