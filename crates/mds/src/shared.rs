@@ -41,6 +41,8 @@ const ENTER_WAIT: Duration = Duration::from_millis(40);
 const ASKS_WITHIN: Duration = Duration::from_secs(2);
 /// How long those who are alone again go on sharing: somebody who asked to come in may ask again.
 const LINGER_MS: u64 = 15_000;
+/// Files of one `Close`: a client of this version sends far fewer.
+const CLOSE_MAX: usize = 1024;
 /// Sections that were left while an older one of the session goes on.
 const ENDED_MAX: usize = 1 << 20;
 
@@ -469,7 +471,7 @@ impl Core {
         let mut left = state.left_to.remove(&session).unwrap_or_default();
         left.retain(|fid| !state.opens.get(fid).is_some_and(|who| who.contains_key(&session)));
         drop(state);
-        left.into_iter().try_for_each(|fid| self.let_go_of(session, fid))?;
+        self.let_go_of_all(session, &left)?;
         Ok(Empty {})
     }
 
@@ -481,6 +483,17 @@ impl Core {
     ) -> Result<CatchUpReply, Fault> {
         self.check_session(session)?;
         Ok(CatchUpReply { until: self.sharers.catch_up(session, req, here, &self.sessions)? })
+    }
+
+    /// A file whose record cannot be read keeps none of the others open; it is not held itself any more, and asking again would not help.
+    fn let_go_of_all(&self, session: SessionId, fids: &[Fid]) -> Result<(), Fault> {
+        fids.iter().try_for_each(|fid| match self.let_go_of(session, *fid) {
+            Err(fault) if fault.code == Code::Damaged => {
+                tracing::warn!(fid = fid.0, %fault, "a file that was closed cannot be read; run fsck");
+                Ok(())
+            }
+            done => done,
+        })
     }
 
     /// The session has the file open no more, or never had.
@@ -506,9 +519,13 @@ impl Core {
         if session == SessionId(0) {
             return Err(refuse_observer());
         }
+        if req.fids.len() > CLOSE_MAX {
+            let why = format!("{} files are closed by one request, and {CLOSE_MAX} may be", req.fids.len());
+            return Err(Fault::new(Code::Invalid, why));
+        }
         // Who else has it open must be known.
         self.check_whole()?;
-        req.fids.iter().try_for_each(|fid| self.let_go_of(session, *fid))?;
+        self.let_go_of_all(session, &req.fids)?;
         Ok(Empty {})
     }
 

@@ -11,7 +11,7 @@ use wire::batch::{Batch, Op};
 use wire::codec::Bytes;
 use wire::meta::*;
 use wire::shared::{Close, Hold};
-use wire::{Header, Reader, ReplyHead, Request, Wire};
+use wire::{Empty, Header, Reader, ReplyHead, Request, Wire};
 
 use super::rig::{Rig, label};
 use crate::execute::Ask;
@@ -31,15 +31,19 @@ enum At {
 }
 
 #[derive(Default)]
-struct Hooked(Mutex<Vec<(At, Hook)>>);
+struct Hooked {
+    hooks: Mutex<Vec<(At, Hook)>>,
+    /// Its record cannot be read when it is let go.
+    damaged: Mutex<Option<Fid>>,
+}
 
 impl Hooked {
     fn on(&self, at: At, hook: impl FnOnce() + Send + 'static) {
-        self.0.lock().push((at, Box::new(hook)));
+        self.hooks.lock().push((at, Box::new(hook)));
     }
     fn is_at(&self, at: At) {
         let hook = {
-            let mut hooks = self.0.lock();
+            let mut hooks = self.hooks.lock();
             hooks.iter().position(|(when, _)| *when == at).map(|n| hooks.remove(n))
         };
         if let Some((_, hook)) = hook {
@@ -105,6 +109,9 @@ impl Rules for HookedRules {
         MetaRules.orphan_holder(view, fid)
     }
     fn rest(&self, txn: &mut dyn Txn, fid: Fid, era: u64) -> Result<(), Fault> {
+        if *self.0.damaged.lock() == Some(fid) {
+            return Err(Fault::new(Code::Damaged, "told to be"));
+        }
         MetaRules.rest(txn, fid, era)
     }
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
@@ -276,7 +283,7 @@ fn h2_an_unlink_between_an_opens_note_and_its_look_leaves_the_file() {
     // The first look is before the note.
     two.hooked.on(At::Looks, move || hooked.on(At::Looks, unlink));
     assert!(two.opens()().unwrap().is_some());
-    assert!(two.hooked.0.lock().is_empty(), "both looks were made");
+    assert!(two.hooked.hooks.lock().is_empty(), "both looks were made");
     assert!(two.is_there());
     assert!(two.opens()().unwrap().is_some(), "an orphan can be opened again by its fid");
     two.closes();
@@ -322,6 +329,30 @@ fn h2_a_session_that_ended_has_nothing_open() {
     assert!(two.opens()().is_err());
     two.unlinks()();
     assert!(two.rig.ask(&GetAttr { fid: two.fid }, two.rig.session).is_err(), "nobody keeps it");
+}
+
+/// One of them cannot be read: the others are closed all the same, and the client need not say so again.
+#[test]
+fn a_damaged_file_among_those_that_are_closed_keeps_none_of_them_open() {
+    let two = two();
+    let Two { rig, hooked, fid, other, .. } = &two;
+    let bad = make(rig, "bad");
+    for fid in [bad, *fid] {
+        let open = OpenRead { fid, read: true, held: None, cred: Cred::root(), want: 0 };
+        assert!(rig.ask(&open, *other).unwrap().open.is_some());
+    }
+    *hooked.damaged.lock() = Some(bad);
+    assert_eq!(rig.ask(&Close { fids: vec![bad, *fid] }, *other), Ok(Empty {}));
+    two.unlinks()();
+    assert!(!two.is_there(), "nobody has it open");
+}
+
+#[test]
+fn a_request_does_not_close_files_without_end() {
+    let two = two();
+    let close = |count| two.rig.ask(&Close { fids: vec![Fid(1 << 40); count] }, two.other);
+    assert_eq!(close(64), Ok(Empty {}));
+    assert_eq!(close(1025).unwrap_err().code, Code::Invalid);
 }
 
 #[test]
