@@ -84,6 +84,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     }
     fn wake(&self) {}
 
+    /// The same state without what was brought for it: for who goes through a state that may be larger than memory. It costs a look
+    /// at each leaf's name.
+    fn forgotten(&self, of: &Self::Snap) -> Self::Snap {
+        of.clone()
+    }
+
     /// Brings a part of what is not in memory while there is room for it; false: there is none, or nothing to bring. `from`: where it
     /// begins, and where the next part does.
     fn warm(&self, _from: &mut Key) -> io::Result<bool> {

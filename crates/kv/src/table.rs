@@ -264,6 +264,13 @@ impl Engine for Table {
         Ok(())
     }
 
+    fn forgotten(&self, of: &Self::Snap) -> Self::Snap {
+        let version = Version::clone(&of.0);
+        // The latest changes move first, for their leaves must be in memory (I3).
+        let base = version.settled(&self.shape).forgotten();
+        TableView(Arc::new(Version { base, recent: OrdMap::new(), ..version }))
+    }
+
     fn tidy(&self) -> Tidied {
         self.tidy_step()
     }

@@ -20,7 +20,7 @@ use wire::codec::Bytes;
 use crate::changelog::Left;
 use crate::checkpoint::empty_on;
 use crate::ids::raised;
-use crate::look::{Trouble, look, until_loaded};
+use crate::look::{Trouble, Walk, look, until_loaded};
 use crate::{Core, FormatSpec, Mdt, Records, Settings};
 
 /// Records of an answer, about: with one of the longest it is still within a frame. Tests have several answers of little.
@@ -35,7 +35,7 @@ const HEAD_BYTES_MAX: usize = 4096;
 pub struct Copy {
     run: u64,
     used_ms: u64,
-    snap: <Records as Engine>::Snap,
+    walk: Walk<Records>,
     pending: Vec<(Key, Vec<u8>)>,
 }
 
@@ -51,7 +51,8 @@ impl Core {
                 (self.kv.snapshot(), seat.counts.clone())
             };
             let run = snap.seq().0 << 24 | (now_ms & 0xff_ffff).max(1);
-            *copying = Some(Copy { run, used_ms: now_ms, snap, pending: counts.records().collect() });
+            let (walk, pending) = (Walk::over(snap), counts.records().collect());
+            *copying = Some(Copy { run, used_ms: now_ms, walk, pending });
         }
         let copy = match copying.as_mut() {
             Some(copy) if req.run == 0 || copy.run == req.run => copy,
@@ -61,12 +62,13 @@ impl Core {
             }
         };
         copy.used_ms = now_ms;
+        copy.walk.forget(&self.kv);
         let after = Key::new(&req.after.0).ok_or(Code::BadRequest)?;
-        let (mut records, more) = self.records_after(&copy.snap, &after)?;
+        let (mut records, more) = self.records_after(&copy.walk.snap, &after)?;
         if !more {
             records.extend(copy.pending.iter().map(|(key, value)| raw(key, value)));
         }
-        let head = (req.run == 0).then(|| self.backup_head(copy.snap.seq()));
+        let head = (req.run == 0).then(|| self.backup_head(copy.walk.snap.seq()));
         let reply = CopyReply { run: copy.run, head, records, done: !more };
         if reply.done {
             *copying = None;

@@ -14,7 +14,7 @@ use wire::check::{self as told, CheckReply, Looked, RepairReply, Wrong};
 use wire::codec::Bytes;
 use wire::object::{Capability, RIGHT_ADMIN};
 
-use crate::look::{Next, Page, SnapView, Trouble, look, page, until_loaded};
+use crate::look::{Next, Page, SnapView, Trouble, Walk, look, page, until_loaded};
 use crate::overlay::Layer;
 use crate::recover::no_lease;
 use crate::{Core, Records};
@@ -37,7 +37,7 @@ pub struct Run {
 }
 
 enum Stage {
-    Walk { snap: Box<<Records as Engine>::Snap>, pending: Box<Pending>, check: Box<Check>, at: Key },
+    Walk { walk: Box<Walk<Records>>, pending: Box<Pending>, check: Box<Check>, at: Key },
     Found(Findings),
 }
 
@@ -53,8 +53,9 @@ impl Core {
         loop {
             run.used_ms = self.clock.boot_ms();
             match &mut run.stage {
-                Stage::Walk { snap, pending, check, at } => {
-                    let is_through = self.walk(snap, check, at)?.is_break();
+                Stage::Walk { walk, pending, check, at } => {
+                    walk.forget(&self.kv);
+                    let is_through = self.walk(&walk.snap, check, at)?.is_break();
                     run.looked = check.looked();
                     if is_through {
                         let found = std::mem::take(&mut **check).finish(pending);
@@ -148,8 +149,8 @@ impl Core {
             (self.kv.snapshot(), seat.counts.clone())
         };
         let id = u64::from(snap.seq().0 as u32) << 32 | (now_ms & 0xffff_ffff).max(1);
-        let (snap, pending) = (Box::new(snap), Box::new(pending));
-        let stage = Stage::Walk { snap, pending, check: Box::default(), at: Key::default() };
+        let (walk, pending) = (Box::new(Walk::over(snap)), Box::new(pending));
+        let stage = Stage::Walk { walk, pending, check: Box::default(), at: Key::default() };
         Ok(Run { id, used_ms: now_ms, looked: Looked::default(), stage })
     }
 

@@ -10,7 +10,7 @@ use wire::Header;
 use crate::Core;
 use crate::draft::Draft;
 use crate::execute::{Done, Seat, Stop};
-use crate::look::{Next, Page, SnapView, Trouble, page, until_loaded};
+use crate::look::{Next, Page, SnapView, Trouble, Walk, page, until_loaded};
 use crate::overlay::Layer;
 use crate::serve::{parse, plain};
 
@@ -103,9 +103,11 @@ impl Core {
         if !self.rules.counts() || self.role.hold().counts.is_counting() {
             return Ok(());
         }
-        let (snap, mut recount, mut from) = (self.kv.snapshot(), Recount::default(), Key::default());
+        let (mut walk, mut recount, mut from) =
+            (Walk::over(self.kv.snapshot()), Recount::default(), Key::default());
         loop {
-            let Page { records, next } = page(&self.kv, &snap, &from, SLICE, SLICE_BYTES)?;
+            walk.forget(&self.kv);
+            let Page { records, next } = page(&self.kv, &walk.snap, &from, SLICE, SLICE_BYTES)?;
             records.iter().for_each(|(key, value)| recount.take(key, value));
             from = match next {
                 Next::Nothing => break,

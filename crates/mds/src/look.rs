@@ -147,6 +147,29 @@ pub fn page<E: Engine>(
     })
 }
 
+/// Leaves that are brought for a walk before it forgets them.
+const LOADS_KEPT: u64 = 4096;
+
+/// A state that somebody goes through from end to end, whatever its size: what is brought for it does not stay.
+pub struct Walk<E: Engine> {
+    pub snap: E::Snap,
+    loads: u64,
+}
+
+impl<E: Engine> Walk<E> {
+    pub fn over(snap: E::Snap) -> Walk<E> {
+        Walk { snap, loads: 0 }
+    }
+
+    /// Between two slices.
+    pub fn forget(&mut self, kv: &E) {
+        let loads = kv.figures().loads;
+        if loads.saturating_sub(self.loads) >= LOADS_KEPT {
+            (self.snap, self.loads) = (kv.forgotten(&self.snap), loads);
+        }
+    }
+}
+
 /// A state as the rules read it.
 pub struct SnapView<'a> {
     pub snap: &'a dyn kv::View,

@@ -9,6 +9,7 @@ use super::*;
 use crate::{Batch, Change, Damage, Engine, Miss, Table, Tidied, Value, View, conformance};
 
 mod damage;
+mod walk;
 
 type Model = BTreeMap<Key, Vec<u8>>;
 

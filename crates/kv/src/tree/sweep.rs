@@ -49,7 +49,35 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// The same records, and nothing of what was brought.
+    pub fn forgotten(&self) -> Tree {
+        let root = self.root.as_ref().map(|root| root.forgotten().unwrap_or_else(|| root.clone()));
+        Tree { root, sums: self.sums }
+    }
+}
+
 impl Child {
+    /// `None`: nothing below was brought.
+    fn forgotten(&self) -> Option<Child> {
+        match self {
+            Child::Away(away) => {
+                away.found()?.ok()?;
+                Some(Child::Away(Arc::new(Away::new(away.home.clone()))))
+            }
+            Child::Inner(inner) => {
+                let mut copy: Option<Inner> = None;
+                for i in 0..inner.count {
+                    if let Some(new) = inner.child(i).forgotten() {
+                        copy.get_or_insert_with(|| Inner::clone(inner)).children[i] = Some(new);
+                    }
+                }
+                copy.map(|copy| Child::Inner(Arc::new(copy)))
+            }
+            Child::Leaf(_) | Child::Lost(_) => None,
+        }
+    }
+
     /// What it becomes, whose keys are from `first` on; `None`: it stays.
     fn swept(&self, first: &Key, from: &Key, sweep: &mut Sweep, swept: &mut Swept) -> Option<Child> {
         let Child::Inner(inner) = self else {

@@ -1,0 +1,37 @@
+//! States that are gone through from end to end.
+
+use super::*;
+
+/// A state of any size can be gone through: what was brought for it goes when that is asked for, and the latest changes are in it still.
+#[test]
+fn what_was_brought_for_a_state_is_forgotten() {
+    let mut scene = Scene::new(TIGHT);
+    scene.change(2000);
+    scene.checkpoint().unwrap();
+    let mut scene = Scene::open(scene.disk, scene.model, TIGHT);
+    scene.come();
+    let (view, all) = (scene.table.snapshot(), scene.model.keys().copied().collect::<Vec<_>>());
+    // All records, and the leaves that were brought for that.
+    let list = |view: &<Table as Engine>::Snap| {
+        let (before, end) = (scene.table.figures().loads, Key::new(&[0xff; 9]).unwrap());
+        loop {
+            let mut seen = Vec::new();
+            let all = view.range(&Key::default(), &end, &mut |key, _| {
+                seen.push(*key);
+                true
+            });
+            match all {
+                Ok(()) => return (seen, scene.table.figures().loads - before),
+                Err(Miss::Absent(what)) => scene.table.load(what).unwrap(),
+                Err(miss) => panic!("{miss}"),
+            }
+        }
+    };
+    let (seen, brought) = list(&view);
+    assert!(seen == all && brought > 10, "{brought} leaves");
+    scene.shrink();
+    assert!(list(&view) == (all.clone(), 0), "it keeps them");
+    let view = scene.table.forgotten(&view);
+    let (seen, again) = list(&view);
+    assert!(seen == all && again > 10, "{again} leaves");
+}
