@@ -25,7 +25,7 @@ pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
     every_third(weak, MDT_PAUSE_MAX, |fs, pause| {
         let Ok(mdt) = fs.mdt(Fid::ROOT) else { return };
         // Counted before it is asked: of what was closed by then it has taken no note, if it says that nobody else is there.
-        let (closed, times) = (fs.files.count_left_alone(), fs.id.sharing.times_alone());
+        let (closed, times) = (fs.files.end_of_left_alone(), fs.id.sharing.times_alone());
         if mdt.was_attached()
             && let Err(fault) = mdt.keep_alive(Instant::now() + pause)
         {

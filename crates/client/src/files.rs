@@ -120,7 +120,26 @@ pub(crate) struct Files {
     /// Files that left the table and are open here for all that the MDT knows.
     left: Mutex<Vec<Fid>>,
     /// Those that left it since the MDT last said that this client is alone, and of which it was told nothing.
-    left_alone: Mutex<VecDeque<Fid>>,
+    left_alone: Mutex<LeftAlone>,
+}
+
+/// In the order in which they left, numbered: what was counted is not what is at the front later, for the oldest may have gone.
+#[derive(Default)]
+struct LeftAlone {
+    fids: VecDeque<Fid>,
+    /// The first one's number.
+    first: u64,
+}
+
+impl LeftAlone {
+    fn drop_below(&mut self, end: u64) {
+        let count = (end.saturating_sub(self.first) as usize).min(self.fids.len());
+        self.fids.drain(..count);
+        self.first += count as u64;
+    }
+    fn end(&self) -> u64 {
+        self.first + self.fids.len() as u64
+    }
 }
 
 /// As long as it lives, no `pin` returns.
@@ -271,23 +290,25 @@ impl Files {
     /// The oldest go when there are too many: the MDT may hold these to be open until the session ends.
     pub fn left_unnoted(&self, fid: Fid) {
         let mut left = self.left_alone.lock();
-        left.push_back(fid);
-        if left.len() > LEFT_ALONE_MAX {
-            left.pop_front();
-        }
+        left.fids.push_back(fid);
+        let end = left.end();
+        left.drop_below(end.saturating_sub(LEFT_ALONE_MAX as u64));
     }
-    pub fn count_left_alone(&self) -> usize {
-        self.left_alone.lock().len()
+    /// Above the number of the last one.
+    pub fn end_of_left_alone(&self) -> u64 {
+        self.left_alone.lock().end()
     }
-    /// The MDT took no note of the `count` oldest.
-    pub fn forget_left_alone(&self, count: usize) {
-        let mut left = self.left_alone.lock();
-        let count = count.min(left.len());
-        left.drain(..count);
+    /// The MDT took no note of those below `end`.
+    pub fn forget_left_alone(&self, end: u64) {
+        self.left_alone.lock().drop_below(end);
     }
     /// Others come: it may have taken note of all these, before this client knew.
     pub fn tell_left_alone(&self) {
-        let unnoted = std::mem::take(&mut *self.left_alone.lock());
+        let unnoted = {
+            let mut left = self.left_alone.lock();
+            left.first = left.end();
+            std::mem::take(&mut left.fids)
+        };
         self.left.lock().extend(unnoted);
     }
     pub fn take_left(&self) -> Vec<Fid> {
@@ -370,6 +391,28 @@ mod tests {
         assert!(!files.unpin(&a, For::Reading));
         assert!(files.unpin(&b, For::Reading));
         assert!(files.quiet().is_some());
+    }
+
+    /// Of those that came after the count the MDT may have taken note, and is told.
+    #[test]
+    fn what_is_closed_after_the_count_is_kept_though_the_oldest_go() {
+        let (files, max) = (Files::new(), LEFT_ALONE_MAX as u64);
+        (0..max).for_each(|n| files.left_unnoted(Fid(n)));
+        let counted = files.end_of_left_alone();
+        [max, max + 1].into_iter().for_each(|n| files.left_unnoted(Fid(n)));
+        assert_eq!(files.left_alone.lock().fids.len(), LEFT_ALONE_MAX);
+        files.forget_left_alone(counted);
+        files.tell_left_alone();
+        assert_eq!(files.take_left(), [Fid(max), Fid(max + 1)]);
+        // Nor does a count take what is closed after those it counted were told.
+        files.left_unnoted(Fid(6));
+        let counted = files.end_of_left_alone();
+        files.tell_left_alone();
+        assert_eq!(files.take_left(), [Fid(6)]);
+        files.left_unnoted(Fid(7));
+        files.forget_left_alone(counted);
+        files.tell_left_alone();
+        assert_eq!(files.take_left(), [Fid(7)]);
     }
 
     #[test]
