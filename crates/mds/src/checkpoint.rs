@@ -1,48 +1,64 @@
-//! Checkpoints: the table, the slots and what is pending of counts as of one moment, streamed to the volume while the writer goes on.
+//! Checkpoints: the table, the slots, what is pending of counts and copies of what a start needs (kept.rs) as of one moment, streamed to the
+//! volume while the writer goes on.
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
+use std::io::Read;
 
 use disk::volume::Volume;
 use kv::{Engine, Value, View};
 use meta::counts::Pending;
-use types::{Code, Fault, Seq};
+use types::{Code, Fault, Key, Seq};
 
+use crate::kept::{KIND_COPY, Kept};
 use crate::look::look;
 use crate::slots::{KIND_SLOT, Slots};
-use crate::{Core, Records};
+use crate::{Core, Records, Rules, ids};
 
 impl Core {
     /// For who found the log full with `used` bytes in it: a checkpoint, unless another one has trimmed it meanwhile.
     pub fn checkpoint_below(&self, used: u64) -> Result<(), Fault> {
-        let _one = self.checkpointing.lock();
-        if self.volume.log_used() < used { Ok(()) } else { self.write_checkpoint() }
+        let kept = &mut *self.checkpointing.lock();
+        if self.volume.log_used() < used { Ok(()) } else { self.write_checkpoint(kept) }
     }
 
     /// A checkpoint, whatever the log holds.
     pub fn checkpoint_now(&self) -> Result<(), Fault> {
-        let _one = self.checkpointing.lock();
-        self.write_checkpoint()
+        self.write_checkpoint(&mut self.checkpointing.lock())
     }
 
     pub fn log_is_half_full(&self) -> bool {
         self.volume.log_used() * 2 > self.volume.log_capacity()
     }
 
-    fn write_checkpoint(&self) -> Result<(), Fault> {
+    fn write_checkpoint(&self, kept: &mut Kept) -> Result<(), Fault> {
         // With the writer's role table, slots, counts and the log's tail say the same; the copies cost a count for each session, and a few rows.
         let (snap, slots, counts, at) = {
             let seat = self.role.hold();
             (self.kv.snapshot(), seat.slots.clone(), seat.counts.clone(), self.volume.position())
         };
         assert!(snap.seq() <= at.seq, "the log has what the table has");
+        let copies = Kept::of(&self.kv, &snap, &needed(&*self.rules), kept);
         let rows = || counts.records().map(|(key, value)| (key, Value::new(&value)));
-        let write =
-            &mut |out: &mut dyn Write| self.kv.checkpoint(&snap, &mut slots.records().chain(rows()), out);
-        let done = self.volume.checkpoint(at, write);
+        let rest = || slots.records().chain(rows()).chain(copies.records());
+        let done = self.volume.checkpoint(at, &mut |out| self.kv.checkpoint(&snap, &mut rest(), out));
         self.kv.end_checkpoint(done.is_ok());
-        done.map_err(|e| self.volume_fault(e))
+        done.map_err(|e| self.volume_fault(e))?;
+        *kept = copies;
+        Ok(())
     }
+}
+
+/// Records that a start needs, or each change.
+fn needed(rules: &dyn Rules) -> Vec<Key> {
+    rules.needed().into_iter().chain(ids::keys()).collect()
+}
+
+/// What a checkpoint has.
+pub struct State {
+    pub kv: Records,
+    pub slots: Slots,
+    pub counts: Pending,
+    pub kept: Kept,
 }
 
 /// An empty table over what the volume has for one.
@@ -52,33 +68,38 @@ pub fn empty_on(volume: &Volume, cache_bytes: u64) -> Result<Records, Fault> {
     over.map_err(|e| Fault::new(Code::Damaged, e.to_string()))
 }
 
-/// Table, slots and pending counts from a checkpoint that has all entries up to `at`; `empty`: over the volume that it is on.
-pub fn read_state(empty: Records, at: Seq, input: &mut dyn Read) -> Result<(Records, Slots, Pending), Fault> {
+/// The state of a checkpoint that has all entries up to `at`; `empty`: a table over the volume that it is on.
+pub fn read_state(empty: Records, at: Seq, input: &mut dyn Read) -> Result<State, Fault> {
     let damaged = |why: String| Fault::new(Code::Damaged, format!("{why}; restore the MDT from its mirror"));
     let (mut slots, mut slot_keys, mut bad) = (Slots::default(), HashSet::new(), None);
-    let mut counts = Pending::default();
+    let (mut counts, mut kept) = (Pending::default(), Kept::default());
     let opened = empty.open(at, input, &mut |key, value| {
-        match key.as_bytes().first() {
-            Some(&KIND_SLOT) => {}
+        let restored = match key.as_bytes().first() {
+            Some(&KIND_SLOT) if !slot_keys.insert(*key) => Err("a slot that stands twice".to_string()),
+            Some(&KIND_SLOT) => slots.restore(key, value.raw()).map_err(|why| format!("a slot: {why}")),
             Some(&meta::keys::PENDING) => {
-                if let Err(why) = counts.restore(key, value.raw()) {
-                    bad = Some(format!("checkpoint: counts {key:?}: {why}"));
-                }
-                return true;
+                counts.restore(key, value.raw()).map_err(|why| format!("counts: {why}"))
             }
+            Some(&KIND_COPY) => kept.restore(key, value).map_err(|why| format!("a copy: {why}")),
             _ => return false,
-        }
-        match slots.restore(key, value.raw()) {
-            Ok(()) if slot_keys.insert(*key) => {}
-            Ok(()) => bad = Some(format!("checkpoint: slot record {key:?} stands twice")),
-            Err(why) => bad = Some(format!("checkpoint: slot record {key:?}: {why}")),
+        };
+        if let Err(why) = restored {
+            bad = Some(format!("checkpoint: record {key:?}, {why}"));
         }
         true
     });
-    let records = opened.map_err(|e| damaged(e.to_string()))?;
+    let kv = opened.map_err(|e| damaged(e.to_string()))?;
     if let Some(why) = bad {
         return Err(damaged(why));
     }
-    look(&records, &mut |view| counts.look_at(view))?;
-    Ok((records, slots, counts))
+    kept.put_back(&kv, at)?;
+    match look(&kv, &mut |view| counts.look_at(view)) {
+        // A checkpoint of an earlier build has no copy of it. It was there, or there would be no leaf.
+        Err(fault) if fault.code == Code::Damaged => {
+            tracing::error!(%fault, "directories are counted as before, and fsck tells of which the counts are lost");
+            counts.go_on();
+        }
+        looked => looked?,
+    }
+    Ok(State { kv, slots, counts, kept })
 }

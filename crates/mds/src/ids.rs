@@ -175,6 +175,11 @@ pub fn raised(view: &dyn View) -> Result<Vec<(Key, Value)>, Fault> {
     Ok(all)
 }
 
+/// Of the counters' records.
+pub fn keys() -> [Key; 3] {
+    ALL.map(key)
+}
+
 fn key(which: Which) -> Key {
     Key::new(&[KIND_COUNTER, which as u8]).expect("two bytes fit")
 }

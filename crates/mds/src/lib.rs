@@ -30,6 +30,7 @@ mod format;
 mod ids;
 mod joined;
 mod judge;
+mod kept;
 mod locks;
 mod look;
 mod overlay;
@@ -95,7 +96,8 @@ pub(crate) struct Core {
     sharers: shared::Sharers,
     /// One attach, detach or eviction at a time.
     ending: Mutex<()>,
-    checkpointing: Mutex<()>,
+    /// With the copies that the last checkpoint has.
+    checkpointing: Mutex<kept::Kept>,
     reserving: Mutex<()>,
     joined: ArcSwapOption<Joined>,
     /// This start's; the volume's own accessor takes a lock.

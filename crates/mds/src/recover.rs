@@ -8,19 +8,17 @@ use arc_swap::ArcSwapOption;
 use disk::Disk;
 use disk::volume::{Kind, Verdict, Volume};
 use kv::{Engine, Tidied};
-use meta::counts::Pending;
 use parking_lot::Mutex;
 use types::{Code, Fault, Seq};
 
 use crate::changelog::Changelog;
-use crate::checkpoint::{empty_on, read_state};
+use crate::checkpoint::{State, empty_on, read_state};
 use crate::counts::changed;
 use crate::execute::{Role, Seat};
 use crate::ids::Ids;
 use crate::locks::Locks;
 use crate::look::{Trouble, look, look_around, until_loaded};
 use crate::sessions::Sessions;
-use crate::slots::Slots;
 use crate::stat::Room;
 use crate::workers::{Bells, Workers};
 use crate::{Core, Mdt, Records, Settings, record};
@@ -38,7 +36,7 @@ impl Mdt {
             ));
         }
         // 2. the state of the checkpoint, and what came after it
-        let (kv, mut slots, counts) = restore(&settings, &volume)?;
+        let State { kv, mut slots, counts, kept } = restore(&settings, &volume)?;
         // 3. from here on what was replayed is durable, and the incarnation is new unless the stop was clean
         let was_clean = volume.was_clean();
         let incarnation = volume.start()?;
@@ -63,7 +61,7 @@ impl Mdt {
             sharers: crate::shared::Sharers::new(sessions.count()),
             sessions,
             ending: Mutex::new(()),
-            checkpointing: Mutex::new(()),
+            checkpointing: Mutex::new(kept),
             reserving: Mutex::new(()),
             joined: ArcSwapOption::empty(),
             counts_long: AtomicBool::new(false),
@@ -96,12 +94,15 @@ impl Mdt {
     }
 }
 
-/// Table, slots and pending counts as the checkpoint and the log have them.
-fn restore(settings: &Settings, volume: &Volume) -> Result<(Records, Slots, Pending), Fault> {
+/// What the checkpoint and the log have.
+fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
     let empty = empty_on(volume, settings.cache_bytes)?;
-    let (kv, mut slots, mut counts) = match volume.checkpoint_reader()? {
+    let State { kv, mut slots, mut counts, kept } = match volume.checkpoint_reader()? {
         Some(mut reader) => read_state(empty, volume.checkpoint_seq(), &mut reader)?,
-        None => (empty, Slots::default(), Pending::default()),
+        None => {
+            let (slots, counts, kept) = Default::default();
+            State { kv: empty, slots, counts, kept }
+        }
     };
     let (mut unreadable, mut fault) = (None, None);
     volume.replay(&mut |entry| match record::decode(entry.payload) {
@@ -144,7 +145,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<(Records, Slots, Pend
         return Err(fault);
     }
     match unreadable {
-        None => Ok((kv, slots, counts)),
+        None => Ok(State { kv, slots, counts, kept }),
         Some(why) => {
             Err(Fault::new(Code::Damaged, format!("{why}; open the MDT with the program that wrote it")))
         }

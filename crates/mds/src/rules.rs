@@ -34,6 +34,10 @@ pub trait Rules: Send + Sync {
     fn format(&self, txn: &mut dyn Txn, now: Time);
     /// Was `format` ever done here?
     fn is_formatted(&self, view: &dyn View) -> bool;
+    /// Records without which no start is possible, or no change: checkpoints have them twice.
+    fn needed(&self) -> Vec<Key> {
+        Vec::new()
+    }
     /// Up to `max` files behind `after` that were unlinked while they were open, with the sessions that hold them.
     fn orphans(&self, view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)>;
     /// The session that holds such a file, if this is the record that says so.
@@ -97,6 +101,11 @@ impl Rules for MetaRules {
     }
     fn is_formatted(&self, view: &dyn View) -> bool {
         view.get(&meta::keys::inode(Fid::ROOT)).is_some()
+    }
+    fn needed(&self) -> Vec<Key> {
+        let (totals, counted) = (meta::keys::TOTAL, meta::keys::COUNTS);
+        let [totals, counted] = [totals, counted].map(meta::keys::kind_start);
+        vec![meta::keys::inode(Fid::ROOT), totals, counted]
     }
     fn orphans(&self, view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)> {
         meta::orphans(view, after, max)

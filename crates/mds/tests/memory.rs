@@ -16,9 +16,9 @@ use types::*;
 use wire::check::{Check, Finding, Wrong};
 use wire::codec::Bytes;
 use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
-use wire::meta::{Create, Lookup, MakeDir, ReadDir, Unlink};
+use wire::meta::{Counts, Create, GetAttr, Lookup, MakeDir, ReadDir, Unlink};
 use wire::mgmt::RegisterReply;
-use wire::session::{Attach, AttachReply, Claims, next_sequence};
+use wire::session::{Attach, AttachReply, Claims, TargetStat, next_sequence};
 use wire::{Header, Request, decode_reply};
 
 const FS_UUID: Uuid = Uuid([7; 16]);
@@ -383,6 +383,24 @@ fn fsck(client: &mut Client) -> Vec<Finding> {
     }
 }
 
+/// Each leaf that has these bytes rots, wherever it lies.
+fn rot(disk: &Arc<FileDisk>, victim: &[u8]) {
+    // Not the log.
+    let slots = disk::volume::Volume::open(disk.clone()).unwrap().layout().slots;
+    let mut page = [0; PAGE_SIZE];
+    let mut rotten = 0;
+    for at in (slots[0].start..slots[1].end).step_by(PAGE_SIZE) {
+        disk.read_at(&mut page, at).unwrap();
+        let found = page.windows(victim.len()).position(|bytes| bytes == victim);
+        if let Some(found) = found.filter(|_| page.starts_with(b"SKL1")) {
+            page[found] ^= 1;
+            disk.write_at(&page, at).unwrap();
+            rotten += 1;
+        }
+    }
+    assert!(rotten > 0);
+}
+
 /// K9: a leaf that rots is told as damage of its records, fsck comes to its end behind it, and all others are as they were.
 #[test]
 fn what_rots_keeps_nobody_from_the_rest() {
@@ -393,20 +411,8 @@ fn what_rots_keeps_nobody_from_the_rest() {
     (0..300).for_each(|n| client.create(other, n));
     client.mdt.stop(true).unwrap();
     drop(client);
-    // The leaf with one of its names, wherever it lies; not the log.
-    let slots = disk::volume::Volume::open(disk.clone()).unwrap().layout().slots;
-    let mut page = [0; PAGE_SIZE];
-    let victim = name(1234).0;
-    let mut rotten = 0;
-    for at in (slots[0].start..slots[1].end).step_by(PAGE_SIZE) {
-        disk.read_at(&mut page, at).unwrap();
-        if let Some(found) = page.windows(victim.len()).position(|bytes| *bytes == victim) {
-            page[found] ^= 1;
-            disk.write_at(&page, at).unwrap();
-            rotten += 1;
-        }
-    }
-    assert!(rotten > 0);
+    // The leaf with one of its names.
+    rot(&disk, &name(1234).0);
     let mut client = Client::start(&disk, 64 << 20);
     let lost: BTreeSet<u64> = (0..3000)
         .filter(|n| {
@@ -436,5 +442,48 @@ fn what_rots_keeps_nobody_from_the_rest() {
     let mut client = Client::start(&disk, 64 << 20);
     assert_eq!(client.list(other), Ok((0..301).collect()));
     assert!(client.list(dir).is_err());
+    client.mdt.stop(true).unwrap();
+}
+
+/// Leaves with records that each start or each change needs rot, and it goes on without what else was in them.
+#[test]
+fn what_a_start_needs_is_there_twice() {
+    let disk = formatted(64 << 20);
+    let mut client = Client::start(&disk, 64 << 20);
+    let dir = client.dir("d");
+    (0..300).for_each(|n| client.create(dir, n));
+    let inodes = |client: &mut Client| {
+        let stat = client.ask(&TargetStat {});
+        stat.files_total - stat.files_free
+    };
+    let before = inodes(&mut client);
+    client.mdt.stop(true).unwrap();
+    drop(client);
+    // By the client's own id: with its session are ids, totals, and that directories are counted.
+    rot(&disk, &[1; 16]);
+    let mut client = Client::start(&disk, 64 << 20);
+    assert_eq!(client.mdt.sessions().len(), 1, "that of before is lost, and has ended");
+    assert_eq!(inodes(&mut client), before);
+    client.mdt.checkpoint().unwrap();
+    let new = client.dir("e");
+    assert!(new.0 > dir.0 + 300, "no fid is given again");
+    (0..10).for_each(|n| client.create(new, n));
+    assert_eq!(client.list(new), Ok((0..10).collect()));
+    let counts = client.ask(&Counts { fid: new, cred: Cred::root() });
+    assert_eq!((counts.own.files, counts.tree.files), (10, 10));
+    client.mdt.stop(true).unwrap();
+    drop(client);
+    // All leaves.
+    rot(&disk, b"SKL1");
+    let mut client = Client::start(&disk, 64 << 20);
+    assert_eq!(inodes(&mut client), before + 11);
+    assert_eq!(client.ask(&GetAttr { fid: Fid::ROOT }).attr.fid, Fid::ROOT);
+    assert_eq!(client.try_create(Fid::ROOT, 1).unwrap_err().code, Code::Damaged, "there may be such a name");
+    // Whatever is found lost later, and however often it starts.
+    client.mdt.checkpoint().unwrap();
+    client.mdt.stop(false).unwrap();
+    drop(client);
+    let mut client = Client::start(&disk, 64 << 20);
+    assert_eq!(inodes(&mut client), before + 11);
     client.mdt.stop(true).unwrap();
 }

@@ -287,6 +287,11 @@ impl Pending {
         self.counting = view.get(&keys::kind_start(keys::COUNTS)).is_some();
     }
 
+    /// The record that says so cannot be read, and was there.
+    pub fn go_on(&mut self) {
+        self.counting = true;
+    }
+
     pub fn is_counting(&self) -> bool {
         self.counting
     }

@@ -14,6 +14,8 @@ pub const COUNTER: u8 = 9;
 pub const TOTAL: u8 = 10;
 pub const COUNTS: u8 = 11;
 pub const PENDING: u8 = 12;
+/// Of another record, in the head of a checkpoint.
+pub const COPY: u8 = 13;
 pub const CHANGE: u8 = 14;
 pub const CONSUMER: u8 = 15;
 

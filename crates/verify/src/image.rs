@@ -15,6 +15,7 @@ const ENTRIES_OF_SEVERAL: u64 = 2;
 const SLOT: u8 = 8;
 const SESSION: u8 = 7;
 const PENDING: u8 = 12;
+const COPY: u8 = 13;
 
 /// An answered request of a session's slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,7 +216,7 @@ fn load(disk: &dyn Disk, sb: &Superblock, state: &[u8], image: &mut Image) -> Re
     }
     b.zeros(4)?;
     let (mut records, mut bodies, mut pages) = (0u64, 0u64, BTreeSet::new());
-    let mut last = Vec::new();
+    let (mut last, mut copies) = (Vec::new(), BTreeMap::new());
     loop {
         let head = b.take(8)?;
         let mut h = Bytes::of("batch of the checkpoint", head);
@@ -266,6 +267,12 @@ fn load(disk: &dyn Disk, sb: &Superblock, state: &[u8], image: &mut Image) -> Re
                         return Err(format!("two rows of directory {dir:#x}"));
                     }
                 }
+                (false, Some(&COPY)) => {
+                    let key = key[1..].to_vec();
+                    if copies.insert(key.clone(), value.to_vec()).is_some() {
+                        return Err(format!("two copies of record {}", hex(&key)));
+                    }
+                }
                 (false, _) if version == 1 && key > last => {
                     last.clone_from(&key);
                     image.records.insert(key, value.to_vec());
@@ -274,6 +281,11 @@ fn load(disk: &dyn Disk, sb: &Superblock, state: &[u8], image: &mut Image) -> Re
             }
         }
         body.end()?;
+    }
+    for (key, copy) in copies {
+        if image.records.get(&key) != Some(&copy) {
+            return Err(format!("the copy of record {} is of another one", hex(&key)));
+        }
     }
     b.end()
 }

@@ -193,6 +193,27 @@ fn an_older_file_system_is_counted_at_its_first_start() {
     check(&rig, "after a second start");
 }
 
+/// A head of an earlier build has no copy of the record that says that directories are counted.
+#[test]
+fn what_says_that_directories_are_counted_may_be_lost() {
+    let lost = [&[0u8; 24][..], &[keys::PENDING]].concat();
+    let name =
+        [&[1 | 0x80, keys::COUNTS][..], &25u32.to_le_bytes(), &crc::crc32c(&lost).to_le_bytes(), &lost];
+    let name = name.concat();
+    let trailer = [1u64.to_le_bytes(), (name.len() as u64).to_le_bytes()].concat();
+    let batch = |records: u32, body: &[u8]| {
+        let head = [records.to_le_bytes(), (body.len() as u32).to_le_bytes()].concat();
+        let crc = crc::crc32c(&head).rotate_left(1) ^ crc::crc32c(body);
+        [&head[..], &crc.to_le_bytes(), body].concat()
+    };
+    let head = [b"STRIAKV\0", &[2, 0, 0, 0, 0, 0, 0, 0][..]].concat();
+    let stream = [head, batch(1, &name), batch(0, &trailer)].concat();
+    let volume = disk::volume::Volume::open(fresh().1).unwrap();
+    let empty = crate::checkpoint::empty_on(&volume, u64::MAX).unwrap();
+    let state = crate::checkpoint::read_state(empty, Seq(1), &mut &stream[..]).unwrap();
+    assert!(state.counts.is_counting());
+}
+
 #[test]
 fn counts_are_for_who_may_list() {
     let (rig, _disk) = fresh();
