@@ -35,7 +35,7 @@ impl Fs {
             append: flags.append || flags.appends_itself,
             ..self.create_request(parent, name, Kind::File, mode.into(), 0, cred)
         };
-        let before = self.xattrs_set();
+        let (before, times_told) = (self.xattrs_set(), self.id.sharing.times_told());
         let Answer { reply: CreateReply { made, open }, mark } = self.ask_until(parent, &req, deadline)?;
         let fid = open.inode.attr.fid;
         let why = if flags.write { For::Writing } else { For::Reading };
@@ -51,6 +51,7 @@ impl Fs {
         // 2. From here on as an open.
         let attr = self
             .take_created(&file, CreateReply { made, open }, mark, Asks::New(flags, cred), deadline)
+            .and_then(|attr| self.hold_made(&file, times_told, deadline).map(|()| attr))
             .and_then(|attr| match flags.truncate && !made {
                 true => self.truncate_pinned(&file, 0, cred, deadline),
                 false => Ok(attr),

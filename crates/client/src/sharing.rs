@@ -12,6 +12,8 @@
 //! H5: a token is in use from the first request for its section until the MDT has heard of its end; the floor is the lowest in use.
 //! H6: how far this client is with sending again what a target lost is noted before it asks whether it shares: who begins to share
 //!     meanwhile tells it, or it asks for its turn (`Link::wait_turn`).
+//! H7: a file is noted as open before the MDT is asked to open it. One that the same request makes cannot be: if the MDT was told meanwhile
+//!     what is open here, it may not know of this one, since it restarted or others came, and is asked once more.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -49,6 +51,8 @@ pub(crate) struct Sharing {
     times_alone: AtomicU64,
     /// The MDT is to hear what is open here though the mode is as it wants it: the session is new, or what it was told did not get through.
     owes_hold: AtomicBool,
+    /// How often the MDT was told what is held here.
+    times_told: AtomicU64,
     /// Calls on content that began while alone.
     alone: AtomicUsize,
     held: Mutex<Held>,
@@ -142,6 +146,10 @@ impl Sharing {
         *self.held.lock().opens.entry(file.fid).or_default() |= write;
     }
 
+    pub fn times_told(&self) -> u64 {
+        self.times_told.load(Ordering::SeqCst)
+    }
+
     /// H6. What is noted here the MDT hears by the next `Hold`, or by `CatchUp`.
     pub fn note_target(&self, at: CaughtUp) {
         self.targets.lock().insert(at.target, at);
@@ -150,6 +158,8 @@ impl Sharing {
     /// All that is held, in parts; the last says so.
     pub fn hold(&self) -> Vec<Hold> {
         let held = self.held.lock();
+        // Under the lock: what is noted after this is not in it.
+        self.times_told.fetch_add(1, Ordering::SeqCst);
         let opens: Vec<_> =
             held.opens.iter().map(|(fid, write)| OpenFile { fid: *fid, write: *write }).collect();
         let sections = held.sections.iter().map(|((fid, token), exclusive)| HeldSection {
@@ -211,6 +221,16 @@ impl Fs {
     /// How often other clients came since this one began: what was cached before the last time may be old.
     pub fn seasons_shared(&self) -> u64 {
         self.id.sharing.seasons.load(Ordering::SeqCst)
+    }
+
+    /// H7: of a file that is pinned and noted, and was made and opened by one request; the MDT had been told `times` what is held here before
+    /// that was sent. No lock of the file is held. `Stale`: another client has taken it away since.
+    pub(crate) fn hold_made(&self, file: &Arc<File>, times: u64, deadline: Instant) -> Result<(), Fault> {
+        let sharing = &self.id.sharing;
+        match sharing.is_shared() && sharing.times_told() != times {
+            true => self.section(file, To::Read, deadline).map(drop),
+            false => Ok(()),
+        }
     }
 
     /// H3: begins a call on the content of a pinned file. No lock of the file is held.

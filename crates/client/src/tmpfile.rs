@@ -22,6 +22,7 @@ impl Fs {
         let Mode { bits: mode, umask } = mode.into();
         let (now, cred) = (self.now(), cred.clone());
         let req = Tmpfile { parent, mode, umask, exclusive: flags.exclusive, now, cred, want: Fid(0) };
+        let times_told = self.id.sharing.times_told();
         let answer = self.ask_until(parent, &req, deadline)?;
         let fid = answer.reply.inode.attr.fid;
         // Nobody else can know of it: it need not stand in the table before.
@@ -35,6 +36,7 @@ impl Fs {
                 self.take_open(&file, answer.reply, answer.mark, deadline).map(|_| attr)
             })
         };
+        let attr = attr.and_then(|attr| self.hold_made(&file, times_told, deadline).map(|()| attr));
         self.make_handle(file, flags, attr, deadline).map(|(handle, attr)| (attr, handle))
     }
 }

@@ -4,15 +4,16 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{Fs, OpenFlags, SetAttr, Settings};
+use client::{Fs, Handle, OpenFlags, SetAttr, Settings};
 use common::{Cluster, MDT, Wiring, pattern, read};
 use disk::Crash;
 use net::{Answer, Service};
 use parking_lot::{Condvar, Mutex};
-use types::{Code, Cred, Fid};
-use wire::meta::{GetAttr, OpenRead, Truncate};
+use types::{Attr, Code, Cred, Fid};
+use wire::meta::{Create, GetAttr, OpenRead, Tmpfile, Truncate};
 use wire::session::KeepAlive;
 use wire::{Header, Request};
 
@@ -216,6 +217,108 @@ fn what_was_closed_before_this_mount_knew_of_others_is_not_open_for_them() {
     });
     drop(b);
     cluster.hub.add(MDT, cluster.mdt_service());
+}
+
+/// The MDT, which carries the first request of a call out at once, and answers when it is let go.
+struct Slow {
+    mdt: Arc<dyn Service>,
+    call: u16,
+    is_done: AtomicBool,
+    is_let_go: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Slow {
+    fn before(cluster: &Cluster, call: u16) -> Arc<Slow> {
+        let mdt = cluster.mdt_service();
+        let slow =
+            Slow { mdt, call, is_done: false.into(), is_let_go: false.into(), changed: Condvar::new() };
+        let slow = Arc::new(slow);
+        cluster.hub.add(MDT, slow.clone());
+        slow
+    }
+    fn await_it(&self) {
+        wait_until("it is carried out", || self.is_done.load(Ordering::SeqCst));
+    }
+    fn let_go(&self) {
+        *self.is_let_go.lock() = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Service for Slow {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        self.mdt.serve(head, body, bulk, answer);
+        if head.call == self.call && !self.is_done.swap(true, Ordering::SeqCst) {
+            self.changed.wait_while(&mut self.is_let_go.lock(), |is_let_go| !*is_let_go);
+        }
+    }
+}
+
+/// H7 [S-unlinked-open]: the MDT carries it out while this mount is alone, another one comes in, and then comes the answer.
+fn what_is_made_while_another_comes_in_outlives_its_name(
+    call: u16,
+    make: impl Fn(&Fs) -> (Attr, Handle) + Sync,
+) {
+    let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    cluster.session_ttl = Duration::from_secs(5);
+    cluster.crash_mdt(Crash::KeepAll);
+    let a = cluster.mount();
+    let slow = Slow::before(&cluster, call);
+    std::thread::scope(|scope| {
+        let making = scope.spawn(|| make(&a));
+        slow.await_it();
+        let b = cluster.mount();
+        assert!(a.is_shared());
+        slow.let_go();
+        let (attr, h) = making.join().expect("it is made");
+        if call == Tmpfile::CALL {
+            a.link(attr.fid, Fid::ROOT, b"f", &Cred::root()).expect("a name");
+        }
+        b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+        a.write(h, 0, b"some").expect("it is open");
+        assert_eq!(read(&a, h, 0, 10).expect("read"), b"some");
+        a.release(h);
+        wait_until("its last close ends it", || is_gone(&cluster, attr.fid));
+    });
+    cluster.hub.add(MDT, cluster.mdt_service());
+}
+
+#[test]
+fn h7_a_file_that_is_made_while_another_mount_comes_in_outlives_its_name() {
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let make = |fs: &Fs| fs.create(Fid::ROOT, b"f", 0o644, flags, &Cred::root()).expect("create");
+    what_is_made_while_another_comes_in_outlives_its_name(Create::CALL, make);
+}
+
+#[test]
+fn h7_a_file_without_a_name_that_is_made_while_another_mount_comes_in_outlives_the_one_it_is_given() {
+    let make =
+        |fs: &Fs| fs.tmpfile(Fid::ROOT, 0o644, OpenFlags::read_write(), &Cred::root()).expect("tmpfile");
+    what_is_made_while_another_comes_in_outlives_its_name(Tmpfile::CALL, make);
+}
+
+/// H7: the MDT is killed before it answers, and another mount takes the file away before this one asks again: who makes it hears so, and is
+/// given no descriptor of what is gone.
+#[test]
+fn h7_who_makes_a_file_that_is_gone_before_the_answer_hears_so() {
+    let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    cluster.session_ttl = Duration::from_secs(5);
+    cluster.crash_mdt(Crash::KeepAll);
+    let (a, b) = (cluster.mount(), cluster.mount());
+    let slow = Slow::before(&cluster, Create::CALL);
+    let create = || a.create(Fid::ROOT, b"f", 0o644, OpenFlags::read_write(), &Cred::root());
+    std::thread::scope(|scope| {
+        let making = scope.spawn(create);
+        slow.await_it();
+        cluster.crash_mdt(Crash::KeepAll);
+        // Both say what they hold before anything is changed.
+        b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+        slow.let_go();
+        assert_eq!(making.join().expect("no panic").expect_err("it is gone").code, Code::Stale);
+    });
+    let (_, h) = create().expect("once more");
+    a.write(h, 0, b"some").expect("it is there");
 }
 
 /// [S-unlinked-open] A mount has a file open since others were here, is alone again, opens it once more when another one is about to come
