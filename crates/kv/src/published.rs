@@ -158,8 +158,29 @@ impl<S> Published<S> {
         }
     }
 
+    /// Frees older states that nobody reads, at once.
+    pub fn release(&self) {
+        let freed: VecDeque<_> = {
+            let retired = &mut *self.retired.0.lock();
+            let number = self.number.0.load(Ordering::Relaxed);
+            self.empty_slots(number);
+            let states = std::mem::take(&mut retired.states);
+            let (kept, freed) = states.into_iter().partition(|state| Arc::strong_count(state) > 1);
+            retired.states = kept;
+            freed
+        };
+        drop(freed);
+    }
+
     /// R2.
     fn sweep(&self, retired: &mut Retired<S>, number: u64) {
+        self.empty_slots(number);
+        retired.states.retain(|state| Arc::strong_count(state) > 1);
+        (retired.published, retired.bytes) = (0, 0);
+    }
+
+    /// Those in which nobody reads, and that have not the newest state.
+    fn empty_slots(&self, number: u64) {
         for slot in self.slots.iter().take(seats()) {
             // A slot that is locked is being read, or was filled a moment ago.
             if let Some(mut held) = slot.0.try_lock()
@@ -168,8 +189,6 @@ impl<S> Published<S> {
                 held.state = None;
             }
         }
-        retired.states.retain(|state| Arc::strong_count(state) > 1);
-        (retired.published, retired.bytes) = (0, 0);
     }
 
     fn take(&self) -> (u64, Arc<S>) {

@@ -318,6 +318,9 @@ impl Engine for Table {
         if is_named {
             self.cache.checkpoint_named();
             self.see_to_memory();
+        } else {
+            // What nobody reads may have the places that it wanted.
+            self.published.release();
         }
     }
 

@@ -35,7 +35,8 @@ const HEAD_BYTES_MAX: usize = 4096;
 pub struct Copy {
     run: u64,
     used_ms: u64,
-    walk: Walk<Records>,
+    walk: Arc<Walk<Records>>,
+    seq: Seq,
     pending: Vec<(Key, Vec<u8>)>,
 }
 
@@ -51,8 +52,8 @@ impl Core {
                 (self.kv.snapshot(), seat.counts.clone())
             };
             let run = snap.seq().0 << 24 | (now_ms & 0xff_ffff).max(1);
-            let (walk, pending) = (Walk::over(snap), counts.records().collect());
-            *copying = Some(Copy { run, used_ms: now_ms, walk, pending });
+            let (seq, walk, pending) = (snap.seq(), self.walks.begin(snap), counts.records().collect());
+            *copying = Some(Copy { run, used_ms: now_ms, walk, seq, pending });
         }
         let copy = match copying.as_mut() {
             Some(copy) if req.run == 0 || copy.run == req.run => copy,
@@ -62,13 +63,12 @@ impl Core {
             }
         };
         copy.used_ms = now_ms;
-        copy.walk.forget(&self.kv);
         let after = Key::new(&req.after.0).ok_or(Code::BadRequest)?;
-        let (mut records, more) = self.records_after(&copy.walk.snap, &after)?;
+        let (mut records, more) = copy.walk.slice(&self.kv, |snap| self.records_after(snap, &after))?;
         if !more {
             records.extend(copy.pending.iter().map(|(key, value)| raw(key, value)));
         }
-        let head = (req.run == 0).then(|| self.backup_head(copy.walk.snap.seq()));
+        let head = (req.run == 0).then(|| self.backup_head(copy.seq));
         let reply = CopyReply { run: copy.run, head, records, done: !more };
         if reply.done {
             *copying = None;

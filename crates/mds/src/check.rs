@@ -2,9 +2,10 @@
 //! writer's role; each finding is told once it still shows in the newest state. Repairs are entries like any other.
 //!
 //! There is one check at a time, and whoever began it calls again to go on, so it takes the time of its caller's thread and no other. One that
-//! nobody asks for any more is forgotten (`IDLE_MS`): until then its snapshot keeps what was replaced meanwhile.
+//! nobody asks for any more is forgotten (`IDLE_MS`): until then its snapshot keeps what was replaced meanwhile, unless a checkpoint needs that room.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use kv::{Damage, Engine, Value, View};
 use meta::check::{Check, Findings, Seen, counts_too_much, path, repair, repair_of};
@@ -37,7 +38,7 @@ pub struct Run {
 }
 
 enum Stage {
-    Walk { walk: Box<Walk<Records>>, pending: Box<Pending>, check: Box<Check>, at: Key },
+    Walk { walk: Arc<Walk<Records>>, pending: Box<Pending>, check: Box<Check>, at: Key },
     Found(Findings),
 }
 
@@ -54,8 +55,7 @@ impl Core {
             run.used_ms = self.clock.boot_ms();
             match &mut run.stage {
                 Stage::Walk { walk, pending, check, at } => {
-                    walk.forget(&self.kv);
-                    let is_through = self.walk(&walk.snap, check, at)?.is_break();
+                    let is_through = walk.slice(&self.kv, |snap| self.walk(snap, check, at))?.is_break();
                     run.looked = check.looked();
                     if is_through {
                         let found = std::mem::take(&mut **check).finish(pending);
@@ -149,7 +149,7 @@ impl Core {
             (self.kv.snapshot(), seat.counts.clone())
         };
         let id = u64::from(snap.seq().0 as u32) << 32 | (now_ms & 0xffff_ffff).max(1);
-        let (walk, pending) = (Box::new(Walk::over(snap)), Box::new(pending));
+        let (walk, pending) = (self.walks.begin(snap), Box::new(pending));
         let stage = Stage::Walk { walk, pending, check: Box::default(), at: Key::default() };
         Ok(Run { id, used_ms: now_ms, looked: Looked::default(), stage })
     }

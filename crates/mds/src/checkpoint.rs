@@ -2,9 +2,9 @@
 //! volume while the writer goes on.
 
 use std::collections::HashSet;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
-use disk::volume::Volume;
+use disk::volume::{Volume, VolumeError};
 use kv::{Engine, Value, View};
 use meta::counts::Pending;
 use types::{Code, Fault, Key, Seq};
@@ -31,6 +31,20 @@ impl Core {
     }
 
     fn write_checkpoint(&self, kept: &mut Kept) -> Result<(), Fault> {
+        let mut done = self.try_checkpoint(kept);
+        if matches!(&done, Err(VolumeError::CheckpointSource(e)) if e.kind() == ErrorKind::StorageFull) {
+            // Two copies of all leaves have room, if nobody keeps those of before.
+            let ended = self.walks.end();
+            tracing::warn!(
+                ended,
+                "a checkpoint found no room; what fsck or a backup kept of older states is given up for it"
+            );
+            done = self.try_checkpoint(kept);
+        }
+        done.map_err(|e| self.volume_fault(e))
+    }
+
+    fn try_checkpoint(&self, kept: &mut Kept) -> Result<(), VolumeError> {
         // With the writer's role table, slots, counts and the log's tail say the same; the copies cost a count for each session, and a few rows.
         let (snap, slots, counts, at) = {
             let seat = self.role.hold();
@@ -42,9 +56,10 @@ impl Core {
         let rest = || slots.records().chain(rows()).chain(copies.records());
         let done = self.volume.checkpoint(at, &mut |out| self.kv.checkpoint(&snap, &mut rest(), out));
         self.kv.end_checkpoint(done.is_ok());
-        done.map_err(|e| self.volume_fault(e))?;
-        *kept = copies;
-        Ok(())
+        if done.is_ok() {
+            *kept = copies;
+        }
+        done
     }
 }
 

@@ -103,11 +103,11 @@ impl Core {
         if !self.rules.counts() || self.role.hold().counts.is_counting() {
             return Ok(());
         }
-        let (mut walk, mut recount, mut from) =
+        let (walk, mut recount, mut from) =
             (Walk::over(self.kv.snapshot()), Recount::default(), Key::default());
         loop {
-            walk.forget(&self.kv);
-            let Page { records, next } = page(&self.kv, &walk.snap, &from, SLICE, SLICE_BYTES)?;
+            let read = |snap: &_| page(&self.kv, snap, &from, SLICE, SLICE_BYTES);
+            let Page { records, next } = walk.slice(&self.kv, read)?;
             records.iter().for_each(|(key, value)| recount.take(key, value));
             from = match next {
                 Next::Nothing => break,
@@ -118,6 +118,8 @@ impl Core {
                 }
             };
         }
+        // It keeps the places of leaves from checkpoints.
+        drop(walk);
         let puts: Vec<(Key, Vec<u8>)> = recount
             .finish()
             .into_iter()

@@ -124,6 +124,8 @@ pub(crate) struct Core {
     change_let_by: AtomicU64,
     /// The fsck that is under way, if one is.
     checking: Mutex<Option<check::Run>>,
+    /// States of those two. Whoever ends them holds `checkpointing`.
+    walks: look::Walks<Records>,
     /// The backup that is under way, if one is.
     copying: Mutex<Option<backup::Copy>>,
 }

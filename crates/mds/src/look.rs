@@ -5,8 +5,10 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::sync::{Arc, Weak};
 
 use kv::{Absent, Damage, Engine, Miss, View as _};
+use parking_lot::{Mutex, RwLock};
 use types::{Code, Fault, Key};
 
 /// How often one request may start over because records had to be brought: a page of a listing with attributes looks at 4096
@@ -150,23 +152,69 @@ pub fn page<E: Engine>(
 /// Leaves that are brought for a walk before it forgets them.
 const LOADS_KEPT: u64 = 4096;
 
-/// A state that somebody goes through from end to end, whatever its size: what is brought for it does not stay.
-pub struct Walk<E: Engine> {
-    pub snap: E::Snap,
+/// A state that somebody goes through from end to end, whatever its size: what is brought for it does not stay. It may be ended from
+/// outside, for it keeps the places of leaves.
+pub struct Walk<E: Engine>(RwLock<Option<Walked<E>>>);
+
+struct Walked<E: Engine> {
+    snap: E::Snap,
     loads: u64,
 }
 
 impl<E: Engine> Walk<E> {
     pub fn over(snap: E::Snap) -> Walk<E> {
-        Walk { snap, loads: 0 }
+        Walk(RwLock::new(Some(Walked { snap, loads: 0 })))
     }
 
-    /// Between two slices.
-    pub fn forget(&mut self, kv: &E) {
-        let loads = kv.figures().loads;
-        if loads.saturating_sub(self.loads) >= LOADS_KEPT {
-            (self.snap, self.loads) = (kv.forgotten(&self.snap), loads);
+    /// The next slice. Whoever ends the walk waits for that: so it waits for nobody but the medium.
+    pub fn slice<T>(&self, kv: &E, f: impl FnOnce(&E::Snap) -> Result<T, Fault>) -> Result<T, Fault> {
+        self.forget(kv);
+        match &*self.0.read() {
+            Some(walked) => f(&walked.snap),
+            None => Err(Fault::new(
+                Code::Stale,
+                "the state that is gone through was in the way of a checkpoint, and is ended; begin anew while less is changed",
+            )),
         }
+    }
+
+    fn forget(&self, kv: &E) {
+        let loads = kv.figures().loads;
+        if let Some(walked) = &mut *self.0.write()
+            && loads.saturating_sub(walked.loads) >= LOADS_KEPT
+        {
+            *walked = Walked { snap: kv.forgotten(&walked.snap), loads };
+        }
+    }
+
+    /// False: it was ended before.
+    fn end(&self) -> bool {
+        self.0.write().take().is_some()
+    }
+}
+
+/// Those that are under way.
+pub struct Walks<E: Engine>(Mutex<Vec<Weak<Walk<E>>>>);
+
+impl<E: Engine> Default for Walks<E> {
+    fn default() -> Walks<E> {
+        Walks(Mutex::default())
+    }
+}
+
+impl<E: Engine> Walks<E> {
+    pub fn begin(&self, snap: E::Snap) -> Arc<Walk<E>> {
+        let walk = Arc::new(Walk::over(snap));
+        let mut walks = self.0.lock();
+        walks.retain(|walk| walk.strong_count() > 0);
+        walks.push(Arc::downgrade(&walk));
+        walk
+    }
+
+    /// Ends all; how many there were.
+    pub fn end(&self) -> usize {
+        let walks = std::mem::take(&mut *self.0.lock());
+        walks.iter().filter_map(Weak::upgrade).filter(|walk| walk.end()).count()
     }
 }
 

@@ -73,6 +73,7 @@ impl Mdt {
             known_groups: Default::default(),
             stopping: AtomicBool::new(false),
             checking: Mutex::new(None),
+            walks: Default::default(),
             copying: Mutex::new(None),
             volume,
             settings,

@@ -5,15 +5,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use disk::volume::{Kind, Label};
 use disk::{Disk, FileDisk, SplitMix};
-use mds::{FormatSpec, Mdt, MetaRules, Settings};
+use mds::{Clock, FormatSpec, Mdt, MetaRules, Settings};
 use net::{Answer, Fabric, Hub, Service};
 use types::*;
-use wire::check::{Check, Finding, Wrong};
+use wire::check::{Check, CopyOut, Finding, Wrong};
 use wire::codec::Bytes;
 use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
 use wire::meta::{Counts, Create, GetAttr, Lookup, MakeDir, ReadDir, Unlink};
@@ -68,7 +68,10 @@ struct Client {
 
 impl Client {
     fn start(disk: &Arc<FileDisk>, cache_bytes: u64) -> Client {
-        let settings = Settings { cache_bytes, ..Settings::default() };
+        Client::with(disk, Settings { cache_bytes, ..Settings::default() })
+    }
+
+    fn with(disk: &Arc<FileDisk>, settings: Settings) -> Client {
         let mdt = Mdt::open(disk.clone(), settings).unwrap();
         mdt.join(&registered(), Fabric::new(Some(Hub::new()))).unwrap();
         let mut client = Client { mdt, session: SessionId(0), sequence: 0 };
@@ -485,5 +488,68 @@ fn what_a_start_needs_is_there_twice() {
     drop(client);
     let mut client = Client::start(&disk, 64 << 20);
     assert_eq!(inodes(&mut client), before + 11);
+    client.mdt.stop(true).unwrap();
+}
+
+/// A clock that a test hurries.
+#[derive(Default)]
+struct Hurried(AtomicU64, AtomicU64);
+
+impl Clock for Hurried {
+    fn boot_ms(&self) -> u64 {
+        let step = self.1.load(Ordering::Relaxed);
+        self.0.fetch_add(step, Ordering::Relaxed) + step
+    }
+    fn wall(&self) -> Time {
+        Time::new(1_000_000, 0)
+    }
+}
+
+/// What fsck and a backup keep of an older state has to go when a checkpoint needs its room.
+#[test]
+fn a_checkpoint_finds_room_whoever_goes_through_an_older_state() {
+    let disk = formatted(16 << 20);
+    let clock = Arc::new(Hurried::default());
+    let settings = Settings { cache_bytes: 4 * TIGHT, clock: clock.clone(), ..Settings::default() };
+    let mut client = Client::with(&disk, settings);
+    // Three quarters of what it can hold.
+    let (dir, mut files) = (client.dir("d"), 0);
+    let is_low = |client: &mut Client| {
+        let stat = client.ask(&TargetStat {});
+        stat.bytes_free < stat.bytes_total / 6
+    };
+    while !is_low(&mut client) {
+        (files..files + 200).for_each(|n| client.create(dir, n));
+        files += 200;
+        client.mdt.checkpoint().unwrap();
+    }
+    comes_within_its_bound(&client.mdt);
+    // All leaves change after one of them began, and again after the other one did: with what is named there are three copies of all.
+    let cap = object::cap::make_admin(&FS_UUID, 1 << 40);
+    let copy = |run, after| CopyOut { cap: cap.clone(), run, after };
+    let check = |run| Check { cap: cap.clone(), run, seen: 0 };
+    let change_all = |client: &mut Client| {
+        for n in 0..files {
+            client.remove(dir, n);
+            client.create(dir, n);
+        }
+        client.mdt.checkpoint().unwrap();
+        comes_within_its_bound(&client.mdt);
+    };
+    let copied = client.ask(&copy(0, Bytes::default()));
+    change_all(&mut client);
+    clock.1.store(1000, Ordering::Relaxed);
+    let checked = client.ask(&check(0));
+    clock.1.store(0, Ordering::Relaxed);
+    assert!(!copied.done && !checked.done);
+    change_all(&mut client);
+    let after = copied.records.last().unwrap().key.clone();
+    for refused in [client.try_ask(&copy(copied.run, after)).err(), client.try_ask(&check(checked.run)).err()]
+    {
+        let refused = refused.unwrap();
+        assert!(refused.code == Code::Stale && refused.detail.contains("begin anew"), "{refused}");
+    }
+    assert_eq!(client.list(dir), Ok((0..files).collect()));
+    assert_eq!(fsck(&mut client), []);
     client.mdt.stop(true).unwrap();
 }

@@ -35,3 +35,24 @@ fn what_was_brought_for_a_state_is_forgotten() {
     let (seen, again) = list(&view);
     assert!(seen == all && again > 10, "{again} leaves");
 }
+
+/// H1: a thread that read some time ago keeps no place from a checkpoint that found no room.
+#[test]
+fn a_checkpoint_that_fails_frees_what_nobody_reads() {
+    let mut scene = Scene::new(TIGHT);
+    scene.change(1500);
+    scene.checkpoint().unwrap();
+    scene.shrink();
+    let seq = scene.table.reader().seq();
+    let reading = scene.table.snapshot();
+    scene.change(1500);
+    scene.checkpoint().unwrap();
+    let kept = || scene.on_medium().ground.area.pages_used() - scene.pages_named();
+    let free = || scene.table.end_checkpoint(false);
+    free();
+    assert!(kept() > 10 && reading.seq() == seq, "{}: somebody reads", kept());
+    drop(reading);
+    assert!(kept() > 10, "{}", kept());
+    free();
+    assert_eq!(kept(), 0);
+}
