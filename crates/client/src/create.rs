@@ -43,7 +43,7 @@ impl Fs {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, why)
         };
-        self.id.sharing.note_open(&file);
+        _ = self.id.sharing.note_open(&file);
         if made {
             self.note_bare(&file, before);
         }

@@ -133,7 +133,7 @@ impl Fs {
     ) -> Result<Answer<OpenReply>, Fault> {
         let req = asks.request(file, write, self.now());
         // What counts as open is told with the closed ones, also if it is refused.
-        self.id.sharing.note_open(file);
+        self.note_open(file, deadline)?;
         // C3: a read passes what is stuck, and what it says of the file would be overtaken by that.
         let is_stuck = self.mdt(file.fid)?.slots.has_stuck();
         let wish = self.wish_for(file);

@@ -68,7 +68,7 @@ impl Fs {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, For::Writing)
         };
-        self.id.sharing.note_open(&file);
+        _ = self.id.sharing.note_open(&file);
         drop(name_lock);
         self.unpin(&file, For::Writing, deadline);
         Ok(reply.inode.attr)

@@ -14,6 +14,7 @@
 //!     meanwhile tells it, or it asks for its turn (`Link::wait_turn`).
 //! H7: a file is noted as open before the MDT is asked to open it. One that the same request makes cannot be: if the MDT was told meanwhile
 //!     what is open here, it may not know of this one, since it restarted or others came, and is asked once more.
+//! H8: a `Close` that was given up may come late, and is void before one of its files is opened again: it has a token, which is left.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -64,8 +65,10 @@ pub(crate) struct Sharing {
 struct Held {
     opens: HashMap<Fid, bool>,
     sections: HashMap<(Fid, u64), bool>,
-    /// Sections whose end the MDT did not hear.
+    /// Sections whose end the MDT did not hear, and each `Close` that was given up, with one of its files.
     not_left: Vec<(Fid, u64)>,
+    /// H8: the files of these.
+    may_close: HashMap<Fid, u64>,
     /// H5.
     in_use: BTreeSet<u64>,
     last_token: u64,
@@ -83,9 +86,17 @@ impl Held {
     /// The MDT has let go of all that was held. Calls that are under way keep their tokens.
     fn clear(&mut self) {
         (self.opens, self.sections) = Default::default();
-        for (_, token) in std::mem::take(&mut self.not_left) {
+        let (late, over): (Vec<_>, Vec<_>) = std::mem::take(&mut self.not_left)
+            .into_iter()
+            .partition(|(_, token)| self.may_close.values().any(|t| t == token));
+        self.not_left = late;
+        for (_, token) in over {
             self.in_use.remove(&token);
         }
+    }
+    fn has_left(&mut self, token: u64) {
+        self.in_use.remove(&token);
+        self.may_close.retain(|_, t| *t != token);
     }
 }
 
@@ -129,21 +140,23 @@ impl Sharing {
         self.owes_hold.store(mode % 2 == 1, Ordering::SeqCst);
     }
 
-    /// The MDT hears, by what is asked next, that this file is open here, if it is.
-    pub fn note_open(&self, file: &File) {
+    /// The MDT hears, by what is asked next, that this file is open here, if it is. H8: the token of a `Close` of it that may still come.
+    pub fn note_open(&self, file: &File) -> Option<u64> {
         if !self.is_shared() {
-            return;
+            return None;
         }
         let write = {
             let mut meta = file.meta.lock();
             if meta.pins == 0 {
-                return;
+                return None;
             }
             // From here on its last close is noted, too.
             meta.is_noted = true;
             meta.writers > 0
         };
-        *self.held.lock().opens.entry(file.fid).or_default() |= write;
+        let mut held = self.held.lock();
+        *held.opens.entry(file.fid).or_default() |= write;
+        held.may_close.get(&file.fid).copied()
     }
 
     pub fn times_told(&self) -> u64 {
@@ -278,7 +291,7 @@ impl Fs {
     fn enter(&self, file: &Arc<File>, section: &mut Section<'_>, exclusive: bool) -> Result<Found, Fault> {
         let (fid, token, deadline) = (file.fid, section.token, section.deadline);
         let write = file.meta.lock().writers > 0;
-        self.id.sharing.note_open(file);
+        self.note_open(file, deadline)?;
         loop {
             let floor = self.id.sharing.held.lock().floor();
             let req = Enter { fid, token, floor, exclusive, write, now: self.now(), held: file.held() };
@@ -404,7 +417,8 @@ impl Fs {
             std::thread::sleep(Duration::from_millis(10));
         }
         // 5. From here on others may come in.
-        self.files.all().iter().for_each(|file| sharing.note_open(file));
+        self.leave_late_closes(deadline)?;
+        self.files.all().iter().for_each(|file| _ = sharing.note_open(file));
         sharing.owes_hold.store(false, Ordering::SeqCst);
         for part in sharing.hold() {
             self.ask_until(Fid::ROOT, &part, deadline)?;
@@ -414,6 +428,15 @@ impl Fs {
             file.meta.lock().is_noted = true;
         }
         self.files.tell_left_alone();
+        Ok(())
+    }
+
+    /// H8, of all files: they are about to be told as open.
+    fn leave_late_closes(&self, deadline: Instant) -> Result<(), Fault> {
+        let next = || self.id.sharing.held.lock().may_close.iter().next().map(|(fid, token)| (*fid, *token));
+        while let Some((fid, token)) = next() {
+            self.try_leave(fid, token, deadline)?;
+        }
         Ok(())
     }
 
@@ -442,48 +465,82 @@ impl Fs {
         for (fid, token) in not_left {
             self.leave(fid, token, soon);
         }
+        if !self.id.sharing.held.lock().may_close.is_empty() {
+            return;
+        }
         let left = self.files.take_left();
         if !self.is_shared() {
             // The MDT has let go of all that, unless it has taken note of some since, for others who come.
             left.into_iter().for_each(|fid| self.files.left_unnoted(fid));
             return;
         }
-        for some in left.chunks(CLOSE_MAX) {
-            // No open of them begins between the look and the word.
-            let Ok(_fid_locks) = self.names.lock_fids(some, soon) else {
-                some.iter().for_each(|fid| self.files.left(*fid));
-                continue;
-            };
-            // Open again, or on the way to it: its next last close tells.
-            let is_open =
-                |fid: &Fid| self.files.get(*fid).inspect(|f| f.meta.lock().is_noted = true).is_some();
-            let closed: Vec<Fid> = some.iter().filter(|fid| !is_open(fid)).copied().collect();
-            let Some(first) = closed.first() else { continue };
-            match self.ask_until(*first, &Close { fids: closed.clone() }, soon) {
-                Ok(_) => {
-                    let opens = &mut self.id.sharing.held.lock().opens;
-                    closed.iter().for_each(|fid| _ = opens.remove(fid));
-                }
-                Err(_) => closed.iter().for_each(|fid| self.files.left(*fid)),
+        let mut chunks = left.chunks(CLOSE_MAX);
+        while let Some(some) = chunks.next() {
+            if self.close_some(some, soon).is_err() {
+                chunks.flatten().for_each(|fid| self.files.left(*fid));
+                return;
             }
         }
     }
 
-    /// H4: a section that ends is not claimed any more, before the MDT hears of it.
+    /// What is not closed is told of later.
+    fn close_some(&self, some: &[Fid], deadline: Instant) -> Result<(), Fault> {
+        // No open of them begins between the look and the word.
+        let Ok(_fid_locks) = self.names.lock_fids(some, deadline) else {
+            some.iter().for_each(|fid| self.files.left(*fid));
+            return Ok(());
+        };
+        // Open again, or on the way to it: its next last close tells.
+        let is_open = |fid: &Fid| self.files.get(*fid).inspect(|f| f.meta.lock().is_noted = true).is_some();
+        let fids: Vec<Fid> = some.iter().filter(|fid| !is_open(fid)).copied().collect();
+        let Some(first) = fids.first().copied() else { return Ok(()) };
+        let held = &self.id.sharing.held;
+        let (token, floor) = {
+            let mut held = held.lock();
+            (held.new_token(), held.floor())
+        };
+        let told = self.ask_until(first, &Close { token, floor, fids: fids.clone() }, deadline);
+        let mut held = held.lock();
+        match &told {
+            Ok(_) => {
+                held.has_left(token);
+                fids.iter().for_each(|fid| _ = held.opens.remove(fid));
+            }
+            // H8: before the locks of the files are let go.
+            Err(_) => {
+                held.not_left.push((first, token));
+                held.may_close.extend(fids.iter().map(|fid| (*fid, token)));
+                fids.iter().for_each(|fid| self.files.left(*fid));
+            }
+        }
+        told.map(|_| ())
+    }
+
     fn leave(&self, fid: Fid, token: u64, deadline: Instant) {
+        if self.try_leave(fid, token, deadline).is_err() {
+            self.id.sharing.held.lock().not_left.push((fid, token));
+        }
+    }
+
+    /// H4: a section that ends is not claimed any more, before the MDT hears of it.
+    fn try_leave(&self, fid: Fid, token: u64, deadline: Instant) -> Result<(), Fault> {
         let held = &self.id.sharing.held;
         let floor = {
             let mut held = held.lock();
             held.sections.remove(&(fid, token));
             held.floor()
         };
-        let told = self.ask_until(fid, &Leave { fid, token, floor }, deadline);
-        let mut held = held.lock();
-        match told {
-            Ok(_) => {
-                held.in_use.remove(&token);
-            }
-            Err(_) => held.not_left.push((fid, token)),
+        self.ask_until(fid, &Leave { fid, token, floor }, deadline)?;
+        held.lock().has_left(token);
+        Ok(())
+    }
+
+    /// H7, H8: the MDT may be asked to open it after this.
+    pub(crate) fn note_open(&self, file: &File, deadline: Instant) -> Result<(), Fault> {
+        let sharing = &self.id.sharing;
+        match sharing.note_open(file) {
+            Some(late) => self.try_leave(file.fid, late, deadline),
+            None => Ok(()),
         }
     }
 }

@@ -28,7 +28,7 @@ impl Fs {
         // Nobody else can know of it: it need not stand in the table before.
         let file = self.files.pin(fid, if flags.write { For::Writing } else { For::Reading });
         file.meta.lock().is_orphan = true;
-        self.id.sharing.note_open(&file);
+        _ = self.id.sharing.note_open(&file);
         let attr = {
             let order = file.lock_order(deadline);
             order.and_then(|_order| {

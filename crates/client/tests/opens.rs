@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use types::{Attr, Code, Cred, Fid};
 use wire::meta::{Create, GetAttr, OpenRead, Tmpfile, Truncate};
 use wire::session::KeepAlive;
+use wire::shared::Close;
 use wire::{Header, Request};
 
 /// The MDT, and how often each of its metadata calls came.
@@ -229,11 +230,12 @@ struct Slow {
 }
 
 impl Slow {
-    fn before(cluster: &Cluster, call: u16) -> Arc<Slow> {
+    fn new(cluster: &Cluster, call: u16) -> Slow {
         let mdt = cluster.mdt_service();
-        let slow =
-            Slow { mdt, call, is_done: false.into(), is_let_go: false.into(), changed: Condvar::new() };
-        let slow = Arc::new(slow);
+        Slow { mdt, call, is_done: false.into(), is_let_go: false.into(), changed: Condvar::new() }
+    }
+    fn before(cluster: &Cluster, call: u16) -> Arc<Slow> {
+        let slow = Arc::new(Slow::new(cluster, call));
         cluster.hub.add(MDT, slow.clone());
         slow
     }
@@ -253,6 +255,47 @@ impl Service for Slow {
             self.changed.wait_while(&mut self.is_let_go.lock(), |is_let_go| !*is_let_go);
         }
     }
+}
+
+/// The MDT, to which the first request of a call comes late: when it is let go.
+struct Late(Slow);
+
+impl Service for Late {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        let Slow { mdt, call, is_done: has_come, is_let_go, changed } = &self.0;
+        let is_late = head.call == *call && !has_come.swap(true, Ordering::SeqCst);
+        if is_late {
+            changed.wait_while(&mut is_let_go.lock(), |is_let_go| !*is_let_go);
+        }
+        mdt.serve(head, body, bulk, answer);
+        if is_late {
+            // It has been carried out, or not: that is what they wait for.
+            *is_let_go.lock() = false;
+            changed.notify_all();
+        }
+    }
+}
+
+/// H8 [S-unlinked-open]: what tells that a file was closed is given up, the file is opened anew, and then it comes: the file is open.
+#[test]
+fn h8_a_close_that_comes_late_does_not_end_a_later_open() {
+    let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    cluster.session_ttl = Duration::from_secs(5);
+    cluster.crash_mdt(Crash::KeepAll);
+    let (a, b) = (cluster.mount(), cluster.mount());
+    let late = Arc::new(Late(Slow::new(&cluster, Close::CALL)));
+    cluster.hub.add(MDT, late.clone());
+    let fid = make(&a, "f", b"some");
+    late.0.await_it();
+    // As soon as it is given up.
+    let h = a.open(fid, OpenFlags::read_only()).expect("open").0;
+    late.0.let_go();
+    wait_until("it was carried out, or not", || !*late.0.is_let_go.lock());
+    b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
+    assert_eq!(read(&a, h, 0, 10).expect("it is open"), b"some");
+    a.release(h);
+    wait_until("its last close ends it", || is_gone(&cluster, fid));
+    cluster.hub.add(MDT, cluster.mdt_service());
 }
 
 /// H7 [S-unlinked-open]: the MDT carries it out while this mount is alone, another one comes in, and then comes the answer.

@@ -8,7 +8,8 @@
 //! X2: a newcomer comes in only when all others live by the mode of those who share: they have told the MDT what they knew better
 //!     than it, and cache nothing.
 //! X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
-//! X4: a section that was left is never begun again, whatever request for it still comes.
+//! X4: a section that was left is never begun again, whatever request for it still comes. Nor is a file closed by a `Close` whose token
+//!     was left: the client may have opened it anew since.
 //! X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
 //!     `Hold` says whether it is to stay.
 //! X6, X7: see `catch_up`.
@@ -302,13 +303,19 @@ impl Sharers {
         Ok(!state.doomed.contains_key(&fid))
     }
 
-    fn close(&self, session: SessionId, fid: Fid) {
+    /// False: that `token` is over (X4).
+    fn close(&self, session: SessionId, fid: Fid, token: Option<u64>) -> bool {
         let mut state = self.state.lock();
-        let Some(who) = state.opens.get_mut(&fid) else { return };
-        who.remove(&session);
-        if who.is_empty() {
-            state.opens.remove(&fid);
+        if token.is_some_and(|token| state.ended.get(&session).is_some_and(|e| e.is_over(token))) {
+            return false;
         }
+        if let Some(who) = state.opens.get_mut(&fid) {
+            who.remove(&session);
+            if who.is_empty() {
+                state.opens.remove(&fid);
+            }
+        }
+        true
     }
 
     /// X5: one of these who has not said what it holds.
@@ -386,13 +393,16 @@ impl Sharers {
     }
 
     pub fn leave(&self, session: SessionId, req: &Leave) {
-        {
-            let mut state = self.state.lock();
-            let ended = state.ended.entry(session).or_default();
-            ended.left(req.token);
-            ended.raise(req.floor);
-        }
+        self.end_token(session, req.token, req.floor);
         self.let_go(session, req.fid, req.token);
+    }
+
+    /// X4.
+    fn end_token(&self, session: SessionId, token: u64, floor: u64) {
+        let mut state = self.state.lock();
+        let ended = state.ended.entry(session).or_default();
+        ended.left(token);
+        ended.raise(floor);
     }
 
     /// The session is not in the section, and may ask for it again.
@@ -471,7 +481,7 @@ impl Core {
         let mut left = state.left_to.remove(&session).unwrap_or_default();
         left.retain(|fid| !state.opens.get(fid).is_some_and(|who| who.contains_key(&session)));
         drop(state);
-        self.let_go_of_all(session, &left)?;
+        self.let_go_of_all(session, &left, None)?;
         Ok(Empty {})
     }
 
@@ -486,8 +496,8 @@ impl Core {
     }
 
     /// A file whose record cannot be read keeps none of the others open; it is not held itself any more, and asking again would not help.
-    fn let_go_of_all(&self, session: SessionId, fids: &[Fid]) -> Result<(), Fault> {
-        fids.iter().try_for_each(|fid| match self.let_go_of(session, *fid) {
+    fn let_go_of_all(&self, session: SessionId, fids: &[Fid], token: Option<u64>) -> Result<(), Fault> {
+        fids.iter().try_for_each(|fid| match self.let_go_of(session, *fid, token) {
             Err(fault) if fault.code == Code::Damaged => {
                 tracing::warn!(fid = fid.0, %fault, "a file that was closed cannot be read; run fsck");
                 Ok(())
@@ -496,13 +506,15 @@ impl Core {
         })
     }
 
-    /// The session has the file open no more, or never had.
-    fn let_go_of(&self, session: SessionId, fid: Fid) -> Result<(), Fault> {
+    /// The session has the file open no more, or never had. With a `token` that is over, nothing happens.
+    fn let_go_of(&self, session: SessionId, fid: Fid, token: Option<u64>) -> Result<(), Fault> {
         let (no_lease, doom) = (no_lease(), Doom::new(&self.sharers));
         let others = Others { core: self, session, lease_high: &no_lease, doom: &doom };
         // Under the writer's lock: an unlink that finds it open here is over, or finds it closed.
         let done = self.transact(&no_lease, &mut |txn| {
-            self.sharers.close(session, fid);
+            if !self.sharers.close(session, fid, token) {
+                return Ok(vec![]);
+            }
             if self.rules.orphan_holder(txn, fid) == Some(session) {
                 self.rules.leave_orphan(txn, fid, others.opened_elsewhere(fid))?;
             }
@@ -523,9 +535,11 @@ impl Core {
             let why = format!("{} files are closed by one request, and {CLOSE_MAX} may be", req.fids.len());
             return Err(Fault::new(Code::Invalid, why));
         }
+        self.check_session(session)?;
         // Who else has it open must be known.
         self.check_whole()?;
-        self.let_go_of_all(session, &req.fids)?;
+        self.let_go_of_all(session, &req.fids, Some(req.token))?;
+        self.sharers.end_token(session, req.token, req.floor);
         Ok(Empty {})
     }
 

@@ -41,14 +41,15 @@ bodies! {
     CatchUp { at: CaughtUp }
     /// What the target had lost may be sent again below `until`. `ALL`: the others have sent all, too, and anything new may follow.
     CatchUpReply { until: Seq }
-    /// The session has these files open no more.
-    Close { fids: Vec<Fid> }
+    /// The session has these files open no more. Its token is one of those of `Enter`: a `Close` that was done, or left, does nothing
+    /// when it comes again, or late.
+    Close { token: u64, floor: u64, fids: Vec<Fid> }
 }
 
 calls! {
     0x0270 Enter => EnterReply, mutate;
     0x0271 Leave => Empty, read;
     0x0272 Hold => Empty, read;
-    0x0273 Close => Empty, read;
     0x0274 CatchUp => CatchUpReply, read;
+    0x0275 Close => Empty, read;
 }

@@ -2,6 +2,7 @@
 //! open keeps the file, or is told that it is gone. The order is forced by a hook in the rules.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::{Crash, SimDisk};
 use meta::{Ctx, Txn, View};
@@ -10,7 +11,7 @@ use types::*;
 use wire::batch::{Batch, Op};
 use wire::codec::Bytes;
 use wire::meta::*;
-use wire::shared::{Close, Hold};
+use wire::shared::{Close, Hold, Leave};
 use wire::{Empty, Header, Reader, ReplyHead, Request, Wire};
 
 use super::rig::{Rig, label};
@@ -152,7 +153,7 @@ fn two() -> Two {
     // Another's whole life first, so that all records are in memory and no request starts over.
     let fid = make(&rig, "warm");
     rig.ask(&OpenRead { fid, read: true, held: None, cred: Cred::root(), want: 0 }, rig.session).unwrap();
-    rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
+    rig.ask(&close_of(vec![fid]), rig.session).unwrap();
     unlink(&rig, "warm");
     let fid = make(&rig, "f");
     Two { disk, rig, hooked, other, fid }
@@ -182,8 +183,14 @@ fn create_of(name: &str) -> Create {
 
 fn make(rig: &Rig, name: &str) -> Fid {
     let fid = rig.ask(&create_of(name), rig.session).unwrap().open.inode.attr.fid;
-    rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
+    rig.ask(&close_of(vec![fid]), rig.session).unwrap();
     fid
+}
+
+/// Under a token of its own.
+fn close_of(fids: Vec<Fid>) -> Close {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    Close { token: LAST.fetch_add(1, Ordering::Relaxed) + 1, floor: 0, fids }
 }
 
 fn unlink_of(name: &str) -> Unlink {
@@ -211,7 +218,7 @@ impl Two {
         self.rig.ask(&GetAttr { fid: self.fid }, self.other).is_ok()
     }
     fn closes(&self) {
-        self.rig.ask(&Close { fids: vec![self.fid] }, self.other).unwrap();
+        self.rig.ask(&close_of(vec![self.fid]), self.other).unwrap();
     }
 }
 
@@ -245,7 +252,7 @@ fn h2_who_hears_of_its_open_from_its_slot_has_the_file_open() {
     let fid = CreateReply::from_bytes(&reply).unwrap().open.inode.attr.fid;
     rig.ask(&unlink_of("again"), two.other).unwrap();
     assert!(rig.ask(&GetAttr { fid }, rig.session).is_ok(), "it is open");
-    rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
+    rig.ask(&close_of(vec![fid]), rig.session).unwrap();
     assert!(rig.ask(&GetAttr { fid }, rig.session).is_err(), "its last close ends it");
 }
 
@@ -331,6 +338,36 @@ fn h2_a_session_that_ended_has_nothing_open() {
     assert!(two.rig.ask(&GetAttr { fid: two.fid }, two.rig.session).is_err(), "nobody keeps it");
 }
 
+/// X4: the client has given it up, said so, and opened the file anew; or it was done, and comes once more.
+#[test]
+fn x4_a_close_that_was_left_or_done_ends_no_later_open() {
+    for was_done in [false, true] {
+        let two = two();
+        let (close, floor) = (close_of(vec![two.fid]), 0);
+        assert!(two.opens()().unwrap().is_some());
+        match was_done {
+            true => assert_eq!(two.rig.ask(&close, two.other), Ok(Empty {})),
+            false => {
+                let leave = Leave { fid: two.fid, token: close.token, floor };
+                two.rig.ask(&leave, two.other).unwrap();
+            }
+        }
+        assert!(two.opens()().unwrap().is_some());
+        assert_eq!(two.rig.ask(&close, two.other), Ok(Empty {}), "it comes late");
+        two.unlinks()();
+        assert!(two.is_there(), "it is open");
+        // Nor does one below the floor.
+        let late = close_of(vec![two.fid]);
+        let leave = Leave { fid: two.fid, token: late.token + 1, floor: late.token + 1 };
+        two.rig.ask(&leave, two.other).unwrap();
+        assert_eq!(two.rig.ask(&late, two.other), Ok(Empty {}));
+        assert!(two.is_there());
+        let last = Close { token: late.token + 2, floor: late.token + 2, fids: vec![two.fid] };
+        assert_eq!(two.rig.ask(&last, two.other), Ok(Empty {}));
+        assert!(!two.is_there(), "the last close ends it");
+    }
+}
+
 /// One of them cannot be read: the others are closed all the same, and the client need not say so again.
 #[test]
 fn a_damaged_file_among_those_that_are_closed_keeps_none_of_them_open() {
@@ -342,7 +379,7 @@ fn a_damaged_file_among_those_that_are_closed_keeps_none_of_them_open() {
         assert!(rig.ask(&open, *other).unwrap().open.is_some());
     }
     *hooked.damaged.lock() = Some(bad);
-    assert_eq!(rig.ask(&Close { fids: vec![bad, *fid] }, *other), Ok(Empty {}));
+    assert_eq!(rig.ask(&close_of(vec![bad, *fid]), *other), Ok(Empty {}));
     two.unlinks()();
     assert!(!two.is_there(), "nobody has it open");
 }
@@ -350,7 +387,7 @@ fn a_damaged_file_among_those_that_are_closed_keeps_none_of_them_open() {
 #[test]
 fn a_request_does_not_close_files_without_end() {
     let two = two();
-    let close = |count| two.rig.ask(&Close { fids: vec![Fid(1 << 40); count] }, two.other);
+    let close = |count| two.rig.ask(&close_of(vec![Fid(1 << 40); count]), two.other);
     assert_eq!(close(64), Ok(Empty {}));
     assert_eq!(close(1025).unwrap_err().code, Code::Invalid);
 }
@@ -404,7 +441,7 @@ fn settled_with_objects(two: &Two) -> Open {
     };
     rig.ask(&open, rig.session).unwrap();
     rig.ask(&Grow { fid, now, held: None }, rig.session).unwrap();
-    rig.ask(&Close { fids: vec![fid] }, rig.session).unwrap();
+    rig.ask(&close_of(vec![fid]), rig.session).unwrap();
     rig.mdt.core.flush().unwrap();
     open
 }
