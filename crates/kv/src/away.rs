@@ -17,8 +17,8 @@ use crate::{
 
 /// Loads after which all goes away.
 const LOADS: usize = 24;
-/// Of so many batches one must wait.
-const ADMISSIONS: usize = 5;
+/// Of so many requests one must wait.
+const ADMISSIONS: usize = 17;
 /// Bytes of a key that its neighbours in a leaf have in common, at most: a kind, and all of an id but its last byte.
 const LEAF_BYTES: usize = 8;
 
@@ -29,6 +29,8 @@ struct Loaded {
     loads: usize,
     admissions: usize,
     admits_all: bool,
+    /// Who changes it has to bring it first; and can he?
+    lacks: Option<(Key, bool)>,
 }
 
 #[derive(Default)]
@@ -47,6 +49,10 @@ impl AwayTable {
     /// From here on no change waits. For tests of what shares an entry of the log.
     pub fn admit_all(&self) {
         self.loaded.lock().admits_all = true;
+    }
+    /// A change of this key waits until it is brought, and `is_there` says whether that can be.
+    pub fn lack(&self, key: Key, is_there: bool) {
+        self.loaded.lock().lacks = Some((key, is_there));
     }
     /// How often something was brought.
     pub fn loads(&self) -> usize {
@@ -86,19 +92,26 @@ impl Engine for AwayTable {
         self.table.apply(upto, batch)
     }
     /// As the table below says, and sometimes what a change needs is away.
-    fn admits(&self, batch: &Batch) -> Result<(), Absent> {
+    fn admits<'k>(&self, keys: impl Iterator<Item = &'k Key>) -> Result<(), Absent> {
         let loaded = &mut *self.loaded.lock();
         loaded.admissions += 1;
-        match batch.0.first() {
-            Some(change) if !loaded.admits_all && loaded.admissions.is_multiple_of(ADMISSIONS) => {
-                Err(Absent::of(change.key))
+        let keys: Vec<&Key> = keys.collect();
+        match (loaded.lacks, keys.first()) {
+            (Some((key, _)), _) if keys.contains(&&key) => Err(Absent::of(key)),
+            (_, Some(first)) if !loaded.admits_all && loaded.admissions.is_multiple_of(ADMISSIONS) => {
+                Err(Absent::of(**first))
             }
-            _ => self.table.admits(batch),
+            _ => self.table.admits(keys.into_iter()),
         }
     }
     fn load(&self, what: Absent) -> io::Result<()> {
         {
             let loaded = &mut *self.loaded.lock();
+            match loaded.lacks {
+                Some((key, false)) if key == what.key => return Err(io::Error::other("it is not there")),
+                Some((key, true)) if key == what.key => loaded.lacks = None,
+                _ => {}
+            }
             loaded.loads += 1;
             if loaded.loads.is_multiple_of(LOADS) {
                 loaded.leaves.clear();

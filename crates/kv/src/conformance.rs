@@ -40,7 +40,7 @@ fn batch(changes: &[(u32, Option<&[u8]>)]) -> Batch {
 
 /// K7: what the changes need is there, then they are made.
 fn applied<E: Engine>(kv: &E, upto: Seq, batch: Batch) {
-    while let Err(what) = kv.admits(&batch) {
+    while let Err(what) = kv.admits(batch.keys()) {
         kv.load(what).expect("the medium is sound");
     }
     kv.apply(upto, batch);

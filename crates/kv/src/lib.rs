@@ -64,8 +64,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// their own around the call. What `admits` said must hold yet.
     fn apply(&self, upto: Seq, batch: Batch);
 
-    /// Can `apply` take these changes? It holds until the next `tidy`.
-    fn admits(&self, _batch: &Batch) -> Result<(), Absent> {
+    /// Can `apply` take changes of these keys? It holds until the next `tidy`.
+    fn admits<'k>(&self, _keys: impl Iterator<Item = &'k Key>) -> Result<(), Absent> {
         Ok(())
     }
 
@@ -266,5 +266,8 @@ impl Batch {
     }
     pub fn delete(&mut self, key: Key) {
         self.0.push(Change { key, value: None })
+    }
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.0.iter().map(|change| &change.key)
     }
 }

@@ -244,13 +244,13 @@ impl Engine for Table {
         }
     }
 
-    fn admits(&self, batch: &Batch) -> Result<(), Absent> {
+    fn admits<'k>(&self, keys: impl Iterator<Item = &'k Key>) -> Result<(), Absent> {
         let newest = self.published.reader();
         if newest.base.sums().away == 0 {
             return Ok(());
         }
         let mut absent: Option<Absent> = None;
-        for Change { key, .. } in &batch.0 {
+        for key in keys {
             if let Some(away) = newest.base.needs(key) {
                 absent.get_or_insert_with(|| Absent::of(*key)).leaves.push(away.clone());
             }

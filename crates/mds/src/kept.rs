@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use kv::{Absent, Batch, Engine, Miss, Value, View};
+use kv::{Batch, Engine, Miss, Value, View};
 use types::{Code, Fault, Key, Seq};
 
 use crate::look::{Trouble, look, until_loaded};
@@ -67,7 +67,7 @@ impl Kept {
             );
             let mut batch = Batch::new();
             batch.put(*key, value.clone());
-            until_loaded(kv, &mut || kv.admits(&batch).map_err(|what: Absent| Trouble::Absent(what)))?;
+            until_loaded(kv, &mut || kv.admits(batch.keys()).map_err(Trouble::Absent))?;
             kv.apply(at, batch);
         }
         Ok(())

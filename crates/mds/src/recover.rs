@@ -125,7 +125,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
                     }
                 }
             }
-            if let Err(f) = until_loaded(&kv, &mut || kv.admits(&r.changes).map_err(Trouble::Absent)) {
+            if let Err(f) = until_loaded(&kv, &mut || kv.admits(r.changes.keys()).map_err(Trouble::Absent)) {
                 fault.get_or_insert(f);
                 return Verdict::Cut;
             }

@@ -131,7 +131,7 @@ impl Scene {
     }
 
     fn load_for(&self, batch: &Batch) {
-        while let Err(what) = self.table.admits(batch) {
+        while let Err(what) = self.table.admits(batch.keys()) {
             self.table.load(what).unwrap();
         }
     }
@@ -604,7 +604,7 @@ fn all_at_once() {
             loop {
                 let absent = {
                     let _role = role.lock();
-                    match table.admits(&batch) {
+                    match table.admits(batch.keys()) {
                         Ok(()) => {
                             table.apply(types::Seq(round), batch);
                             break;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use disk::{Crash, Disk, FaultyDisk, Op, SimDisk, SplitMix, When};
-use types::{Code, Fid, Seq};
+use types::{Code, Fid, Key, Seq};
 use wire::Wire;
 
 use super::rig::{Rig, Said, format};
@@ -96,6 +96,32 @@ fn who_stands_in_line_shares_an_entry() {
     assert_eq!(seqs, (first.0..first.0 + 5).map(Seq).collect::<Vec<_>>(), "each has a seq of its own");
 }
 
+/// What one of them changes is not in memory: the others do not wait for it, nor are they refused if it cannot be brought.
+#[test]
+fn who_misses_a_record_starts_over_alone() {
+    let (rig, disk) = Rig::fresh();
+    let kv = &rig.mdt.core.kv;
+    kv.admit_all();
+    rig.make(0, 1, "x").unwrap();
+    let round = |sequence, names: [&str; 3]| {
+        let asks: Vec<_> =
+            names.iter().zip(0..).map(|(name, slot)| Ask::make(slot, sequence, name)).collect();
+        in_line(&rig, &asks)
+            .into_iter()
+            .map(|said| said.map_err(|fault| fault.code).err())
+            .collect::<Vec<_>>()
+    };
+    let ops = |entries: Vec<(Seq, u32)>, some: usize| -> Vec<u32> {
+        entries.iter().rev().take(some).map(|(_, ops)| *ops).collect()
+    };
+    kv.lack(Key::new(b"\x01b").unwrap(), false);
+    assert_eq!(round(2, ["a", "b", "c"]), [None, Some(Code::Io), None]);
+    assert_eq!(ops(entries(&disk), 1), [2]);
+    kv.lack(Key::new(b"\x01e").unwrap(), true);
+    assert_eq!(round(3, ["d", "e", "f"]), [None, None, None]);
+    assert_eq!(ops(entries(&disk), 2), [1, 2]);
+}
+
 /// Rounds of requests about few names; their log is full every few rounds, and records are brought now and then.
 #[test]
 fn e3_the_order_of_seqs_explains_every_answer() {
@@ -143,6 +169,7 @@ fn e3_the_order_of_seqs_explains_every_answer() {
 #[test]
 fn e2_power_loss_leaves_all_of_a_batch_or_none() {
     let (rig, disk) = Rig::fresh();
+    rig.mdt.core.kv.admit_all();
     rig.make(0, 1, "x").unwrap();
     const BATCH: u32 = 12;
     let (mut all, mut none) = (0, 0);
