@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use kv::{Batch, Change, Engine, Value};
-use meta::counts::{Changed, Learned, Pending, Recount, begun};
+use meta::counts::{Changed, FOLD_MAX, Learned, Pending, Recount, begun};
 use types::{Fault, Key, Seq, SessionId};
 use wire::Header;
 
@@ -72,15 +72,18 @@ impl Core {
         if !self.counts_long.load(Ordering::Relaxed) || !self.counts_long.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
+        // A few attempts bring all that it needs. If that does not stay in memory until then, it needs less.
+        let mut max = 8 * FOLD_MAX;
         until_loaded(&self.kv, &mut || {
             let mut seat = self.role.hold();
             if seat.closed || !seat.counts.is_long() {
                 return Ok(());
             }
+            max /= 2;
             let fold = {
                 let reader = self.kv.reader();
                 let view = SnapView::new(&reader);
-                let fold = seat.counts.fold(&view);
+                let fold = seat.counts.fold(&view, max);
                 not_absent(view)?;
                 fold
             };

@@ -30,7 +30,7 @@ pub const ROWS_LONG: usize = 4096;
 /// Rows of one fold: between a fraction of a millisecond of the writer's role, and what keeps the rows from growing without a bound in
 /// a tree so deep that each has a long way up.
 const FOLD_MIN: usize = 256;
-const FOLD_MAX: usize = 512;
+pub const FOLD_MAX: usize = 512;
 /// A way up that is longer is a loop that only damage makes.
 const DEPTH_MAX: usize = 1 << 20;
 
@@ -334,9 +334,9 @@ impl Pending {
     }
 
     /// D3: the next few records to put. Once they are in the log, `fold_ended` is to hear of it: a fold that comes to nothing is made
-    /// again of the same rows, whose records were brought meanwhile.
-    pub fn fold(&self, view: &dyn View) -> Fold {
-        let many = self.rows.len().saturating_sub(self.rows_long).clamp(FOLD_MIN, FOLD_MAX);
+    /// again of the same rows, whose records were brought meanwhile, or of `max` of them.
+    pub fn fold(&self, view: &dyn View, max: usize) -> Fold {
+        let many = self.rows.len().saturating_sub(self.rows_long).clamp(FOLD_MIN, FOLD_MAX).min(max.max(1));
         let after = self.rows.range((Bound::Excluded(self.turn), Bound::Unbounded));
         let turn: Vec<(Fid, Row)> =
             after.chain(&self.rows).take(many.min(self.rows.len())).map(|(f, r)| (*f, *r)).collect();

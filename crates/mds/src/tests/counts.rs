@@ -193,6 +193,34 @@ fn an_older_file_system_is_counted_at_its_first_start() {
     check(&rig, "after a second start");
 }
 
+/// So many directories, far apart, that what folding all of them needs does not stay in memory together: fewer are folded at a time.
+#[test]
+fn a_fold_comes_to_its_end_with_little_memory() {
+    let (rig, _disk) = fresh();
+    let core = &rig.mdt.core;
+    let (now, want) = (Time::new(10, 0), Fid(0));
+    let make = |parent, name: String| {
+        let made =
+            MakeDir { parent, name: name.as_bytes().into(), mode: 0o755, umask: 0, now, cred: cred(), want };
+        rig.ask(&made, rig.session).unwrap().attr.fid
+    };
+    for n in 0..40 {
+        core.role.hold().ids.skip_fids(256);
+        let dir = make(Fid::ROOT, format!("d{n}"));
+        make(dir, "below".into());
+    }
+    let rows = || core.role.hold().counts.records().count();
+    assert!(rows() > 40, "{}", rows());
+    core.role.hold().counts.rows_long = 2;
+    let before = core.kv.loads();
+    for n in 0..60 {
+        make(Fid::ROOT, format!("e{n}"));
+    }
+    assert!(rows() <= 3, "{}", rows());
+    assert!(core.kv.loads() - before < 4000, "{} loads", core.kv.loads() - before);
+    check(&rig, "folded");
+}
+
 /// A head of an earlier build has no copy of the record that says that directories are counted.
 #[test]
 fn what_says_that_directories_are_counted_may_be_lost() {

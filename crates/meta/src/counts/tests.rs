@@ -46,7 +46,7 @@ impl Scene {
     }
 
     fn fold(&mut self) {
-        let fold = self.pending.fold(&self.old);
+        let fold = self.pending.fold(&self.old, FOLD_MAX);
         fold.puts.into_iter().for_each(|(key, value)| self.w.txn.put(key, value));
         self.commit();
         self.pending.fold_ended(fold.end);
@@ -271,9 +271,10 @@ fn rows_stay_bounded() {
             ..Learned::default()
         });
         if pending.is_long() {
-            let Fold { puts, end } = pending.fold(&txn);
+            let Fold { puts, end } = pending.fold(&txn, FOLD_MAX);
             assert!(puts.len() <= FOLD_MAX);
-            assert!(pending.fold(&txn).puts == puts, "one that came to nothing is made again");
+            assert!(pending.fold(&txn, FOLD_MAX).puts == puts, "one that came to nothing is made again");
+            assert!(pending.fold(&txn, 3).puts == puts[..3], "or the first of it");
             let learned = pending.learn(&txn, puts.iter().map(|(k, v)| (k, Some(&v[..]))));
             pending.add(learned);
             pending.fold_ended(end);
