@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 use kv::{Damage, Engine, Value, View as _, record_bytes};
-use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, number_of};
+use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, number_from, number_of};
 use meta::{Note, View, keys};
 use types::{Code, Fault, Key, Seq, SessionId, Time};
 use wire::changelog::*;
@@ -29,7 +29,7 @@ use crate::serve::{parse, plain};
 const CONSUMERS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 /// Records forgotten in one entry: more than a batch makes, so that who must make room does.
-const STEP: u64 = 256;
+const STEP: usize = 256;
 /// Of an answer; and records that are looked at for one, since a mask may leave out most.
 const CHANGES_MAX: usize = 1024;
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -146,9 +146,9 @@ impl Ledger {
             .collect()
     }
 
-    /// What makes `next` of it in the table.
-    fn difference(&self, next: &Ledger) -> Layer {
-        let mut layer: Layer = (self.first..next.first).map(|n| (keys::change(n), None)).collect();
+    /// What makes `next` of it in the table; `forgotten`: numbers of the records that go.
+    fn difference(&self, next: &Ledger, forgotten: Vec<u64>) -> Layer {
+        let mut layer: Layer = forgotten.into_iter().map(|n| (keys::change(n), None)).collect();
         let gone = self.consumers.keys().filter(|id| !next.consumers.contains_key(*id));
         layer.extend(gone.map(|id| (keys::consumer(*id), None)));
         let put = next.consumers.iter().filter(|(id, consumer)| self.consumers.get(*id) != Some(consumer));
@@ -160,6 +160,9 @@ impl Ledger {
         layer
     }
 }
+
+/// A change of the ledger, and numbers of records that go with it.
+type Alter<'a> = &'a mut dyn FnMut(&mut Ledger) -> Result<Vec<u64>, Fault>;
 
 /// What a consumer will not be told.
 struct Given {
@@ -266,7 +269,7 @@ impl Core {
                         Err(Fault::new(Code::Exists, format!("a consumer '{}' with another mask", req.name)))
                     }
                 };
-                return Ok(());
+                return Ok(Vec::new());
             }
             if ledger.consumers.len() >= CONSUMERS_MAX {
                 return Err(Fault::new(
@@ -280,7 +283,7 @@ impl Core {
             let consumer = ConsumerRecord { name, mask, acked: after, acked_at: now, lost: (0, 0) };
             ledger.consumers.insert(id, consumer);
             said = Ok(RegisterConsumerReply { id, after });
-            Ok(())
+            Ok(Vec::new())
         })?;
         // What is done from here on has its records, whatever power does.
         self.flush()?;
@@ -292,7 +295,7 @@ impl Core {
         self.alter(&mut |ledger| {
             ledger.consumer(req.id)?;
             ledger.consumers.remove(&req.id);
-            Ok(())
+            Ok(Vec::new())
         })?;
         self.flush()?;
         self.trim_changes_so_far();
@@ -345,7 +348,7 @@ impl Core {
             if req.upto > consumer.acked {
                 (consumer.acked, consumer.acked_at) = (req.upto, now);
             }
-            Ok(())
+            Ok(Vec::new())
         })?;
         self.trim_changes_upto(req.upto);
         Ok(Empty {})
@@ -369,7 +372,7 @@ impl Core {
     }
 
     /// Changes the ledger, in an entry of its own.
-    fn alter(&self, alter: &mut dyn FnMut(&mut Ledger) -> Result<(), Fault>) -> Result<(), Fault> {
+    fn alter(&self, alter: Alter<'_>) -> Result<(), Fault> {
         loop {
             match self.until_here(&mut || self.try_alter(alter))? {
                 Ok(()) => return Ok(()),
@@ -379,16 +382,16 @@ impl Core {
         }
     }
 
-    fn try_alter(&self, alter: &mut dyn FnMut(&mut Ledger) -> Result<(), Fault>) -> Result<(), Stop> {
+    fn try_alter(&self, alter: Alter<'_>) -> Result<(), Stop> {
         // Freed after the role was given on.
         let snap;
         let mut seat = self.role.hold();
         seat.check_open()?;
         let mut next = seat.changelog.ledger.clone();
-        alter(&mut next)?;
+        let forgotten = alter(&mut next)?;
         snap = self.kv.snapshot();
         let mut draft = Draft::new(&snap);
-        draft.changes = seat.changelog.ledger.difference(&next);
+        draft.changes = seat.changelog.ledger.difference(&next, forgotten);
         self.commit(&mut seat, draft)?;
         seat.changelog.take(next);
         Ok(())
@@ -422,12 +425,14 @@ impl Core {
             let is_done = self.changes_are_too_long(ledger.bytes()) && self.give_up_changes(first)?;
             return Ok(is_done.then_some(first));
         }
-        let upto = floor.min(first + STEP - 1);
-        let first_at = match upto == ledger.last {
+        // What is lost, and numbers that were passed over at a start, have no records to forget.
+        let (forgotten, next) =
+            until_loaded(&self.kv, &mut || load::numbers(&self.kv.reader(), first, floor + 1, STEP))?;
+        let first_at = match next > ledger.last {
             true => ledger.next_at,
             // If that one is damaged, the sum is wrong by a step until it is gone.
             false => look(&self.kv, &mut |view| {
-                let next = view.get(&keys::change(upto + 1));
+                let next = view.get(&keys::change(next));
                 next.and_then(|value| ChangeRecord::decode(&value).ok()).map(|r| r.bytes_before)
             })
             .ok()
@@ -435,12 +440,13 @@ impl Core {
             .unwrap_or(ledger.first_at),
         };
         let done = self.unless_full(&mut |ledger| {
-            if ledger.first == first {
-                (ledger.first, ledger.first_at) = (upto + 1, first_at);
+            if ledger.first != first {
+                return Ok(Vec::new());
             }
-            Ok(())
+            (ledger.first, ledger.first_at) = (next, first_at);
+            Ok(forgotten.clone())
         })?;
-        Ok(done.then_some(upto + 1))
+        Ok(done.then_some(next))
     }
 
     /// On a full MDT a part of the share is what the reserve has room for.
@@ -465,7 +471,7 @@ impl Core {
         let mut given = Vec::new();
         let done = self.unless_full(&mut |ledger| {
             given = if ledger.first == first { ledger.give_up(flushed) } else { Vec::new() };
-            Ok(())
+            Ok(Vec::new())
         })?;
         for Given { name, from, to, .. } in given.iter().filter(|g| done && g.is_news) {
             tracing::error!(
@@ -480,7 +486,7 @@ impl Core {
     }
 
     /// As `alter`, but where the log is full it leaves things as they are: a checkpoint is on its way. False: so it was.
-    fn unless_full(&self, alter: &mut dyn FnMut(&mut Ledger) -> Result<(), Fault>) -> Result<bool, Fault> {
+    fn unless_full(&self, alter: Alter<'_>) -> Result<bool, Fault> {
         match self.until_here(&mut || self.try_alter(alter))? {
             Ok(()) => Ok(true),
             Err(Stop::LogFull { .. } | Stop::NoIds) => Ok(false),
@@ -540,7 +546,7 @@ fn read(
 fn damaged(damage: &Damage, newest: u64) -> Fault {
     let number = number_of(&damage.key).unwrap_or_default();
     // The key behind a record that is damaged alone is no other's.
-    let behind = (damage.end != damage.key.after()).then(|| number_of(&damage.end).unwrap_or(newest + 1));
+    let behind = damage.is_stretch().then(|| number_from(&damage.end).unwrap_or(newest + 1));
     let what = match behind {
         Some(behind) if behind > number + 1 => format!(
             "changes {number} to {last} are damaged; look at the whole file system, and acknowledge {last} to pass them over",

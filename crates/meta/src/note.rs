@@ -279,6 +279,19 @@ pub fn number_of(key: &Key) -> Option<u64> {
     }
 }
 
+/// The first number of a record whose key is not below this one; `None`: there is no such number.
+pub fn number_from(key: &Key) -> Option<u64> {
+    match key.as_bytes() {
+        [keys::CHANGE, rest @ ..] => {
+            let number = u64::from_be_bytes(std::array::from_fn(|n| rest.get(n).copied().unwrap_or(0)));
+            // What lies behind a record's key is behind its number.
+            if rest.len() > 8 { number.checked_add(1) } else { Some(number) }
+        }
+        [kind, ..] if *kind > keys::CHANGE => None,
+        _ => Some(0),
+    }
+}
+
 /// The id of a key of kind 15; 0: of what is kept beside the consumers.
 pub fn consumer_of(key: &Key) -> Option<u32> {
     match key.as_bytes() {

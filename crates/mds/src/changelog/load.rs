@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kv::{Miss, record_bytes};
 use meta::keys;
-use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, number_of};
+use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, number_from, number_of};
 use types::Key;
 use wire::Malformed;
 
@@ -111,6 +111,34 @@ fn first_from(view: &dyn kv::View, number: u64) -> Result<(Option<u64>, bool), T
             }
         }
     }
+}
+
+/// Numbers of records from `first` on and before `end`, so many at most; and the first number that may have one behind these.
+pub(super) fn numbers(
+    view: &dyn kv::View,
+    first: u64,
+    end: u64,
+    max: usize,
+) -> Result<(Vec<u64>, u64), Trouble> {
+    let (mut numbers, mut from) = (Vec::new(), first);
+    while from < end {
+        let walked = view.range(&keys::change(from), &keys::change(end), &mut |key, _| {
+            numbers.extend(number_of(key));
+            numbers.len() < max
+        });
+        from = match walked {
+            Ok(()) if numbers.len() < max => end,
+            Ok(()) => break,
+            Err(Miss::Absent(what)) => return Err(Trouble::Absent(what)),
+            Err(Miss::Damage(damage)) => {
+                // Of one that is damaged alone the number is known.
+                numbers.extend(number_of(&damage.key).filter(|_| !damage.is_stretch()));
+                number_from(&damage.end).map_or(end, |behind| behind.clamp(from + 1, end))
+            }
+        };
+    }
+    let next = if from < end { numbers.last().map_or(end, |last| last + 1) } else { end };
+    Ok((numbers, next))
 }
 
 /// The last of the records, of which `first` is one.

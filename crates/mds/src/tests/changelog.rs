@@ -15,6 +15,8 @@ use wire::{Flags, Header, Request, Wire};
 use super::meta_rules::{fresh, rig};
 use super::rig::{Rig, SECRET};
 
+mod rot;
+
 fn cap() -> Capability {
     object::cap::make_admin(&SECRET, 1 << 40)
 }
