@@ -244,6 +244,54 @@ fn o4_and_who_moves_it_dies() {
     at_each_step(Event::MoverDies);
 }
 
+// ---- what was given up ----
+
+/// The MDT, which hears no `WriteInline` of `cut_off`, and says nothing to it.
+struct Deaf {
+    mdt: Arc<dyn Service>,
+    cut_off: SessionId,
+    is_deaf: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Service for Deaf {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        if (head.session, head.call) == (self.cut_off, WriteInline::CALL) {
+            let mut is_deaf = self.is_deaf.lock().unwrap();
+            if *is_deaf {
+                while *is_deaf {
+                    is_deaf = self.changed.wait(is_deaf).unwrap();
+                }
+                return;
+            }
+        }
+        self.mdt.serve(head, body, bulk, answer)
+    }
+}
+
+/// X8: its writer was told that it failed, another wrote since, and then the first is heard again: it does not write over that.
+#[test]
+fn x8_a_write_that_was_given_up_does_not_come_after_what_another_wrote_since() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let op_timeout = Duration::from_millis(700);
+    let a = cluster.mount_with(client::Settings { op_timeout, ..cluster.settings() });
+    let b = cluster.mount();
+    let (fid, ha) = make(&a, b"first");
+    let hb = open(&b, fid);
+    let (cut_off, mdt) = (a.session(), cluster.process(MDT));
+    let deaf = Arc::new(Deaf { mdt, cut_off, is_deaf: true.into(), changed: Condvar::new() });
+    cluster.hub.add(MDT, deaf.clone());
+    a.write(ha, 0, b"given up").unwrap_err();
+    b.write(hb, 0, b"since").unwrap();
+    *deaf.is_deaf.lock().unwrap() = false;
+    deaf.changed.notify_all();
+    // Whatever it does next, the given-up one goes before it.
+    a.mkdir(Fid::ROOT, b"d", 0o755, &Cred::root()).unwrap();
+    assert_eq!(read(&b, hb, 0, 100).unwrap(), b"since");
+    a.append(ha, b" and more").unwrap();
+    assert_eq!(read(&b, hb, 0, 100).unwrap(), b"since and more");
+}
+
 // ---- appends ----
 
 /// A line of who wrote it, its number and its length, that is told apart from every other.

@@ -34,7 +34,7 @@ use crate::look::{Trouble, until_loaded};
 use crate::overlay::{Layer, Overlay};
 use crate::record::{self, Member, Origin};
 use crate::role::{self, Turn};
-use crate::serve::lets_objects_change;
+use crate::serve::{lets_objects_change, refuse_late};
 use crate::shared::Doom;
 use crate::slots::{Last, Slots, Verdict};
 
@@ -332,6 +332,7 @@ impl Core {
         // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
         match self.admit(seat, draft, ask.head, origin.as_ref()) {
+            Ok(None) if self.was_given_up(ask.head) => return Reached::Known(Err(refuse_late().into())),
             Ok(None) => {}
             Ok(Some(reached)) => {
                 // H2: who hears of its open only now, for the MDT that made it has restarted since, has the file open no less.

@@ -3,7 +3,7 @@
 mod mutate;
 mod read;
 
-pub use mutate::lets_objects_change;
+pub use mutate::{lets_objects_change, refuse_late};
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -13,6 +13,8 @@
 //! X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
 //!     `Hold` says whether it is to stay.
 //! X6, X7: see `catch_up`.
+//! X8: who has said what it holds has sent again all that was lost. What it sends again after that was given up and never answered: others
+//!     may have changed the same since. It is answered from its slot if it was carried out, and refused if it was not, as its program was told.
 //!
 //! H2 of `meta::sharing` with opens that take no writer's role (`OpenRead`): such an open is noted first and looks second; a transaction
 //! that finds that nobody has a file open dooms it in the same step, until it is applied or given up. So of an open and the taking of
@@ -273,6 +275,11 @@ impl Sharers {
         let mode = self.mode();
         let state = self.state.lock();
         sessions.len() < 2 || sessions.iter().all(|s| state.lives_by.get(s) == Some(&mode))
+    }
+
+    /// X8.
+    pub fn has_said(&self, session: SessionId) -> bool {
+        self.is_sharing() && self.state.lock().lives_by.get(&session) == Some(&self.mode())
     }
 
     /// Who is alone for long needs not share.

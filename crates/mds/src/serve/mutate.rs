@@ -5,7 +5,8 @@ use std::cell::Cell;
 
 use types::{Code, Fault, Fid, Key, SessionId};
 use wire::meta::{
-    Create, CreateReply, CreateWith, FileState, Grow, Open, OpenReply, Tmpfile, Truncate, TruncateReply,
+    Create, CreateReply, CreateWith, FileState, Grow, Open, OpenReply, Release, Tmpfile, Truncate,
+    TruncateReply,
 };
 use wire::shared::{Enter, EnterReply};
 use wire::{Flags, Header, Request, Wire};
@@ -67,6 +68,12 @@ impl Core {
         })
     }
 
+    /// X8. A file that has no name any more is let go whenever that is heard: it is nobody's else.
+    pub fn was_given_up(&self, head: &Header) -> bool {
+        let is_replay = head.flags & Flags::REPLAY != 0;
+        is_replay && head.call != Release::CALL && self.sharers.has_said(head.session)
+    }
+
     /// By who has the role, so that no unlink comes between an open and its note.
     pub fn note_open(&self, Ask { head, body, .. }: Ask<'_>, reply: &[u8]) {
         if head.flags & Flags::REPLAY != 0 || !self.sharers.is_sharing() {
@@ -90,6 +97,11 @@ impl Core {
             self.sharers.note_open(head.session, fid, write);
         }
     }
+}
+
+/// X8.
+pub fn refuse_late() -> Fault {
+    Fault::new(Code::Stale, "a request that was given up, and others may have changed the same since")
 }
 
 /// A replay may ask for the fids that it was given before, and for no others: one that is still to be given out would be given

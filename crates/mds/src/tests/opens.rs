@@ -392,6 +392,39 @@ fn a_request_does_not_close_files_without_end() {
     assert_eq!(close(1025).unwrap_err().code, Code::Invalid);
 }
 
+/// X8: what was lost is sent again before its session says what it holds. After that it was given up, and is done only if it was.
+#[test]
+fn x8_what_was_given_up_is_not_begun_among_several() {
+    let two = two();
+    let rig = &two.rig;
+    let again = |slot, name: &str| rig.replay(Create::CALL, slot, 1, &create_of(name).to_bytes());
+    let done = rig.mutate(Create::CALL, 3, 1, &create_of("done").to_bytes()).unwrap();
+    assert_eq!(again(3, "done"), Ok(done), "from its slot");
+    assert_eq!(again(4, "late").unwrap_err().code, Code::Stale);
+    // Who lets go of what has no name any more may say so at any time.
+    let open = OpenRead { fid: two.fid, read: true, held: None, cred: Cred::root(), want: 0 };
+    rig.ask(&open, rig.session).unwrap();
+    rig.ask(&unlink_of("f"), two.other).unwrap();
+    assert!(two.is_there());
+    rig.replay(Release::CALL, 5, 1, &Release { fid: two.fid }.to_bytes()).unwrap();
+    assert!(!two.is_there());
+    // A new life: it has not said what it holds, and the others are waited for.
+    let image = Arc::new(two.disk.crash(Crash::KeepAll));
+    let clock = Arc::<super::rig::HandClock>::default();
+    let settings = Settings { background: false, clock: clock.clone(), ..Settings::default() };
+    let rig = Rig::with(image, settings, clock).unwrap();
+    let new = rig.mutate(Create::CALL, 6, 1, &create_of("new").to_bytes());
+    assert_eq!(new.unwrap_err().code, Code::NotReady);
+    rig.replay(Create::CALL, 4, 1, &create_of("lost").to_bytes()).unwrap();
+    rig.ask(&holds_nothing(), rig.session).unwrap();
+    let late = rig.replay(Create::CALL, 6, 1, &create_of("new").to_bytes());
+    assert_eq!(late.unwrap_err().detail, refused(), "X1: nor before the others have said what they hold");
+}
+
+fn refused() -> String {
+    crate::serve::refuse_late().detail
+}
+
 #[test]
 fn an_observer_is_given_no_capability() {
     let two = two();
