@@ -6,8 +6,8 @@ use std::time::Instant;
 use plan::retry::CHECKSUM_TRIES;
 use plan::spans::spans;
 use types::crc::verify_fragments;
-use types::{Attr, BULK_MAX, Buf, Code, Fault, Layout, PAGE_SIZE};
-use wire::meta::{Grow, ReadInline, SeekInline, SeekInlineReply, Switch};
+use types::{Attr, BULK_MAX, Buf, Code, Fault, Layout, PAGE_SIZE, Time};
+use wire::meta::{Grow, GrowReply, Inode, ReadInline, SeekInline, SeekInlineReply, Switch};
 use wire::object::Capability;
 
 use crate::Fs;
@@ -16,6 +16,9 @@ use crate::files::File;
 use crate::objects::Stopped;
 use crate::open::is_written;
 use crate::write::Use;
+
+/// Growths of one call; those before the last were given up by others, who changed the record meanwhile. As in `room`.
+const GROWTHS_MAX: u32 = 8;
 
 impl Fs {
     /// Gives the file objects. Nothing is read or written meanwhile. Done already if another call was first. It does not wait for room: the
@@ -39,37 +42,68 @@ impl Fs {
         if body.layout.is_some() {
             return Ok(());
         }
-        // 1. The MDT makes a layout; that of an empty file counts at once.
-        let req = Grow { fid: file.fid, now: self.now(), held: file.held() };
-        let answer = self.ask_until(file.fid, &req, deadline).map_err(Stopped::Failed)?;
-        let reply = answer.reply;
-        let mut inode = reply.inode;
-        if reply.switched {
-            inode.layout.get_or_insert(reply.layout);
-        } else {
-            // 2. All bytes go to the objects, and are flushed.
-            file.meta.lock().progress.start_anew(inode.attr.size, 0, inode.attr.mtime);
-            self.copy_inline(file, &reply.layout, &reply.cap, &inode.attr, deadline)?;
-            let snapshot = file.meta.lock().progress.snapshot();
-            self.flush_marks(file, &snapshot.marks, deadline).map_err(Stopped::Failed)?;
-            // 3. One entry switches the layout and drops the inline bytes.
-            let (generation, written, now) = (reply.layout.generation, snapshot.written, inode.attr.mtime);
-            let req = Switch { fid: file.fid, generation, written, now, held: Some(reply.cap.clone()) };
-            let switched = self.ask_until(file.fid, &req, deadline).map_err(Stopped::Failed)?;
-            file.meta.lock().saw(switched.mark);
-            inode = switched.reply.inode;
-            inode.attr.blocks = snapshot.blocks;
-            inode.layout.get_or_insert(reply.layout);
-        }
+        let mut tries = 0;
+        let (cap, inode, mark) = loop {
+            // 1. The MDT makes a layout; that of an empty file counts at once.
+            let req = Grow { fid: file.fid, now: self.now(), held: file.held() };
+            let answer = self.ask_until(file.fid, &req, deadline).map_err(Stopped::Failed)?;
+            let GrowReply { mut inode, layout, cap, switched } = answer.reply;
+            if switched {
+                inode.layout.get_or_insert(layout);
+                break (cap, inode, answer.mark);
+            }
+            self.carry_over(file, &inode.attr, &layout, &cap, deadline)?;
+            tries += 1;
+            match self.switch(file, layout, &cap, inode.attr.mtime, deadline) {
+                // Another has changed the record since, and has given this growth up.
+                Err(fault) if fault.code == Code::Stale && tries < GROWTHS_MAX => {}
+                switched => break (cap, switched.map_err(Stopped::Failed)?, answer.mark),
+            }
+        };
         body.is_loaded = true;
         body.layout = inode.layout;
         let mut meta = file.meta.lock();
         meta.progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
-        meta.cap = Some(reply.cap);
+        meta.cap = Some(cap);
         meta.is_marked = is_written(inode.state);
         meta.session = self.session();
-        meta.saw(answer.mark);
+        meta.saw(mark);
         Ok(())
+    }
+
+    /// 2. All bytes go to the objects, and are flushed.
+    fn carry_over(
+        &self,
+        file: &File,
+        attr: &Attr,
+        layout: &Layout,
+        cap: &Capability,
+        deadline: Instant,
+    ) -> Result<(), Stopped> {
+        file.meta.lock().progress.start_anew(attr.size, 0, attr.mtime);
+        self.copy_inline(file, layout, cap, attr, deadline)?;
+        let snapshot = file.meta.lock().progress.snapshot();
+        self.flush_marks(file, &snapshot.marks, deadline).map_err(Stopped::Failed)
+    }
+
+    /// 3. One entry switches the layout and drops the inline bytes. `Stale`: the layout does not wait for that any more.
+    fn switch(
+        &self,
+        file: &File,
+        layout: Layout,
+        cap: &Capability,
+        now: Time,
+        deadline: Instant,
+    ) -> Result<Inode, Fault> {
+        let snapshot = file.meta.lock().progress.snapshot();
+        let (fid, generation, written) = (file.fid, layout.generation, snapshot.written);
+        let req = Switch { fid, generation, written, now, held: Some(cap.clone()) };
+        let switched = self.ask_until(fid, &req, deadline)?;
+        file.meta.lock().saw(switched.mark);
+        let mut inode = switched.reply.inode;
+        inode.attr.blocks = snapshot.blocks;
+        inode.layout.get_or_insert(layout);
+        Ok(inode)
     }
 
     fn copy_inline(

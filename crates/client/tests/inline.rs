@@ -13,8 +13,9 @@ use client::{Fs, Handle, OpenFlags};
 use common::{Cluster, MDT, Wiring, ost_target, pattern, read};
 use disk::Crash;
 use net::{Answer, Service};
-use types::{Code, Cred, Fid, SessionId};
-use wire::meta::{Grow, ReadInline, SeekInline, Switch, WriteInline};
+use types::crc::crc32c;
+use types::{Buf, Code, Cred, Fid, SessionId, Time};
+use wire::meta::{Grow, Place, ReadInline, SeekInline, Switch, WriteInline};
 use wire::shared::{Enter, Leave};
 use wire::{Header, Reader, ReplyHead, Request, Wire, object, session};
 
@@ -242,6 +243,52 @@ fn o4_and_the_osts_lose_power() {
 #[test]
 fn o4_and_who_moves_it_dies() {
     at_each_step(Event::MoverDies);
+}
+
+/// The MDT, to which another's write in a section comes just before so many first `Switch`es.
+struct Meddling {
+    mdt: Arc<dyn Service>,
+    fid: Fid,
+    other: SessionId,
+    left: AtomicUsize,
+}
+
+impl Service for Meddling {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        let less = |n: usize| n.checked_sub(1);
+        if head.call == Switch::CALL
+            && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+        {
+            let (fid, place, crcs) = (self.fid, Place::At(100), vec![crc32c(b"small")]);
+            let write = WriteInline { fid, place, in_section: true, crcs, now: Time::new(9, 0), held: None };
+            let head = Header { call: WriteInline::CALL, session: self.other, slot: 0, sequence: 0, ..*head };
+            let mut said = Answer { head, body: vec![], bulk: &mut Buf::new() };
+            self.mdt.serve(&head, &write.to_bytes(), b"small", &mut said);
+            assert_eq!(ReplyHead::get(&mut Reader::new(&said.body)).unwrap().code, Code::Ok as u16);
+        }
+        self.mdt.serve(head, body, bulk, answer)
+    }
+}
+
+/// Another has changed the record and given the growth up: whoever lives begins anew, with what the other wrote.
+#[test]
+fn o4_who_lives_and_whose_growth_was_given_up_begins_anew() {
+    let cluster = Cluster::quiet(Wiring::Tcp, 2);
+    let (a, b) = two(&cluster);
+    let (base, moved) = (pattern(1, 40_000), pattern(2, 9000));
+    let (fid, ha) = make(&a, &base);
+    let hb = open(&b, fid);
+    let (mdt, other) = (cluster.process(MDT), b.session());
+    let meddling = Arc::new(Meddling { mdt, fid, other, left: 2.into() });
+    cluster.hub.add(MDT, meddling.clone());
+    assert_eq!(a.write(ha, 60_000, &moved), Ok(9000));
+    assert_eq!(meddling.left.load(Ordering::SeqCst), 0);
+    let mut all = [&base[..100], b"small", &base[105..]].concat();
+    all.resize(60_000, 0);
+    all.extend(&moved);
+    for (fs, h) in [(&a, ha), (&b, hb)] {
+        assert!(read(fs, h, 0, 100_000).unwrap() == all);
+    }
 }
 
 // ---- what was given up ----
