@@ -16,14 +16,14 @@ use plan::settle::Mark;
 use types::{Buf, Code, Fault, Fid, FsId, Incarnation, Seq, SessionId, TargetId, Uuid};
 use wire::session::{Attach, AttachReply, Claims, Flush, KeepAlive};
 use wire::shared::{ALL, CatchUp, CaughtUp};
-use wire::{Flags, Header, Reader, ReplyHead, Wire};
+use wire::{Flags, Header, Malformed, Reader, ReplyHead, Wire};
 
 use crate::gone::Gone;
 use crate::grants::Granted;
 use crate::locks::Locks;
 use crate::losses::Losses;
 use crate::owed::Owed;
-use crate::request::{Answer, Patience, Pending, Sent};
+use crate::request::{Answer, Patience, Pending, Sent, amend_sent};
 use crate::sharing::Sharing;
 use crate::slots::{Sendable, Slots};
 
@@ -343,8 +343,8 @@ impl Link {
             match self.resend(&stuck, incarnation, deadline) {
                 Ok(answered) => {
                     self.slots.unstick(stuck.head.slot);
-                    if let Some(seq) = answered {
-                        self.keep_again(seq, stuck);
+                    if let Some(done) = answered {
+                        self.keep_again(done, stuck);
                     }
                     return Ok(());
                 }
@@ -362,9 +362,11 @@ impl Link {
         Err(self.timeout(&fault.detail))
     }
 
-    fn keep_again(&self, seq: Seq, what: Sendable) {
+    fn keep_again(&self, Resent { seq, reply }: Resent, mut what: Sendable) {
         self.acknowledged.fetch_max(seq.0, Ordering::AcqRel);
         if seq.0 > 0 && self.keeps() && seq > self.flushed() {
+            // Nobody had read its answer, if it was given up: what it made has its fid, and others may know that by now.
+            amend_sent(what.head.call, &mut what.body, &reply);
             let (slot, sequence) = (what.head.slot, what.head.sequence);
             let bytes = what.body.len() + what.bulk.len();
             self.retained.lock().kept.keep(Kept { seq, slot, sequence, bytes, what });
@@ -378,7 +380,7 @@ impl Link {
         request: &Sendable,
         incarnation: Incarnation,
         deadline: Instant,
-    ) -> Result<Option<Seq>, Fault> {
+    ) -> Result<Option<Resent>, Fault> {
         let peer = self.find_peer(deadline)?;
         let mut into = Buf::new();
         let mut tries = 0;
@@ -388,9 +390,9 @@ impl Link {
             let body = request.body.clone();
             let mut call = net::Call { head, body, bulk: &request.bulk, into: &mut into, deadline };
             let fault = match peer.call(&mut call) {
-                Ok((_, body)) => match ReplyHead::get(&mut Reader::new(&body)) {
-                    Ok(reply) => match Code::from_u16(reply.code) {
-                        Code::Ok => return Ok(Some(reply.seq)),
+                Ok((_, body)) => match reply_of(&body) {
+                    Ok((reply, rest)) => match Code::from_u16(reply.code) {
+                        Code::Ok => return Ok(Some(Resent { seq: reply.seq, reply: rest.to_vec() })),
                         Code::NotReady => self.timeout(&reply.detail),
                         Code::Moved | Code::NoSession => {
                             return Err(Fault::new(Code::Moved, reply.detail));
@@ -622,7 +624,7 @@ impl Link {
             let answered = self.resend(&kept.what, incarnation, deadline)?;
             let Some(kept) = unsent.pop_front() else { break };
             match answered {
-                Some(seq) => self.keep_again(seq, kept.what),
+                Some(done) => self.keep_again(done, kept.what),
                 None => {
                     let why = format!("{} refused to take it again after its restart", self.describe());
                     kept.what.concerns().for_each(|fid| self.id.losses.add(fid, &why));
@@ -649,6 +651,19 @@ impl Link {
     fn unreachable(&self, e: &dyn std::error::Error) -> Fault {
         self.timeout(&e.to_string())
     }
+}
+
+/// What came of a request that was sent again.
+struct Resent {
+    seq: Seq,
+    /// The reply's body without its head.
+    reply: Vec<u8>,
+}
+
+fn reply_of(body: &[u8]) -> Result<(ReplyHead, &[u8]), Malformed> {
+    let mut r = Reader::new(body);
+    let head = ReplyHead::get(&mut r)?;
+    Ok((head, r.take(r.remaining())?))
 }
 
 /// How an attach failed.

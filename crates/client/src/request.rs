@@ -141,6 +141,24 @@ impl Sent for Symlink {
     }
 }
 
+/// As `amend`, of a request of which only the bytes are left, and its reply's.
+pub(crate) fn amend_sent(call: u16, body: &mut [u8], reply: &[u8]) {
+    fn amend<R: Sent>(body: &mut [u8], reply: &[u8]) {
+        if let Ok(reply) = R::Reply::from_bytes(reply) {
+            R::amend(body, &reply);
+        }
+    }
+    match call {
+        WriteInline::CALL => amend::<WriteInline>(body, reply),
+        Create::CALL => amend::<Create>(body, reply),
+        CreateWith::CALL => amend::<CreateWith>(body, reply),
+        Tmpfile::CALL => amend::<Tmpfile>(body, reply),
+        MakeDir::CALL => amend::<MakeDir>(body, reply),
+        Symlink::CALL => amend::<Symlink>(body, reply),
+        _ => {}
+    }
+}
+
 /// What a target answered.
 pub(crate) struct Answer<T> {
     pub reply: T,
@@ -446,4 +464,40 @@ enum Read<T> {
     Done(Answer<T>),
     Repeat,
     Refused(Fault),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{Attr, Kind, Time};
+    use wire::meta::Place;
+
+    /// A growth that was given up may stand there again when it is sent again.
+    #[test]
+    fn a_write_that_was_done_is_kept_as_one_in_a_section() {
+        let (fid, now) = (Fid(7), Time::new(1, 0));
+        let write =
+            |in_section| WriteInline { fid, place: Place::End, in_section, crcs: vec![3], now, held: None };
+        let mut body = write(false).to_bytes();
+        amend_sent(WriteInline::CALL, &mut body, &[]);
+        assert_eq!(body, write(false).to_bytes(), "nothing is known of it");
+        let (kind, size) = (Kind::File, 3);
+        let attr = Attr {
+            fid,
+            kind,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            rdev: 0,
+            size,
+            blocks: 1,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+        };
+        amend_sent(WriteInline::CALL, &mut body, &WriteInlineReply { attr }.to_bytes());
+        assert_eq!(body, write(true).to_bytes());
+    }
 }

@@ -15,7 +15,7 @@ use disk::Crash;
 use net::{Answer, Service};
 use types::crc::crc32c;
 use types::{Buf, Code, Cred, Fid, SessionId, Time};
-use wire::meta::{Grow, Place, ReadInline, SeekInline, Switch, WriteInline};
+use wire::meta::{Create, Grow, Place, ReadInline, SeekInline, Switch, WriteInline};
 use wire::shared::{Enter, Leave};
 use wire::{Header, Reader, ReplyHead, Request, Wire, object, session};
 
@@ -63,6 +63,8 @@ struct State {
     is_other_waiting: bool,
     /// Replies that sent somebody there.
     sent_to_wait: usize,
+    /// What it makes is made, and it hears nothing of it.
+    mute: Option<SessionId>,
 }
 
 #[derive(Default)]
@@ -121,6 +123,9 @@ impl Service for Door {
             self.steps.wait_until("it is let go", |s| s.is_over);
         }
         self.process.serve(head, body, bulk, answer);
+        if head.call == Create::CALL {
+            self.steps.wait_until("it is answered", |s| s.mute != Some(head.session));
+        }
         if head.call == WriteInline::CALL {
             let said = ReplyHead::get(&mut Reader::new(&answer.body)).unwrap();
             self.steps.change(|s| s.sent_to_wait += (said.code == Code::NeedSection as u16) as usize);
@@ -463,4 +468,25 @@ fn what_was_written_after_a_growth_was_given_up_is_sent_again() {
     });
     assert_eq!(read(&a, ha, 0, 100).unwrap(), b"one three ");
     assert!(common::inode(&cluster, fid).layout.is_none());
+}
+
+/// A file that was made, whose maker heard nothing of it, and then another found and wrote it: it is made again under the same fid.
+#[test]
+fn what_was_given_up_and_done_is_made_again_for_those_who_found_it() {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+    let (op_timeout, commit_interval) = (Duration::from_secs(2), Duration::from_secs(600));
+    let a = cluster.mount_with(client::Settings { op_timeout, commit_interval, ..cluster.settings() });
+    let b = cluster.mount_lazy();
+    let steps = Door::before_all(&cluster);
+    steps.change(|s| s.mute = Some(a.session()));
+    a.create(Fid::ROOT, b"f", 0o644, OpenFlags::read_write(), &Cred::root()).unwrap_err();
+    steps.change(|s| s.mute = None);
+    // Another fid is given out to this one.
+    a.mkdir(Fid::ROOT, b"d", 0o755, &Cred::root()).unwrap();
+    let fid = b.lookup(Fid::ROOT, b"f").unwrap().fid;
+    let hb = open(&b, fid);
+    b.write(hb, 0, b"some").unwrap();
+    cluster.crash_mdt(Crash::DropAll);
+    assert_eq!(b.lookup(Fid::ROOT, b"f").unwrap().fid, fid);
+    assert_eq!(read(&b, hb, 0, 100).unwrap(), b"some");
 }
