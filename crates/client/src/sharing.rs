@@ -237,12 +237,17 @@ impl Fs {
     }
 
     /// H7: of a file that is pinned and noted, and was made and opened by one request; the MDT had been told `times` what is held here before
-    /// that was sent. No lock of the file is held. `Stale`: another client has taken it away since.
+    /// that was sent. No lock of the file is held.
     pub(crate) fn hold_made(&self, file: &Arc<File>, times: u64, deadline: Instant) -> Result<(), Fault> {
         let sharing = &self.id.sharing;
-        match sharing.is_shared() && sharing.times_told() != times {
-            true => self.section(file, To::Read, deadline).map(drop),
-            false => Ok(()),
+        if !sharing.is_shared() || sharing.times_told() == times {
+            return Ok(());
+        }
+        match self.section(file, To::Read, deadline) {
+            // Another has taken it away before the MDT could know. It was made all the same, and only then removed: to say otherwise would
+            // have its maker make it twice. Who uses the descriptor hears that it is gone.
+            Err(fault) if fault.code == Code::Stale => Ok(()),
+            held => held.map(drop),
         }
     }
 

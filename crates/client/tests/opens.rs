@@ -341,10 +341,10 @@ fn h7_a_file_without_a_name_that_is_made_while_another_mount_comes_in_outlives_t
     what_is_made_while_another_comes_in_outlives_its_name(Tmpfile::CALL, make);
 }
 
-/// H7: the MDT is killed before it answers, and another mount takes the file away before this one asks again: who makes it hears so, and is
-/// given no descriptor of what is gone.
+/// H7: the MDT is killed before it answers, and another mount takes the file away before this one asks again: it was made, and then removed.
+/// (Its maker cannot have said that it holds what it had not heard of.)
 #[test]
-fn h7_who_makes_a_file_that_is_gone_before_the_answer_hears_so() {
+fn h7_who_makes_a_file_that_is_gone_before_the_answer_has_made_it() {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
     cluster.session_ttl = Duration::from_secs(5);
     cluster.crash_mdt(Crash::KeepAll);
@@ -358,7 +358,9 @@ fn h7_who_makes_a_file_that_is_gone_before_the_answer_hears_so() {
         // Both say what they hold before anything is changed.
         b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
         slow.let_go();
-        assert_eq!(making.join().expect("no panic").expect_err("it is gone").code, Code::Stale);
+        let (_, h) = making.join().expect("no panic").expect("it was made");
+        assert_eq!(a.write(h, 0, b"some").expect_err("it is gone").code, Code::Stale);
+        assert_eq!(a.lookup(Fid::ROOT, b"f").expect_err("it is made once").code, Code::NotFound);
     });
     let (_, h) = create().expect("once more");
     a.write(h, 0, b"some").expect("it is there");
