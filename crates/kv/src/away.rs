@@ -104,6 +104,9 @@ impl Engine for AwayTable {
             _ => self.table.admits(keys.into_iter()),
         }
     }
+    fn bare(&self, from: &Key, to: &Key) -> Result<(), Absent> {
+        self.table.bare(from, to)
+    }
     fn load(&self, what: Absent) -> io::Result<()> {
         {
             let loaded = &mut *self.loaded.lock();

@@ -69,6 +69,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// No key with `from <= key < to` ever had a record, so none is lost there: what is made from here on is no island in what is lost. By who
+    /// may call `apply`.
+    fn bare(&self, _from: &Key, _to: &Key) -> Result<(), Absent> {
+        Ok(())
+    }
+
     /// Brings into memory what a view had to pass over. Takes as long as the medium does: never under a writer's lock. An error says
     /// that the medium did not give it, and nothing of what it is; where it gives wrong bytes, that is damage from here on (K9).
     fn load(&self, what: Absent) -> io::Result<()>;

@@ -19,7 +19,7 @@ use crate::home::{self, Away};
 use crate::leaf::{Content, Edit, Leaf};
 use crate::medium::{Item, Medium, OnMedium};
 use crate::published::{Published, Reader};
-use crate::tree::{Gap, Shape, Tree};
+use crate::tree::{Gap, Shape, Stretch, Tree};
 use crate::value::{Damage, verified};
 use crate::{
     Absent, Batch, Change, Engine, Figures, Miss, Room, Size, TakeRecord, Tidied, Value, View, record_bytes,
@@ -80,15 +80,19 @@ impl Version {
 
     /// Moves the latest changes to the tree.
     fn settle(&mut self, shape: &Shape) {
+        self.take(self.base.edited(&self.edits(), shape));
+        self.recent = OrdMap::new();
+        self.settled_bytes = self.size.bytes;
+    }
+
+    /// Another tree, and what it has leaves in place of.
+    fn take(&mut self, (base, replaced): (Tree, Vec<Arc<Away>>)) {
         let before = self.base.sums().lost;
-        let (base, replaced) = self.base.edited(&self.edits(), shape);
         replaced.iter().for_each(|away| away.replaced());
         self.base = base;
         let lost = self.base.sums().lost;
         self.size.records = self.size.records.saturating_sub(lost.records - before.records);
         self.size.bytes = self.size.bytes.saturating_sub(lost.bytes - before.bytes);
-        self.recent = OrdMap::new();
-        self.settled_bytes = self.size.bytes;
     }
 
     /// The tree with the latest changes in it.
@@ -256,6 +260,24 @@ impl Engine for Table {
             }
         }
         absent.map_or(Ok(()), Err)
+    }
+
+    fn bare(&self, from: &Key, to: &Key) -> Result<(), Absent> {
+        let bare = Stretch { first: *from, end: *to };
+        // Only what is brought shows whether it is lost.
+        let mut leaves = self.published.reader().base.absent(from, Some(to), usize::MAX, usize::MAX);
+        leaves.retain(|away| away.home.last >= *from);
+        if !leaves.is_empty() {
+            return Err(Absent { leaves, ..Absent::of(*from) });
+        }
+        self.published.publish(|newest| {
+            let mut next = newest.clone();
+            next.settle(&self.shape);
+            next.take(next.base.bared(&bare, &self.shape));
+            next.settled_bytes = next.size.bytes;
+            (next, 0)
+        });
+        Ok(())
     }
 
     fn load(&self, what: Absent) -> io::Result<()> {

@@ -84,6 +84,16 @@ impl Stretch {
     fn has(&self, key: &Key) -> bool {
         (self.first..self.end).contains(key)
     }
+    /// What is before the other one, and behind it.
+    fn without(self, other: Option<&Stretch>) -> [Option<Stretch>; 2] {
+        match other {
+            None => [Some(self), None],
+            Some(other) => [
+                Stretch::between(self.first, self.end.min(other.first)),
+                Stretch::between(self.first.max(other.end), self.end),
+            ],
+        }
+    }
 }
 
 /// What a tree has in place of a leaf: at its leaves' depth, in order.
@@ -281,6 +291,8 @@ struct Work<'a> {
     replaced: Cell<Sums>,
     /// Of those that it replaced.
     aways: RefCell<Vec<Arc<Away>>>,
+    /// No key of it had a record, whatever is lost.
+    bare: Option<&'a Stretch>,
 }
 
 impl Work<'_> {
@@ -423,11 +435,37 @@ impl Tree {
 
     /// As `edit`; and what it has leaves in place of.
     pub fn edited(&self, edits: &[Edit<'_>], shape: &Shape) -> (Tree, Vec<Arc<Away>>) {
+        self.changed(edits, None, shape)
+    }
+
+    /// The tree that knows that none of these keys had a record; as `edited`. Leaves that may have such keys are in memory, or lost.
+    pub fn bared(&self, bare: &Stretch, shape: &Shape) -> (Tree, Vec<Arc<Away>>) {
+        let mut lost = Vec::new();
+        let _ = self.tips::<()>(&bare.first, Some(&bare.end), &mut |tip| {
+            lost.extend(match tip {
+                Tip::Lost(stretch) => Some(*stretch),
+                Tip::Away(away) => {
+                    away.found().and_then(|found| found.err()).map(|_| Stretch::of(&away.home))
+                }
+                Tip::Here(_) => None,
+            });
+            ControlFlow::Continue(())
+        });
+        // To go where they are: of each the first such key, which nobody has.
+        let keys: Vec<Key> = lost
+            .iter()
+            .filter(|lost| lost.meets(&bare.first, Some(&bare.end)))
+            .map(|l| l.first.max(bare.first))
+            .collect();
+        self.changed(&keys.iter().map(|key| (key, None)).collect::<Vec<_>>(), Some(bare), shape)
+    }
+
+    fn changed(&self, edits: &[Edit<'_>], bare: Option<&Stretch>, shape: &Shape) -> (Tree, Vec<Arc<Away>>) {
         if edits.is_empty() {
             return (self.clone(), Vec::new());
         }
-        let work =
-            Work { shape, made: Cell::default(), replaced: Cell::default(), aways: RefCell::default() };
+        let (made, replaced, aways) = (Cell::default(), Cell::default(), RefCell::default());
+        let work = Work { shape, made, replaced, aways, bare };
         let row = match &self.root {
             None => leaves(edits.iter().filter_map(|(k, v)| Some(Piece::New(k, (*v)?))).collect(), &work),
             Some(root) => match edit(root, None, edits, &work) {
@@ -519,7 +557,8 @@ fn divided(lost: &Child, stretch: Stretch, edits: &[Edit<'_>], work: &Work<'_>) 
     }
     let mut row = Row::new();
     let push = |row: &mut Row, between: Option<Stretch>| {
-        row.extend(between.map(|stretch| (stretch.first, Child::Lost(Arc::new(stretch)))));
+        let pieces = between.into_iter().flat_map(|stretch| stretch.without(work.bare)).flatten();
+        row.extend(pieces.map(|stretch| (stretch.first, Child::Lost(Arc::new(stretch)))));
     };
     let mut rest = Some(stretch);
     for (key, value) in edits {

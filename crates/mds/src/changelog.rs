@@ -181,6 +181,11 @@ impl Changelog {
         Ok(changelog)
     }
 
+    /// The number of the next change.
+    pub fn next(&self) -> u64 {
+        self.ledger.last.saturating_add(1)
+    }
+
     pub fn mask(&self) -> u64 {
         self.mask
     }

@@ -80,6 +80,11 @@ impl Ids {
         Ok(Ids { shard: Shard(0), counters, newest_lease })
     }
 
+    /// Of fids' counters and of sessions none from here on was given out.
+    pub fn limits(&self) -> (u64, SessionId) {
+        (self.counters[0].limit, SessionId(self.counters[2].limit))
+    }
+
     /// The newest lease number that was given out, here or before a restart.
     pub fn newest_lease(&self) -> Arc<AtomicU64> {
         self.newest_lease.clone()

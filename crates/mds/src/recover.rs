@@ -9,12 +9,13 @@ use disk::Disk;
 use disk::volume::{Kind, Verdict, Volume};
 use kv::{Engine, Tidied};
 use parking_lot::Mutex;
-use types::{Code, Fault, Seq};
+use types::{Code, Fault, Fid, Key, Seq, Shard};
 
 use crate::changelog::Changelog;
 use crate::checkpoint::{State, empty_on, read_state};
 use crate::counts::changed;
 use crate::execute::{Role, Seat};
+use crate::format::shard_of;
 use crate::ids::Ids;
 use crate::locks::Locks;
 use crate::look::{Trouble, look, look_around, until_loaded};
@@ -47,6 +48,9 @@ impl Mdt {
         slots.keep_only(&sessions.ids());
         let ids = look(&kv, &mut |view| Ids::load(view))??;
         let changelog = Changelog::load(&kv)?;
+        for (from, to) in never_made(shard_of(label.index)?, &ids, &changelog) {
+            until_loaded(&kv, &mut || kv.bare(&from, &to).map_err(Trouble::Absent))?;
+        }
         let core = Arc::new(Core {
             locks: Locks::new(sessions.ids()),
             room: Room::new(&kv, &slots),
@@ -161,6 +165,23 @@ fn check_formatted(settings: &Settings, kv: &Records) -> Result<(), Fault> {
             "the MDT has no root directory: formatting did not end, or its records are lost; format it anew or run fsck",
         )),
     }
+}
+
+/// Keys of what was not made yet. Records that are lost had none of them, however far the leaf reached.
+fn never_made(shard: Shard, ids: &Ids, changelog: &Changelog) -> Vec<(Key, Key)> {
+    use meta::keys::*;
+    let (fid, session) = ids.limits();
+    let of_kind = |kind: u8, from: u64, to: Option<u64>| {
+        let key =
+            |number: u64| Key::new(&[&[kind][..], &number.to_be_bytes()].concat()).expect("9 bytes fit");
+        (key(from), to.map_or(kind_start(kind + 1), key))
+    };
+    let next_shard = shard.0.checked_add(1).map(|next| Fid::new(Shard(next), 0).0);
+    let of_fids = [INODE, INLINE, XATTRS, ORPHAN, DEAD, COUNTS];
+    let mut all = of_fids.map(|kind| of_kind(kind, Fid::new(shard, fid).0, next_shard)).to_vec();
+    all.push(of_kind(SESSION, session.0, None));
+    all.push(of_kind(CHANGE, changelog.next(), None));
+    all
 }
 
 /// For who draws no lease numbers.

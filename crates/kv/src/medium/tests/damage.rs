@@ -197,3 +197,57 @@ fn what_was_wrong_on_its_way_is_asked_of_the_medium() {
     assert_eq!(table.figures().broken, 0);
     assert!(model_of(&table) == scene.model);
 }
+
+/// What nobody ever made is not lost, whatever the leaf around it was.
+#[test]
+fn a_bare_stretch_is_not_lost() {
+    let key = |n: u64| Key::new(&n.to_be_bytes()).unwrap();
+    let put = |scene: &mut Scene, numbers: &mut dyn Iterator<Item = u64>| {
+        let mut batch = Batch::new();
+        for n in numbers {
+            batch.put(key(n), Value::new(&[7; 30]));
+            scene.model.insert(key(n), vec![7; 30]);
+        }
+        let seq = scene.volume.append(Epoch(1), &[0; 8]).unwrap();
+        scene.load_for(&batch);
+        scene.table.apply(seq, batch);
+    };
+    let mut scene = Scene::new(WIDE);
+    put(&mut scene, &mut (0..1000).chain(1500..2000));
+    scene.checkpoint().unwrap();
+    // The leaf around what is bare, and what it has.
+    let homes = scene.on_medium().state.lock().named.clone();
+    let home = homes.iter().find(|home| home.first < key(1000) && home.last >= key(1500)).unwrap();
+    let lost: Vec<u64> = (0..2000).filter(|n| (home.first..=home.last).contains(&key(*n))).collect();
+    let at = scene.on_medium().ground.area.begin(&home.place) + 100;
+    let mut byte = [0];
+    scene.disk.read_at(&mut byte, at).unwrap();
+    scene.disk.write_at(&[byte[0] ^ 4], at).unwrap();
+    let mut scene = Scene::open(scene.disk, scene.model, TIGHT);
+    while let Err(what) = scene.table.bare(&key(1000), &key(1500)) {
+        scene.table.load(what).unwrap();
+    }
+    let leaves = scene.table.figures().leaves;
+    put(&mut scene, &mut (1000..1400));
+    let check = |scene: &Scene| {
+        scene.checkpoint().unwrap();
+        assert!(scene.table.figures().leaves < leaves + 20, "{}", scene.table.figures().leaves - leaves);
+        for n in 0..2000 {
+            let want = match lost.contains(&n) && !(1000..1500).contains(&n) {
+                true => Err(Damage::of(key(n))),
+                false => Ok(scene.model.get(&key(n)).cloned()),
+            };
+            assert_eq!(scene.get(&key(n)), want, "{n}");
+        }
+        let mut pieces = 0;
+        let listed = scene.list(&key(0), &key(2000), Some(&mut pieces)).len();
+        let known = scene.model.keys().filter(|k| scene.get(k).is_ok()).count();
+        assert_eq!((listed, pieces), (known, 2));
+        assert_eq!(scene.on_medium().ground.area.pages_used(), scene.pages_named());
+    };
+    check(&scene);
+    assert_eq!(scene.table.bare(&key(1000), &key(1500)), Ok(()), "once more");
+    check(&scene);
+    let scene = Scene::open(scene.disk, scene.model, TIGHT);
+    check(&scene);
+}
