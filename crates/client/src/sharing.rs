@@ -298,14 +298,15 @@ impl Fs {
         let write = file.meta.lock().writers > 0;
         self.note_open(file, deadline)?;
         loop {
-            let floor = self.id.sharing.held.lock().floor();
+            let (floor, times) = (self.id.sharing.held.lock().floor(), self.id.sharing.times_told());
             let req = Enter { fid, token, floor, exclusive, write, now: self.now(), held: file.held() };
             let Answer { reply, mark } = self.ask_until(fid, &req, deadline)?;
             if let (true, Some(open)) = (reply.granted, reply.open) {
                 section.attr = Some(open.inode.attr);
                 // H4: from here on a restarted MDT is told of it; if it was started anew since it let us in, it does not know.
                 self.id.sharing.held.lock().sections.insert((fid, token), exclusive);
-                if !self.mdt(fid)?.is_in(mark.incarnation) {
+                // (After a clean stop its incarnation is the old one, but it asked again what is held.)
+                if !self.mdt(fid)?.is_in(mark.incarnation) || self.id.sharing.times_told() != times {
                     continue;
                 }
                 let _order = file.lock_order(deadline)?;

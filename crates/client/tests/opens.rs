@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use client::{Fs, Handle, OpenFlags, SetAttr, Settings};
-use common::{Cluster, MDT, Wiring, pattern, read};
+use common::{Cluster, MDT, Wiring, ost_target, pattern, read};
 use disk::Crash;
 use net::{Answer, Service};
 use parking_lot::{Condvar, Mutex};
-use types::{Attr, Code, Cred, Fid};
+use types::{Attr, Code, Cred, Fid, Time};
 use wire::meta::{Create, GetAttr, OpenRead, Tmpfile, Truncate};
 use wire::session::KeepAlive;
-use wire::shared::Close;
-use wire::{Header, Request};
+use wire::shared::{Close, Enter};
+use wire::{Header, Request, object};
 
 /// The MDT, and how often each of its metadata calls came.
 struct Counting {
@@ -255,6 +255,39 @@ impl Service for Slow {
             self.changed.wait_while(&mut self.is_let_go.lock(), |is_let_go| !*is_let_go);
         }
     }
+}
+
+/// H4: the MDT stops and starts in order, which keeps its incarnation, between its word that it is somebody's turn and when he hears that. What
+/// he said he holds did not have it, so he asks again: nobody else is let in while he writes.
+#[test]
+fn h4_a_turn_that_was_given_before_a_clean_restart_is_asked_for_again() {
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 0);
+    cluster.session_ttl = Duration::from_secs(5);
+    cluster.crash_mdt(Crash::KeepAll);
+    let (a, b) = (cluster.mount(), cluster.mount());
+    let fid = make(&a, "f", b"some");
+    let h = a.open(fid, OpenFlags::read_write()).expect("open").0;
+    let ost =
+        Arc::new(Slow { mdt: cluster.process(ost_target(0)), ..Slow::new(&cluster, object::Write::CALL) });
+    cluster.hub.add(ost_target(0), ost.clone());
+    let slow = Slow::before(&cluster, Enter::CALL);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| a.write(h, 0, b"more"));
+        slow.await_it();
+        cluster.restart_mdt_cleanly();
+        // Both have said what they hold.
+        b.mkdir(Fid::ROOT, b"d", 0o755, &Cred::root()).expect("mkdir");
+        slow.let_go();
+        ost.await_it();
+        let (token, floor, exclusive, write, now, held) = (1 << 40, 0, true, true, Time::new(9, 0), None);
+        let enter = Enter { fid, token, floor, exclusive, write, now, held };
+        let head = Header { fs: types::FsId(1), target: MDT, session: b.session(), ..Header::default() };
+        let soon = std::time::Instant::now() + Duration::from_secs(10);
+        let said = net::rpc::call(&*cluster.peer(MDT), head, &enter, &[], &mut types::Buf::new(), soon);
+        assert!(!said.expect("answered").2.expect("it is asked").granted, "the first writes");
+        ost.let_go();
+        writing.join().expect("no panic").expect("written");
+    });
 }
 
 /// The MDT, to which the first request of a call comes late: when it is let go.
