@@ -31,6 +31,7 @@ mod home;
 mod leaf;
 mod medium;
 mod published;
+mod recent;
 mod table;
 mod tree;
 mod value;
@@ -74,6 +75,10 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn bare(&self, _from: &Key, _to: &Key) -> Result<(), Absent> {
         Ok(())
     }
+
+    /// Moves the latest changes to where a checkpoint of them leaves them: without that, the next one writes them once more. By who may call
+    /// `apply`; takes as long as a batch of some hundred changes.
+    fn settle(&self) {}
 
     /// Brings into memory what a view had to pass over. Takes as long as the medium does: never under a writer's lock. An error says
     /// that the medium did not give it, and nothing of what it is; where it gives wrong bytes, that is damage from here on (K9).

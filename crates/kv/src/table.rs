@@ -1,17 +1,16 @@
-//! The table in memory: a persistent tree of packed leaves (tree.rs, leaf.rs), and on top of it a small persistent map with the latest
-//! changes. A snapshot shares all nodes with the table; the writer copies the few that it changes and publishes the new roots.
+//! The table in memory: a persistent tree of packed leaves (tree.rs, leaf.rs), and on top of it a row of the latest changes (recent.rs).
+//! A snapshot shares both with the table.
 //!
-//! Why two: each batch is published at once, so each copies its path from the root. In the small map that path is one branch
-//! and a leaf, in cache; the tree is changed once per `RECENT_MAX` changes, and copies each touched leaf once for all.
+//! Why two: each batch is published at once, and in the tree each would copy its path from the root. In the row nothing is copied;
+//! the tree is changed once per `RECENT_MAX` changes, and copies each touched leaf once for all.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
-use std::ops::{Bound, ControlFlow, Deref};
+use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 use std::time::Duration;
 
-use imbl::OrdMap;
 use types::{Key, Seq, Word};
 
 use crate::checkpoint::{self, StreamError};
@@ -19,6 +18,7 @@ use crate::home::{self, Away};
 use crate::leaf::{Content, Edit, Leaf};
 use crate::medium::{Item, Medium, OnMedium};
 use crate::published::{Published, Reader};
+use crate::recent::Recent;
 use crate::tree::{Gap, Shape, Stretch, Tree};
 use crate::value::{Damage, verified};
 use crate::{
@@ -29,9 +29,11 @@ mod cache;
 
 use cache::Cache;
 
-/// Changes in the small map before they move to the tree: about 16 nodes of 16, so that a path is two nodes, and a
-/// move (0.1 ms) is short for who waits behind it.
-const RECENT_MAX: usize = 192;
+/// Changes in the row before they move to the tree, and bytes of their values: a move is short for who waits behind it.
+const RECENT_MAX: usize = 256;
+const RECENT_BYTES_MAX: u64 = 1 << 20;
+/// Room for one batch's more, as most are.
+const RECENT_ROOM: usize = RECENT_MAX + 64;
 
 /// Leaves that a range brings at once: those of a page of a listing.
 const AHEAD: usize = 96;
@@ -39,12 +41,12 @@ const AHEAD: usize = 96;
 const AHEAD_WITHIN: usize = 8 * AHEAD;
 
 /// One state of the table. I1: `size` is the sum over what `recent` over `base` shows.  I2: `recent` has at most `RECENT_MAX`
-/// keys and one batch's more.  I3: the leaf of each key in `recent` is in memory in `base`, or lost.
+/// changes, of `RECENT_BYTES_MAX`, and one batch's more.  I3: the leaf of each key in `recent` is in memory in `base`, or lost.
 #[derive(Clone, Default)]
 pub struct Version {
     base: Tree,
     /// The latest changes; `None` hides a record of `base`.
-    recent: OrdMap<Key, Option<Value>>,
+    recent: Recent,
     size: Size,
     /// `size.bytes` when the latest changes moved last.
     settled_bytes: u64,
@@ -54,7 +56,7 @@ pub struct Version {
 impl Version {
     fn get(&self, key: &Key) -> Result<Option<Content<'_>>, Gap<'_>> {
         match self.recent.get(key) {
-            Some(changed) => Ok(changed.as_ref().map(Content::of)),
+            Some(changed) => Ok(changed.map(Content::of)),
             None => self.base.get(key),
         }
     }
@@ -74,14 +76,14 @@ impl Version {
             self.size.bytes += record_bytes(&key, new.raw().len());
             self.size.records += 1;
         }
-        self.recent.insert(key, value);
+        self.recent.add(key, value);
         old.unwrap_or(0)
     }
 
     /// Moves the latest changes to the tree.
     fn settle(&mut self, shape: &Shape) {
         self.take(self.base.edited(&self.edits(), shape));
-        self.recent = OrdMap::new();
+        self.recent = Recent::with_room(RECENT_ROOM);
         self.settled_bytes = self.size.bytes;
     }
 
@@ -101,7 +103,7 @@ impl Version {
     }
 
     fn edits(&self) -> Vec<Edit<'_>> {
-        self.recent.iter().map(|(key, value)| (key, value.as_ref())).collect()
+        self.recent.iter().collect()
     }
 
     /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks. `gap`: as of `Tree::range`.
@@ -112,11 +114,10 @@ impl Version {
         f: &mut impl FnMut(&Key, Content<'_>) -> ControlFlow<B>,
         gap: &mut impl FnMut(Gap<'_>) -> ControlFlow<B, Arc<Leaf>>,
     ) -> ControlFlow<B> {
-        let end = to.map_or(Bound::Unbounded, |to| Bound::Excluded(*to));
-        let mut recent = self.recent.range((Bound::Included(*from), end)).peekable();
+        let mut recent = self.recent.range(from, to).peekable();
         let mut stored = |key: Key, stored: Content<'_>| {
             while let Some((changed, value)) = recent.next_if(|(changed, _)| **changed < key) {
-                value.as_ref().map_or(ControlFlow::Continue(()), |value| f(changed, Content::of(value)))?;
+                value.map_or(ControlFlow::Continue(()), |value| f(changed, Content::of(value)))?;
             }
             match recent.next_if(|(changed, _)| **changed == key) {
                 None => f(&key, stored),
@@ -126,7 +127,7 @@ impl Version {
         };
         self.base.range(from, to, &mut stored, gap)?;
         recent
-            .filter_map(|(key, value)| Some((key, value.as_ref()?)))
+            .filter_map(|(key, value)| Some((key, value?)))
             .try_for_each(|(key, value)| f(key, Content::of(value)))
     }
 }
@@ -237,7 +238,7 @@ impl Engine for Table {
             assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
             next.seq = upto;
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
-            if next.recent.len() > RECENT_MAX {
+            if next.recent.changes() > RECENT_MAX || next.recent.bytes() > RECENT_BYTES_MAX {
                 next.settle(&self.shape);
                 is_settled = true;
             }
@@ -290,7 +291,16 @@ impl Engine for Table {
         let version = Version::clone(&of.0);
         // The latest changes move first, for their leaves must be in memory (I3).
         let base = version.settled(&self.shape).forgotten();
-        TableView(Arc::new(Version { base, recent: OrdMap::new(), ..version }))
+        TableView(Arc::new(Version { base, recent: Recent::default(), ..version }))
+    }
+
+    fn settle(&self) {
+        self.published.publish_if(|newest| {
+            let mut next = (newest.recent.changes() > 0).then(|| newest.clone())?;
+            next.settle(&self.shape);
+            Some((next, 0))
+        });
+        self.see_to_memory();
     }
 
     fn tidy(&self) -> Tidied {
@@ -378,7 +388,7 @@ impl Engine for Table {
                 }
                 let base = medium.open(leaves, &self.shape)?;
                 let version =
-                    Version { base, recent: OrdMap::new(), size, settled_bytes: size.bytes, seq: at };
+                    Version { base, recent: Recent::default(), size, settled_bytes: size.bytes, seq: at };
                 self.published.publish(|_| (version, 0));
             }
         }
@@ -431,9 +441,9 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
         });
         match shown {
             // Of some keys before its end something is known since: in the tree they divide what is lost.
-            Err(Miss::Damage(lost)) if self.0.recent.range(seen..lost.end).next().is_some() => {
+            Err(Miss::Damage(lost)) if self.0.recent.range(&seen, Some(&lost.end)).next().is_some() => {
                 let base = self.0.settled(&Shape::default());
-                Version { base, recent: OrdMap::new(), ..Version::clone(&self.0) }.show(&seen, to, f)
+                Version { base, recent: Recent::default(), ..Version::clone(&self.0) }.show(&seen, to, f)
             }
             shown => shown,
         }

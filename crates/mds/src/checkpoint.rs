@@ -48,6 +48,7 @@ impl Core {
         // With the writer's role table, slots, counts and the log's tail say the same; the copies cost a count for each session, and a few rows.
         let (snap, slots, counts, at) = {
             let seat = self.role.hold();
+            self.kv.settle();
             (self.kv.snapshot(), seat.slots.clone(), seat.counts.clone(), self.volume.position())
         };
         assert!(snap.seq() <= at.seq, "the log has what the table has");
