@@ -35,6 +35,8 @@ impl Core {
         if matches!(&done, Err(VolumeError::CheckpointSource(e)) if e.kind() == ErrorKind::StorageFull) {
             // Two copies of all leaves have room, if nobody keeps those of before.
             let ended = self.walks.end();
+            // Its own end came before theirs.
+            self.kv.end_checkpoint(false);
             tracing::warn!(
                 ended,
                 "a checkpoint found no room; what fsck or a backup kept of older states is given up for it"

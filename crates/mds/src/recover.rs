@@ -48,8 +48,14 @@ impl Mdt {
         slots.keep_only(&sessions.ids());
         let ids = look(&kv, &mut |view| Ids::load(view))??;
         let changelog = Changelog::load(&kv)?;
-        for (from, to) in never_made(shard_of(label.index)?, &ids, &changelog) {
-            until_loaded(&kv, &mut || kv.bare(&from, &to).map_err(Trouble::Absent))?;
+        // One that never joined has no index, and nothing but what formatting made.
+        if let Ok(shard) = shard_of(label.index) {
+            for (from, to) in never_made(shard, &ids, &changelog) {
+                // What is lost and what can't be read now go on being so: no reason not to start.
+                if let Err(fault) = until_loaded(&kv, &mut || kv.bare(&from, &to).map_err(Trouble::Absent)) {
+                    tracing::warn!(%fault, "a leaf cannot be read: look at the medium (`dmesg`)");
+                }
+            }
         }
         let core = Arc::new(Core {
             locks: Locks::new(sessions.ids()),
