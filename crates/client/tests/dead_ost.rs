@@ -134,8 +134,7 @@ fn settling_does_not_wait_for_a_dead_ost() {
 fn hanging_osts_do_not_cost_a_mount_its_session() {
     const OSTS: usize = 8;
     let mut cluster = Cluster::with_inline_max(Wiring::Tcp, OSTS, 0);
-    cluster.session_ttl = Duration::from_millis(1500);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_millis(1500));
     let fs = cluster.mount_lazy();
     let layout = format!("-c {OSTS} -S 64k");
     fs.setxattr(Fid::ROOT, b"stria.layout", layout.as_bytes(), 0, &Cred::root()).expect("setstripe");

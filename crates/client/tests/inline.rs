@@ -146,8 +146,7 @@ enum Event {
 /// are not so many steps.
 fn run(step: usize, event: Event) -> Option<(u16, usize)> {
     let mut cluster = Cluster::quiet(Wiring::Tcp, 2);
-    cluster.session_ttl = Duration::from_millis(600);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_millis(600));
     let (a, b) = two(&cluster);
     let base = pattern(1, 40_000);
     let (fid, ha) = make(&a, &base);
@@ -374,8 +373,7 @@ fn check_lines(all: &[u8], writers: u8, lines: u32) {
 fn append_lines(lines: u32, len: usize, crashes: &[Crash]) {
     const WRITERS: u8 = 4;
     let mut cluster = Cluster::quiet(Wiring::Tcp, 2);
-    cluster.session_ttl = Duration::from_millis(1500);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_millis(1500));
     let (a, b) = two(&cluster);
     let (fid, ha) = make(&a, b"");
     let hb = open(&b, fid);

@@ -90,8 +90,7 @@ fn what_is_open_for_writing_outlives_its_name_and_the_mdt() {
 fn what_is_open_outlives_its_name_and_the_mdt(flags: OpenFlags) {
     for (n, crashes) in [[false, false], [true, false], [false, true], [true, true]].into_iter().enumerate() {
         let mut cluster = Cluster::new(Wiring::Tcp, 2);
-        cluster.session_ttl = Duration::from_millis(1500);
-        cluster.crash_mdt(Crash::KeepAll);
+        cluster.sessions_live(Duration::from_millis(1500));
         let (a, b) = (cluster.mount(), cluster.mount());
         assert!(a.is_shared() && b.is_shared());
         let [small, large] = [("small", 1000), ("large", 200_000)].map(|(name, len)| {
@@ -187,8 +186,7 @@ fn c3_an_open_for_reading_does_not_pass_what_was_given_up() {
 #[test]
 fn what_was_closed_before_this_mount_knew_of_others_is_not_open_for_them() {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
-    cluster.session_ttl = Duration::from_secs(5);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_secs(5));
     let a = cluster.mount();
     let fids = ["closed", "kept"].map(|name| make(&a, name, b"some"));
     let mdt = Arc::new(Withholding {
@@ -262,8 +260,7 @@ impl Service for Slow {
 #[test]
 fn h4_a_turn_that_was_given_before_a_clean_restart_is_asked_for_again() {
     let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 0);
-    cluster.session_ttl = Duration::from_secs(5);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_secs(5));
     let (a, b) = (cluster.mount(), cluster.mount());
     let fid = make(&a, "f", b"some");
     let h = a.open(fid, OpenFlags::read_write()).expect("open").0;
@@ -313,8 +310,7 @@ impl Service for Late {
 #[test]
 fn h8_a_close_that_comes_late_does_not_end_a_later_open() {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
-    cluster.session_ttl = Duration::from_secs(5);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_secs(5));
     let (a, b) = (cluster.mount(), cluster.mount());
     let late = Arc::new(Late(Slow::new(&cluster, Close::CALL)));
     cluster.hub.add(MDT, late.clone());
@@ -337,8 +333,7 @@ fn what_is_made_while_another_comes_in_outlives_its_name(
     make: impl Fn(&Fs) -> (Attr, Handle) + Sync,
 ) {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
-    cluster.session_ttl = Duration::from_secs(5);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_secs(5));
     let a = cluster.mount();
     let slow = Slow::before(&cluster, call);
     std::thread::scope(|scope| {
@@ -379,8 +374,7 @@ fn h7_a_file_without_a_name_that_is_made_while_another_mount_comes_in_outlives_t
 #[test]
 fn h7_who_makes_a_file_that_is_gone_before_the_answer_has_made_it() {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
-    cluster.session_ttl = Duration::from_secs(5);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_secs(5));
     let (a, b) = (cluster.mount(), cluster.mount());
     let slow = Slow::before(&cluster, Create::CALL);
     let create = || a.create(Fid::ROOT, b"f", 0o644, OpenFlags::read_write(), &Cred::root());
@@ -404,8 +398,7 @@ fn h7_who_makes_a_file_that_is_gone_before_the_answer_has_made_it() {
 #[test]
 fn what_was_open_since_others_were_here_and_is_closed_is_not_open_for_those_that_come() {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
-    cluster.session_ttl = Duration::from_secs(5);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_secs(5));
     let (a, b) = (cluster.mount(), cluster.mount());
     let fid = make(&a, "f", b"some");
     let held = a.open(fid, OpenFlags::read_only()).expect("open").0;

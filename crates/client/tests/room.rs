@@ -114,8 +114,7 @@ struct Rig {
 
 fn rig(wiring: Wiring) -> Rig {
     let mut cluster = Cluster::new(wiring, 2);
-    cluster.session_ttl = Duration::from_millis(1500);
-    cluster.crash_mdt(disk::Crash::KeepAll);
+    cluster.sessions_live(Duration::from_millis(1500));
     let mdt = Arc::new(Mdt {
         inner: cluster.mdt_service(),
         says: Mutex::new(Arc::new(|_| is_done())),

@@ -19,8 +19,7 @@ const MIB: usize = 1 << 20;
 /// Two clients over TCP, both with everything that a mount has.
 fn two(osts: usize) -> (Cluster, Arc<Fs>, Arc<Fs>) {
     let mut cluster = Cluster::new(Wiring::Tcp, osts);
-    cluster.session_ttl = Duration::from_millis(1500);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_millis(1500));
     let a = cluster.mount();
     let b = cluster.mount();
     assert!(a.is_shared() && b.is_shared());

@@ -40,8 +40,7 @@ impl Shared {
     /// Files with no bytes, durable.
     fn new(seed: u64) -> Shared {
         let mut cluster = Cluster::quiet(Wiring::Tcp, 2);
-        cluster.session_ttl = Duration::from_millis(1000);
-        cluster.crash_mdt(Crash::KeepAll);
+        cluster.sessions_live(Duration::from_millis(1000));
         let clients = [cluster.mount_lazy(), cluster.mount_lazy()];
         let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
         let files = (0..FILES)
@@ -209,8 +208,7 @@ fn after_power_loss_each_page_that_two_clients_wrote_is_old_or_new() {
 fn an_idle_client_tells_the_mdt_again_though_another_never_comes_back() {
     // Its keeper, which ends sessions, wakes as often as it flushes.
     let mut cluster = Cluster::new(Wiring::Tcp, 2);
-    cluster.session_ttl = Duration::from_secs(1);
-    cluster.crash_mdt(Crash::KeepAll);
+    cluster.sessions_live(Duration::from_secs(1));
     let (a, b) = (cluster.mount_lazy(), cluster.mount_lazy());
     let names: Vec<String> = (0..100).map(|n| format!("idle{n}")).collect();
     for name in &names {

@@ -65,6 +65,12 @@ impl Cluster {
         Cluster::build(wiring, osts, inline_max, COMMIT_MS)
     }
 
+    /// Sessions live so long without a word, from here on: the MDT starts anew.
+    pub fn sessions_live(&mut self, ttl: Duration) {
+        self.session_ttl = ttl;
+        self.crash_mdt(Crash::KeepAll);
+    }
+
     fn build(wiring: Wiring, osts: usize, inline_max: u32, commit_ms: u32) -> Cluster {
         let hub = Hub::new();
         let server = Server::listen("127.0.0.1:0", hub.clone()).expect("a port of our own");
