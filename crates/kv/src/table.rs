@@ -163,8 +163,11 @@ struct Bounded<'a> {
 impl io::Write for Bounded<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.left {
-            // What is behind it belongs to leaves.
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "the head of the checkpoint is too long"));
+            // What is behind it belongs to leaves. (Not `StorageFull`: it is no shorter when others let go of leaves.)
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "the head of the checkpoint is too long",
+            ));
         }
         let written = self.out.write(bytes)?;
         self.left -= written as u64;

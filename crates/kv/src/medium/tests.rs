@@ -486,7 +486,7 @@ fn a_head_that_is_too_long_is_refused() {
     let mut rest = (0..200u8).map(|n| (Key::new(&[9, n]).unwrap(), value.clone()));
     let mut out = Vec::new();
     let refused = scene.table.checkpoint(&snap, &mut rest, &mut out).unwrap_err();
-    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
     assert!(out.len() as u64 <= scene.on_medium().room().head_bytes);
 }
 
