@@ -15,6 +15,9 @@ use wire::{Flags, Header};
 
 use crate::{Answer, Service, local};
 
+/// What nearly every reply fits, so that none grows (decision 0039).
+const REPLY_BYTES: usize = 512;
+
 /// Who serves what in this process. A process has a handful of targets, so the list is searched in order.
 #[derive(Default)]
 pub struct Hub {
@@ -116,7 +119,8 @@ impl Seat {
         let service = self.service.load();
         let service = service.as_ref().ok_or(NotHere)?;
         into.clear();
-        let mut answer = Answer { head: reply_to(head), body: Vec::new(), bulk: into };
+        let reply = Vec::with_capacity(REPLY_BYTES);
+        let mut answer = Answer { head: reply_to(head), body: reply, bulk: into };
         service.serve(head, body, bulk, &mut answer);
         let Answer { head: mut reply, body, bulk } = answer;
         reply.flags |= Flags::REPLY;

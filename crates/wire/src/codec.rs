@@ -37,13 +37,17 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What nearly every message fits: bytes that grow are moved, and an allocator that has to move them asks for the lock of whoever they
+/// came from (decision 0039).
+const FIRST_BYTES: usize = 256;
+
 /// A value with one byte form.
 pub trait Wire: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn get(r: &mut Reader<'_>) -> Result<Self, Malformed>;
 
     fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64);
+        let mut out = Vec::with_capacity(FIRST_BYTES);
         self.put(&mut out);
         out
     }

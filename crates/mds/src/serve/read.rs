@@ -17,9 +17,6 @@ use crate::look::look;
 use crate::shared::Doom;
 use crate::slots::refuse_observer;
 
-/// The head of a reply with an inode, and then some: one allocation for most answers.
-const ANSWER_BYTES: usize = 256;
-
 impl Core {
     pub fn on_read(&self, head: &Header, body: &[u8], answer: &mut Answer<'_>) -> Result<(), Fault> {
         let joined = self.joined.load();
@@ -36,7 +33,6 @@ impl Core {
         if head.call == OpenRead::CALL && head.session == SessionId(0) {
             return Err(refuse_observer());
         }
-        answer.body.reserve(ANSWER_BYTES);
         ReplyHead::done(Seq(0), self.volume.flushed_seq()).put(&mut answer.body);
         let head_bytes = answer.body.len();
         let (judged, doom) = (self.judged(user, head.call, body), Doom::new(&self.sharers));
