@@ -406,7 +406,7 @@ mod tests {
                 Turn::Done(place) => place,
                 Turn::Lead(_) => panic!("the last holder comes back"),
             });
-            while role.waiting() == 0 {
+            while role.waiting() == 0 && !other.is_finished() {
                 std::thread::yield_now();
             }
             let mut held = lead(0);
