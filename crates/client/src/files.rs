@@ -287,6 +287,10 @@ impl Files {
     pub fn left(&self, fid: Fid) {
         self.left.lock().push(fid);
     }
+    /// To be told before those that are waiting for it.
+    pub fn left_before<'a>(&self, fids: impl Iterator<Item = &'a Fid>) {
+        self.left.lock().splice(..0, fids.copied());
+    }
     /// The oldest go when there are too many: the MDT may hold these to be open until the session ends.
     pub fn left_unnoted(&self, fid: Fid) {
         let mut left = self.left_alone.lock();

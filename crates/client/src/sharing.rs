@@ -483,7 +483,8 @@ impl Fs {
         let mut chunks = left.chunks(CLOSE_MAX);
         while let Some(some) = chunks.next() {
             if self.close_some(some, soon).is_err() {
-                chunks.flatten().for_each(|fid| self.files.left(*fid));
+                // Those that were not tried go before those that failed, which may fail for ever.
+                self.files.left_before(chunks.flatten());
                 return;
             }
         }

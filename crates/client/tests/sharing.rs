@@ -3,7 +3,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use client::{Fs, Handle, OpenFlags, SetAttr, Settings};
@@ -11,8 +11,8 @@ use common::{Cluster, Wiring, pattern, read};
 use disk::Crash;
 use net::{Answer, Service};
 use types::{Attr, Code, Cred, Fault, Fid, Kind, Seq};
-use wire::shared::Hold;
-use wire::{Empty, Header, ReplyHead, Request};
+use wire::shared::{Close, Hold};
+use wire::{Empty, Header, ReplyHead, Request, Wire};
 
 const MIB: usize = 1 << 20;
 
@@ -109,6 +109,47 @@ impl Service for RefusesOnce {
         }
         self.mdt.serve(head, body, bulk, answer)
     }
+}
+
+/// The MDT, but for each `Close` of one file, which it refuses.
+struct RefusesToClose {
+    mdt: Arc<dyn Service>,
+    bad: Fid,
+    refused: AtomicU32,
+}
+
+impl Service for RefusesToClose {
+    fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        let is_bad = |close: Close| close.fids.contains(&self.bad);
+        if head.call == Close::CALL && Close::from_bytes(body).is_ok_and(is_bad) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            let fault = Fault::new(Code::Io, "told to refuse");
+            answer.body = wire::encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None);
+            return;
+        }
+        self.mdt.serve(head, body, bulk, answer)
+    }
+}
+
+/// What the MDT never takes note of is tried again and again, and holds up nothing that is closed with it, before it or after it.
+#[test]
+fn a_file_whose_close_is_refused_does_not_hold_up_the_others() {
+    let (cluster, a, b) = two(1);
+    // Some more than one `Close` takes twice, of which one goes with what is refused.
+    let opened: Vec<_> = (0..150).map(|n| make(&a, &format!("f{n}"))).collect();
+    let bad = opened[0].0;
+    let mdt = Arc::new(RefusesToClose { mdt: cluster.mdt_service(), bad, refused: AtomicU32::new(0) });
+    cluster.hub.add(common::MDT, mdt.clone());
+    opened.iter().for_each(|(_, h)| a.release(*h));
+    wait_until("it is refused", || mdt.refused.load(Ordering::SeqCst) > 0);
+    for n in 0..150 {
+        b.unlink(Fid::ROOT, format!("f{n}").as_bytes(), &Cred::root()).expect("unlink");
+    }
+    let gone = || opened.iter().filter(|(fid, _)| common_inode_is_gone(&cluster, *fid)).count();
+    wait_until("those that it did not come with are gone", || gone() >= 150 - 64);
+    assert!(gone() < 150, "it is held itself");
+    cluster.hub.add(common::MDT, cluster.mdt_service());
+    wait_until("in the end all are", || gone() == 150);
 }
 
 /// What the first says of itself does not get through at once: it is said again, and keeps nobody out for ever.

@@ -502,15 +502,19 @@ impl Core {
         Ok(CatchUpReply { until: self.sharers.catch_up(session, req, here, &self.sessions)? })
     }
 
-    /// A file whose record cannot be read keeps none of the others open; it is not held itself any more, and asking again would not help.
+    /// One that fails keeps none of the others open, and the first that does is told. A file whose record cannot be read is not held any
+    /// more, and asking again would not help.
     fn let_go_of_all(&self, session: SessionId, fids: &[Fid], token: Option<u64>) -> Result<(), Fault> {
-        fids.iter().try_for_each(|fid| match self.let_go_of(session, *fid, token) {
-            Err(fault) if fault.code == Code::Damaged => {
-                tracing::warn!(fid = fid.0, %fault, "a file that was closed cannot be read; run fsck");
-                Ok(())
+        let mut told = Ok(());
+        for fid in fids {
+            match self.let_go_of(session, *fid, token) {
+                Err(fault) if fault.code == Code::Damaged => {
+                    tracing::warn!(fid = fid.0, %fault, "a file that was closed cannot be read; run fsck");
+                }
+                done => told = told.and(done),
             }
-            done => done,
-        })
+        }
+        told
     }
 
     /// The session has the file open no more, or never had. With a `token` that is over, nothing happens.

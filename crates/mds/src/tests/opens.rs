@@ -34,8 +34,8 @@ enum At {
 #[derive(Default)]
 struct Hooked {
     hooks: Mutex<Vec<(At, Hook)>>,
-    /// Its record cannot be read when it is let go.
-    damaged: Mutex<Option<Fid>>,
+    /// To let go of it fails.
+    fails: Mutex<Option<(Fid, Code)>>,
 }
 
 impl Hooked {
@@ -110,8 +110,8 @@ impl Rules for HookedRules {
         MetaRules.orphan_holder(view, fid)
     }
     fn rest(&self, txn: &mut dyn Txn, fid: Fid, era: u64) -> Result<(), Fault> {
-        if *self.0.damaged.lock() == Some(fid) {
-            return Err(Fault::new(Code::Damaged, "told to be"));
+        if let Some((_, code)) = self.0.fails.lock().filter(|(bad, _)| *bad == fid) {
+            return Err(Fault::new(code, "told to be"));
         }
         MetaRules.rest(txn, fid, era)
     }
@@ -368,9 +368,8 @@ fn x4_a_close_that_was_left_or_done_ends_no_later_open() {
     }
 }
 
-/// One of them cannot be read: the others are closed all the same, and the client need not say so again.
-#[test]
-fn a_damaged_file_among_those_that_are_closed_keeps_none_of_them_open() {
+/// One of two files that are closed fails: the other one is closed all the same. What the client is told.
+fn closes_all_but_one(code: Code) -> Result<(), Code> {
     let two = two();
     let Two { rig, hooked, fid, other, .. } = &two;
     let bad = make(rig, "bad");
@@ -378,10 +377,18 @@ fn a_damaged_file_among_those_that_are_closed_keeps_none_of_them_open() {
         let open = OpenRead { fid, read: true, held: None, cred: Cred::root(), want: 0 };
         assert!(rig.ask(&open, *other).unwrap().open.is_some());
     }
-    *hooked.damaged.lock() = Some(bad);
-    assert_eq!(rig.ask(&close_of(vec![bad, *fid]), *other), Ok(Empty {}));
+    *hooked.fails.lock() = Some((bad, code));
+    let said = rig.ask(&close_of(vec![bad, *fid]), *other);
     two.unlinks()();
     assert!(!two.is_there(), "nobody has it open");
+    said.map(drop).map_err(|fault| fault.code)
+}
+
+/// Of one that cannot be read the client need not say so again; of one that could not be read now, it does.
+#[test]
+fn a_file_that_cannot_be_closed_keeps_none_of_the_others_open() {
+    assert_eq!(closes_all_but_one(Code::Damaged), Ok(()));
+    assert_eq!(closes_all_but_one(Code::Io), Err(Code::Io));
 }
 
 #[test]
