@@ -83,7 +83,7 @@ impl Core {
             0x0260..=0x026f => self.on_lock_call(head, body),
             Leave::CALL => {
                 self.check_session(head.session)?;
-                self.sharers.leave(head.session, &parse(body)?);
+                self.sharers.leave(head.session, &parse(body)?, &self.sessions)?;
                 Ok(plain(Empty {}))
             }
             Hold::CALL => {

@@ -180,6 +180,9 @@ impl Sessions {
     pub fn get(&self, id: SessionId) -> Option<Arc<Session>> {
         self.0.load().get(id).cloned()
     }
+    pub fn check(&self, id: SessionId) -> Result<(), Fault> {
+        self.0.load().get(id).map(drop).ok_or_else(|| object::slots::unknown(id))
+    }
     pub fn find(&self, is_it: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
         self.0.load().all().find(|s| is_it(s)).cloned()
     }

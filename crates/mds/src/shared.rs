@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use meta::sharing::Sharing;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use types::{Code, Fault, Fid, Seq, SessionId, TargetId};
 use wire::Empty;
 use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, Leave};
@@ -293,19 +293,26 @@ impl Sharers {
         }
     }
 
-    pub fn note_open(&self, session: SessionId, fid: Fid, write: bool) {
-        if self.is_sharing() {
-            *self.state.lock().opens.entry(fid).or_default().entry(session).or_default() |= write;
+    /// To note something of a session. That it lives is looked at under the lock: who ends it forgets what is noted here, and what would
+    /// be noted later stayed for ever.
+    fn state_for(&self, session: SessionId, sessions: &Sessions) -> Result<MutexGuard<'_, State>, Fault> {
+        let state = self.state.lock();
+        sessions.check(session)?;
+        Ok(state)
+    }
+
+    /// Of a session that has ended meanwhile nothing is noted.
+    pub fn note_open(&self, session: SessionId, fid: Fid, write: bool, sessions: &Sessions) {
+        if self.is_sharing()
+            && let Ok(mut state) = self.state_for(session, sessions)
+        {
+            *state.opens.entry(fid).or_default().entry(session).or_default() |= write;
         }
     }
 
     /// As `note_open`, for reading and outside of the writer's role. False: the file may be losing its last name just now.
     pub fn note_read(&self, session: SessionId, fid: Fid, sessions: &Sessions) -> Result<bool, Fault> {
-        let mut state = self.state.lock();
-        // Looked at under the lock: who ends the session forgets what is noted here.
-        if sessions.get(session).is_none() {
-            return Err(object::slots::unknown(session));
-        }
+        let mut state = self.state_for(session, sessions)?;
         state.opens.entry(fid).or_default().entry(session).or_default();
         Ok(!state.doomed.contains_key(&fid))
     }
@@ -341,12 +348,14 @@ impl Sharers {
     }
 
     /// Waits a little for the section. The table's truth is read after this, so what those before did is seen.
-    pub fn enter(&self, session: SessionId, req: &Enter) -> Result<bool, Fault> {
+    pub fn enter(&self, session: SessionId, req: &Enter, sessions: &Sessions) -> Result<bool, Fault> {
         let who = Section { session, token: req.token, exclusive: req.exclusive };
         let until = Instant::now() + ENTER_WAIT;
-        let mut state = self.state.lock();
+        let mut state = self.state_for(session, sessions)?;
         state.ended.entry(session).or_default().raise(req.floor);
         loop {
+            // It may have ended while this waited.
+            sessions.check(session)?;
             if state.ended.get(&session).is_some_and(|e| e.is_over(who.token)) {
                 return Err(Fault::new(
                     Code::BadRequest,
@@ -373,11 +382,7 @@ impl Sharers {
         let at = &req.at;
         let deadline = Instant::now() + ENTER_WAIT;
         let is_here = at.target == here;
-        let mut state = self.state.lock();
-        // Looked at under the lock: who ends the session forgets what is noted here.
-        if sessions.get(session).is_none() {
-            return Err(object::slots::unknown(session));
-        }
+        let mut state = self.state_for(session, sessions)?;
         if state.catching_up.note(session, at, Instant::now()) {
             self.turned.notify_all();
         }
@@ -399,17 +404,25 @@ impl Sharers {
         }
     }
 
-    pub fn leave(&self, session: SessionId, req: &Leave) {
-        self.end_token(session, req.token, req.floor);
+    pub fn leave(&self, session: SessionId, req: &Leave, sessions: &Sessions) -> Result<(), Fault> {
+        self.end_token(session, req.token, req.floor, sessions)?;
         self.let_go(session, req.fid, req.token);
+        Ok(())
     }
 
     /// X4.
-    fn end_token(&self, session: SessionId, token: u64, floor: u64) {
-        let mut state = self.state.lock();
+    fn end_token(
+        &self,
+        session: SessionId,
+        token: u64,
+        floor: u64,
+        sessions: &Sessions,
+    ) -> Result<(), Fault> {
+        let mut state = self.state_for(session, sessions)?;
         let ended = state.ended.entry(session).or_default();
         ended.left(token);
         ended.raise(floor);
+        Ok(())
     }
 
     /// The session is not in the section, and may ask for it again.
@@ -455,11 +468,7 @@ impl Core {
 
     pub fn on_hold(&self, session: SessionId, req: &Hold) -> Result<Empty, Fault> {
         self.ensure_era()?;
-        let mut state = self.sharers.state.lock();
-        // Looked at under the lock: who ends the session forgets what is noted here.
-        if self.sessions.get(session).is_none() {
-            return Err(object::slots::unknown(session));
-        }
+        let mut state = self.sharers.state_for(session, &self.sessions)?;
         state.ended.entry(session).or_default().raise(req.floor);
         for open in &req.opens {
             *state.opens.entry(open.fid).or_default().entry(session).or_default() |= open.write;
@@ -550,7 +559,7 @@ impl Core {
         // Who else has it open must be known.
         self.check_whole()?;
         self.let_go_of_all(session, &req.fids, Some(req.token))?;
-        self.sharers.end_token(session, req.token, req.floor);
+        self.sharers.end_token(session, req.token, req.floor, &self.sessions)?;
         Ok(Empty {})
     }
 
@@ -617,69 +626,4 @@ impl Sharing for Others<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn section(session: u64, token: u64, exclusive: bool) -> Section {
-        Section { session: SessionId(session), token, exclusive }
-    }
-
-    #[test]
-    fn sections_are_given_in_order_and_shared_ones_together() {
-        let (mut s, now) = (Sections::default(), Instant::now());
-        let (a, b, c, d) =
-            (section(1, 1, false), section(2, 1, false), section(1, 2, true), section(2, 2, false));
-        assert!(s.admit(a, now) && s.admit(b, now), "shared ones go together");
-        assert!(!s.admit(c, now), "an exclusive one waits");
-        assert!(!s.admit(d, now), "and those after it wait behind it");
-        s.inside.clear();
-        assert!(!s.admit(d, now) && s.admit(c, now) && !s.admit(d, now));
-        assert!(s.admit(c, now), "asked again it is inside still");
-        s.inside.clear();
-        assert!(s.admit(d, now) && s.queue.is_empty());
-    }
-
-    /// X4: its end may overtake a request for it.
-    #[test]
-    fn a_section_that_was_left_is_not_begun_again() {
-        let (s, fid) = (Sharers::new(2), Fid(7));
-        let enter = |session, token, floor| {
-            let (exclusive, write, now, held) = (true, false, types::Time::default(), None);
-            s.enter(SessionId(session), &Enter { fid, token, floor, exclusive, write, now, held })
-        };
-        let leave = |session, token, floor| s.leave(SessionId(session), &Leave { fid, token, floor });
-        assert_eq!(enter(1, 3, 3), Ok(true));
-        // One waits while its end comes by.
-        std::thread::scope(|scope| {
-            let late = scope.spawn(|| enter(2, 5, 4));
-            while s.state.lock().sections[&fid].queue.is_empty() {
-                std::thread::yield_now();
-            }
-            leave(2, 5, 4);
-            assert!(late.join().expect("no panic").is_err());
-        });
-        assert!(enter(2, 5, 4).is_err(), "nor by a later copy");
-        assert_eq!(enter(2, 4, 4), Ok(false), "an older one may go on, and waits");
-        leave(2, 4, 6);
-        leave(1, 3, 4);
-        assert_eq!(enter(2, 6, 6), Ok(true));
-        assert!(enter(2, 4, 4).is_err(), "below the floor all are over");
-        leave(2, 6, 7);
-        assert_eq!(enter(1, 8, 8), Ok(true), "nothing is left behind");
-        assert!(s.state.lock().ended.values().all(|e| e.others.is_empty()));
-    }
-
-    #[test]
-    fn who_does_not_ask_again_is_passed() {
-        let (mut s, now) = (Sections::default(), Instant::now());
-        assert!(s.admit(section(1, 1, true), now));
-        assert!(!s.admit(section(2, 1, true), now));
-        assert!(!s.admit(section(3, 1, true), now + Duration::from_secs(1)));
-        s.inside.clear();
-        assert!(
-            !s.admit(section(3, 1, true), now + Duration::from_millis(1900)),
-            "the second still has its place"
-        );
-        assert!(s.admit(section(3, 1, true), now + ASKS_WITHIN));
-    }
-}
+mod tests;

@@ -32,7 +32,8 @@ impl Core {
         if !is_replay {
             self.check_whole()?;
         }
-        if head.call == Enter::CALL && !is_replay && !self.sharers.enter(head.session, &parse(body)?)? {
+        let is_entry = head.call == Enter::CALL && !is_replay;
+        if is_entry && !self.sharers.enter(head.session, &parse(body)?, &self.sessions)? {
             return Ok(plain(EnterReply { granted: false, open: None }));
         }
         // Before the role: whom it is for may have to be looked up.
@@ -94,7 +95,7 @@ impl Core {
             _ => None,
         };
         if let Some((fid, write)) = open {
-            self.sharers.note_open(head.session, fid, write);
+            self.sharers.note_open(head.session, fid, write, &self.sessions);
         }
     }
 }
