@@ -112,7 +112,9 @@ pub fn read_state(empty: Records, at: Seq, input: &mut dyn Read) -> Result<State
     }
     kept.put_back(&kv, at)?;
     match look(&kv, &mut |view| counts.look_at(view)) {
-        // A checkpoint of an earlier build has no copy of it. It was there, or there would be no leaf.
+        // It has no copy: the first builds that wrote leaves made none, and from then on it was lost. It was there all the same: no build wrote leaves
+        // before there were counts, and what is lost reaches from what a leaf had before this key to what it had behind it, which is made
+        // after it. But for who lost power while counting for the first time: then sums are too low, which fsck finds.
         Err(fault) if fault.code == Code::Damaged => {
             tracing::error!(%fault, "directories are counted as before, and fsck tells of which the counts are lost");
             counts.go_on();
