@@ -17,7 +17,7 @@ use types::Key;
 
 use crate::Size;
 use crate::home::{Away, Broken, Home};
-use crate::leaf::{Content, Edit, Leaf, Piece, edited, pack};
+use crate::leaf::{Content, Edit, Leaf, Piece, Share, edited, pack};
 
 mod sweep;
 
@@ -43,7 +43,7 @@ impl Shape {
     /// Below this a leaf or a node is joined with its neighbour: well under half, so that what was just divided stays so.
     fn is_small(&self, child: &Child) -> bool {
         match child {
-            Child::Leaf(leaf) => leaf.weight() * 4 < self.leaf_bytes,
+            Child::Leaf(leaf, _) => leaf.weight() * 4 < self.leaf_bytes,
             Child::Inner(inner) => inner.count * 4 < self.fanout,
             // Neither is worth a read.
             Child::Away(_) | Child::Lost(_) => false,
@@ -57,7 +57,8 @@ const FANOUT_MAX: usize = 32;
 #[derive(Clone, Debug)]
 enum Child {
     Inner(Arc<Inner>),
-    Leaf(Arc<Leaf>),
+    /// And how many records it has: a search knows by this where to look before it has seen any of it.
+    Leaf(Arc<Leaf>, u16),
     Away(Arc<Away>),
     Lost(Arc<Stretch>),
 }
@@ -135,11 +136,16 @@ impl Gap<'_> {
 }
 
 impl Child {
+    fn here(leaf: Arc<Leaf>) -> Child {
+        let records = leaf.records() as u16;
+        Child::Leaf(leaf, records)
+    }
+
     /// The leaf, of what is at a leaf's place.
     #[inline]
     fn leaf(&self) -> Result<&Arc<Leaf>, Gap<'_>> {
         match self {
-            Child::Leaf(leaf) => Ok(leaf),
+            Child::Leaf(leaf, _) => Ok(leaf),
             Child::Away(away) => match away.found() {
                 Some(Ok(leaf)) => Ok(leaf),
                 Some(Err(Broken)) => Err(Gap::Lost(Stretch::of(&away.home))),
@@ -152,7 +158,7 @@ impl Child {
 
     fn sums(&self) -> Sums {
         match self {
-            Child::Leaf(leaf) => {
+            Child::Leaf(leaf, _) => {
                 Sums { leaves: 1, pages: leaf.pages(), here_bytes: leaf.memory_bytes(), ..Sums::default() }
             }
             Child::Away(away) => {
@@ -216,15 +222,6 @@ struct Inner {
 /// Children with the least key that belongs to each.
 type Row = Vec<(Key, Child)>;
 
-/// The first bytes of a key behind so many, as a number that sorts as they do.
-fn head_of(key: &Key, prefix: usize) -> u64 {
-    let rest = &key.as_bytes()[prefix..];
-    match rest.first_chunk() {
-        Some(head) => u64::from_be_bytes(*head),
-        None => rest.iter().rev().fold(0, |head, byte| head >> 8 | u64::from(*byte) << 56),
-    }
-}
-
 impl Inner {
     fn new(row: impl Iterator<Item = (Key, Child)>) -> Inner {
         let mut inner = Inner {
@@ -244,7 +241,7 @@ impl Inner {
         }
         let prefix = inner.prefix.as_bytes().len();
         for i in 1..inner.count {
-            inner.heads[i] = head_of(&inner.firsts[i], prefix);
+            inner.heads[i] = inner.firsts[i].word_at(prefix);
         }
         inner
     }
@@ -262,7 +259,7 @@ impl Inner {
         if !key.starts_with(&self.prefix) {
             return if *key < self.prefix { 0 } else { self.count - 1 };
         }
-        let head = head_of(key, self.prefix.as_bytes().len());
+        let head = key.word_at(self.prefix.as_bytes().len());
         // All of them, as a leaf does it.
         let i = self.heads[1..self.count].iter().map(|of_child| u64::from(*of_child < head)).sum::<u64>()
             as usize;
@@ -271,6 +268,22 @@ impl Inner {
             0 => i,
             _ => i + self.firsts[1 + i..1 + i + same].partition_point(|first| first <= key),
         }
+    }
+
+    /// How far the key is from where child `i` begins to where the next one does. Keys of a kind are hashes or numbers in a row, so
+    /// that it is as far into the child's records.
+    #[inline]
+    fn share(&self, i: usize, key: &Key) -> Share {
+        // The first one begins, and the last one ends, nobody knows where: as far from here as the child beside it.
+        let heads = &self.heads[1..self.count];
+        let (begin, end) = match (i, heads) {
+            (0, [a, b, ..]) => (a.saturating_sub(b - a), *a),
+            (i, [.., a, b]) if i == heads.len() => (*b, b.saturating_add(b - a)),
+            (1.., _) if i < heads.len() => (heads[i - 1], heads[i]),
+            _ => return Share::HALF,
+        };
+        let head = key.word_at(self.prefix.as_bytes().len());
+        Share::of(head.saturating_sub(begin), end - begin)
     }
 
     fn children(&self) -> impl Iterator<Item = (Key, Child)> {
@@ -305,25 +318,29 @@ impl Work<'_> {
 }
 
 impl Tree {
-    /// What has the key, if anything does.
-    fn tip(&self, key: &Key) -> Option<&Child> {
-        let mut at = self.root.as_ref()?;
+    /// What has the key, if anything does, and how far into that it probably is.
+    fn tip(&self, key: &Key) -> Option<(&Child, Share)> {
+        let (mut at, mut share) = (self.root.as_ref()?, Share::HALF);
         while let Child::Inner(inner) = at {
-            at = inner.child(inner.way(key));
+            let i = inner.way(key);
+            (at, share) = (inner.child(i), inner.share(i, key));
         }
-        Some(at)
+        Some((at, share))
     }
 
     /// The leaf that must be brought before the key is changed.
     pub fn needs(&self, key: &Key) -> Option<&Arc<Away>> {
-        match self.tip(key)?.leaf() {
+        match self.tip(key)?.0.leaf() {
             Err(Gap::Away(away)) => Some(away),
             _ => None,
         }
     }
 
     pub fn get(&self, key: &Key) -> Result<Option<Content<'_>>, Gap<'_>> {
-        let Some(tip) = self.tip(key) else { return Ok(None) };
+        let Some((tip, share)) = self.tip(key) else { return Ok(None) };
+        if let Child::Leaf(leaf, records) = tip {
+            leaf.bring((*records).into(), share);
+        }
         match tip.leaf() {
             Ok(leaf) => {
                 leaf.touch();
@@ -376,7 +393,7 @@ impl Tree {
     ) -> ControlFlow<B> {
         let mut tip = |child: &'a Child| {
             f(match child {
-                Child::Leaf(leaf) => Tip::Here(leaf),
+                Child::Leaf(leaf, _) => Tip::Here(leaf),
                 Child::Away(away) => Tip::Away(away),
                 Child::Lost(stretch) => Tip::Lost(stretch),
                 Child::Inner(_) => unreachable!("it is no node's place (T2)"),
@@ -575,7 +592,7 @@ fn divided(lost: &Child, stretch: Stretch, edits: &[Edit<'_>], work: &Work<'_>) 
 
 fn leaves(pieces: Vec<Piece<'_>>, work: &Work<'_>) -> Row {
     let leaves = pack(pieces, work.shape.leaf_bytes).into_iter();
-    let row: Row = leaves.map(|leaf| (leaf.first(), Child::Leaf(leaf))).collect();
+    let row: Row = leaves.map(|leaf| (leaf.first(), Child::here(leaf))).collect();
     work.made.set(row.iter().fold(work.made.get(), |made, (_, child)| made.plus(child.sums())));
     row
 }

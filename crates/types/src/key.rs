@@ -42,6 +42,17 @@ impl Key {
         self.same_bytes(prefix) >= len && self.as_bytes().len() >= len
     }
 
+    /// Its bytes from there on, up to eight of them, as a number that sorts as they do.
+    #[inline]
+    pub fn word_at(&self, from: usize) -> u64 {
+        let [a, b, c] = self.words();
+        // Without the length. Behind the key there are zeros.
+        let words = [a, b, c & !0xff, 0, 0];
+        let (at, bits) = (from / 8, from % 8 * 8);
+        let next = words.get(at + 1).map_or(0, |next| next.unbounded_shr(64 - bits as u32));
+        words.get(at).map_or(0, |word| word << bits) | next
+    }
+
     /// What both begin with.
     pub fn common_prefix(&self, other: &Key) -> Key {
         let (a, b) = (self.as_bytes(), other.as_bytes());
@@ -119,6 +130,13 @@ mod tests {
                 assert_eq!(ka.starts_with(&kb), a.starts_with(b), "{a:?} and {b:?}");
                 let same = (0..=a.len()).rev().find(|n| b.starts_with(&a[..*n])).unwrap();
                 assert_eq!(ka.common_prefix(&kb).as_bytes(), &a[..same]);
+            }
+            for from in 0..=KEY_MAX + 2 {
+                let mut word = [0; 8];
+                let rest = a.get(from..).unwrap_or(&[]);
+                let len = rest.len().min(8);
+                word[..len].copy_from_slice(&rest[..len]);
+                assert_eq!(Key::new(a).unwrap().word_at(from), u64::from_be_bytes(word), "{a:?} from {from}");
             }
             assert_eq!(Key::new(a).unwrap().as_bytes(), a);
         }

@@ -74,7 +74,7 @@ impl Child {
                 }
                 copy.map(|copy| Child::Inner(Arc::new(copy)))
             }
-            Child::Leaf(_) | Child::Lost(_) => None,
+            Child::Leaf(..) | Child::Lost(_) => None,
         }
     }
 
@@ -109,7 +109,7 @@ impl Child {
 
     fn decided(&self, sweep: &mut Sweep, swept: &mut Swept) -> Option<Child> {
         let (leaf, home) = match self {
-            Child::Leaf(leaf) => match leaf.home() {
+            Child::Leaf(leaf, _) => match leaf.home() {
                 Some(home) => (leaf, home),
                 None => {
                     swept.unwritten_bytes += leaf.memory_bytes();
@@ -124,7 +124,7 @@ impl Child {
         if is_spared || sweep.over_bytes == 0 {
             let is_away = matches!(self, Child::Away(_));
             swept.placed += u64::from(is_away);
-            return is_away.then(|| Child::Leaf(leaf.clone()));
+            return is_away.then(|| Child::here(leaf.clone()));
         }
         let bytes = leaf.memory_bytes();
         sweep.over_bytes = sweep.over_bytes.saturating_sub(bytes);

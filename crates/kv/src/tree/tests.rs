@@ -10,7 +10,7 @@ const SHAPE: Shape = Shape { leaf_bytes: 2400, fanout: 8 };
 /// Checks T1 to T3 below a child and returns how deep its leaves lie.
 fn depth(at: &Child, from: Option<Key>, to: Option<Key>, is_root: bool) -> usize {
     match at {
-        Child::Leaf(leaf) => {
+        Child::Leaf(leaf, _) => {
             let (first, last) = (leaf.first(), leaf.key(leaf.records() - 1));
             assert!(from.is_none_or(|from| from <= first) && to.is_none_or(|to| last < to), "T1");
             0
@@ -35,7 +35,7 @@ fn depth(at: &Child, from: Option<Key>, to: Option<Key>, is_root: bool) -> usize
 fn leaves_in(tree: &Tree) -> Vec<Arc<Leaf>> {
     fn below(at: &Child, out: &mut Vec<Arc<Leaf>>) {
         match at {
-            Child::Leaf(leaf) => out.push(leaf.clone()),
+            Child::Leaf(leaf, _) => out.push(leaf.clone()),
             Child::Inner(inner) => inner.children().for_each(|(_, child)| below(&child, out)),
             Child::Away(_) | Child::Lost(_) => panic!("all of it is in memory"),
         }
@@ -107,4 +107,34 @@ fn a_change_copies_what_it_touches() {
     // What deletes nothing copies nothing.
     let same = new.edit(&[(&key(5000), None)], &SHAPE);
     assert!(leaves_in(&same).iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b)));
+}
+
+/// Where a search looks before it has seen a leaf is where the record is, nearly: in the middle of all leaves it would be a quarter
+/// of them away.
+#[test]
+fn a_share_says_where_in_its_leaf_a_record_is() {
+    let mut dice = Dice::new(7);
+    let name = |(directory, hash): (u64, u64)| {
+        Key::new(&[&[1][..], &directory.to_be_bytes(), &hash.to_be_bytes(), &[0]].concat()).unwrap()
+    };
+    // Hashes of names in some directories, and numbers in a row.
+    let names = (0..4000).map(|n| name((500 + n % 4, (dice.below(1 << 30) as u64) << 34))).collect();
+    let numbers =
+        (1000..5000u64).map(|n| Key::new(&[&[2][..], &n.to_be_bytes()].concat()).unwrap()).collect();
+    for mut keys in [names, numbers] as [Vec<Key>; 2] {
+        keys.sort();
+        keys.dedup();
+        let value = Value::new(&[5; 20]);
+        let edits: Vec<_> = keys.iter().map(|key| (key, Some(&value))).collect();
+        let tree = Tree::default().edit(&edits, &Shape::default());
+        let away = |key: &Key| {
+            let Some((Child::Leaf(leaf, records), share)) = tree.tip(key) else {
+                panic!("all of it is here")
+            };
+            assert_eq!(usize::from(*records), leaf.records());
+            share.part(leaf.records()).abs_diff(leaf.within(key, None).start) as f64 / leaf.records() as f64
+        };
+        let mean = keys.iter().map(away).sum::<f64>() / keys.len() as f64;
+        assert!(leaves_in(&tree).len() > 30 && mean < 0.1, "{mean}");
+    }
 }
