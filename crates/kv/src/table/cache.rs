@@ -64,6 +64,8 @@ struct Clock {
     not_before: Option<u64>,
     /// Bytes that were brought, and that a whole round found no place for: only older states have them.
     filled_elsewhere: u64,
+    /// A start has brought what there is room for: one round puts all of it in its place, however little it is.
+    places_all: bool,
 }
 
 impl Clock {
@@ -123,7 +125,10 @@ impl Table {
             true => memory.leaves() - bound + bound / 32,
             false => 0,
         };
-        let filled_max = clock.filled_elsewhere.max(memory.here / 4) + FILLED_BYTES;
+        let filled_max = match clock.places_all {
+            true => clock.filled_elsewhere,
+            false => clock.filled_elsewhere.max(memory.here / 4) + FILLED_BYTES,
+        };
         (over > 0 || memory.filled > filled_max).then_some(over)
     }
 
@@ -143,6 +148,7 @@ impl Table {
             clock.filled_elsewhere = clock.filled_elsewhere.min(memory.filled);
             let Some(over_bytes) = self.over_bytes(&memory, clock) else {
                 clock.interrupt();
+                clock.places_all = false;
                 return None;
             };
             let mut next = newest.clone();
@@ -173,6 +179,7 @@ impl Table {
         if is_void {
             return;
         }
+        clock.places_all = false;
         let bound = self.bound(memory);
         if over_bytes > 0 && unwritten > bound / 4 {
             *tidied = Tidied::Unwritten;
@@ -188,16 +195,23 @@ impl Table {
     pub(super) fn warm_part(&self, from: &mut Key) -> std::io::Result<bool> {
         let newest = self.published.snapshot();
         let memory = self.memory(&newest);
-        if memory.leaves() > self.bound(&memory) / 8 * 7 {
-            return Ok(false);
+        let mut leaves = Vec::new();
+        if memory.leaves() <= self.bound(&memory) / 8 * 7 {
+            leaves = newest.base.absent(from, None, WARM_LEAVES, usize::MAX);
         }
-        let leaves = newest.base.absent(from, None, WARM_LEAVES, usize::MAX);
-        let Some(last) = leaves.last() else { return Ok(false) };
-        let next = last.home.first;
-        let is_end = next == *from;
-        *from = next;
+        let next = leaves.last().map(|last| last.home.first).filter(|next| next != from);
         home::fill(Vec::new(), leaves)?;
+        match next {
+            Some(next) => *from = next,
+            None => self.place_all(),
+        }
         self.see_to_memory();
-        Ok(!is_end)
+        Ok(next.is_some())
+    }
+
+    fn place_all(&self) {
+        let mut clock = self.cache.clock.lock();
+        clock.interrupt();
+        clock.places_all = true;
     }
 }

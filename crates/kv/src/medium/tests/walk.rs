@@ -56,3 +56,19 @@ fn a_checkpoint_that_fails_frees_what_nobody_reads() {
     free();
     assert_eq!(kept(), 0);
 }
+
+/// What a start brought for all is put in its place when all of it is there, however much: a search has one step less there.
+#[test]
+fn what_a_start_brought_is_put_in_its_place() {
+    let mut scene = Scene::new(WIDE);
+    scene.change(2000);
+    scene.checkpoint().unwrap();
+    let scene = Scene::open(scene.disk, scene.model, WIDE);
+    let filled = || scene.on_medium().ground.filled_bytes();
+    let mut from = Key::default();
+    while scene.table.warm(&mut from).unwrap() {}
+    assert!(filled() > 100 << 10, "{}", filled());
+    while scene.table.tidy() != Tidied::Done {}
+    assert_eq!(filled(), 0);
+    assert_eq!(model_of(&scene.table), scene.model);
+}
