@@ -8,13 +8,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kv::{Damage, Engine, Value, View};
-use meta::check::{Check, Findings, Seen, counts_too_much, path, repair, repair_of};
+use meta::check::{Check, Finding, Findings, Seen, counts_too_much, path, repair, repair_of};
 use meta::counts::Pending;
 use types::{Code, Fault, Key};
 use wire::check::{self as told, CheckReply, Looked, RepairReply, Wrong};
 use wire::codec::Bytes;
 use wire::object::{Capability, RIGHT_ADMIN};
 
+use crate::execute::Stop;
 use crate::look::{Next, Page, SnapView, Trouble, Walk, look, page, until_loaded};
 use crate::overlay::Layer;
 use crate::recover::no_lease;
@@ -90,8 +91,9 @@ impl Core {
         let Some(finding) = findings.found.get(n) else {
             return Err(Fault::new(Code::Invalid, format!("there is no finding {n}")));
         };
-        let repaired = match finding.wrong {
-            Wrong::WrongCounts => self.repair_counts(findings, n)?,
+        let repaired = match (finding.wrong, finding.lost_before()) {
+            (Wrong::WrongCounts, _) => self.repair_counts(findings, n)?,
+            (_, Some(end)) => self.give_up(&finding.key, &end)?,
             _ => {
                 let mut repaired = false;
                 self.transact(&no_lease(), &mut |txn| {
@@ -102,7 +104,7 @@ impl Core {
             }
         };
         if repaired {
-            let (what, repair) = (&finding.what, repair_of(finding.wrong));
+            let (what, repair) = (&finding.what, repair_of(finding));
             tracing::warn!(wrong = ?finding.wrong, what, repair, "fsck repaired a record");
         }
         Ok(RepairReply { repaired })
@@ -189,6 +191,9 @@ impl Core {
     /// Finding `n` as it shows now; without words if it does not.
     fn tell(&self, found: &Findings, n: usize) -> Result<told::Finding, Fault> {
         let wrong = found.found[n].wrong;
+        if let Some(end) = found.found[n].lost_before() {
+            return self.tell_lost(&found.found[n], &end);
+        }
         let outcome = look(&self.kv, &mut |view| {
             let finding = found.confirm(view, n)?;
             let path = path(view, &finding);
@@ -196,7 +201,7 @@ impl Core {
                 wrong,
                 what: finding.what,
                 path: Bytes(path),
-                repair: repair_of(wrong).to_string(),
+                repair: repair_of(&found.found[n]).to_string(),
             })
         });
         let gone =
@@ -209,6 +214,17 @@ impl Core {
             }
             Err(fault) => Err(fault),
         }
+    }
+}
+
+impl Core {
+    /// Of what is lost there is no path, and it shows until it is given up.
+    fn tell_lost(&self, finding: &Finding, end: &Key) -> Result<told::Finding, Fault> {
+        let is_lost =
+            self.until_here(&mut || self.lost_from(&finding.key, end))?.map_err(Stop::fault)?.is_some();
+        let say = |what: &str| if is_lost { what.to_string() } else { String::new() };
+        let (what, repair) = (say(&finding.what), say(repair_of(finding)));
+        Ok(told::Finding { wrong: finding.wrong, what, path: Bytes::default(), repair })
     }
 }
 

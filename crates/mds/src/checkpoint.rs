@@ -67,7 +67,7 @@ impl Core {
 }
 
 /// Records that a start needs, or each change.
-fn needed(rules: &dyn Rules) -> Vec<Key> {
+pub fn needed(rules: &dyn Rules) -> Vec<Key> {
     rules.needed().into_iter().chain(ids::keys()).collect()
 }
 

@@ -35,6 +35,10 @@ impl Kept {
         Kept(kept)
     }
 
+    pub fn get(&self, key: &Key) -> Option<&Value> {
+        self.0.get(key)
+    }
+
     /// For a checkpoint.
     pub fn records(&self) -> impl Iterator<Item = (Key, Value)> + '_ {
         let key =

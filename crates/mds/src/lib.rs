@@ -27,6 +27,7 @@ mod counts;
 mod draft;
 mod execute;
 mod format;
+mod given_up;
 mod ids;
 mod joined;
 mod judge;

@@ -16,6 +16,7 @@ use crate::checkpoint::{State, empty_on, read_state};
 use crate::counts::changed;
 use crate::execute::{Role, Seat};
 use crate::format::shard_of;
+use crate::given_up::GivenUp;
 use crate::ids::Ids;
 use crate::locks::Locks;
 use crate::look::{Trouble, look, look_around, until_loaded};
@@ -139,8 +140,22 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
                 fault.get_or_insert(f);
                 return Verdict::Cut;
             }
+            let given_up = match GivenUp::by(&r.changes) {
+                Ok(given_up) => given_up.map(|given| (given, r.changes.keys().copied().collect::<Vec<_>>())),
+                Err(why) => {
+                    unreadable.get_or_insert(format!("log entry {}: {why}", entry.seq));
+                    return Verdict::Cut;
+                }
+            };
             slots.apply(&r.members, entry.seq, &r.changes);
-            kv.apply(Seq(entry.seq.0 + u64::from(r.ops()) - 1), r.changes);
+            let last = Seq(entry.seq.0 + u64::from(r.ops()) - 1);
+            kv.apply(last, r.changes);
+            if let Some((given, put)) = given_up
+                && let Err(f) = given.forget(&kv, last, &put)
+            {
+                fault.get_or_insert(f);
+                return Verdict::Cut;
+            }
             // Nobody else has the writer's role yet.
             while kv.tidy() != Tidied::Done {}
             Verdict::Keep

@@ -13,7 +13,7 @@ use disk::{Disk, FileDisk, SplitMix};
 use mds::{Clock, FormatSpec, Mdt, MetaRules, Settings};
 use net::{Answer, Fabric, Hub, Service};
 use types::*;
-use wire::check::{Check, CopyOut, Finding, Wrong};
+use wire::check::{Check, CopyOut, Finding, Repair, Wrong};
 use wire::codec::Bytes;
 use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
 use wire::meta::{Counts, Create, GetAttr, Lookup, MakeDir, ReadDir, Unlink};
@@ -387,21 +387,128 @@ fn fsck(client: &mut Client) -> Vec<Finding> {
 }
 
 /// Each leaf that has these bytes rots, wherever it lies.
-fn rot(disk: &Arc<FileDisk>, victim: &[u8]) {
+fn rot(disk: &Arc<FileDisk>, victim: &[u8]) -> Vec<(u64, [u8; PAGE_SIZE])> {
     // Not the log.
     let slots = disk::volume::Volume::open(disk.clone()).unwrap().layout().slots;
     let mut page = [0; PAGE_SIZE];
-    let mut rotten = 0;
+    let mut was = Vec::new();
     for at in (slots[0].start..slots[1].end).step_by(PAGE_SIZE) {
         disk.read_at(&mut page, at).unwrap();
         let found = page.windows(victim.len()).position(|bytes| bytes == victim);
         if let Some(found) = found.filter(|_| page.starts_with(b"SKL1")) {
+            was.push((at, page));
             page[found] ^= 1;
             disk.write_at(&page, at).unwrap();
-            rotten += 1;
         }
     }
-    assert!(rotten > 0);
+    assert!(!was.is_empty());
+    was
+}
+
+/// Each third leaf of inodes rots.
+fn rot_inodes(disk: &Arc<FileDisk>) {
+    let slots = disk::volume::Volume::open(disk.clone()).unwrap().layout().slots;
+    let (mut page, mut seen) = ([0; PAGE_SIZE], 0);
+    for at in (slots[0].start..slots[1].end).step_by(PAGE_SIZE) {
+        disk.read_at(&mut page, at).unwrap();
+        // What all its keys begin with is a kind, and more.
+        if page.starts_with(b"SKL1") && page[6] > 1 && page[16] == meta::keys::INODE {
+            seen += 1;
+            page[PAGE_SIZE / 4] ^= 1;
+            if seen % 3 == 0 {
+                disk.write_at(&page, at).unwrap();
+            }
+        }
+    }
+    assert!(seen > 9, "{seen} leaves");
+}
+
+/// Inodes are given up: names that led there go, and all sums are what is left.
+#[test]
+fn inodes_that_are_lost_can_be_given_up() {
+    let disk = formatted(64 << 20);
+    let mut client = Client::start(&disk, 64 << 20);
+    let dir = client.dir("d");
+    (0..3000).for_each(|n| client.create(dir, n));
+    client.mdt.stop(true).unwrap();
+    drop(client);
+    rot_inodes(&disk);
+    let mut client = Client::start(&disk, 64 << 20);
+    let (found, left) = repair(&mut client);
+    assert!(found.iter().filter(|f| f.repair.contains("given up")).count() > 1, "{found:?}");
+    assert_eq!(left, []);
+    let there = client.list(dir).unwrap();
+    assert!(there.len() < 3000 && there.len() > 1000, "{}", there.len());
+    let counted = client.ask(&Counts { fid: dir, cred: Cred::root() });
+    assert_eq!(counted.own.files, there.len() as u64);
+    let gone = (0..3000).find(|n| !there.contains(n)).unwrap();
+    client.create(dir, gone);
+    client.mdt.stop(false).unwrap();
+    drop(client);
+    let mut client = Client::start(&disk, 64 << 20);
+    assert_eq!(client.list(dir).unwrap().len(), there.len() + 1);
+    assert_eq!(fsck(&mut client), []);
+    client.mdt.stop(true).unwrap();
+}
+
+/// As `stria fsck --repair`: until nothing is left that has a repair. What was found first, and what is left.
+fn repair(client: &mut Client) -> (Vec<Finding>, Vec<Finding>) {
+    let found = fsck(client);
+    let cap = || object::cap::make_admin(&FS_UUID, 1 << 40);
+    let mut left = found.clone();
+    for _ in 0..16 {
+        let has_repair = |finding: &Finding| !finding.repair.is_empty();
+        let repairs: Vec<_> = (0..left.len()).filter(|n| has_repair(&left[*n])).collect();
+        if repairs.is_empty() {
+            break;
+        }
+        let run = 0;
+        repairs.iter().for_each(|n| _ = client.ask(&Repair { cap: cap(), run, number: *n as u32 }));
+        left = fsck(client);
+    }
+    (found, left)
+}
+
+/// G1: an admin gives up what is lost. Then nothing is lost, or there, and it stays so through the log, also where the leaf is sound again.
+#[test]
+fn what_is_lost_can_be_given_up() {
+    for heals in [false, true] {
+        let disk = formatted(64 << 20);
+        let mut client = Client::start(&disk, 64 << 20);
+        let dir = client.dir("d");
+        (0..3000).for_each(|n| client.create(dir, n));
+        client.mdt.stop(true).unwrap();
+        drop(client);
+        let was = rot(&disk, &name(1234).0);
+        let mut client = Client::start(&disk, 64 << 20);
+        assert!(client.list(dir).is_err());
+        let (found, left) = repair(&mut client);
+        assert!(
+            matches!(&found[..], [f] if f.what.contains("are lost") && f.repair.contains("given up")),
+            "{found:?}"
+        );
+        assert_eq!(left, []);
+        let mut there = client.list(dir).unwrap();
+        assert!(there.len() < 3000 && there.len() > 2850 && !there.contains(&1234));
+        // They are in lost+found, for their inodes are there.
+        let lookup = Lookup { parent: Fid::ROOT, name: Bytes(b"lost+found".to_vec()), cred: Cred::root() };
+        let found = client.ask(&lookup).attr.fid;
+        let counted = client.ask(&Counts { fid: found, cred: Cred::root() });
+        assert_eq!(counted.own.files, 3000 - there.len() as u64);
+        client.create(dir, 1234);
+        there.insert(1234);
+        client.mdt.stop(false).unwrap();
+        drop(client);
+        if heals {
+            was.iter().for_each(|(at, page)| disk.write_at(page, *at).unwrap());
+        }
+        for _ in 0..2 {
+            let mut client = Client::start(&disk, 64 << 20);
+            assert_eq!(client.list(dir).as_ref(), Ok(&there));
+            assert_eq!(fsck(&mut client), []);
+            client.mdt.stop(true).unwrap();
+        }
+    }
 }
 
 /// K9: a leaf that rots is told as damage of its records, fsck comes to its end behind it, and all others are as they were.

@@ -40,6 +40,18 @@ enum Off {
     Not,
     Counts(counts::Counts),
     Inodes(u64),
+    /// Not a sum: all records before this key are lost.
+    Lost(Key),
+}
+
+impl Finding {
+    /// Of a stretch of keys of which nothing is known: its end.
+    pub fn lost_before(&self) -> Option<Key> {
+        match self.off {
+            Off::Lost(end) => Some(end),
+            _ => None,
+        }
+    }
 }
 
 /// One check.
@@ -126,11 +138,11 @@ impl Check {
 
     /// A record whose bytes are not those that were written, or all that there were from there on and before `end`.
     pub fn add_damaged(&mut self, key: &Key, end: &Key) {
-        let what = match *end == key.after() {
-            true => format!("record {key:?}: its checksum is wrong"),
-            false => format!("the records from {key:?} on and before {end:?} are lost"),
+        let (what, off) = match *end == key.after() {
+            true => (format!("record {key:?}: its checksum is wrong"), Off::Not),
+            false => (format!("the records from {key:?} on and before {end:?} are lost"), Off::Lost(*end)),
         };
-        self.note(Finding { wrong: Wrong::DamagedRecord, key: *key, what, off: Off::Not });
+        self.note(Finding { wrong: Wrong::DamagedRecord, key: *key, what, off });
     }
 
     pub fn looked(&self) -> Looked {

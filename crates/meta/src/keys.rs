@@ -18,6 +18,8 @@ pub const PENDING: u8 = 12;
 pub const COPY: u8 = 13;
 pub const CHANGE: u8 = 14;
 pub const CONSUMER: u8 = 15;
+/// Which keys were lost, and given up.
+pub const GIVEN_UP: u8 = 16;
 
 fn key<const N: usize>(parts: [&[u8]; N]) -> Key {
     let mut bytes = [0u8; types::key::KEY_MAX];

@@ -7,7 +7,7 @@ use types::hash::h64;
 
 use crate::bytes::{Bytes, Read};
 use crate::counts::{each_above, record};
-use crate::image::{Image, be, hex};
+use crate::image::{Image, be, given_up, hex};
 use crate::records::{self, DIR, Entry, FILE, Inode, SYMLINK};
 
 const ROOT: u64 = 1;
@@ -131,6 +131,10 @@ impl Found {
             11 => {
                 of_len(8)?;
                 record(value)?;
+            }
+            16 => {
+                of_len(0)?;
+                given_up(value)?;
             }
             _ => return Err("of no kind that is known".into()),
         }

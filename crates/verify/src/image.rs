@@ -16,6 +16,7 @@ const SLOT: u8 = 8;
 const SESSION: u8 = 7;
 const PENDING: u8 = 12;
 const COPY: u8 = 13;
+const GIVEN_UP: u8 = 16;
 
 /// An answered request of a session's slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -502,6 +503,11 @@ fn entry(image: &mut Image, payload: &[u8], first: u64, ops: u64) -> Read<()> {
     // 3. The counts are told by what was there before it.
     image.learn(&changes)?;
     image.slots.extend(slots);
+    // 4. Of what it gives up only what it puts is there.
+    if let Some((_, Some(value))) = changes.iter().find(|(key, _)| key[..] == [GIVEN_UP]) {
+        let (first, end) = given_up(value)?;
+        image.records.retain(|key, _| *key < first || *key >= end);
+    }
     for (key, value) in changes {
         match value {
             Some(value) => drop(image.records.insert(key, value)),
@@ -515,6 +521,21 @@ fn entry(image: &mut Image, payload: &[u8], first: u64, ops: u64) -> Read<()> {
         }
     }
     Ok(())
+}
+
+/// From which key on records were given up, and up to which.
+pub fn given_up(value: &[u8]) -> Read<(Vec<u8>, Vec<u8>)> {
+    let mut b = Bytes::of("what was given up", value);
+    if b.u8()? != 1 {
+        return b.wrong("version");
+    }
+    let mut key = || {
+        let len = b.u8()?;
+        Ok::<_, String>(b.take(len.into())?.to_vec())
+    };
+    let (first, end) = (key()?, key()?);
+    b.end()?;
+    if first < end && end.len() <= 23 && first.len() <= 23 { Ok((first, end)) } else { b.wrong("its keys") }
 }
 
 /// A number of a key.

@@ -14,6 +14,8 @@ use wire::object::Capability;
 use super::counts::Play;
 use super::meta_rules::fresh;
 use super::rig::{Rig, SECRET};
+use crate::given_up::GivenUp;
+use crate::kept::Kept;
 use crate::overlay::Overlay;
 use crate::recover::no_lease;
 
@@ -368,4 +370,24 @@ fn a_check_between_changes_finds_nothing() {
         (0..10).for_each(|_| play.step());
     }
     verify::assert_whole(&*disk, "at the end");
+}
+
+/// G2: what a start needs is given up only for its copy.
+#[test]
+fn what_a_start_needs_is_given_up_only_for_its_copy() {
+    let (rig, _disk) = tree();
+    let core = &rig.mdt.core;
+    core.checkpoint_now().unwrap();
+    let (kept, none) = (core.checkpointing.lock().clone(), Kept::default());
+    let key = |bytes: &[u8]| Key::new(bytes).unwrap();
+    let copies = |first: &[u8], end: &[u8], kept: &Kept| {
+        let copies = core.copies_for(&GivenUp { first: key(first), end: key(end) }, kept, true);
+        copies.map(|copies| copies.into_keys().collect::<Vec<_>>()).map_err(|stop| stop.fault().code)
+    };
+    let (counter, root) = (keys::COUNTER, keys::inode(Fid::ROOT));
+    assert_eq!(copies(&[counter], &[counter + 1], &kept), Ok(crate::ids::keys().to_vec()));
+    assert_eq!(copies(&[counter], &[counter + 1], &none), Err(Code::Damaged));
+    assert_eq!(copies(&[keys::INODE], &[keys::INODE + 1], &kept), Ok(vec![root]));
+    assert_eq!(copies(&[keys::INODE], root.as_bytes(), &none), Ok(vec![]));
+    assert_eq!(copies(&[keys::COUNTS], &[keys::COUNTS, 0], &none), Ok(vec![meta::counts::begun().0]));
 }

@@ -10,14 +10,17 @@ use crate::totals::{self, Totals};
 use crate::{Txn, View, keys, reap};
 
 use super::judge::{inode_of, is_name_of, subdirs_of};
-use super::{Findings, Off};
+use super::{Finding, Findings, Off};
 
 /// Where files without a name are put.
 pub const LOST_AND_FOUND: &[u8] = b"lost+found";
 
 /// What `repair` does, for people; empty if there is no one safe answer.
-pub fn repair_of(wrong: Wrong) -> &'static str {
-    match wrong {
+pub fn repair_of(finding: &Finding) -> &'static str {
+    match finding.wrong {
+        Wrong::DamagedRecord if finding.lost_before().is_some() => {
+            "they are given up for good: what they named or held cannot come back any more"
+        }
         Wrong::LostEntry | Wrong::DanglingEntry => "the name is removed",
         Wrong::MisplacedEntry => "the name is put where it belongs",
         Wrong::WrongKind => "the name gets the kind of its inode",
