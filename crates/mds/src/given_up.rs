@@ -3,7 +3,7 @@
 //!
 //! G1: it is an entry like any other, with a record that says which keys (`GivenUp`). Of these keys it leaves what it puts itself, and nothing
 //!     else, also where a replay finds the leaf sound again: what came after the entry does not know of it.
-//! G2: who starts needs some records (`Core::needed`). Where they are lost, the entry puts their copies (kept.rs); without one
+//! G2: who starts needs some records (`checkpoint::needed`). Where they are lost, the entry puts their copies (kept.rs); without one
 //!     nothing is given up.
 
 use kv::{Batch, Engine, Miss, Value};
@@ -61,7 +61,8 @@ impl GivenUp {
         (self.first..self.end).contains(key)
     }
 
-    /// G1, once the entry is applied, which was the one at `at`; `put`: what it has put. By who may change the table.
+    /// G1, once the entry is applied, which was the one at `at`; `put`: what it has put. By who may change the table, and who may wait for the
+    /// medium with that (the exception to E5): no change may come between the entry and this.
     pub fn forget<E: Engine>(&self, kv: &E, at: Seq, put: &[Key]) -> Result<(), Fault> {
         until_loaded(kv, &mut || kv.bare(&self.first, &self.end).map_err(Trouble::Absent))?;
         let there = look(kv, &mut |view| {

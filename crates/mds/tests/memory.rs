@@ -386,52 +386,62 @@ fn fsck(client: &mut Client) -> Vec<Finding> {
     }
 }
 
-/// Each leaf that has these bytes rots, wherever it lies.
-fn rot(disk: &Arc<FileDisk>, victim: &[u8]) -> Vec<(u64, [u8; PAGE_SIZE])> {
-    // Not the log.
+type Page = [u8; PAGE_SIZE];
+
+/// First pages of leaves, of older states too. Not the log.
+fn leaves(disk: &Arc<FileDisk>) -> Vec<(u64, Page)> {
     let slots = disk::volume::Volume::open(disk.clone()).unwrap().layout().slots;
-    let mut page = [0; PAGE_SIZE];
-    let mut was = Vec::new();
-    for at in (slots[0].start..slots[1].end).step_by(PAGE_SIZE) {
+    let read = |at| {
+        let mut page = [0; PAGE_SIZE];
         disk.read_at(&mut page, at).unwrap();
+        (at, page)
+    };
+    let pages = (slots[0].start..slots[1].end).step_by(PAGE_SIZE).map(read);
+    pages.filter(|(_, page)| page.starts_with(b"SKL1")).collect()
+}
+
+/// Each leaf that has these bytes rots, wherever it lies.
+fn rot(disk: &Arc<FileDisk>, victim: &[u8]) -> Vec<(u64, Page)> {
+    let mut was = leaves(disk);
+    was.retain(|(at, page)| {
         let found = page.windows(victim.len()).position(|bytes| bytes == victim);
-        if let Some(found) = found.filter(|_| page.starts_with(b"SKL1")) {
-            was.push((at, page));
+        if let Some(found) = found {
+            let mut page = *page;
             page[found] ^= 1;
-            disk.write_at(&page, at).unwrap();
+            disk.write_at(&page, *at).unwrap();
         }
-    }
+        found.is_some()
+    });
     assert!(!was.is_empty());
     was
 }
 
 /// Each third leaf of inodes rots.
 fn rot_inodes(disk: &Arc<FileDisk>) {
-    let slots = disk::volume::Volume::open(disk.clone()).unwrap().layout().slots;
-    let (mut page, mut seen) = ([0; PAGE_SIZE], 0);
-    for at in (slots[0].start..slots[1].end).step_by(PAGE_SIZE) {
-        disk.read_at(&mut page, at).unwrap();
-        // What all its keys begin with is a kind, and more.
-        if page.starts_with(b"SKL1") && page[6] > 1 && page[16] == meta::keys::INODE {
-            seen += 1;
-            page[PAGE_SIZE / 4] ^= 1;
-            if seen % 3 == 0 {
-                disk.write_at(&page, at).unwrap();
-            }
-        }
+    let mut all = leaves(disk);
+    // What all its keys begin with is a kind, and more.
+    all.retain(|(_, page)| page[6] > 1 && page[16] == meta::keys::INODE);
+    assert!(all.len() > 9, "{} leaves", all.len());
+    for (at, mut page) in all.into_iter().skip(2).step_by(3) {
+        page[PAGE_SIZE / 4] ^= 1;
+        disk.write_at(&page, at).unwrap();
     }
-    assert!(seen > 9, "{seen} leaves");
+}
+
+/// A medium on which an MDT with so many files in one directory was stopped.
+fn with_files(files: u64) -> (Arc<FileDisk>, Fid) {
+    let disk = formatted(64 << 20);
+    let mut client = Client::start(&disk, 64 << 20);
+    let dir = client.dir("d");
+    (0..files).for_each(|n| client.create(dir, n));
+    client.mdt.stop(true).unwrap();
+    (disk, dir)
 }
 
 /// Inodes are given up: names that led there go, and all sums are what is left.
 #[test]
 fn inodes_that_are_lost_can_be_given_up() {
-    let disk = formatted(64 << 20);
-    let mut client = Client::start(&disk, 64 << 20);
-    let dir = client.dir("d");
-    (0..3000).for_each(|n| client.create(dir, n));
-    client.mdt.stop(true).unwrap();
-    drop(client);
+    let (disk, dir) = with_files(3000);
     rot_inodes(&disk);
     let mut client = Client::start(&disk, 64 << 20);
     let (found, left) = repair(&mut client);
@@ -473,12 +483,7 @@ fn repair(client: &mut Client) -> (Vec<Finding>, Vec<Finding>) {
 #[test]
 fn what_is_lost_can_be_given_up() {
     for heals in [false, true] {
-        let disk = formatted(64 << 20);
-        let mut client = Client::start(&disk, 64 << 20);
-        let dir = client.dir("d");
-        (0..3000).for_each(|n| client.create(dir, n));
-        client.mdt.stop(true).unwrap();
-        drop(client);
+        let (disk, dir) = with_files(3000);
         let was = rot(&disk, &name(1234).0);
         let mut client = Client::start(&disk, 64 << 20);
         assert!(client.list(dir).is_err());
