@@ -3,6 +3,9 @@
 //! It panics at the first promise that is broken, naming the step; the random part is seeded, so a failure repeats.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use types::{Key, Seq};
 
@@ -21,6 +24,30 @@ pub fn all_of<E: Engine>(make: &dyn Fn() -> E, again: &dyn Fn(&E) -> E) {
     damage_is_reported_with_its_key(&make());
     a_checkpoint_opens_whole_or_not_at_all(&make(), again);
     random_batches_agree_with_a_model(&make(), again);
+    beside_who_moves(&make(), |kv| random_batches_agree_with_a_model(kv, again));
+}
+
+/// `check` while a thread of its own puts changes in their places.
+fn beside_who_moves<E: Engine>(kv: &E, check: impl FnOnce(&E)) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|s| {
+        s.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                kv.move_changes(Duration::from_millis(1));
+            }
+        });
+        // Also when it panics, or nobody would hear of it.
+        let _end = Ends(&is_over);
+        check(kv);
+    });
+}
+
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn key(n: u32) -> Key {
@@ -225,6 +252,9 @@ fn random_batches_agree_with_a_model<E: Engine>(kv: &E, again: &dyn Fn(&E) -> E)
         applied(kv, Seq(step), b);
         let (some, view) = (key(random(700) as u32), kv.reader());
         assert_eq!(looked_up(kv, &view, &some), Ok(model.get(&some).cloned()), "{some:?} in step {step}");
+        if random(30) == 0 {
+            kv.move_changes(Duration::ZERO);
+        }
         if step % 130 == 0 {
             shrunk(kv);
         }

@@ -93,7 +93,14 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn until_untidy(&self, at_most: Duration) {
         std::thread::sleep(at_most);
     }
+    /// Ends `until_untidy` and `move_changes`.
     fn wake(&self) {}
+
+    /// Waits for changes that `apply` left to be put in their places, or that long, and does it: beside `apply`, and for one thread.
+    /// Without one that calls this `apply` does it all.
+    fn move_changes(&self, at_most: Duration) {
+        std::thread::sleep(at_most);
+    }
 
     /// The same state without what was brought for it: for who goes through a state that may be larger than memory. It costs a look
     /// at each leaf's name.
@@ -238,6 +245,8 @@ pub struct Figures {
     pub loads: u64,
     pub evictions: u64,
     pub broken: u64,
+    /// Since the start: so often `move_changes` moved changes.
+    pub moves: u64,
 }
 
 /// What a checkpoint may take.

@@ -2,7 +2,8 @@
 //!
 //! Changes lie in a row as they came, are never changed and never moved. Over them is a skip list, in the order of keys, of one key the
 //! latest first. A state sees the first so many changes of the row and passes over later ones, so that adding one is a search and a
-//! few links: nothing is copied, and what a change replaced goes with the row.
+//! few links: nothing is copied, and what a change replaced goes with the row. Beside the list is a bit for each key that has a change:
+//! most keys that are asked for have none.
 //!
 //! L1: a change is whole before a link leads to it: links are stored with release and read with acquire.
 //! L2: links only lead forward in the order. One that was stored is only ever changed to lead to a change between its two ends.
@@ -10,7 +11,7 @@
 //!     his own with what that state shows.
 
 use std::iter;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use types::Key;
@@ -19,6 +20,8 @@ use crate::value::Value;
 
 /// One change in four has a link of the next level: enough for some thousand.
 const LEVELS: usize = 5;
+/// Bits for keys: of three hundred changes one key in twenty that has none is searched for all the same.
+const FILTER_WORDS: usize = 96;
 /// A link that leads nowhere.
 const END: u32 = u32::MAX;
 
@@ -37,6 +40,8 @@ struct Node {
 }
 
 struct Row {
+    /// A bit for each key that has a change: most keys that are asked for have none.
+    keys: [AtomicU64; FILTER_WORDS],
     head: Links,
     nodes: Box<[OnceLock<Node>]>,
 }
@@ -61,7 +66,12 @@ impl Default for Recent {
 impl Recent {
     pub fn with_room(changes: usize) -> Recent {
         let nodes = iter::repeat_with(OnceLock::new).take(changes).collect();
-        Recent { row: Arc::new(Row { head: no_links(), nodes }), seen: 0, bytes: 0 }
+        let keys = [const { AtomicU64::new(0) }; FILTER_WORDS];
+        Recent { row: Arc::new(Row { keys, head: no_links(), nodes }), seen: 0, bytes: 0 }
+    }
+
+    pub fn is_same_row(&self, other: &Recent) -> bool {
+        Arc::ptr_eq(&self.row, &other.row)
     }
 
     /// Changes, those among them that a later one replaced.
@@ -76,6 +86,9 @@ impl Recent {
 
     /// The latest change of `key`: `Some(None)` says that its record is gone.
     pub fn get(&self, key: &Key) -> Option<Option<&Value>> {
+        if !self.row.may_have(key) {
+            return None;
+        }
         let node = self.from(self.row.seek(key, |_, _| {})).next().filter(|node| node.key == *key)?;
         Some(node.value.as_ref())
     }
@@ -123,6 +136,7 @@ impl Recent {
         for (level, links) in before.iter().enumerate() {
             next[level].store(links[level].load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        self.row.note(&key);
         let is_new = self.row.nodes[self.seen as usize].set(Node { key, value, next }).is_ok();
         assert!(is_new, "one writer adds at a time");
         for (level, links) in before.iter().enumerate() {
@@ -146,7 +160,30 @@ impl Recent {
     }
 }
 
+/// Which bit of which word.
+#[inline]
+fn bit_of(key: &Key) -> (usize, u64) {
+    let hash = [0, 8, 16]
+        .map(|at| key.word_at(at))
+        .into_iter()
+        .fold(0u64, |hash, word| (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let lot = (hash >> 32) as usize;
+    ((lot * FILTER_WORDS) >> 32, 1 << (lot & 63))
+}
+
 impl Row {
+    #[inline]
+    fn may_have(&self, key: &Key) -> bool {
+        let (word, bit) = bit_of(key);
+        self.keys[word].load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Before the change: who is given a state that has it sees its bit.
+    fn note(&self, key: &Key) {
+        let (word, bit) = bit_of(key);
+        self.keys[word].store(self.keys[word].load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+    }
+
     fn node(&self, number: u32) -> Option<&Node> {
         self.nodes.get(number as usize)?.get()
     }

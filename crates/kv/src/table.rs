@@ -2,7 +2,8 @@
 //! A snapshot shares both with the table.
 //!
 //! Why two: each batch is published at once, and in the tree each would copy its path from the root. In the row nothing is copied;
-//! the tree is changed once per `RECENT_MAX` changes, and copies each touched leaf once for all.
+//! the tree is changed once per `RECENT_MAX` changes, and copies each touched leaf once for all. A row that is full stays as it is while
+//! its changes move to the tree, which who brings the next ones need not wait for (mover.rs).
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,33 +20,40 @@ use crate::leaf::{Content, Edit, Leaf};
 use crate::medium::{Item, Medium, OnMedium};
 use crate::published::{Published, Reader};
 use crate::recent::Recent;
-use crate::tree::{Gap, Shape, Stretch, Tree};
+use crate::tree::{Edited, Gap, Shape, Stretch, Tree};
 use crate::value::{Damage, verified};
 use crate::{
     Absent, Batch, Change, Engine, Figures, Miss, Room, Size, TakeRecord, Tidied, Value, View, record_bytes,
 };
 
 mod cache;
+mod mover;
 
 use cache::Cache;
+use mover::{Mover, Moving};
 
 /// Changes in the row before they move to the tree, and bytes of their values: a move is short for who waits behind it.
 const RECENT_MAX: usize = 256;
 const RECENT_BYTES_MAX: u64 = 1 << 20;
 /// Room for one batch's more, as most are.
 const RECENT_ROOM: usize = RECENT_MAX + 64;
+/// Rows that come together while one moves: then whoever moves it does not come to it, and nobody waits for that.
+const MOVES_LATE: usize = 4;
 
 /// Leaves that a range brings at once: those of a page of a listing.
 const AHEAD: usize = 96;
 /// Leaves that it looks at for that: most of what follows may be here.
 const AHEAD_WITHIN: usize = 8 * AHEAD;
 
-/// One state of the table. I1: `size` is the sum over what `recent` over `base` shows.  I2: `recent` has at most `RECENT_MAX`
-/// changes, of `RECENT_BYTES_MAX`, and one batch's more.  I3: the leaf of each key in `recent` is in memory in `base`, or lost.
+/// One state of the table. I1: `size` is the sum over what `recent` over `moving` over `base` shows.  I2: each row has at most `RECENT_MAX`
+/// changes, of `RECENT_BYTES_MAX`, and one batch's more; `recent` has `MOVES_LATE` times as much while who moves the other one is late.
+/// I3: the leaf of each key in the rows is in memory in `base`, or lost.  I4: while something is moving, `base` stays what it is.
 #[derive(Clone, Default)]
 pub struct Version {
     base: Tree,
-    /// The latest changes; `None` hides a record of `base`.
+    /// Changes that are just moving to `base`.
+    moving: Option<Moving>,
+    /// The latest changes; `None` hides a record of what is below.
     recent: Recent,
     size: Size,
     /// `size.bytes` when the latest changes moved last.
@@ -55,7 +63,8 @@ pub struct Version {
 
 impl Version {
     fn get(&self, key: &Key) -> Result<Option<Content<'_>>, Gap<'_>> {
-        match self.recent.get(key) {
+        let changed = self.recent.get(key).or_else(|| self.moving.as_ref()?.row.get(key));
+        match changed {
             Some(changed) => Ok(changed.map(Content::of)),
             None => self.base.get(key),
         }
@@ -80,15 +89,34 @@ impl Version {
         old.unwrap_or(0)
     }
 
-    /// Moves the latest changes to the tree.
+    /// Moves all changes to the tree.
     fn settle(&mut self, shape: &Shape) {
         self.take(self.base.edited(&self.edits(), shape));
-        self.recent = Recent::with_room(RECENT_ROOM);
+        (self.moving, self.recent) = (None, Recent::with_room(RECENT_ROOM));
         self.settled_bytes = self.size.bytes;
     }
 
+    /// The latest changes begin to move. What there is to do.
+    fn begin_to_move(&mut self) -> (Tree, Moving) {
+        let row = std::mem::replace(&mut self.recent, Recent::with_room(RECENT_ROOM));
+        let moving = Moving { row, settled_bytes: self.size.bytes };
+        self.moving = Some(moving.clone());
+        (self.base.clone(), moving)
+    }
+
+    /// They have come to the tree.
+    fn end_to_move(&mut self, moved: Edited) {
+        let Some(moving) = self.moving.take() else { return };
+        self.settled_bytes = moving.settled_bytes;
+        self.take(moved);
+    }
+
+    fn is_full(&self, times: usize) -> bool {
+        self.recent.changes() > RECENT_MAX * times || self.recent.bytes() > RECENT_BYTES_MAX * times as u64
+    }
+
     /// Another tree, and what it has leaves in place of.
-    fn take(&mut self, (base, replaced): (Tree, Vec<Arc<Away>>)) {
+    fn take(&mut self, Edited { tree: base, replaced, .. }: Edited) {
         let before = self.base.sums().lost;
         replaced.iter().for_each(|away| away.replaced());
         self.base = base;
@@ -103,7 +131,23 @@ impl Version {
     }
 
     fn edits(&self) -> Vec<Edit<'_>> {
-        self.recent.iter().collect()
+        self.latest(&Key::default(), None).collect()
+    }
+
+    /// The latest change of each key with `from <= key`, and `key < to` if that is given, in order.
+    fn latest<'a>(&'a self, from: &Key, to: Option<&Key>) -> impl Iterator<Item = Edit<'a>> + use<'a> {
+        let mut older =
+            self.moving.as_ref().map(|moving| moving.row.range(from, to)).into_iter().flatten().peekable();
+        let mut newer = self.recent.range(from, to).peekable();
+        std::iter::from_fn(move || match (older.peek(), newer.peek()) {
+            (Some((old, _)), Some((new, _))) if old == new => {
+                older.next();
+                newer.next()
+            }
+            (Some((old, _)), Some((new, _))) if old < new => older.next(),
+            (Some(_), None) => older.next(),
+            _ => newer.next(),
+        })
     }
 
     /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks. `gap`: as of `Tree::range`.
@@ -114,7 +158,7 @@ impl Version {
         f: &mut impl FnMut(&Key, Content<'_>) -> ControlFlow<B>,
         gap: &mut impl FnMut(Gap<'_>) -> ControlFlow<B, Arc<Leaf>>,
     ) -> ControlFlow<B> {
-        let mut recent = self.recent.range(from, to).peekable();
+        let mut recent = self.latest(from, to).peekable();
         let mut stored = |key: Key, stored: Content<'_>| {
             while let Some((changed, value)) = recent.next_if(|(changed, _)| **changed < key) {
                 value.map_or(ControlFlow::Continue(()), |value| f(changed, Content::of(value)))?;
@@ -185,6 +229,7 @@ pub struct Table {
     /// `None`: checkpoints have all records in their stream.
     medium: Option<OnMedium>,
     cache: Cache,
+    mover: Mover,
 }
 
 impl Default for Table {
@@ -214,7 +259,13 @@ impl Table {
 
     fn shaped(shape: Shape) -> Table {
         let published = Published::new(Version::default());
-        Table { published, shape, medium: None, cache: Cache::default() }
+        Table { published, shape, medium: None, cache: Cache::default(), mover: Mover::default() }
+    }
+
+    /// All changes move now; who was asked to move some need not.
+    fn settle_all(&self, next: &mut Version) {
+        self.mover.withdraw();
+        next.settle(&self.shape);
     }
 }
 
@@ -235,18 +286,27 @@ impl Engine for Table {
     }
 
     fn apply(&self, upto: Seq, batch: Batch) {
-        let mut is_settled = false;
+        let (mut is_settled, mut to_move) = (false, None);
         self.published.publish(|newest| {
             let mut next = newest.clone();
             assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
             next.seq = upto;
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
-            if next.recent.changes() > RECENT_MAX || next.recent.bytes() > RECENT_BYTES_MAX {
-                next.settle(&self.shape);
-                is_settled = true;
+            match next.moving {
+                None if next.is_full(1) => to_move = Some(next.begin_to_move()),
+                // Nobody is about it, or he is late.
+                Some(_) if next.is_full(1) && (self.mover.withdraw() || next.is_full(MOVES_LATE)) => {
+                    self.settle_all(&mut next);
+                    is_settled = true;
+                }
+                _ => {}
             }
             (next, replaced)
         });
+        // Once it is published: who moves it looks for it there.
+        if let Some((base, moving)) = to_move {
+            self.mover.ask(base, moving);
+        }
         if is_settled {
             self.see_to_memory();
         }
@@ -276,7 +336,7 @@ impl Engine for Table {
         }
         self.published.publish(|newest| {
             let mut next = newest.clone();
-            next.settle(&self.shape);
+            self.settle_all(&mut next);
             next.take(next.base.bared(&bare, &self.shape));
             next.settled_bytes = next.size.bytes;
             (next, 0)
@@ -294,13 +354,14 @@ impl Engine for Table {
         let version = Version::clone(&of.0);
         // The latest changes move first, for their leaves must be in memory (I3).
         let base = version.settled(&self.shape).forgotten();
-        TableView(Arc::new(Version { base, recent: Recent::default(), ..version }))
+        TableView(Arc::new(Version { base, moving: None, recent: Recent::default(), ..version }))
     }
 
     fn settle(&self) {
         self.published.publish_if(|newest| {
-            let mut next = (newest.recent.changes() > 0).then(|| newest.clone())?;
-            next.settle(&self.shape);
+            let mut next =
+                (newest.recent.changes() > 0 || newest.moving.is_some()).then(|| newest.clone())?;
+            self.settle_all(&mut next);
             Some((next, 0))
         });
         self.see_to_memory();
@@ -316,6 +377,11 @@ impl Engine for Table {
 
     fn wake(&self) {
         self.cache.ring();
+        self.mover.wake();
+    }
+
+    fn move_changes(&self, at_most: Duration) {
+        self.move_next(at_most);
     }
 
     fn warm(&self, from: &mut Key) -> io::Result<bool> {
@@ -355,6 +421,7 @@ impl Engine for Table {
             self.see_to_memory();
         } else {
             // What nobody reads may have the places that it wanted.
+            self.mover.forget();
             self.published.release();
         }
     }
@@ -391,7 +458,7 @@ impl Engine for Table {
                 }
                 let base = medium.open(leaves, &self.shape)?;
                 let version =
-                    Version { base, recent: Recent::default(), size, settled_bytes: size.bytes, seq: at };
+                    Version { base, size, settled_bytes: size.bytes, seq: at, ..Version::default() };
                 self.published.publish(|_| (version, 0));
             }
         }
@@ -415,6 +482,7 @@ impl Engine for Table {
             loads: ground.map_or(0, |ground| ground.loads()),
             evictions: self.cache.evictions(),
             broken: ground.map_or(0, |ground| ground.broken()),
+            moves: self.mover.moved(),
         }
     }
 
@@ -444,9 +512,11 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
         });
         match shown {
             // Of some keys before its end something is known since: in the tree they divide what is lost.
-            Err(Miss::Damage(lost)) if self.0.recent.range(&seen, Some(&lost.end)).next().is_some() => {
+            Err(Miss::Damage(lost)) if self.0.latest(&seen, Some(&lost.end)).next().is_some() => {
                 let base = self.0.settled(&Shape::default());
-                Version { base, recent: Recent::default(), ..Version::clone(&self.0) }.show(&seen, to, f)
+                let settled =
+                    Version { base, moving: None, recent: Recent::default(), ..Version::clone(&self.0) };
+                settled.show(&seen, to, f)
             }
             shown => shown,
         }

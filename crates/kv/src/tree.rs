@@ -291,6 +291,22 @@ impl Inner {
     }
 }
 
+/// What a tree becomes.
+#[derive(Debug, Default)]
+pub struct Edited {
+    pub tree: Tree,
+    /// What it has leaves in place of.
+    pub replaced: Vec<Arc<Away>>,
+    /// A key of each leaf that is there no more: its neighbour, which may not be in memory, has such keys now.
+    pub emptied: Vec<Key>,
+}
+
+impl Edited {
+    fn same(tree: &Tree) -> Edited {
+        Edited { tree: tree.clone(), ..Edited::default() }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     root: Option<Child>,
@@ -304,6 +320,8 @@ struct Work<'a> {
     replaced: Cell<Sums>,
     /// Of those that it replaced.
     aways: RefCell<Vec<Arc<Away>>>,
+    /// See `Edited`.
+    emptied: RefCell<Vec<Key>>,
     /// No key of it had a record, whatever is lost.
     bare: Option<&'a Stretch>,
 }
@@ -447,16 +465,16 @@ impl Tree {
 
     /// The tree after changes, which are in order, each key once. The leaves of all of them are in memory, or lost.
     pub fn edit(&self, edits: &[Edit<'_>], shape: &Shape) -> Tree {
-        self.edited(edits, shape).0
+        self.edited(edits, shape).tree
     }
 
     /// As `edit`; and what it has leaves in place of.
-    pub fn edited(&self, edits: &[Edit<'_>], shape: &Shape) -> (Tree, Vec<Arc<Away>>) {
+    pub fn edited(&self, edits: &[Edit<'_>], shape: &Shape) -> Edited {
         self.changed(edits, None, shape)
     }
 
     /// The tree that knows that none of these keys had a record; as `edited`. Leaves that may have such keys are in memory, or lost.
-    pub fn bared(&self, bare: &Stretch, shape: &Shape) -> (Tree, Vec<Arc<Away>>) {
+    pub fn bared(&self, bare: &Stretch, shape: &Shape) -> Edited {
         let mut lost = Vec::new();
         let _ = self.tips::<()>(&bare.first, Some(&bare.end), &mut |tip| {
             lost.extend(match tip {
@@ -477,21 +495,22 @@ impl Tree {
         self.changed(&keys.iter().map(|key| (key, None)).collect::<Vec<_>>(), Some(bare), shape)
     }
 
-    fn changed(&self, edits: &[Edit<'_>], bare: Option<&Stretch>, shape: &Shape) -> (Tree, Vec<Arc<Away>>) {
+    fn changed(&self, edits: &[Edit<'_>], bare: Option<&Stretch>, shape: &Shape) -> Edited {
         if edits.is_empty() {
-            return (self.clone(), Vec::new());
+            return Edited::same(self);
         }
         let (made, replaced, aways) = (Cell::default(), Cell::default(), RefCell::default());
-        let work = Work { shape, made, replaced, aways, bare };
+        let work = Work { shape, made, replaced, aways, emptied: RefCell::default(), bare };
         let row = match &self.root {
             None => leaves(edits.iter().filter_map(|(k, v)| Some(Piece::New(k, (*v)?))).collect(), &work),
             Some(root) => match edit(root, None, edits, &work) {
-                None => return (self.clone(), Vec::new()),
+                None => return Edited::same(self),
                 Some(row) => row,
             },
         };
         let sums = self.sums.plus(work.made.get()).minus(work.replaced.get());
-        (Tree::over(row, shape, sums), work.aways.into_inner())
+        let tree = Tree::over(row, shape, sums);
+        Edited { tree, replaced: work.aways.into_inner(), emptied: work.emptied.into_inner() }
     }
 }
 
@@ -551,14 +570,20 @@ fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> O
             }
             Some(nodes(joined(row, work), work.shape))
         }
-        tip => match tip.leaf() {
-            Ok(leaf) => edited(leaf, edits).map(|pieces| {
-                work.replaces(tip);
-                leaves(pieces, work)
-            }),
-            Err(Gap::Lost(stretch)) => divided(tip, stretch, edits, work),
-            Err(Gap::Away(away)) => unreachable!("{:?} is to change, and was not loaded", away.home),
-        },
+        tip => {
+            let new = match tip.leaf() {
+                Ok(leaf) => edited(leaf, edits).map(|pieces| {
+                    work.replaces(tip);
+                    leaves(pieces, work)
+                }),
+                Err(Gap::Lost(stretch)) => divided(tip, stretch, edits, work),
+                Err(Gap::Away(away)) => unreachable!("{:?} is to change, and was not loaded", away.home),
+            };
+            if new.as_ref().is_some_and(Vec::is_empty) {
+                work.emptied.borrow_mut().extend(edits.first().map(|(key, _)| **key));
+            }
+            new
+        }
     }
 }
 

@@ -60,6 +60,7 @@ impl Workers {
         workers.spawn(core, "mdt-flush", flusher);
         workers.spawn(core, "mdt-keep", keeper);
         workers.spawn(core, "mdt-tidy", tidier);
+        workers.spawn(core, "mdt-move", mover);
         workers
     }
 
@@ -178,6 +179,15 @@ fn tidier(core: &Core) {
     while !core.is_stopping() {
         core.kv.until_untidy(TIDIES_WITHIN);
         core.tidy();
+    }
+}
+
+/// Longest wait for changes that are to move: so long what the last ones replaced is kept.
+const MOVES_WITHIN: Duration = Duration::from_millis(100);
+
+fn mover(core: &Core) {
+    while !core.is_stopping() {
+        core.kv.move_changes(MOVES_WITHIN);
     }
 }
 

@@ -247,6 +247,7 @@ fn memory_does_not_grow_with_the_number_of_files() {
     windows.tell(&client.mdt);
     comes_within_its_bound(&client.mdt);
     assert!(is_long || client.mdt.figures().evictions > 100);
+    assert!(client.mdt.figures().moves > 0, "the thread that moves changes to the tree did nothing");
 
     // A clean stop: nothing is read but the head.
     client.mdt.stop(true).unwrap();

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use disk::volume::{Format, Kind, Label, Verdict, Volume};
 use disk::{Crash, FaultyDisk, MemDisk, Op, SimDisk, SplitMix, When};
@@ -338,6 +339,9 @@ fn what_goes_out_of_memory_is_what_comes_back() {
     let mut kept: std::collections::VecDeque<(<Table as Engine>::Snap, Model)> = Default::default();
     let (mut evictions, mut loads) = (0, 0);
     for step in 0..400 {
+        if scene.random.below(3) == 0 {
+            scene.table.move_changes(Duration::ZERO);
+        }
         match scene.random.below(10) {
             0..4 => {
                 let count = 1 + scene.random.below(120);
@@ -513,28 +517,13 @@ fn what_only_older_states_have_is_not_tidied_for_ever() {
     let mut batch = Batch::new();
     scene.model.keys().for_each(|key| batch.put(*key, Value::new(b"short")));
     scene.table.apply(scene.volume.append(Epoch(1), &[0; 8]).unwrap(), batch);
+    scene.table.move_changes(Duration::ZERO);
     assert!(scene.model.keys().all(|key| old.get(key).unwrap().unwrap().len() == 6000));
     assert_eq!(filled(), 0);
     // As if one of them had been brought just then.
     scene.on_medium().ground.count_filled(9 << 20);
     let steps = (0..9).take_while(|_| scene.table.tidy() != Tidied::Done).count();
     assert!(steps < 9);
-}
-
-/// A checkpoint that failed is no reason to look anew at what cannot go.
-#[test]
-fn only_a_checkpoint_that_counts_wakes_who_tidies() {
-    let mut scene = Scene::new(TIGHT);
-    scene.change(1500);
-    let steps = || (0..99).map(|_| scene.table.tidy()).take_while(|tidied| *tidied != Tidied::Done);
-    assert!(steps().collect::<Vec<_>>().contains(&Tidied::Unwritten));
-    assert_eq!(steps().count(), 0);
-    scene.table.checkpoint(&scene.table.snapshot(), &mut std::iter::empty(), &mut Vec::new()).unwrap();
-    scene.table.end_checkpoint(false);
-    assert_eq!(steps().count(), 0);
-    scene.checkpoint().unwrap();
-    assert!(steps().count() > 0);
-    assert_eq!(scene.table.figures().evictions, scene.table.figures().leaves);
 }
 
 const GROUPS: u64 = 40;

@@ -130,3 +130,22 @@ fn levels_are_spread() {
     let longest = (0..640).collect::<Vec<_>>().split(|n| levels(*n) >= 2).map(|run| run.len()).max();
     assert!(longest.is_some_and(|longest| longest <= 24), "{longest:?}");
 }
+
+/// Most keys that are asked for have no change: that must be seen without a search.
+#[test]
+fn few_keys_without_a_change_are_searched_for() {
+    let mut recent = Recent::with_room(320);
+    // Such keys as there are: entries of a directory, numbers in a row.
+    let of =
+        |kind: u8, n: u64| Key::new(&[&[kind][..], &7u64.to_be_bytes(), &n.to_be_bytes()].concat()).unwrap();
+    let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for n in 0..160 {
+        recent.add(of(1, n), None);
+        recent.add(of(2, hash(n)), None);
+    }
+    for other in [|n: u64| (1, n), |n: u64| (2, n.wrapping_mul(0x9e37_79b9_7f4a_7c15)), |n: u64| (3, n)] {
+        let keys = (160..4160).map(other).map(|(kind, n)| of(kind, n));
+        let searched = keys.filter(|key| recent.row.may_have(key)).count();
+        assert!(searched < 400, "{searched} of 4000");
+    }
+}

@@ -152,9 +152,9 @@ impl Table {
                 return None;
             };
             let mut next = newest.clone();
-            if over_bytes > 0 {
-                // I3: or a leaf would go that is to be changed.
-                next.settle(&self.shape);
+            if over_bytes > 0 || next.moving.is_some() {
+                // I3: or a leaf would go that is to be changed. I4.
+                self.settle_all(&mut next);
             }
             let (base, swept) = next.base.swept(Sweep { from: clock.hand, leaves: STEP_LEAVES, over_bytes });
             next.base = base;

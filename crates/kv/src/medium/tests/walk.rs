@@ -72,3 +72,20 @@ fn what_a_start_brought_is_put_in_its_place() {
     assert_eq!(filled(), 0);
     assert_eq!(model_of(&scene.table), scene.model);
 }
+
+/// A checkpoint that failed is no reason to look anew at what cannot go.
+#[test]
+fn only_a_checkpoint_that_counts_wakes_who_tidies() {
+    let mut scene = Scene::new(TIGHT);
+    scene.change(1500);
+    scene.table.move_changes(Duration::ZERO);
+    let steps = || (0..99).map(|_| scene.table.tidy()).take_while(|tidied| *tidied != Tidied::Done);
+    assert!(steps().collect::<Vec<_>>().contains(&Tidied::Unwritten));
+    assert_eq!(steps().count(), 0);
+    scene.table.checkpoint(&scene.table.snapshot(), &mut std::iter::empty(), &mut Vec::new()).unwrap();
+    scene.table.end_checkpoint(false);
+    assert_eq!(steps().count(), 0);
+    scene.checkpoint().unwrap();
+    assert!(steps().count() > 0);
+    assert_eq!(scene.table.figures().evictions, scene.table.figures().leaves);
+}
