@@ -132,6 +132,9 @@ impl Engine for AwayTable {
     fn wake(&self) {
         self.table.wake();
     }
+    fn settle(&self) {
+        self.table.settle();
+    }
     fn move_changes(&self, at_most: Duration) {
         self.table.move_changes(at_most);
     }

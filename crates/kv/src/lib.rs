@@ -65,7 +65,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// their own around the call. What `admits` said must hold yet.
     fn apply(&self, upto: Seq, batch: Batch);
 
-    /// Can `apply` take changes of these keys? It holds until the next `tidy`.
+    /// Can `apply` take changes of these keys? It holds until the next `tidy`, whatever `move_changes` does.
     fn admits<'k>(&self, _keys: impl Iterator<Item = &'k Key>) -> Result<(), Absent> {
         Ok(())
     }
@@ -77,7 +77,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     }
 
     /// Moves the latest changes to where a checkpoint of them leaves them: without that, the next one writes them once more. By who may call
-    /// `apply`; takes as long as a batch of some hundred changes.
+    /// `apply`; takes as long as a batch of some hundred changes, or a thousand if `move_changes` is late.
     fn settle(&self) {}
 
     /// Brings into memory what a view had to pass over. Takes as long as the medium does: never under a writer's lock. An error says

@@ -119,7 +119,9 @@ impl Recent {
         };
         if !is_newest {
             // L3.
-            let mut own = Recent::with_room((2 * self.iter().count()).max(16));
+            // As long as the one before, or a few keys that change again and again would fill it at once.
+            let room = (2 * self.iter().count()).max(16).max(self.row.nodes.len());
+            let mut own = Recent::with_room(room);
             self.iter().for_each(|(key, value)| own.push(*key, value.cloned()));
             *self = own;
         }

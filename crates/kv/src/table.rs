@@ -107,8 +107,9 @@ impl Version {
     /// They have come to the tree.
     fn end_to_move(&mut self, moved: Edited) {
         let Some(moving) = self.moving.take() else { return };
-        self.settled_bytes = moving.settled_bytes;
+        let before = self.size.bytes;
         self.take(moved);
+        self.settled_bytes = moving.settled_bytes.saturating_sub(before - self.size.bytes);
     }
 
     fn is_full(&self, times: usize) -> bool {

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 
 use kv::Engine;
+use meta::Space;
 use net::Answer;
 use types::{Buf, Code, Cred, Fault, Seq, SessionId};
 use wire::batch::{ANSWER_BYTES_MAX, BATCH_BYTES_MAX, Batch, OPS_MAX, Op};
@@ -157,7 +158,7 @@ impl Core {
                 continue;
             }
             let judged = self.judged(user, op.call, &op.body);
-            let around = Around { head, joined, judged: judged.as_ref(), mdt_full: false, doom: &doom };
+            let around = Around { head, joined, judged: judged.as_ref(), space: Space::AMPLE, doom: &doom };
             let said = until_loaded(&self.kv, &mut || {
                 reply.clear();
                 bulk.clear();

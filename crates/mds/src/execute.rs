@@ -346,13 +346,13 @@ impl Core {
             Err(stop) => return Reached::Known(Err(stop)),
         }
         let (lease_high, puts_inode) = (Cell::new(0), Cell::new(false));
-        let mdt_full = self.room.is_full(draft.table_bytes());
+        let space = self.room.space(draft.table_bytes());
         // What the batch replaces is not taken off before it is applied: a refusal must not rest on that.
-        if mdt_full && !draft.members.is_empty() {
+        if space.is_full && !draft.members.is_empty() {
             return Reached::Full;
         }
         let ran = run(draft, seat, &lease_high, &mut |txn| {
-            let reply = self.mutate(ask, (joined, mdt_full, doom), &lease_high, txn)?;
+            let reply = self.mutate(ask, (joined, space, doom), &lease_high, txn)?;
             puts_inode.set(txn.put_keys().any(|key| key.as_bytes()[0] == meta::keys::INODE));
             Ok(reply)
         });
@@ -440,7 +440,7 @@ impl Core {
         let mut changes = to_batch(changes);
         let learned = self.learn_counts(&seat.counts, &mut changes)?;
         // E5: nothing that it changes is missing once it is in the log. Of members that was asked in their steps, and of what goes with
-        // them it was just read. Nobody takes it away before: that is done with the role too.
+        // them it was just read. Nobody takes it away before: that is done with the role too, and who moves changes keeps it (M4 of `kv`).
         if members.is_empty() {
             self.kv.admits(changes.keys()).map_err(Stop::Absent)?;
         }

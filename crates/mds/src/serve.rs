@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use meta::{Ctx, Judge};
+use meta::{Ctx, Judge, Space};
 use net::Answer;
 use object::LeaseVersion;
 use types::{Code, Fault, Fid, Generation, Incarnation, Seq, SessionId};
@@ -38,7 +38,7 @@ pub struct Around<'a> {
     pub head: &'a Header,
     pub joined: &'a Joined,
     pub judged: Option<&'a Judged>,
-    pub mdt_full: bool,
+    pub space: Space,
     pub doom: &'a Doom<'a>,
 }
 
@@ -130,11 +130,11 @@ impl Core {
     /// What the rules are told of the request and its surroundings.
     pub fn with_ctx<T>(
         &self,
-        Around { head, joined, judged, mdt_full, doom }: Around<'_>,
+        Around { head, joined, judged, space, doom }: Around<'_>,
         lease_high: &Cell<u32>,
         run: &mut dyn FnMut(&Ctx<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let epoch = self.epoch();
+        let (epoch, replay) = (self.epoch(), head.flags & Flags::REPLAY != 0);
         let make_cap = |fid: Fid, generation: Generation, rights: u8, counter: u32| -> Capability {
             let lease = LeaseVersion { epoch: epoch.0.wrapping_add(lease_high.get()), counter };
             let expiry_sec = self.clock.wall().sec.max(0) as u64 + CAPABILITY_SEC;
@@ -150,14 +150,15 @@ impl Core {
         run(&Ctx {
             judge,
             session: head.session,
-            replay: head.flags & Flags::REPLAY != 0,
+            replay,
             inline_max: joined.inline_max,
             ost_mirrors: &joined.ost_mirrors,
             shard: joined.shard,
             epoch,
             make_cap: &make_cap,
             sharing: Some(&Others { core: self, session: head.session, lease_high, doom }),
-            mdt_full,
+            // What was acknowledged had room when it was made.
+            space: if replay { Space::AMPLE } else { space },
         })
     }
 

@@ -3,9 +3,10 @@
 //! The next checkpoint must find room, or the log could never be trimmed again. So growth ends below that: what creates is
 //! refused first, and what deletes goes on working to the end.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use kv::{Engine, View};
+use meta::Space;
 use types::{Code, Fault};
 use wire::session::TargetStatReply;
 
@@ -18,6 +19,9 @@ use crate::{Core, Records};
 
 /// From this share of the room on, rules are told that the MDT is full and refuse what makes files or adds bytes.
 const FULL_PERCENT: u64 = 90;
+/// Shares of what users may take, from which on new content of a file lies inline up to so many bytes only: it can lie in objects, and names
+/// cannot. The least is about what the layout of objects takes.
+const INLINE_STEPS: [(u64, u32); 3] = [(80, 512), (65, 4 << 10), (50, 16 << 10)];
 /// From this share on, every transaction that makes the table larger is refused. The rest is for what deletes (which adds
 /// records of dead objects before it frees others), for ids, sessions and slots.
 const CLOSED_PERCENT: u64 = 96;
@@ -38,12 +42,19 @@ pub struct Room {
     head_bytes: u64,
     /// For who has not the writer's role.
     slots_bytes: AtomicU64,
+    /// The least of `INLINE_STEPS` that was told of.
+    inline_told: AtomicU32,
 }
 
 impl Room {
     pub fn new(kv: &Records, slots: &Slots) -> Room {
         let kv::Room { leaves_bytes, head_bytes } = kv.room();
-        Room { capacity_bytes: leaves_bytes, head_bytes, slots_bytes: AtomicU64::new(slots.bytes()) }
+        Room {
+            capacity_bytes: leaves_bytes,
+            head_bytes,
+            slots_bytes: AtomicU64::new(slots.bytes()),
+            inline_told: AtomicU32::new(u32::MAX),
+        }
     }
 
     /// Of `capacity_bytes`. `table_bytes`: as `kv::View::medium_bytes` has them.
@@ -61,9 +72,21 @@ impl Room {
     pub fn usable(&self) -> u64 {
         self.share(FULL_PERCENT)
     }
-    /// Should rules refuse what adds?
-    pub fn is_full(&self, table_bytes: u64) -> bool {
-        self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed)) >= self.share(FULL_PERCENT)
+    /// What rules are told.
+    pub fn space(&self, table_bytes: u64) -> Space {
+        let used = self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed));
+        let usable = self.usable();
+        let step = INLINE_STEPS.iter().find(|(percent, _)| used >= usable / 100 * percent);
+        if let Some((percent, bytes)) = step
+            && *bytes < self.inline_told.load(Ordering::Relaxed)
+        {
+            self.inline_told.store(*bytes, Ordering::Relaxed);
+            tracing::warn!(
+                "the MDT's records take {percent} % of their room: what is written to files lies on OSTs from {bytes} bytes on, to leave room for \
+                 names; move the MDT to a larger device, or set less with `stria setstripe --inline`"
+            );
+        }
+        Space { is_full: used >= usable, inline_max: step.map_or(u32::MAX, |(_, bytes)| *bytes) }
     }
 
     /// Is everything refused that grows?

@@ -1,4 +1,4 @@
-//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), purge.
+//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), mover (of changes to the table's tree), purge.
 //!
 //! T1: a stop ends each within one request to an OST. T2: none of them holds the `Mdt`, so dropping it ends them.
 
@@ -54,7 +54,7 @@ pub struct Bells {
 pub struct Workers(Mutex<Vec<JoinHandle<()>>>);
 
 impl Workers {
-    /// Starts what needs no cluster: flusher, keeper and tidier.
+    /// Starts what needs no cluster: all but the purge.
     pub fn start(core: &Arc<Core>) -> Workers {
         let workers = Workers::default();
         workers.spawn(core, "mdt-flush", flusher);
@@ -182,8 +182,8 @@ fn tidier(core: &Core) {
     }
 }
 
-/// Longest wait for changes that are to move: so long what the last ones replaced is kept.
-const MOVES_WITHIN: Duration = Duration::from_millis(100);
+/// Longest wait for changes that are to move.
+const MOVES_WITHIN: Duration = Duration::from_secs(10);
 
 fn mover(core: &Core) {
     while !core.is_stopping() {

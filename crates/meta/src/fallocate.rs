@@ -43,7 +43,10 @@ pub fn allocate_inline(
     // 3. Space for the rest.
     if req.allocate {
         let is_new = reserve(txn, req.fid, req.offset, end)?;
-        if is_new && ctx.mdt_full {
+        if is_new && end > ctx.space.inline_max as u64 {
+            return Err(Code::NeedLayout.into());
+        }
+        if is_new && ctx.space.is_full {
             return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
         }
     }

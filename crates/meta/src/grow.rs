@@ -47,7 +47,7 @@ pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fa
 
 /// A layout of a new generation; objects of an earlier attempt that never switched go to the purge list.
 fn give_layout(ctx: &Ctx<'_>, txn: &mut dyn Txn, inode: &mut InodeRecord) -> Result<Layout, Fault> {
-    if ctx.mdt_full {
+    if ctx.space.is_full {
         return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
     }
     give_up(txn, inode);

@@ -45,10 +45,11 @@ pub fn write_inline(
     }
     grow::change_record(txn, &mut inode, req.in_section)?;
     let end = offset.checked_add(bulk.len() as u64).ok_or(Code::FileTooBig)?;
-    if end > inline_max(ctx, &inode) as u64 {
+    let is_kept = || is_kept(txn, &inode, offset, end);
+    if end > inline_max(ctx, &inode) as u64 || (end > ctx.space.inline_max as u64 && !is_kept()) {
         return Err(Code::NeedLayout.into());
     }
-    if ctx.mdt_full && !is_kept(txn, &inode, offset, end) {
+    if ctx.space.is_full && !is_kept() {
         return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
     }
     // 3. Page by page: merge with what is there, verified.
@@ -77,7 +78,7 @@ pub fn fill(
     bytes: &[u8],
     now: Time,
 ) -> Result<(), Fault> {
-    if bytes.len() > inline_max(ctx, inode) as usize {
+    if bytes.len() > inline_max(ctx, inode).min(ctx.space.inline_max) as usize {
         return Err(Code::NeedLayout.into());
     }
     for (page, bytes) in bytes.chunks(PAGE_SIZE).enumerate() {

@@ -81,7 +81,7 @@ pub fn move_link(inode: &mut InodeRecord, from: Parent, to: Parent) {
 
 /// Refuses what would grow a full MDT.
 pub fn need_room(ctx: &Ctx<'_>) -> Result<(), Fault> {
-    match ctx.mdt_full {
+    match ctx.space.is_full {
         true => Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it")),
         false => Ok(()),
     }

@@ -94,6 +94,19 @@ pub trait Txn: View {
     fn note(&mut self, _: Note) {}
 }
 
+/// What room the MDT's records have yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// There is none: refuse what grows with `NoSpace`, allow what removes.
+    pub is_full: bool,
+    /// New content of a file lies inline up to so many bytes, whatever the file system and the directory say: names cannot lie anywhere else.
+    pub inline_max: u32,
+}
+
+impl Space {
+    pub const AMPLE: Space = Space { is_full: false, inline_max: u32::MAX };
+}
+
 /// What an operation may know beside the records.
 pub struct Ctx<'a> {
     pub session: SessionId,
@@ -109,8 +122,7 @@ pub struct Ctx<'a> {
     pub make_cap: &'a dyn Fn(Fid, Generation, u8, u32) -> Capability,
     /// What is known of other sessions; `None`: there are none.
     pub sharing: Option<&'a dyn sharing::Sharing>,
-    /// The MDT has no room: refuse what grows with `NoSpace`, allow what removes.
-    pub mdt_full: bool,
+    pub space: Space,
     /// `None`: the client's kernel judges, and the rules check what `Cred`s claim.
     pub judge: Option<Judge<'a>>,
 }

@@ -11,7 +11,7 @@ use wire::{Request, Wire};
 use crate::mem::MemTxn;
 use crate::model::{Model, Node};
 use crate::records::{EntryRecord, InodeRecord};
-use crate::{Ctx, View, keys};
+use crate::{Ctx, Space, View, keys};
 
 const NOW: Time = Time { sec: 1_000_000, nsec: 5 };
 
@@ -39,7 +39,7 @@ fn call<R: Request>(txn: &mut MemTxn, req: R) -> Result<R::Reply, Code> {
         epoch: Epoch(1),
         make_cap: &cap,
         sharing: None,
-        mdt_full: false,
+        space: Space::AMPLE,
         judge: None,
     };
     let body = req.to_bytes();
@@ -328,7 +328,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
         epoch: Epoch(1),
         make_cap: &cap,
         sharing: None,
-        mdt_full: false,
+        space: Space::AMPLE,
         judge: None,
     };
     let bytes = [5u8; 100];
@@ -421,7 +421,7 @@ fn default_layouts_go_round_all_osts() {
         epoch: Epoch(1),
         make_cap: &cap,
         sharing: None,
-        mdt_full: false,
+        space: Space::AMPLE,
         judge: None,
     };
     let mut firsts = BTreeSet::new();
@@ -467,7 +467,7 @@ fn mutated_records_and_bodies_never_panic() {
             epoch: Epoch(1),
             make_cap: &cap,
             sharing: None,
-            mdt_full: false,
+            space: Space::AMPLE,
             judge: None,
         };
         if n % 50 == 0 {

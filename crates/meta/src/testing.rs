@@ -10,13 +10,15 @@ use crate::inode::load_inode;
 use crate::mem::MemTxn;
 use crate::names::{self, Slot};
 use crate::records::{InodeRecord, Parent};
-use crate::{Ctx, Judge, View, keys};
+use crate::{Ctx, Judge, Space, View, keys};
 
 pub const ROOT: Fid = Fid::ROOT;
 pub const ALICE: u32 = 1000;
 pub const BOB: u32 = 1001;
 /// A group that Alice is in beside her own; Bob is not.
 pub const CREW: u32 = 2000;
+
+pub const FULL: Space = Space { is_full: true, ..Space::AMPLE };
 
 /// Root, or a user whose group has her number; Alice is in CREW, too.
 pub fn cred(uid: u32) -> Cred {
@@ -33,7 +35,7 @@ pub struct World {
     /// The time of the next request; rises by one second with each.
     pub now: Time,
     pub replay: bool,
-    pub full: bool,
+    pub space: Space,
     /// Who asks in the helpers below.
     pub who: u32,
     /// The session is judged as this user.
@@ -44,15 +46,15 @@ impl World {
     pub fn new() -> World {
         let mut txn = MemTxn::default();
         crate::format(&mut txn, Time::new(1, 0));
-        World { txn, now: Time::new(100, 0), replay: false, full: false, who: 0, judged: None }
+        World { txn, now: Time::new(100, 0), replay: false, space: Space::AMPLE, who: 0, judged: None }
     }
 
-    pub fn with_ctx<T>(replay: bool, full: bool, f: impl FnOnce(&Ctx<'_>) -> T) -> T {
-        World::with_judge(replay, full, None, f)
+    pub fn with_ctx<T>(replay: bool, space: Space, f: impl FnOnce(&Ctx<'_>) -> T) -> T {
+        World::with_judge(replay, space, None, f)
     }
 
     /// As `with_ctx`; the session is judged as `who`, if given. A capability is its own if the MAC is the one made here.
-    pub fn with_judge<T>(replay: bool, full: bool, who: Option<u32>, f: impl FnOnce(&Ctx<'_>) -> T) -> T {
+    pub fn with_judge<T>(replay: bool, space: Space, who: Option<u32>, f: impl FnOnce(&Ctx<'_>) -> T) -> T {
         let is_ours = |cap: &Capability| cap.mac == Mac([1; 16]);
         let make_cap = |fid, generation, rights, lease| Capability {
             fid,
@@ -73,7 +75,7 @@ impl World {
             epoch: Epoch(1),
             make_cap: &make_cap,
             sharing: None,
-            mdt_full: full,
+            space,
             judge: who.map(|uid| Judge { cred: cred(uid), is_anybody: false, is_ours: &is_ours }),
         })
     }
@@ -86,7 +88,7 @@ impl World {
     pub fn call_with<R: Request>(&mut self, req: R, bulk: &[u8]) -> Result<R::Reply, Code> {
         let body = req.to_bytes();
         self.now.sec += 1;
-        let answer = World::with_judge(self.replay, self.full, self.judged, |ctx| {
+        let answer = World::with_judge(self.replay, self.space, self.judged, |ctx| {
             if !R::MUTATES {
                 let mut reply = vec![];
                 return crate::read(ctx, &self.txn, R::CALL, &body, &mut reply, &mut Buf::new())

@@ -7,6 +7,7 @@ use disk::{Crash, FaultyDisk, MemDisk, Op, SimDisk, SplitMix, When};
 use types::{Epoch, MirrorId, TargetId, Uuid};
 
 use super::*;
+use crate::conformance::Ends;
 use crate::{Batch, Change, Damage, Engine, Miss, Table, Tidied, Value, View, conformance};
 
 mod damage;
@@ -392,7 +393,9 @@ fn what_goes_out_of_memory_is_what_comes_back() {
             kept.clear();
             let figures = scene.table.figures();
             (evictions, loads) = (evictions + figures.evictions, loads + figures.loads);
-            // Nobody is in older states any more: what they had is free.
+            // Nobody is in older states any more: what they had is free. The second time there is nothing to move, and what was replaced goes.
+            scene.table.move_changes(Duration::ZERO);
+            scene.table.move_changes(Duration::ZERO);
             scene.table.settle();
             for _ in 0..600 {
                 scene.table.apply(scene.volume.last_seq(), Batch::new());
@@ -533,15 +536,6 @@ fn key_in(group: u64, n: u64) -> Key {
     Key::new(&[group.to_be_bytes(), n.to_be_bytes()].concat()).unwrap()
 }
 
-/// The others end with who has it, whatever ends that one.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Who reads, changes, brings, tidies and makes checkpoints, all at once: each state is whole, and so is what is on the medium at last.
 #[test]
 fn all_at_once() {
@@ -586,7 +580,10 @@ fn all_at_once() {
     };
     (0..GROUPS).for_each(|round| table.apply(types::Seq(round), batch_of(round)));
     let mut rounds = GROUPS;
-    let has_moved = || table.figures().loads > 100 && table.figures().evictions > 100;
+    let has_moved = || {
+        let figures = table.figures();
+        figures.loads > 100 && figures.evictions > 100 && figures.moves > 5
+    };
     std::thread::scope(|s| {
         for seed in 0..2 {
             s.spawn(move || {
@@ -610,6 +607,11 @@ fn all_at_once() {
         s.spawn(|| {
             while goes_on() {
                 checkpoint();
+            }
+        });
+        s.spawn(|| {
+            while goes_on() {
+                table.move_changes(Duration::from_millis(1));
             }
         });
         let _end = Ends(is_over);

@@ -1,8 +1,10 @@
 //! Moving changes to the tree beside who brings more of them.
 //!
 //! M1: what moved is published only over the state's own `moving` row: a state that was settled meanwhile has none, or another one.
-//! M2: nobody waits for who moves. A row that nobody has begun with is taken back, and one that is late is moved by who needs room.
-//! M3: what was replaced is freed by who moves, unless somebody reads it yet: with the next row, or when none came for a while.
+//! M2: nobody waits for who moves, but while he publishes. A row that nobody has begun with is taken back, and one that is late is moved by
+//! who needs room.
+//! M3: what was replaced is freed by who moves, unless somebody reads it yet: with the next row, or when none came for a while. So he keeps
+//! places on the medium (H1) for no longer than that, and for as long as he is about a row.
 //! M4: a change that `admits` let in finds its leaf in memory, whatever is moved before it is applied: where a leaf is there no more, the
 //! neighbour that has its keys now is brought first.
 
@@ -23,6 +25,9 @@ pub struct Moving {
     pub row: Recent,
     pub settled_bytes: u64,
 }
+
+/// So long what was replaced is kept when no row comes.
+const KEPT: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub struct Mover {
@@ -75,6 +80,7 @@ impl Mover {
     fn next(&self, at_most: Duration) -> Option<(Tree, Moving)> {
         let mut work = self.work.lock();
         if work.asked.is_none() && !work.is_woken {
+            let at_most = if work.replaced.is_some() { at_most.min(KEPT) } else { at_most };
             self.wake.wait_for(&mut work, at_most);
         }
         work.is_woken = false;
@@ -117,12 +123,13 @@ impl Table {
 
     /// M4. An error: who needs room moves the row, with all that came since and so all at once.
     fn brings_neighbours(&self, moved: &mut Edited) -> io::Result<()> {
-        for key in std::mem::take(&mut moved.emptied) {
-            if let Some(away) = moved.tree.needs(&key) {
-                home::fill(vec![away.clone()], Vec::new())?;
+        let emptied = std::mem::take(&mut moved.emptied);
+        let neighbours = emptied.iter().filter_map(|key| moved.tree.needs(key)).cloned().collect();
+        home::fill(neighbours, Vec::new()).inspect_err(|e| {
+            if !disk::is_passing(e) {
+                tracing::error!(why = %e, "the MDT's medium does not give records back; look at it");
             }
-        }
-        Ok(())
+        })
     }
 }
 
@@ -135,6 +142,7 @@ mod tests {
 
     use super::super::{MOVES_LATE, RECENT_MAX};
     use super::*;
+    use crate::conformance::Ends;
     use crate::tree::Shape;
     use crate::{Batch, Change, Engine, Medium, Tidied, Value, View};
 
@@ -314,11 +322,13 @@ mod tests {
         let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|s| {
             s.spawn(|| {
+                let _end = Ends(&is_over);
                 while !is_over.load(Ordering::Relaxed) {
                     table.move_changes(Duration::from_millis(1));
                 }
             });
             s.spawn(|| {
+                let _end = Ends(&is_over);
                 let mut last = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     // All keys are changed together, so one state has the same in all.
@@ -332,6 +342,7 @@ mod tests {
                     last = now;
                 }
             });
+            let _end = Ends(&is_over);
             for seq in 1..=4000u64 {
                 let value = Some(Value::new(&seq.to_le_bytes()));
                 // And some that nobody reads, or a row would never be full.
@@ -339,11 +350,11 @@ mod tests {
                 let changes = keys.map(|n| Change { key: key(n), value: value.clone() }).collect();
                 table.apply(Seq(seq), Batch(changes));
                 // Or it might never come to its turn.
-                while seq.is_multiple_of(5) && table.published.snapshot().moving.is_some() {
+                let is_moving = || table.published.snapshot().moving.is_some();
+                while seq.is_multiple_of(5) && is_moving() && !is_over.load(Ordering::Relaxed) {
                     std::thread::yield_now();
                 }
             }
-            is_over.store(true, Ordering::Relaxed);
         });
         assert!(table.figures().moves >= 20, "{}", table.figures().moves);
     }

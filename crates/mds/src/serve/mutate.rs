@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use meta::Space;
 use types::{Code, Fault, Fid, Key, SessionId};
 use wire::meta::{
     Create, CreateReply, CreateWith, FileState, Grow, Open, OpenReply, Release, Tmpfile, Truncate,
@@ -55,11 +56,11 @@ impl Core {
     pub fn mutate(
         &self,
         Ask { head, body, bulk, judged }: Ask<'_>,
-        (joined, mdt_full, doom): (&Joined, bool, &Doom<'_>),
+        (joined, space, doom): (&Joined, Space, &Doom<'_>),
         lease_high: &Cell<u32>,
         txn: &mut Overlay<'_>,
     ) -> Result<Vec<u8>, Fault> {
-        let around = Around { head, joined, judged, mdt_full, doom };
+        let around = Around { head, joined, judged, space, doom };
         self.with_ctx(around, lease_high, &mut |ctx| {
             let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
             if ctx.replay {

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 
+use meta::Space;
 use net::Answer;
 use types::{Fault, Seq, SessionId};
 use wire::meta::{OpenRead, OpenReadReply};
@@ -37,7 +38,7 @@ impl Core {
         let head_bytes = answer.body.len();
         let (judged, doom) = (self.judged(user, head.call, body), Doom::new(&self.sharers));
         // Whether the MDT is full is nothing to who adds nothing; no rule that reads draws a lease number, or ends a file.
-        let around = Around { head, joined, judged: judged.as_ref(), mdt_full: false, doom: &doom };
+        let around = Around { head, joined, judged: judged.as_ref(), space: Space::AMPLE, doom: &doom };
         let lease_high = Cell::new(0);
         let ask = |answer: &mut Answer<'_>| {
             self.with_ctx(around, &lease_high, &mut |ctx| {

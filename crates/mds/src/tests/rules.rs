@@ -59,7 +59,7 @@ fn all(view: &dyn View, kind: u8, f: &mut dyn FnMut(&[u8], &[u8])) {
 }
 
 fn make(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid, name: &[u8]) -> Result<Vec<u8>, Fault> {
-    if ctx.mdt_full {
+    if ctx.space.is_full {
         return Err(Fault::new(Code::NoSpace, "full"));
     }
     if txn.get(&key(1, name)).is_some() {

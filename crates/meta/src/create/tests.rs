@@ -4,7 +4,7 @@ use wire::meta::{
 };
 
 use crate::testing::*;
-use crate::{keys, totals};
+use crate::{Space, keys, totals};
 
 fn create(w: &mut World, change: impl FnOnce(&mut Create)) -> Result<CreateReply, Code> {
     let mut req = w.create_req(ROOT, "f");
@@ -40,7 +40,7 @@ fn refusals() {
         assert_eq!(create(&mut w, change), Err(want), "{name}");
         assert!(w.txn.records == before, "{name}");
     }
-    w.full = true;
+    w.space = FULL;
     assert_eq!(create(&mut w, |r| r.name = bytes("g")), Err(Code::NoSpace));
     assert!(create(&mut w, |r| r.exclusive = false).is_ok(), "a full MDT still opens");
 }
@@ -168,7 +168,8 @@ fn create_with(
 fn content_of(w: &mut World, fid: Fid) -> Vec<u8> {
     let read = ReadInline { fid, offset: 0, len: 1 << 20, held: None };
     let mut out = Buf::new();
-    let said = World::with_ctx(false, false, |ctx| crate::inline::read_inline(ctx, &w.txn, read, &mut out));
+    let said =
+        World::with_ctx(false, Space::AMPLE, |ctx| crate::inline::read_inline(ctx, &w.txn, read, &mut out));
     said.expect("it reads");
     out.to_vec()
 }
@@ -227,7 +228,10 @@ fn a_file_with_content_is_refused_whole() {
     assert!(create_with(&mut w, &[1; 4096], |r| r.parent = small).is_ok());
     let long = vec![0; INLINE_MAX as usize + 1];
     assert_eq!(create_with(&mut w, &long, |_| ()), Err(Code::NeedLayout));
-    w.full = true;
+    w.space = Space { is_full: false, inline_max: 4095 };
+    assert_eq!(create_with(&mut w, &[1; 4096], |_| ()), Err(Code::NeedLayout));
+    assert!(create_with(&mut w, &[1; 4095], |r| r.name = bytes("shorter")).is_ok());
+    w.space = FULL;
     assert_eq!(create_with(&mut w, &[1; 10], |_| ()), Err(Code::NoSpace));
 }
 

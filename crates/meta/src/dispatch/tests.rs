@@ -3,6 +3,7 @@ use wire::meta::{Create, FIDS_MAX, GetAttrs, GetAttrsReply, Inode, Lookup};
 use wire::{Request, Wire};
 
 use super::{is_mutation, mutate, read};
+use crate::Space;
 use crate::testing::*;
 
 /// Every call of the conversation is known, and answered on its own side only.
@@ -26,7 +27,7 @@ fn every_call_has_its_rule() {
         // No body fits: each call decodes before it does anything, and the other side does not know it.
         let mut w = World::new();
         let junk = [0xff; 3];
-        World::with_ctx(false, false, |ctx| {
+        World::with_ctx(false, Space::AMPLE, |ctx| {
             let changed = mutate(ctx, &mut w.txn, *call, &junk, &[]).map_err(|f| f.code);
             let seen = read(ctx, &w.txn, *call, &junk, &mut vec![], &mut Buf::new()).map_err(|f| f.code);
             let want = match mutates {
@@ -52,7 +53,7 @@ fn replies_follow_what_stands_there() {
     let f = w.file(ROOT, "f");
     let body = Lookup { parent: ROOT, name: bytes("f"), cred: Cred::root() }.to_bytes();
     let mut reply = b"head".to_vec();
-    let done = World::with_ctx(false, false, |ctx| {
+    let done = World::with_ctx(false, Space::AMPLE, |ctx| {
         read(ctx, &w.txn, Lookup::CALL, &body, &mut reply, &mut Buf::new())
     });
     assert_eq!((done, &reply[..4]), (Ok(()), &b"head"[..]));
@@ -66,7 +67,7 @@ fn several_are_told_of_at_once_and_what_is_gone_is_none() {
     let ask = |fids: Vec<Fid>| {
         let mut reply = vec![];
         let body = GetAttrs { fids }.to_bytes();
-        let said = World::with_ctx(false, false, |ctx| {
+        let said = World::with_ctx(false, Space::AMPLE, |ctx| {
             read(ctx, &w.txn, GetAttrs::CALL, &body, &mut reply, &mut Buf::new())
         });
         said.map(|()| GetAttrsReply::from_bytes(&reply).unwrap().inodes)

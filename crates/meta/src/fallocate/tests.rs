@@ -2,6 +2,7 @@ use types::crc::fragment_crcs;
 use wire::meta::{Place, ReadInline, Truncate, WriteInline};
 
 use super::*;
+use crate::Space;
 use crate::testing::*;
 
 /// What each page is.
@@ -31,8 +32,8 @@ impl Pair {
         let (place, crcs) = (Place::At(offset), fragment_crcs(0, data));
         let now = self.world.now;
         let req = WriteInline { fid: self.fid, place, in_section: false, crcs, now, held: None };
-        let full = self.world.full;
-        World::with_ctx(false, full, |ctx| crate::inline::write_inline(ctx, &mut self.world.txn, req, data))
+        let space = self.world.space;
+        World::with_ctx(false, space, |ctx| crate::inline::write_inline(ctx, &mut self.world.txn, req, data))
             .map_err(|f| f.code)?;
         let end = offset as usize + data.len();
         self.bytes.resize(self.bytes.len().max(end), 0);
@@ -76,7 +77,7 @@ impl Pair {
     fn check(&mut self, from: u64) {
         let mut out = Buf::new();
         let req = ReadInline { fid: self.fid, offset: 0, len: 1 << 20, held: None };
-        World::with_ctx(false, false, |ctx| {
+        World::with_ctx(false, Space::AMPLE, |ctx| {
             crate::inline::read_inline(ctx, &self.world.txn, req, &mut out).expect("read")
         });
         assert!(out[..] == self.bytes[..], "bytes");
@@ -136,7 +137,7 @@ fn disk_free_rng(seed: u64) -> impl FnMut(u64) -> u64 {
 fn what_is_kept_can_be_written_on_a_full_mdt() {
     let mut pair = Pair::new();
     pair.allocate(0, 10_000, (false, true, true)).expect("allocate");
-    pair.world.full = true;
+    pair.world.space = FULL;
     assert_eq!(pair.allocate(10_000, 1, (false, true, true)), Err(Code::NoSpace));
     assert_eq!(pair.write(9_999, &[1; 2]), Err(Code::NoSpace));
     pair.write(3, &[1; 9_997]).expect("space is kept for it");

@@ -5,8 +5,8 @@ use types::crc::fragment_crcs;
 use wire::meta::{AllocateInline, Place, ReadInline, Truncate, WriteInline, WriteInlineReply};
 
 use super::*;
-use crate::keys;
 use crate::testing::*;
+use crate::{Space, keys};
 
 const NOW: Time = Time { sec: 100, nsec: 0 };
 
@@ -22,7 +22,8 @@ fn write(w: &mut World, fid: Fid, place: Place, how: bool, data: &[u8]) -> Resul
 fn read_inline(w: &World, fid: Fid) -> Vec<u8> {
     let mut out = Buf::new();
     let req = ReadInline { fid, offset: 0, len: INLINE_MAX, held: None };
-    World::with_ctx(false, false, |ctx| inline::read_inline(ctx, &w.txn, req, &mut out)).expect("inline");
+    World::with_ctx(false, Space::AMPLE, |ctx| inline::read_inline(ctx, &w.txn, req, &mut out))
+        .expect("inline");
     out.to_vec()
 }
 
@@ -98,6 +99,42 @@ fn the_record_says_where_the_end_is() {
     let all = vec![1; INLINE_MAX as usize];
     assert_eq!(write(&mut w, fid, Place::End, FREE, &all).unwrap_err(), Code::NeedLayout);
     assert_eq!(write(&mut w, fid, Place::At(u64::MAX), FREE, &data).unwrap_err(), Code::FileTooBig);
+}
+
+/// An MDT that fills keeps room for names: new content goes to objects, and what has its pages keeps them.
+#[test]
+fn content_leaves_room_for_names() {
+    let mut w = World::new();
+    let (small, large, new) = (w.file(ROOT, "small"), w.file(ROOT, "large"), w.file(ROOT, "new"));
+    write(&mut w, large, Place::At(0), FREE, &[1; 10_000]).unwrap();
+    w.space = Space { is_full: false, inline_max: 4096 };
+    write(&mut w, small, Place::At(0), FREE, &[2; 4096]).unwrap();
+    assert_eq!(write(&mut w, small, Place::End, FREE, &[2]).unwrap_err(), Code::NeedLayout);
+    assert_eq!(write(&mut w, new, Place::At(0), FREE, &[2; 4097]).unwrap_err(), Code::NeedLayout);
+    assert_eq!(write(&mut w, large, Place::End, FREE, &[3]).unwrap_err(), Code::NeedLayout);
+    // In place, and sizes that take no page.
+    write(&mut w, large, Place::At(5_000), FREE, &[3; 5_000]).unwrap();
+    let truncate = |size| Truncate { fid: small, size, now: Time::new(9, 0), held: None, cred: cred(0) };
+    w.call(truncate(8192)).unwrap();
+    assert_eq!(write(&mut w, small, Place::At(5_000), FREE, &[4]).unwrap_err(), Code::NeedLayout);
+    let allocate = |fid, offset, len| AllocateInline {
+        fid,
+        offset,
+        len,
+        allocate: true,
+        erase: false,
+        grow: true,
+        now: Time::new(9, 0),
+        held: None,
+    };
+    w.call(allocate(large, 0, 10_000)).unwrap();
+    assert_eq!(w.call(allocate(large, 0, 10_001)).unwrap_err(), Code::NeedLayout);
+    // What stays small stays where it is.
+    w.space.inline_max = 0;
+    write(&mut w, small, Place::At(0), FREE, &[5; 4096]).unwrap();
+    let mut want = vec![1; 5_000];
+    want.resize(10_000, 3);
+    assert_eq!(read_inline(&w, large), want);
 }
 
 /// One who moves a file, at his own pace: he may die, or be given up for dead and go on all the same.

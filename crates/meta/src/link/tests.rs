@@ -32,7 +32,7 @@ fn links_share_an_inode_and_are_limited() {
     w.edit(f, |i| i.attr.nlink = LINKS_MAX - 1);
     assert_eq!(w.link(f, ROOT, "x"), Ok(65_000));
     assert_eq!(w.link(f, ROOT, "y"), Err(Code::TooManyLinks));
-    w.full = true;
+    w.space = FULL;
     assert_eq!(w.link(f, ROOT, "f"), Err(Code::Exists));
 }
 

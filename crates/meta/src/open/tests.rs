@@ -2,6 +2,7 @@ use types::*;
 use wire::meta::{FileState, OpenRead, OpenReadReply, OpenReply};
 use wire::object::RIGHT_READ;
 
+use crate::Space;
 use crate::inode::{load_inode, store_inode};
 use crate::open::open_read;
 use crate::sharing::Sharing;
@@ -45,7 +46,7 @@ impl Sharing for Others {
 
 fn look(w: &World, fid: Fid, others: &Others) -> Option<OpenReply> {
     let req = OpenRead { fid, read: true, held: None, cred: Cred::root(), want: 0 };
-    let OpenReadReply { open, .. } = World::with_ctx(false, false, |ctx| {
+    let OpenReadReply { open, .. } = World::with_ctx(false, Space::AMPLE, |ctx| {
         open_read(&crate::Ctx { sharing: Some(others), judge: None, ..*ctx }, &w.txn, req, &mut Buf::new())
             .unwrap()
     });
@@ -119,7 +120,8 @@ fn content_comes_along_if_it_is_wanted_and_fits() {
     let ask = |w: &World, read, want| {
         let mut out = Buf::new();
         let req = OpenRead { fid: f, read, held: None, cred: Cred::root(), want };
-        let reply = World::with_ctx(false, false, |ctx| open_read(ctx, &w.txn, req, &mut out)).unwrap();
+        let reply =
+            World::with_ctx(false, Space::AMPLE, |ctx| open_read(ctx, &w.txn, req, &mut out)).unwrap();
         (reply.crcs, out.len())
     };
     let zeros = types::crc::fragment_crcs(0, &[0; 5000]);

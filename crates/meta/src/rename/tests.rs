@@ -173,7 +173,7 @@ fn rights() {
     w.set_mode(a, 0o777);
     w.who = ALICE;
     assert_eq!(w.rename((a, "ad"), (a, "ad2"), 0, false), Ok(MOVED));
-    w.full = true;
+    w.space = FULL;
     assert_eq!(w.rename((a, "ad2"), (a, "ad3"), 0, false), Err(Code::NoSpace));
 }
 

@@ -48,7 +48,7 @@ fn refusals() {
     for (name, parent, victim, want) in table {
         assert_eq!(w.unlink(parent, victim, false), Err(want), "{name}");
     }
-    w.full = true;
+    w.space = FULL;
     assert!(w.unlink(tmp, "own", false).is_ok(), "a full MDT lets go");
     w.who = 0;
     assert_eq!(w.unlink(tmp, "d", false), Err(Code::IsDir));

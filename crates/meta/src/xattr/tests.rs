@@ -97,7 +97,7 @@ fn values_take_64_kib_in_all() {
     assert_eq!(set(&mut w, f, "user.b", &[1], 0), Err(Code::NoSpace));
     assert_eq!(set(&mut w, f, "user.b", &[], 0), Ok(()));
     assert_eq!(get(&mut w, f, "user.a").map(|v| v.len()), Ok(65_536));
-    w.full = true;
+    w.space = FULL;
     assert_eq!(set(&mut w, f, "user.a", &[], 0), Err(Code::NoSpace));
     assert_eq!(remove(&mut w, f, "user.a"), Ok(()), "a full MDT lets go");
 }

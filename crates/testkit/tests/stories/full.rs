@@ -246,3 +246,39 @@ fn mapped_pages_find_the_space_that_is_kept_for_them() {
     story.open("filler").unwrap();
     assert!(fill_up(&story, filled) >= 4);
 }
+
+/// [S-room-for-names] Small content lies on the MDT while there is room for it; then it goes to OSTs, so that names have the rest.
+#[test]
+fn an_mdt_that_fills_keeps_its_room_for_names() {
+    const BYTES: usize = 20 << 10;
+    let mut story = Story::begin(StoryShape { ost_bytes: 64 << 20, ..StoryShape::lively(Wiring::Local) });
+    let of = |n: u64| bytes_of(n, BYTES);
+    let name = |n: u64| format!("f{n}");
+    for n in 0..150 {
+        story.create(&name(n)).unwrap();
+        story.write(&name(n), 0, &of(n)).unwrap_or_else(|e| panic!("{}: {e}", name(n)));
+        story.close(&name(n)).unwrap();
+    }
+    let objects = story.objects().len();
+    assert!((75..150).contains(&objects), "{objects} of 150 files have objects: the first have none");
+    // What lies there is rewritten where it is.
+    story.open(&name(0)).unwrap();
+    story.write(&name(0), 0, &of(1000)).unwrap();
+    story.close(&name(0)).unwrap();
+    assert_eq!(story.objects().len(), objects);
+    // Names have room.
+    for n in 0..600 {
+        story.create(&format!("empty{n}")).unwrap_or_else(|e| panic!("empty{n}: {e}"));
+        story.close(&format!("empty{n}")).unwrap();
+    }
+    let check = |story: &Story| {
+        for n in 0..150 {
+            assert!(story.read(&name(n)).unwrap() == of(if n == 0 { 1000 } else { n }), "{}", name(n));
+        }
+        assert_eq!(story.list().unwrap().len(), 750);
+    };
+    check(&story);
+    story.unmount().unwrap();
+    story.remount();
+    check(&story);
+}
