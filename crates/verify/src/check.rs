@@ -6,6 +6,7 @@ use types::crc::crc32c;
 use types::hash::h64;
 
 use crate::bytes::{Bytes, Read};
+use crate::changes::Changes;
 use crate::counts::{each_above, record};
 use crate::image::{Image, be, given_up, hex};
 use crate::records::{self, DIR, Entry, FILE, Inode, SYMLINK};
@@ -31,6 +32,9 @@ struct Found {
     /// Limits of fids, leases and sessions.
     limits: BTreeMap<u8, u64>,
     totals: Option<u64>,
+    changes: Changes,
+    /// Were any of these given up?
+    are_changes_lost: bool,
 }
 
 impl Image {
@@ -51,6 +55,7 @@ impl Image {
             }
         }
         self.check_counts(&found.inodes, &mut out);
+        found.changes.check(found.are_changes_lost, &mut out);
         out
     }
 }
@@ -132,9 +137,19 @@ impl Found {
                 of_len(8)?;
                 record(value)?;
             }
+            14 => {
+                of_len(8)?;
+                self.changes.take_change(be(rest)?, key, value)?;
+            }
+            15 if rest.is_empty() => self.changes.take_newest(value)?,
+            15 => {
+                of_len(4)?;
+                self.changes.take_consumer(be(rest)?, value)?;
+            }
             16 => {
                 of_len(0)?;
-                given_up(value)?;
+                let (first, end) = given_up(value)?;
+                self.are_changes_lost |= first[..] < [16][..] && end[..] > [14][..];
             }
             _ => return Err("of no kind that is known".into()),
         }

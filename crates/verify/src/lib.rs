@@ -8,6 +8,7 @@
 //! tests.
 
 mod bytes;
+mod changes;
 mod check;
 mod counts;
 mod image;

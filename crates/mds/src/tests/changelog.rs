@@ -16,6 +16,7 @@ use super::meta_rules::{fresh, rig};
 use super::rig::{Rig, SECRET};
 
 mod rot;
+mod verified;
 
 fn cap() -> Capability {
     object::cap::make_admin(&SECRET, 1 << 40)
@@ -254,6 +255,7 @@ fn no_restart_makes_a_gap_or_tells_a_lie() {
             let crash =
                 [Crash::KeepAll, Crash::DropAll, Crash::Torn(random.next_u64())][random.below(3) as usize];
             (rig, disk) = again(&disk, crash);
+            verify::assert_whole(&*disk, &format!("seed {seed}, round {round}"));
             let known = rig.attach(1).unwrap().slots[0];
             let survived = done.iter().take_while(|d| d.sequence <= known).count();
             assert!(crash != Crash::KeepAll || survived == done.len());
@@ -358,7 +360,8 @@ fn records_are_kept_until_all_have_acknowledged_them() {
     }
     assert_eq!((rig.stored(), rig.consumers().consumers), (None, vec![]));
     assert_eq!(rig.ack(a, 1).unwrap_err().code, Code::NotFound);
-    let (rig, _) = again(&disk, Crash::DropAll);
+    let (rig, disk) = again(&disk, Crash::DropAll);
+    verify::assert_whole(&*disk, "with no consumer");
     let c = rig.try_register("a", &ChangeOp::ALL).unwrap();
     assert_eq!((c.id, c.after), (b + 1, 601), "who knew the old one is not taken for the new one");
     rig.create("after").unwrap();
@@ -398,7 +401,8 @@ fn too_much_is_given_up_and_never_in_silence() {
     assert_eq!((from, reply.changes[0].number), (1, to + 1), "what is lost and what is there is all");
     assert_eq!(rig.stored().unwrap().0, to + 1);
     // It is told again until it says that it knows, over a restart, too.
-    let (rig, _) = again(&disk, Crash::DropAll);
+    let (rig, disk) = again(&disk, Crash::DropAll);
+    verify::assert_whole(&*disk, "after much was given up");
     assert_eq!(rig.changes(slow, 0, 1).lost, reply.lost);
     assert_eq!(rig.changes(slow, to - 1, 1).lost, reply.lost);
     assert_eq!(rig.changes(slow, to, 1).lost, None, "it has gone on behind it");
