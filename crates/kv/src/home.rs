@@ -81,7 +81,8 @@ impl Home {
         self.leaf_of(self.ground.area.read(&self.place))
     }
 
-    fn at(&self) -> u64 {
+    /// Offset on the medium, bytes.
+    pub fn at(&self) -> u64 {
         self.ground.area.begin(&self.place)
     }
 

@@ -135,16 +135,17 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
+    use disk::{FaultyDisk, Op, When};
     use types::{Key, Seq};
 
     use super::super::{MOVES_LATE, RECENT_MAX};
     use super::*;
     use crate::conformance::Ends;
     use crate::tree::Shape;
-    use crate::{Batch, Change, Engine, Medium, Tidied, Value, View};
+    use crate::{Batch, Change, Engine, Medium, Miss, Tidied, Value, View};
 
     fn key(n: u64) -> Key {
         Key::new(&n.to_be_bytes()).unwrap()
@@ -184,6 +185,21 @@ mod tests {
             range.unwrap();
             assert_eq!(seen, self.model);
             assert_eq!(view.size().records, self.model.len() as u64);
+            // Any part, and as much of it as somebody wants.
+            for n in 0..60 {
+                let at = |n: u64| key((self.seq + n) * 31 % 1009);
+                let (from, to) = (at(n), at(n * n));
+                let most = if n % 2 == 0 { 1 + n as usize } else { usize::MAX };
+                let mut seen = Vec::new();
+                view.range(&from, &to, &mut |key, value| {
+                    seen.push((*key, value.to_vec()));
+                    seen.len() < most
+                })
+                .unwrap();
+                let model = self.model.iter().filter(|(key, _)| from <= **key && **key < to);
+                let wanted: Vec<_> = model.take(most).map(|(key, value)| (*key, value.clone())).collect();
+                assert_eq!(seen, wanted, "{from:?} to {to:?}");
+            }
             for n in 0..1009 {
                 let got = view.get(&key(n)).unwrap().map(|value| value.into_owned());
                 assert_eq!(got.as_ref(), self.model.get(&key(n)), "{n}");
@@ -277,41 +293,233 @@ mod tests {
         scene.check();
     }
 
+    fn put(n: u64) -> Change {
+        Change { key: key(n), value: Some(Value::new(&[7; 200])) }
+    }
+
+    fn gone(n: u64) -> Change {
+        Change { key: key(n), value: None }
+    }
+
+    /// 600 records on a medium, none of them in memory.
+    struct Away {
+        disk: Arc<FaultyDisk>,
+        table: Table,
+    }
+
+    impl Away {
+        fn new() -> Away {
+            let disk = Arc::new(FaultyDisk::new(Arc::new(disk::MemDisk::new(16 << 20))));
+            let (slots, disk_below) = ([0..8 << 20, 8 << 20..16 << 20], disk.clone());
+            let medium = Medium { disk: disk_below, slots, checkpoint: None, cache_bytes: 0 };
+            let table = Table::over_shaped(medium, Shape { leaf_bytes: 512, fanout: 4 }).unwrap();
+            table.apply(Seq(1), Batch((0..600).map(put).collect()));
+            table.settle();
+            table.checkpoint(&table.snapshot(), &mut std::iter::empty(), &mut Vec::new()).unwrap();
+            table.end_checkpoint(true);
+            while table.tidy() != Tidied::Done {}
+            Away { disk, table }
+        }
+
+        fn load(&self, keys: &[Key]) {
+            while let Err(what) = self.table.admits(keys.iter()) {
+                self.table.load(what).unwrap();
+            }
+        }
+
+        fn is_away(&self, n: u64) -> bool {
+            self.table.published.snapshot().base.needs(&key(n)).is_some()
+        }
+
+        /// The leaf of a key rots before anybody has it in memory.
+        fn rot(&self, n: u64) {
+            let at = self.table.published.snapshot().base.needs(&key(n)).expect("not in memory").home.at();
+            self.disk.flip_bit(at + 100, 3).unwrap();
+        }
+
+        /// Everything from 100 to 399 goes, and who moves that has begun.
+        fn begin_without(&self) -> (Tree, Moving) {
+            let keys: Vec<Key> = (100..400).map(key).collect();
+            self.load(&keys);
+            assert!(self.is_away(90) && self.is_away(410));
+            self.table.apply(Seq(2), Batch((100..400).map(gone).collect()));
+            let begun = self.table.mover.next(Duration::ZERO).expect("a row was full");
+            // What comes is admitted while they move.
+            self.table.admits(keys.iter()).unwrap();
+            begun
+        }
+
+        /// `None`: it is lost.
+        fn is_there(&self, n: u64) -> Option<bool> {
+            loop {
+                match self.table.snapshot().get(&key(n)) {
+                    Ok(value) => return Some(value.is_some()),
+                    Err(Miss::Absent(what)) => self.table.load(what).unwrap(),
+                    Err(Miss::Damage(_)) => return None,
+                }
+            }
+        }
+
+        /// What a listing shows, and what it says to be lost.
+        fn listed(&self) -> (BTreeSet<u64>, Vec<(Key, Key)>) {
+            let number = |key: &Key| u64::from_be_bytes(key.as_bytes()[..8].try_into().unwrap());
+            let (mut shown, mut lost) = (BTreeSet::new(), Vec::new());
+            let (view, mut from) = (self.table.snapshot(), Key::default());
+            loop {
+                let mut last = None;
+                let end = Key::new(&[0xff; 9]).unwrap();
+                let said = view.range(&from, &end, &mut |key, _| {
+                    shown.insert(number(key));
+                    last = Some(*key);
+                    true
+                });
+                match said {
+                    Ok(()) => return (shown, lost),
+                    Err(Miss::Absent(what)) => self.table.load(what).unwrap(),
+                    Err(Miss::Damage(damage)) => {
+                        lost.push((damage.key, damage.end));
+                        from = damage.end;
+                    }
+                }
+            }
+        }
+    }
+
     /// M4: all that a leaf had goes, and what is left of its stretch is the neighbour's, which is not in memory.
     #[test]
     fn what_was_admitted_finds_its_leaf_in_memory() {
-        let disk = Arc::new(disk::MemDisk::new(16 << 20));
-        let medium =
-            Medium { disk, slots: [0..8 << 20, 8 << 20..16 << 20], checkpoint: None, cache_bytes: 0 };
-        let table = Table::over_shaped(medium, Shape { leaf_bytes: 512, fanout: 4 }).unwrap();
-        let value = Some(Value::new(&[7; 200]));
-        let put = |n| Change { key: key(n), value: value.clone() };
-        table.apply(Seq(1), Batch((0..600).map(put).collect()));
-        table.settle();
-        table.checkpoint(&table.snapshot(), &mut std::iter::empty(), &mut Vec::new()).unwrap();
-        table.end_checkpoint(true);
-        while table.tidy() != Tidied::Done {}
-        let load = |keys: &[Key]| {
-            while let Err(what) = table.admits(keys.iter()) {
-                table.load(what).unwrap();
-            }
-        };
-        let gone: Vec<Key> = (100..400).map(key).collect();
-        load(&gone);
-        let is_away = |n| table.published.snapshot().base.needs(&key(n)).is_some();
-        assert!(is_away(90) && is_away(410));
-        table.apply(Seq(2), Batch(gone.iter().map(|key| Change { key: *key, value: None }).collect()));
-        // What comes is admitted while they move.
-        let (base, moving) = table.mover.next(Duration::ZERO).expect("a row was full");
-        table.admits(gone.iter()).unwrap();
-        table.move_row(base, moving);
-        assert_eq!(table.figures().moves, 1);
-        table.apply(Seq(3), Batch((150..170).map(put).collect()));
-        table.settle();
+        let away = Away::new();
+        let (base, moving) = away.begin_without();
+        away.table.move_row(base, moving);
+        assert_eq!(away.table.figures().moves, 1);
+        away.table.apply(Seq(3), Batch((150..170).map(put).collect()));
+        away.table.settle();
         for n in 100..400 {
-            let is_there = table.snapshot().get(&key(n)).unwrap().is_some();
-            assert_eq!(is_there, (150..170).contains(&n), "{n}");
+            assert_eq!(away.is_there(n), Some((150..170).contains(&n)), "{n}");
         }
+    }
+
+    /// M4, where the medium does not give the neighbour now: nothing is moved, nothing is lost, and who needs room goes on when it does.
+    #[test]
+    fn a_neighbour_that_cannot_be_read_now_leaves_all_as_it_is() {
+        let away = Away::new();
+        let (base, moving) = away.begin_without();
+        away.disk.fail(Op::Read, When::Always);
+        away.table.move_row(base, moving);
+        assert!(away.disk.failed(Op::Read) > 0);
+        assert_eq!(away.table.figures().moves, 0);
+        assert!(away.table.published.snapshot().moving.is_some());
+        away.table.apply(Seq(3), Batch((150..170).map(put).collect()));
+        away.disk.fail(Op::Read, When::Never);
+        away.table.settle();
+        assert!(away.table.published.snapshot().moving.is_none());
+        for n in 0..600 {
+            let want = !(100..400).contains(&n) || (150..170).contains(&n);
+            assert_eq!(away.is_there(n), Some(want), "{n}");
+        }
+        assert_eq!(away.table.figures().broken, 0);
+    }
+
+    /// M4, where the neighbour is not what was written there: its own records are lost and no others, whatever comes into its stretch.
+    #[test]
+    fn a_neighbour_that_has_rotted_takes_nothing_with_it() {
+        let away = Away::new();
+        // Those left and right of what goes.
+        away.load(&(100..400).map(key).collect::<Vec<_>>());
+        let left = (0..100).rev().find(|n| away.is_away(*n)).expect("not all are in memory");
+        let right = (400..600).find(|n| away.is_away(*n)).expect("not all are in memory");
+        away.rot(left);
+        away.rot(right);
+        let (base, moving) = away.begin_without();
+        away.table.move_row(base, moving);
+        assert_eq!((away.table.figures().moves, away.table.figures().broken > 0), (1, true));
+        away.table.apply(Seq(3), Batch((150..170).map(put).collect()));
+        for is_settled in [false, true] {
+            if is_settled {
+                away.table.settle();
+            }
+            for n in 150..170 {
+                assert_eq!(away.is_there(n), Some(true), "{n}");
+            }
+            let (shown, lost) = away.listed();
+            assert!((150..170).all(|n| shown.contains(&n)) && !lost.is_empty(), "{lost:?}");
+            let missing: Vec<u64> =
+                (0..600).filter(|n| !(100..400).contains(n) && !shown.contains(n)).collect();
+            // Two leaves of 512 bytes have two records each.
+            assert!(missing.len() <= 6 && missing.contains(&left), "{missing:?}, {left} {right}");
+            for n in &missing {
+                assert_eq!(away.is_there(*n), None, "{n}");
+                assert!(lost.iter().any(|(from, to)| *from <= key(*n) && key(*n) < *to), "{n}: {lost:?}");
+            }
+        }
+    }
+
+    /// Of what is lost some is written anew, by changes that move and by some that came since: they are there, and the rest is told as lost.
+    #[test]
+    fn both_rows_divide_what_is_lost() {
+        let away = Away::new();
+        // A leaf has few records, so one that has more of them is made of what lies between.
+        away.rot(300);
+        let lost = away.is_there(300);
+        assert_eq!(lost, None);
+        let (_, stretches) = away.listed();
+        let whole: Vec<u64> = (280..320).filter(|n| away.is_there(*n).is_none()).collect();
+        assert_eq!(stretches.len(), 1);
+        assert!(whole.contains(&300) && whole.len() >= 2, "{whole:?}");
+        let (first, last) = (whole[0], *whole.last().unwrap());
+        // Between two numbers there is room for more keys.
+        let between = |n: u64, more: u8| Key::new(&[&n.to_be_bytes()[..], &[more]].concat()).unwrap();
+        let value = Some(Value::new(b"new"));
+        let new = |key: Key| Change { key, value: value.clone() };
+        // One moves, with so many others that the row is full.
+        let mut full: Vec<Change> = vec![new(between(first, 1)), new(between(first, 5))];
+        full.extend((10_000..10_000 + RECENT_MAX as u64 + 1).map(put));
+        away.load(&full.iter().map(|change| change.key).collect::<Vec<_>>());
+        away.table.apply(Seq(2), Batch(full));
+        let (base, moving) = away.table.mover.next(Duration::ZERO).expect("a row was full");
+        // One comes, and one that moves goes again.
+        away.table.apply(
+            Seq(3),
+            Batch(vec![
+                new(between(first, 3)),
+                Change { key: between(first, 5), value: None },
+                new(key(last)),
+            ]),
+        );
+        let check = |when: &str| {
+            let view = away.table.snapshot();
+            for (key, want) in
+                [(between(first, 1), true), (between(first, 3), true), (between(first, 5), false)]
+            {
+                assert_eq!(view.get(&key).unwrap().is_some(), want, "{when}: {key:?}");
+            }
+            assert_eq!(away.is_there(last), Some(true), "{when}");
+            assert_eq!(away.is_there(first), None, "{when}");
+            let (mut seen, mut lost, mut from) = (Vec::new(), Vec::new(), key(first));
+            loop {
+                match view.range(&from, &key(last + 1), &mut |key, _| {
+                    seen.push(*key);
+                    true
+                }) {
+                    Ok(()) => break,
+                    Err(Miss::Absent(what)) => away.table.load(what).unwrap(),
+                    Err(Miss::Damage(damage)) => {
+                        lost.push(damage.key);
+                        from = damage.end;
+                    }
+                }
+            }
+            seen.dedup();
+            let new = [between(first, 1), between(first, 3), key(last)];
+            assert!(new.iter().all(|key| seen.contains(key)) && seen.len() == 3, "{when}: {seen:?}");
+            assert!(lost.len() >= 2, "{when}: {lost:?}");
+        };
+        check("while they move");
+        away.table.move_row(base, moving);
+        assert_eq!(away.table.figures().moves, 1);
+        check("moved");
+        away.table.settle();
+        check("settled");
     }
 
     /// One moves, one brings changes, one reads.
