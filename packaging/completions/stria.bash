@@ -337,6 +337,9 @@ _stria() {
             stria__subcmd__help__subcmd__mdt,restore)
                 cmd="stria__subcmd__help__subcmd__mdt__subcmd__restore"
                 ;;
+            stria__subcmd__help__subcmd__mdt,stat)
+                cmd="stria__subcmd__help__subcmd__mdt__subcmd__stat"
+                ;;
             stria__subcmd__help__subcmd__mkfs,mdt)
                 cmd="stria__subcmd__help__subcmd__mkfs__subcmd__mdt"
                 ;;
@@ -388,6 +391,9 @@ _stria() {
             stria__subcmd__mdt,restore)
                 cmd="stria__subcmd__mdt__subcmd__restore"
                 ;;
+            stria__subcmd__mdt,stat)
+                cmd="stria__subcmd__mdt__subcmd__stat"
+                ;;
             stria__subcmd__mdt__subcmd__help,backup)
                 cmd="stria__subcmd__mdt__subcmd__help__subcmd__backup"
                 ;;
@@ -402,6 +408,9 @@ _stria() {
                 ;;
             stria__subcmd__mdt__subcmd__help,restore)
                 cmd="stria__subcmd__mdt__subcmd__help__subcmd__restore"
+                ;;
+            stria__subcmd__mdt__subcmd__help,stat)
+                cmd="stria__subcmd__mdt__subcmd__help__subcmd__stat"
                 ;;
             stria__subcmd__mkfs,help)
                 cmd="stria__subcmd__mkfs__subcmd__help"
@@ -1716,7 +1725,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__mdt)
-            opts="bench backup restore bench-client"
+            opts="bench backup restore stat bench-client"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1772,6 +1781,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__mdt__subcmd__restore)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mdt__subcmd__stat)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2152,7 +2175,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt)
-            opts="-h --help bench backup restore bench-client help"
+            opts="-h --help bench backup restore stat bench-client help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2284,7 +2307,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt__subcmd__help)
-            opts="bench backup restore bench-client help"
+            opts="bench backup restore stat bench-client help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2367,6 +2390,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__mdt__subcmd__help__subcmd__stat)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__mdt__subcmd__restore)
             opts="-h --size --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -2375,6 +2412,28 @@ _stria() {
             fi
             case "${prev}" in
                 --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mdt__subcmd__stat)
+            opts="-j -h --dir --json --watch --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --watch)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

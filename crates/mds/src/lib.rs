@@ -104,6 +104,8 @@ pub(crate) struct Core {
     /// This start's; the volume's own accessor takes a lock.
     incarnation: Incarnation,
     was_clean: bool,
+    /// When it did, seconds since 1970.
+    started_sec: u64,
     /// Our mirror's, as the newest map says.
     epoch: AtomicU32,
     /// Many counts of directories wait to go into their records.

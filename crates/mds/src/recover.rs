@@ -79,6 +79,7 @@ impl Mdt {
             changes_long: AtomicBool::new(false),
             rules: settings.rules.clone(),
             clock: settings.clock.clone(),
+            started_sec: settings.clock.wall().sec.max(0) as u64,
             bells: Bells::default(),
             purged: Default::default(),
             known_groups: Default::default(),

@@ -15,6 +15,7 @@ use object::LeaseVersion;
 use types::{Code, Fault, Fid, Generation, Incarnation, Seq, SessionId};
 use wire::batch::Batch;
 use wire::check::{Check, CopyOut, Repair};
+use wire::mdt::MdtStat;
 use wire::meta::Counts;
 use wire::object::Capability;
 use wire::purge::Dying;
@@ -102,6 +103,7 @@ impl Core {
             }
             0x02a0..=0x02a4 => self.on_changelog_call(head, body),
             TargetStat::CALL => self.target_stat().map(plain),
+            MdtStat::CALL => self.on_mdt_stat(&parse(body)?).map(plain),
             Batch::CALL => return self.on_batch(head, body, bulk, answer).map(|()| None),
             Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),
             CopyOut::CALL => self.on_copy_out(&parse(body)?).map(plain),

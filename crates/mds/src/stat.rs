@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kv::{Engine, View};
 use meta::Space;
 use types::{Code, Fault};
+use wire::mdt::{MdtStat, MdtStatReply};
 use wire::session::TargetStatReply;
 
 use crate::draft::{Draft, put_bytes};
@@ -72,11 +73,20 @@ impl Room {
     pub fn usable(&self) -> u64 {
         self.share(FULL_PERCENT)
     }
+    /// What is taken of `usable`; `table_bytes`: as `kv::View::medium_bytes` has them.
+    fn taken(&self, table_bytes: u64) -> u64 {
+        self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed))
+    }
+
+    /// What new content may take inline where so much is taken, and from which share of the room on that is so.
+    fn inline_step(&self, used: u64) -> Option<&'static (u64, u32)> {
+        INLINE_STEPS.iter().find(|(percent, _)| used >= self.usable() / 100 * percent)
+    }
+
     /// What rules are told.
     pub fn space(&self, table_bytes: u64) -> Space {
-        let used = self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed));
-        let usable = self.usable();
-        let step = INLINE_STEPS.iter().find(|(percent, _)| used >= usable / 100 * percent);
+        let used = self.taken(table_bytes);
+        let (usable, step) = (self.usable(), self.inline_step(used));
         if let Some((percent, bytes)) = step
             && *bytes < self.inline_told.load(Ordering::Relaxed)
         {
@@ -91,7 +101,7 @@ impl Room {
 
     /// Is everything refused that grows?
     pub fn is_closed(&self, table_bytes: u64) -> bool {
-        self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed)) >= self.share(CLOSED_PERCENT)
+        self.taken(table_bytes) >= self.share(CLOSED_PERCENT)
     }
     /// What the changelog may take.
     pub fn changes_max(&self) -> u64 {
@@ -122,8 +132,7 @@ impl Room {
 impl Core {
     pub fn target_stat(&self) -> Result<TargetStatReply, Fault> {
         let label = self.volume.label();
-        let slots_bytes = self.room.slots_bytes.load(Ordering::Relaxed);
-        let used = self.room.used(self.kv.reader().medium_bytes(), slots_bytes);
+        let used = self.room.taken(self.kv.reader().medium_bytes());
         let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
         let total = self.room.usable();
         let free = total.saturating_sub(used);
@@ -145,6 +154,33 @@ impl Core {
             last_seq: self.volume.last_seq(),
             failure: self.volume.failure().unwrap_or_default().into(),
             superblock_copies: self.volume.superblock_copies_good(),
+        })
+    }
+
+    pub fn on_mdt_stat(&self, req: &MdtStat) -> Result<MdtStatReply, Fault> {
+        self.check_admin(&req.cap)?;
+        let (figures, used) = (self.kv.figures(), self.room.taken(self.kv.reader().medium_bytes()));
+        let inline_max = self.joined()?.inline_max;
+        Ok(MdtStatReply {
+            started_sec: self.started_sec,
+            now_sec: self.clock.wall().sec.max(0) as u64,
+            last_seq: self.volume.last_seq().0,
+            sessions: self.sessions.count() as u32,
+            records: figures.size.records,
+            leaves: figures.leaves,
+            room_bytes_used: used,
+            room_bytes_total: self.room.usable(),
+            inline_max: self.room.inline_step(used).map_or(inline_max, |(_, max)| inline_max.min(*max)),
+            memory_bytes: figures.memory_bytes,
+            memory_bytes_max: figures.memory_bytes_max,
+            leaves_brought: figures.loads,
+            leaves_taken_out: figures.evictions,
+            leaves_damaged: figures.broken,
+            moves: figures.moves,
+            states_kept: figures.states_kept as u64,
+            log_bytes_used: self.volume.log_used(),
+            log_bytes_total: self.volume.log_capacity(),
+            failure: self.volume.failure().unwrap_or_default().into(),
         })
     }
 }

@@ -11,6 +11,7 @@ pub mod codec;
 pub mod frame;
 pub mod lock;
 pub mod map;
+pub mod mdt;
 pub mod meta;
 pub mod mgmt;
 pub mod object;

@@ -11,8 +11,8 @@ use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{
-    HEADER_LEN, Header, Reader, Request, accessed, batch, changelog, check, lock, map, meta, mgmt, object,
-    ost, purge, session, shared,
+    HEADER_LEN, Header, Reader, Request, accessed, batch, changelog, check, lock, map, mdt, meta, mgmt,
+    object, ost, purge, session, shared,
 };
 
 /// The value that the bytes begin with, and its length.
@@ -51,7 +51,7 @@ macro_rules! all_types {
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
-                ost::OstStat, ost::OstSpace,
+                ost::OstStat, ost::OstSpace, mdt::MdtStat,
                 mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,
@@ -209,8 +209,34 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
             vec![changelog::ReadChangesReply { changes, upto: 9, more: true, lost }.to_bytes()]
         }
         "reply to ost::OstStat" | "reply to ost::OstSpace" => vec![ost_reply(name)],
+        "reply to mdt::MdtStat" => vec![mdt_reply()],
         _ => vec![],
     }
+}
+
+fn mdt_reply() -> Vec<u8> {
+    mdt::MdtStatReply {
+        started_sec: 1,
+        now_sec: 2,
+        last_seq: 3,
+        sessions: 4,
+        records: 5,
+        leaves: 6,
+        room_bytes_used: 7,
+        room_bytes_total: 8,
+        inline_max: 9,
+        memory_bytes: 10,
+        memory_bytes_max: 11,
+        leaves_brought: 12,
+        leaves_taken_out: 13,
+        leaves_damaged: 14,
+        moves: 15,
+        states_kept: 16,
+        log_bytes_used: 17,
+        log_bytes_total: 18,
+        failure: "19".into(),
+    }
+    .to_bytes()
 }
 
 fn change() -> changelog::Change {
@@ -442,6 +468,7 @@ fn all_calls() -> Vec<(u16, &'static str)> {
         meta::CALLS,
         object::CALLS,
         ost::CALLS,
+        mdt::CALLS,
         mgmt::CALLS,
         lock::CALLS,
         accessed::CALLS,

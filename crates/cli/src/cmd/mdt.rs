@@ -2,14 +2,15 @@
 
 mod backup;
 mod bench;
+mod stat;
 
 use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
 
-/// Look at MDTs closely: what the metadata engine makes of a device; backups.
+/// Look at MDTs closely: what running ones hold, and in memory; what the metadata engine makes of a device; backups.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: stria mdt bench /dev/nvme1n1 --force")]
+#[command(after_help = "Example: stria mdt stat /mnt/stria\nExample: stria mdt bench /dev/nvme1n1 --force")]
 pub struct Mdt {
     #[command(subcommand)]
     verb: Verb,
@@ -20,6 +21,7 @@ enum Verb {
     Bench(bench::Bench),
     Backup(backup::Backup),
     Restore(backup::Restore),
+    Stat(stat::Stat),
     /// Asks a server by TCP; started by `bench`.
     #[command(hide = true)]
     BenchClient(bench::Client),
@@ -32,6 +34,7 @@ impl Mdt {
             Verb::Bench(c) => c.run(),
             Verb::Backup(c) => c.run(),
             Verb::Restore(c) => c.run(),
+            Verb::Stat(c) => c.run(),
             Verb::BenchClient(c) => c.run(),
         }
     }

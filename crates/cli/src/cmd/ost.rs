@@ -99,32 +99,31 @@ impl OnOsts {
     }
 }
 
-fn name_of(reach: &Reach, ost: &Target) -> String {
-    format!("{}-OST{:04x}", reach.file_system().name, ost.index)
-}
-
-/// What each gives; those that do not answer are told of at once, and the last of them is the error to end with.
-fn ask_each<T>(
+/// What each gives, by name; those that do not answer are told of at once, and the last of them is the error to end with.
+pub(super) fn ask_each<T>(
     reach: &Reach,
-    osts: &[&Target],
+    targets: &[&Target],
     ask: impl Fn(&Target) -> anyhow::Result<T>,
 ) -> (Vec<(String, T)>, Option<Failure>) {
     let (mut answers, mut silent) = (Vec::new(), None);
-    for ost in osts {
-        let name = name_of(reach, ost);
-        match ask(ost) {
+    for target in targets {
+        let name = super::status::target_name(&reach.file_system().name, target.is_mdt, target.index);
+        match ask(target) {
             Ok(answer) => answers.push((name, answer)),
             Err(e) => {
                 eprintln!("stria: {name}: {e:#}");
-                silent =
-                    Some(Failure::failed(name, "it told nothing of itself", "`stria status` shows the OST"));
+                silent = Some(Failure::failed(
+                    name,
+                    "it told nothing of itself",
+                    "`stria status` shows the target",
+                ));
             }
         }
     }
     (answers, silent)
 }
 
-fn ended(silent: Option<Failure>) -> anyhow::Result<Exit> {
+pub(super) fn ended(silent: Option<Failure>) -> anyhow::Result<Exit> {
     silent.map_or(Ok(Exit::Done), |f| Err(f.into()))
 }
 
@@ -139,4 +138,16 @@ fn ratio(a: u64, b: u64) -> Option<f64> {
 
 fn shown(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".into(), |r| format!("{r:.2}"))
+}
+
+pub(super) fn percent(part: u64, whole: u64) -> u64 {
+    (u128::from(part) * 100).checked_div(whole.into()).unwrap_or(0) as u64
+}
+
+pub(super) fn time(seconds: u64) -> String {
+    match seconds {
+        0..600 => format!("{seconds} s"),
+        600..36_000 => format!("{} min", seconds / 60),
+        _ => format!("{:.1} h", seconds as f64 / 3600.0),
+    }
 }

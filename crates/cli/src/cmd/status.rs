@@ -264,7 +264,7 @@ fn stopped_line(name: String, path: &Path) -> Line {
     }
 }
 
-fn target_name(fsname: &str, is_mdt: bool, index: u32) -> String {
+pub(super) fn target_name(fsname: &str, is_mdt: bool, index: u32) -> String {
     format!("{fsname}-{}{index:04x}", if is_mdt { "MDT" } else { "OST" })
 }
 

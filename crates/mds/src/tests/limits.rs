@@ -4,9 +4,10 @@ use disk::{FaultyDisk, SimDisk};
 use kv::{Batch, Engine, Value};
 use std::sync::Arc;
 use types::{Code, Fid, Key, SessionId};
+use wire::mdt::MdtStat;
 use wire::session::TargetStat;
 
-use super::rig::{Rig, format, label};
+use super::rig::{Rig, SECRET, format, label};
 use super::rules::{self, body};
 use crate::purge::Walk;
 
@@ -44,6 +45,11 @@ fn a_full_table_refuses_growth_and_lets_deletes_through() {
     let stat = rig.ask(&TargetStat {}, SessionId(0)).unwrap();
     assert_eq!((stat.bytes_free, stat.files_free), (0, 0));
     assert_eq!(stat.files_total, made + 1, "and the root");
+    let cap = object::cap::make_admin(&SECRET, 1 << 40);
+    let near = rig.ask(&MdtStat { cap }, SessionId(0)).unwrap();
+    assert!(near.room_bytes_used >= near.room_bytes_total && near.inline_max == 512, "{near:?}");
+    let forged = object::cap::make_admin(&types::Uuid([1; 16]), 1 << 40);
+    assert_eq!(rig.ask(&MdtStat { cap: forged }, SessionId(0)).unwrap_err().code, Code::Fenced);
     // The state still fits a checkpoint, and deletes work to the last file.
     rig.mdt.core.checkpoint_now().unwrap();
     for n in 0..made {

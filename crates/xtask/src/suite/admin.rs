@@ -20,6 +20,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("admin::systemd_units", units)),
     (Needs::Shared, ("admin::ids_and_paths", ids_and_paths)),
     (Needs::Shared, ("admin::du_says_what_a_walk_finds", du)),
+    (Needs::Shared, ("admin::an_mdt_tells_what_it_holds", mdt_stat)),
 ];
 
 /// `NID:/fsname` of the cluster.
@@ -54,6 +55,36 @@ fn place(b: &Bench, name: &str) -> Result<PathBuf> {
     let mount = b.cluster.dir.join(name);
     fs::create_dir(&mount)?;
     Ok(mount)
+}
+
+/// `stria mdt stat` before and after 100 files are made.
+fn mdt_stat(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("mdtstat")?;
+    let ask = |args: &[&str]| -> Result<(i32, String)> {
+        b.cluster.stria(&[&["mdt", "stat"], args, &[&b.cluster.mount.display().to_string()]].concat())
+    };
+    let look = || -> Result<serde_json::Value> {
+        let (code, out) = ask(&["-j"])?;
+        ensure_eq(code, 0, &out)?;
+        Ok(serde_json::from_str::<Vec<serde_json::Value>>(&out)?.remove(0))
+    };
+    let number = |of: &serde_json::Value, name: &str| of[name].as_u64().context(name.to_owned());
+    let before = look()?;
+    for n in 0..100 {
+        File::create(dir.join(n.to_string()))?;
+    }
+    let after = look()?;
+    let more =
+        |name: &str| -> Result<u64> { Ok(number(&after, name)?.saturating_sub(number(&before, name)?)) };
+    // A name and an inode each; others come and go meanwhile.
+    ensure!(more("records")? >= 150 && more("changes")? >= 100, "{before} then {after}");
+    ensure!(number(&after, "memory_bytes")? <= number(&after, "memory_bytes_max")?, "{after}");
+    ensure_eq(number(&after, "inline_max")?, 65_536, "an MDT with room")?;
+    let (code, out) = ask(&[])?;
+    ensure!(code == 0 && out.contains("(mdt_cache)") && !out.contains("DAMAGED"), "{code}: {out}");
+    let (code, out) = b.cluster.stria(&["mdt", "stat", &dir.join("0").display().to_string()])?;
+    ensure!(code != 0 && out.contains("give the mount point"), "{code}: {out}");
+    Ok(fs::remove_dir_all(dir)?)
 }
 
 /// [S-du] `stria du` beside `du -s` over a tree of all sorts, as names come, go and move.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use types::size::human;
 use wire::ost::{OstStat, OstStatReply, purpose};
 
-use super::{OnOsts, ask, ask_each, ended, ratio, shown};
+use super::{OnOsts, ask, ask_each, ended, percent, ratio, shown, time};
 use crate::exit::Exit;
 
 /// Show what OSTs wrote since their start: sizes of device writes by purpose, write amplification, the small-write log, the index in
@@ -299,10 +299,6 @@ fn rates_of(target: String, before: &OstStatReply, s: &OstStatReply, seconds: f6
     }
 }
 
-fn percent(part: u64, whole: u64) -> u64 {
-    (part * 100).checked_div(whole).unwrap_or(0)
-}
-
 fn print_line(l: &Line) {
     outln!("{}: {} since its start, device of {}", l.target, time(l.seconds), human(l.device_bytes));
     if let Some(why) = &l.failure {
@@ -427,14 +423,6 @@ fn print_rates(rates: &[Rates]) {
             percent(r.log_bytes_used, r.log_bytes_total),
             human(r.overlay_bytes)
         );
-    }
-}
-
-fn time(seconds: u64) -> String {
-    match seconds {
-        0..600 => format!("{seconds} s"),
-        600..36_000 => format!("{} min", seconds / 60),
-        _ => format!("{:.1} h", seconds as f64 / 3600.0),
     }
 }
 
