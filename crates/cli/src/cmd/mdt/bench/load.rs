@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use disk::SplitMix;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -148,6 +148,15 @@ pub struct World<S: Side> {
 impl<S: Side> World<S> {
     pub fn new(side: S, tree: Tree, files_max: u64, flushes: bool, stop: Arc<AtomicBool>) -> World<S> {
         World { left: vec![], side, tree, files_max, flushes, stop, made: 0 }
+    }
+
+    /// Looks at all of the tree once, so that no row finds it where it was left before a start; how long that took, seconds.
+    pub fn warm(&self) -> anyhow::Result<f64> {
+        let began = Instant::now();
+        let mut hand = self.side.hand(0)?;
+        let entries = self.side.dirs().iter().map(|dir| hand.list(dir)).sum::<anyhow::Result<u64>>()?;
+        ensure!(entries >= self.tree.entries, "{entries} files of {} are there", self.tree.entries);
+        Ok(began.elapsed().as_secs_f64())
     }
 
     pub fn measure(&mut self, row: &Row, time: Duration, seed: u64) -> anyhow::Result<Figure> {

@@ -73,10 +73,11 @@ impl Turns {
                 }
             }
         }
-        let [low, high] = [f64::min, f64::max].map(|of| starts.iter().copied().reduce(of).unwrap_or(0.0));
+        let entries = self.tree.entries;
+        let (start, list) =
+            (span(starts.iter().map(|(start, _)| *start)), span(starts.iter().map(|(_, list)| *list)));
         notes.push(format!(
-            "a start after a clean stop, with {} files: {low:.2} to {high:.2} s",
-            self.tree.entries
+            "a start after a clean stop, with {entries} files: {start} s; the first listing of all after it, by one thread: {list} s"
         ));
         Ok((lines, notes))
     }
@@ -104,7 +105,7 @@ impl Turns {
         turn: u32,
         holder: &mut Holder,
         lines: &mut [Line],
-        starts: &mut Vec<f64>,
+        starts: &mut Vec<(f64, f64)>,
     ) -> anyhow::Result<()> {
         if !matches!(holder, Holder::Mdt(_)) {
             // First it gives the device back.
@@ -112,7 +113,7 @@ impl Turns {
             let rig =
                 Rig::make(&self.device, self.tree, self.files_max(), self.cache_bytes, self.stop.clone());
             let rig = rig.context("the MDT")?;
-            starts.push(rig.start_seconds);
+            starts.push((rig.start_seconds, rig.world.warm()?));
             if self.addresses {
                 tell_words(&rig.served.words());
             }
@@ -146,6 +147,7 @@ impl Turns {
             let inodes = self.device_bytes / INODE_BYTES;
             let side = OnExt4::make(&self.device, inodes, self.tree, &self.stop)?;
             let world = World::new(side, self.tree, self.files_max(), true, self.stop.clone());
+            world.warm()?;
             *holder = Holder::Ext4(Box::new(world));
         }
         let Holder::Ext4(world) = holder else { bail!("ext4 has the device") };
@@ -215,6 +217,12 @@ impl Turns {
         }
         Ok(())
     }
+}
+
+/// From the least to the most.
+fn span(seconds: impl Iterator<Item = f64> + Clone) -> String {
+    let [low, high] = [f64::min, f64::max].map(|of| seconds.clone().reduce(of).unwrap_or(0.0));
+    format!("{low:.2} to {high:.2}")
 }
 
 /// How many times one thread two are; all else is of two.
