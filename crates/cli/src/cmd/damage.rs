@@ -39,7 +39,7 @@ pub struct Where {
     /// The directory of a running `stria up`.
     #[arg(long, conflicts_with = "path", required_unless_present = "path")]
     dir: Option<PathBuf>,
-    /// A file or directory on a mount. A file: only its damage. The mount point: all of the file system's.
+    /// A path on a mount. The mount point: all of the file system. A file: only what concerns it, where single files are shown.
     path: Option<PathBuf>,
     /// JSON output.
     #[arg(short = 'j', long)]
