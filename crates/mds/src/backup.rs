@@ -19,6 +19,7 @@ use wire::codec::Bytes;
 
 use crate::changelog::Left;
 use crate::checkpoint::empty_on;
+use crate::given_up::GivenUp;
 use crate::ids::raised;
 use crate::look::{Trouble, Walk, look, until_loaded};
 use crate::{Core, FormatSpec, Mdt, Records, Settings};
@@ -198,6 +199,10 @@ impl Mdt {
         let read = kv::checkpoint::read_stream(input, &mut |mut batch| {
             batch.0.retain(|change| {
                 if change.value.as_ref().is_some_and(|value| changelog.takes(&change.key, value.raw())) {
+                    return false;
+                }
+                // Of what may be missing there is only the changelog.
+                if change.key == GivenUp::key() {
                     return false;
                 }
                 let pending = change

@@ -65,6 +65,9 @@ impl Changes {
         let len = b.u8()?;
         let name = b.take(len.into())?.to_vec();
         b.end()?;
+        if std::str::from_utf8(&name).is_err() {
+            return b.wrong("name");
+        }
         let known = OPS.iter().fold(0, |all, op| all | 1 << op);
         if version != 1 || mask == 0 || mask & !known != 0 || nsec >= 1_000_000_000 || len == 0 {
             return b.wrong("version, mask, time or name");
@@ -88,7 +91,9 @@ impl Changes {
         for ((number, (before, bytes)), (next, (next_before, _))) in
             self.changes.iter().zip(self.changes.iter().skip(1))
         {
-            if !is_lost && (number + 1, before + bytes) != (*next, *next_before) {
+            if !is_lost
+                && Some((number + 1, *next_before)) != before.checked_add(*bytes).map(|sum| (*next, sum))
+            {
                 out.push(format!("change {next} with {next_before} bytes before it comes behind {number}"));
             }
         }
@@ -101,6 +106,9 @@ impl Changes {
         if last.is_some_and(|last| last < number) && !is_lost {
             out.push(format!("change {last:?} is the last one, and {number} was given before"));
         }
+        // Without records everybody has acknowledged all that was given.
+        let acked = self.consumers.values().map(|c| c.acked).max().unwrap_or(0);
+        let last = last.unwrap_or(number.max(acked));
         // 3. Consumers: each finds what it has not acknowledged.
         let mut names = BTreeMap::new();
         for (at, Consumer { acked, lost, name }) in &self.consumers {
@@ -118,12 +126,10 @@ impl Changes {
             if is_lost {
                 continue;
             }
-            match last {
-                Some(last) if *acked > last => wrong("it has acknowledged what is not there"),
-                Some(last) if *acked < last && !self.changes.contains_key(&(acked + 1)) => {
-                    wrong(&format!("what comes behind {acked} is gone"));
-                }
-                _ => {}
+            if *acked > last {
+                wrong("it has acknowledged what was not given");
+            } else if *acked < last && !self.changes.contains_key(&(acked + 1)) {
+                wrong(&format!("what comes behind {acked} is gone"));
             }
         }
     }

@@ -33,7 +33,7 @@ struct Found {
     limits: BTreeMap<u8, u64>,
     totals: Option<u64>,
     changes: Changes,
-    /// Were any of these given up?
+    /// May any of these have been given up?
     are_changes_lost: bool,
 }
 
@@ -148,8 +148,9 @@ impl Found {
             }
             16 => {
                 of_len(0)?;
-                let (first, end) = given_up(value)?;
-                self.are_changes_lost |= first[..] < [16][..] && end[..] > [14][..];
+                given_up(value)?;
+                // It tells of the last stretch only.
+                self.are_changes_lost = true;
             }
             _ => return Err("of no kind that is known".into()),
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use disk::{Disk, SimDisk};
+use kv::Value;
 use meta::keys;
 use types::*;
 use wire::changelog::{ChangeOp, ListConsumers, ReadChanges, RegisterConsumer};
@@ -15,6 +16,7 @@ use super::counts::Play;
 use super::meta_rules::{fresh, rig};
 use super::rig::{Rig, SECRET};
 use crate::backup::{Stream, read_head};
+use crate::given_up::GivenUp;
 use crate::{Mdt, Settings};
 
 /// A whole backup; `between` its answers something else may happen.
@@ -151,4 +153,18 @@ fn the_changelog_of_what_is_restored_begins_behind_all_its_numbers() {
     let read = ReadChanges { id: again.id, after: again.after, max: 1000, cap };
     let told = play.rig.ask(&read, SessionId(0)).unwrap();
     assert!(told.changes.first().is_some_and(|change| change.number > last), "{last} was the last");
+}
+
+/// What may be missing because it was given up is of the changelog, and that begins anew.
+#[test]
+fn what_is_restored_has_given_up_nothing() {
+    let (rig, _) = fresh();
+    let (first, end) = (keys::kind_start(keys::ORPHAN), keys::kind_start(keys::ORPHAN + 1));
+    let given = GivenUp { first, end }.encode();
+    let layer = [(GivenUp::key(), Some(Value::new(&given)))].into();
+    rig.mdt.core.commit_changes(&mut rig.mdt.core.role.hold(), layer).unwrap();
+    let bytes = backup(&rig, &mut || ());
+    assert!(bytes.windows(given.len()).any(|part| part == given), "the backup has it");
+    let kept = lasting(&restore(&bytes).unwrap());
+    assert!(!kept.is_empty() && !kept.contains_key(GivenUp::key().as_bytes()));
 }

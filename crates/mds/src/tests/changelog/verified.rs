@@ -3,8 +3,9 @@
 use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord};
 
 use super::*;
+use crate::given_up::GivenUp;
 
-/// Two consumers, one of which has lost something, and changes behind both.
+/// Two consumers that have lost something, and changes behind both.
 fn played() -> verify::Image {
     let (rig, disk) = fresh();
     let (a, b) = (rig.register("a", &ChangeOp::ALL), rig.register("b", &[ChangeOp::Create]));
@@ -42,6 +43,12 @@ fn records_of_the_changelog_that_contradict_each_other_are_found() {
         i.records.insert(consumers[1].clone(), ConsumerRecord { acked, ..other }.encode());
         i.records.retain(|key, _| key[0] != keys::CHANGE || **key > *keys::change(acked).as_bytes());
     });
+    found("all that comes for who is behind", &|i| {
+        let other = ConsumerRecord::decode(&i.records[&consumers[1]]).unwrap();
+        let acked = other.acked + 1;
+        i.records.insert(consumers[1].clone(), ConsumerRecord { acked, ..other }.encode());
+        i.records.retain(|key, _| key[0] != keys::CHANGE);
+    });
     found("a number that was acknowledged and not given", &|i| {
         let consumer = ConsumerRecord::decode(&i.records[&consumers[1]]).unwrap();
         i.records.insert(consumers[1].clone(), ConsumerRecord { acked: 1000, ..consumer }.encode());
@@ -50,6 +57,13 @@ fn records_of_the_changelog_that_contradict_each_other_are_found() {
         let change = ChangeRecord::decode(&i.records[&numbers[last]]).unwrap();
         let bytes_before = change.bytes_before + 1;
         i.records.insert(numbers[last].clone(), ChangeRecord { bytes_before, ..change }.encode());
+    });
+    found("more bytes than there are", &|i| {
+        let change = ChangeRecord::decode(&i.records[&numbers[0]]).unwrap();
+        i.records.insert(numbers[0].clone(), ChangeRecord { bytes_before: u64::MAX, ..change }.encode());
+    });
+    found("a name that is no text", &|i| {
+        *i.records.get_mut(&consumers[1]).unwrap().last_mut().unwrap() = 0xff
     });
     found("one name twice", &|i| {
         let consumer = i.records[&consumers[1]].clone();
@@ -63,4 +77,15 @@ fn records_of_the_changelog_that_contradict_each_other_are_found() {
     });
     found("a change that is nonsense", &|i| _ = i.records.insert(numbers[last].clone(), vec![1, 9, 0, 0]));
     found("a consumer that is nonsense", &|i| _ = i.records.insert(consumers[2].clone(), vec![1]));
+}
+
+/// What a stretch that was given up left stays as it is, whatever was given up since.
+#[test]
+fn what_was_given_up_may_be_missing() {
+    let mut image = played();
+    image.records.retain(|key, _| *key != keys::change(30).as_bytes());
+    assert_eq!(image.check().len(), 1);
+    let (first, end) = (keys::kind_start(keys::ORPHAN), keys::kind_start(keys::ORPHAN + 1));
+    image.records.insert(GivenUp::key().as_bytes().to_vec(), GivenUp { first, end }.encode());
+    assert_eq!(image.check(), Vec::<String>::new());
 }
