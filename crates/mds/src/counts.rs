@@ -116,7 +116,7 @@ impl Core {
                 Next::Nothing => break,
                 Next::More(key) => key,
                 Next::Damage(damage) => {
-                    tracing::error!(%damage, "not counted");
+                    tracing::error!(%damage, "these are left out of the directories' counts");
                     damage.end
                 }
             };

@@ -264,7 +264,7 @@ impl meta::View for SnapView<'_> {
         while let Err(miss) = self.snap.range(&from, to, f) {
             match miss {
                 Miss::Damage(damage) if self.goes_around && from < damage.end => {
-                    tracing::error!(%damage, "passed over");
+                    tracing::error!(%damage, "records of the MDT are passed over");
                     from = damage.end;
                 }
                 miss => return self.note(miss),

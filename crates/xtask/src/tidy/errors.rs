@@ -18,6 +18,8 @@ const PAGE: &str = "docs/errors.md";
 const INTERNAL: &str = "crates/xtask/src/tidy/errors/internal.txt";
 /// Whose words no user meets: a message that only a test expects is none.
 const PROOF: [&str; 4] = ["hammer", "testkit", "xtask", "yardstick"];
+/// Of one part of a message on the page.
+const MESSAGE_BYTES_MIN: usize = 4;
 /// Where every message of a log or an error line has a row.
 const COMPLETE: [&str; 12] =
     ["cli", "client", "disk", "fuse", "fusedev", "mapstore", "mds", "mgmt", "mgs", "net", "oss", "store"];
@@ -93,6 +95,10 @@ fn is_number(cell: &str, number: i32) -> bool {
 /// In the tables below the codes, what stands in backquotes in the first column is a message; `…` stands for what differs.
 fn messages(page: &str, source: &str, findings: &mut Vec<String>) {
     for message in on_page(page) {
+        // What is quoted within a quotation leaves such, and every message would have it.
+        if message.split('…').all(|part| part.trim().len() < MESSAGE_BYTES_MIN) {
+            findings.push(format!("{PAGE}: '{message}' is too little to know a message by"));
+        }
         if !message.split('…').all(|part| source.contains(part)) {
             findings.push(format!("{PAGE}: nothing says '{message}'"));
         }
@@ -152,6 +158,8 @@ mod tests {
         assert_eq!(found(&missing, &said), ["docs/errors.md: no line for the code Loop"]);
         let unsaid = said.replace("gave up after", "lost patience after");
         assert_eq!(found(&page, &unsaid), ["docs/errors.md: nothing says 'gave up after'"]);
+        let nested = page.replace("`which is none of`", "`which is none of```");
+        assert_eq!(found(&nested, &said), ["docs/errors.md: '' is too little to know a message by"]);
     }
 
     #[test]
