@@ -166,6 +166,9 @@ impl Engine for AwayTable {
     fn figures(&self) -> Figures {
         self.table.figures()
     }
+    fn lost(&self) -> u64 {
+        self.table.lost()
+    }
 }
 
 impl<V: View> View for AwayView<V> {

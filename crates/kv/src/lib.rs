@@ -142,6 +142,11 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     fn figures(&self) -> Figures;
 
+    /// Stretches that the newest state knows to be lost. It looks at the places of all leaves.
+    fn lost(&self) -> u64 {
+        0
+    }
+
     /// What all readers look at and none is to write (K4), for who counts that with breakpoints.
     fn words(&self) -> Vec<Word> {
         Vec::new()

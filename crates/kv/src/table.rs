@@ -487,6 +487,10 @@ impl Engine for Table {
         }
     }
 
+    fn lost(&self) -> u64 {
+        self.published.snapshot().base.lost(&Key::default(), None).len() as u64
+    }
+
     fn words(&self) -> Vec<Word> {
         self.published.words()
     }

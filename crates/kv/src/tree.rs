@@ -437,6 +437,23 @@ impl Tree {
         absent
     }
 
+    /// Stretches with such keys that are known to be lost.
+    pub fn lost(&self, from: &Key, to: Option<&Key>) -> Vec<Stretch> {
+        let mut lost = Vec::new();
+        let _ = self.tips::<()>(from, to, &mut |tip| {
+            let stretch = match tip {
+                Tip::Lost(stretch) => Some(*stretch),
+                Tip::Away(away) => {
+                    away.found().and_then(|found| found.err()).map(|_| Stretch::of(&away.home))
+                }
+                Tip::Here(_) => None,
+            };
+            lost.extend(stretch.filter(|stretch| stretch.meets(from, to)));
+            ControlFlow::Continue(())
+        });
+        lost
+    }
+
     /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks; `gap` says what stands for
     /// a leaf that is not here.
     pub fn range<'a, B>(
@@ -475,23 +492,9 @@ impl Tree {
 
     /// The tree that knows that none of these keys had a record; as `edited`. Leaves that may have such keys are in memory, or lost.
     pub fn bared(&self, bare: &Stretch, shape: &Shape) -> Edited {
-        let mut lost = Vec::new();
-        let _ = self.tips::<()>(&bare.first, Some(&bare.end), &mut |tip| {
-            lost.extend(match tip {
-                Tip::Lost(stretch) => Some(*stretch),
-                Tip::Away(away) => {
-                    away.found().and_then(|found| found.err()).map(|_| Stretch::of(&away.home))
-                }
-                Tip::Here(_) => None,
-            });
-            ControlFlow::Continue(())
-        });
         // To go where they are: of each the first such key, which nobody has.
-        let keys: Vec<Key> = lost
-            .iter()
-            .filter(|lost| lost.meets(&bare.first, Some(&bare.end)))
-            .map(|l| l.first.max(bare.first))
-            .collect();
+        let lost = self.lost(&bare.first, Some(&bare.end));
+        let keys: Vec<Key> = lost.iter().map(|l| l.first.max(bare.first)).collect();
         self.changed(&keys.iter().map(|key| (key, None)).collect::<Vec<_>>(), Some(bare), shape)
     }
 

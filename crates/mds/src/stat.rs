@@ -160,7 +160,6 @@ impl Core {
     pub fn on_mdt_stat(&self, req: &MdtStat) -> Result<MdtStatReply, Fault> {
         self.check_admin(&req.cap)?;
         let (figures, used) = (self.kv.figures(), self.room.taken(self.kv.reader().medium_bytes()));
-        let inline_max = self.joined()?.inline_max;
         Ok(MdtStatReply {
             started_sec: self.started_sec,
             now_sec: self.clock.wall().sec.max(0) as u64,
@@ -170,12 +169,13 @@ impl Core {
             leaves: figures.leaves,
             room_bytes_used: used,
             room_bytes_total: self.room.usable(),
-            inline_max: self.room.inline_step(used).map_or(inline_max, |(_, max)| inline_max.min(*max)),
+            inline_max: self.joined()?.inline_max,
+            inline_limit: self.room.inline_step(used).map_or(u32::MAX, |(_, max)| *max),
             memory_bytes: figures.memory_bytes,
             memory_bytes_max: figures.memory_bytes_max,
             leaves_brought: figures.loads,
             leaves_taken_out: figures.evictions,
-            leaves_damaged: figures.broken,
+            stretches_lost: self.kv.lost(),
             moves: figures.moves,
             states_kept: figures.states_kept as u64,
             log_bytes_used: self.volume.log_used(),

@@ -17,15 +17,18 @@ bodies! {
         /// What they take on the medium, and what users may take there.
         room_bytes_used: u64,
         room_bytes_total: u64,
-        /// New content of a file lies inline up to so many bytes: less than the file system says while little room is left.
+        /// Content lies inline up to so many bytes, where `setstripe` said nothing else.
         inline_max: u32,
+        /// New content nowhere does beyond so many, since little room is left; `u32::MAX`: there is enough.
+        inline_limit: u32,
         /// What is in memory, and its bound (`mdt_cache`).
         memory_bytes: u64,
         memory_bytes_max: u64,
-        /// Leaves, since its start: brought into memory, taken out of it, and found to be damaged.
+        /// Leaves, since its start: brought into memory, and taken out of it.
         leaves_brought: u64,
         leaves_taken_out: u64,
-        leaves_damaged: u64,
+        /// Stretches of records that are known to be lost.
+        stretches_lost: u64,
         /// How often changes were moved to the tree, since its start.
         moves: u64,
         /// States that somebody reads or read, beside the newest.

@@ -47,7 +47,7 @@ fn a_full_table_refuses_growth_and_lets_deletes_through() {
     assert_eq!(stat.files_total, made + 1, "and the root");
     let cap = object::cap::make_admin(&SECRET, 1 << 40);
     let near = rig.ask(&MdtStat { cap }, SessionId(0)).unwrap();
-    assert!(near.room_bytes_used >= near.room_bytes_total && near.inline_max == 512, "{near:?}");
+    assert!(near.room_bytes_used >= near.room_bytes_total && near.inline_limit == 512, "{near:?}");
     let forged = object::cap::make_admin(&types::Uuid([1; 16]), 1 << 40);
     assert_eq!(rig.ask(&MdtStat { cap: forged }, SessionId(0)).unwrap_err().code, Code::Fenced);
     // The state still fits a checkpoint, and deletes work to the last file.

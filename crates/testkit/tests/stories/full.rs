@@ -256,7 +256,7 @@ fn an_mdt_that_fills_keeps_its_room_for_names() {
     let name = |n: u64| format!("f{n}");
     let stat = |story: &Story| story.ask(Who::Mdt, &wire::mdt::MdtStat { cap: story.admin() }).unwrap();
     let empty = stat(&story);
-    assert_eq!((empty.inline_max, empty.failure.as_str()), (65_536, ""));
+    assert_eq!((empty.inline_max, empty.inline_limit, empty.failure.as_str()), (65_536, u32::MAX, ""));
     assert!(empty.room_bytes_used * 10 < empty.room_bytes_total, "{empty:?}");
     for n in 0..150 {
         story.create(&name(n)).unwrap();
@@ -267,7 +267,7 @@ fn an_mdt_that_fills_keeps_its_room_for_names() {
     assert!((75..150).contains(&objects), "{objects} of 150 files have objects: the first have none");
     let full = stat(&story);
     let percent = full.room_bytes_used * 100 / full.room_bytes_total;
-    assert!((50..65).contains(&percent) && full.inline_max == 16 << 10, "{full:?}");
+    assert!((50..65).contains(&percent) && full.inline_limit == 16 << 10, "{full:?}");
     assert!(full.records >= empty.records + 300 && full.last_seq >= empty.last_seq + 150, "{full:?}");
     // What lies there is rewritten where it is.
     story.open(&name(0)).unwrap();

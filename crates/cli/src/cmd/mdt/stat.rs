@@ -38,13 +38,15 @@ struct Line {
     leaves: u64,
     room_bytes_used: u64,
     room_bytes_total: u64,
-    /// New content lies inline up to here, bytes.
+    /// Content lies inline up to here where `setstripe` said nothing else, bytes.
     inline_max: u32,
+    /// And new content nowhere beyond here, as room is short.
+    inline_limit: Option<u32>,
     memory_bytes: u64,
     memory_bytes_max: u64,
     leaves_brought: u64,
     leaves_taken_out: u64,
-    leaves_damaged: u64,
+    stretches_lost: u64,
     moves: u64,
     states_kept: u64,
     log_bytes_used: u64,
@@ -135,11 +137,12 @@ fn line_of(target: String, s: MdtStatReply) -> Line {
         room_bytes_used: s.room_bytes_used,
         room_bytes_total: s.room_bytes_total,
         inline_max: s.inline_max,
+        inline_limit: (s.inline_limit < u32::MAX).then_some(s.inline_limit),
         memory_bytes: s.memory_bytes,
         memory_bytes_max: s.memory_bytes_max,
         leaves_brought: s.leaves_brought,
         leaves_taken_out: s.leaves_taken_out,
-        leaves_damaged: s.leaves_damaged,
+        stretches_lost: s.stretches_lost,
         moves: s.moves,
         states_kept: s.states_kept,
         log_bytes_used: s.log_bytes_used,
@@ -185,10 +188,23 @@ impl Line {
             human(self.room_bytes_total),
             percent(self.room_bytes_used, self.room_bytes_total)
         );
-        out += &match self.inline_max {
-            0 => "    inline   nothing\n".into(),
-            max => format!("    inline   new content of up to {}\n", human(max.into())),
+        if self.room_bytes_used >= self.room_bytes_total {
+            out += "    FULL     it takes no new name and no new content: remove files, or move it to a larger device\n";
+        }
+        out += &match self.inline_max.min(self.inline_limit.unwrap_or(u32::MAX)) {
+            0 => "    inline   nothing, where `stria setstripe` said nothing else".into(),
+            max => {
+                format!(
+                    "    inline   content of up to {}, where `stria setstripe` said nothing else",
+                    human(max.into())
+                )
+            }
         };
+        out += &self
+            .inline_limit
+            .map(|limit| format!("; new content of {} at most, as room is short", human(limit.into())))
+            .unwrap_or_default();
+        out += "\n";
         out += &format!(
             "    memory   {} of {} (mdt_cache); {} leaves brought into it, {} taken out\n",
             human(self.memory_bytes),
@@ -196,10 +212,10 @@ impl Line {
             self.leaves_brought,
             self.leaves_taken_out
         );
-        if self.leaves_damaged > 0 {
+        if self.stretches_lost > 0 {
             out += &format!(
-                "    DAMAGED  {} leaves could not be read since its start: `stria fsck` names what is lost\n",
-                self.leaves_damaged
+                "    DAMAGED  {} stretches of records are known to be lost: `stria fsck` looks at all, and names them\n",
+                self.stretches_lost
             );
         }
         out += &format!(
@@ -259,11 +275,12 @@ mod tests {
             room_bytes_used: 600,
             room_bytes_total: 1000,
             inline_max: 16 << 10,
+            inline_limit: u32::MAX,
             memory_bytes: 1 << 20,
             memory_bytes_max: 1 << 30,
             leaves_brought: 3,
             leaves_taken_out: 1,
-            leaves_damaged: 0,
+            stretches_lost: 0,
             moves: 7,
             states_kept: 0,
             log_bytes_used: 10,
@@ -279,14 +296,22 @@ mod tests {
             well,
             "s-MDT0000: 60 s since its start, 2 sessions, change 5000\n\
              \x20   records  3000 in 40 leaves, 600B of 1000B (60 %)\n\
-             \x20   inline   new content of up to 16.0K\n\
+             \x20   inline   content of up to 16.0K, where `stria setstripe` said nothing else\n\
              \x20   memory   1.0M of 1.0G (mdt_cache); 3 leaves brought into it, 1 taken out\n\
              \x20   log      10B of 40B (25 %); changes moved to the tree 7 times, 0 older states kept\n"
         );
-        let ill = MdtStatReply { leaves_damaged: 2, failure: "a medium failed".into(), ..reply() };
+        let ill = MdtStatReply {
+            stretches_lost: 2,
+            failure: "a medium failed".into(),
+            room_bytes_used: 1000,
+            inline_limit: 512,
+            ..reply()
+        };
         let ill = line_of("s-MDT0000".into(), ill).text();
         assert!(ill.contains("FAILED   it refuses all changes: a medium failed"), "{ill}");
-        assert!(ill.contains("DAMAGED  2 leaves"), "{ill}");
+        assert!(ill.contains("DAMAGED  2 stretches"), "{ill}");
+        assert!(ill.contains("FULL     it takes no new name"), "{ill}");
+        assert!(ill.contains("up to 512B, where") && ill.contains("of 512B at most"), "{ill}");
     }
 
     #[test]
