@@ -218,13 +218,15 @@ impl Core {
 }
 
 impl Core {
-    /// Of what is lost there is no path, and it shows until it is given up.
+    /// It shows until it is given up.
     fn tell_lost(&self, finding: &Finding, end: &Key) -> Result<told::Finding, Fault> {
         let is_lost =
             self.until_here(&mut || self.lost_from(&finding.key, end))?.map_err(Stop::fault)?.is_some();
         let say = |what: &str| if is_lost { what.to_string() } else { String::new() };
         let (what, repair) = (say(&finding.what), say(repair_of(finding)));
-        Ok(told::Finding { wrong: finding.wrong, what, path: Bytes::default(), repair })
+        // What leads to it may be lost, too.
+        let path = look(&self.kv, &mut |view| path(view, finding)).unwrap_or_default();
+        Ok(told::Finding { wrong: finding.wrong, what, path: Bytes(path), repair })
     }
 }
 

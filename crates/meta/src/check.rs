@@ -16,7 +16,7 @@ use wire::meta::FileState;
 use crate::counts::{self, Pending, Recount};
 use crate::inode::HINTS_MAX;
 use crate::records::{EntryRecord, InodeRecord, Parent};
-use crate::{View, keys, path_of};
+use crate::{View, keys, path_of, stretch};
 
 use judge::{Links, judge, subdirs_of};
 pub use repair::{counts_too_much, repair, repair_of};
@@ -140,7 +140,10 @@ impl Check {
     pub fn add_damaged(&mut self, key: &Key, end: &Key) {
         let (what, off) = match *end == key.after() {
             true => (format!("record {key:?}: its checksum is wrong"), Off::Not),
-            false => (format!("the records from {key:?} on and before {end:?} are lost"), Off::Lost(*end)),
+            false => {
+                let of = stretch::of(key, end);
+                (format!("{of}: the records from {key:?} on and before {end:?} are lost"), Off::Lost(*end))
+            }
         };
         self.note(Finding { wrong: Wrong::DamagedRecord, key: *key, what, off });
     }
@@ -277,6 +280,9 @@ pub fn path(view: &dyn View, finding: &Finding) -> Vec<u8> {
             (first, _) => path_of::path_by(view, fid, first).ok(),
         }
     };
+    if let Some(end) = finding.lost_before() {
+        return stretch::directory(&finding.key, &end).and_then(of).unwrap_or_default();
+    }
     let Some(fid) = keys::parse_fid(&finding.key) else { return Vec::new() };
     let found = match keys::parse_entry(&finding.key) {
         None => of(fid),

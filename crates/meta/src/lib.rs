@@ -47,6 +47,7 @@ pub mod set_acl;
 pub mod setattr;
 pub mod settle;
 pub mod sharing;
+mod stretch;
 pub mod stripe;
 pub mod symlink;
 #[cfg(test)]

@@ -1,0 +1,88 @@
+//! What a stretch of keys has, in words for people.
+
+use types::{Fid, Key};
+
+use crate::keys::{self, ENTRY, GIVEN_UP};
+
+/// Of each kind: its records, and whether a fid stands in their keys.
+const KINDS: [(&str, bool); GIVEN_UP as usize] = [
+    ("names in directories", true),
+    ("inodes", true),
+    ("inline content of", true),
+    ("extended attributes of", true),
+    ("open unlinked files", true),
+    ("objects that are removed", true),
+    ("sessions", false),
+    ("slots", false),
+    ("counters", false),
+    ("the count of inodes", false),
+    ("counts of directories", true),
+    ("pending counts", false),
+    ("copies", false),
+    ("changes", false),
+    ("consumers of the changelog", false),
+    ("what was given up", false),
+];
+
+/// The kinds of records from `first` on and before `end`, and of which fids.
+pub fn of(first: &Key, end: &Key) -> String {
+    let (from, to) = (kind(first).max(ENTRY), kind(end).min(GIVEN_UP));
+    let fid = |key: &Key, of: u8| (kind(key) == of).then(|| keys::parse_fid(key)).flatten();
+    let of_kind = |at: u8| {
+        let (words, has_fids) = KINDS[usize::from(at - 1)];
+        let fids = match (fid(first, at), fid(end, at)) {
+            _ if !has_fids => String::new(),
+            (None, None) => " all".into(),
+            (Some(Fid(from)), None) => format!(" {from:#x} and above"),
+            (None, Some(Fid(to))) => format!(" up to {to:#x}"),
+            (Some(from), Some(to)) if from == to => format!(" {:#x}", from.0),
+            (Some(from), Some(to)) => format!(" {:#x} to {:#x}", from.0, to.0),
+        };
+        format!("{words}{fids}")
+    };
+    let has_any = |at: &u8| *at < kind(end) || end.as_bytes().len() > 1;
+    (from..=to).filter(has_any).map(of_kind).collect::<Vec<_>>().join(", ")
+}
+
+/// The directory of which all of that is names.
+pub fn directory(first: &Key, end: &Key) -> Option<Fid> {
+    let dir = |key: &Key| keys::parse_fid(key).filter(|_| kind(key) == ENTRY);
+    dir(first).filter(|first| dir(end) == Some(*first))
+}
+
+fn kind(key: &Key) -> u8 {
+    key.as_bytes().first().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_is_told_by_kinds_and_fids() {
+        let (a, b) = (Fid(0x1_0010), Fid(0x1_0020));
+        let told = |first: Key, end: Key| of(&first, &end);
+        assert_eq!(told(keys::entry(a, 0, 0), keys::entry(a, 1 << 20, 0)), "names in directories 0x10010");
+        assert_eq!(
+            told(keys::entry(a, 0, 0), keys::entry(b, 0, 0)),
+            "names in directories 0x10010 to 0x10020"
+        );
+        assert_eq!(
+            told(keys::entry(b, 0, 0), keys::inode(a)),
+            "names in directories 0x10020 and above, inodes up to 0x10010"
+        );
+        assert_eq!(
+            told(keys::inode(b), keys::kind_start(keys::XATTRS)),
+            "inodes 0x10020 and above, inline content of all"
+        );
+        assert_eq!(
+            told(keys::counts(b), keys::consumer(3)),
+            "counts of directories 0x10020 and above, pending counts, copies, changes, consumers of the changelog"
+        );
+        // Whatever stands there.
+        assert_eq!(told(Key::new(&[]).unwrap(), Key::new(&[255]).unwrap()).matches(", ").count(), 15);
+        assert_eq!(directory(&keys::entry(a, 0, 0), &keys::entry(a, 9 << 20, 0).after()), Some(a));
+        assert_eq!(directory(&keys::entry(a, 0, 0), &keys::entry(b, 0, 0)), None);
+        assert_eq!(directory(&keys::entry(a, 0, 0), &keys::inode(a)), None);
+    }
+}
