@@ -91,7 +91,10 @@ fn what_holds_something_is_refused_and_stays_as_it_is() {
     let out = bench(&device, &format!("{words} --force"));
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let said = String::from_utf8_lossy(&out.stdout);
-    assert!(said.contains("warm stat, 1 thread") && said.contains("the first listing of all after it"), "{said}");
+    assert!(
+        said.contains("warm stat, 1 thread") && said.contains("the first listing of all after it"),
+        "{said}"
+    );
 }
 
 #[test]

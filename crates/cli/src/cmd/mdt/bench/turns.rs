@@ -113,6 +113,7 @@ impl Turns {
             let rig =
                 Rig::make(&self.device, self.tree, self.files_max(), self.cache_bytes, self.stop.clone());
             let rig = rig.context("the MDT")?;
+            self.check_stop()?;
             starts.push((rig.start_seconds, rig.world.warm()?));
             if self.addresses {
                 tell_words(&rig.served.words());
