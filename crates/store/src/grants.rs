@@ -52,6 +52,11 @@ impl Grants {
         Some(Spent { session, pages })
     }
 
+    /// Could a session spend so many?
+    pub fn has(&self, session: SessionId, pages: u64) -> bool {
+        self.by_session.get(&session).is_some_and(|grant| grant.pages >= pages)
+    }
+
     /// They are not needed after all. Of a session that has ended meanwhile they are anybody's.
     pub fn put_back(&mut self, spent: Spent) {
         if let Some(grant) = self.by_session.get_mut(&spent.session) {

@@ -21,7 +21,7 @@ use crate::grants::{Grants, Spent};
 use crate::index::State;
 use disk::alloc::{Buddy, Run};
 
-/// Sealing rounds before a full medium is called full: another writer may take what the first round freed.
+/// Sealing rounds before a look at whether the medium is full: another writer may take what the first round freed.
 const SEAL_ROUNDS_MAX: usize = 3;
 /// Pages that writes may not take: 1/256 of the medium, at most 64 MiB, at least 16 pages. Truncation to the middle of a page
 /// rewrites that page and must work on a full medium.
@@ -29,7 +29,8 @@ pub fn reserve_pages(total: u64) -> u64 {
     (total / 256).clamp(16, 16 << 10).min(total / 2)
 }
 
-/// How often who lacks space waits for readers of places that are free but for them, and for overwrites under way.
+/// How often who lacks space waits for readers of places that are free but for them; and for overwrites under way, or because others
+/// were quicker to take what was sealed while enough for him waits again.
 const READER_WAITS_MAX: u32 = 10_000;
 const WRITER_WAITS_MAX: u32 = 2_000;
 /// A destager has the role that readers may wait for.
@@ -287,13 +288,12 @@ impl Engine {
         purpose: Purpose,
         holder: Option<SessionId>,
     ) -> Result<Taken<'_>, StoreError> {
-        self.with_space(purpose, |space| {
+        let wanted = Wanted { pages: pages.into(), claim, purpose, holder };
+        self.with_space(wanted, |space| {
             let mut runs = Vec::new();
-            let spent = if may_take(space, pages as u64, claim, purpose) {
-                None
-            } else {
-                let needed = space.buddy.rounded(pages.into());
-                Some(space.grants.spend(holder?, needed - claim)?)
+            let spent = match wanted.fits(space, space.free_pages()) {
+                true => None,
+                false => Some(space.grants.spend(holder?, wanted.beyond_claim(space))?),
             };
             if !space.buddy.take(pages, near, &mut runs) {
                 // R1: it comes, when what waits is sealed.
@@ -308,8 +308,9 @@ impl Engine {
 
     /// Keeps `pages` pages from everybody, so that they can be promised.
     pub(crate) fn hold(&self, pages: u64, holder: Option<SessionId>) -> Result<Held<'_>, StoreError> {
-        self.with_space(Purpose::Write, |space| {
-            let spent = match may_take(space, pages, 0, Purpose::Write) {
+        let wanted = Wanted { pages, claim: 0, purpose: Purpose::Write, holder };
+        self.with_space(wanted, |space| {
+            let spent = match wanted.fits(space, space.free_pages()) {
                 true => None,
                 // One promise becomes another.
                 false => Some(space.grants.spend(holder?, pages)?),
@@ -319,11 +320,12 @@ impl Engine {
         })
     }
 
-    fn with_space<T>(
+    pub(crate) fn with_space<T>(
         &self,
-        purpose: Purpose,
+        wanted: Wanted,
         mut try_it: impl FnMut(&mut Space) -> Option<T>,
     ) -> Result<T, StoreError> {
+        let purpose = wanted.purpose;
         let (mut round, mut reader_waits, mut writer_waits, mut has_folded) = (0, 0, 0, false);
         loop {
             let (is_waiting, is_unsealed, is_seen, is_coming, is_patched) = {
@@ -337,7 +339,7 @@ impl Engine {
                     space.waiting_pages() > 0,
                     space.is_unsealed(),
                     is_seen,
-                    space.on_their_way > 0,
+                    space.on_their_way > 0 || (!is_seen && wanted.will_fit(&space)),
                     space.patched_over > 0,
                 )
             };
@@ -348,7 +350,7 @@ impl Engine {
                 std::thread::sleep(SHORT_WAIT);
                 continue;
             }
-            // The last look is for what the last sealing freed, or for what others are about to supersede.
+            // The last look is for what the last sealing freed, or for what others are about to supersede, or have: they took it first.
             if !is_waiting || round == SEAL_ROUNDS_MAX {
                 // What patches replace is free once they are folded. A destager does that anyhow.
                 if is_patched && !std::mem::replace(&mut has_folded, true) && purpose != Purpose::Destage {
@@ -436,12 +438,42 @@ impl Engine {
     }
 }
 
-fn may_take(space: &Space, pages: u64, claim: u64, purpose: Purpose) -> bool {
-    let kept = match purpose {
-        // S6: who takes only what was promised to him needs nobody's leave.
-        Purpose::Write if pages == claim => 0,
-        Purpose::Write => reserve_pages(space.total_pages()) + space.promised_pages().saturating_sub(claim),
-        Purpose::Reserved | Purpose::Destage => 0,
-    };
-    space.free_pages() >= kept + space.buddy.rounded(pages)
+/// Space that somebody wants.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub pages: u64,
+    /// Of the pages, those that were promised to him.
+    pub claim: u64,
+    pub purpose: Purpose,
+    /// Who may spend his grant on it.
+    pub holder: Option<SessionId>,
+}
+
+impl Wanted {
+    /// May he take it of so many free pages?
+    fn fits(&self, space: &Space, free_pages: u64) -> bool {
+        let kept = match self.purpose {
+            // S6: who takes only what was promised to him needs nobody's leave.
+            Purpose::Write if self.pages == self.claim => 0,
+            Purpose::Write => {
+                reserve_pages(space.total_pages()) + space.promised_pages().saturating_sub(self.claim)
+            }
+            Purpose::Reserved | Purpose::Destage => 0,
+        };
+        free_pages >= kept + space.buddy.rounded(self.pages)
+    }
+
+    /// Will he find it once what waits is sealed and seen by nobody, if no other takes it first?
+    fn will_fit(&self, space: &Space) -> bool {
+        let free_pages = space.free_pages() + space.waiting_pages();
+        let is_granted =
+            || self.holder.is_some_and(|holder| space.grants.has(holder, self.beyond_claim(space)));
+        space.waiting_pages() > 0
+            && (self.fits(space, free_pages)
+                || (is_granted() && free_pages >= space.buddy.rounded(self.pages)))
+    }
+
+    fn beyond_claim(&self, space: &Space) -> u64 {
+        space.buddy.rounded(self.pages) - self.claim
+    }
 }

@@ -1,7 +1,7 @@
 //! Many threads: writers of one page lose nothing, readers under reuse see whole pages, writers of two objects overlap.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -295,4 +295,52 @@ fn what_the_last_sealing_frees_is_taken_too() {
     write(&store, id(n), 0, &[2; 3 * 4096], None).expect("the third sealing frees the third page");
     // The disk and what it runs hold each other.
     *disk.each.lock() = None;
+}
+
+/// Each time that he has what waits sealed, as much waits again. Once the other is done he finds what he wants.
+#[test]
+fn who_is_slower_than_another_to_take_what_he_sealed_is_not_told_that_it_is_full() {
+    const BYTES: usize = 128 << 10;
+    const OTHER_BYTES: usize = 32 << 10;
+    const OVERWRITES: u64 = 40;
+    let below = MemDisk::new(MEDIUM_BYTES);
+    let disk = Arc::new(FlushDisk { below, flushes: AtomicUsize::new(0), each: Mutex::default() });
+    Engine::format(&*disk, label(), false).unwrap();
+    let store = Arc::new(Engine::open_with(disk.clone(), PLACING).unwrap());
+    // 1. Room for the one overwrite, but not beside what waits of the other's.
+    write(&store, id(0), 0, &pattern(7, OTHER_BYTES), None).unwrap();
+    write(&store, id(1), 0, &pattern(8, BYTES), None).unwrap();
+    let mut n = 10;
+    while store.usage().bytes_available >= (BYTES + OTHER_BYTES) as u64 {
+        write(&store, id(n), 0, &pattern(n, 4096), None).unwrap();
+        n += 1;
+    }
+    assert!(store.usage().bytes_available >= BYTES as u64);
+    write(&store, id(0), 0, &pattern(9, OTHER_BYTES), None).unwrap();
+    let (other, left) = (store.clone(), Arc::new(AtomicU64::new(OVERWRITES)));
+    let other_left = left.clone();
+    *disk.each.lock() = Some(Box::new(move || {
+        let left = other_left.load(Ordering::Relaxed);
+        // He is quick because he has nothing sealed: what he wants is free.
+        let has_room = {
+            let space = other.space.lock();
+            let kept = crate::space::reserve_pages(space.total_pages());
+            space.free_pages() >= kept + (OTHER_BYTES / PAGE_SIZE) as u64
+        };
+        if left > 0 && has_room {
+            other_left.store(left - 1, Ordering::Relaxed);
+            write(&other, id(0), 0, &pattern(left, OTHER_BYTES), None).unwrap();
+        }
+    }));
+    // 2.
+    write(&store, id(1), 0, &pattern(10, BYTES), None).unwrap();
+    assert_eq!(left.load(Ordering::Relaxed), 0, "the other was quicker each time");
+    // 3. More than there is is refused soon, while the other is at it.
+    left.store(OVERWRITES, Ordering::Relaxed);
+    let much = pattern(11, BYTES + 2 * OTHER_BYTES);
+    assert!(matches!(write(&store, id(2), 0, &much, None), Err(StoreError::NoSpace(_))));
+    assert!(left.load(Ordering::Relaxed) > OVERWRITES / 2);
+    // The disk and what it runs hold each other.
+    *disk.each.lock() = None;
+    assert_eq!(read(&store, id(1), 0, BYTES as u32).unwrap().unwrap(), pattern(10, BYTES));
 }
