@@ -19,9 +19,9 @@ use types::Key;
 use crate::value::Value;
 
 /// One change in four has a link of the next level: enough for some thousand.
-const LEVELS: usize = 5;
-/// Bits for keys: of three hundred changes one key in twenty that has none is searched for all the same.
-const FILTER_WORDS: usize = 96;
+const LEVELS: usize = 6;
+/// Bits for keys: of twelve hundred changes one key in twenty that has none is searched for all the same.
+const FILTER_WORDS: usize = 384;
 /// A link that leads nowhere.
 const END: u32 = u32::MAX;
 

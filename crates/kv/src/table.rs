@@ -2,7 +2,7 @@
 //! A snapshot shares both with the table.
 //!
 //! Why two: each batch is published at once, and in the tree each would copy its path from the root. In the row nothing is copied;
-//! the tree is changed once per `RECENT_MAX` changes, and copies each touched leaf once for all. A row that is full stays as it is while
+//! the tree is changed once per `Shape::changes` changes, and copies each touched leaf once for all. A row that is full stays as it is while
 //! its changes move to the tree, which who brings the next ones need not wait for (mover.rs).
 
 use std::borrow::Cow;
@@ -32,11 +32,10 @@ mod mover;
 use cache::Cache;
 use mover::{Mover, Moving};
 
-/// Changes in the row before they move to the tree, and bytes of their values: a move is short for who waits behind it.
-const RECENT_MAX: usize = 256;
+/// Bytes of the values of a row's changes before they move to the tree.
 const RECENT_BYTES_MAX: u64 = 1 << 20;
-/// Room for one batch's more, as most are.
-const RECENT_ROOM: usize = RECENT_MAX + 64;
+/// Room in a row for one batch's more, as most are.
+const BATCH_ROOM: usize = 64;
 /// Rows that come together while one moves: then whoever moves it does not come to it, and nobody waits for that.
 const MOVES_LATE: usize = 4;
 
@@ -45,7 +44,7 @@ const AHEAD: usize = 96;
 /// Leaves that it looks at for that: most of what follows may be here.
 const AHEAD_WITHIN: usize = 8 * AHEAD;
 
-/// One state of the table. I1: `size` is the sum over what `recent` over `moving` over `base` shows.  I2: each row has at most `RECENT_MAX`
+/// One state of the table. I1: `size` is the sum over what `recent` over `moving` over `base` shows.  I2: each row has at most `Shape::changes`
 /// changes, of `RECENT_BYTES_MAX`, and one batch's more; `recent` has `MOVES_LATE` times as much while who moves the other one is late.
 /// I3: the leaf of each key in the rows is in memory in `base`, or lost.  I4: while something is moving, `base` stays what it is.
 #[derive(Clone, Default)]
@@ -59,6 +58,11 @@ pub struct Version {
     /// `size.bytes` when the latest changes moved last.
     settled_bytes: u64,
     seq: Seq,
+}
+
+/// For the changes that come next.
+fn row(shape: &Shape) -> Recent {
+    Recent::with_room(shape.changes + BATCH_ROOM)
 }
 
 impl Version {
@@ -92,13 +96,13 @@ impl Version {
     /// Moves all changes to the tree.
     fn settle(&mut self, shape: &Shape) {
         self.take(self.base.edited(&self.edits(), shape));
-        (self.moving, self.recent) = (None, Recent::with_room(RECENT_ROOM));
+        (self.moving, self.recent) = (None, row(shape));
         self.settled_bytes = self.size.bytes;
     }
 
     /// The latest changes begin to move. What there is to do.
-    fn begin_to_move(&mut self) -> (Tree, Moving) {
-        let row = std::mem::replace(&mut self.recent, Recent::with_room(RECENT_ROOM));
+    fn begin_to_move(&mut self, shape: &Shape) -> (Tree, Moving) {
+        let row = std::mem::replace(&mut self.recent, row(shape));
         let moving = Moving { row, settled_bytes: self.size.bytes };
         self.moving = Some(moving.clone());
         (self.base.clone(), moving)
@@ -112,8 +116,8 @@ impl Version {
         self.settled_bytes = moving.settled_bytes.saturating_sub(before - self.size.bytes);
     }
 
-    fn is_full(&self, times: usize) -> bool {
-        self.recent.changes() > RECENT_MAX * times || self.recent.bytes() > RECENT_BYTES_MAX * times as u64
+    fn is_full(&self, shape: &Shape, times: usize) -> bool {
+        self.recent.changes() > shape.changes * times || self.recent.bytes() > RECENT_BYTES_MAX * times as u64
     }
 
     /// Another tree, and what it has leaves in place of.
@@ -288,15 +292,16 @@ impl Engine for Table {
 
     fn apply(&self, upto: Seq, batch: Batch) {
         let (mut is_settled, mut to_move) = (false, None);
+        let is_full = |next: &Version, times| next.is_full(&self.shape, times);
         self.published.publish(|newest| {
             let mut next = newest.clone();
             assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
             next.seq = upto;
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
             match next.moving {
-                None if next.is_full(1) => to_move = Some(next.begin_to_move()),
+                None if is_full(&next, 1) => to_move = Some(next.begin_to_move(&self.shape)),
                 // Nobody is about it, or he is late.
-                Some(_) if next.is_full(1) && (self.mover.withdraw() || next.is_full(MOVES_LATE)) => {
+                Some(_) if is_full(&next, 1) && (self.mover.withdraw() || is_full(&next, MOVES_LATE)) => {
                     self.settle_all(&mut next);
                     is_settled = true;
                 }
@@ -580,7 +585,7 @@ mod tests {
     /// Small leaves, so that a few hundred records make a tree of several levels.
     #[test]
     fn conforms_with_small_leaves() {
-        crate::conformance::all(|| Table::shaped(Shape { leaf_bytes: 256, fanout: 4 }));
+        crate::conformance::all(|| Table::shaped(Shape { leaf_bytes: 256, fanout: 4, changes: 256 }));
     }
 
     #[test]

@@ -23,19 +23,22 @@ mod sweep;
 
 pub use sweep::Sweep;
 
-/// How large leaves and nodes grow.
+/// How large leaves, nodes and the row of the latest changes grow.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub leaf_bytes: usize,
     /// Children of a node.
     pub fanout: usize,
+    /// Changes in the row before they move to the tree.
+    pub changes: usize,
 }
 
 impl Default for Shape {
     /// A leaf is a page of the medium. A node is copied with its leaves, and each copy counts all of its children anew: few enough that
-    /// this costs no more than the leaf does.
+    /// this costs no more than the leaf does. So many changes move together that a leaf takes several where a directory is small,
+    /// and that who moves them comes to it before the next row is full (decision 0045).
     fn default() -> Shape {
-        Shape { leaf_bytes: 4096 - 64, fanout: FANOUT_MAX }
+        Shape { leaf_bytes: 4096 - 64, fanout: FANOUT_MAX, changes: 1024 }
     }
 }
 

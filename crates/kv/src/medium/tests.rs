@@ -62,7 +62,9 @@ fn model_of(table: &Table) -> Model {
 
 /// The table that the last checkpoint has.
 fn table_on(volume: &Volume, cache_bytes: u64) -> Result<Table, StreamError> {
-    let table = Table::over(medium_of(volume, cache_bytes)).unwrap();
+    // Changes move to the tree every now and then.
+    let shape = Shape { changes: 256, ..Shape::default() };
+    let table = Table::over_shaped(medium_of(volume, cache_bytes), shape).unwrap();
     match volume.checkpoint_reader().unwrap() {
         Some(mut stream) => table.open(volume.checkpoint_seq(), &mut stream, &mut |_, _| false),
         None => Ok(table),
@@ -261,7 +263,7 @@ fn conforms() {
         let over = |disk: &Arc<MemDisk>, checkpoint| {
             let slots = [0..8 << 20, 8 << 20..16 << 20];
             let medium = Medium { disk: disk.clone(), slots, checkpoint, cache_bytes };
-            let shape = Shape { leaf_bytes, fanout: if leaf_bytes < 4000 { 4 } else { 32 } };
+            let shape = Shape { leaf_bytes, fanout: if leaf_bytes < 4000 { 4 } else { 32 }, changes: 256 };
             Table::over_shaped(medium, shape).unwrap()
         };
         // Which medium a table is over, by its capacity there is no way to tell.
@@ -520,7 +522,7 @@ fn what_only_older_states_have_is_not_tidied_for_ever() {
     let mut batch = Batch::new();
     scene.model.keys().for_each(|key| batch.put(*key, Value::new(b"short")));
     scene.table.apply(scene.volume.append(Epoch(1), &[0; 8]).unwrap(), batch);
-    scene.table.move_changes(Duration::ZERO);
+    scene.table.settle();
     assert!(scene.model.keys().all(|key| old.get(key).unwrap().unwrap().len() == 6000));
     assert_eq!(filled(), 0);
     // As if one of them had been brought just then.
@@ -546,7 +548,7 @@ fn all_at_once() {
         checkpoint,
         cache_bytes: 16 << 10,
     };
-    let shape = Shape { leaf_bytes: 512, fanout: 4 };
+    let shape = Shape { leaf_bytes: 512, fanout: 4, changes: 256 };
     let table = &Table::over_shaped(medium(None), shape).unwrap();
     // A batch is of one group, and gives all of its keys the same value, or takes back the last one.
     let batch_of = |round: u64| {

@@ -142,7 +142,7 @@ mod tests {
     use disk::{FaultyDisk, Op, When};
     use types::{Key, Seq};
 
-    use super::super::{MOVES_LATE, RECENT_MAX};
+    use super::super::MOVES_LATE;
     use super::*;
     use crate::conformance::Ends;
     use crate::tree::Shape;
@@ -152,12 +152,21 @@ mod tests {
         Key::new(&n.to_be_bytes()).unwrap()
     }
 
+    /// Changes of a row that is full, fewer than there are keys.
+    const ROW: usize = 256;
+
     /// A table and what it is to hold.
-    #[derive(Default)]
     struct Scene {
         table: Table,
         model: BTreeMap<Key, Vec<u8>>,
         seq: u64,
+    }
+
+    impl Default for Scene {
+        fn default() -> Scene {
+            let table = Table::shaped(Shape { changes: ROW, ..Shape::default() });
+            Scene { table, model: BTreeMap::new(), seq: 0 }
+        }
     }
 
     impl Scene {
@@ -224,10 +233,10 @@ mod tests {
     fn a_full_row_moves_beside_those_that_come() {
         let mut scene = Scene::default();
         for round in 1..=20 {
-            scene.change(RECENT_MAX + 1);
+            scene.change(ROW + 1);
             assert!(scene.is_moving());
             let (base, moving) = scene.begin();
-            scene.change(RECENT_MAX / 2);
+            scene.change(ROW / 2);
             scene.check();
             scene.table.move_row(base, moving);
             assert!(!scene.is_moving());
@@ -242,12 +251,12 @@ mod tests {
     fn what_moved_too_late_changes_nothing() {
         for is_other_moving in [false, true] {
             let mut scene = Scene::default();
-            scene.change(RECENT_MAX + 1);
+            scene.change(ROW + 1);
             let (base, moving) = scene.begin();
             scene.change(10);
             scene.table.settle();
             if is_other_moving {
-                scene.change(RECENT_MAX + 1);
+                scene.change(ROW + 1);
             }
             scene.table.move_row(base, moving);
             assert_eq!((scene.is_moving(), scene.table.figures().moves), (is_other_moving, 0));
@@ -260,9 +269,9 @@ mod tests {
     fn nobody_waits_for_who_moves() {
         let mut scene = Scene::default();
         // Nobody moves anything.
-        for _ in 0..10 * RECENT_MAX {
+        for _ in 0..10 * ROW {
             scene.change(1);
-            assert!(scene.table.published.snapshot().recent.changes() <= RECENT_MAX + 1);
+            assert!(scene.table.published.snapshot().recent.changes() <= ROW + 1);
         }
         scene.check();
         scene.table.settle();
@@ -273,7 +282,7 @@ mod tests {
                 None => scene.change(1),
             }
         };
-        scene.change(MOVES_LATE * RECENT_MAX);
+        scene.change(MOVES_LATE * ROW);
         assert!(scene.is_moving());
         scene.check();
         scene.change(2);
@@ -286,7 +295,7 @@ mod tests {
     #[test]
     fn what_was_replaced_is_let_go_of_when_nothing_comes() {
         let mut scene = Scene::default();
-        scene.change(RECENT_MAX + 1);
+        scene.change(ROW + 1);
         scene.table.move_changes(Duration::ZERO);
         assert!(scene.table.mover.work.lock().replaced.is_some());
         scene.table.move_changes(Duration::ZERO);
@@ -317,7 +326,8 @@ mod tests {
             let disk = Arc::new(FaultyDisk::new(Arc::new(disk::MemDisk::new(16 << 20))));
             let (slots, disk_below) = ([0..8 << 20, 8 << 20..16 << 20], disk.clone());
             let medium = Medium { disk: disk_below, slots, checkpoint: None, cache_bytes: 0 };
-            let table = Table::over_shaped(medium, Shape { leaf_bytes: 512, fanout: 4 }).unwrap();
+            let table =
+                Table::over_shaped(medium, Shape { leaf_bytes: 512, fanout: 4, changes: ROW }).unwrap();
             table.apply(Seq(1), Batch((0..600).map(put).collect()));
             table.settle();
             table.checkpoint(&table.snapshot(), &mut std::iter::empty(), &mut Vec::new()).unwrap();
@@ -474,7 +484,7 @@ mod tests {
         let new = |key: Key| Change { key, value: value.clone() };
         // One moves, with so many others that the row is full.
         let mut full: Vec<Change> = vec![new(between(first, 1)), new(between(first, 5))];
-        full.extend((10_000..10_000 + RECENT_MAX as u64 + 1).map(put));
+        full.extend((10_000..10_000 + ROW as u64 + 1).map(put));
         away.load(&full.iter().map(|change| change.key).collect::<Vec<_>>());
         away.table.apply(Seq(2), Batch(full));
         let (base, moving) = away.table.mover.next(Duration::ZERO).expect("a row was full");

@@ -5,7 +5,7 @@ use crate::Value;
 use crate::leaf::tests::Dice;
 
 /// Large enough that one record is no quarter of a leaf.
-const SHAPE: Shape = Shape { leaf_bytes: 2400, fanout: 8 };
+const SHAPE: Shape = Shape { leaf_bytes: 2400, fanout: 8, changes: 256 };
 
 /// Checks T1 to T3 below a child and returns how deep its leaves lie.
 fn depth(at: &Child, from: Option<Key>, to: Option<Key>, is_root: bool) -> usize {
