@@ -86,6 +86,8 @@ pub fn mds(settings: &Settings) -> Result<()> {
     let mut bars = Vec::new();
     if let Some(said) = in_process(settings)? {
         out += &figures(&said);
+        // At once: what comes next may be void, and this is not.
+        println!("\n{out}");
         bars.extend(self::bars(&said.rows));
     }
     if super::rows::rows(Set::Mds, &settings.rows).is_ok() {

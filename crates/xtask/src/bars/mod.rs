@@ -119,8 +119,10 @@ fn bars(set: Set, rows: &[Row], values: &Values, ratios: &BTreeMap<usize, Vec<f6
     let mut bars = Vec::new();
     for (number, row) in rows.iter().enumerate() {
         let ratio = ratios.get(&number).map(|r| estimate(r));
-        let what = format!("{} ÷ {}", row.bar.title, set.yardstick());
-        bars.push(Bar::of_ratio(what, ratio, row.bar.bar));
+        if let Some(bar) = row.bar.bar {
+            let what = format!("{} ÷ {}", row.bar.title, set.yardstick());
+            bars.push(Bar::of_ratio(what, ratio, bar));
+        }
         if let Some(peer) = row.bar.peer {
             let of_ext4 = median(values, "stria", number) / median(values, "ext4", number);
             let verdict = if of_ext4 > peer { Verdict::Met } else { Verdict::Missed };
@@ -132,7 +134,9 @@ fn bars(set: Set, rows: &[Row], values: &Values, ratios: &BTreeMap<usize, Vec<f6
 }
 
 fn decided(rows: &[Row], ratios: &BTreeMap<usize, Vec<f64>>) -> bool {
-    ratios.iter().all(|(row, r)| verdict(estimate(r), rows[*row].bar.bar) != Verdict::Unsure)
+    let is_decided =
+        |row: &Row, r: &[f64]| row.bar.bar.is_none_or(|bar| verdict(estimate(r), bar) != Verdict::Unsure);
+    ratios.iter().all(|(row, r)| is_decided(&rows[*row], r))
 }
 
 fn last(values: &Values, side: &Side, row: usize) -> Option<f64> {
@@ -205,18 +209,21 @@ fn report(
     for (row, r) in rows.iter().enumerate().filter(|(row, _)| ratios.contains_key(row)) {
         let Estimate { median: ratio, low, high } =
             estimate(ratios.get(&row).map(Vec::as_slice).unwrap_or(&[]));
-        let word = verdict(Estimate { median: ratio, low, high }, r.bar.bar).word();
+        let said = |bar| {
+            let word = verdict(Estimate { median: ratio, low, high }, bar).word();
+            (format!("{bar:.2}"), word)
+        };
+        let (bar, word) = r.bar.bar.map_or(("–".into(), "–"), said);
         let stria = median(values, "stria", row);
         let pass = median(values, sides[1].name, row);
         let shown = |v: f64| if r.unit.is_lower_better() { 1.0 / v } else { v };
         let peer = r.bar.peer.map(|p| format!("{p:.2}")).unwrap_or_else(|| "–".into());
         let _ = writeln!(
             out,
-            "| {} | {:.0} {u} | {:.0} {u} | {ratio:.2} | {low:.2}–{high:.2} | {:.2} | {word} | {:.2} | {:.2} | {peer} |",
+            "| {} | {:.0} {u} | {:.0} {u} | {ratio:.2} | {low:.2}–{high:.2} | {bar} | {word} | {:.2} | {:.2} | {peer} |",
             r.bar.title,
             shown(stria),
             shown(pass),
-            r.bar.bar,
             stria / median(values, "null", row),
             stria / median(values, "ext4", row),
             u = r.unit.title()

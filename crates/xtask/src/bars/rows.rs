@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use bench::plan::schema::{Quantities, Quantity, TableRow};
+use bench::plan::schema::{Quantities, Quantity, Step, TableRow};
 use bench::plan::{self, Environment, Plan};
 use bench::record::Unit;
 
-/// A row, its bar for Stria ÷ the set's yardstick, and the best peer's ratio to ext4 where one was measured.
+/// A row, its bar for Stria ÷ the set's yardstick if it has one, and the best peer's ratio to ext4 where one was measured.
 pub struct Bar {
     pub title: &'static str,
-    pub bar: f64,
+    pub bar: Option<f64>,
     pub peer: Option<f64>,
 }
 
 const fn bar(title: &'static str, bar: f64, peer: Option<f64>) -> Bar {
-    Bar { title, bar, peer }
+    Bar { title, bar: Some(bar), peer }
+}
+
+const fn ahead_of(title: &'static str, peer: f64) -> Bar {
+    Bar { title, bar: None, peer: Some(peer) }
 }
 
 /// The bars; a latency counts as its inverse, so that higher is better everywhere (1.5 × slower = 0.667).
@@ -52,6 +56,14 @@ const MDS: &[Bar] = &[
     bar("4 KiB files: stat (shared directory)", 0.7, None),
     bar("4 KiB files: open, read, close (shared directory)", 0.7, None),
     bar("4 KiB files: remove (shared directory)", 0.7, None),
+    ahead_of("empty files: stat again", 0.576),
+    ahead_of("4 KiB files: stat again", 0.349),
+    ahead_of("empty files: stat again (shared directory)", 0.647),
+    ahead_of("32 KiB files: create", 0.0427),
+    ahead_of("32 KiB files: stat", 0.085),
+    ahead_of("32 KiB files: stat again", 0.783),
+    ahead_of("32 KiB files: open, read, close", 0.2),
+    ahead_of("32 KiB files: remove", 0.0959),
 ];
 
 /// Which rows, and what Stria is held against.
@@ -83,31 +95,67 @@ impl Set {
     }
 }
 
-/// The plan quick, and its steps on names once more with one directory for all workers.
+/// The plan quick; its stats of names again, when they are cached; its steps on names once more with one directory for all workers, and with
+/// files of 32 KiB.
 fn quick() -> Result<Plan> {
     let mut plan = plan::load("quick")?;
-    let is_of_names = |id: &str| ["empty", "small"].contains(&id);
-    let mut shared: Vec<_> = plan.steps.iter().filter(|step| is_of_names(&step.id)).cloned().collect();
-    for step in &mut shared {
-        step.id += SHARED_ID;
+    stat_again(&mut plan);
+    more(&mut plan, &["empty", "small"], "-shared", |step| {
         step.names.insert("shared".into(), true.into());
-        // Steps meet by it.
-        step.names.insert("name".into(), step.id.clone().into());
-    }
-    plan.steps.extend(shared);
-    for table in &mut plan.tables {
-        let rows: Vec<_> = table.rows.iter().filter(|row| is_of_names(&row.step)).cloned().collect();
-        table.rows.extend(rows.into_iter().map(|row| TableRow {
-            name: row.name + SHARED_TITLE,
-            step: row.step + SHARED_ID,
-            ..row
-        }));
+    });
+    more(&mut plan, &["small"], "-32k", |step| {
+        for what in ["write", "read"] {
+            step.names.insert(what.into(), "32K".into());
+        }
+    });
+    for row in plan.tables.iter_mut().flat_map(|table| &mut table.rows) {
+        if row.step.ends_with("-shared") {
+            row.name += " (shared directory)";
+        } else if row.step.ends_with("-32k") {
+            row.name = row.name.replace("4 KiB", "32 KiB");
+        }
     }
     Ok(plan)
 }
 
-const SHARED_ID: &str = "-shared";
-const SHARED_TITLE: &str = " (shared directory)";
+/// So often, as one round is over in a few milliseconds.
+const STAT_ROUNDS: i64 = 20;
+
+fn stat_again(plan: &mut Plan) {
+    for step in &mut plan.steps {
+        let Some(at) = step.phases.iter().position(|phase| phase.name == "stat") else { continue };
+        let mut again = step.phases[at].clone();
+        (again.name, again.cold) = ("stat-again".into(), false);
+        again.names.get_or_insert_default().insert("epochs".into(), STAT_ROUNDS.into());
+        step.phases.insert(at + 1, again);
+    }
+    for table in &mut plan.tables {
+        let rows: Vec<_> = table.rows.iter().filter(|row| row.phase == "stat").cloned().collect();
+        table.rows.extend(rows.into_iter().map(|row| TableRow {
+            name: row.name + " again",
+            phase: "stat-again".into(),
+            ..row
+        }));
+    }
+}
+
+/// Steps once more, made other by `change`, and their rows.
+fn more(plan: &mut Plan, ids: &[&str], suffix: &str, change: impl Fn(&mut Step)) {
+    let mut steps: Vec<_> =
+        plan.steps.iter().filter(|step| ids.contains(&step.id.as_str())).cloned().collect();
+    for step in &mut steps {
+        step.id += suffix;
+        // Steps meet by it.
+        step.names.insert("name".into(), step.id.clone().into());
+        change(step);
+    }
+    plan.steps.extend(steps);
+    for table in &mut plan.tables {
+        let rows: Vec<_> =
+            table.rows.iter().filter(|row| ids.contains(&row.step.as_str())).cloned().collect();
+        table.rows.extend(rows.into_iter().map(|row| TableRow { step: row.step + suffix, ..row }));
+    }
+}
 
 /// Known ratios of the yardsticks to ext4: (row, pass-through, null).
 pub const YARDSTICKS: &[(&str, f64, f64)] = &[
