@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::io::Errno;
+use testkit::Wiring;
 
 use super::sys::*;
 use super::{Bench, Needs, Test};
@@ -14,6 +15,8 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Own, ("damage::a_flipped_bit_is_eio_with_a_path", flipped_bit)),
     (Needs::Own, ("damage::a_scrub_finds_what_nobody_reads", scrub)),
     (Needs::Own, ("damage::names_that_an_mdt_lost_are_given_up", names_lost)),
+    (Needs::Only(Wiring::Local), ("damage::a_stopped_mdt_gives_up_what_it_lost", names_lost_while_stopped)),
+    (Needs::Own, ("damage::an_mdt_comes_back_from_its_backup", mdt_lost)),
 ];
 
 /// [S-checksums] A page that does not match is `EIO`, never other bytes, and `stria damage list` names the path.
@@ -99,65 +102,159 @@ const NAMES: usize = 2000;
 /// A leaf of an MDT that rots: its names are `EIO` and nothing else is, `fsck` says of which directory they are and changes nothing, and
 /// `fsck --repair --yes` gives them up: their files are in `/lost+found`, whole, and the directory is as any other.
 fn names_lost(b: &mut Bench) -> Result<()> {
-    let (dir, bystander) = (b.dir("rotten")?, b.dir("sound")?);
-    let name = |n: usize| format!("a name that rots {n:04}");
+    let dir = names_that_rot(b)?;
+    b.cluster.start_all()?;
+    let bystander = b.dir("sound")?.join("f");
+    fs::write(&bystander, "kept")?;
+    let at = b.cluster.mount.display().to_string();
+    // 1. It is told, as loudly as it can be, and what is beside it is well.
+    expect_errno(fs::read(dir.join(name(1000))), Errno::IO, "a name that is lost")?;
+    expect_errno(listed(&dir), Errno::IO, "a directory some of whose names are lost")?;
+    ensure_eq(fs::read_to_string(bystander)?, "kept".into(), "another directory")?;
+    let (_, out) = b.cluster.stria(&["mdt", "stat", &at])?;
+    ensure!(out.contains("DAMAGED  1 stretches"), "mdt stat: {out}");
+    // 2, 3.
+    give_up(b, &[&at])?;
+    let (_, out) = b.cluster.stria(&["mdt", "stat", &at])?;
+    ensure!(!out.contains("DAMAGED"), "mdt stat after the repair: {out}");
+    whole(b, &dir)
+}
+
+/// The same by `fsck` of a file system that is stopped, which writes to its media.
+fn names_lost_while_stopped(b: &mut Bench) -> Result<()> {
+    let dir = names_that_rot(b)?;
+    let state = b.cluster.state_dir().display().to_string();
+    give_up(b, &["--dir", &state])?;
+    let (code, out) = b.cluster.stria(&["fsck", "--dir", &state])?;
+    ensure!(code == 0, "fsck of what was repaired (exit {code}): {out}");
+    b.cluster.start_all()?;
+    whole(b, &dir)
+}
+
+fn name(n: usize) -> String {
+    format!("a name that rots {n:04}")
+}
+
+fn listed(dir: &Path) -> std::io::Result<Vec<std::ffi::OsString>> {
+    fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
+}
+
+/// The directory of `NAMES` files; everything is stopped, and one leaf of names has rotted.
+fn names_that_rot(b: &mut Bench) -> Result<PathBuf> {
+    let dir = b.dir("rotten")?;
     for n in 0..NAMES {
         fs::write(dir.join(name(n)), format!("content {n}"))?;
     }
-    fs::write(bystander.join("f"), "kept")?;
     b.cluster.stop()?;
     for image in images(b, "mdt")? {
         flip_all(&image, name(1000).as_bytes())?;
     }
-    b.cluster.start_all()?;
-    let mount = b.cluster.mount.clone();
-    let at = mount.display().to_string();
-    let listed = || -> std::io::Result<Vec<_>> { fs::read_dir(&dir)?.map(|e| Ok(e?.file_name())).collect() };
-    // 1. It is told, as loudly as it can be, and what is beside it is well.
-    expect_errno(fs::read(dir.join(name(1000))), Errno::IO, "a name that is lost")?;
-    expect_errno(listed(), Errno::IO, "a directory some of whose names are lost")?;
-    ensure_eq(fs::read_to_string(bystander.join("f"))?, "kept".into(), "another directory")?;
-    let (_, out) = b.cluster.stria(&["mdt", "stat", &at])?;
-    ensure!(out.contains("DAMAGED  1 stretches"), "mdt stat: {out}");
-    // 2. A look changes nothing, nor does --repair where nobody can be asked.
-    for args in [&["fsck", &at][..], &["fsck", &at, "--repair"]] {
-        let (code, out) = b.cluster.stria(args)?;
+    Ok(dir)
+}
+
+/// A look changes nothing, nor does --repair where nobody can be asked; with --yes they are given up.
+fn give_up(b: &Bench, which: &[&str]) -> Result<()> {
+    let fsck = |more: &[&str]| b.cluster.stria(&[&["fsck"], which, more].concat());
+    for more in [&[][..], &["--repair"], &[]] {
+        let (code, out) = fsck(more)?;
         let is_told =
             ["/rotten", "names in directories", "are lost", "given up"].iter().all(|w| out.contains(w));
-        ensure!(code == 1 && is_told, "{args:?} (exit {code}): {out}");
-        expect_errno(listed(), Errno::IO, "after a look")?;
+        ensure!(code == 1 && is_told, "fsck {which:?} {more:?} (exit {code}): {out}");
     }
-    // 3. They are given up.
-    let (code, out) = b.cluster.stria(&["fsck", &at, "--repair", "--yes"])?;
-    ensure!(code == 0 && out.ends_with("clean\n"), "fsck --repair --yes (exit {code}): {out}");
-    let (_, out) = b.cluster.stria(&["mdt", "stat", &at])?;
-    ensure!(!out.contains("DAMAGED"), "mdt stat after the repair: {out}");
-    let whole = |b: &Bench| -> Result<()> {
+    let (code, out) = fsck(&["--repair", "--yes"])?;
+    ensure!(code == 0 && out.lines().any(|line| line == "clean"), "fsck {which:?} --repair --yes (exit {code}): {out}");
+    Ok(())
+}
+
+/// What was given up: for good, nothing else, and it can be made again.
+fn whole(b: &mut Bench, dir: &Path) -> Result<()> {
+    let mount = b.cluster.mount.clone();
+    for round in 0..2 {
         let mut found = Vec::new();
-        let kept = listed()?.len();
-        ensure!(kept < NAMES && kept > NAMES / 2, "{kept} of {NAMES} are left");
+        let kept = listed(dir)?;
+        ensure!(kept.len() < NAMES && kept.len() > NAMES / 2, "{} of {NAMES} are left", kept.len());
         for entry in fs::read_dir(mount.join("lost+found"))? {
             found.push(fs::read_to_string(entry?.path())?);
         }
-        for name in listed()? {
+        for name in kept {
             found.push(fs::read_to_string(dir.join(name))?);
         }
         found.sort_unstable();
         let mut want: Vec<String> = (0..NAMES).map(|n| format!("content {n}")).collect();
         want.sort_unstable();
         ensure!(found == want, "of {NAMES} files {} are there, or they hold something else", found.len());
-        let (code, out) = b.cluster.stria(&["fsck", &at])?;
-        ensure_eq(code, 0, &out)
-    };
-    whole(b)?;
-    expect_errno(fs::read(dir.join(name(1000))), Errno::NOENT, "a name that was given up")?;
-    // 4. For good, and it can be made again.
-    b.cluster.restart()?;
-    whole(b)?;
+        let (code, out) = b.cluster.stria(&["fsck", &mount.display().to_string()])?;
+        ensure_eq(code, 0, &out)?;
+        expect_errno(fs::read(dir.join(name(1000))), Errno::NOENT, "a name that was given up")?;
+        if round == 0 {
+            b.cluster.restart()?;
+        }
+    }
     fs::write(dir.join(name(1000)), "again")?;
     ensure_eq(fs::read_to_string(dir.join(name(1000)))?, "again".into(), "a name that is made again")?;
-    fs::remove_dir_all(&dir)?;
+    fs::remove_dir_all(dir)?;
     Ok(fs::remove_dir_all(mount.join("lost+found"))?)
+}
+
+/// An MDT whose medium is lost, and made anew from what `stria mdt backup` wrote while it served: everything is as it was then, and `fsck`
+/// tells what came later.
+fn mdt_lost(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("backup")?;
+    let large = vec![7u8; 3 << 20];
+    for n in 0..300 {
+        fs::write(dir.join(format!("f{n}")), format!("content {n}"))?;
+    }
+    fs::write(dir.join("large"), &large)?;
+    fs::hard_link(dir.join("f1"), dir.join("link"))?;
+    std::os::unix::fs::symlink("f2", dir.join("symlink"))?;
+    rustix::fs::setxattr(dir.join("f3"), "user.colour", b"blue", rustix::fs::XattrFlags::empty())?;
+    File::open(&dir)?.sync_all()?;
+    let (mount, file) = (b.cluster.mount.display().to_string(), b.cluster.dir.join("mdt.stria"));
+    let file = file.display().to_string();
+    // 1. Written once; a file that is there is not written over.
+    let (code, out) = b.cluster.stria(&["mdt", "backup", "--mount", &mount, &file])?;
+    ensure!(code == 0, "mdt backup (exit {code}): {out}");
+    let bytes = fs::read(&file)?;
+    let (code, out) = b.cluster.stria(&["mdt", "backup", "--mount", &mount, &file])?;
+    ensure!(
+        code != 0 && out.contains(&file) && fs::read(&file)? == bytes,
+        "a second one (exit {code}): {out}"
+    );
+    // 2. What comes later.
+    fs::write(dir.join("later"), &large)?;
+    fs::remove_file(dir.join("f0"))?;
+    fs::write(dir.join("f4"), "changed")?;
+    File::open(&dir)?.sync_all()?;
+    b.cluster.stop()?;
+    let device = images(b, "mdt")?.pop().context("the MDT has an image")?;
+    let device = device.display().to_string();
+    // 3. What holds something is not overwritten by accident, and a backup that is not whole makes no MDT.
+    let (code, out) = b.cluster.stria(&["mdt", "restore", &file, &device])?;
+    ensure!(code != 0 && out.contains("--force"), "mdt restore over an MDT (exit {code}): {out}");
+    let half = format!("{file}.half");
+    fs::write(&half, &bytes[..bytes.len() / 2])?;
+    let (code, out) = b.cluster.stria(&["mdt", "restore", &half, &device, "--force"])?;
+    ensure!(code != 0, "mdt restore of half a backup (exit {code}): {out}");
+    let (code, out) = b.cluster.stria(&["mdt", "restore", &file, &device, "--force"])?;
+    ensure!(code == 0, "mdt restore (exit {code}): {out}");
+    // 4. All that it had is there.
+    b.cluster.start_all()?;
+    for n in 0..300 {
+        ensure_eq(fs::read_to_string(dir.join(format!("f{n}")))?, format!("content {n}"), "a file")?;
+    }
+    ensure_same(&fs::read(dir.join("large"))?, &large, "a file of objects")?;
+    ensure_eq(fs::read_to_string(dir.join("link"))?, "content 1".into(), "a link")?;
+    ensure_eq(fs::read_to_string(dir.join("symlink"))?, "content 2".into(), "a symlink")?;
+    let mut colour = [0; 8];
+    let len = rustix::fs::getxattr(dir.join("f3"), "user.colour", &mut colour)?;
+    ensure_eq(colour[..len].to_vec(), b"blue".to_vec(), "an attribute")?;
+    expect_errno(fs::read(dir.join("later")), Errno::NOENT, "a file that was made later")?;
+    let (code, out) = b.cluster.stria(&["fsck", &mount])?;
+    ensure!(code == 1 && out.contains("OrphanObject"), "objects of what is not there (exit {code}): {out}");
+    // 5. Numbers are not given out again: what is made now is nobody else's.
+    fs::write(dir.join("later"), &large[..1 << 20])?;
+    ensure_same(&fs::read(dir.join("later"))?, &large[..1 << 20], "a file that is made again")?;
+    Ok(fs::remove_dir_all(&dir)?)
 }
 
 /// A bit of these bytes changes wherever they are in the file; holes are skipped.
