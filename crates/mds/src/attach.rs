@@ -12,6 +12,7 @@ use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
 use crate::Core;
 use crate::look::look_around;
+use crate::overdue::OVERDUE_MS;
 use crate::recover::no_lease;
 use crate::sessions::{Session, session_key};
 use crate::shared::Doom;
@@ -91,15 +92,22 @@ impl Core {
 
     /// X2. The newcomer asks again until it is let in.
     fn wait_for_others(&self, now: u64) -> Result<(), Fault> {
-        let ids = self.sessions.ids();
-        if ids.is_empty() {
+        if self.sessions.count() == 0 {
             return Ok(());
         }
         self.ensure_era()?;
-        if self.sharers.ask_to_share(&ids, now) {
+        let is_let_in = || self.sharers.ask_to_share(&self.sessions.ids(), now);
+        if is_let_in() {
             return Ok(());
         }
-        let names: Vec<_> = ids
+        // X9: somebody wants that they share.
+        self.end_overdue()?;
+        if is_let_in() {
+            return Ok(());
+        }
+        let names: Vec<_> = self
+            .sessions
+            .ids()
             .iter()
             .filter_map(|id| self.sessions.get(*id))
             .map(|s| format!("{} (heard of {} s ago)", s.name, s.silent_ms(now) / 1000))
@@ -108,9 +116,11 @@ impl Core {
             Code::NotReady,
             format!(
                 "the file system is mounted by {}; it must write down what it has in hand before others come in, and has not yet; \
-                 if that client is dead, its session ends {} s after its last word",
+                 if that client is dead, its session ends {} s after its last word, and if it hangs or reaches no OST, {} s after it was \
+                 first asked",
                 names.join(", "),
-                self.session_ttl_ms().div_ceil(1000)
+                self.session_ttl_ms().div_ceil(1000),
+                OVERDUE_MS / 1000
             ),
         ))
     }
@@ -198,11 +208,12 @@ impl Core {
                 }
             }
         }
-        self.sharers.rest(self.sessions.count(), now);
+        self.reap_overdue();
+        self.sharers.rest(&self.sessions.ids(), now);
     }
 
     /// Ends a session that did not say farewell: what it said of unflushed sizes counts no more.
-    fn evict(&self, id: SessionId) -> Result<(), Fault> {
+    pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
         self.end_session(id)?;
         self.begin_era()
     }

@@ -73,6 +73,12 @@ impl CatchingUp {
         others.iter().map(next_of).min().unwrap_or(ALL)
     }
 
+    /// What the session has to send again to `target` next; 0: it has said nothing to this incarnation of it.
+    pub fn next_of(&self, session: SessionId, target: TargetId, incarnation: Incarnation) -> Seq {
+        let said = self.targets.get(&target).and_then(|users| users.said.get(&session));
+        said.filter(|said| said.incarnation == incarnation).map_or(Seq(0), |said| said.next)
+    }
+
     pub fn forget(&mut self, session: SessionId) {
         self.targets.retain(|_, users| {
             users.said.remove(&session);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use net::Fabric;
 use types::{Code, Fault, FsId, MirrorId, Shard, TargetId, Uuid};
-use wire::map::ClusterMap;
+use wire::map::{ClusterMap, Target};
 use wire::mgmt::RegisterReply;
 
 use crate::Core;
@@ -27,6 +27,8 @@ pub struct Joined {
     pub commit_interval: Duration,
     /// In id order: what layouts may name.
     pub ost_mirrors: Vec<MirrorId>,
+    /// As far as the MGS has told: none of the file system's is down.
+    pub are_osts_up: bool,
     /// The target that orders writes of each OST mirror.
     pub primaries: HashMap<MirrorId, TargetId>,
     pub fabric: Arc<Fabric>,
@@ -38,6 +40,7 @@ impl Joined {
             Fault::new(Code::NotFound, format!("file system {fs} is not in the cluster map {}", map.version))
         })?;
         let mirrors = map.ost_mirrors(fs);
+        let is_down = |t: &Target| t.fs == fs && !t.is_mdt && t.state == mgmt::STATE_DOWN;
         Ok(Joined {
             version: map.version,
             fs,
@@ -47,6 +50,7 @@ impl Joined {
             inline_max: system.inline_max,
             commit_interval: Duration::from_millis(system.commit_interval_ms.max(1) as u64),
             ost_mirrors: mirrors.iter().map(|m| m.id).collect(),
+            are_osts_up: !map.targets.iter().any(is_down),
             primaries: mirrors.iter().map(|m| (m.id, m.primary)).collect(),
             fabric,
         })

@@ -34,6 +34,7 @@ mod judge;
 mod kept;
 mod locks;
 mod look;
+mod overdue;
 mod overlay;
 mod purge;
 pub mod record;

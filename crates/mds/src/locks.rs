@@ -52,6 +52,10 @@ impl Locks {
     pub fn is_grace(&self) -> bool {
         self.is_grace.load(Ordering::Acquire)
     }
+    /// K1: who has not said yet what it holds.
+    pub fn awaited(&self) -> Vec<SessionId> {
+        if self.is_grace() { self.awaited.lock().clone() } else { vec![] }
+    }
     pub fn is_awaited(&self, session: SessionId) -> bool {
         self.is_grace() && self.awaited.lock().contains(&session)
     }

@@ -12,7 +12,7 @@
 //!     was left: the client may have opened it anew since.
 //! X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
 //!     `Hold` says whether it is to stay.
-//! X6, X7: see `catch_up`.
+//! X6, X7: see `catch_up`.  X9: see `overdue`.
 //! X8: who has said what it holds has sent again all that was lost. What it sends again after that was given up and never answered: others
 //!     may have changed the same since. It is answered from its slot if it was carried out, and refused if it was not, as its program was told.
 //!
@@ -28,12 +28,13 @@ use std::time::{Duration, Instant};
 
 use meta::sharing::Sharing;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use types::{Code, Fault, Fid, Seq, SessionId, TargetId};
+use types::{Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId};
 use wire::Empty;
 use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, Leave};
 
 use crate::Core;
 use crate::catch_up::CatchingUp;
+use crate::overdue::{Debt, Overdue, Owes};
 use crate::recover::no_lease;
 use crate::sessions::Sessions;
 use crate::slots::refuse_observer;
@@ -80,9 +81,16 @@ struct State {
     catching_up: CatchingUp,
     /// When somebody last asked to come in, boot time.
     asked_ms: u64,
+    /// X9.
+    overdue: Overdue,
 }
 
 impl State {
+    /// It has not said that it lives by `mode`.
+    fn is_awaited(&self, session: SessionId, mode: u32) -> bool {
+        self.lives_by.get(&session) != Some(&mode)
+    }
+
     /// Another session that has the file open in a way of which `is_it` holds.
     fn elsewhere(&self, session: SessionId, fid: Fid, is_it: impl Fn(bool) -> bool) -> Option<SessionId> {
         let opens = self.opens.get(&fid)?;
@@ -209,6 +217,12 @@ impl Sections {
         false
     }
 
+    /// Does another session wait for this one's end?
+    fn is_wanted_of(&self, session: SessionId, now: Instant) -> bool {
+        let is_waiting = |asked: Instant| now.duration_since(asked) < ASKS_WITHIN;
+        self.queue.iter().any(|(s, asked)| s.session != session && is_waiting(*asked))
+    }
+
     fn is_over(&self) -> bool {
         self.inside.is_empty() && self.queue.is_empty()
     }
@@ -282,15 +296,58 @@ impl Sharers {
         self.is_sharing() && self.state.lock().lives_by.get(&session) == Some(&self.mode())
     }
 
-    /// Who is alone for long needs not share.
-    pub fn rest(&self, sessions: usize, now_ms: u64) {
+    /// Who is alone for long needs not share. One that was asked to and does not is not asked anew by each who wants to come in (X9).
+    pub fn rest(&self, sessions: &[SessionId], now_ms: u64) {
         let mut state = self.state.lock();
-        if self.is_sharing() && sessions < 2 && now_ms.saturating_sub(state.asked_ms) >= LINGER_MS {
+        let is_awaited = sessions.iter().any(|s| state.is_awaited(*s, self.mode()));
+        if self.is_sharing()
+            && sessions.len() < 2
+            && !is_awaited
+            && now_ms.saturating_sub(state.asked_ms) >= LINGER_MS
+        {
             self.mode.fetch_add(1, Ordering::SeqCst);
             // What is doomed is so until its transaction has ended.
             let doomed = std::mem::take(&mut state.doomed);
             *state = State { asked_ms: state.asked_ms, doomed, ..State::default() };
         }
+    }
+
+    /// X9. `no_locks`: who has not said which locks it holds. `here`: this MDT, and its incarnation.
+    pub fn overdue(
+        &self,
+        sessions: &[SessionId],
+        no_locks: &[SessionId],
+        here: (TargetId, Incarnation),
+        are_osts_up: bool,
+        now_ms: u64,
+    ) -> Vec<(SessionId, Owes)> {
+        let (mut state, mode) = (self.state.lock(), self.mode());
+        let (is_alone, mut debts) = (sessions.len() < 2, Vec::new());
+        let is_asked = now_ms.saturating_sub(state.asked_ms) < LINGER_MS;
+        let awaited = |s: &&SessionId| self.is_sharing() && state.is_awaited(**s, mode);
+        // 1. Before a newcomer is let in, what goes to OSTs is written down; after a restart that was so before it.
+        if !is_alone || are_osts_up {
+            let next_of = |s: &SessionId| state.catching_up.next_of(*s, here.0, here.1);
+            let lowest = sessions.iter().filter(awaited).map(next_of).min();
+            for session in sessions.iter().filter(awaited).filter(|s| Some(next_of(s)) == lowest) {
+                let owes = Owes::Hold { mode, next: next_of(session) };
+                debts.push(Debt { session: *session, owes, is_wanted: !is_alone || is_asked });
+            }
+        }
+        // 2. Locks are said after that.
+        for session in no_locks.iter().filter(|s| !is_alone && sessions.contains(s) && !awaited(s)) {
+            debts.push(Debt { session: *session, owes: Owes::Locks, is_wanted: true });
+        }
+        // 3. One that was wanted once is so until it ends.
+        let inside = state.sections.iter().filter(|_| are_osts_up);
+        for (fid, held, sections) in inside.flat_map(|(fid, s)| s.inside.iter().map(move |i| (fid, i, s))) {
+            let owes = Owes::Leave { fid: *fid, token: held.token };
+            let is_wanted = sections.is_wanted_of(held.session, Instant::now());
+            if is_wanted || state.overdue.is_noted(held.session, owes) {
+                debts.push(Debt { session: held.session, owes, is_wanted });
+            }
+        }
+        state.overdue.look(&debts, now_ms)
     }
 
     /// To note something of a session. That it lives is looked at under the lock: who ends it forgets what is noted here, and what would
@@ -446,7 +503,7 @@ impl Core {
             true => Ok(()),
             false => Err(Fault::new(
                 Code::NotReady,
-                "this MDT restarted, and not all its clients have said yet what they hold; those that died are waited for \
+                "this MDT restarted, and not all its clients have said yet what they hold; those that died, or hang, are waited for \
                  until their session ends",
             )),
         }

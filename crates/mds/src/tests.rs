@@ -16,6 +16,7 @@ mod locks;
 mod matrix;
 mod meta_rules;
 mod opens;
+mod overdue;
 mod purge;
 mod rig;
 mod rules;

@@ -1,0 +1,184 @@
+//! X9: who lives, and gives others nothing of what only it can give them, is ended as a dead one is; who comes on is not.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use disk::{Crash, SimDisk};
+use types::{Code, Fid, Seq, SessionId, TargetId, Time};
+use wire::lock::{Lock, LockKind, LockSpace, Reclaim, Turn};
+use wire::session::KeepAlive;
+use wire::shared::{CatchUp, CatchUpReply, CaughtUp, Enter, Hold, Leave};
+use wire::{Header, Request, Wire};
+
+use super::rig::{Rig, registered};
+use crate::overdue::OVERDUE_MS;
+
+const STEP_MS: u64 = 1000;
+
+impl Rig {
+    /// These go on saying that they live, and nothing else.
+    fn live(&self, sessions: &[SessionId], ms: u64) {
+        for _ in 0..ms / STEP_MS {
+            self.clock.0.fetch_add(STEP_MS, Ordering::SeqCst);
+            for session in sessions {
+                _ = self.ask(&KeepAlive { session: *session, mode: 0 }, SessionId(0));
+            }
+            self.mdt.core.reap_sessions();
+        }
+    }
+    fn has(&self, session: SessionId) -> bool {
+        self.mdt.core.sessions.get(session).is_some()
+    }
+    fn comes_back(&self, session: SessionId) {
+        self.ask(&hold(), session).unwrap();
+        self.ask(&Reclaim { locks: vec![], more: false }, session).unwrap();
+    }
+    fn catches_up(&self, session: SessionId, next: Seq) -> Seq {
+        let at = CaughtUp { target: TargetId(1), incarnation: self.mdt.core.incarnation, next };
+        let head = Header { call: CatchUp::CALL, target: TargetId(1), session, ..Header::default() };
+        let (_, reply) = self.send(head, &CatchUp { at }.to_bytes()).unwrap();
+        CatchUpReply::from_bytes(&reply).unwrap().until
+    }
+}
+
+fn hold() -> Hold {
+    Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false }
+}
+
+/// Two that share.
+fn two() -> (Rig, Arc<SimDisk>, [SessionId; 2]) {
+    let (rig, disk) = Rig::fresh();
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is to share");
+    rig.ask(&hold(), rig.session).unwrap();
+    let both = [rig.session, rig.attach(2).unwrap().session];
+    (rig, disk, both)
+}
+
+/// Of three that share, in another life of the MDT.
+fn restarted() -> (Rig, [SessionId; 3]) {
+    let (rig, disk, [a, b]) = two();
+    let c = rig.attach(3).unwrap().session;
+    (Rig::open(Arc::new(disk.crash(Crash::DropAll))), [a, b, c])
+}
+
+#[test]
+fn x9_who_does_not_say_what_it_holds_after_a_restart_is_not_waited_for_longer_than_that() {
+    let (rig, all @ [a, b, c]) = restarted();
+    rig.comes_back(a);
+    rig.comes_back(b);
+    rig.live(&all, OVERDUE_MS - STEP_MS);
+    assert!(rig.has(c) && rig.make(0, 1, "x").unwrap_err().code == Code::NotReady);
+    rig.live(&all, 2 * STEP_MS);
+    assert!(rig.has(a) && rig.has(b) && !rig.has(c));
+    rig.make(0, 1, "x").unwrap();
+}
+
+#[test]
+fn x9_who_waits_for_its_turn_behind_such_a_one_has_its_whole_time_afterwards() {
+    let (rig, all @ [a, b, c]) = restarted();
+    // Nobody goes on before C has spoken, and then A is before B.
+    assert_eq!([rig.catches_up(a, Seq(5)), rig.catches_up(b, Seq(9))], [Seq(0); 2]);
+    rig.live(&all, OVERDUE_MS + STEP_MS);
+    assert!(rig.has(a) && rig.has(b) && !rig.has(c));
+    // A comes on now and then, and B waits for it.
+    assert_eq!(rig.catches_up(b, Seq(9)), Seq(5));
+    for next in 6..9 {
+        rig.live(&all, OVERDUE_MS - STEP_MS);
+        rig.catches_up(a, Seq(next));
+    }
+    assert!(rig.has(a) && rig.has(b));
+    rig.live(&all, OVERDUE_MS + STEP_MS);
+    assert!(!rig.has(a) && rig.has(b));
+    rig.live(&all, OVERDUE_MS - 2 * STEP_MS);
+    rig.comes_back(b);
+    rig.live(&all, 2 * OVERDUE_MS);
+    assert!(rig.has(b));
+}
+
+#[test]
+fn x9_who_does_not_share_is_ended_while_a_newcomer_asks() {
+    let (rig, _) = Rig::fresh();
+    let a = rig.session;
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady);
+    rig.live(&[a], OVERDUE_MS / 2);
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady);
+    // The newcomer has given up, and nobody else wants anything.
+    rig.live(&[a], OVERDUE_MS);
+    assert!(rig.has(a));
+    let b = rig.attach(2).unwrap().session;
+    assert!(rig.has(b) && !rig.has(a));
+}
+
+/// What it has in hand it cannot write down.
+#[test]
+fn x9_who_may_wait_for_an_ost_that_is_down_is_waited_for() {
+    let (rig, _) = Rig::fresh();
+    let a = rig.session;
+    let set_ost = |version, state| {
+        let mut map = registered().map;
+        (map.version, map.targets[1].state) = (version, state);
+        rig.mdt.set_map(&map).unwrap();
+    };
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady);
+    rig.live(&[a], OVERDUE_MS / 2);
+    set_ost(2, mgmt::STATE_DOWN);
+    rig.live(&[a], 2 * OVERDUE_MS);
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady);
+    assert!(rig.has(a));
+    set_ost(3, mgmt::STATE_UP);
+    rig.live(&[a], OVERDUE_MS - STEP_MS);
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "from then on it has its whole time");
+    rig.live(&[a], 2 * STEP_MS);
+    rig.attach(2).unwrap();
+}
+
+#[test]
+fn x9_a_section_that_another_wants_ends_with_its_session() {
+    let (rig, _, both @ [a, b]) = two();
+    let fid = Fid(7);
+    let enter = |session, token| {
+        let (exclusive, write, now, held) = (true, false, Time::default(), None);
+        let req = Enter { fid, token, floor: 1, exclusive, write, now, held };
+        rig.mdt.core.sharers.enter(session, &req, &rig.mdt.core.sessions).unwrap()
+    };
+    let leave = |session, token| {
+        rig.mdt
+            .core
+            .sharers
+            .leave(session, &Leave { fid, token, floor: token }, &rig.mdt.core.sessions)
+            .unwrap()
+    };
+    assert!(enter(a, 1) && !enter(a, 2), "its own calls do not pass each other either");
+    rig.live(&both, 2 * OVERDUE_MS);
+    assert!(rig.has(a), "nobody else wants it");
+    leave(a, 2);
+    assert!(!enter(b, 1));
+    rig.live(&both, OVERDUE_MS - STEP_MS);
+    // One call after the other is a client that comes on.
+    leave(a, 1);
+    assert!(enter(b, 1));
+    leave(b, 1);
+    assert!(enter(a, 3) && !enter(b, 2));
+    rig.live(&both, OVERDUE_MS - STEP_MS);
+    assert!(rig.has(a) && !enter(b, 2));
+    rig.live(&both, 2 * STEP_MS);
+    assert!(!rig.has(a) && rig.has(b) && enter(b, 2));
+}
+
+#[test]
+fn x9_who_does_not_say_which_locks_it_holds_is_ended() {
+    let (rig, all @ [a, b, c]) = restarted();
+    rig.comes_back(a);
+    rig.comes_back(b);
+    rig.ask(&hold(), c).unwrap();
+    let lock = || {
+        let (space, kind, turn) = (LockSpace::Posix, LockKind::Write, Turn { number: 1, floor: 0 });
+        let (fid, owner, pid, wait, ticket) = (Fid(7), 1, 7, false, 0);
+        rig.ask(&Lock { fid, space, owner, kind, start: 0, end: 9, pid, wait, ticket, turn }, a)
+    };
+    rig.live(&all, OVERDUE_MS - STEP_MS);
+    assert_eq!(lock().unwrap_err().code, Code::NotReady);
+    rig.live(&all, 2 * STEP_MS);
+    assert!(rig.has(a) && rig.has(b) && !rig.has(c));
+    lock().unwrap();
+}
