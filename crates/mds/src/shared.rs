@@ -335,11 +335,12 @@ impl Sharers {
             }
         }
         // 2. Locks are said after that.
-        for session in no_locks.iter().filter(|s| !is_alone && sessions.contains(s) && !awaited(s)) {
+        for session in no_locks.iter().filter(|s| !is_alone && !awaited(s)) {
             debts.push(Debt { session: *session, owes: Owes::Locks, is_wanted: true });
         }
-        // 3. One that was wanted once is so until it ends.
-        let inside = state.sections.iter().filter(|_| are_osts_up);
+        // 3. A call goes on when all have said what they hold (X1). A section that was wanted once is so until it ends.
+        let can_end = are_osts_up && !sessions.iter().any(|s| awaited(&s));
+        let inside = state.sections.iter().filter(|_| can_end);
         for (fid, held, sections) in inside.flat_map(|(fid, s)| s.inside.iter().map(move |i| (fid, i, s))) {
             let owes = Owes::Leave { fid: *fid, token: held.token };
             let is_wanted = sections.is_wanted_of(held.session, Instant::now());
