@@ -184,7 +184,9 @@ impl Table {
         if over_bytes > 0 && unwritten > bound / 4 {
             *tidied = Tidied::Unwritten;
         }
-        if over_bytes > 0 && moved == 0 {
+        // What is not written goes after a checkpoint only. Of the rest some may have been spared: they go with the next round, which is worth it
+        // when there is some more.
+        if over_bytes > 0 && (moved == 0 || *tidied == Tidied::Unwritten) {
             clock.not_before = Some(memory.leaves() + bound / 32);
         }
         if placed == 0 {

@@ -3,8 +3,8 @@
 //! M1: what moved is published only over the state's own `moving` row: a state that was settled meanwhile has none, or another one.
 //! M2: nobody waits for who moves, but while he publishes. A row that nobody has begun with is taken back, and one that is late is moved by
 //! who needs room.
-//! M3: what was replaced is freed by who moves, unless somebody reads it yet: with the next row, or when none came for a while. So he keeps
-//! places on the medium (H1) for no longer than that, and for as long as he is about a row.
+//! M3: what was replaced is freed by who moves, with the older states that nobody reads, unless somebody reads it yet: with the next row, or
+//! when none came for a while. So he keeps places on the medium (H1) for no longer than that, and for as long as he is about a row.
 //! M4: a change that `admits` let in finds its leaf in memory, whatever is moved before it is applied: where a leaf is there no more, the
 //! neighbour that has its keys now is brought first.
 
@@ -118,6 +118,8 @@ impl Table {
             });
         }
         self.mover.end((base, moving));
+        // M3: each older state has all that was replaced since, which nobody counts.
+        self.published.release();
         self.see_to_memory();
     }
 
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
     use crate::conformance::Ends;
     use crate::tree::Shape;
-    use crate::{Batch, Change, Engine, Medium, Miss, Tidied, Value, View};
+    use crate::{Batch, Change, Engine, Figures, Medium, Miss, Tidied, Value, View};
 
     fn key(n: u64) -> Key {
         Key::new(&n.to_be_bytes()).unwrap()
@@ -289,6 +291,35 @@ mod tests {
         assert!(!scene.is_moving());
         scene.table.move_row(late.0, late.1);
         scene.check();
+    }
+
+    /// Of a thread that has looked once, and of all states that others were in: what moved is in memory once.
+    #[test]
+    fn who_looked_once_keeps_no_older_states() {
+        let mut scene = Scene::default();
+        scene.change(10);
+        let (looked, over) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        std::thread::scope(|s| {
+            let table = Arc::new(std::mem::take(&mut scene.table));
+            let idle = table.clone();
+            s.spawn(move || {
+                drop(idle.reader());
+                looked.0.send(()).unwrap();
+                let _ = over.1.recv();
+            });
+            looked.1.recv().unwrap();
+            for n in 0..4 * ROW as u64 {
+                table.apply(Seq(100 + n), Batch((0..5).map(|m| put((5 * n + m) * 7919 % 5000)).collect()));
+                // As who carries out requests does.
+                drop(table.reader());
+                let moves = table.figures().moves;
+                table.move_changes(Duration::ZERO);
+                let Figures { moves: moved, states_kept, .. } = table.figures();
+                assert!(moved == moves || states_kept <= 2, "{states_kept} after {moved} moves");
+            }
+            assert!(table.figures().moves > 15);
+            drop(over.0);
+        });
     }
 
     /// M3.

@@ -162,7 +162,10 @@ fn give_up(b: &Bench, which: &[&str]) -> Result<()> {
         ensure!(code == 1 && is_told, "fsck {which:?} {more:?} (exit {code}): {out}");
     }
     let (code, out) = fsck(&["--repair", "--yes"])?;
-    ensure!(code == 0 && out.lines().any(|line| line == "clean"), "fsck {which:?} --repair --yes (exit {code}): {out}");
+    ensure!(
+        code == 0 && out.lines().any(|line| line == "clean"),
+        "fsck {which:?} --repair --yes (exit {code}): {out}"
+    );
     Ok(())
 }
 

@@ -89,3 +89,31 @@ fn only_a_checkpoint_that_counts_wakes_who_tidies() {
     assert!(steps().count() > 0);
     assert_eq!(scene.table.figures().evictions, scene.table.figures().leaves);
 }
+
+/// What changed is more than memory may have, and must stay until a checkpoint has it: who tidies waits for that, also beside somebody who
+/// looks at the same leaf again and again.
+#[test]
+fn nobody_goes_round_and_round_before_a_checkpoint() {
+    let mut scene = Scene::of(8 << 20, 64 << 10);
+    let beside = |n: u8| Key::new(&[0xff, n]).unwrap();
+    for n in 0..60 {
+        scene.change_one(beside(n), Some(Value::new(&[n; 300])));
+        scene.model.insert(beside(n), vec![n; 300]);
+    }
+    scene.change(3000);
+    scene.checkpoint().unwrap();
+    for _ in 0..2 {
+        scene.change(3000);
+        assert!(scene.table.figures().memory_bytes > 2 * scene.table.figures().memory_bytes_max);
+        let mut steps = 0;
+        while scene.table.tidy() != Tidied::Done {
+            scene.get(&beside(55)).unwrap();
+            steps += 1;
+            assert!(steps < 20, "{:?}", scene.table.figures());
+        }
+        scene.checkpoint().unwrap();
+        scene.shrink();
+        let figures = scene.table.figures();
+        assert!(figures.memory_bytes <= figures.memory_bytes_max / 8 * 9, "{figures:?}");
+    }
+}
