@@ -1,7 +1,8 @@
 //! Backup and restore of an MDT: all records of one state, copied out while it serves, and a new MDT made of them.
 //!
 //! B1: a backup is one state: a snapshot, and what the counts had pending then.  B2: what a restored MDT gives out (fids, leases, sessions) was
-//! not given out after the backup: counters are raised beyond what can have been, and the numbers of changes, too.  B3: nobody is in it: sessions end, with what they
+//! not given out after the backup: counters are raised beyond what can have been, and the numbers of changes, and of files the generations of
+//! layouts, too.  B3: nobody is in it: sessions end, with what they
 //! had open and unlinked; slots are not in a backup. Nobody is registered at its changelog.
 
 use std::io::{Read, Write};
@@ -197,13 +198,19 @@ impl Mdt {
         let (kv, mut counts, mut bad) = (empty_on(&volume, settings.cache_bytes)?, Pending::default(), None);
         let mut changelog = Left::default();
         let read = kv::checkpoint::read_stream(input, &mut |mut batch| {
-            batch.0.retain(|change| {
+            batch.0.retain_mut(|change| {
                 if change.value.as_ref().is_some_and(|value| changelog.takes(&change.key, value.raw())) {
                     return false;
                 }
                 // Of what may be missing there is only the changelog.
                 if change.key == GivenUp::key() {
                     return false;
+                }
+                // B2. What cannot be decoded stays so, and fsck tells of it.
+                if let (Some(fid), Some(value)) = (meta::keys::fid_of_inode(&change.key), &change.value)
+                    && let Ok(Some(raised)) = meta::restored::inode(fid, value.raw())
+                {
+                    change.value = Some(Value::new(&raised));
                 }
                 let pending = change
                     .value

@@ -50,6 +50,11 @@ pub fn entries_end(parent: Fid) -> Key {
 pub fn inode(fid: Fid) -> Key {
     key([&[INODE], &fid.0.to_be_bytes()])
 }
+/// `None`: it is another record's.
+pub fn fid_of_inode(key: &Key) -> Option<Fid> {
+    let fid = key.as_bytes().strip_prefix(&[INODE])?;
+    Some(Fid(u64::from_be_bytes(fid.try_into().ok()?)))
+}
 pub fn inline(fid: Fid, page: u32) -> Key {
     key([&[INLINE], &fid.0.to_be_bytes(), &page.to_be_bytes()])
 }

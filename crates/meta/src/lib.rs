@@ -41,6 +41,7 @@ pub mod readlink;
 pub mod reap;
 pub mod records;
 pub mod rename;
+pub mod restored;
 pub mod rmdir;
 pub mod scan;
 pub mod set_acl;

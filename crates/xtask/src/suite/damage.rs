@@ -208,6 +208,8 @@ fn mdt_lost(b: &mut Bench) -> Result<()> {
         fs::write(dir.join(format!("f{n}")), format!("content {n}"))?;
     }
     fs::write(dir.join("large"), &large)?;
+    fs::write(dir.join("grows"), &large[..40 << 10])?;
+    fs::write(dir.join("anew"), &large)?;
     fs::hard_link(dir.join("f1"), dir.join("link"))?;
     std::os::unix::fs::symlink("f2", dir.join("symlink"))?;
     rustix::fs::setxattr(dir.join("f3"), "user.colour", b"blue", rustix::fs::XattrFlags::empty())?;
@@ -225,6 +227,8 @@ fn mdt_lost(b: &mut Bench) -> Result<()> {
     );
     // 2. What comes later.
     fs::write(dir.join("later"), &large)?;
+    fs::write(dir.join("grows"), &large)?;
+    File::create(dir.join("anew"))?.write_all_at(&large, 0)?;
     fs::remove_file(dir.join("f0"))?;
     fs::write(dir.join("f4"), "changed")?;
     File::open(&dir)?.sync_all()?;
@@ -254,7 +258,18 @@ fn mdt_lost(b: &mut Bench) -> Result<()> {
     expect_errno(fs::read(dir.join("later")), Errno::NOENT, "a file that was made later")?;
     let (code, out) = b.cluster.stria(&["fsck", &mount])?;
     ensure!(code == 1 && out.contains("OrphanObject"), "objects of what is not there (exit {code}): {out}");
-    // 5. Numbers are not given out again: what is made now is nobody else's.
+    // 5. Numbers are not given out again: what is made now is nobody else's, and no byte comes back of what was written after the backup.
+    for (name, begin) in [("grows", 40 << 10), ("anew", 0)] {
+        let file = File::options().write(true).read(true).truncate(begin == 0).open(dir.join(name))?;
+        file.write_all_at(b"x", 100 << 10)?;
+        file.set_len(2 << 20)?;
+        file.sync_all()?;
+        let mut got = vec![0; 2 << 20];
+        file.read_exact_at(&mut got, 0)?;
+        let mut want = [&large[..begin], &vec![0; (2 << 20) - begin]].concat();
+        want[100 << 10] = b'x';
+        ensure_same(&got, &want, &format!("{name}, which is written anew"))?;
+    }
     fs::write(dir.join("later"), &large[..1 << 20])?;
     ensure_same(&fs::read(dir.join("later"))?, &large[..1 << 20], "a file that is made again")?;
     Ok(fs::remove_dir_all(&dir)?)
