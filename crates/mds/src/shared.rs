@@ -21,8 +21,10 @@
 //! the last name one sees the other: the transaction finds the note and leaves an orphan, or the open finds the doom, and is sent
 //! to where transactions stand in line.
 
+mod sections;
+
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,17 +40,14 @@ use crate::overdue::{Debt, Overdue, Owes};
 use crate::recover::no_lease;
 use crate::sessions::Sessions;
 use crate::slots::refuse_observer;
+use sections::{Ended, Section, Sections};
 
 /// Longest wait for a section within one request: others need the connection, and the client asks again.
 const ENTER_WAIT: Duration = Duration::from_millis(40);
-/// Who waits for a section and does not ask again within this has given up.
-const ASKS_WITHIN: Duration = Duration::from_secs(2);
 /// How long those who are alone again go on sharing: somebody who asked to come in may ask again.
 const LINGER_MS: u64 = 15_000;
 /// Files of one `Close`: a client of this version sends far fewer.
 const CLOSE_MAX: usize = 1024;
-/// Sections that were left while an older one of the session goes on.
-const ENDED_MAX: usize = 1 << 20;
 
 /// What the MDT keeps in mind of its sessions.
 pub struct Sharers {
@@ -136,95 +135,6 @@ impl Drop for Doom<'_> {
                 }
             }
         }
-    }
-}
-
-/// The sections that a session has left.
-#[derive(Default)]
-struct Ended {
-    /// All below it.
-    floor: u64,
-    others: BTreeSet<u64>,
-}
-
-impl Ended {
-    fn raise(&mut self, floor: u64) {
-        if floor > self.floor {
-            self.floor = floor;
-            self.others = self.others.split_off(&floor);
-        }
-    }
-    fn left(&mut self, token: u64) {
-        if token >= self.floor {
-            self.others.insert(token);
-        }
-        // Only a client that never raises its floor comes here.
-        if self.others.len() > ENDED_MAX
-            && let Some(lowest) = self.others.first().copied()
-        {
-            self.raise(lowest + 1);
-        }
-    }
-    fn is_over(&self, token: u64) -> bool {
-        token < self.floor || self.others.contains(&token)
-    }
-}
-
-#[derive(Default)]
-struct Sections {
-    inside: Vec<Section>,
-    queue: VecDeque<(Section, Instant)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Section {
-    session: SessionId,
-    token: u64,
-    exclusive: bool,
-}
-
-impl Section {
-    fn is(&self, other: &Section) -> bool {
-        (self.session, self.token) == (other.session, other.token)
-    }
-}
-
-impl Sections {
-    /// X3: lets `who` in if its turn has come.
-    fn admit(&mut self, who: Section, now: Instant) -> bool {
-        if self.inside.iter().any(|s| s.is(&who)) {
-            return true;
-        }
-        self.queue.retain(|(s, asked)| s.is(&who) || now.duration_since(*asked) < ASKS_WITHIN);
-        let is_free = |exclusive: bool| match exclusive {
-            true => self.inside.is_empty(),
-            false => self.inside.iter().all(|s| !s.exclusive),
-        };
-        let at = self.queue.iter().position(|(s, _)| s.is(&who)).unwrap_or(self.queue.len());
-        let is_turn = match who.exclusive {
-            true => at == 0,
-            false => self.queue.iter().take(at).all(|(s, _)| !s.exclusive),
-        };
-        if is_turn && is_free(who.exclusive) {
-            self.queue.retain(|(s, _)| !s.is(&who));
-            self.inside.push(who);
-            return true;
-        }
-        match self.queue.get_mut(at) {
-            Some((_, asked)) => *asked = now,
-            None => self.queue.push_back((who, now)),
-        }
-        false
-    }
-
-    /// Does another session wait for this one's end?
-    fn is_wanted_of(&self, session: SessionId, now: Instant) -> bool {
-        let is_waiting = |asked: Instant| now.duration_since(asked) < ASKS_WITHIN;
-        self.queue.iter().any(|(s, asked)| s.session != session && is_waiting(*asked))
-    }
-
-    fn is_over(&self) -> bool {
-        self.inside.is_empty() && self.queue.is_empty()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use wire::session::Claims;
 
+use super::sections::ASKS_WITHIN;
 use super::*;
 use crate::sessions::Session;
 
