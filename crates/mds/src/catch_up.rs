@@ -12,9 +12,12 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use types::{Incarnation, Seq, SessionId, TargetId};
+use types::layout::STRIPES_MAX;
+use types::{Code, Fault, Incarnation, Seq, SessionId, TargetId};
 use wire::shared::{ALL, CaughtUp};
 
+/// Targets that one session may speak of: twice as many as one file may have stripes.
+const TARGETS_MAX: usize = 2 * STRIPES_MAX;
 /// As long as a session may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -22,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct CatchingUp {
     targets: HashMap<TargetId, Users>,
+    /// Of each session, of how many targets it has said something.
+    counts: HashMap<SessionId, usize>,
 }
 
 struct Users {
@@ -38,8 +43,18 @@ struct Said {
 
 impl CatchingUp {
     /// True: the session came on. What it said before and comes late changes nothing.
-    pub fn note(&mut self, session: SessionId, at: &CaughtUp, now: Instant) -> bool {
+    pub fn note(&mut self, session: SessionId, at: &CaughtUp, now: Instant) -> Result<bool, Fault> {
         let CaughtUp { target, incarnation, next } = *at;
+        if !self.targets.get(&target).is_some_and(|users| users.said.contains_key(&session)) {
+            let count = self.counts.entry(session).or_default();
+            if *count >= TARGETS_MAX {
+                return Err(Fault::new(
+                    Code::BadRequest,
+                    format!("a client that uses more than {TARGETS_MAX} targets; is it of another version?"),
+                ));
+            }
+            *count += 1;
+        }
         let newest = (incarnation, now);
         let users = self.targets.entry(target).or_insert_with(|| Users { said: HashMap::new(), newest });
         if users.newest.0 < incarnation {
@@ -49,11 +64,11 @@ impl CatchingUp {
         match users.said.get_mut(&session) {
             Some(said) if is_older(said) => {
                 said.heard = now;
-                false
+                Ok(false)
             }
             _ => {
                 users.said.insert(session, Said { incarnation, next, heard: now });
-                true
+                Ok(true)
             }
         }
     }
@@ -80,6 +95,7 @@ impl CatchingUp {
     }
 
     pub fn forget(&mut self, session: SessionId) {
+        self.counts.remove(&session);
         self.targets.retain(|_, users| {
             users.said.remove(&session);
             !users.said.is_empty()
@@ -104,7 +120,7 @@ mod tests {
     impl Table {
         fn says(&mut self, who: SessionId, what: CaughtUp) -> Seq {
             let others: Vec<_> = [A, B, C].into_iter().filter(|s| *s != who).collect();
-            self.0.note(who, &what, self.1);
+            self.0.note(who, &what, self.1).unwrap();
             self.0.until(&what, &others, false, self.1)
         }
         fn pass(&mut self, time: Duration) {
@@ -155,12 +171,24 @@ mod tests {
     #[test]
     fn at_a_restarted_mdt_those_who_are_to_come_are_waited_for_until_their_session_ends() {
         let (mut c, now) = (CatchingUp::default(), Instant::now());
-        c.note(A, &at(2, Seq(5)), now);
-        c.note(B, &at(2, Seq(3)), now);
+        c.note(A, &at(2, Seq(5)), now).unwrap();
+        c.note(B, &at(2, Seq(3)), now).unwrap();
         let late = now + PATIENCE * 2;
         assert_eq!(c.until(&at(2, Seq(5)), &[B], true, late), Seq(3));
         assert_eq!(c.until(&at(2, Seq(5)), &[B, C], true, late), Seq(0));
         c.forget(B);
         assert_eq!(c.until(&at(2, Seq(5)), &[], true, late), ALL);
+    }
+    #[test]
+    fn a_session_speaks_of_so_many_targets_and_goes_on_speaking_of_these() {
+        let (mut c, now) = (CatchingUp::default(), Instant::now());
+        let of = |target, next| CaughtUp { target: TargetId(target), incarnation: Incarnation(1), next };
+        (1..=TARGETS_MAX as u32).for_each(|n| assert_eq!(c.note(A, &of(n, Seq(1)), now), Ok(true)));
+        assert_eq!(c.note(A, &of(0, Seq(1)), now).unwrap_err().code, Code::BadRequest);
+        assert_eq!(c.note(A, &of(9, ALL), now), Ok(true));
+        assert_eq!(c.note(B, &of(0, Seq(1)), now), Ok(true), "another has its own");
+        c.forget(A);
+        assert_eq!(c.note(A, &of(0, Seq(1)), now), Ok(true));
+        assert_eq!(c.counts[&A], 1);
     }
 }

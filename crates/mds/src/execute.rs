@@ -345,6 +345,9 @@ impl Core {
             }
             Err(stop) => return Reached::Known(Err(stop)),
         }
+        if let Err(fault) = self.check_opens(ask) {
+            return Reached::Known(Err(fault.into()));
+        }
         let (lease_high, puts_inode) = (Cell::new(0), Cell::new(false));
         let space = self.room.space(draft.table_bytes());
         // What the batch replaces is not taken off before it is applied: a refusal must not rest on that.

@@ -21,10 +21,11 @@
 //! the last name one sees the other: the transaction finds the note and leaves an orphan, or the open finds the doom, and is sent
 //! to where transactions stand in line.
 
+pub mod opens;
 mod sections;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,8 @@ use crate::overdue::{Debt, Overdue, Owes};
 use crate::recover::no_lease;
 use crate::sessions::Sessions;
 use crate::slots::refuse_observer;
-use sections::{Ended, Section, Sections};
+use opens::Opens;
+use sections::{Ended, Section, Turns};
 
 /// Longest wait for a section within one request: others need the connection, and the client asks again.
 const ENTER_WAIT: Duration = Duration::from_millis(40);
@@ -66,11 +68,10 @@ pub struct Sharers {
 struct State {
     /// By which mode each session lives, as it told this incarnation.
     lives_by: HashMap<SessionId, u32>,
-    /// Who has which file open; true: for writing.
-    opens: HashMap<Fid, BTreeMap<SessionId, bool>>,
+    opens: Opens,
     /// By how many transactions that are under way.
     doomed: HashMap<Fid, u32>,
-    sections: HashMap<Fid, Sections>,
+    sections: Turns,
     /// X4.
     ended: HashMap<SessionId, Ended>,
     /// X5: what was left to whom.
@@ -89,12 +90,6 @@ impl State {
     fn is_awaited(&self, session: SessionId, mode: u32) -> bool {
         self.lives_by.get(&session) != Some(&mode)
     }
-
-    /// Another session that has the file open in a way of which `is_it` holds.
-    fn elsewhere(&self, session: SessionId, fid: Fid, is_it: impl Fn(bool) -> bool) -> Option<SessionId> {
-        let opens = self.opens.get(&fid)?;
-        opens.iter().find(|(s, write)| **s != session && is_it(**write)).map(|(s, _)| *s)
-    }
 }
 
 /// What one transaction has doomed: files that nobody else has open, which it may end. To be dropped after it is applied or given up,
@@ -112,7 +107,7 @@ impl<'a> Doom<'a> {
     /// Another session that has the file open; `None` dooms it.
     pub fn other_holder(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
         let mut state = self.sharers.state.lock();
-        let holder = state.elsewhere(session, fid, |_| true);
+        let holder = state.opens.elsewhere(session, fid, |_| true);
         if holder.is_none() {
             *state.doomed.entry(fid).or_default() += 1;
             self.fids.borrow_mut().push(fid);
@@ -170,15 +165,8 @@ impl Sharers {
         state.ended.remove(&session);
         state.left_to.remove(&session);
         state.catching_up.forget(session);
-        state.opens.retain(|_, who| {
-            who.remove(&session);
-            !who.is_empty()
-        });
-        state.sections.retain(|_, s| {
-            s.inside.retain(|i| i.session != session);
-            s.queue.retain(|(i, _)| i.session != session);
-            !s.is_over()
-        });
+        state.opens.forget(session);
+        state.sections.forget(session);
         self.changed.notify_all();
         self.turned.notify_all();
     }
@@ -250,12 +238,10 @@ impl Sharers {
         }
         // 3. A call goes on when all have said what they hold (X1). A section that was wanted once is so until it ends.
         let can_end = are_osts_up && !sessions.iter().any(|s| awaited(&s));
-        let inside = state.sections.iter().filter(|_| can_end);
-        for (fid, held, sections) in inside.flat_map(|(fid, s)| s.inside.iter().map(move |i| (fid, i, s))) {
-            let owes = Owes::Leave { fid: *fid, token: held.token };
-            let is_wanted = sections.is_wanted_of(held.session, Instant::now());
-            if is_wanted || state.overdue.is_noted(held.session, owes) {
-                debts.push(Debt { session: held.session, owes, is_wanted });
+        for (fid, (session, token), is_wanted) in state.sections.inside(Instant::now()).filter(|_| can_end) {
+            let owes = Owes::Leave { fid, token };
+            if is_wanted || state.overdue.is_noted(session, owes) {
+                debts.push(Debt { session, owes, is_wanted });
             }
         }
         state.overdue.look(&debts, now_ms)
@@ -274,14 +260,23 @@ impl Sharers {
         if self.is_sharing()
             && let Ok(mut state) = self.state_for(session, sessions)
         {
-            *state.opens.entry(fid).or_default().entry(session).or_default() |= write;
+            state.opens.add(session, fid, write);
         }
+    }
+
+    /// May the session have one more file open, or this one?
+    pub fn check_open(&self, session: SessionId, fid: Option<Fid>) -> Result<(), Fault> {
+        self.state.lock().opens.check(session, fid)
+    }
+    pub fn has_all_opens(&self, session: SessionId) -> bool {
+        self.state.lock().opens.is_full(session)
     }
 
     /// As `note_open`, for reading and outside of the writer's role. False: the file may be losing its last name just now.
     pub fn note_read(&self, session: SessionId, fid: Fid, sessions: &Sessions) -> Result<bool, Fault> {
         let mut state = self.state_for(session, sessions)?;
-        state.opens.entry(fid).or_default().entry(session).or_default();
+        state.opens.check(session, Some(fid))?;
+        state.opens.add(session, fid, false);
         Ok(!state.doomed.contains_key(&fid))
     }
 
@@ -291,12 +286,7 @@ impl Sharers {
         if token.is_some_and(|token| state.ended.get(&session).is_some_and(|e| e.is_over(token))) {
             return false;
         }
-        if let Some(who) = state.opens.get_mut(&fid) {
-            who.remove(&session);
-            if who.is_empty() {
-                state.opens.remove(&fid);
-            }
-        }
+        state.opens.remove(session, fid);
         true
     }
 
@@ -312,7 +302,7 @@ impl Sharers {
 
     /// Another session that has the file open for writing.
     fn other_writer(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
-        self.state.lock().elsewhere(session, fid, |write| write)
+        self.state.lock().opens.elsewhere(session, fid, |write| write)
     }
 
     /// Waits a little for the section. The table's truth is read after this, so what those before did is seen.
@@ -330,7 +320,7 @@ impl Sharers {
                     "a late copy of a request for a section that was left",
                 ));
             }
-            if state.sections.entry(req.fid).or_default().admit(who, Instant::now()) {
+            if state.sections.enter(req.fid, who, Instant::now())? {
                 return Ok(true);
             }
             if self.changed.wait_until(&mut state, until).timed_out() {
@@ -351,7 +341,7 @@ impl Sharers {
         let deadline = Instant::now() + ENTER_WAIT;
         let is_here = at.target == here;
         let mut state = self.state_for(session, sessions)?;
-        if state.catching_up.note(session, at, Instant::now()) {
+        if state.catching_up.note(session, at, Instant::now())? {
             self.turned.notify_all();
         }
         loop {
@@ -396,13 +386,7 @@ impl Sharers {
     /// The session is not in the section, and may ask for it again.
     pub fn let_go(&self, session: SessionId, fid: Fid, token: u64) {
         let mut state = self.state.lock();
-        let Some(sections) = state.sections.get_mut(&fid) else { return };
-        let it = Section { session, token, exclusive: false };
-        sections.inside.retain(|s| !s.is(&it));
-        sections.queue.retain(|(s, _)| !s.is(&it));
-        if sections.is_over() {
-            state.sections.remove(&fid);
-        }
+        state.sections.let_go(fid, session, token);
         self.changed.notify_all();
     }
 }
@@ -439,7 +423,8 @@ impl Core {
         let mut state = self.sharers.state_for(session, &self.sessions)?;
         state.ended.entry(session).or_default().raise(req.floor);
         for open in &req.opens {
-            *state.opens.entry(open.fid).or_default().entry(session).or_default() |= open.write;
+            state.opens.check(session, Some(open.fid))?;
+            state.opens.add(session, open.fid, open.write);
         }
         for held in &req.sections {
             // X4: left since this was said.
@@ -447,10 +432,7 @@ impl Core {
                 continue;
             }
             let section = Section { session, token: held.token, exclusive: held.exclusive };
-            let sections = state.sections.entry(held.fid).or_default();
-            if !sections.inside.iter().any(|s| s.is(&section)) {
-                sections.inside.push(section);
-            }
+            state.sections.claim(held.fid, section)?;
         }
         // X2: what was said of a mode that is over, by a client that has not heard so yet, says nothing of how it lives; modes are counted
         // anew after a restart.
@@ -458,12 +440,12 @@ impl Core {
             return Ok(Empty {});
         }
         for at in &req.targets {
-            state.catching_up.note(session, at, Instant::now());
+            state.catching_up.note(session, at, Instant::now())?;
         }
         state.lives_by.insert(session, req.mode);
         self.sharers.turned.notify_all();
         let mut left = state.left_to.remove(&session).unwrap_or_default();
-        left.retain(|fid| !state.opens.get(fid).is_some_and(|who| who.contains_key(&session)));
+        left.retain(|fid| !state.opens.has(session, *fid));
         drop(state);
         self.let_go_of_all(session, &left, None)?;
         Ok(Empty {})

@@ -76,6 +76,24 @@ impl Core {
         is_replay && head.call != Release::CALL && self.sharers.has_said(head.session)
     }
 
+    /// Before the rule runs, so that a refusal leaves no trace: the session may have what it opens open.
+    pub fn check_opens(&self, Ask { head, body, .. }: Ask<'_>) -> Result<(), Fault> {
+        let opens =
+            matches!(head.call, Open::CALL | Enter::CALL | Tmpfile::CALL | CreateWith::CALL | Create::CALL);
+        let is_noted = head.flags & Flags::REPLAY == 0 && self.sharers.is_sharing();
+        if !opens || !is_noted || !self.sharers.has_all_opens(head.session) {
+            return Ok(());
+        }
+        let fid = match head.call {
+            Open::CALL => Some(parse::<Open>(body)?.fid),
+            Enter::CALL => Some(parse::<Enter>(body)?.fid),
+            // mknod(2) opens nothing.
+            Create::CALL if parse::<Create>(body).is_ok_and(|r| !r.read && !r.write) => return Ok(()),
+            _ => None,
+        };
+        self.sharers.check_open(head.session, fid)
+    }
+
     /// By who has the role, so that no unlink comes between an open and its note.
     pub fn note_open(&self, Ask { head, body, .. }: Ask<'_>, reply: &[u8]) {
         if head.flags & Flags::REPLAY != 0 || !self.sharers.is_sharing() {

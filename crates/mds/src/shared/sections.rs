@@ -1,50 +1,69 @@
-//! The sections of a file in their order (X3), and those that a session has left (X4).
+//! The sections of files in their order (X3), and those that a session has left (X4).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use types::SessionId;
+use types::{Code, Fault, Fid, SessionId};
 
 /// Who waits for a section and does not ask again within this has given up.
 pub const ASKS_WITHIN: Duration = Duration::from_secs(2);
-/// Sections that were left while an older one of the session goes on.
-const ENDED_MAX: usize = 1 << 20;
+/// Sections that one session may be in and wait for. A mount has a few for each of its 16 serving threads.
+pub const SECTIONS_MAX: usize = 4096;
+/// Stretches of sections that a session has left. Between two of them is one that it has not left.
+const STRETCHES_MAX: usize = 2 * SECTIONS_MAX;
 
-/// The sections that a session has left.
+/// The sections that a session has left: mostly all from some on, but for few that take long.
 #[derive(Default)]
 pub struct Ended {
     /// All below it.
     floor: u64,
-    pub others: BTreeSet<u64>,
+    /// I1: first and last of each stretch; they do not touch each other, nor the floor.
+    stretches: BTreeMap<u64, u64>,
 }
 
 impl Ended {
     pub fn raise(&mut self, floor: u64) {
-        if floor > self.floor {
-            self.floor = floor;
-            self.others = self.others.split_off(&floor);
+        if floor <= self.floor {
+            return;
+        }
+        let above = self.stretches.split_off(&floor);
+        let cut = self.stretches.last_key_value().map_or(0, |(_, last)| last.saturating_add(1));
+        (self.floor, self.stretches) = (floor.max(cut), above);
+        // I1.
+        if let Some(last) = self.stretches.remove(&self.floor) {
+            self.floor = last.saturating_add(1);
         }
     }
-    pub fn left(&mut self, token: u64) {
-        if token >= self.floor {
-            self.others.insert(token);
-        }
-        // Only a client that never raises its floor comes here.
-        if self.others.len() > ENDED_MAX
-            && let Some(lowest) = self.others.first().copied()
-        {
-            self.raise(lowest + 1);
-        }
-    }
-    pub fn is_over(&self, token: u64) -> bool {
-        token < self.floor || self.others.contains(&token)
-    }
-}
 
-#[derive(Default)]
-pub struct Sections {
-    pub inside: Vec<Section>,
-    pub queue: VecDeque<(Section, Instant)>,
+    pub fn left(&mut self, token: u64) {
+        if self.is_over(token) {
+            return;
+        }
+        let before = self.stretches.range(..token).next_back().filter(|(_, last)| **last == token - 1);
+        let first = before.map_or(token, |(first, _)| *first);
+        let after = token.checked_add(1).and_then(|next| self.stretches.remove(&next));
+        let last = after.unwrap_or(token);
+        match first == self.floor {
+            true => self.floor = last.saturating_add(1),
+            false => _ = self.stretches.insert(first, last),
+        }
+        // Only a client that leaves out tokens comes here.
+        if self.stretches.len() > STRETCHES_MAX
+            && let Some((first, _)) = self.stretches.first_key_value()
+        {
+            self.raise(*first);
+        }
+    }
+
+    pub fn is_over(&self, token: u64) -> bool {
+        let at = || self.stretches.range(..=token).next_back();
+        token < self.floor || at().is_some_and(|(_, last)| *last >= token)
+    }
+
+    #[cfg(test)]
+    pub fn stretches(&self) -> usize {
+        self.stretches.len()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,31 +73,152 @@ pub struct Section {
     pub exclusive: bool,
 }
 
+type Id = (SessionId, u64);
+
 impl Section {
-    pub fn is(&self, other: &Section) -> bool {
-        (self.session, self.token) == (other.session, other.token)
+    fn id(&self) -> Id {
+        (self.session, self.token)
+    }
+}
+
+/// The sections of all files.
+///
+/// I2: `places` has of each session how many it is in and waits for.
+#[derive(Default)]
+pub struct Turns {
+    by_fid: HashMap<Fid, Sections>,
+    places: HashMap<SessionId, usize>,
+}
+
+/// Those of one file.
+#[derive(Default)]
+struct Sections {
+    /// Which are exclusive.
+    inside: BTreeMap<Id, bool>,
+    /// I3: how many of these are.
+    exclusive: usize,
+    queue: VecDeque<(Section, Instant)>,
+}
+
+impl Turns {
+    /// X3: lets `who` in if its turn has come.
+    pub fn enter(&mut self, fid: Fid, who: Section, now: Instant) -> Result<bool, Fault> {
+        self.check(fid, &who)?;
+        let sections = self.by_fid.entry(fid).or_default();
+        for gone in sections.pass_silent(&who, now) {
+            release(&mut self.places, gone);
+        }
+        if !sections.has(&who) {
+            *self.places.entry(who.session).or_default() += 1;
+        }
+        Ok(sections.admit(who, now))
+    }
+
+    /// It was let in before this MDT was started anew.
+    pub fn claim(&mut self, fid: Fid, who: Section) -> Result<(), Fault> {
+        self.check(fid, &who)?;
+        let sections = self.by_fid.entry(fid).or_default();
+        if !sections.has(&who) {
+            *self.places.entry(who.session).or_default() += 1;
+        }
+        sections.begin(who);
+        Ok(())
+    }
+
+    fn check(&self, fid: Fid, who: &Section) -> Result<(), Fault> {
+        let is_full = || self.places.get(&who.session).is_some_and(|places| *places >= SECTIONS_MAX);
+        match is_full() && !self.by_fid.get(&fid).is_some_and(|s| s.has(who)) {
+            false => Ok(()),
+            true => Err(Fault::new(
+                Code::NotReady,
+                format!(
+                    "this mount has {SECTIONS_MAX} calls on files under way, as many as it may; the next goes on when one has ended"
+                ),
+            )),
+        }
+    }
+
+    pub fn let_go(&mut self, fid: Fid, session: SessionId, token: u64) {
+        let Some(sections) = self.by_fid.get_mut(&fid) else { return };
+        if sections.end((session, token)) {
+            release(&mut self.places, session);
+        }
+        if sections.is_over() {
+            self.by_fid.remove(&fid);
+        }
+    }
+
+    /// The session has ended.
+    pub fn forget(&mut self, session: SessionId) {
+        if self.places.remove(&session).is_none() {
+            return;
+        }
+        self.by_fid.retain(|_, sections| {
+            sections.inside.retain(|(s, _), _| *s != session);
+            sections.exclusive = sections.inside.values().filter(|exclusive| **exclusive).count();
+            sections.queue.retain(|(s, _)| s.session != session);
+            !sections.is_over()
+        });
+    }
+
+    /// Each section that a session is in, and whether another session waits for its end.
+    pub fn inside(&self, now: Instant) -> impl Iterator<Item = (Fid, Id, bool)> {
+        let of_file = move |(fid, sections): (&Fid, &Sections)| {
+            let (fid, waiting) = (*fid, sections.waiting(now));
+            let ids: Vec<Id> = sections.inside.keys().copied().collect();
+            ids.into_iter().map(move |id| (fid, id, waiting.iter().any(|w| *w != id.0)))
+        };
+        self.by_fid.iter().flat_map(of_file)
+    }
+
+    #[cfg(test)]
+    pub fn waiting(&self, fid: Fid) -> usize {
+        self.by_fid.get(&fid).map_or(0, |s| s.queue.len())
+    }
+    #[cfg(test)]
+    pub fn places(&self) -> usize {
+        self.places.values().sum()
+    }
+}
+
+fn release(places: &mut HashMap<SessionId, usize>, session: SessionId) {
+    let count = places.get_mut(&session).expect("I2: it had a place");
+    *count -= 1;
+    if *count == 0 {
+        places.remove(&session);
     }
 }
 
 impl Sections {
-    /// X3: lets `who` in if its turn has come.
-    pub fn admit(&mut self, who: Section, now: Instant) -> bool {
-        if self.inside.iter().any(|s| s.is(&who)) {
+    fn has(&self, who: &Section) -> bool {
+        self.inside.contains_key(&who.id()) || self.queue.iter().any(|(s, _)| s.id() == who.id())
+    }
+
+    /// X3: those that are not asked for any more, but for `who`, lose their places.
+    fn pass_silent(&mut self, who: &Section, now: Instant) -> Vec<SessionId> {
+        let mut gone = Vec::new();
+        self.queue.retain(|(s, asked)| {
+            let stays = s.id() == who.id() || now.duration_since(*asked) < ASKS_WITHIN;
+            if !stays {
+                gone.push(s.session);
+            }
+            stays
+        });
+        gone
+    }
+
+    fn admit(&mut self, who: Section, now: Instant) -> bool {
+        if self.inside.contains_key(&who.id()) {
             return true;
         }
-        self.queue.retain(|(s, asked)| s.is(&who) || now.duration_since(*asked) < ASKS_WITHIN);
-        let is_free = |exclusive: bool| match exclusive {
-            true => self.inside.is_empty(),
-            false => self.inside.iter().all(|s| !s.exclusive),
-        };
-        let at = self.queue.iter().position(|(s, _)| s.is(&who)).unwrap_or(self.queue.len());
+        let is_free = if who.exclusive { self.inside.is_empty() } else { self.exclusive == 0 };
+        let at = self.queue.iter().position(|(s, _)| s.id() == who.id()).unwrap_or(self.queue.len());
         let is_turn = match who.exclusive {
             true => at == 0,
             false => self.queue.iter().take(at).all(|(s, _)| !s.exclusive),
         };
-        if is_turn && is_free(who.exclusive) {
-            self.queue.retain(|(s, _)| !s.is(&who));
-            self.inside.push(who);
+        if is_turn && is_free {
+            self.begin(who);
             return true;
         }
         match self.queue.get_mut(at) {
@@ -88,13 +228,38 @@ impl Sections {
         false
     }
 
-    /// Does another session wait for this one's end?
-    pub fn is_wanted_of(&self, session: SessionId, now: Instant) -> bool {
-        let is_waiting = |asked: Instant| now.duration_since(asked) < ASKS_WITHIN;
-        self.queue.iter().any(|(s, asked)| s.session != session && is_waiting(*asked))
+    fn begin(&mut self, who: Section) {
+        self.queue.retain(|(s, _)| s.id() != who.id());
+        let old = self.inside.insert(who.id(), who.exclusive);
+        self.exclusive += usize::from(who.exclusive);
+        self.exclusive -= usize::from(old == Some(true));
     }
 
-    pub fn is_over(&self) -> bool {
+    /// False: it had no place here.
+    fn end(&mut self, id: Id) -> bool {
+        let was_inside = self.inside.remove(&id);
+        self.exclusive -= usize::from(was_inside == Some(true));
+        let before = self.queue.len();
+        self.queue.retain(|(s, _)| s.id() != id);
+        was_inside.is_some() || self.queue.len() < before
+    }
+
+    /// Up to two sessions that wait: whoever one asks for, another is among them if there is one.
+    fn waiting(&self, now: Instant) -> Vec<SessionId> {
+        let asking = self.queue.iter().filter(|(_, asked)| now.duration_since(*asked) < ASKS_WITHIN);
+        let mut some: Vec<SessionId> = Vec::new();
+        for (section, _) in asking {
+            if !some.contains(&section.session) {
+                some.push(section.session);
+            }
+            if some.len() == 2 {
+                break;
+            }
+        }
+        some
+    }
+
+    fn is_over(&self) -> bool {
         self.inside.is_empty() && self.queue.is_empty()
     }
 }

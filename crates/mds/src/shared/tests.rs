@@ -2,7 +2,7 @@
 
 use wire::session::Claims;
 
-use super::sections::ASKS_WITHIN;
+use super::sections::{ASKS_WITHIN, SECTIONS_MAX};
 use super::*;
 use crate::sessions::Session;
 
@@ -10,19 +10,124 @@ fn section(session: u64, token: u64, exclusive: bool) -> Section {
     Section { session: SessionId(session), token, exclusive }
 }
 
+const FILE: Fid = Fid(7);
+
+/// Those of one file, and a time.
+struct Table(Turns, Instant);
+
+impl Table {
+    fn new() -> Table {
+        Table(Turns::default(), Instant::now())
+    }
+    fn admits(&mut self, who: Section) -> bool {
+        self.0.enter(FILE, who, self.1).unwrap()
+    }
+    fn ends(&mut self, who: Section) {
+        self.0.let_go(FILE, who.session, who.token)
+    }
+}
+
 #[test]
 fn sections_are_given_in_order_and_shared_ones_together() {
-    let (mut s, now) = (Sections::default(), Instant::now());
+    let mut t = Table::new();
     let (a, b, c, d) =
         (section(1, 1, false), section(2, 1, false), section(1, 2, true), section(2, 2, false));
-    assert!(s.admit(a, now) && s.admit(b, now), "shared ones go together");
-    assert!(!s.admit(c, now), "an exclusive one waits");
-    assert!(!s.admit(d, now), "and those after it wait behind it");
-    s.inside.clear();
-    assert!(!s.admit(d, now) && s.admit(c, now) && !s.admit(d, now));
-    assert!(s.admit(c, now), "asked again it is inside still");
-    s.inside.clear();
-    assert!(s.admit(d, now) && s.queue.is_empty());
+    assert!(t.admits(a) && t.admits(b), "shared ones go together");
+    assert!(!t.admits(c), "an exclusive one waits");
+    assert!(!t.admits(d), "and those after it wait behind it");
+    [a, b].into_iter().for_each(|s| t.ends(s));
+    assert!(!t.admits(d) && t.admits(c) && !t.admits(d));
+    assert!(t.admits(c), "asked again it is inside still");
+    t.ends(c);
+    assert!(t.admits(d) && t.0.waiting(FILE) == 0);
+    t.ends(d);
+    t.ends(d);
+    assert_eq!(t.0.places(), 0);
+}
+
+/// Who asks for more than it may waits for its own, and others do not wait for it.
+#[test]
+fn a_session_has_so_many_sections_at_a_time() {
+    let mut t = Table::new();
+    let own = |token| section(1, token, false);
+    (1..SECTIONS_MAX as u64).for_each(|token| assert!(t.admits(own(token))));
+    assert!(!t.admits(section(1, 0, true)), "one that waits counts, too");
+    assert_eq!(t.0.enter(FILE, own(9999), t.1).unwrap_err().code, Code::NotReady);
+    assert_eq!(t.0.claim(Fid(8), own(9999)).unwrap_err().code, Code::NotReady);
+    assert!(t.admits(own(1)), "those that it has it keeps");
+    t.0.claim(FILE, own(2)).unwrap();
+    t.ends(own(1));
+    t.0.claim(Fid(8), own(9999)).unwrap();
+    assert_eq!(t.0.enter(FILE, own(1), t.1).unwrap_err().code, Code::NotReady);
+    // Places that are not asked for any more are free.
+    t.1 += ASKS_WITHIN;
+    assert!(t.admits(section(2, 1, false)) && t.admits(own(1)));
+    t.0.forget(SessionId(1));
+    assert_eq!(t.0.places(), 1);
+    assert!(!t.admits(section(3, 1, true)));
+    t.ends(section(2, 1, false));
+    assert!(t.admits(section(3, 1, true)));
+}
+
+/// A client says again what it was in: the one whose turn it was, and what it shares with others.
+#[test]
+fn what_is_claimed_keeps_others_out_as_before() {
+    let mut t = Table::new();
+    let (a, b, c) = (section(1, 1, true), section(2, 1, false), section(2, 2, true));
+    t.0.claim(FILE, a).unwrap();
+    t.0.claim(FILE, a).unwrap();
+    assert!(!t.admits(b));
+    t.ends(a);
+    assert!(t.admits(b) && !t.admits(c));
+    t.0.claim(FILE, c).unwrap();
+    t.ends(b);
+    assert!(!t.admits(a), "it has left the queue for the inside");
+    t.ends(c);
+    assert!(t.admits(a));
+    t.ends(a);
+    assert_eq!(t.0.places(), 0);
+}
+
+/// As a set of numbers knows it.
+#[test]
+fn ended_knows_what_was_left_in_whatever_order() {
+    let mut dice = hammer::Dice::new(7);
+    for _ in 0..300 {
+        let (mut ended, mut known, mut floor) = (Ended::default(), [false; 64], 0u64);
+        for _ in 0..60 {
+            let token = dice.below(64) as u64;
+            match dice.below(8) {
+                0 => {
+                    floor = floor.max(token / 2);
+                    ended.raise(floor);
+                }
+                _ => {
+                    known[token as usize] = true;
+                    ended.left(token);
+                }
+            }
+            let is_over = |t: u64| t < floor || known[t as usize];
+            (0..64).for_each(|t| assert_eq!(ended.is_over(t), is_over(t), "{t}"));
+            let begins = (1..64).filter(|t| is_over(*t) && !is_over(t - 1)).count();
+            assert_eq!(ended.stretches(), begins, "each by itself");
+        }
+    }
+}
+
+/// A call may take a minute, in which others of its client come and go by the million.
+#[test]
+fn one_that_takes_long_is_not_over_however_many_end_meanwhile() {
+    let mut ended = Ended::default();
+    ended.raise(5);
+    (6..3_000_000).for_each(|token| ended.left(token));
+    assert!(!ended.is_over(5) && ended.is_over(6) && ended.stretches() == 1);
+    ended.left(5);
+    assert!(ended.is_over(5) && ended.stretches() == 0);
+    // Who leaves out every other one is not remembered without end.
+    (1_500_000..2_500_000).for_each(|n| ended.left(2 * n));
+    assert!(ended.stretches() <= 2 * SECTIONS_MAX && ended.is_over(4_999_998));
+    ended.left(u64::MAX);
+    assert!(ended.is_over(u64::MAX) && !ended.is_over(u64::MAX - 1));
 }
 
 fn sessions(ids: &[u64]) -> Sessions {
@@ -44,7 +149,7 @@ fn of_a_session_that_has_ended_nothing_is_noted() {
     // It ends while it waits for its turn, and all others when it is over.
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| s.enter(gone, &request(fid, 1, 1), &all));
-        while s.state.lock().sections[&fid].queue.is_empty() && !waiting.is_finished() {
+        while s.state.lock().sections.waiting(fid) == 0 && !waiting.is_finished() {
             std::thread::yield_now();
         }
         all.remove(gone);
@@ -56,8 +161,8 @@ fn of_a_session_that_has_ended_nothing_is_noted() {
     assert!(s.enter(gone, &request(fid, 9, 1), &all).is_err());
     s.note_open(gone, fid, true, &all);
     let state = s.state.lock();
-    assert!(!state.ended.contains_key(&gone) && state.opens.is_empty());
-    assert!(state.sections[&fid].queue.is_empty());
+    assert!(!state.ended.contains_key(&gone) && !state.opens.has(gone, fid));
+    assert_eq!((state.sections.waiting(fid), state.sections.places()), (0, 1));
 }
 
 /// X4: its end may overtake a request for it.
@@ -72,7 +177,7 @@ fn a_section_that_was_left_is_not_begun_again() {
     // One waits while its end comes by.
     std::thread::scope(|scope| {
         let late = scope.spawn(|| enter(2, 5, 4));
-        while s.state.lock().sections[&fid].queue.is_empty() {
+        while s.state.lock().sections.waiting(fid) == 0 {
             std::thread::yield_now();
         }
         leave(2, 5, 4);
@@ -86,19 +191,22 @@ fn a_section_that_was_left_is_not_begun_again() {
     assert!(enter(2, 4, 4).is_err(), "below the floor all are over");
     leave(2, 6, 7);
     assert_eq!(enter(1, 8, 8), Ok(true), "nothing is left behind");
-    assert!(s.state.lock().ended.values().all(|e| e.others.is_empty()));
+    assert!(s.state.lock().ended.values().all(|e| e.stretches() == 0));
 }
 
 #[test]
 fn who_does_not_ask_again_is_passed() {
-    let (mut s, now) = (Sections::default(), Instant::now());
-    assert!(s.admit(section(1, 1, true), now));
-    assert!(!s.admit(section(2, 1, true), now));
-    assert!(!s.admit(section(3, 1, true), now + Duration::from_secs(1)));
-    s.inside.clear();
-    assert!(
-        !s.admit(section(3, 1, true), now + Duration::from_millis(1900)),
-        "the second still has its place"
-    );
-    assert!(s.admit(section(3, 1, true), now + ASKS_WITHIN));
+    let mut t = Table::new();
+    let (a, b, c) = (section(1, 1, true), section(2, 1, true), section(3, 1, true));
+    assert!(t.admits(a) && !t.admits(b));
+    let begin = t.1;
+    t.1 = begin + Duration::from_secs(1);
+    assert!(!t.admits(c));
+    t.ends(a);
+    t.1 = begin + Duration::from_millis(1900);
+    assert!(!t.admits(c), "the second still has its place");
+    t.1 = begin + ASKS_WITHIN;
+    assert!(t.admits(c));
+    t.ends(c);
+    assert_eq!(t.0.places(), 0);
 }

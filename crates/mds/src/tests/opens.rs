@@ -11,11 +11,12 @@ use types::*;
 use wire::batch::{Batch, Op};
 use wire::codec::Bytes;
 use wire::meta::*;
-use wire::shared::{Close, Hold, Leave};
+use wire::shared::{Close, Hold, Leave, OpenFile};
 use wire::{Empty, Header, Reader, ReplyHead, Request, Wire};
 
 use super::rig::{Rig, label};
 use crate::execute::Ask;
+use crate::shared::opens::OPENS_MAX;
 use crate::{FormatSpec, Mdt, MetaRules, Rules, Settings};
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -527,4 +528,33 @@ fn a_session_that_is_none_any_more_changes_nothing() {
         assert_eq!(said.unwrap_err().code, Code::NoSession);
     }
     assert!(core.sessions.one_user(two.other).is_err(), "nobody's requests are not anybody's");
+}
+
+/// As many files as one mount may have open beside others, and one more: it keeps what it has, and others have their own.
+#[test]
+fn a_session_has_so_many_files_open() {
+    let two = two();
+    let (rig, fid) = (&two.rig, two.fid);
+    let open = |n: usize| OpenFile { fid: Fid(1 << 40 | n as u64), write: false };
+    const PART: usize = 1 << 18;
+    for part in 0..OPENS_MAX / PART {
+        let opens = (part * PART..(part + 1) * PART).map(open).collect();
+        rig.ask(&Hold { opens, more: true, ..holds_nothing() }, rig.session).unwrap();
+    }
+    let fault = rig.ask(&create_of("new"), rig.session).unwrap_err();
+    assert!(fault.code == Code::NoSpace && fault.detail.contains("close some"), "{fault}");
+    let read = OpenRead { fid, read: true, held: None, cred: Cred::root(), want: 0 };
+    assert_eq!(rig.ask(&read, rig.session).unwrap_err().code, Code::NoSpace);
+    let more = Hold { opens: vec![open(OPENS_MAX)], more: true, ..holds_nothing() };
+    assert_eq!(rig.ask(&more, rig.session).unwrap_err().code, Code::NoSpace);
+    let look = Lookup { parent: Fid::ROOT, name: b"new"[..].into(), cred: Cred::root() };
+    assert_eq!(rig.ask(&look, rig.session).unwrap_err().code, Code::NotFound, "a refusal leaves nothing");
+    rig.ask(&read, two.other).unwrap();
+    // What it has it may open again.
+    rig.ask(&close_of(vec![open(0).fid]), rig.session).unwrap();
+    rig.ask(&read, rig.session).unwrap();
+    rig.ask(&read, rig.session).unwrap();
+    assert_eq!(rig.ask(&create_of("new"), rig.session).unwrap_err().code, Code::NoSpace);
+    rig.ask(&close_of(vec![fid]), rig.session).unwrap();
+    rig.ask(&create_of("new"), rig.session).unwrap();
 }
