@@ -1,5 +1,7 @@
 //! An entry in the making: what the operations of a batch changed so far, on top of the newest state.
 
+use std::cell::Cell;
+
 use kv::{Batch, Change, Miss, Value, record_bytes};
 use types::Key;
 
@@ -20,6 +22,8 @@ pub struct Draft<'s> {
     pub lets_change: bool,
     /// Of the changes: records of the changelog.
     pub noted: Noted,
+    /// Records that its rules have looked at, also those of what was refused.
+    pub looks: Cell<u64>,
     /// Of the record, about.
     bytes: usize,
     /// That the changes may add to the table.
@@ -35,6 +39,7 @@ impl<'s> Draft<'s> {
             died: 0,
             lets_change: false,
             noted: Noted::default(),
+            looks: Cell::new(0),
             bytes: 0,
             put_bytes: 0,
         }

@@ -27,6 +27,7 @@ pub struct Overlay<'a> {
     /// What is noted, by `ChangeOp::bit`.
     mask: u64,
     notes: Vec<Note>,
+    looks: Cell<u64>,
 }
 
 impl<'a> Overlay<'a> {
@@ -37,7 +38,7 @@ impl<'a> Overlay<'a> {
         lease_high: &'a Cell<u32>,
     ) -> Overlay<'a> {
         let (base, changes, notes) = (SnapView::new(snap), Layer::new(), Vec::new());
-        Overlay { base, below, changes, ids, lease_high, mask: 0, notes }
+        Overlay { base, below, changes, ids, lease_high, mask: 0, notes, looks: Cell::new(0) }
     }
 
     /// What of `mask` is done shall be noted.
@@ -47,6 +48,11 @@ impl<'a> Overlay<'a> {
 
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
+    }
+
+    /// How many records it was asked for by key.
+    pub fn looks(&self) -> u64 {
+        self.looks.get()
     }
 
     pub fn next_session(&mut self) -> SessionId {
@@ -85,6 +91,7 @@ impl<'a> Overlay<'a> {
 
 impl View for Overlay<'_> {
     fn get(&self, key: &Key) -> Option<Cow<'_, [u8]>> {
+        self.looks.set(self.looks.get() + 1);
         match self.changes.get(key).or_else(|| self.below.get(key)) {
             // Made a moment ago: the bytes are those that the CRC was computed from.
             Some(value) => value.as_ref().map(|v| Cow::Borrowed(v.raw())),

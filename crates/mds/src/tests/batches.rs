@@ -9,6 +9,7 @@ use wire::Wire;
 
 use super::rig::{Rig, Said, format};
 use super::rules::{self, body};
+use crate::execute::LOOKS_MAX;
 
 type Names = BTreeMap<String, Fid>;
 
@@ -36,15 +37,17 @@ struct Ask {
     slot: u32,
     sequence: u32,
     name: String,
+    /// The first number of its body.
+    want: Fid,
 }
 
 impl Ask {
     fn make(slot: u32, sequence: u32, name: &str) -> Ask {
-        Ask { call: rules::MAKE, slot, sequence, name: name.into() }
+        Ask { call: rules::MAKE, slot, sequence, name: name.into(), want: Fid(0) }
     }
 
     fn send(&self, rig: &Rig) -> Said {
-        rig.mutate(self.call, self.slot, self.sequence, &body(Fid(0), &self.name))
+        rig.mutate(self.call, self.slot, self.sequence, &body(self.want, &self.name))
     }
 
     /// Carried out on the model.
@@ -96,6 +99,34 @@ fn who_stands_in_line_shares_an_entry() {
     assert_eq!(seqs, (first.0..first.0 + 5).map(Seq).collect::<Vec<_>>(), "each has a seq of its own");
 }
 
+/// Who stands behind those that look at very much waits for few of them, also if they are refused.
+#[test]
+fn a_batch_whose_rules_have_looked_at_much_takes_no_more() {
+    let (rig, disk) = Rig::fresh();
+    rig.mdt.core.kv.admit_all();
+    let walk = |looks: u64, slot, sequence, name: &str| Ask {
+        call: rules::WALK,
+        slot,
+        sequence,
+        name: name.into(),
+        want: Fid(looks),
+    };
+    walk(1, 9, 1, "x").send(&rig).unwrap();
+    let half = LOOKS_MAX / 2;
+    let asks = [
+        walk(half, 0, 1, "a"),
+        walk(half, 1, 1, "b"),
+        Ask::make(2, 1, "c"),
+        walk(2 * LOOKS_MAX, 3, 1, ""),
+        Ask::make(4, 1, "d"),
+        Ask::make(5, 1, "e"),
+    ];
+    let said: Vec<_> = in_line(&rig, &asks).into_iter().map(|said| said.map_err(|f| f.code).err()).collect();
+    assert_eq!(said, [None, None, None, Some(Code::Invalid), None, None]);
+    let ops: Vec<u32> = entries(&disk).iter().rev().take(3).map(|(_, ops)| *ops).collect();
+    assert_eq!(ops, [2, 1, 2], "the last first");
+}
+
 /// What one of them changes is not in memory: the others do not wait for it, nor are they refused if it cannot be brought.
 #[test]
 fn who_misses_a_record_starts_over_alone() {
@@ -134,7 +165,7 @@ fn e3_the_order_of_seqs_explains_every_answer() {
         let asks: Vec<Ask> = (0..1 + random.below(7) as u32)
             .map(|slot| {
                 let call = if random.below(3) < 2 { rules::MAKE } else { rules::REMOVE };
-                Ask { call, slot, sequence, name: format!("{}", random.below(6)) }
+                Ask { call, slot, sequence, name: format!("{}", random.below(6)), want: Fid(0) }
             })
             .collect();
         let said = in_line(&rig, &asks);

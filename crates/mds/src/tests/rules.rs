@@ -24,6 +24,9 @@ pub const LEASE: u16 = 0x7007;
 /// Adds the bytes of its body and does not care whether the MDT is full.
 pub const FAT: u16 = 0x7008;
 
+/// Looks at as many records as its body begins with, then makes what has the name that follows; without one it is refused.
+pub const WALK: u16 = 0x7009;
+
 /// Files of such names have their object on a mirror that no map knows.
 pub const LOST: &str = "lost";
 
@@ -116,9 +119,16 @@ fn truncate(body: &[u8]) -> Vec<u8> {
 impl Rules for FlatRules {
     fn is_mutation(&self, call: u16) -> Option<bool> {
         match call {
-            MAKE | REMOVE | REMOVE_HELD | NOTHING | GREEDY | LEASE | FAT | Truncate::CALL | Grow::CALL => {
-                Some(true)
-            }
+            MAKE
+            | REMOVE
+            | REMOVE_HELD
+            | NOTHING
+            | GREEDY
+            | LEASE
+            | FAT
+            | WALK
+            | Truncate::CALL
+            | Grow::CALL => Some(true),
             LIST => Some(false),
             _ => None,
         }
@@ -145,6 +155,14 @@ impl Rules for FlatRules {
                 let fid = txn.next_fid();
                 txn.put(fid_key(3, fid), body.to_vec());
                 Ok(vec![])
+            }
+            WALK => {
+                let looks = u64::get(&mut r).unwrap();
+                (0..looks).for_each(|_| _ = txn.get(&key(1, b"way")));
+                match r.take(r.remaining()).unwrap() {
+                    [] => Err(Code::Invalid.into()),
+                    name => make(ctx, txn, Fid(0), name),
+                }
             }
             LEASE => {
                 let counter = txn.next_lease();
