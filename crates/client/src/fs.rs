@@ -134,6 +134,11 @@ impl Fs {
         SessionId(self.id.session.load(Ordering::Acquire))
     }
 
+    /// The identity of the file system, given when it was made.
+    pub fn uuid(&self) -> Uuid {
+        self.id.fs_uuid
+    }
+
     /// Must a request that only reads carry its caller's true `Cred`? Else root's will do: the kernel has checked.
     pub fn is_judged(&self) -> bool {
         self.id.judges.load(Ordering::Relaxed)

@@ -19,7 +19,8 @@
 //! ```text
 //! Fs::connect(fabric, map, fs_id, settings) -> Result<Arc<Fs>, Fault>
 //! shutdown() -> Result<(), Fault>     abort()      set_map(ClusterMap)      session() -> SessionId
-//! lookup(parent, name) -> Attr        getattr(fid) -> Attr       setattr(fid, &SetAttr, &Cred) -> Attr
+//! lookup(parent, name) -> Attr        // `.` and `..` too
+//! getattr(fid) -> Attr       setattr(fid, &SetAttr, &Cred) -> Attr
 //! create(parent, name, mode, OpenFlags, &Cred) -> (Attr, Handle)
 //! put(parent, name, mode, &[u8], &Cred) -> Attr               // a whole file, closed
 //! tmpfile(parent, mode, OpenFlags, &Cred) -> (Attr, Handle)      flags(fid) -> u32    set_flags(fid, u32, &Cred)

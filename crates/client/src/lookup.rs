@@ -16,8 +16,11 @@ impl Fs {
         self.lookup_as(parent, name, &Cred::root())
     }
 
-    /// The attributes of the file called `name` in `parent`.
+    /// The attributes of the file called `name` in `parent`. `.` is `parent` itself, of whatever kind it is; `..` the directory above it.
     pub fn lookup_as(&self, parent: Fid, name: &[u8], cred: &Cred) -> Result<Attr, Fault> {
+        if name == b"." {
+            return self.attr_by_handle(parent);
+        }
         let inode = self.ask(parent, &Lookup { parent, name: Bytes::from(name), cred: cred.clone() })?;
         self.attr_of(&inode, None)
     }
@@ -30,6 +33,17 @@ impl Fs {
             // Removed here a moment ago, and somebody still has it open.
             Err(fault) if fault.code == Code::Stale => self.id.gone.attr_of(fid).ok_or(fault),
             Err(fault) => Err(fault),
+        }
+    }
+
+    /// A door that has nothing but the number asks for the file anew. `Stale` once the last name is gone, even if the file is open
+    /// somewhere: a number that came from outside opens nothing that is removed.
+    fn attr_by_handle(&self, fid: Fid) -> Result<Attr, Fault> {
+        let file = self.files.get(fid);
+        let inode = self.ask(fid, &GetAttr { fid })?;
+        match inode.attr.nlink {
+            0 => Err(Fault::new(Code::Stale, format!("file {fid} has no name any more"))),
+            _ => self.attr_of(&inode, file),
         }
     }
 

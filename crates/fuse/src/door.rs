@@ -19,6 +19,7 @@ use crate::cred::cred_of;
 use crate::data;
 use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
+use crate::handles::generation_of;
 use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::pages::Pages;
@@ -33,7 +34,6 @@ const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 pub(crate) const O_NOATIME: i32 = 0o1000000;
 const O_APPEND: i32 = 0o2000;
-const GENERATION: Generation = Generation(0);
 
 thread_local! {
     /// Content on its way to the kernel: grown once per serving thread, not per read.
@@ -47,6 +47,7 @@ pub struct Door {
     pub(crate) forget: Forget,
     pages: Pages,
     has_locks: bool,
+    pub(crate) generation: Generation,
 }
 
 fn fid(ino: INodeNo) -> Fid {
@@ -56,7 +57,8 @@ fn fid(ino: INodeNo) -> Fid {
 impl Door {
     pub fn new(fs: Arc<Fs>, options: MountOptions) -> Door {
         let (set_id, forget, pages) = Default::default();
-        Door { fs, options, set_id, forget, pages, has_locks: false }
+        let generation = generation_of(fs.uuid());
+        Door { fs, options, set_id, forget, pages, has_locks: false, generation }
     }
 
     /// Among other clients the kernel remembers nothing.
@@ -100,7 +102,7 @@ impl Door {
             Ok(attr) => {
                 self.set_id.on_mode(attr.mode);
                 let (attr_ttl, entry_ttl) = (self.attr_ttl(), self.entry_ttl());
-                reply.entry_with_ttls(&attr_ttl, &entry_ttl, &file_attr(&attr), GENERATION)
+                reply.entry_with_ttls(&attr_ttl, &entry_ttl, &file_attr(&attr), self.generation(attr.fid))
             }
             Err(fault) => reply.error(errno(verb, &fault)),
         }
@@ -118,7 +120,8 @@ impl Door {
                 self.set_id.on_mode(attr.mode);
                 let ttl = self.attr_ttl().min(self.entry_ttl());
                 let flags = self.fopen_flags(attr.fid, open.write);
-                reply.created(&ttl, &file_attr(&attr), GENERATION, FileHandle(handle.0), flags)
+                let generation = self.generation(attr.fid);
+                reply.created(&ttl, &file_attr(&attr), generation, FileHandle(handle.0), flags)
             }
             Err(fault) => reply.error(errno(verb, &fault)),
         }
@@ -537,13 +540,13 @@ impl Filesystem for Door {
         let add = |item: &DirItem| {
             // Looked at for each: other clients may come in while it is listed.
             let ttl = self.attr_ttl().min(self.entry_ttl());
-            let name = OsStr::from_bytes(&item.name);
+            let (name, generation) = (OsStr::from_bytes(&item.name), self.generation(item.fid));
             match &item.attr {
                 Some(attr) => {
-                    reply.add(INodeNo(item.fid.0), item.cookie, name, &ttl, &file_attr(attr), GENERATION)
+                    reply.add(INodeNo(item.fid.0), item.cookie, name, &ttl, &file_attr(attr), generation)
                 }
                 // Inode number 0 says "no attributes here"; the entry's own number and kind still stand in it.
-                None => reply.add(INodeNo(0), item.cookie, name, &ttl, &bare_attr(item), GENERATION),
+                None => reply.add(INodeNo(0), item.cookie, name, &ttl, &bare_attr(item), generation),
             }
         };
         self.begins_listing(rq, ino, cookie, flags);

@@ -7,7 +7,7 @@ use crate::options::{MAX_REQUEST_BYTES, MountOptions};
 /// Capabilities that are asked for where the kernel has them. Kernel write-back is not among them, and never will be: it would
 /// let the kernel own size and mtime. Nor is O_TRUNC with the open: the kernel finds only after it that a program runs from the file
 /// (`ETXTBSY`), and the program would have lost its text.
-pub const WANTED: [InitFlags; 10] = [
+pub const WANTED: [InitFlags; 11] = [
     // Reads of one file may be answered in any order.
     InitFlags::FUSE_ASYNC_READ,
     // Direct I/O larger than one request is sent in parallel.
@@ -24,6 +24,8 @@ pub const WANTED: [InitFlags; 10] = [
     // The kernel checks ACLs; the umask is ours, since a default ACL takes its place.
     InitFlags::FUSE_POSIX_ACL,
     InitFlags::FUSE_DONT_MASK,
+    // A file is found by its number alone (`.` and `..`), so a handle outlives what the kernel remembers.
+    InitFlags::FUSE_EXPORT_SUPPORT,
     // A symlink's target never changes for a fid.
     InitFlags::FUSE_CACHE_SYMLINKS,
 ];

@@ -1,13 +1,19 @@
-//! Lookup: a name to its inode. Two gets when the name is there.
+//! Lookup: a name to its inode. Two gets when the name is there. The name `..` leads from a directory to its parent, by the parent hint.
 
 use types::*;
 use wire::meta::Inode;
 
-use crate::inode::{load_inode, load_named};
+use crate::inode::{load_dir, load_inode, load_named};
 use crate::sharing::For;
 use crate::{Ctx, View, access, names};
 
+/// A kernel that was given a directory's handle, and has no path to it, goes up by this name.
+const UP: &[u8] = b"..";
+
 pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, parent: Fid, name: &[u8], cred: &Cred) -> Result<Inode, Fault> {
+    if name == UP {
+        return parent_of(ctx, view, parent, cred);
+    }
     names::validate(name)?;
     // Root may search everywhere: the directory's record is not even looked at.
     if cred.uid != 0 {
@@ -16,6 +22,28 @@ pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, parent: Fid, name: &[u8], cred: &C
     match names::find_entry(view, parent, name)? {
         Some(found) => Ok(load_named(view, found.entry.fid, parent)?.shown(ctx, For::Looking)),
         None => Err(absent(view, parent)),
+    }
+}
+
+/// The directory that names `dir`; the root is its own parent, as everywhere.
+fn parent_of(ctx: &Ctx<'_>, view: &dyn View, dir: Fid, cred: &Cred) -> Result<Inode, Fault> {
+    let below = load_dir(view, dir)?;
+    access::need_search(&below, cred)?;
+    if dir == Fid::ROOT {
+        return Ok(below.shown(ctx, For::Looking));
+    }
+    let Some(hint) = below.parents.first() else {
+        let why = format!("directory {dir} has no parent hint; run stria fsck");
+        return Err(Fault::new(Code::Damaged, why));
+    };
+    match load_inode(view, hint.fid) {
+        Ok(parent) => Ok(parent.shown(ctx, For::Looking)),
+        Err(fault) if fault.code == Code::Stale => {
+            let why =
+                format!("directory {dir} lies in directory {}, which has no inode; run stria fsck", hint.fid);
+            Err(Fault::new(Code::Damaged, why))
+        }
+        Err(fault) => Err(fault),
     }
 }
 

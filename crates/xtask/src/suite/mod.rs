@@ -15,6 +15,7 @@ mod data;
 mod equal;
 mod fsx;
 mod guards;
+mod handles;
 mod kinds;
 mod life;
 mod locks;
@@ -193,6 +194,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(admin::TESTS);
     tests.extend_from_slice(changelog::TESTS);
     tests.extend_from_slice(mounting::TESTS);
+    tests.extend_from_slice(handles::TESTS);
     tests.extend_from_slice(claims::TESTS);
     tests.extend_from_slice(measured::TESTS);
     tests.extend_from_slice(report::TESTS);

@@ -16,6 +16,8 @@ mod trees;
 
 use super::{Needs, Test};
 
+pub use scripts::script;
+
 pub fn all() -> Vec<(Needs, Test)> {
     [
         trees::TESTS,

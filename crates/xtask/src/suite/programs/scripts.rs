@@ -12,7 +12,8 @@ use super::super::{Bench, Needs, Test};
 pub const TESTS: &[(Needs, Test)] =
     &[(Needs::Shared, ("programs::python", python)), (Needs::Shared, ("programs::go", go))];
 
-fn script(name: &str) -> Result<String> {
+/// One of `tests/programs`.
+pub fn script(name: &str) -> Result<String> {
     let path = PathBuf::from("tests/programs").join(name);
     let path = path
         .canonicalize()

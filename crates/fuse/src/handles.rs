@@ -1,0 +1,37 @@
+//! What the kernel makes file handles of, beside the inode number: the generation.
+//!
+//! A fid names one file for ever, so all files of a file system have one generation. It tells the handles of two file systems apart: one
+//! that is made anew at the same place gives out the same fids.
+
+use fusedev::Generation;
+use types::{Fid, Uuid};
+
+use crate::door::Door;
+
+impl Door {
+    /// The kernel takes no other for the root than 0.
+    pub(crate) fn generation(&self, fid: Fid) -> Generation {
+        if fid == Fid::ROOT { Generation(0) } else { self.generation }
+    }
+}
+
+/// 32 bits, which is what the kernel keeps, of the file system's identity.
+pub fn generation_of(fs: Uuid) -> Generation {
+    let words = fs.0.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+    Generation(words.fold(0, |all, word| all ^ word) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_is_of_one_file_system() {
+        let mut bytes = [0; 16];
+        assert_eq!(generation_of(Uuid(bytes)), Generation(0));
+        bytes[5] = 0xa7;
+        assert_eq!(generation_of(Uuid(bytes)), Generation(0xa700));
+        bytes[15] = 0x81;
+        assert_eq!(generation_of(Uuid(bytes)), Generation(0x8100_a700));
+    }
+}
