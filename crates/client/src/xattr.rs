@@ -1,21 +1,24 @@
 //! Extended attributes; those under `stria.` are made up here and stored nowhere.
 //!
-//! - `stria.layout`: a directory's or file's striping. Read: `getstripe`'s text; set and remove: `setstripe`'s words.
-//! - `stria.layout.yaml`: a file's layout for programs, to be read only.
+//! - `stria.layout`: a directory's or file's striping. Read: a directory's words, a file's text; set and remove: `setstripe`'s words.
+//! - `stria.layout.text`, `.yaml`, `.json`: what `getstripe` shows of either, to be read only.
 //! - `stria.fid`, `stria.path`: what the file system calls it.  - `stria.df`: its targets' numbers, as JSON.
 //! - `stria.du`: what lies in a directory and below it, as JSON.
 
 use std::sync::atomic::Ordering;
 
+use plan::show::Shown;
 use types::{Code, Cred, Fault, Fid, Kind};
 use wire::codec::Bytes;
-use wire::meta::{GetStripe, GetXattr, ListXattr, PathOf, RemoveXattr, SetStripe, SetXattr};
+use wire::meta::{GetStripe, GetStripeReply, GetXattr, ListXattr, PathOf, RemoveXattr, SetStripe, SetXattr};
 
 use crate::Fs;
 use crate::files::File;
 
 const LAYOUT: &[u8] = b"stria.layout";
+const LAYOUT_TEXT: &[u8] = b"stria.layout.text";
 const LAYOUT_YAML: &[u8] = b"stria.layout.yaml";
+const LAYOUT_JSON: &[u8] = b"stria.layout.json";
 const FID: &[u8] = b"stria.fid";
 const PATH: &[u8] = b"stria.path";
 const DF: &[u8] = b"stria.df";
@@ -31,8 +34,10 @@ impl Fs {
 
     pub fn getxattr_as(&self, fid: Fid, name: &[u8], cred: &Cred) -> Result<Vec<u8>, Fault> {
         match name {
-            LAYOUT => self.layout_text(fid).map(String::into_bytes),
-            LAYOUT_YAML => self.layout_yaml(fid, &fid.to_string()).map(String::into_bytes),
+            LAYOUT => self.layout_value(fid).map(String::into_bytes),
+            LAYOUT_TEXT => self.layout_shown(fid, plan::show::text).map(String::into_bytes),
+            LAYOUT_YAML => self.layout_shown(fid, plan::show::yaml).map(String::into_bytes),
+            LAYOUT_JSON => self.layout_shown(fid, plan::show::json).map(String::into_bytes),
             FID => Ok(fid.to_string().into_bytes()),
             PATH => Ok(self.ask(fid, &PathOf { fid })?.path.0),
             DF => self.df_json().map(String::into_bytes),
@@ -124,30 +129,30 @@ impl Fs {
     }
 
     /// What is set on a directory; how a file lies.
-    fn layout_text(&self, fid: Fid) -> Result<String, Fault> {
+    fn layout_value(&self, fid: Fid) -> Result<String, Fault> {
         let reply = self.ask(fid, &GetStripe { fid })?;
         if reply.inode.attr.kind == Kind::Dir {
             return reply.spec.map(|spec| plan::stripe::print(&spec)).ok_or_else(|| Code::NoData.into());
         }
-        Ok(plan::show::text(plan::show::Shown {
-            path: &fid.to_string(),
-            fid,
-            layout: reply.inode.layout.as_ref(),
-            inline_max: reply.inline_max,
-            index_of: &|mirror| self.cluster.ost_index(mirror),
-        }))
+        Ok(self.shown(fid, &reply, plan::show::text))
     }
 
-    /// The layout as YAML, for `getstripe -y`. `path` is what the user called it.
-    pub fn layout_yaml(&self, fid: Fid, path: &str) -> Result<String, Fault> {
-        let reply = self.ask(fid, &GetStripe { fid })?;
-        Ok(plan::show::yaml(plan::show::Shown {
-            path,
+    /// For `getstripe`, which puts its path in the place of the fid.
+    pub fn layout_shown(&self, fid: Fid, form: fn(Shown<'_>) -> String) -> Result<String, Fault> {
+        Ok(self.shown(fid, &self.ask(fid, &GetStripe { fid })?, form))
+    }
+
+    fn shown(&self, fid: Fid, reply: &GetStripeReply, form: fn(Shown<'_>) -> String) -> String {
+        form(Shown {
+            path: &fid.to_string(),
             fid,
+            is_dir: reply.inode.attr.kind == Kind::Dir,
             layout: reply.inode.layout.as_ref(),
+            spec: reply.spec.as_ref(),
             inline_max: reply.inline_max,
+            osts: self.cluster.osts().len(),
             index_of: &|mirror| self.cluster.ost_index(mirror),
-        }))
+        })
     }
 }
 

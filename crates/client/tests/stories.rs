@@ -169,7 +169,9 @@ fn striping_is_set_and_shown() {
     assert_eq!(read(&fs, h, 5, data.len()).expect("read"), data);
     let text = String::from_utf8(fs.getxattr(attr.fid, b"stria.layout").expect("getstripe")).expect("text");
     assert!(text.contains("lcm_entry_count:   2") && text.contains("lmm_stripe_count:  3"), "{text}");
-    assert!(fs.layout_yaml(attr.fid, "f").expect("yaml").contains("stripe_size: 65536"));
+    assert!(fs.layout_shown(attr.fid, plan::show::yaml).expect("yaml").contains("stripe_size: 65536"));
+    let planned = String::from_utf8(fs.getxattr(d, b"stria.layout.text").expect("text")).expect("text");
+    assert!(planned.contains("-E 1M -c 1 -S 64K") && planned.contains("stripe_count:  3"), "{planned}");
     fs.removexattr(d, b"stria.layout", &root()).expect("remove");
     assert_eq!(fs.getxattr(d, b"stria.layout").unwrap_err().code, Code::NoData);
     fs.release(h);

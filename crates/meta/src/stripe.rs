@@ -1,6 +1,6 @@
 //! Striping: what a user asked for (`StripeSpec`), and the layout made from it when bytes need one.
 
-use types::layout::{PROGRESSIVE_COUNTS, PROGRESSIVE_ENDS, STRIPE_SIZE, STRIPE_SIZE_MIN, WIDE_MAX};
+use types::layout::{STRIPE_SIZE, STRIPE_SIZE_MIN};
 use types::*;
 use wire::Empty;
 use wire::changelog::ChangeOp;
@@ -109,7 +109,7 @@ pub fn make_layout(
         // Not `NoSpace`: the client waits for what is about to come up.
         return Err(Fault::new(Code::NotReady, "no OST has registered yet; start one"));
     }
-    let default = default_spec();
+    let default = StripeComponent::progressive();
     let wanted = match spec {
         Some(s) if !s.components.is_empty() => &s.components,
         _ => &default,
@@ -142,13 +142,4 @@ pub fn make_layout(
         true => Ok(layout),
         false => Err(Fault::new(Code::Invalid, "the striping makes no valid layout")),
     }
-}
-
-/// One stripe up to 64 MiB, four up to 1 GiB, then all, capped.
-fn default_spec() -> Vec<StripeComponent> {
-    let component = |end, stripe_count| StripeComponent { end, stripe_size: 0, stripe_count, start: ALL };
-    let mut all: Vec<_> =
-        PROGRESSIVE_ENDS.iter().zip(PROGRESSIVE_COUNTS).map(|(end, count)| component(*end, count)).collect();
-    all.push(component(u64::MAX, WIDE_MAX as u16));
-    all
 }

@@ -1,17 +1,30 @@
-//! A file's layout as `getstripe` shows it: the words of `lfs getstripe`, or YAML.
+//! A layout as `getstripe` shows it: the words of `lfs getstripe`, YAML or JSON.
+//!
+//! A file with objects shows these. A directory, and a file whose content is still inline, have no objects: they show the
+//! striping that files get once their bytes need objects, as it was set or the default.
 
 use std::fmt::Write;
 
+use types::layout::STRIPE_SIZE;
 use types::{Fid, Layout, MirrorId};
+use wire::meta::{StripeComponent, StripeSpec};
 
-/// A file with its layout; `None` = content is in the MDT.
+use crate::stripe::{ALL, print};
+
+/// A file or directory with its layout.
 #[derive(Clone, Copy)]
 pub struct Shown<'a> {
     pub path: &'a str,
     pub fid: Fid,
+    pub is_dir: bool,
+    /// `None`: there are no objects.
     pub layout: Option<&'a Layout>,
+    /// What was set, here or on the directory in which it was made.
+    pub spec: Option<&'a StripeSpec>,
     /// Bytes up to which a file of this directory stays inline.
     pub inline_max: u32,
+    /// How many OSTs there are.
+    pub osts: usize,
     /// The OST index of a mirror.
     pub index_of: &'a dyn Fn(MirrorId) -> Option<u32>,
 }
@@ -20,8 +33,11 @@ pub struct Shown<'a> {
 pub fn text(shown: Shown<'_>) -> String {
     let mut out = format!("{}\n", shown.path);
     let Some(layout) = shown.layout else {
-        line(&mut out, 0, "lmm_pattern", "inline");
+        if !shown.is_dir {
+            line(&mut out, 0, "lmm_pattern", "inline");
+        }
         line(&mut out, 0, "lmm_inline_max", shown.inline_max);
+        planned_text(&mut out, shown);
         return out;
     };
     if let [only] = layout.components.as_slice() {
@@ -71,12 +87,132 @@ pub fn text(shown: Shown<'_>) -> String {
     out
 }
 
+/// The lines in which `lfs getstripe -d` shows what files will get.
+fn planned_text(out: &mut String, shown: Shown<'_>) {
+    let set = shown.spec.map(print).filter(|words| !words.is_empty());
+    line(out, 0, "set", set.as_deref().unwrap_or("nothing (the default)"));
+    let components = planned(shown);
+    let is_one = components.len() == 1;
+    if !is_one {
+        line(out, 2, "lcm_entry_count", components.len());
+    }
+    let mut start = 0;
+    for c in &components {
+        if !is_one {
+            line(out, 4, "lcme_extent.e_start", start);
+            line(out, 4, "lcme_extent.e_end", end(c.end));
+        }
+        start = c.end;
+        let (indent, count, offset) = (if is_one { 0 } else { 6 }, signed(c.stripe_count), signed(c.start));
+        put(
+            out,
+            format_args!(
+                "{:indent$}stripe_count:  {count} stripe_size:   {} pattern:       raid0 stripe_offset: {offset}{}\n",
+                "",
+                c.stripe_size,
+                fewer(c.stripe_count, shown.osts)
+            ),
+        );
+    }
+}
+
+/// Said where more stripes were asked for than there are OSTs.
+fn fewer(count: u16, osts: usize) -> String {
+    match usize::from(count) > osts && count != ALL {
+        true => format!(" (there are {osts} OSTs)"),
+        false => String::new(),
+    }
+}
+
+/// What a file gets once its bytes need objects: as it was set, or the default with no more stripes than there are OSTs. Sizes and
+/// counts are filled in.
+fn planned(shown: Shown<'_>) -> Vec<StripeComponent> {
+    let set = shown.spec.map(|spec| spec.components.clone()).filter(|c| !c.is_empty());
+    let mut components = set.unwrap_or_else(|| {
+        let mut default = StripeComponent::progressive();
+        default.iter_mut().for_each(|c| c.stripe_count = c.stripe_count.min(shown.osts.max(1) as u16));
+        default
+    });
+    for c in &mut components {
+        c.stripe_size = if c.stripe_size == 0 { STRIPE_SIZE } else { c.stripe_size };
+        c.stripe_count = c.stripe_count.max(1);
+    }
+    components
+}
+
+fn signed(n: u16) -> i32 {
+    if n == ALL { -1 } else { n.into() }
+}
+
+/// As JSON, for `getstripe`. An object is `[OST, name, written]`: a layout of 2000 stripes must fit an attribute's 64 KiB.
+pub fn json(shown: Shown<'_>) -> String {
+    let mut out = String::new();
+    let Shown { fid, is_dir, inline_max, osts, .. } = shown;
+    put(
+        &mut out,
+        format_args!("{{\"fid\":\"{fid}\",\"is_dir\":{is_dir},\"inline_max\":{inline_max},\"osts\":{osts}"),
+    );
+    // Letters, digits, signs and spaces: nothing to escape.
+    if let Some(words) = shown.spec.map(print).filter(|words| !words.is_empty()) {
+        put(&mut out, format_args!(",\"set\":\"{words}\""));
+    }
+    if let Some(layout) = shown.layout {
+        put(&mut out, format_args!(",\"generation\":{}", layout.generation.0));
+    }
+    out.push_str(",\"components\":[");
+    let mut start = 0;
+    let mut component = |out: &mut String, c: usize, end: u64, size: u32, count: i32, first: &str| {
+        let comma = if c == 0 { "" } else { "," };
+        let end_text = if end == u64::MAX { "null".into() } else { end.to_string() };
+        put(
+            out,
+            format_args!(
+                "{comma}{{\"start\":{start},\"end\":{end_text},\"stripe_count\":{count},\"stripe_size\":{size},\
+                 \"stripe_index\":{first},\"objects\":["
+            ),
+        );
+        start = end;
+    };
+    match shown.layout {
+        None => {
+            for (c, p) in planned(shown).iter().enumerate() {
+                let first = signed(p.start).to_string();
+                component(&mut out, c, p.end, p.stripe_size, signed(p.stripe_count), &first);
+                out.push_str("]}");
+            }
+        }
+        Some(layout) => {
+            for (c, comp) in layout.components.iter().enumerate() {
+                let (first, count) = (ost_json(shown, comp.mirrors[0]), comp.mirrors.len() as i32);
+                component(&mut out, c, comp.end, comp.stripe_size, count, &first);
+                for (stripe, mirror) in comp.mirrors.iter().enumerate() {
+                    let object = layout.object(fid, c as u16, stripe as u16);
+                    let (ost, written) = (ost_json(shown, *mirror), comp.is_written(stripe as u16));
+                    let comma = if stripe == 0 { "" } else { "," };
+                    put(&mut out, format_args!("{comma}[{ost},\"{object}\",{written}]"));
+                }
+                out.push_str("]}");
+            }
+        }
+    }
+    out + "]}"
+}
+
+/// Null: the map has no such OST any more.
+fn ost_json(shown: Shown<'_>, mirror: MirrorId) -> String {
+    (shown.index_of)(mirror).map_or_else(|| "null".into(), |i| i.to_string())
+}
+
 /// As YAML, for programs.
 pub fn yaml(shown: Shown<'_>) -> String {
     let mut out = String::new();
     put(&mut out, format_args!("path: {}\nfid: \"{}\"\n", quoted(shown.path), shown.fid));
     let Some(layout) = shown.layout else {
-        put(&mut out, format_args!("pattern: inline\ninline_max: {}\n", shown.inline_max));
+        if !shown.is_dir {
+            out.push_str("pattern: inline\n");
+        }
+        put(&mut out, format_args!("inline_max: {}\n", shown.inline_max));
+        planned_yaml(&mut out, shown);
         return out;
     };
     put(&mut out, format_args!("pattern: raid0\ninline_max: {}\n", shown.inline_max));
@@ -98,6 +234,24 @@ pub fn yaml(shown: Shown<'_>) -> String {
         }
     }
     out
+}
+
+fn planned_yaml(out: &mut String, shown: Shown<'_>) {
+    let set = shown.spec.map(print).unwrap_or_default();
+    put(out, format_args!("set: {}\nplanned:\n", quoted(&set)));
+    let mut start = 0;
+    for c in planned(shown) {
+        put(out, format_args!("  - start: {start}\n    end: {}\n", end(c.end)));
+        let (count, index) = (signed(c.stripe_count), signed(c.start));
+        put(
+            out,
+            format_args!(
+                "    stripe_count: {count}\n    stripe_size: {}\n    stripe_index: {index}\n",
+                c.stripe_size
+            ),
+        );
+        start = c.end;
+    }
 }
 
 fn line(out: &mut String, indent: usize, name: &str, value: impl std::fmt::Display) {
@@ -147,7 +301,19 @@ mod tests {
     }
     fn show(layout: Option<&Layout>, render: fn(Shown<'_>) -> String) -> String {
         let index_of = |m: MirrorId| m.0.checked_sub(10).filter(|i| *i < 3);
-        render(Shown { path: "d/\"f\"", fid: Fid(0x20), layout, inline_max: 65536, index_of: &index_of })
+        render(Shown { layout, index_of: &index_of, ..bare() })
+    }
+    fn bare() -> Shown<'static> {
+        Shown {
+            path: "d/\"f\"",
+            fid: Fid(0x20),
+            is_dir: false,
+            layout: None,
+            spec: None,
+            inline_max: 65536,
+            osts: 3,
+            index_of: &|_| None,
+        }
     }
 
     #[test]
@@ -173,6 +339,48 @@ mod tests {
         ] {
             assert!(got.contains(want), "{want} in\n{got}");
         }
+    }
+
+    #[test]
+    fn what_was_set_is_shown_before_there_are_objects() {
+        let spec = crate::stripe::parse("-c 9 -S 4M -i 2").unwrap();
+        let dir = Shown { is_dir: true, spec: Some(&spec), ..bare() };
+        let set = "set:               -c 9 -S 4M -i 2\n\
+                   stripe_count:  9 stripe_size:   4194304 pattern:       raid0 stripe_offset: 2 (there are 3 OSTs)\n";
+        assert_eq!(text(dir), format!("d/\"f\"\nlmm_inline_max:    65536\n{set}"));
+        let file = Shown { is_dir: false, ..dir };
+        assert!(text(file).contains("inline\n") && text(file).ends_with(set), "{}", text(file));
+        assert!(yaml(file).ends_with("    stripe_count: 9\n    stripe_size: 4194304\n    stripe_index: 2\n"));
+        let json = json(dir);
+        assert!(
+            json.contains(r#""set":"-c 9 -S 4M -i 2""#) && json.contains(r#""stripe_count":9"#),
+            "{json}"
+        );
+        let all = crate::stripe::parse("-c -1").unwrap();
+        let all = Shown { spec: Some(&all), ..dir };
+        assert!(text(all).contains("stripe_count:  -1 ") && !text(all).contains("OSTs"), "{}", text(all));
+    }
+
+    #[test]
+    fn the_default_is_shown_with_the_osts_that_there_are() {
+        let counts = |osts| {
+            let shown = Shown { is_dir: true, osts, ..bare() };
+            planned(shown).iter().map(|c| c.stripe_count).collect::<Vec<_>>()
+        };
+        assert_eq!([counts(3), counts(200), counts(0)], [vec![1, 3, 3], vec![1, 4, 160], vec![1, 1, 1]]);
+        let default = text(Shown { is_dir: true, ..bare() });
+        assert!(
+            default.contains("nothing (the default)") && default.contains("e_end:   67108864"),
+            "{default}"
+        );
+    }
+
+    #[test]
+    fn json_has_what_the_text_has() {
+        let layout =
+            Layout { generation: Generation(4), components: vec![comp(1 << 26, 1, 1), comp(u64::MAX, 4, 0)] };
+        let want = r#"{"fid":"0x20","is_dir":false,"inline_max":65536,"osts":3,"generation":4,"components":[{"start":0,"end":67108864,"stripe_count":1,"stripe_size":1048576,"stripe_index":0,"objects":[[0,"20.4.0.0",true]]},{"start":67108864,"end":null,"stripe_count":4,"stripe_size":1048576,"stripe_index":0,"objects":[[0,"20.4.1.0",false],[1,"20.4.1.1",false],[2,"20.4.1.2",false],[null,"20.4.1.3",false]]}]}"#;
+        assert_eq!(show(Some(&layout), json), want);
     }
 
     #[test]

@@ -228,7 +228,11 @@ pub fn print(spec: &StripeSpec) -> String {
     let minus_one = |n: u16| if n == ALL { "-1".to_string() } else { n.to_string() };
     for c in &spec.components {
         let end = if c.end == u64::MAX { "-1".to_string() } else { show_size(c.end) };
-        words.push(format!("-E {end}"));
+        // A whole file needs no end, unless nothing else would say that there is a component.
+        let is_bare = c.stripe_count == 0 && c.stripe_size == 0 && c.start == ALL;
+        if spec.components.len() > 1 || is_bare {
+            words.push(format!("-E {end}"));
+        }
         if c.stripe_count != 0 {
             words.push(format!("-c {}", minus_one(c.stripe_count)));
         }
@@ -268,12 +272,20 @@ mod tests {
             ("-E 64M -c 1 -S 1M -E -1 -c 4", vec![comp(64 << 20, M, 1, ALL), comp(eof, 0, 4, ALL)], None),
             ("-E 1G\n-E eof -c -1 -i -1", vec![comp(1 << 30, 0, 0, ALL), comp(eof, 0, ALL, ALL)], None),
             ("--inline 0", vec![], Some(0)),
+            ("-E -1 --inline 0", vec![comp(eof, 0, 0, ALL)], Some(0)),
             ("-c 2 --inline=128KiB", vec![comp(eof, 0, 2, ALL)], Some(128 << 10)),
         ];
         for (text, components, inline_max) in table {
             let spec = parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(spec, StripeSpec { components, inline_max }, "{text}");
             assert_eq!(parse(&print(&spec)), Ok(spec), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_what_was_set() {
+        for text in ["-c 4", "-c -1 -S 4M -i 2", "-E 64M -c 1 -E -1 -c 4", "-c 2 --inline 128K"] {
+            assert_eq!(parse(text).map(|spec| print(&spec)).as_deref(), Ok(text));
         }
     }
 

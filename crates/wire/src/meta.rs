@@ -32,6 +32,18 @@ pub const FIDS_MAX: usize = 1024;
 pub const XATTR_CREATE: u32 = 1;
 pub const XATTR_REPLACE: u32 = 2;
 
+impl StripeComponent {
+    /// What a file gets where nothing was set: one stripe up to 64 MiB, four up to 1 GiB, then all, capped.
+    pub fn progressive() -> Vec<StripeComponent> {
+        use types::layout::{PROGRESSIVE_COUNTS, PROGRESSIVE_ENDS, WIDE_MAX};
+        let component =
+            |end, stripe_count| StripeComponent { end, stripe_size: 0, stripe_count, start: u16::MAX };
+        let ends = PROGRESSIVE_ENDS.iter().zip(PROGRESSIVE_COUNTS);
+        let narrow = ends.map(|(end, count)| component(*end, count));
+        narrow.chain([component(u64::MAX, WIDE_MAX as u16)]).collect()
+    }
+}
+
 bodies! {
     /// Attributes with what a client needs beside them.
     Inode {

@@ -1,4 +1,4 @@
-//! `stria getstripe`: how files are striped, in the words of `lfs getstripe` or as YAML. A directory shows what it hands down,
+//! `stria getstripe`: how files are striped, in the words of `lfs getstripe`, as YAML or JSON. A directory shows what it hands down,
 //! then its files.
 
 use std::fmt::Write;
@@ -6,84 +6,202 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Args;
+use serde::{Deserialize, Serialize};
 
 use crate::cmd::setstripe::LAYOUT;
 use crate::exit::{Exit, Failure};
 use crate::{reach, xattr};
 
-/// Names the attribute that has a file's layout as YAML.
-const LAYOUT_YAML: &str = "stria.layout.yaml";
-
-/// Show the striping of files; of a directory, what new files in it get, and the striping of those in it.
+/// Show the striping of files; of a directory, what new files in it get, and the striping of those in it. A file whose content is
+/// still inline shows what it gets when it grows.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example: stria getstripe -y /mnt/stria/file\nExample: stria getstripe -d /mnt/stria/dir"
+    after_help = "Example: stria getstripe -y /mnt/stria/file\nExample: stria getstripe -d -c /mnt/stria/dir"
 )]
 pub struct GetStripe {
     /// YAML.
-    #[arg(short = 'y', long, conflicts_with_all = ["count", "size", "index"])]
+    #[arg(short = 'y', long, conflicts_with_all = ["count", "size", "index", "json"])]
     yaml: bool,
+    /// JSON output.
+    #[arg(short = 'j', long, conflicts_with_all = ["count", "size", "index"])]
+    json: bool,
     /// Of a directory only what it hands down, not its files.
     #[arg(short = 'd', long)]
     directory: bool,
-    /// Only the stripe count (of a progressive file: of the last part with content).
+    /// Only the stripe count; -1: all OSTs (of a progressive file: of the last part with content, or of the first).
     #[arg(short = 'c', long = "stripe-count")]
     count: bool,
     /// Only the stripe size in bytes.
     #[arg(short = 'S', long = "stripe-size")]
     size: bool,
-    /// Only the index of the first OST.
+    /// Only the index of the first OST; -1: any.
     #[arg(short = 'i', long = "stripe-index")]
     index: bool,
     #[arg(required = true)]
     paths: Vec<PathBuf>,
 }
 
+/// The mount's answer.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    fid: String,
+    is_dir: bool,
+    inline_max: u32,
+    osts: u32,
+    set: Option<String>,
+    generation: Option<u32>,
+    components: Vec<Part>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    start: u64,
+    end: Option<u64>,
+    stripe_count: i32,
+    stripe_size: u32,
+    stripe_index: Option<i64>,
+    objects: Vec<(Option<u32>, String, bool)>,
+}
+
+/// Of one path.
+#[derive(Debug, Serialize)]
+struct Shown {
+    path: String,
+    fid: String,
+    kind: &'static str,
+    /// True: the content is in the MDT, and `components` is what the file gets when it grows.
+    inline: bool,
+    /// The words of `setstripe`, here or on the directory in which it was made; null: the default.
+    set: Option<String>,
+    inline_max: u32,
+    /// OSTs of the file system.
+    osts: u32,
+    /// Of the layout; null: there are no objects.
+    generation: Option<u32>,
+    components: Vec<Component>,
+}
+
+#[derive(Debug, Serialize)]
+struct Component {
+    start: u64,
+    /// Null: the end of the file.
+    end: Option<u64>,
+    /// -1: all OSTs.
+    stripe_count: i32,
+    stripe_size: u32,
+    /// -1: any; null: an OST that is gone.
+    stripe_index: Option<i64>,
+    objects: Vec<Object>,
+}
+
+#[derive(Debug, Serialize)]
+struct Object {
+    ost: Option<u32>,
+    object: String,
+    written: bool,
+}
+
 impl GetStripe {
     pub fn run(self) -> anyhow::Result<Exit> {
+        let mut all = Vec::new();
         for path in &self.paths {
             reach::mount_of(path)?;
             let about = path.metadata().map_err(|e| refused(path, e))?;
-            if !about.is_dir() {
-                out!("{}", self.of_file(path)?);
-                continue;
-            }
-            out!("{}", self.of_directory(path)?);
-            if !self.directory {
+            self.show(path, &mut all)?;
+            if about.is_dir() && !self.directory {
                 for file in files_in(path).map_err(|e| refused(path, e))? {
-                    out!("{}", self.of_file(&file)?);
+                    self.show(&file, &mut all)?;
                 }
             }
+        }
+        if self.json {
+            outln!("{}", serde_json::to_string_pretty(&all)?);
         }
         Ok(Exit::Done)
     }
 
-    fn of_file(&self, path: &Path) -> Result<String, Failure> {
-        let read = |name| xattr::get(path, name).map(|v| String::from_utf8_lossy(&v).into_owned());
-        let text = read(if self.yaml { LAYOUT_YAML } else { LAYOUT }).map_err(|e| refused(path, e))?;
+    fn show(&self, path: &Path, all: &mut Vec<Shown>) -> anyhow::Result<()> {
+        if self.json || self.count || self.size || self.index {
+            let answer = answer_of(path)?;
+            match self.json {
+                true => all.push(answer.shown(path)),
+                false => outln!("{}", self.fields(&answer)),
+            }
+            return Ok(());
+        }
+        let form = if self.yaml { "yaml" } else { "text" };
+        let text = read(path, form)?;
         // The file system knows no path of the user's: its first line has the fid in its place.
         let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
-        if self.yaml {
-            return Ok(format!("{}{rest}", yaml_path(path)));
+        match self.yaml {
+            true => out!("{}{rest}", yaml_path(path)),
+            false => out!("{}\n{rest}", path.display()),
         }
-        if !(self.count || self.size || self.index) {
-            return Ok(format!("{}\n{rest}", path.display()));
-        }
-        let fields = Fields::of(rest);
-        let asked = [(self.count, fields.count), (self.size, fields.size), (self.index, fields.index)];
-        let shown: Vec<String> =
-            asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, value)| value).collect();
-        Ok(shown.join(" ") + "\n")
+        Ok(())
     }
 
-    fn of_directory(&self, path: &Path) -> Result<String, Failure> {
-        let words = xattr::find(path, LAYOUT).map_err(|e| refused(path, e))?;
-        let words = words.map_or("default".to_owned(), |w| String::from_utf8_lossy(&w).into_owned());
-        Ok(match self.yaml {
-            true => format!("{}new_files: \"{words}\"\n", yaml_path(path)),
-            false => format!("{}\nnew files: {words}\n", path.display()),
-        })
+    fn fields(&self, answer: &Answer) -> String {
+        let part = answer.part_in_use();
+        let index = part.stripe_index.map_or("unknown".into(), |i| i.to_string());
+        let asked = [
+            (self.count, part.stripe_count.to_string()),
+            (self.size, part.stripe_size.to_string()),
+            (self.index, index),
+        ];
+        let shown: Vec<String> =
+            asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, value)| value).collect();
+        shown.join(" ")
+    }
+}
+
+/// One of the forms that the mount makes up.
+fn read(path: &Path, form: &str) -> anyhow::Result<String> {
+    let value = xattr::find(path, &format!("{LAYOUT}.{form}")).map_err(|e| refused(path, e))?;
+    let value = value.ok_or_else(|| {
+        let next = "it is of an older version: mount again with this one";
+        Failure::unusable(path.display(), "its mount does not show striping in this form", next)
+    })?;
+    Ok(String::from_utf8_lossy(&value).into_owned())
+}
+
+fn answer_of(path: &Path) -> anyhow::Result<Answer> {
+    serde_json::from_str(&read(path, "json")?).context("read the mount's answer")
+}
+
+impl Answer {
+    /// The last one with content, or the first.
+    fn part_in_use(&self) -> &Part {
+        let has_content = |part: &&Part| part.objects.iter().any(|(_, _, written)| *written);
+        let last = self.components.iter().rev().find(has_content);
+        last.unwrap_or_else(|| self.components.first().expect("a layout has a component"))
+    }
+
+    fn shown(self, path: &Path) -> Shown {
+        let component = |part: Part| {
+            let objects =
+                part.objects.into_iter().map(|(ost, object, written)| Object { ost, object, written });
+            Component {
+                start: part.start,
+                end: part.end,
+                stripe_count: part.stripe_count,
+                stripe_size: part.stripe_size,
+                stripe_index: part.stripe_index,
+                objects: objects.collect(),
+            }
+        };
+        Shown {
+            path: path.to_string_lossy().into_owned(),
+            fid: self.fid,
+            kind: if self.is_dir { "directory" } else { "file" },
+            inline: !self.is_dir && self.generation.is_none(),
+            set: self.set,
+            inline_max: self.inline_max,
+            osts: self.osts,
+            generation: self.generation,
+            components: self.components.into_iter().map(component).collect(),
+        }
     }
 }
 
@@ -116,38 +234,6 @@ fn yaml_path(path: &Path) -> String {
     out + "\"\n"
 }
 
-/// Single values out of the text form.
-#[derive(Debug, PartialEq, Eq)]
-struct Fields {
-    count: String,
-    size: String,
-    index: String,
-}
-
-impl Fields {
-    /// Of the last component with content, or the first. An inline file has no stripes.
-    fn of(text: &str) -> Fields {
-        let mut found = Fields { count: "0".into(), size: "0".into(), index: "-1".into() };
-        let (mut components, mut is_init) = (0, true);
-        for line in text.lines() {
-            let Some((name, value)) = line.split_once(':') else { continue };
-            let value = value.trim();
-            match name.trim() {
-                "lcme_flags" => {
-                    is_init = value == "init";
-                    components += 1;
-                }
-                _ if components > 1 && !is_init => {}
-                "lmm_stripe_count" => found.count = value.into(),
-                "lmm_stripe_size" => found.size = value.into(),
-                "lmm_stripe_offset" => found.index = value.into(),
-                _ => {}
-            }
-        }
-        found
-    }
-}
-
 fn refused(path: &Path, e: io::Error) -> Failure {
     Failure::failed(path.display(), e, "check the path; `stria status` shows how the file system is")
 }
@@ -155,40 +241,66 @@ fn refused(path: &Path, e: io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plan::show::{Shown, text};
-    use types::{Component, Fid, Generation, Layout, MirrorId};
+    use plan::show::{self, Shown};
+    use types::{Fid, Generation, Layout, MirrorId};
 
-    fn component(end: u64, first: u32, count: u32, written: u64) -> Component {
+    fn component(end: u64, first: u32, count: u32, written: u64) -> types::Component {
         let mirrors = (first..first + count).map(MirrorId).collect();
-        Component { end, stripe_size: 1 << 20, mirrors, written: vec![written] }
+        types::Component { end, stripe_size: 1 << 20, mirrors, written: vec![written] }
     }
 
-    fn fields(components: Vec<Component>) -> Fields {
-        let layout = Layout { generation: Generation(1), components };
-        let index_of = |m: MirrorId| Some(m.0);
-        let shown =
-            Shown { path: "0x20", fid: Fid(32), layout: Some(&layout), inline_max: 0, index_of: &index_of };
-        Fields::of(&text(shown))
+    fn answer(layout: Option<&Layout>, words: Option<&str>) -> Answer {
+        let spec = words.map(|words| plan::stripe::parse(words).unwrap());
+        let shown = Shown {
+            path: "0x20",
+            fid: Fid(32),
+            is_dir: false,
+            layout,
+            spec: spec.as_ref(),
+            inline_max: 0,
+            osts: 9,
+            index_of: &|m| (m.0 < 9).then_some(m.0),
+        };
+        serde_json::from_str(&show::json(shown)).unwrap()
+    }
+
+    fn fields(layout: Option<&Layout>, words: Option<&str>) -> String {
+        let all = GetStripe {
+            yaml: false,
+            json: false,
+            directory: false,
+            count: true,
+            size: true,
+            index: true,
+            paths: vec![],
+        };
+        all.fields(&answer(layout, words))
     }
 
     #[test]
     fn single_values_are_those_of_the_last_part_with_content() {
-        let want = |count: &str, index: &str| Fields {
-            count: count.into(),
-            size: "1048576".into(),
-            index: index.into(),
-        };
-        assert_eq!(fields(vec![component(u64::MAX, 2, 3, 1)]), want("3", "2"));
+        let of = |components| fields(Some(&Layout { generation: Generation(1), components }), None);
+        assert_eq!(of(vec![component(u64::MAX, 2, 3, 1)]), "3 1048576 2");
         let progressive = |second| {
-            vec![component(1 << 26, 1, 1, 1), component(1 << 30, 2, 4, second), component(u64::MAX, 7, 9, 0)]
+            of(vec![
+                component(1 << 26, 1, 1, 1),
+                component(1 << 30, 2, 4, second),
+                component(u64::MAX, 9, 9, 0),
+            ])
         };
-        assert_eq!(fields(progressive(0)), want("1", "1"));
-        assert_eq!(fields(progressive(5)), want("4", "2"));
-        assert_eq!(fields(vec![component(1 << 26, 1, 1, 0), component(u64::MAX, 2, 4, 0)]), want("1", "1"));
-        assert_eq!(
-            Fields::of("lmm_pattern: inline\n"),
-            Fields { count: "0".into(), size: "0".into(), index: "-1".into() }
-        );
+        assert_eq!(progressive(0), "1 1048576 1");
+        assert_eq!(progressive(5), "4 1048576 2");
+        assert_eq!(of(vec![component(1 << 26, 1, 1, 0), component(u64::MAX, 2, 4, 0)]), "1 1048576 1");
+        assert_eq!(of(vec![component(u64::MAX, 9, 9, 0)]), "9 1048576 unknown");
+    }
+
+    #[test]
+    fn a_file_without_objects_shows_what_was_set() {
+        assert_eq!(fields(None, Some("-c 4 -S 4M -i 2")), "4 4194304 2");
+        assert_eq!(fields(None, Some("-c -1")), "-1 1048576 -1");
+        assert_eq!(fields(None, None), "1 1048576 -1");
+        let shown = answer(None, Some("-c 4")).shown(Path::new("/m/f"));
+        assert_eq!((shown.inline, shown.set.as_deref(), shown.components.len()), (true, Some("-c 4"), 1));
     }
 
     #[test]

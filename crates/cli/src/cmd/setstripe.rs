@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use wire::meta::{StripeComponent, StripeSpec};
 
 use crate::exit::{Exit, Failure};
 use crate::{reach, xattr};
@@ -11,7 +12,8 @@ use crate::{reach, xattr};
 /// Names the attribute that sets striping.
 pub const LAYOUT: &str = "stria.layout";
 
-/// Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it.
+/// Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it. More stripes than there
+/// are OSTs are taken, with a warning.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria setstripe -c 4 -S 1M /mnt/stria/results            four stripes of 1 MiB
@@ -84,14 +86,26 @@ impl Args for SetStripe {
 
 impl SetStripe {
     pub fn run(self) -> anyhow::Result<Exit> {
-        if !self.delete {
-            plan::stripe::parse_words(self.words.iter().map(String::as_str))
-                .map_err(|e| Failure::unusable("setstripe", e, "see `stria setstripe --help`"))?;
-        }
+        let spec = match self.delete {
+            true => None,
+            false => Some(
+                plan::stripe::parse_words(self.words.iter().map(String::as_str))
+                    .map_err(|e| Failure::unusable("setstripe", e, "see `stria setstripe --help`"))?,
+            ),
+        };
+        let mut warned = false;
         for path in &self.paths {
             // Asked of the parent, since the file may not exist yet.
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            reach::mount_of(if path.exists() { path } else { parent })?;
+            let (point, _) = reach::mount_of(if path.exists() { path } else { parent })?;
+            if let (Some(spec), Some(osts)) = (&spec, osts_of(&point)) {
+                check_start(spec, osts)?;
+                // Once: it is the same for each path.
+                if let Some(warning) = fewer(spec, osts).filter(|_| !warned) {
+                    eprintln!("stria: setstripe: {warning}");
+                    warned = true;
+                }
+            }
             match self.delete {
                 true => xattr::remove(path, LAYOUT).map_err(|e| refused(path, e))?,
                 false => set(path, &self.words.join(" ")).map_err(|e| refused(path, e))?,
@@ -99,6 +113,34 @@ impl SetStripe {
         }
         Ok(Exit::Done)
     }
+}
+
+/// How many OSTs there are; `None`: the mount is of a version that does not tell.
+fn osts_of(point: &Path) -> Option<usize> {
+    let json = xattr::find(point, "stria.layout.json").ok()??;
+    serde_json::from_slice::<serde_json::Value>(&json).ok()?["osts"].as_u64().map(|n| n as usize)
+}
+
+fn check_start(spec: &StripeSpec, osts: usize) -> Result<(), Failure> {
+    let is_there = |c: &StripeComponent| c.start == plan::stripe::ALL || usize::from(c.start) < osts;
+    match spec.components.iter().find(|c| !is_there(c)) {
+        None => Ok(()),
+        Some(c) => {
+            let next = "give one that there is, or -1 for any; `stria df` lists the OSTs";
+            let why = format!("there are {osts} OSTs, and none of this index");
+            Err(Failure::unusable(format!("setstripe -i {}", c.start), why, next))
+        }
+    }
+}
+
+/// As with `lfs`, more stripes than there are OSTs may be asked for: directories are set up for what a file system will have. Files get as
+/// many as there are, and that is said.
+fn fewer(spec: &StripeSpec, osts: usize) -> Option<String> {
+    let too_many =
+        |c: &&StripeComponent| c.stripe_count != plan::stripe::ALL && usize::from(c.stripe_count) > osts;
+    spec.components.iter().filter(too_many).map(|c| c.stripe_count).max().map(|count| {
+        format!("-c {count} is more than the {osts} OSTs that there are: files get {osts} stripes, and more once there are more OSTs")
+    })
 }
 
 /// A file that does not exist is made, as `lfs` does; it goes again if it cannot be striped.
@@ -134,6 +176,21 @@ mod tests {
             Command::Setstripe(s) => s.words,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn more_stripes_than_osts_are_told_of_and_an_ost_that_is_not_there_is_refused() {
+        let told = |words: &str| super::fewer(&plan::stripe::parse(words).unwrap(), 4);
+        for quiet in ["-c 4", "-c -1", "-c 0", "-S 1M", "-E 64M -c 1 -E -1 -c -1"] {
+            assert_eq!(told(quiet), None, "{quiet}");
+        }
+        for loud in ["-c 9", "-E 64M -c 5 -E -1 -c 9"] {
+            let said = told(loud).unwrap_or_default();
+            assert!(said.contains("-c 9") && said.contains("4 OSTs"), "{loud}: {said}");
+        }
+        let start = |words: &str| super::check_start(&plan::stripe::parse(words).unwrap(), 4);
+        assert!(start("-i 3").is_ok() && start("-i -1").is_ok() && start("-c 2").is_ok());
+        assert!(start("-i 4").unwrap_err().to_string().contains("there are 4 OSTs"));
     }
 
     #[test]

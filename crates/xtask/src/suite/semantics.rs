@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use testkit::Rng;
@@ -208,6 +208,29 @@ fn striping(b: &mut Bench) -> Result<()> {
     let wide = dir.join("wide");
     fs::create_dir(&wide)?;
     set_stripe(b, &["-c", "4", "-S", "256K"], &wide)?;
+    let ask = |args: &[&str], path: &Path| b.cluster.stria(&[args, &[&path.display().to_string()]].concat());
+    // What was set is shown before any file has objects: of the directory, and of a file that was made by it.
+    let (code, shown) = ask(&["getstripe", "-d"], &wide)?;
+    ensure!(
+        code == 0 && shown.contains("-c 4 -S 256K") && shown.contains("stripe_count:  4"),
+        "{code}: {shown}"
+    );
+    ensure_eq(ask(&["getstripe", "-d", "-c", "-S", "-i"], &wide)?.1.trim(), "4 262144 -1", "of a directory")?;
+    let empty = dir.join("empty");
+    let (code, said) = ask(&["setstripe", "-c", "900"], &empty)?;
+    ensure!(
+        code == 0 && said.contains("OSTs that there are"),
+        "more stripes than OSTs in silence: {code}: {said}"
+    );
+    let (_, shown) = ask(&["getstripe"], &b.look(&empty))?;
+    ensure!(
+        shown.contains("inline") && shown.contains("-c 900"),
+        "an empty file shows not what was set: {shown}"
+    );
+    let (code, said) = ask(&["setstripe", "-i", "900"], &wide)?;
+    ensure!(code == 2 && said.contains("none of this index"), "an OST that is not there: {code}: {said}");
+    let (code, said) = ask(&["setstripe", "-c", "-1"], &dir.join("all"))?;
+    ensure!(code == 0 && said.is_empty(), "all OSTs: {code}: {said}");
     let sub = b.look(&wide).join("sub");
     fs::create_dir(&sub)?;
     let file = sub.join("f");
