@@ -22,6 +22,9 @@ _stria() {
             stria,changelog)
                 cmd="stria__subcmd__changelog"
                 ;;
+            stria,completions)
+                cmd="stria__subcmd__completions"
+                ;;
             stria,damage)
                 cmd="stria__subcmd__damage"
                 ;;
@@ -210,6 +213,9 @@ _stria() {
                 ;;
             stria__subcmd__help,changelog)
                 cmd="stria__subcmd__help__subcmd__changelog"
+                ;;
+            stria__subcmd__help,completions)
+                cmd="stria__subcmd__help__subcmd__completions"
                 ;;
             stria__subcmd__help,damage)
                 cmd="stria__subcmd__help__subcmd__damage"
@@ -509,7 +515,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help"
+            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -537,7 +543,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__compare)
-            opts="-h --tolerance --json --help"
+            opts="-j -h --tolerance --json --json-to --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -547,7 +553,7 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --json)
+                --json-to)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -727,7 +733,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__ior)
-            opts="-h --help"
+            opts="-j -h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -741,7 +747,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__list)
-            opts="-h --json --help"
+            opts="-j -h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -755,7 +761,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__mdtest)
-            opts="-h --help"
+            opts="-j -h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -769,7 +775,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__quick)
-            opts="-h --out --workers --bytes --files --repeats --budget --quiet --help"
+            opts="-j -h --out --workers --bytes --files --repeats --budget --quiet --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -807,7 +813,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__report)
-            opts="-h --out --help"
+            opts="-j -h --out --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -825,7 +831,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__run)
-            opts="-h --dir --out --scale --set --targets --yes --repeats --budget --quiet --help"
+            opts="-j -h --dir --out --scale --set --targets --yes --repeats --budget --quiet --json --help quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -840,7 +846,7 @@ _stria() {
                     return 0
                     ;;
                 --scale)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "min small full" -- "${cur}"))
                     return 0
                     ;;
                 --set)
@@ -867,14 +873,14 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__show)
-            opts="-h --scale --toml --set --targets --help"
+            opts="-j -h --scale --json --toml --set --targets --help quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --scale)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "min small full" -- "${cur}"))
                     return 0
                     ;;
                 --set)
@@ -893,7 +899,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__validate)
-            opts="-h --help"
+            opts="-j -h --json --help quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1116,17 +1122,31 @@ _stria() {
             fi
             case "${prev}" in
                 --mask)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all create mkdir link symlink mknod unlink rmdir rename close layout truncate setattr xattr write" -- "${cur}"))
                     return 0
                     ;;
                 -m)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "all create mkdir link symlink mknod unlink rmdir rename close layout truncate setattr xattr write" -- "${cur}"))
                     return 0
                     ;;
                 --dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__completions)
+            opts="-h --help bash zsh fish"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -1241,7 +1261,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__df)
-            opts="-h -i --human-readable --inodes --help"
+            opts="-h -i -j --human-readable --inodes --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1255,7 +1275,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__down)
-            opts="-h --dir --purge --force --help"
+            opts="-j -h --dir --purge --force --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1305,7 +1325,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__getstripe)
-            opts="-y -d -c -S -i -h --yaml --directory --stripe-count --stripe-size --stripe-index --help"
+            opts="-y -j -d -c -S -i -h --yaml --json --directory --stripe-count --stripe-size --stripe-index --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1319,7 +1339,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help"
+            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1559,6 +1579,20 @@ _stria() {
         stria__subcmd__help__subcmd__changelog__subcmd__register)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__completions)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2189,7 +2223,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt__subcmd__backup)
-            opts="-h --dir --mount --help"
+            opts="-j -h --dir --mount --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2405,7 +2439,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt__subcmd__restore)
-            opts="-h --size --force --help"
+            opts="-j -h --size --force --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3231,7 +3265,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__up)
-            opts="-o -h --dir --osts --mdts --ost-size --mdt-size --fsname --inline-max --mdt-cache --mount --allow-other --no-allow-other --foreground --detached --help"
+            opts="-o -j -h --dir --osts --mdts --ost-size --mdt-size --fsname --inline-max --mdt-cache --mount --no-mount --allow-other --no-allow-other --foreground --json --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3285,7 +3319,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__version)
-            opts="-h --help"
+            opts="-j -h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -31,8 +31,8 @@ complete -c stria -n "__fish_stria_needs_command" -f -a "down" -d 'Stop the clus
 complete -c stria -n "__fish_stria_needs_command" -f -a "status" -d 'Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too'
 complete -c stria -n "__fish_stria_needs_command" -f -a "df" -d 'Show space or inodes of each MDT and OST, in the columns of `lfs df`'
 complete -c stria -n "__fish_stria_needs_command" -f -a "du" -d 'Show what directories hold in all, as `du -s` does, at once however much that is. A file with several links counts where its first is; symlinks are not followed. What other mounts have written in the last second may be missing'
-complete -c stria -n "__fish_stria_needs_command" -f -a "setstripe" -d 'Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it'
-complete -c stria -n "__fish_stria_needs_command" -f -a "getstripe" -d 'Show the striping of files; of a directory, what new files in it get, and the striping of those in it'
+complete -c stria -n "__fish_stria_needs_command" -f -a "setstripe" -d 'Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it. More stripes than there are OSTs are taken, with a warning'
+complete -c stria -n "__fish_stria_needs_command" -f -a "getstripe" -d 'Show the striping of files; of a directory, what new files in it get, and the striping of those in it. A file whose content is still inline shows what it gets when it grows'
 complete -c stria -n "__fish_stria_needs_command" -f -a "id2path" -d 'Show the paths of files by their ids (inode numbers). A file with several links has several. Exit code 1 if an id has none'
 complete -c stria -n "__fish_stria_needs_command" -f -a "path2id" -d 'Show the ids of files: their inode numbers, as logs, damage lists and `stria id2path` have them. Symlinks are not followed'
 complete -c stria -n "__fish_stria_needs_command" -f -a "fsck" -d 'Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair'
@@ -47,6 +47,7 @@ complete -c stria -n "__fish_stria_needs_command" -f -a "mkfs" -d 'Make a target
 complete -c stria -n "__fish_stria_needs_command" -f -a "mgs" -d 'Run the management service: keeper of the cluster map, which servers and clients ask first'
 complete -c stria -n "__fish_stria_needs_command" -f -a "mds" -d 'Run a metadata server with one MDT; its device is formatted only with --format, foreign content is refused'
 complete -c stria -n "__fish_stria_needs_command" -f -a "oss" -d 'Run an object storage server, one OST per device; devices are formatted only with --format, foreign content is refused'
+complete -c stria -n "__fish_stria_needs_command" -f -a "completions" -d 'Print completions for a shell: commands, options, and the values of options that have a set of them'
 complete -c stria -n "__fish_stria_needs_command" -f -a "version" -d 'Print the version, and the frame and handshake versions that peers must share'
 complete -c stria -n "__fish_stria_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand up" -l dir -d 'Directory of the file system: targets are sparse files in it. Made if it does not exist' -r -F
@@ -57,22 +58,26 @@ complete -c stria -n "__fish_stria_using_subcommand up" -l mdt-size -d 'Size of 
 complete -c stria -n "__fish_stria_using_subcommand up" -l fsname -d 'Name of a new file system [default: stria]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l inline-max -d 'Files up to this size live in the MDT (as `setstripe --inline` on the root); 0 = none [default: 64K]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l mdt-cache -d 'What the MDT\'s records may take in memory [default: a quarter of the machine\'s, at least 64M]' -r
-complete -c stria -n "__fish_stria_using_subcommand up" -l mount -d 'Where to mount it; without, servers only' -r -F
+complete -c stria -n "__fish_stria_using_subcommand up" -l mount -d 'Where to mount it; without, servers only, or where it was mounted when it was killed' -r -F
 complete -c stria -n "__fish_stria_using_subcommand up" -s o -d 'Mount options, separated by commas: those of `stria mount`' -r
+complete -c stria -n "__fish_stria_using_subcommand up" -l no-mount -d 'Servers only, also where it was mounted when it was killed'
 complete -c stria -n "__fish_stria_using_subcommand up" -l allow-other -d 'Let other users use the mount [default: yes if root mounts]'
 complete -c stria -n "__fish_stria_using_subcommand up" -l no-allow-other -d 'Keep the mount to who mounted it'
 complete -c stria -n "__fish_stria_using_subcommand up" -l foreground -d 'Stay in the foreground, with log lines on stderr'
+complete -c stria -n "__fish_stria_using_subcommand up" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand up" -l detached -d 'In the background: words go to the waiting parent'
 complete -c stria -n "__fish_stria_using_subcommand up" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand down" -l dir -d 'The directory that `stria up` was given' -r -F
 complete -c stria -n "__fish_stria_using_subcommand down" -l purge -d 'Delete the file system: every file that `stria up` made in the directory, and nothing else'
 complete -c stria -n "__fish_stria_using_subcommand down" -l force -d 'Unmount even if the mount is in use; kill the process if it does not end'
+complete -c stria -n "__fish_stria_using_subcommand down" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand down" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand status" -l dir -d 'The directory that `stria up` was given. Without: every file system that is mounted here' -r -F
 complete -c stria -n "__fish_stria_using_subcommand status" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand status" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand df" -s h -l human-readable -d 'Sizes with a letter instead of 1024-byte blocks'
 complete -c stria -n "__fish_stria_using_subcommand df" -s i -l inodes -d 'Inodes (MDT) and objects (OST) instead of space'
+complete -c stria -n "__fish_stria_using_subcommand df" -s j -l json -d 'JSON output: all numbers, of targets and of their sum'
 complete -c stria -n "__fish_stria_using_subcommand df" -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand du" -s s -l summarize -d 'Only the total of each path. It is what is always shown; the option is there for the habit'
 complete -c stria -n "__fish_stria_using_subcommand du" -s h -l human-readable -d 'Sizes with a letter instead of 1024-byte blocks'
@@ -89,10 +94,11 @@ complete -c stria -n "__fish_stria_using_subcommand setstripe" -l inline -d 'Fil
 complete -c stria -n "__fish_stria_using_subcommand setstripe" -s d -l delete -d 'Delete the striping: back to the default of the file system'
 complete -c stria -n "__fish_stria_using_subcommand setstripe" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand getstripe" -s y -l yaml -d 'YAML'
+complete -c stria -n "__fish_stria_using_subcommand getstripe" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand getstripe" -s d -l directory -d 'Of a directory only what it hands down, not its files'
-complete -c stria -n "__fish_stria_using_subcommand getstripe" -s c -l stripe-count -d 'Only the stripe count (of a progressive file: of the last part with content)'
+complete -c stria -n "__fish_stria_using_subcommand getstripe" -s c -l stripe-count -d 'Only the stripe count; -1: all OSTs (of a progressive file: of the last part with content, or of the first)'
 complete -c stria -n "__fish_stria_using_subcommand getstripe" -s S -l stripe-size -d 'Only the stripe size in bytes'
-complete -c stria -n "__fish_stria_using_subcommand getstripe" -s i -l stripe-index -d 'Only the index of the first OST'
+complete -c stria -n "__fish_stria_using_subcommand getstripe" -s i -l stripe-index -d 'Only the index of the first OST; -1: any'
 complete -c stria -n "__fish_stria_using_subcommand getstripe" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand id2path" -l dir -d 'The directory of a running `stria up`; paths begin at the file system\'s root' -r -F
 complete -c stria -n "__fish_stria_using_subcommand id2path" -s 0 -l null -d 'End each path with a NUL byte instead of a newline, for names with newlines (xargs -0)'
@@ -168,7 +174,21 @@ complete -c stria -n "__fish_stria_using_subcommand changelog; and not __fish_se
 complete -c stria -n "__fish_stria_using_subcommand changelog; and not __fish_seen_subcommand_from register deregister read ack list help" -f -a "ack" -d 'The consumer is done with all changes up to NUMBER'
 complete -c stria -n "__fish_stria_using_subcommand changelog; and not __fish_seen_subcommand_from register deregister read ack list help" -f -a "list" -d 'Show the consumers, and what is kept for them. Exit code 1 if one has lost changes'
 complete -c stria -n "__fish_stria_using_subcommand changelog; and not __fish_seen_subcommand_from register deregister read ack list help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from register" -s m -l mask -d 'What it wants to know: all, or some of create, mkdir, link, symlink, mknod, unlink, rmdir, rename, close, layout, truncate, setattr, xattr, write; or as Lustre calls them (CREAT, UNLNK, ...). Separated by commas' -r
+complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from register" -s m -l mask -d 'What it wants to know: all, or some of create, mkdir, link, symlink, mknod, unlink, rmdir, rename, close, layout, truncate, setattr, xattr, write; or as Lustre calls them (CREAT, UNLNK, ...). Separated by commas' -r -f -a "all\t''
+create\t''
+mkdir\t''
+link\t''
+symlink\t''
+mknod\t''
+unlink\t''
+rmdir\t''
+rename\t''
+close\t''
+layout\t''
+truncate\t''
+setattr\t''
+xattr\t''
+write\t''"
 complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from register" -l dir -d 'The directory of a running `stria up`' -r -F
 complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from register" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from register" -s h -l help -d 'Print help'
@@ -203,13 +223,17 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_s
 complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -f -a "ior" -d 'IOR\'s command line: -a POSIX -w -r -b -t -s -F -o -e -C -k -i and others; -np N says how many workers. Prints IOR\'s table'
 complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -f -a "mdtest" -d 'mdtest\'s command line: -d -n -I -b -z -L -u -F -D -w -e -y -N -i -C -T -E -r and others; -np N says how many workers. Prints its table'
 complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from list" -l json -d 'As JSON'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from list" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l scale -d 'Which of the plan\'s scales' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l scale -d 'Which of the plan\'s scales' -r -f -a "min\t''
+small\t''
+full\t''"
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l set -d 'A value in place of the scale\'s: threads=1,2,4 or total=8G. May be given several times' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l targets -d 'Files or devices for the steps that take them; nothing is written by `show`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -l toml -d 'The plan\'s file itself, as a start for one\'s own'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from validate" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from validate" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l out -d 'Keep the result, with a report page, in a new directory; else it is printed only' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l workers -d 'Worker processes [default: 4]' -r
@@ -218,24 +242,32 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l repeats -d 'Samples of each row; the table shows their median and interval' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l budget -d 'Seconds: when they are over, nothing new is begun' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l quiet -d 'No progress on stderr'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -s j -l json -d 'JSON output: what `summary.json` has'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l dir -d 'What is measured: an existing directory. What is made in it is removed at the end' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l out -d 'Where the result goes: a new directory' -r -F
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l scale -d 'min: under 2 minutes, to try it. small: under 15. full: as published' -r
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l scale -d 'min: under 2 minutes, to try it. small: under 15. full: as published' -r -f -a "min\t''
+small\t''
+full\t''"
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l set -d 'A variable of the plan, in place of what the scale says: threads=1,2,4' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l targets -d 'Files or devices for plans that measure devices. Their content is overwritten' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l repeats -d 'Samples of each point: N, or from N to M until their interval is narrow' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l budget -d 'Seconds for the whole plan: then nothing new is begun' -r
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l yes -d 'Yes, what the targets hold may be overwritten'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l quiet -d 'No progress on stderr'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -s j -l json -d 'JSON output: what `summary.json` has'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from worker" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -l tolerance -d 'Differences up to so many percent do not matter, however sure they are' -r
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -l json -d 'Write the comparison as JSON to a file; - is stdout, in place of the table' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -l json-to -d 'Write the comparison as JSON to a file, too' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from compare" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from report" -l out -d 'Where to: a file ending in .html for the page alone, else a directory [default: beside the records]' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from report" -s j -l json -d 'JSON output: what `summary.json` has'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from report" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from ior" -s j -l json -d 'IOR 4\'s JSON, as `-O summaryFormat=JSON`; before IOR\'s own options'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from ior" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from mdtest" -s j -l json -d 'JSON output; before mdtest\'s own options'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from mdtest" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "list" -d 'The plans that `stria bench run` knows by name: what each measures, and the study that it repeats'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "show" -d 'What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped'
@@ -267,9 +299,11 @@ complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -l dir -d 'The directory that `stria up` was given' -r -F
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -l mount -d 'A path on a mount, in place of --dir' -r -F
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from restore" -l size -d 'Make a sparse file of this size, where there is none yet' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from restore" -l force -d 'Overwrite what the device holds. It is lost'
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from restore" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from restore" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from stat" -l dir -d 'The directory of a running `stria up`' -r -F
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from stat" -l watch -d 'Show rates again and again, each over so many seconds' -r
@@ -385,30 +419,33 @@ complete -c stria -n "__fish_stria_using_subcommand oss" -l config -d 'Configura
 complete -c stria -n "__fish_stria_using_subcommand oss" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'
 complete -c stria -n "__fish_stria_using_subcommand oss" -l format -d 'Make and format targets whose devices are missing (then `size` is needed) or blank: once, for new targets. Without, such a device is an error'
 complete -c stria -n "__fish_stria_using_subcommand oss" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand version" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand version" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "up" -d 'Make a file system in a directory (or start the one that is there), serve it and mount it'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "down" -d 'Stop the cluster in a directory: unmount, stop its servers, wait until they are gone'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "status" -d 'Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "df" -d 'Show space or inodes of each MDT and OST, in the columns of `lfs df`'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "du" -d 'Show what directories hold in all, as `du -s` does, at once however much that is. A file with several links counts where its first is; symlinks are not followed. What other mounts have written in the last second may be missing'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "setstripe" -d 'Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "getstripe" -d 'Show the striping of files; of a directory, what new files in it get, and the striping of those in it'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "id2path" -d 'Show the paths of files by their ids (inode numbers). A file with several links has several. Exit code 1 if an id has none'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "path2id" -d 'Show the ids of files: their inode numbers, as logs, damage lists and `stria id2path` have them. Symlinks are not followed'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "fsck" -d 'Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "scrub" -d 'Read every page on the OSTs from its medium and check it, in the background; bad ones are listed by `stria damage list`'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "changelog" -d 'What changed in a file system, in order and without a gap: for backups, indexes, mirrors and policies. A consumer is registered, reads, and acknowledges what it is done with; so long the changes are kept'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "mdt" -d 'Look at MDTs closely: what running ones hold, and in memory; what the metadata engine makes of a device; backups'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "ost" -d 'Look at OSTs closely: what running ones wrote and how their space is used; what the engine makes of a device'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "mount" -d 'Mount a file system: NID:/fsname on a directory, or as a configuration file says'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "mkfs" -d 'Make a target on a block device or in a file: an OST for `stria oss`, an MDT for `stria mds`'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "mgs" -d 'Run the management service: keeper of the cluster map, which servers and clients ask first'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "mds" -d 'Run a metadata server with one MDT; its device is formatted only with --format, foreign content is refused'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "oss" -d 'Run an object storage server, one OST per device; devices are formatted only with --format, foreign content is refused'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "version" -d 'Print the version, and the frame and handshake versions that peers must share'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "up" -d 'Make a file system in a directory (or start the one that is there), serve it and mount it'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "down" -d 'Stop the cluster in a directory: unmount, stop its servers, wait until they are gone'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "status" -d 'Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "df" -d 'Show space or inodes of each MDT and OST, in the columns of `lfs df`'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "du" -d 'Show what directories hold in all, as `du -s` does, at once however much that is. A file with several links counts where its first is; symlinks are not followed. What other mounts have written in the last second may be missing'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "setstripe" -d 'Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it. More stripes than there are OSTs are taken, with a warning'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "getstripe" -d 'Show the striping of files; of a directory, what new files in it get, and the striping of those in it. A file whose content is still inline shows what it gets when it grows'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "id2path" -d 'Show the paths of files by their ids (inode numbers). A file with several links has several. Exit code 1 if an id has none'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "path2id" -d 'Show the ids of files: their inode numbers, as logs, damage lists and `stria id2path` have them. Symlinks are not followed'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "fsck" -d 'Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "scrub" -d 'Read every page on the OSTs from its medium and check it, in the background; bad ones are listed by `stria damage list`'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "changelog" -d 'What changed in a file system, in order and without a gap: for backups, indexes, mirrors and policies. A consumer is registered, reads, and acknowledges what it is done with; so long the changes are kept'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "mdt" -d 'Look at MDTs closely: what running ones hold, and in memory; what the metadata engine makes of a device; backups'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "ost" -d 'Look at OSTs closely: what running ones wrote and how their space is used; what the engine makes of a device'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "mount" -d 'Mount a file system: NID:/fsname on a directory, or as a configuration file says'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "mkfs" -d 'Make a target on a block device or in a file: an OST for `stria oss`, an MDT for `stria mds`'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "mgs" -d 'Run the management service: keeper of the cluster map, which servers and clients ask first'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "mds" -d 'Run a metadata server with one MDT; its device is formatted only with --format, foreign content is refused'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "oss" -d 'Run an object storage server, one OST per device; devices are formatted only with --format, foreign content is refused'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "completions" -d 'Print completions for a shell: commands, options, and the values of options that have a set of them'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "version" -d 'Print the version, and the frame and handshake versions that peers must share'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from damage" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from damage" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from scrub" -f -a "status" -d 'Show state, progress and the last pass of each OST. Exit code 1 if the last or the present pass found bad pages'
@@ -443,3 +480,7 @@ complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcom
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from ost" -f -a "waste" -d 'Compare what a mix of files takes on an OST with sub-blocks as large as each write needs, and with fixed ones as other file systems have them. Sizes are log-uniform: each doubling has as many files. Nothing is written'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from mkfs" -f -a "ost" -d 'Make an object storage target: the log, two checkpoint slots, and all the rest for data'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from mkfs" -f -a "mdt" -d 'Make a metadata target: a root directory, and the whole device for the log and two checkpoint slots'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from show" -a "quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from validate" -a "quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -a "quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
+complete -c stria -n "__fish_stria_using_subcommand completions" -a "bash zsh fish"

@@ -12,6 +12,7 @@ use crate::record::Results;
 use crate::report;
 use crate::report::number::number;
 use crate::stats::{self, Change, Estimate};
+use crate::wrap::wrap;
 
 /// Which way a value is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -84,6 +85,9 @@ pub struct Comparison {
     pub alone: Vec<String>,
 }
 
+/// Of the table: with its figures a line has a hundred.
+const TITLE_COLUMNS: usize = 23;
+
 impl Comparison {
     /// Rows are matched by their title and unit, in the order of `before`.
     pub fn new(before: &Measured, after: &Measured, tolerance: f64) -> Comparison {
@@ -128,15 +132,16 @@ impl Comparison {
     /// The table that people read.
     pub fn table(&self) -> String {
         let mut out = String::new();
-        let mut say =
-            |text: String| writeln!(out, "{}", text.trim_end()).expect("writing to a string cannot fail");
+        let mut say = |text: String| {
+            writeln!(out, "{}", wrap(text.trim_end(), 4)).expect("writing to a string cannot fail")
+        };
         say(format!("before  {}", self.before));
         say(format!("after   {}", self.after));
         for (name, before, after) in &self.differences {
             say(format!("not the same: {name} {before} before, {after} after"));
         }
         say(String::new());
-        let wide = self.lines.iter().map(|l| l.title.chars().count()).max().unwrap_or(0).max(36);
+        let wide = self.lines.iter().map(|l| l.title.chars().count()).max().unwrap_or(0).min(TITLE_COLUMNS);
         say(format!(
             "{:<wide$} {:>6} {:>11} {:>11} {:>7} {:>13} {:>6} {:>7}  {}",
             "", "unit", "before", "after", "ratio", "95 %", "larger", "p", ""
@@ -152,9 +157,14 @@ impl Comparison {
                 Finding::Better => "better",
                 Finding::Worse => "WORSE",
                 Finding::Same => "",
-                Finding::TooFew => "too few samples to tell",
+                Finding::TooFew => "too few",
             };
-            say(format!("{:<wide$} {:>6} {before:>11} {after:>11} {change}  {word}", l.title, l.unit));
+            // A title that has no room stands on a line of its own.
+            let title = if l.title.chars().count() > wide { "" } else { &l.title };
+            if title.is_empty() {
+                say(l.title.clone());
+            }
+            say(format!("{:<wide$} {:>6} {before:>11} {after:>11} {change}  {word}", title, l.unit));
         }
         say(String::new());
         if !self.alone.is_empty() {

@@ -28,6 +28,7 @@ mod testdir;
 pub mod tools;
 mod work;
 pub mod worker;
+pub mod wrap;
 
 pub use cache::CacheState;
 pub use pattern::Checked;

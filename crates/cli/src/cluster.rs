@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
+use crate::shell;
 use types::Size;
 
 const FORMAT: u32 = 1;
@@ -57,9 +58,14 @@ impl Cluster {
 
     /// Looks what `dir` holds; foreign content is refused.
     pub fn find(dir: &Path) -> anyhow::Result<Found> {
+        Cluster::find_beside(dir, None)
+    }
+
+    /// As `find`, where an empty mount point within the directory is not foreign either.
+    pub fn find_beside(dir: &Path, mount: Option<&Path>) -> anyhow::Result<Found> {
         match fs::read_to_string(dir.join(NAME)) {
             Ok(text) => Ok(Found::Cluster(Cluster::parse(dir, &text)?)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => check_empty(dir),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => check_empty(dir, mount),
             Err(e) => Err(Failure::unusable(dir.display(), e, "check the path and its permissions").into()),
         }
     }
@@ -69,7 +75,7 @@ impl Cluster {
         match Cluster::find(dir)? {
             Found::Cluster(cluster) => Ok(cluster),
             Found::Empty => {
-                let next = format!("make one with `stria up --dir {}`", dir.display());
+                let next = format!("make one with `stria up --dir {}`", shell::path(dir));
                 Err(Failure::unusable(dir.display(), "there is no Stria cluster", next).into())
             }
         }
@@ -138,7 +144,7 @@ impl Cluster {
     }
 }
 
-fn check_empty(dir: &Path) -> anyhow::Result<Found> {
+fn check_empty(dir: &Path, mount: Option<&Path>) -> anyhow::Result<Found> {
     let entries = match fs::read_dir(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Empty),
         Err(e) => {
@@ -147,14 +153,22 @@ fn check_empty(dir: &Path) -> anyhow::Result<Found> {
         Ok(entries) => entries,
     };
     for entry in entries {
-        let name = entry?.file_name();
-        if !HARMLESS.iter().any(|h| *h == name) {
+        let entry = entry?;
+        let name = entry.file_name();
+        let leads_to_mount = mount.is_some_and(|mount| is_only_way(&entry.path(), mount));
+        if !leads_to_mount && !HARMLESS.iter().any(|h| *h == name) {
             let why =
                 format!("it is not empty and not a Stria cluster (there is {})", name.to_string_lossy());
             return Err(Failure::unusable(dir.display(), why, "give a new or empty directory").into());
         }
     }
     Ok(Found::Empty)
+}
+
+/// Is nothing in this directory but what leads to the mount point, and nothing there?
+fn is_only_way(path: &Path, mount: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(path) else { return false };
+    mount.starts_with(path) && entries.flatten().all(|below| is_only_way(&below.path(), mount))
 }
 
 #[cfg(test)]
@@ -184,6 +198,18 @@ mod tests {
         fs::write(dir.path().join("thesis.tex"), "x").unwrap();
         let refused = Cluster::find(dir.path()).unwrap_err().to_string();
         assert!(refused.contains("thesis.tex") && refused.contains("new or empty"), "{refused}");
+    }
+
+    #[test]
+    fn an_empty_mount_point_within_the_directory_is_not_foreign() {
+        let dir = TestDir::new("cluster-mount");
+        let mount = dir.path().join("a/mnt");
+        fs::create_dir_all(&mount).unwrap();
+        assert!(Cluster::find(dir.path()).is_err());
+        assert_eq!(Cluster::find_beside(dir.path(), Some(&mount)).unwrap(), Found::Empty);
+        assert!(Cluster::find_beside(dir.path(), Some(Path::new("/mnt"))).is_err());
+        fs::write(dir.path().join("a/notes.txt"), "mine").unwrap();
+        assert!(Cluster::find_beside(dir.path(), Some(&mount)).is_err());
     }
 
     #[test]

@@ -160,6 +160,12 @@ fn op_timeout_sec() -> u32 {
     OP_TIMEOUT_SEC
 }
 
+/// What is printed where there is no file runs on one machine as it stands.
+fn example_mgs() -> Vec<String> {
+    vec![format!("127.0.0.1:{MGS_PORT}@tcp0")]
+}
+const EXAMPLE_SIZE: Size = Size(8 << 30);
+
 /// Reads and checks a configuration file.
 pub fn read<C: Config>(path: &Path) -> Result<C, Failure> {
     let refuse = |why: String| Failure::unusable(path.display(), why, "see --print-config for the keys");
@@ -274,10 +280,10 @@ impl Config for Mgs {
 impl Config for Mds {
     fn example() -> Mds {
         Mds {
-            mgs: vec![format!("10.0.0.5:{MGS_PORT}@tcp0")],
+            mgs: example_mgs(),
             fsname: fsname(),
             device: "/var/lib/stria/mdt.img".into(),
-            size: None,
+            size: Some(EXAMPLE_SIZE),
             listen: any_port(),
             nids: vec![],
             groups: Groups::Client,
@@ -323,11 +329,11 @@ impl Config for Mds {
 impl Config for Oss {
     fn example() -> Oss {
         Oss {
-            mgs: vec![format!("10.0.0.5:{MGS_PORT}@tcp0")],
+            mgs: example_mgs(),
             fsname: fsname(),
             devices: vec!["/var/lib/stria/ost0.img".into(), "/var/lib/stria/ost1.img".into()],
             log_devices: vec![],
-            size: None,
+            size: Some(EXAMPLE_SIZE),
             listen: any_port(),
             nids: vec![],
             io: DataIo::default(),
@@ -406,7 +412,7 @@ impl Config for Oss {
 impl Config for Mount {
     fn example() -> Mount {
         Mount {
-            mgs: vec![format!("10.0.0.5:{MGS_PORT}@tcp0")],
+            mgs: example_mgs(),
             fsname: fsname(),
             mountpoint: "/mnt/stria".into(),
             options: vec![],

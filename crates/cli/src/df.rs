@@ -23,10 +23,10 @@ pub enum What {
 
 /// Total, used, available of one line, in bytes or inodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Amount {
-    total: u64,
-    used: u64,
-    available: u64,
+pub struct Amount {
+    pub total: u64,
+    pub used: u64,
+    pub available: u64,
 }
 
 /// The table of one mount, with the blank line that `lfs df` ends it with.
@@ -101,7 +101,7 @@ fn amount_of(t: &TargetSpace, what: What) -> Amount {
     }
 }
 
-fn sum(targets: &[TargetSpace], what: What) -> Amount {
+pub fn sum(targets: &[TargetSpace], what: What) -> Amount {
     let total_of = |is_mdt: bool| {
         targets
             .iter()

@@ -20,6 +20,7 @@ mod reach;
 mod rundir;
 mod scratch;
 mod serve;
+mod shell;
 mod space;
 mod stop;
 #[cfg(test)]

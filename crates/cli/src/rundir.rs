@@ -6,9 +6,11 @@
 //! D/run/stria.sock   its socket for tools
 //! D/run/stria.log    its log
 //! D/run/busy         why it did not stop when asked to (see `stop`)
+//! D/run/mounted.json where it is mounted and how; left behind by a process that is killed
 //! ```
 //! I1: at most one process uses D: it holds the lock from before it reads until after it wrote the last byte.
-//! I2: files of a process that is gone mean nothing; who takes the lock removes them.
+//! I2: files of a process that is gone mean nothing; the next holder of the lock removes them.
+//! I3: `mounted.json` is the exception: it outlives a crash, a check and a failed start, and ends with a clean stop or an unmount.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -44,6 +46,14 @@ pub struct Holder {
     pub mount: Option<PathBuf>,
     /// Seconds since 1970.
     pub since_sec: u64,
+}
+
+/// The mount of a `stria up`, so that the next one after a crash can make it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    pub point: PathBuf,
+    /// As after `-o`.
+    pub options: Vec<String>,
 }
 
 /// What a holder does with D.
@@ -100,10 +110,29 @@ impl RunDir {
         self.root.join("holder.json")
     }
 
+    fn mounted(&self) -> PathBuf {
+        self.root.join("mounted.json")
+    }
+
     /// Every file that may be in here, for purging.
     pub fn files(&self) -> Vec<PathBuf> {
-        let holder_new = self.holder().with_extension("new");
-        vec![self.socket(), self.log(), self.busy(), self.holder(), holder_new, self.lock()]
+        let new = |path: PathBuf| path.with_extension("new");
+        let (holder, mounted) = (self.holder(), self.mounted());
+        let files = [
+            self.socket(),
+            self.log(),
+            self.busy(),
+            new(holder.clone()),
+            new(mounted.clone()),
+            holder,
+            mounted,
+        ];
+        files.into_iter().chain([self.lock()]).collect()
+    }
+
+    /// The mount of a process that was killed (I3).
+    pub fn remembered(&self) -> Option<Remembered> {
+        serde_json::from_slice(&fs::read(self.mounted()).ok()?).ok()
     }
 
     /// The socket's NID, or why there can be none.
@@ -171,7 +200,8 @@ impl RunDir {
     }
 
     fn refuse_taken(&self, lock: &File) -> Failure {
-        let cluster = self.root.parent().unwrap_or(&self.root).display();
+        let dir = self.root.parent().unwrap_or(&self.root);
+        let cluster = dir.display();
         let holder = self.read_holder();
         let pids = holder_pids(lock);
         let named = holder.as_ref().map(|h| h.pid).filter(|pid| pids.contains(pid));
@@ -184,7 +214,7 @@ impl RunDir {
                 Failure::failed(cluster, format!("pid {pid} purges it now"), "wait until it is done")
             }
             _ => {
-                let next = format!("stop it with `stria down --dir {cluster}`");
+                let next = format!("stop it with `stria down --dir {}`", crate::shell::path(dir));
                 Failure::failed(cluster, format!("it is up already, served by pid {pid}"), next)
             }
         }
@@ -249,6 +279,19 @@ impl Lock {
         self.write_holder(&Holder { mount, ..old })
     }
 
+    /// I3.
+    pub fn remember(&self, mount: &Remembered) -> io::Result<()> {
+        replace(&self.run.mounted(), &serde_json::to_vec(mount)?)
+    }
+
+    /// The mount is gone as it should.
+    pub fn forget(&self) -> io::Result<()> {
+        match fs::remove_file(self.run.mounted()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    }
+
     /// Deletes every file of ours in D/run, the lock's last; then nobody is kept out any more.
     pub fn purge(mut self) -> io::Result<()> {
         for file in self.run.files() {
@@ -262,10 +305,7 @@ impl Lock {
     }
 
     fn write_holder(&self, holder: &Holder) -> io::Result<()> {
-        let new = self.run.holder().with_extension("new");
-        fs::write(&new, serde_json::to_vec(holder)?)?;
-        // By rename, so that a reader sees the old or the new one and nothing between.
-        fs::rename(new, self.run.holder())
+        replace(&self.run.holder(), &serde_json::to_vec(holder)?)
     }
 }
 
@@ -279,6 +319,13 @@ impl Drop for Lock {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// By rename, so that a reader sees the old or the new one and nothing between.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, bytes)?;
+    fs::rename(new, path)
 }
 
 /// The processes that hold a flock on this file, from the kernel's table: none can be a pid that was used again.

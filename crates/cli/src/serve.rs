@@ -27,13 +27,15 @@ pub fn prepare_process() {
 }
 
 /// Memory that this process asks for is never found by writing out pages, which may be those of a mount that this very process
-/// serves (decision 0018). It needs CAP_SYS_RESOURCE.
+/// serves (decision 0018). It needs CAP_SYS_RESOURCE, which containers and plain users do not have. Without it all is well until memory
+/// runs short while a program stores through mappings of the mount's files: no fault, so no warning at each start.
 fn be_io_flusher() {
     let Err(e) = rustix::process::configure_io_flusher_behavior(true) else { return };
     // A plain user cannot have it and need not hear of it each time: [S-short-memory] says so.
     if rustix::process::geteuid().is_root() {
-        tracing::warn!(
-            "no IO_FLUSHER state: {e}; when memory is short this process may wait for its own mount: give it CAP_SYS_RESOURCE"
+        tracing::info!(
+            "no IO_FLUSHER state: {e}; harmless unless programs store through mappings of the mount's files while memory is short: then give \
+             this process CAP_SYS_RESOURCE"
         );
     } else {
         tracing::debug!("no IO_FLUSHER state: {e}");

@@ -97,9 +97,18 @@ fn a_cluster_is_made_killed_found_again_stopped_and_purged() {
     assert_eq!(names, ["story-MDT0000", "story-OST0000", "story-OST0001"]);
     assert!(status["targets"].as_array().unwrap().iter().all(|t| t["state"] == "up"), "{status:#}");
     let pid = place.pid().expect("it runs");
+    let sizes = |status: &serde_json::Value| -> Vec<(u64, u64)> {
+        let of = |t: &serde_json::Value| Some((t["bytes_total"].as_u64()?, t["medium_bytes"].as_u64()?));
+        status["targets"].as_array().unwrap().iter().map(|t| of(t).unwrap()).collect()
+    };
+    let running = sizes(&status);
+    assert!(running.iter().all(|(room, medium)| room < medium && *medium == 256 << 20), "{running:?}");
 
     // 2. Only once, and only as it is.
-    ends_with(&place.stria("up"), 1, &format!("served by pid {pid}"));
+    ends_with(&place.stria("up"), 0, &format!("up already, served by pid {pid}"));
+    ends_with(&place.stria("up --fsname story --osts 2"), 0, "stop with: stria down --dir");
+    assert_eq!(place.pid(), Some(pid));
+    ends_with(&place.stria("up --mount /nowhere"), 1, "not mounted; stop it with");
     ends_with(&place.stria("up --osts 3"), 2, "leave the option out");
     ends_with(&place.stria("fsck"), 0, "clean");
     ends_with(&place.stria("damage list"), 0, "no damage known");
@@ -112,6 +121,7 @@ fn a_cluster_is_made_killed_found_again_stopped_and_purged() {
         (status["state"].as_str(), status["targets"][1]["clean"].as_bool()),
         (Some("stopped"), Some(false))
     );
+    assert_eq!(sizes(&status), running, "a target's size means the same while it is stopped");
     let incarnation = status["targets"][1]["incarnation"].as_u64().unwrap();
     ends_with(&place.stria("fsck"), 0, "clean");
     assert_eq!(
@@ -217,6 +227,130 @@ fn what_is_missing_or_blank_is_never_made_unasked() {
     for (role, key) in [("mgs", "dir"), ("mds", "device"), ("oss", "devices")] {
         target(role, key);
     }
+}
+
+/// What a start that failed has left is its own: the next one goes on from it, also where a mount point was made within the directory.
+#[test]
+fn a_start_that_failed_is_no_obstacle_to_the_next() {
+    let place = Place::new("litter");
+    let up = "up --osts 1 --ost-size 256M --mdt-size 256M";
+    let too_long = place.0.join("mnt").join("n".repeat(256));
+    ends_with(&place.stria(&format!("{up} --mount {}", too_long.display())), 1, "mount point");
+    assert!(place.0.join("mnt").exists(), "the first part of the mount point was made");
+    ends_with(&place.stria(up), 0, "made file system 'stria'");
+    ends_with(&place.stria("down --purge"), 0, "stays");
+    // Nothing says any more whose the empty mount point is, but that it is asked for.
+    ends_with(&place.stria(&format!("{up} --mount {}", too_long.display())), 1, "mount point");
+    ends_with(&place.stria(up), 0, "made file system 'stria'");
+}
+
+/// Commands that are printed as next steps run as they stand.
+#[test]
+fn printed_commands_are_quoted_for_a_path_with_spaces() {
+    let mut place = Place::new("spaces");
+    place.0 = place.0.with_file_name("my disk's");
+    let out = place.stria("up --osts 1 --ost-size 256M --mdt-size 256M");
+    ends_with(&out, 0, "stop with: ");
+    let said = text(&out);
+    let (look, stop) = said.split_once("look with: ").unwrap().1.split_once("   stop with: ").unwrap();
+    for (command, word) in [(look, "stria: up"), (stop, "stopped")] {
+        let bin = Path::new(STRIA).parent().unwrap().display();
+        let out = Command::new("sh").args(["-c", &format!("PATH={bin}:$PATH; {command}")]).output().unwrap();
+        ends_with(&out, 0, word);
+    }
+}
+
+/// Server processes of one machine, told apart by their sockets: no port is needed. Dropped, they are killed.
+struct Roles {
+    place: Place,
+    running: Vec<std::process::Child>,
+}
+
+impl Roles {
+    fn new(name: &str) -> Roles {
+        let place = Place::new(name);
+        std::fs::create_dir_all(&place.0).unwrap();
+        Roles { place, running: vec![] }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.0.join(name)
+    }
+
+    /// What the role prints as its example, with this test's directory and sockets in the place of `/var/lib/stria` and ports.
+    fn config(&self, role: &str, change: impl Fn(String) -> String) -> PathBuf {
+        let out = Command::new(STRIA).args([role, "--print-config"]).output().unwrap();
+        let (dir, mut text) = (self.place.0.display().to_string(), text(&out));
+        text = text
+            .replace("/var/lib/stria", &dir)
+            .replace("127.0.0.1:7010@tcp0", &format!("unix:{dir}/mgs.sock@local0"));
+        for listen in ["127.0.0.1:7010", "127.0.0.1:0"] {
+            text = text
+                .replace(&format!("listen = \"{listen}\""), &format!("listen = \"unix:{dir}/{role}.sock\""));
+        }
+        let file = self.path(&format!("{role}.toml"));
+        std::fs::write(&file, change(text)).unwrap();
+        file
+    }
+
+    fn command(&self, role: &str, config: &Path) -> Command {
+        let mut command = Command::new(STRIA);
+        command.args([role, "--format", "--config"]).arg(config).stderr(std::process::Stdio::piped());
+        command
+    }
+
+    fn start(&mut self, role: &str) {
+        let config = self.config(role, |text| text);
+        let child = self.command(role, &config).spawn().unwrap();
+        self.running.push(child);
+    }
+
+    /// Lines of the log of the one that was started last, until one has this word.
+    fn wait_for(&mut self, word: &str) {
+        use std::io::BufRead;
+        let log = self.running.last_mut().unwrap().stderr.take().unwrap();
+        let mut lines = std::io::BufReader::new(log).lines();
+        let mut seen = vec![];
+        while let Some(Ok(line)) = lines.next() {
+            seen.push(line);
+            if seen.last().unwrap().contains(word) {
+                // It would be ended by its next word if nobody read any more.
+                std::thread::spawn(move || lines.for_each(drop));
+                return;
+            }
+        }
+        panic!("no '{word}' in: {}", seen.join("\n"));
+    }
+}
+
+impl Drop for Roles {
+    fn drop(&mut self) {
+        for child in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A wrong name is found by asking the management service, before a device is made or formatted.
+#[test]
+fn printed_configurations_run_and_a_wrong_file_system_formats_nothing() {
+    let mut roles = Roles::new("wrong-name");
+    ["mgs", "mds"].into_iter().for_each(|role| roles.start(role));
+    roles.wait_for("ready");
+    let wrong = roles.config("oss", |text| text.replace("fsname = \"stria\"", "fsname = \"strai\""));
+    let out = roles.command("oss", &wrong).output().unwrap();
+    ends_with(&out, 1, "it has: stria; correct `fsname`");
+    let second =
+        roles.config("mds", |text| text.replace("mdt.img", "second.img").replace("mds.sock", "second.sock"));
+    ends_with(&roles.command("mds", &second).output().unwrap(), 1, "has its MDT already");
+    for image in ["ost0.img", "ost1.img", "second.img"] {
+        assert!(!roles.path(image).exists(), "{image} was made");
+    }
+    // The same with the right name.
+    roles.start("oss");
+    roles.wait_for("ready");
+    assert!(roles.path("ost1.img").exists());
 }
 
 #[test]

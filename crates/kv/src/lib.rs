@@ -44,7 +44,7 @@ use std::time::Duration;
 use types::{Key, Seq, Word};
 
 pub use checkpoint::StreamError;
-pub use medium::Medium;
+pub use medium::{Medium, leaves_bytes};
 pub use table::Table;
 pub use value::{Damage, VALUE_MAX, Value};
 

@@ -329,8 +329,13 @@ impl OnMedium {
     /// So many leaves that there is always room for another copy of all; a head without what the volume adds to it.
     pub fn room(&self) -> Room {
         let chunks = self.head_bytes / (1 << 20) + 2;
-        Room { leaves_bytes: self.ground.area.pages() / 2 * PAGE, head_bytes: self.head_bytes - chunks * 32 }
+        Room { leaves_bytes: leaves_bytes(&self.ground.area), head_bytes: self.head_bytes - chunks * 32 }
     }
+}
+
+/// What leaves may take: another copy of them always has room.
+pub fn leaves_bytes(area: &LeafArea) -> u64 {
+    area.pages() / 2 * PAGE
 }
 
 #[cfg(test)]

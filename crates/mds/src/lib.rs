@@ -70,6 +70,7 @@ pub use format::FormatSpec;
 pub use judge::{Groups, MachineUsers, Squash, UserDatabase};
 pub use rules::{MetaRules, Rules};
 pub use settings::Settings;
+pub use stat::usable_bytes;
 
 use joined::Joined;
 use sessions::Sessions;

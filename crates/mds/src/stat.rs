@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use disk::Volume;
+use disk::leaves::LeafArea;
 use kv::{Engine, View};
 use meta::Space;
 use types::{Code, Fault};
@@ -127,6 +129,12 @@ impl Room {
         );
         Err(fault.into())
     }
+}
+
+/// What users may take of an MDT's medium that is not served now: as `TargetStatReply::bytes_total` says while it is.
+pub fn usable_bytes(volume: &Volume) -> u64 {
+    let area = LeafArea::new(volume.disk().clone(), &volume.layout().slots);
+    kv::leaves_bytes(&area) / 100 * FULL_PERCENT
 }
 
 impl Core {

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 
-use super::Bench;
 use super::table::{Moment, Spread, file_system};
 use super::words::{Given, Known, refuse};
+use super::{Bench, Form};
 use crate::job::{Job, Limit, Names, NamesOp, Order, Work};
 use crate::tools::{mdtest_title, mdtest_tree_dirs};
 
@@ -256,16 +257,55 @@ impl Mdtest {
         phases
     }
 
-    pub fn run(&self, bench: &mut Bench<'_>) -> Result<()> {
-        self.header(bench)?;
+    /// The phases; then the table, or a JSON object in its place.
+    pub fn run(&self, bench: &mut Bench<'_>, form: Form) -> Result<()> {
+        if form == Form::Table {
+            self.header(bench)?;
+        }
         let mut measured = Measured::new();
-        let result = (0..self.iterations).try_for_each(|number| self.iterate(bench, number, &mut measured));
-        self.summary(bench, &measured)?;
-        bench.page.line(format_args!("-- finished at {} --\n", Moment::now().short()))?;
+        let result =
+            (0..self.iterations).try_for_each(|number| self.iterate(bench, form, number, &mut measured));
+        match form {
+            Form::Table => {
+                self.summary(bench, &measured)?;
+                bench.page.line(format_args!("-- finished at {} --\n", Moment::now().short()))?;
+            }
+            Form::Json => {
+                let json = self.json(&bench.command, &measured);
+                bench.page.line(format_args!("{json:#}"))?;
+            }
+        }
         result
     }
 
-    fn iterate(&self, bench: &mut Bench<'_>, number: u32, measured: &mut Measured) -> Result<()> {
+    /// Rows that were measured, with their spread over iterations.
+    fn json(&self, command: &str, measured: &Measured) -> Value {
+        let spread = |of: Vec<f64>| {
+            let Spread { max, min, mean, sample_deviation, .. } = Spread::of(&of);
+            json!({ "max": max, "min": min, "mean": mean, "deviation": sample_deviation })
+        };
+        let row = |op: NamesOp| {
+            let of: Vec<_> = measured.iter().filter(|(phase, ..)| *phase == op).collect();
+            (!of.is_empty()).then(|| {
+                json!({
+                    "operation": mdtest_title(op).unwrap_or_default(),
+                    "ops_per_second": spread(of.iter().map(|(_, ops, seconds)| ops / seconds).collect()),
+                    "seconds": spread(of.iter().map(|(_, _, seconds)| *seconds).collect()),
+                })
+            })
+        };
+        json!({
+            "version": concat!("stria ", env!("CARGO_PKG_VERSION")),
+            "command": command,
+            "path": self.dir.to_string_lossy(),
+            "tasks": self.tasks,
+            "iterations": self.iterations,
+            "items": self.names(NamesOp::Create, Path::new("")).items_per_worker() * u64::from(self.tasks),
+            "rows": ROWS.into_iter().filter_map(row).collect::<Vec<_>>(),
+        })
+    }
+
+    fn iterate(&self, bench: &mut Bench<'_>, form: Form, number: u32, measured: &mut Measured) -> Result<()> {
         let dir = std::path::absolute(&self.dir).context("the current directory")?;
         let root = dir.join(format!("test-dir.{number}-0"));
         if self.create {
@@ -277,7 +317,7 @@ impl Mdtest {
             }
             std::fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
         }
-        let done = self.phases().into_iter().try_for_each(|op| self.phase(bench, op, &root, measured));
+        let done = self.phases().into_iter().try_for_each(|op| self.phase(bench, form, op, &root, measured));
         if self.remove || done.is_err() && self.create {
             // It is empty, unless a phase failed: then what this run made goes as a whole.
             match done.is_err() && self.create {
@@ -288,7 +328,14 @@ impl Mdtest {
         done
     }
 
-    fn phase(&self, bench: &mut Bench<'_>, op: NamesOp, root: &Path, measured: &mut Measured) -> Result<()> {
+    fn phase(
+        &self,
+        bench: &mut Bench<'_>,
+        form: Form,
+        op: NamesOp,
+        root: &Path,
+        measured: &mut Measured,
+    ) -> Result<()> {
         if self.delay > 0 && matches!(op, NamesOp::MakeDir | NamesOp::Create) {
             std::thread::sleep(Duration::from_secs(self.delay));
         }
@@ -298,7 +345,7 @@ impl Mdtest {
         // mdtest counts the directories of one tree, also where each task has its own.
         let ops = if is_tree { mdtest_tree_dirs(&self.names(op, root)) } else { outcome.ops };
         let seconds = outcome.seconds.max(1e-9);
-        if self.verbose > 0 {
+        if self.verbose > 0 && form == Form::Table {
             let rate = ops as f64 / seconds;
             bench.page.line(format_args!("V-1:   {title:<18}: {seconds:>14.3} sec, {rate:>14.3} ops/sec"))?;
         }

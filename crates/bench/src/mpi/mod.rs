@@ -37,6 +37,14 @@ impl Page<'_> {
     }
 }
 
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The program's own.
+    Table,
+    Json,
+}
+
 /// What both programs' runs need.
 pub struct Bench<'a> {
     pub runner: &'a mut dyn Runner,

@@ -202,7 +202,7 @@ fn the_studies_mdtest_lines_make_their_trees() {
     let dir = TestDir::new("mpi-mdtest");
     let at = dir.path().display();
     let line = format!("-v -d {at} -i 1 -b 4 -z 1 -L -I 16 -y -u -t -F -w 4K -e 4K -np 2");
-    let (text, result) = printed(|bench| Mdtest::parse(&words(&line)).unwrap().run(bench));
+    let (text, result) = printed(|bench| Mdtest::parse(&words(&line)).unwrap().run(bench, Form::Table));
     result.unwrap();
     assert!(text.contains("2 tasks, 128 files\n"), "{text}");
     let rates = mdtest_rates(&text);
@@ -214,7 +214,7 @@ fn the_studies_mdtest_lines_make_their_trees() {
     assert!(rates.values().all(|rates| rates.mean > 0.0 && rates.deviation == 0.0));
     assert_eq!(files_below(dir.path()), (0, 0));
     let line = format!("-i 2 -b 1 -z 1 -L -I 10 -u -t -d {at} -np 3");
-    let (text, result) = printed(|bench| Mdtest::parse(&words(&line)).unwrap().run(bench));
+    let (text, result) = printed(|bench| Mdtest::parse(&words(&line)).unwrap().run(bench, Form::Table));
     result.unwrap();
     let rates = mdtest_rates(&text);
     assert_eq!(rates.len(), 9, "{text}");
@@ -229,7 +229,7 @@ fn mdtest_in_phases_finds_what_the_phase_before_left() {
     let dir = TestDir::new("mpi-phases");
     let run = |phase: &str| {
         let line = format!("{phase} -n 12 -b 2 -z 1 -N 1 -np 2 -X -w 100 -e 100 -d {}", dir.path().display());
-        printed(|bench| Mdtest::parse(&words(&line)).unwrap().run(bench))
+        printed(|bench| Mdtest::parse(&words(&line)).unwrap().run(bench, Form::Table))
     };
     run("-C").1.unwrap();
     // test-dir, a shared tree of three directories, and in it 4 items of each worker in each directory, files and directories.

@@ -14,6 +14,7 @@ use super::schema::{Need, Plan, Quantities, Step};
 use crate::job::{Data, DataOp, Engine, Files, Flush, Job, Names, Order, Work};
 use crate::needs;
 use crate::tools::Found;
+use crate::wrap::{paragraphs, wrap};
 
 /// The whole text.
 pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<String, Findings> {
@@ -25,7 +26,8 @@ pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<
     let mut found = Found::default();
     for step in &plan.steps {
         let planned = steps.iter().find(|planned| planned.id == step.id);
-        line(&mut out, format!("\n{}: {}", step.id, step.title));
+        line(&mut out, "");
+        line(&mut out, format!("{}: {}", step.id, step.title));
         match planned {
             None => line(&mut out, format!("  not at {scale_name}: only at {}", step.scales.join(", "))),
             Some(planned) => {
@@ -38,7 +40,8 @@ pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<
     }
     let programs: Vec<&str> = found.all().map(|(_, version)| version).collect();
     if !programs.is_empty() {
-        line(&mut out, format!("\nprograms here: {}", programs.join(", ")));
+        line(&mut out, "");
+        line(&mut out, format!("programs here: {}", programs.join(", ")));
     }
     if let Some(scale) = plan.scales.get(scale_name) {
         let [least, most] = scale.repeats.map(|n| f64::from(n) * all.seconds);
@@ -46,10 +49,11 @@ pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<
             true => duration(least),
             false => format!("{} to {}", duration(least), duration(most)),
         };
+        line(&mut out, "");
         line(
             &mut out,
             format!(
-                "\nin all about {time} on a medium of 500 MB/s, 20,000 random operations and 10,000 names a second; \
+                "in all about {time} on a medium of 500 MB/s, 20,000 random operations and 10,000 names a second; \
                  nothing new is begun after {}; needs {} of room",
                 duration(scale.budget_seconds as f64),
                 human(space)
@@ -59,8 +63,66 @@ pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<
     Ok(out)
 }
 
+/// The same for programs. Of a step that is not run at this scale there is its name only.
+pub fn json(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<Value, Findings> {
+    let steps = expand(plan, scale_name, environment)?;
+    let mut found = Found::default();
+    let (mut all, mut space) = (Estimate::default(), 0);
+    let mut shown = Vec::new();
+    for step in &plan.steps {
+        let planned = steps.iter().find(|planned| planned.id == step.id);
+        let skipped = planned.and_then(|_| missing(step, &mut found));
+        let each = planned.map(estimate::of_step).unwrap_or_default();
+        let bytes_kept = planned.map_or(0, estimate::space_bytes);
+        if planned.is_some() && skipped.is_none() {
+            all += each;
+            space = space.max(bytes_kept);
+        }
+        let first = planned.and_then(|planned| planned.points.first());
+        let phases = first.map_or(&[][..], |point| &point.phases).iter().map(|phase| {
+            let parts = phase.parts.iter().map(|part| format!("{}, {}", kind(&part.job), amount(&part.job)));
+            serde_json::json!({
+                "name": phase.name,
+                "measured": phase.measured,
+                "cold": phase.cold,
+                "program": phase.program.title(),
+                "parts": parts.collect::<Vec<_>>(),
+            })
+        });
+        shown.push(serde_json::json!({
+            "id": step.id,
+            "title": step.title,
+            "at_this_scale": planned.is_some(),
+            "skipped": skipped,
+            "points": planned.map_or(0, |planned| planned.points.len()),
+            "phases": phases.collect::<Vec<_>>(),
+            "bytes_moved": each.bytes,
+            "names": each.names,
+            "seconds": each.seconds,
+            "bytes_kept": bytes_kept,
+        }));
+    }
+    let scale = plan.scales.get(scale_name);
+    Ok(serde_json::json!({
+        "name": plan.name,
+        "title": plan.title,
+        "study": plan.study,
+        "about": plan.about.trim(),
+        "scale": scale_name,
+        "scales": plan.scales.keys().collect::<Vec<_>>(),
+        "repeats": scale.map(|scale| scale.repeats),
+        "budget_seconds": scale.map(|scale| scale.budget_seconds),
+        "values": expand::variables(plan, scale_name, environment).map(|vars| vars.values().clone()),
+        "seconds": all.seconds,
+        "bytes_kept": space,
+        "steps": shown,
+    }))
+}
+
 fn line(out: &mut String, text: impl AsRef<str>) {
-    writeln!(out, "{}", text.as_ref()).expect("writing to a string cannot fail");
+    // Under the first words of a phase, where it is one.
+    let indent = if text.as_ref().starts_with("  ") { 19 } else { 0 };
+    writeln!(out, "{}", wrap(text.as_ref(), indent)).expect("writing to a string cannot fail");
 }
 
 fn head(out: &mut String, plan: &Plan, scale_name: &str, environment: &Environment) {
@@ -68,7 +130,7 @@ fn head(out: &mut String, plan: &Plan, scale_name: &str, environment: &Environme
     if !plan.study.is_empty() {
         line(out, format!("study: {}", plan.study));
     }
-    line(out, format!("\n{}\n", plan.about.trim()));
+    writeln!(out, "\n{}\n", paragraphs(&plan.about)).expect("writing to a string cannot fail");
     let Some(scale) = plan.scales.get(scale_name) else { return };
     let others: Vec<&str> =
         plan.scales.keys().map(String::as_str).filter(|name| *name != scale_name).collect();

@@ -59,9 +59,12 @@ struct Compare {
     /// Differences up to so many percent do not matter, however sure they are.
     #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
     tolerance: u32,
-    /// Write the comparison as JSON to a file; - is stdout, in place of the table.
+    /// JSON output.
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Write the comparison as JSON to a file, too.
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    json_to: Option<PathBuf>,
 }
 
 impl Bench {
@@ -93,19 +96,6 @@ pub fn stop_by_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The table on stdout, and JSON to a file; with `-` JSON on stdout in its place.
-fn show(json_to: Option<&Path>, json: impl Fn() -> String, table: impl Fn() -> String) -> anyhow::Result<()> {
-    match json_to {
-        Some(path) if path.as_os_str() != "-" => {
-            std::fs::write(path, json()).with_context(|| path.display().to_string())?;
-            out!("{}", table());
-        }
-        Some(_) => outln!("{}", json()),
-        None => out!("{}", table()),
-    }
-    Ok(())
-}
-
 impl Compare {
     fn run(self) -> anyhow::Result<Exit> {
         let read = |path: &Path| {
@@ -123,7 +113,13 @@ impl Compare {
             let next = "compare two results of the same plan";
             return Err(Failure::unusable("bench compare", "the two have no row in common", next).into());
         }
-        show(self.json.as_deref(), || compared.json(), || compared.table())?;
+        if let Some(path) = &self.json_to {
+            std::fs::write(path, compared.json()).with_context(|| path.display().to_string())?;
+        }
+        match self.json {
+            true => outln!("{}", compared.json()),
+            false => out!("{}", compared.table()),
+        }
         Ok(if compared.count(Finding::Worse) > 0 { Exit::Findings } else { Exit::Done })
     }
 }
@@ -154,7 +150,8 @@ mod tests {
         let slow = result(&dir, "slow.jsonl", &[100, 110, 120, 130]);
         let run = |before: &Path, after: &Path, tolerance| {
             let (before, after) = (before.to_owned(), after.to_owned());
-            Compare { before, after, tolerance, json: Some(dir.path().join("out.json")) }.run()
+            Compare { before, after, tolerance, json: false, json_to: Some(dir.path().join("out.json")) }
+                .run()
         };
         assert_eq!(run(&quick, &slow, 5).unwrap(), Exit::Findings);
         assert!(

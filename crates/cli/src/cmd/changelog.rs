@@ -6,6 +6,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bench::wrap::wrap;
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use types::{Code, Fault, TargetId};
 use wire::changelog::*;
@@ -14,6 +16,7 @@ use wire::session::Flush;
 use wire::{Empty, Request};
 
 use crate::cluster::Cluster;
+use crate::cmd::completions::Offered;
 use crate::cmd::damage::ago;
 use crate::exit::{Exit, Failure, line_of};
 use crate::reach::{self, Reach};
@@ -80,7 +83,7 @@ struct Named {
 struct Register {
     /// What it wants to know: all, or some of create, mkdir, link, symlink, mknod, unlink, rmdir, rename, close, layout, truncate, setattr,
     /// xattr, write; or as Lustre calls them (CREAT, UNLNK, ...). Separated by commas.
-    #[arg(short = 'm', long, default_value = "all", value_parser = mask_of)]
+    #[arg(short = 'm', long, default_value = "all", value_parser = Offered(show::mask_words).try_map(|text| mask_of(&text)), hide_possible_values = true)]
     mask: u64,
     /// JSON output.
     #[arg(short = 'j', long)]
@@ -168,7 +171,7 @@ impl Mdt {
                 let dir = super::absolute(dir)?;
                 let cluster = Cluster::existing(&dir)?;
                 reach::through_socket(&dir, &cluster.fsname).map_err(|e| {
-                    let next = format!("start it with `stria up --dir {}`", dir.display());
+                    let next = format!("start it with `stria up --dir {}`", crate::shell::path(&dir));
                     Failure::unusable(dir.display(), format!("the cluster does not answer ({e:#})"), next)
                 })?
             }
@@ -330,7 +333,10 @@ fn print_list(list: &ListConsumersReply) {
     for c in &list.consumers {
         let seen = ago(now_sec.saturating_sub(c.acked_at.sec.max(0) as u64));
         let behind = list.newest.saturating_sub(c.acked);
-        outln!("{:<20} acknowledged {} ({seen}), {behind} behind: {}", c.name, c.acked, words_of(c.mask));
+        // A long mask is broken between its words.
+        let words = words_of(c.mask).replace(',', ", ");
+        let line = format!("{:<20} acknowledged {} ({seen}), {behind} behind: {words}", c.name, c.acked);
+        outln!("{}", wrap(&line, 21));
         if let Some(LostChanges { from, to }) = &c.lost {
             outln!("{:<20} has lost changes {from} to {to}, and has not acknowledged that", "");
         }

@@ -79,7 +79,7 @@ impl Where {
                 let dir = super::absolute(dir)?;
                 let cluster = Cluster::existing(&dir)?;
                 let reach = reach::through_socket(&dir, &cluster.fsname).map_err(|e| {
-                    let next = format!("start it with `stria up --dir {}`", dir.display());
+                    let next = format!("start it with `stria up --dir {}`", crate::shell::path(&dir));
                     Failure::unusable(dir.display(), format!("the cluster does not answer ({e:#})"), next)
                 })?;
                 Ok((reach, None))

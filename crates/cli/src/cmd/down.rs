@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use serde::Serialize;
 
 use crate::cluster::{Cluster, Found};
 use crate::exit::{Exit, Failure};
@@ -39,6 +40,35 @@ pub struct Down {
     /// Unmount even if the mount is in use; kill the process if it does not end.
     #[arg(long)]
     force: bool,
+    /// JSON output.
+    #[arg(short = 'j', long)]
+    json: bool,
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Done {
+    dir: String,
+    /// The process that served it, and ended or was killed before.
+    pid: Option<u32>,
+    stopped: Stopped,
+    /// The file system was deleted.
+    purged: bool,
+    /// Purged, and the directory stays for what is in it that is not Stria's.
+    foreign_files: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Stopped {
+    Now,
+    /// It had to be killed.
+    Killed,
+    /// It was gone between two looks.
+    ByItself,
+    NotRunning,
+    /// It was killed before, and what it left is cleared.
+    WasKilled,
 }
 
 impl Down {
@@ -53,28 +83,53 @@ impl Down {
             (Found::Empty, _) => Some(Cluster::existing(&dir)?),
         };
         let run = RunDir::of(&dir);
-        match run.state()? {
-            State::Held(holder) if holder.what == Use::Up => self.stop(&run, &holder, &dir)?,
+        let mount;
+        let (stopped, pid) = match run.state()? {
+            State::Held(holder) if holder.what == Use::Up => {
+                mount = holder.mount.clone();
+                (self.stop(&run, &holder)?, Some(holder.pid))
+            }
             State::Held(holder) => {
                 let why = format!("pid {} looks at it now", holder.pid);
                 return Err(Failure::failed(dir.display(), why, "wait until it is done").into());
             }
-            State::Free { leftover } => clear(&run, leftover, &dir)?,
+            State::Free { leftover } => {
+                mount = leftover.as_ref().and_then(|holder| holder.mount.clone());
+                clear(&run, leftover)?
+            }
+        };
+        let mut done = Done {
+            dir: dir.to_string_lossy().into_owned(),
+            pid,
+            stopped,
+            purged: false,
+            foreign_files: false,
+        };
+        if !self.json {
+            outln!("{}", done.text());
         }
         if self.purge {
-            purge(&dir, &run, cluster.as_ref())?;
+            done.foreign_files = !purge(&dir, &run, cluster.as_ref(), mount.as_deref())?;
+            done.purged = true;
+        }
+        match (self.json, done.foreign_files) {
+            (true, _) => outln!("{}", serde_json::to_string_pretty(&done)?),
+            (false, _) if !done.purged => {}
+            (false, false) => outln!("{}: purged", done.dir),
+            (false, true) => {
+                outln!("{}: purged; the directory stays, since it holds files that are not Stria's", done.dir)
+            }
         }
         Ok(Exit::Done)
     }
 
-    fn stop(&self, run: &RunDir, holder: &Holder, dir: &Path) -> anyhow::Result<()> {
+    fn stop(&self, run: &RunDir, holder: &Holder) -> anyhow::Result<Stopped> {
         let pid =
             Pid::from_raw(holder.pid as i32).ok_or_else(|| anyhow::anyhow!("holder.json names pid 0"))?;
         let process = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         // Looked at again with the process pinned: from here on the pid cannot have become another's.
         if !matches!(run.state()?, State::Held(h) if h == *holder) {
-            outln!("{}: stopped by itself", dir.display());
-            return Ok(());
+            return Ok(Stopped::ByItself);
         }
         if let (Some(mount), false) = (&holder.mount, self.force) {
             refuse_if_used(mount, holder.pid)?;
@@ -82,12 +137,15 @@ impl Down {
         let _ = fs::remove_file(run.busy());
         let signal = if self.force { Signal::INT } else { Signal::HUP };
         rustix::process::pidfd_send_signal(&process, signal)?;
-        self.wait(run, holder, &process)?;
-        outln!("{}: stopped (pid {})", dir.display(), holder.pid);
-        Ok(())
+        self.wait(run, holder, &process)
     }
 
-    fn wait(&self, run: &RunDir, holder: &Holder, process: &impl std::os::fd::AsFd) -> anyhow::Result<()> {
+    fn wait(
+        &self,
+        run: &RunDir,
+        holder: &Holder,
+        process: &impl std::os::fd::AsFd,
+    ) -> anyhow::Result<Stopped> {
         let begin = Instant::now();
         let limit = if self.force { KILL_AFTER } else { POLITE_STOP_MAX };
         while !has_ended(process)? {
@@ -99,11 +157,11 @@ impl Down {
             }
             if begin.elapsed() > limit && self.force {
                 rustix::process::pidfd_send_signal(process, Signal::KILL)?;
-                outln!("pid {} did not end within {limit:?}: killed", holder.pid);
                 while !has_ended(process)? {
                     std::thread::sleep(LOOK_EACH);
                 }
-                return clear(run, Some(holder.clone()), run.root());
+                clear(run, Some(holder.clone()))?;
+                return Ok(Stopped::Killed);
             }
             if begin.elapsed() > limit {
                 let why = format!("pid {} still runs after {limit:?}", holder.pid);
@@ -112,7 +170,23 @@ impl Down {
             }
             std::thread::sleep(LOOK_EACH);
         }
-        Ok(())
+        Ok(Stopped::Now)
+    }
+}
+
+impl Done {
+    /// Of the stop; the purge comes after it.
+    fn text(&self) -> String {
+        let (dir, pid) = (&self.dir, self.pid.unwrap_or_default());
+        match self.stopped {
+            Stopped::Now => format!("{dir}: stopped (pid {pid})"),
+            Stopped::Killed => format!("{dir}: pid {pid} did not end within {KILL_AFTER:?}: killed"),
+            Stopped::ByItself => format!("{dir}: stopped by itself"),
+            Stopped::NotRunning => format!("{dir}: not running"),
+            Stopped::WasKilled => {
+                format!("{dir}: not running; cleared what pid {pid} left when it was killed")
+            }
+        }
     }
 }
 
@@ -134,40 +208,32 @@ fn refuse_if_used(mount: &Path, server: u32) -> Result<(), Failure> {
 }
 
 /// Nobody runs: takes away what a killed run left.
-fn clear(run: &RunDir, leftover: Option<Holder>, dir: &Path) -> anyhow::Result<()> {
-    match leftover {
-        None => outln!("{}: not running", dir.display()),
-        Some(holder) => {
-            // Taking the lock clears the stale mount and files.
-            drop(run.take(Use::Purge, None)?);
-            outln!("{}: not running; cleared what pid {} left when it was killed", dir.display(), holder.pid);
-        }
+fn clear(run: &RunDir, leftover: Option<Holder>) -> anyhow::Result<(Stopped, Option<u32>)> {
+    // What was stopped is not to be mounted again by the next `up`, also where a check has cleared the rest since the crash.
+    if leftover.is_some() || run.remembered().is_some() {
+        run.take(Use::Purge, None)?.forget()?;
     }
-    Ok(())
+    Ok(leftover.map_or((Stopped::NotRunning, None), |holder| (Stopped::WasKilled, Some(holder.pid))))
 }
 
-/// Deletes our files. The lock is held meanwhile, and the file that says that the directory is ours goes last.
-fn purge(dir: &Path, run: &RunDir, cluster: Option<&Cluster>) -> anyhow::Result<()> {
+/// Deletes our files. The lock is held meanwhile, and the file that says that the directory is ours goes last. False: the directory
+/// stays, since something foreign is in it.
+fn purge(dir: &Path, run: &RunDir, cluster: Option<&Cluster>, mount: Option<&Path>) -> anyhow::Result<bool> {
     let lock = run.take(Use::Purge, None)?;
     mgs::Mgs::delete(&Cluster::mgs_dir(dir))?;
     for file in cluster.map(|c| c.files(dir)).unwrap_or_default() {
         remove(&file)?;
     }
     lock.purge()?;
-    // Directories go only if nothing foreign is in them.
-    let left: Vec<PathBuf> = [run.root(), dir]
-        .iter()
-        .filter(|d| fs::remove_dir(d).is_err() && d.exists())
-        .map(|d| d.into())
-        .collect();
-    match left.as_slice() {
-        [] => outln!("{}: purged", dir.display()),
-        _ => outln!(
-            "{}: purged; the directory stays, since it holds files that are not Stria's",
-            dir.display()
-        ),
+    // A mount point within the directory, and what leads there, goes with it if it is empty.
+    let within =
+        mount.into_iter().flat_map(Path::ancestors).take_while(|at| *at != dir && at.starts_with(dir));
+    for at in within {
+        // What holds something stays, and so does what is above it.
+        let _ = fs::remove_dir(at);
     }
-    Ok(())
+    // Directories go only if nothing foreign is in them.
+    Ok([run.root(), dir].iter().all(|d| fs::remove_dir(d).is_ok() || !d.exists()))
 }
 
 fn remove(file: &Path) -> io::Result<()> {

@@ -86,7 +86,7 @@ impl IdToPath {
             let dir = super::absolute(dir)?;
             let cluster = Cluster::existing(&dir)?;
             let reach = reach::through_socket(&dir, &cluster.fsname).map_err(|e| {
-                let next = format!("start it with `stria up --dir {}`", dir.display());
+                let next = format!("start it with `stria up --dir {}`", crate::shell::path(&dir));
                 Failure::unusable(dir.display(), format!("the cluster does not answer ({e:#})"), next)
             })?;
             return Ok((reach, PathBuf::from("/"), &self.words));

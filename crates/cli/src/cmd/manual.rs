@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
-use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::Cli;
+use super::completions::{self, Shell};
 
 /// Below the root of the repository.
 const PAGES: &str = "docs/man";
@@ -22,9 +22,7 @@ fn made() -> BTreeMap<PathBuf, Vec<u8>> {
     let mut root = Cli::command().version(env!("CARGO_PKG_VERSION"));
     let mut files = BTreeMap::new();
     for (shell, name) in [(Shell::Bash, "stria.bash"), (Shell::Zsh, "_stria"), (Shell::Fish, "stria.fish")] {
-        let mut text = Vec::new();
-        clap_complete::generate(shell, &mut root.clone(), "stria", &mut text);
-        files.insert(Path::new(COMPLETIONS).join(name), text);
+        files.insert(Path::new(COMPLETIONS).join(name), completions::text(shell).into_bytes());
     }
     root.build();
     pages_of(&root, &mut files);

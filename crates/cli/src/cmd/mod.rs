@@ -2,6 +2,7 @@
 
 mod bench;
 mod changelog;
+mod completions;
 mod damage;
 mod df;
 mod down;
@@ -70,6 +71,7 @@ pub enum Command {
     Mgs(mgs::Mgs),
     Mds(mds::Mds),
     Oss(oss::Oss),
+    Completions(completions::Completions),
     Version(version::Version),
 }
 
@@ -97,6 +99,7 @@ impl Command {
             Command::Mgs(c) => c.run(),
             Command::Mds(c) => c.run(),
             Command::Oss(c) => c.run(),
+            Command::Completions(c) => c.run(),
             Command::Version(c) => c.run(),
         }
     }
@@ -151,6 +154,8 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(path.components().collect())
 }
 
+#[cfg(test)]
+mod json;
 #[cfg(test)]
 mod manual;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bench::wrap::wrap;
 use clap::Args;
 use disk::{FileDisk, Volume};
 use serde::Serialize;
@@ -60,8 +61,12 @@ struct Line {
     /// Stopped targets: whether they stopped cleanly.
     #[serde(skip_serializing_if = "Option::is_none")]
     clean: Option<bool>,
+    /// What can be stored, as in `stria df`: of an MDT what its records may take, of an OST what objects may.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_total: Option<u64>,
+    /// Of the device or image, with the log and other things that the target needs itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    medium_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_free: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,7 +191,8 @@ fn running_line(reach: &Reach, fsname: &str, target: &Target) -> Line {
         Err(e) => Line { name, state: "silent".into(), place: format!("{place} ({e:#})"), ..Line::default() },
         Ok((head, stat)) => {
             let changelog = target.is_mdt.then(|| consumers_of(reach, target)).flatten();
-            Line { changelog, ..line_of(name, place, head.incarnation, stat) }
+            let medium_bytes = Some(target.bytes_total);
+            Line { changelog, medium_bytes, ..line_of(name, place, head.incarnation, stat) }
         }
     }
 }
@@ -214,6 +220,7 @@ fn line_of(name: String, place: String, incarnation: Incarnation, stat: TargetSt
         incarnation: Some(incarnation.0),
         clean: None,
         bytes_total: Some(stat.bytes_total),
+        medium_bytes: None,
         bytes_free: Some(stat.bytes_free),
         files_used: Some(stat.files_total.saturating_sub(stat.files_free)),
         sessions: Some(stat.sessions),
@@ -254,12 +261,24 @@ fn stopped_line(name: String, path: &Path) -> Line {
             state: "stopped".into(),
             incarnation: Some(volume.incarnation().0),
             clean: Some(volume.was_clean()),
-            bytes_total: Some(bytes),
+            bytes_total: Some(storable(&volume)),
+            medium_bytes: Some(bytes),
             place,
             ..Line::default()
         },
         Err(why) => {
             Line { name, state: "unreadable".into(), place: format!("{place} ({why})"), ..Line::default() }
+        }
+    }
+}
+
+/// What a running target says of itself: one meaning of "size", whether it runs or not.
+fn storable(volume: &Volume) -> u64 {
+    match volume.label().kind {
+        disk::Kind::Mdt => mds::usable_bytes(volume),
+        disk::Kind::Ost => {
+            let data = volume.layout().data;
+            data.end - data.start
         }
     }
 }
@@ -310,7 +329,7 @@ impl Report {
             "{:<20} {:<10} {:>8} {:>8} {:>9} {:>8} {:>6}  {}\n",
             "target", "state", "size", "free", "files", "sessions", "log", "place"
         );
-        self.targets.iter().for_each(|t| out += &t.text());
+        self.targets.iter().for_each(|t| out += &t.text(self.dir.as_deref()));
         out
     }
 }
@@ -322,7 +341,8 @@ impl Line {
             && self.changelog.as_ref().is_none_or(|c| c.lost.is_empty())
     }
 
-    fn text(&self) -> String {
+    /// Its columns, and below them what should be known of it.
+    fn text(&self, dir: Option<&Path>) -> String {
         let size = |n: Option<u64>| n.map_or("-".into(), human);
         let log = match (self.log_bytes_used, self.log_bytes_total) {
             (Some(used), Some(total)) if total > 0 => format!("{}%", used * 100 / total),
@@ -330,36 +350,45 @@ impl Line {
         };
         let files = self.files_used.map_or("-".into(), |n| n.to_string());
         let sessions = self.sessions.map_or("-".into(), |n| n.to_string());
-        let mut out = format!(
+        // The directory stands above.
+        let below = dir.and_then(|dir| self.place.strip_prefix(dir.to_str()?)?.strip_prefix('/'));
+        let line = format!(
             "{:<20} {:<10} {:>8} {:>8} {files:>9} {sessions:>8} {log:>6}  {}",
             self.name,
             self.state,
             size(self.bytes_total),
             size(self.bytes_free),
-            self.place
+            below.unwrap_or(&self.place)
         );
+        let notes = self.notes().into_iter().map(|note| wrap(&format!("    {note}"), 4));
+        [wrap(&line, 4)].into_iter().chain(notes).map(|line| line + "\n").collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
         if self.clean == Some(false) {
-            out += "  (not stopped cleanly: recovers at the next start)";
+            notes.push("not stopped cleanly: recovers at the next start".to_owned());
         }
         if let Some(why) = &self.failure {
-            out += &format!("  (its volume failed: {why}; check the medium, then start the target anew)");
+            notes.push(format!("its volume failed: {why}; check the medium, then start the target anew"));
         }
         if self.superblock_copies == Some(1) {
-            out += "  (one of its two superblock copies was bad at its start and was written anew: check the medium)";
+            let why = "one of its two superblock copies was bad at its start and was written anew";
+            notes.push(format!("{why}: check the medium"));
         }
         if let Some(n) = self.damage_count.filter(|n| *n > 0) {
-            out += &format!("  ({n} damaged, see `stria damage list`)");
+            notes.push(format!("{n} damaged, see `stria damage list`"));
         }
         if let Some(Consumers { consumers, behind, bytes, bytes_max, lost }) = &self.changelog {
             let used = bytes * 100 / bytes_max.max(&1);
-            out += &format!(
-                "  (changelog: {consumers} consumers, the last {behind} changes behind, {used}% of its room)"
-            );
+            notes.push(format!(
+                "changelog: {consumers} consumers, the last {behind} changes behind, {used}% of its room"
+            ));
             if !lost.is_empty() {
-                out += &format!("  (changes were lost to {}, see `stria changelog list`)", lost.join(", "));
+                notes.push(format!("changes were lost to {}, see `stria changelog list`", lost.join(", ")));
             }
         }
-        out + "\n"
+        notes
     }
 }
 
@@ -392,9 +421,14 @@ mod tests {
         assert!(report.state.starts_with("incomplete"));
         let [mdt, ost] = report.targets.as_slice() else { panic!("{report:?}") };
         assert_eq!((mdt.name.as_str(), mdt.state.as_str()), ("demo-MDT0000", "unreadable"));
-        assert_eq!((ost.state.as_str(), ost.clean, ost.bytes_total), ("stopped", Some(true), Some(64 << 20)));
+        assert_eq!(
+            (ost.state.as_str(), ost.clean, ost.medium_bytes),
+            ("stopped", Some(true), Some(64 << 20))
+        );
+        // Log, slots and superblocks are no room for objects.
+        assert!(ost.bytes_total.is_some_and(|n| (59 << 20..62 << 20).contains(&n)), "{ost:?}");
         let text = report.text();
-        assert!(text.contains("demo-OST0000         stopped       64.0M"), "{text}");
+        assert!(text.contains("demo-OST0000         stopped       6"), "{text}");
         assert!(serde_json::to_string(&report).unwrap().contains("\"incarnation\":1"));
     }
 
@@ -423,8 +457,8 @@ mod tests {
         assert_eq!((line("", 2).state.as_str(), line("", 2).failure), ("up", None));
         let failed = line("flush: EIO", 2);
         assert_eq!(failed.state, "failed");
-        assert!(failed.text().contains("its volume failed: flush: EIO"), "{}", failed.text());
-        assert!(line("", 1).text().contains("superblock"), "{}", line("", 1).text());
+        assert!(failed.text(None).contains("its volume failed: flush: EIO"), "{}", failed.text(None));
+        assert!(line("", 1).text(None).contains("superblock"), "{}", line("", 1).text(None));
     }
 
     #[test]

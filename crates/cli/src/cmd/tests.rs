@@ -24,6 +24,7 @@ fn letters_are_those_of_lfs() {
         "stria setstripe -d /m/dir",
         "stria getstripe -y -d /m/f /m/g",
         "stria getstripe -c /m/f",
+        "stria getstripe -j -d /m/f",
         "stria mount 10.0.0.5@tcp:/stria /mnt -o ro,flock",
         "stria up --dir d --osts 4 --mdts 1 --ost-size 8G --mount m --fsname demo --foreground",
         "stria down --dir d --purge --force",
@@ -64,4 +65,40 @@ fn the_mount_helpers_form_is_understood() {
     assert_eq!(arguments(fake), [&ours[..], &["--fake".into()]].concat());
     let plain: Vec<OsString> = ["stria", "df", "-n"].map(OsString::from).to_vec();
     assert_eq!(arguments(plain.clone()), plain);
+}
+
+/// The words of each `stria` command in the indented lines of a page, as a shell would split them.
+fn commands_of(page: &str) -> Vec<Vec<String>> {
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).unwrap();
+    let code = text.lines().filter(|l| l.starts_with("    ") && !l.trim_start().starts_with('#'));
+    // Several stand on one line; what a command in parentheses prints is a word of the other.
+    let parts = code.flat_map(|l| l.split([';', '(', ')']).map(str::to_owned).collect::<Vec<_>>());
+    parts.filter_map(|part| words_of(&part)).collect()
+}
+
+fn words_of(part: &str) -> Option<Vec<String>> {
+    let part = part.split(" #").next()?.split(" > ").next()?.trim().trim_end_matches('&');
+    let mut words = part.split_whitespace().map(|w| w.trim_matches(['"', '\'']).replace("$role", "mds"));
+    let is_stria = |w: &String| w == "stria" || w == "target/release/stria";
+    let program = words.by_ref().take_while(|w| w == "do" || is_stria(w)).find(is_stria)?;
+    let mut all: Vec<String> = [program].into_iter().chain(words).collect();
+    // `$(stria path2id …)` in its place.
+    if all.last().is_some_and(|w| w == "$") {
+        all.pop();
+        all.push("26".into());
+    }
+    Some(all)
+}
+
+#[test]
+fn commands_that_the_documents_tell_people_to_type_parse() {
+    for (page, least) in [("README.md", 3), ("docs/first-steps.md", 25), ("docs/operations.md", 4)] {
+        let commands = commands_of(page);
+        assert!(commands.len() >= least, "{page} has only {commands:?}");
+        for command in commands {
+            let parsed = Cli::try_parse_from(&command);
+            assert!(parsed.is_ok(), "{page}: {}: {}", command.join(" "), parsed.unwrap_err());
+        }
+    }
 }

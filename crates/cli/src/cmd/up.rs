@@ -11,22 +11,24 @@ use anyhow::Context;
 use clap::Args;
 use net::Server;
 use rustix::fs::Mode;
+use serde::Serialize;
 use types::Fault;
 use wire::session::Detach;
 
 use crate::cluster::{Cluster, Found};
+use crate::cmd::status;
 use crate::detach::{self, Herald};
 use crate::exit::{Exit, Failure};
 use crate::options::Options;
-use crate::reach::{Reach, Source};
-use crate::rundir::{Lock, RunDir, Use};
+use crate::reach::{self, Reach, Source};
+use crate::rundir::{Lock, Remembered, RunDir, State, Use};
 use crate::serve::device::Blank;
 use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX, Wish, prepare_point};
-use crate::serve::register::wait_for;
+use crate::serve::register::{WAIT_MAX, wait_for};
 use crate::serve::servers::Servers;
 use crate::serve::{device, local, prepare_process, role};
 use crate::stop::{self, Event, Manner};
-use crate::{config, logs, mounts};
+use crate::{config, logs, mounts, shell};
 use types::size::{Size, human};
 
 const OSTS: u32 = 4;
@@ -36,12 +38,15 @@ const FSNAME: &str = "stria";
 const OSTS_MAX: u32 = 160;
 /// Time between two looks whether another mount has come in.
 const COMPANY_LOOK_EACH: Duration = Duration::from_secs(1);
+/// Time between two looks at another process that starts the same directory.
+const LOOK_EACH: Duration = Duration::from_millis(50);
 
 /// Make a file system in a directory (or start the one that is there), serve it and mount it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria up --dir /tmp/s --osts 4 --ost-size 8G --mount /mnt/s
 Example: stria up --dir /tmp/s --mount /mnt/s          (again, later: everything else is known)
+Where it is up already, that is said, and nothing is done. After a crash it is mounted again where it was.
 Stop it with: stria down --dir /tmp/s")]
 pub struct Up {
     /// Directory of the file system: targets are sparse files in it. Made if it does not exist.
@@ -68,9 +73,12 @@ pub struct Up {
     /// What the MDT's records may take in memory [default: a quarter of the machine's, at least 64M].
     #[arg(long, value_name = "SIZE", value_parser = config::mdt_cache)]
     mdt_cache: Option<Size>,
-    /// Where to mount it; without, servers only.
+    /// Where to mount it; without, servers only, or where it was mounted when it was killed.
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
+    /// Servers only, also where it was mounted when it was killed.
+    #[arg(long, conflicts_with = "mount")]
+    no_mount: bool,
     /// Let other users use the mount [default: yes if root mounts].
     #[arg(long, conflicts_with = "no_allow_other")]
     allow_other: bool,
@@ -83,6 +91,9 @@ pub struct Up {
     /// Stay in the foreground, with log lines on stderr.
     #[arg(long)]
     foreground: bool,
+    /// JSON output.
+    #[arg(short = 'j', long)]
+    json: bool,
     /// In the background: words go to the waiting parent.
     #[arg(long, hide = true, requires = "foreground")]
     detached: bool,
@@ -92,6 +103,7 @@ impl Up {
     pub fn run(mut self) -> anyhow::Result<Exit> {
         self.dir = super::absolute(&self.dir)?;
         self.mount = self.mount.as_deref().map(super::absolute).transpose()?;
+        self.mount_as_before_a_crash();
         if !self.foreground {
             return self.run_in_background();
         }
@@ -107,9 +119,28 @@ impl Up {
         result
     }
 
+    /// A mount that a killed process had is made again, with its options.
+    fn mount_as_before_a_crash(&mut self) {
+        let run = RunDir::of(&self.dir);
+        let is_free = matches!(run.state(), Ok(State::Free { .. }));
+        let Some(was) = run.remembered().filter(|_| is_free && self.mount.is_none() && !self.no_mount) else {
+            return;
+        };
+        eprintln!(
+            "stria: it was mounted on {} when it was killed, and is mounted there again (--no-mount: servers only)",
+            was.point.display()
+        );
+        self.mount = Some(was.point);
+        // Later words win, so what is asked for now does.
+        self.options.splice(0..0, was.options);
+    }
+
     fn run_in_background(&self) -> anyhow::Result<Exit> {
         self.plan()?;
         let run = RunDir::of(&self.dir);
+        if let Some(exit) = self.find_it_up(&run)? {
+            return Ok(exit);
+        }
         std::fs::create_dir_all(run.root()).with_context(|| format!("make {}", run.root().display()))?;
         let mut args: Vec<_> = ["up", "--foreground", "--detached", "--dir"].map(Into::into).to_vec();
         args.push(self.dir.clone().into());
@@ -128,12 +159,58 @@ impl Up {
         if let Some(mount) = &self.mount {
             args.extend(["--mount".into(), mount.into()]);
         }
-        let flags = [("--allow-other", self.allow_other), ("--no-allow-other", self.no_allow_other)];
+        let flags = [
+            ("--allow-other", self.allow_other),
+            ("--no-allow-other", self.no_allow_other),
+            ("--no-mount", self.no_mount),
+            ("--json", self.json),
+        ];
         args.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name.into()));
         args.extend(self.options.iter().flat_map(|list| ["-o".into(), list.into()]));
         let path = run.log();
         let log = std::fs::File::options().create(true).append(true).open(&path);
-        detach::run_detached(&args, log.with_context(|| path.display().to_string())?, &path)
+        let started = detach::run_detached(&args, log.with_context(|| path.display().to_string())?, &path);
+        match started {
+            // Another `up` was quicker.
+            Err(e) => self.find_it_up(&run).ok().flatten().ok_or(e),
+            ok => ok,
+        }
+    }
+
+    /// Where another process serves it already, as it is asked for: waits until that one is ready, and says so.
+    fn find_it_up(&self, run: &RunDir) -> anyhow::Result<Option<Exit>> {
+        let begin = Instant::now();
+        while let Ok(State::Held(holder)) = run.state() {
+            if holder.what != Use::Up || begin.elapsed() > WAIT_MAX {
+                break;
+            }
+            if self.mount.is_some() && self.mount != holder.mount {
+                let at = holder
+                    .mount
+                    .as_deref()
+                    .map_or("not mounted".into(), |m| format!("mounted on {}", m.display()));
+                let next = format!(
+                    "stop it with `stria down --dir {}`, then start it with --mount",
+                    shell::path(&self.dir)
+                );
+                let why = format!("it is up already, served by pid {}, and {at}", holder.pid);
+                return Err(Failure::failed(self.dir.display(), why, next).into());
+            }
+            let Found::Cluster(cluster) = Cluster::find(&self.dir)? else { break };
+            self.check_agrees(&cluster)?;
+            let is_mounted = |m: &PathBuf| mounts::at(m).is_some_and(|at| at.fs_type == mounts::FS_TYPE);
+            let is_ready = cluster.ready
+                && holder.mount.as_ref().is_none_or(is_mounted)
+                && reach::through_socket(&self.dir, &cluster.fsname).is_ok();
+            if is_ready {
+                let started =
+                    self.started(&cluster, run, "already up", holder.pid, holder.mount.as_deref(), vec![]);
+                started.lines(self.json).iter().for_each(|line| outln!("{line}"));
+                return Ok(Some(Exit::Done));
+            }
+            std::thread::sleep(LOOK_EACH);
+        }
+        Ok(None)
     }
 
     /// What there is or will be; refuses wishes that do not fit it.
@@ -144,7 +221,7 @@ impl Up {
         }
         RunDir::of(&self.dir).nid()?;
         self.mount_options()?;
-        match Cluster::find(&self.dir)? {
+        match Cluster::find_beside(&self.dir, self.mount.as_deref())? {
             Found::Cluster(cluster) if cluster.ready => {
                 self.check_agrees(&cluster)?;
                 let mut missing = cluster.missing(&self.dir);
@@ -170,8 +247,15 @@ impl Up {
 
     fn mount_options(&self) -> Result<Options, Failure> {
         let mut options = Options::new(role::op_timeout());
-        options.apply_all(&self.options)?;
+        options.apply_all(&self.mount_words())?;
         Ok(options)
+    }
+
+    /// All options as after `-o`.
+    fn mount_words(&self) -> Vec<String> {
+        let flags = [("allow_other", self.allow_other), ("no_allow_other", self.no_allow_other)];
+        let flags = flags.into_iter().filter(|(_, is_set)| *is_set).map(|(word, _)| word.to_owned());
+        self.options.iter().cloned().chain(flags).collect()
     }
 
     fn new_cluster(&self) -> anyhow::Result<Cluster> {
@@ -210,6 +294,11 @@ impl Up {
         let (sender, events) = stop::listen()?;
         // 1. Nobody else uses the directory from here on.
         let lock = run.take(Use::Up, self.mount.clone())?;
+        // The directory is marked as ours first: a mount point within it would be foreign to the next start, if this one fails.
+        let is_new = !cluster.ready;
+        if is_new {
+            local::claim(&cluster, &self.dir, self.mount.as_deref())?;
+        }
         // The mount point's directories are everybody's way to the mount: they are made with the caller's umask.
         if let Some(point) = &self.mount {
             prepare_point(point)?;
@@ -217,9 +306,12 @@ impl Up {
         // Images and map hold other people's files and the file system's secret: they are their owner's only.
         rustix::process::umask(Mode::from_raw_mode(0o077));
         // 2. Make it, the first time.
-        let is_new = !cluster.ready;
+        let mut notes = vec![];
         if is_new {
-            warn_if_too_large(&cluster, &self.dir, herald);
+            notes.extend(too_large(&cluster, &self.dir));
+            if !self.json {
+                notes.iter().for_each(|note| herald.say(&format!("note: {note}")));
+            }
             local::make(&mut cluster, &self.dir, &events)?;
         }
         // 3. Serve.
@@ -234,7 +326,11 @@ impl Up {
             Some(&events),
         )?;
         let ready = || {
-            self.tell(herald, &cluster, &run, is_new, begin);
+            let state = if is_new { "made" } else { "started" };
+            let mut started =
+                self.started(&cluster, &run, state, std::process::id(), self.mount.as_deref(), notes);
+            started.seconds = Some(begin.elapsed().as_secs_f64());
+            started.lines(self.json).iter().for_each(|line| herald.say(line));
             herald.ready();
         };
         let served = self.serve_clients(&cluster, &servers, &lock, &events, sender, ready);
@@ -267,8 +363,14 @@ impl Up {
         if let Some(Err(fault)) = client.as_ref().map(own_root) {
             tracing::warn!("the root directory stays root's: {fault}");
         }
+        let remembered = match &self.mount {
+            Some(point) => lock.remember(&Remembered { point: point.clone(), options: self.mount_words() }),
+            None => lock.forget(),
+        };
+        remembered.with_context(|| format!("note the mount in {}", run.root().display()))?;
         ready();
         let (client, manner) = serve_until_stopped(client, events, &run, lock);
+        lock.forget()?;
         if let Some(client) = client {
             client.finish(if manner == Manner::Forced { SETTLE_MAX } else { SETTLE_LOCAL_MAX });
         }
@@ -285,12 +387,7 @@ impl Up {
         events: &Receiver<Event>,
         sender: Sender<Event>,
     ) -> anyhow::Result<Client> {
-        let mut options = self.mount_options()?;
-        options.allow_other = match (self.allow_other, self.no_allow_other) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => options.allow_other,
-        };
+        let options = self.mount_options()?;
         let source = Source { nids: vec![nid.to_owned()], fsname: cluster.fsname.clone() };
         let reach = Reach::in_process(servers.fabric.clone(), &cluster.fsname)?;
         end_own_sessions(servers, &reach, point)?;
@@ -310,25 +407,83 @@ impl Up {
         })
     }
 
-    fn tell(&self, herald: Herald, cluster: &Cluster, run: &RunDir, is_new: bool, begin: Instant) {
-        let verb = if is_new { "made" } else { "started" };
-        let dir = self.dir.display();
-        herald.say(&format!("{verb} file system '{}' in {dir} ({:.1?})", cluster.fsname, begin.elapsed()));
-        let targets = cluster.images(&self.dir);
-        for (n, image) in targets.iter().enumerate() {
-            let n = n as u32;
-            let (kind, index, size) = match n.checked_sub(cluster.mdts) {
-                None => ("MDT", n, cluster.mdt_size),
-                Some(index) => ("OST", index, cluster.ost_size),
+    fn started(
+        &self,
+        cluster: &Cluster,
+        run: &RunDir,
+        state: &'static str,
+        pid: u32,
+        mount: Option<&Path>,
+        notes: Vec<String>,
+    ) -> Started {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let targets = cluster.images(&self.dir).into_iter().zip(0..).map(|(image, n)| {
+            let (is_mdt, index, bytes) = match u32::checked_sub(n, cluster.mdts) {
+                None => (true, n, cluster.mdt_size.0),
+                Some(index) => (false, index, cluster.ost_size.0),
             };
-            herald.say(&format!("  {kind}{index:04x}  {:>7}  {}", human(size.0), image.display()));
+            Made { name: status::target_name(&cluster.fsname, is_mdt, index), bytes, image: text(&image) }
+        });
+        Started {
+            fsname: cluster.fsname.clone(),
+            dir: text(&self.dir),
+            state,
+            pid,
+            seconds: None,
+            mount: mount.map(text),
+            log: text(&run.log()),
+            targets: targets.collect(),
+            notes,
         }
-        match &self.mount {
-            Some(mount) => herald.say(&format!("  mounted on {}", mount.display())),
-            None => herald.say("  not mounted (no --mount)"),
+    }
+}
+
+/// What is told of a file system that is up.
+#[derive(Debug, Serialize)]
+struct Started {
+    fsname: String,
+    dir: String,
+    state: &'static str,
+    pid: u32,
+    /// That the start took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    mount: Option<String>,
+    log: String,
+    targets: Vec<Made>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Made {
+    name: String,
+    /// Of the image, which takes room on the disk as it fills.
+    bytes: u64,
+    image: String,
+}
+
+impl Started {
+    fn lines(&self, json: bool) -> Vec<String> {
+        if json {
+            return vec![serde_json::to_string(self).expect("its fields have a JSON form")];
         }
-        herald.say(&format!("  log        {}", run.log().display()));
-        herald.say(&format!("look with: stria status --dir {dir}   stop with: stria down --dir {dir}"));
+        let (dir, name) = (&self.dir, &self.fsname);
+        let mut lines = vec![match self.seconds {
+            Some(seconds) => format!("{} file system '{name}' in {dir} ({seconds:.1} s)", self.state),
+            None => format!("file system '{name}' in {dir} is up already, served by pid {}", self.pid),
+        }];
+        lines.extend(self.targets.iter().map(|t| {
+            let short = t.name.rsplit('-').next().unwrap_or(&t.name);
+            format!("  {short:<7}  {:>7}  {}", human(t.bytes), t.image)
+        }));
+        lines.push(match &self.mount {
+            Some(mount) => format!("  mounted on {mount}"),
+            None => "  not mounted (no --mount)".into(),
+        });
+        lines.push(format!("  log        {}", self.log));
+        let dir = shell::word(&self.dir);
+        lines.push(format!("look with: stria status --dir {dir}   stop with: stria down --dir {dir}"));
+        lines
     }
 }
 
@@ -365,19 +520,19 @@ fn listen_on_socket(run: &RunDir, servers: &Servers) -> anyhow::Result<Server> {
 }
 
 /// Targets are sparse: they may promise more than the disk has, which is said once.
-fn warn_if_too_large(cluster: &Cluster, dir: &Path, herald: Herald) {
+fn too_large(cluster: &Cluster, dir: &Path) -> Option<String> {
     let existing = dir.ancestors().find(|d| d.exists()).unwrap_or(dir);
-    let Ok(stat) = rustix::fs::statvfs(existing) else { return };
+    let stat = rustix::fs::statvfs(existing).ok()?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let promised = cluster.bytes_promised();
-    if promised > free {
-        herald.say(&format!(
-            "note: the targets may grow to {} and {} has {} free; writes fail when it is full",
+    (promised > free).then(|| {
+        format!(
+            "the targets may grow to {} and {} has {} free; writes fail when it is full",
             human(promised),
             existing.display(),
             human(free)
-        ));
-    }
+        )
+    })
 }
 
 /// Returns, when it is time to stop, what is still to be finished and how.
@@ -396,7 +551,7 @@ fn serve_until_stopped(
                 // Somebody else unmounted: the servers stay, and the session ends so that another client may come.
                 tracing::info!("the mount was taken away; the servers go on");
                 client.take().into_iter().for_each(|c| c.finish(SETTLE_LOCAL_MAX));
-                if let Err(e) = lock.set_mount(None) {
+                if let Err(e) = lock.set_mount(None).and_then(|()| lock.forget()) {
                     tracing::warn!("holder.json was not changed: {e}");
                 }
             }

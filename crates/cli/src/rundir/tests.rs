@@ -42,6 +42,20 @@ fn a_live_holder_is_named_with_its_pid() {
 }
 
 #[test]
+fn the_mount_of_a_killed_run_outlives_a_check_until_it_is_forgotten() {
+    let dir = TestDir::new("rundir-mounted");
+    let run = RunDir::of(dir.path());
+    let mount = Remembered { point: "/m".into(), options: vec!["ro".into()] };
+    let lock = run.take(Use::Up, None).unwrap();
+    lock.remember(&mount).unwrap();
+    drop(lock);
+    drop(run.take(Use::Check, None).unwrap());
+    assert_eq!(run.remembered(), Some(mount));
+    run.take(Use::Up, None).unwrap().forget().unwrap();
+    assert_eq!(run.remembered(), None);
+}
+
+#[test]
 fn a_directory_that_never_ran_is_free() {
     let dir = TestDir::new("rundir-never");
     assert!(matches!(RunDir::of(dir.path()).state().unwrap(), State::Free { leftover: None }));

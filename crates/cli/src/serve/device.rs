@@ -98,8 +98,20 @@ pub fn open(path: &Path, size: Option<Size>, blank: Blank, way: DataWay) -> anyh
 
 fn make(path: &Path, size: Size) -> Result<FileDisk, Failure> {
     check_size(size).map_err(|why| Failure::unusable(path.display(), why, "give a larger size"))?;
+    // The directory too: it is asked for as plainly as the file, and holds nothing yet.
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let made = parent.map_or(Ok(()), std::fs::create_dir_all);
+    made.map_err(|e| Failure::failed(path.display(), e, "check the path of its directory"))?;
     FileDisk::create(path, size.0)
         .map_err(|e| Failure::failed(path.display(), e, "check that its directory exists and may be written"))
+}
+
+/// Would a target be made here: is the device missing or blank? What cannot be looked at is not; opening it says why.
+pub fn is_new(path: &Path) -> bool {
+    match FileDisk::open_read_only(path) {
+        Err(e) => e.kind() == io::ErrorKind::NotFound,
+        Ok(disk) => matches!(content::look(&disk), Ok(Content::Blank)),
+    }
 }
 
 /// A target's size as a person may ask for it.

@@ -55,10 +55,10 @@ impl MapStore for ScratchMap {
     }
 }
 
-/// Makes the files of a new cluster, up to the point where it may serve. What an interrupted earlier try left is replaced.
-pub fn make(cluster: &mut Cluster, dir: &Path, events: &Receiver<Event>) -> anyhow::Result<()> {
+/// Marks the directory as that of a new cluster, and takes away what an interrupted earlier try left.
+pub fn claim(cluster: &Cluster, dir: &Path, mount: Option<&Path>) -> anyhow::Result<()> {
     // 1. Nothing in the directory was ever served (I1 of `cluster`): begin anew. The earlier try may have had more targets.
-    let leftover = match Cluster::find(dir)? {
+    let leftover = match Cluster::find_beside(dir, mount)? {
         Found::Cluster(earlier) if !earlier.ready => earlier.images(dir),
         Found::Cluster(_) => anyhow::bail!("{}: it became ready meanwhile", dir.display()),
         Found::Empty => vec![],
@@ -73,17 +73,21 @@ pub fn make(cluster: &mut Cluster, dir: &Path, events: &Receiver<Event>) -> anyh
         }
     }
     // 2. From here on the directory is ours, even if we are killed.
-    cluster.write(dir)?;
+    cluster.write(dir).with_context(|| format!("write {}", dir.display()))
+}
+
+/// Makes the files of a new cluster in a directory that was claimed, up to the point where it may serve.
+pub fn make(cluster: &mut Cluster, dir: &Path, events: &Receiver<Event>) -> anyhow::Result<()> {
     for (image, size) in sizes(cluster, dir) {
         FileDisk::create(&image, size).with_context(|| format!("make {}", image.display()))?;
     }
-    // 3. Format and register everything once.
+    // Format and register everything once.
     let mgs = mgs::Mgs::open(&Cluster::mgs_dir(dir))?;
     let servers = start(cluster, dir, mgs, Media::Real, Blank::Format, None, Some(events))?;
     let set = cluster.inline_max.map_or(Ok(()), |max| set_inline_max(&servers, cluster, max.0));
     servers.stop()?;
     set?;
-    // 4. From here on a missing image is an error.
+    // From here on a missing image is an error.
     cluster.ready = true;
     cluster.write(dir)?;
     Ok(())

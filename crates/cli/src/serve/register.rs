@@ -12,6 +12,7 @@ use wire::mgmt::{GetMap, Register, RegisterReply};
 
 use crate::exit::Failure;
 use crate::reach::{self, MGS};
+use crate::serve::servers::{Node, Role};
 use crate::stop::Event;
 
 /// How long a role waits for what it needs before it gives up: longer than a server takes to boot.
@@ -164,6 +165,38 @@ impl Announcement<'_> {
     }
 }
 
+/// Asks the management service whether a new target of this kind and file system may come, and waits for it, as registering does.
+pub fn check_name(role: Role, node: &Node<'_>) -> anyhow::Result<()> {
+    let what =
+        format!("ask the management service at {} for file system '{}'", node.mgs.describe(), node.fsname);
+    wait_for(&what, node.events, &|_| {}, || {
+        let map =
+            node.mgs.map(0, false)?.ok_or_else(|| Fault::new(Code::NotReady, "the answer has no map"))?;
+        judge_name(&map, role, node.fsname)
+    })
+}
+
+/// Refuses what registering would refuse or wait for in vain. Without any file system the first MDT may be on its way.
+fn judge_name(map: &ClusterMap, role: Role, fsname: &str) -> anyhow::Result<()> {
+    let what = || format!("file system '{fsname}'");
+    match (role, map.fs_named(fsname).map(|fs| fs.id)) {
+        (Role::Ost, None) if map.file_systems.is_empty() => {
+            Err(Fault::new(Code::NotReady, format!("no MDT of {} has registered yet", what())).into())
+        }
+        (Role::Ost, None) => {
+            let known: Vec<&str> = map.file_systems.iter().map(|f| f.name.as_str()).collect();
+            let why = format!("the management service has none of this name; it has: {}", known.join(", "));
+            let next = "correct `fsname`, or start its `stria mds` first; nothing was formatted";
+            Err(Failure::failed(what(), why, next).into())
+        }
+        (Role::Mdt, Some(fs)) if map.targets.iter().any(|t| t.fs == fs && t.is_mdt) => {
+            let next = "correct `fsname`, or `device` if that MDT is meant; nothing was formatted";
+            Err(Failure::failed(what(), "it has its MDT already, and this release takes one", next).into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A uuid that no other has: 16 bytes of the kernel's random numbers, marked as version 4.
 pub fn new_uuid() -> std::io::Result<Uuid> {
     use std::io::Read;
@@ -200,6 +233,37 @@ mod tests {
         let stopped =
             wait_for::<()>("test", Some(&receiver), &|_| {}, || Err(anyhow::anyhow!("connection refused")));
         assert!(stopped.unwrap_err().to_string().contains("asked to stop"));
+    }
+
+    #[test]
+    fn a_new_target_of_a_wrong_file_system_is_refused_before_it_is_made() {
+        let mut map = ClusterMap::empty();
+        for (uuid, name) in [(1, "home"), (2, "new")] {
+            let mdt = Register {
+                fs_name: name.into(),
+                is_mdt: true,
+                index: 0,
+                uuid: Uuid([uuid; 16]),
+                target: types::TargetId(0),
+                bytes_total: 1 << 30,
+                node_name: "host".into(),
+                nids: vec![],
+            };
+            let fresh = mgmt::Fresh { fs_uuid: Uuid([uuid; 16]), secret: Uuid([uuid; 16]) };
+            map = mgmt::apply_register(&map, &mdt, &fresh).unwrap().0;
+        }
+        // An MDT that was taken out of the map leaves its file system.
+        let new = map.fs_named("new").unwrap().id;
+        map.targets.retain(|t| t.fs != new);
+        assert!(judge_name(&map, Role::Ost, "home").is_ok());
+        let wrong = judge_name(&map, Role::Ost, "hom").unwrap_err();
+        assert!(is_final(&wrong) && wrong.to_string().contains("it has: home, new"), "{wrong}");
+        let second = judge_name(&map, Role::Mdt, "home").unwrap_err();
+        assert!(is_final(&second) && second.to_string().contains("has its MDT already"), "{second}");
+        assert!(judge_name(&map, Role::Mdt, "new").is_ok() && judge_name(&map, Role::Mdt, "another").is_ok());
+        // Servers may start in any order.
+        let early = judge_name(&ClusterMap::empty(), Role::Ost, "home").unwrap_err();
+        assert!(!is_final(&early), "{early}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::serve::heart::{Beat, Heart};
 use crate::serve::mounted::{
     Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, claims_of_this_process, prepare_point,
 };
-use crate::serve::register::{MgsPeers, wait_for};
+use crate::serve::register::{MgsPeers, check_name, wait_for};
 use crate::serve::servers::{Node, Role, Servers};
 use crate::serve::{device, host_name, prepare_process};
 use crate::stop::{self, Event, Manner};
@@ -165,6 +165,10 @@ fn start_targets(
     way: DataWay,
     node: &Node,
 ) -> anyhow::Result<()> {
+    // A wrong name is found before anything is made.
+    if blank == Blank::Format && devices.iter().any(|path| device::is_new(path)) {
+        check_name(role, node)?;
+    }
     for path in devices {
         let disk = device::open(path, size, blank, way)?;
         servers.add(role, path, disk, blank, None, node)?;

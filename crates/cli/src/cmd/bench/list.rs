@@ -1,6 +1,7 @@
 //! `stria bench list`: the plans in the program.
 
 use bench::plan;
+use bench::wrap::wrap;
 use clap::Args;
 use serde::Serialize;
 
@@ -10,8 +11,8 @@ use crate::exit::Exit;
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria bench list")]
 pub struct List {
-    /// As JSON.
-    #[arg(long)]
+    /// JSON output.
+    #[arg(short = 'j', long)]
     json: bool,
 }
 
@@ -32,9 +33,9 @@ impl List {
             return Ok(Exit::Done);
         }
         for Line { name, title, study } in lines {
-            outln!("{name:<14} {title}");
+            outln!("{}", wrap(&format!("{name:<14} {title}"), 17));
             if !study.is_empty() {
-                outln!("{:<14}   study: {study}", "");
+                outln!("{}", wrap(&format!("{:<14}   study: {study}", ""), 24));
             }
         }
         Ok(Exit::Done)

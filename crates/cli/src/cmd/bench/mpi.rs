@@ -8,7 +8,7 @@ use anyhow::Context;
 use bench::crew::{Crew, Stopped};
 use bench::mpi::ior::Ior;
 use bench::mpi::mdtest::Mdtest;
-use bench::mpi::{Bench, Page, Refused};
+use bench::mpi::{Bench, Form, Page, Refused};
 use clap::Args;
 
 use crate::exit::{Exit, Failure};
@@ -21,6 +21,9 @@ use crate::exit::{Exit, Failure};
 docs/bench-tools.md lists the options that are understood."
 )]
 pub struct IorArgs {
+    /// IOR 4's JSON, as `-O summaryFormat=JSON`; before IOR's own options.
+    #[arg(short = 'j', long)]
+    json: bool,
     /// As IOR takes them; sizes with k, m, g. -np N: workers, which are processes of this host.
     #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
     options: Vec<String>,
@@ -34,6 +37,9 @@ pub struct IorArgs {
 docs/bench-tools.md lists the options that are understood."
 )]
 pub struct MdtestArgs {
+    /// JSON output; before mdtest's own options.
+    #[arg(short = 'j', long)]
+    json: bool,
     /// As mdtest takes them; sizes with K, M, G. -np N: workers, which are processes of this host.
     #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
     options: Vec<String>,
@@ -41,7 +47,9 @@ pub struct MdtestArgs {
 
 impl IorArgs {
     pub fn run(self) -> anyhow::Result<Exit> {
-        let ior = Ior::parse(&self.options).map_err(|e| said("bench ior", e))?;
+        let json = self.json.then(|| ["-O", "summaryFormat=JSON"].map(String::from)).into_iter().flatten();
+        let options: Vec<String> = self.options.into_iter().chain(json).collect();
+        let ior = Ior::parse(&options).map_err(|e| said("bench ior", e))?;
         with_workers("bench ior", |bench| ior.run(bench))
     }
 }
@@ -49,7 +57,8 @@ impl IorArgs {
 impl MdtestArgs {
     pub fn run(self) -> anyhow::Result<Exit> {
         let mdtest = Mdtest::parse(&self.options).map_err(|e| said("bench mdtest", e))?;
-        with_workers("bench mdtest", |bench| mdtest.run(bench))
+        let form = if self.json { Form::Json } else { Form::Table };
+        with_workers("bench mdtest", |bench| mdtest.run(bench, form))
     }
 }
 
@@ -115,6 +124,13 @@ mod tests {
     }
 
     #[test]
+    fn json_before_the_options_is_ours() {
+        let line =
+            Line::try_parse_from(["ior", "-j", "-np", "2", "-j", "1"]).unwrap_or_else(|e| panic!("{e}"));
+        assert!(line.ior.json && line.ior.options == ["-np", "2", "-j", "1"], "{:?}", line.ior);
+    }
+
+    #[test]
     fn under_mpirun_it_says_what_to_do() {
         assert!(refuse_mpi("bench ior", |_| false).is_ok());
         let error = refuse_mpi("bench ior", |name| name == "PMI_SIZE").unwrap_err();
@@ -125,7 +141,7 @@ mod tests {
     #[test]
     fn an_option_that_is_not_understood_is_an_unusable_command() {
         let options = vec!["-c".to_owned()];
-        let error = IorArgs { options }.run().unwrap_err();
+        let error = IorArgs { json: false, options }.run().unwrap_err();
         assert_eq!(crate::exit::code_of(&error), Exit::Unusable);
         assert!(error.to_string().starts_with("bench ior: -c is not understood here; "), "{error}");
     }

@@ -41,6 +41,9 @@ pub struct Quick {
     /// No progress on stderr.
     #[arg(long)]
     quiet: bool,
+    /// JSON output: what `summary.json` has.
+    #[arg(short = 'j', long)]
+    json: bool,
 }
 
 impl Quick {
@@ -77,8 +80,8 @@ impl Quick {
             budget_seconds: Some(self.budget),
             stop: Arc::default(),
         };
-        let exit = perform(&plan::load("quick")?, &settings)?;
-        if !kept.is_temporary {
+        let exit = perform(&plan::load("quick")?, &settings, self.json)?;
+        if !kept.is_temporary && !self.json {
             outln!("\nreport: {}", settings.out.join(bench::report::PAGE).display());
         }
         Ok(exit)

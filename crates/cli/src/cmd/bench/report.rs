@@ -18,6 +18,9 @@ pub struct Report {
     /// Where to: a file ending in .html for the page alone, else a directory [default: beside the records].
     #[arg(long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
+    /// JSON output: what `summary.json` has.
+    #[arg(short = 'j', long)]
+    json: bool,
 }
 
 impl Report {
@@ -38,6 +41,10 @@ impl Report {
             }
             out => report::write(&results, out.as_deref().unwrap_or(beside))?,
         };
+        if self.json {
+            outln!("{}", report::json(&results));
+            return Ok(Exit::Done);
+        }
         out!("{}", report::text(&results));
         outln!("\nreport: {}", page.display());
         Ok(Exit::Done)
@@ -59,7 +66,9 @@ mod tests {
         let dir = TestDir::new("bench-report");
         let records = dir.path().join("records.jsonl");
         std::fs::write(&records, RECORDS).unwrap();
-        let run = |result: &Path, out: Option<PathBuf>| Report { result: result.to_owned(), out }.run();
+        let run = |result: &Path, out: Option<PathBuf>| {
+            Report { result: result.to_owned(), out, json: false }.run()
+        };
         assert_eq!(run(dir.path(), None).unwrap(), Exit::Done);
         let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
         assert!(page.contains("<h1>Nothing</h1>"));
@@ -78,7 +87,7 @@ mod tests {
         let bad = dir.path().join("bad.jsonl");
         std::fs::write(&bad, "{}\n").unwrap();
         for result in [bad, dir.path().to_owned(), dir.path().join("none")] {
-            let said = Report { result: result.clone(), out: None }.run().unwrap_err();
+            let said = Report { result: result.clone(), out: None, json: false }.run().unwrap_err();
             assert_eq!(crate::exit::code_of(&said), Exit::Unusable);
             let said = said.to_string();
             assert!(said.contains(result.to_str().unwrap()) && said.contains("records.jsonl"), "{said}");

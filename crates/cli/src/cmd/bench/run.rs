@@ -15,7 +15,9 @@ use bench::report;
 use bench::run::{Ran, Settings};
 use clap::Args;
 
+use crate::cmd::completions::{Offered, plans, scales};
 use crate::exit::{Exit, Failure};
+use crate::shell;
 
 /// Run a plan in a directory of any mounted file system; the result is a directory with records, tables, figures and a report page.
 #[derive(Debug, Args)]
@@ -24,6 +26,7 @@ use crate::exit::{Exit, Failure};
          stria bench list")]
 pub struct Run {
     /// A plan of `stria bench list`, or a file.
+    #[arg(value_parser = Offered(plans), hide_possible_values = true)]
     plan: String,
     /// What is measured: an existing directory. What is made in it is removed at the end.
     #[arg(long, value_name = "DIR")]
@@ -32,7 +35,7 @@ pub struct Run {
     #[arg(long, value_name = "OUT")]
     out: PathBuf,
     /// min: under 2 minutes, to try it. small: under 15. full: as published.
-    #[arg(long, value_name = "SCALE", default_value = "small")]
+    #[arg(long, value_name = "SCALE", default_value = "small", value_parser = Offered(scales))]
     scale: String,
     /// A variable of the plan, in place of what the scale says: threads=1,2,4.
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -52,6 +55,9 @@ pub struct Run {
     /// No progress on stderr.
     #[arg(long)]
     quiet: bool,
+    /// JSON output: what `summary.json` has.
+    #[arg(short = 'j', long)]
+    json: bool,
 }
 
 impl Run {
@@ -64,8 +70,10 @@ impl Run {
         }
         let plan = plan::load(&self.plan).map_err(|e| unusable(e, "see `stria bench list`"))?;
         let settings = self.settings().map_err(|e| unusable(e, "see `stria bench run --help`"))?;
-        let exit = perform(&plan, &settings)?;
-        outln!("\nreport: {}", settings.out.join(report::PAGE).display());
+        let exit = perform(&plan, &settings, self.json)?;
+        if !self.json {
+            outln!("\nreport: {}", settings.out.join(report::PAGE).display());
+        }
         Ok(exit)
     }
 
@@ -103,32 +111,26 @@ impl Run {
 }
 
 /// Measures, writes the report beside the records, and prints its tables.
-pub fn perform(plan: &Plan, settings: &Settings) -> anyhow::Result<Exit> {
+pub fn perform(plan: &Plan, settings: &Settings, json: bool) -> anyhow::Result<Exit> {
     super::stop_by_signals(&settings.stop)?;
     let ran = bench::run::run(plan, settings, workers(&settings.program))?;
     let results = Results::read(&report::records_of(&settings.out))?;
     report::write(&results, &settings.out)?;
-    out!("{}", report::text(&results));
+    match json {
+        true => outln!("{}", report::json(&results)),
+        false => out!("{}", report::text(&results)),
+    }
     Ok(exit_of(ran))
 }
 
 /// The command by which this program was started.
 pub fn typed() -> String {
-    std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+    std::env::args().map(|word| shell::word(&word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Processes of this program that work.
 pub fn workers(program: &Path) -> Local {
     Local { command: vec![program.to_owned(), "bench".into(), "worker".into()] }
-}
-
-/// As a shell would have it back.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 /// Ctrl-C keeps what was measured; but it is not all that was asked for.
@@ -204,7 +206,6 @@ mod tests {
         for bad in ["0", "5-3", "x", "", "1-", "100000"] {
             assert!(repeats(bad).is_err(), "{bad}");
         }
-        assert_eq!(quoted("a b'c"), r"'a b'\''c'");
     }
 
     #[test]
@@ -234,6 +235,7 @@ mod tests {
             repeats: None,
             budget: None,
             quiet: true,
+            json: false,
         }
     }
 }

@@ -6,6 +6,7 @@ use bench::plan::{self, Environment};
 use clap::Args;
 
 use super::run::{bytes_of, set};
+use crate::cmd::completions::{Offered, plans, scales};
 use crate::exit::{Exit, Failure};
 
 /// What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped.
@@ -14,10 +15,14 @@ use crate::exit::{Exit, Failure};
          stria bench show quick --toml > mine.toml")]
 pub struct Show {
     /// A plan's name (see `stria bench list`), or the path of a file.
+    #[arg(value_parser = Offered(plans), hide_possible_values = true)]
     plan: String,
     /// Which of the plan's scales.
-    #[arg(long, value_name = "SCALE", default_value = "small")]
+    #[arg(long, value_name = "SCALE", default_value = "small", value_parser = Offered(scales))]
     scale: String,
+    /// JSON output.
+    #[arg(short = 'j', long, conflicts_with = "toml")]
+    json: bool,
     /// The plan's file itself, as a start for one's own.
     #[arg(long, conflicts_with_all = ["set", "targets"])]
     toml: bool,
@@ -40,8 +45,13 @@ impl Show {
         let environment = self.environment().map_err(|why| {
             Failure::unusable("bench show", format!("{why:#}"), "see `stria bench show --help`")
         })?;
-        let text = plan::show::text(&plan, &self.scale, &environment).map_err(|found| {
-            let next = format!("correct it; `stria bench validate {}` lists all", self.plan);
+        let shown = match self.json {
+            true => plan::show::json(&plan, &self.scale, &environment).map(|json| format!("{json:#}\n")),
+            false => plan::show::text(&plan, &self.scale, &environment),
+        };
+        let text = shown.map_err(|found| {
+            let next =
+                format!("correct it; `stria bench validate {}` lists all", crate::shell::word(&self.plan));
             Failure::unusable("bench show", found, next)
         })?;
         out!("{text}");

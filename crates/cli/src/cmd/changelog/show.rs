@@ -25,6 +25,11 @@ fn words(op: ChangeOp) -> (&'static str, &'static str) {
     WORDS.iter().find(|w| w.0 == op).map_or(("unknown", "?"), |w| (w.1, w.2))
 }
 
+/// The words of a mask, for shells.
+pub fn mask_words() -> Vec<&'static str> {
+    ["all"].into_iter().chain(WORDS.map(|w| w.1)).collect()
+}
+
 /// A list of words as a mask.
 pub fn mask_of(text: &str) -> Result<u64, String> {
     let mut mask = 0;

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use clap::Args;
 use disk::FileDisk;
 use mds::backup::{Stream, read_head};
+use serde::Serialize;
 use types::Size;
 use wire::check::CopyOut;
 use wire::codec::Bytes;
@@ -31,6 +32,9 @@ pub struct Backup {
     /// A path on a mount, in place of --dir.
     #[arg(long, value_name = "PATH")]
     mount: Option<PathBuf>,
+    /// JSON output.
+    #[arg(short = 'j', long)]
+    json: bool,
     /// The file that is written; it must not be there yet.
     file: PathBuf,
 }
@@ -52,6 +56,26 @@ pub struct Restore {
     /// Overwrite what the device holds. It is lost.
     #[arg(long)]
     force: bool,
+    /// JSON output.
+    #[arg(short = 'j', long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Written {
+    file: String,
+    records: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Restored {
+    device: String,
+    fsname: String,
+    index: u32,
+    /// The last change that is in it.
+    entry: u64,
+    records: u64,
+    sessions_ended: u64,
 }
 
 impl Backup {
@@ -78,7 +102,11 @@ impl Backup {
             }
         };
         fs::rename(&part, &self.file).and_then(|()| sync_dir_of(&self.file)).map_err(|e| failed(&e))?;
-        outln!("{}: {records} records", self.file.display());
+        let file = self.file.to_string_lossy().into_owned();
+        match self.json {
+            true => outln!("{}", serde_json::to_string_pretty(&Written { file, records })?),
+            false => outln!("{file}: {records} records"),
+        }
         Ok(Exit::Done)
     }
 }
@@ -133,14 +161,22 @@ impl Restore {
                     "give a device that is blank, or --force; it must hold twice the records",
                 )
             })?;
+        let made = Restored {
+            device: self.device.to_string_lossy().into_owned(),
+            fsname: head.fs_name,
+            index: head.index,
+            entry: head.seq.0,
+            records: restored.records,
+            sessions_ended: restored.sessions_ended as u64,
+        };
+        if self.json {
+            outln!("{}", serde_json::to_string_pretty(&made)?);
+            return Ok(Exit::Done);
+        }
+        let Restored { device, fsname, index, entry, records, sessions_ended } = made;
         outln!(
-            "{}: MDT {} of {} as of its entry {}, {} records; {} sessions were ended. Start it, then run `stria fsck`",
-            self.device.display(),
-            head.index,
-            head.fs_name,
-            head.seq,
-            restored.records,
-            restored.sessions_ended,
+            "{device}: MDT {index} of {fsname} as of its entry {entry}, {records} records; {sessions_ended} sessions were ended. \
+             Start it, then run `stria fsck`"
         );
         Ok(Exit::Done)
     }

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use bench::wrap::wrap;
 use clap::Args;
 use disk::Disk;
 use types::Size;
@@ -127,7 +128,7 @@ impl Bench {
             self.pairs,
         );
         out!("{}", table::table(&results));
-        notes.iter().for_each(|note| outln!("\n{note}"));
+        notes.iter().for_each(|note| outln!("\n{}", wrap(note, 0)));
         Ok(Exit::Done)
     }
 }

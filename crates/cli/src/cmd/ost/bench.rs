@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use bench::wrap::wrap;
 use clap::Args;
 use types::Size;
 use types::size::human;
@@ -148,7 +149,7 @@ impl Bench {
             self.pairs,
         );
         out!("{}", table::table(&results));
-        notes.iter().for_each(|note| outln!("\n{note}"));
+        notes.iter().for_each(|note| outln!("\n{}", wrap(note, 0)));
         Ok(Exit::Done)
     }
 }

@@ -359,7 +359,7 @@ fn print_line(l: &Line) {
         human(l.destaged_bytes.checked_div(l.seconds).unwrap_or(0))
     );
     outln!(
-        "    index    {} of {} in memory; {} of {} leaves loaded; {} objects changed since the last checkpoint",
+        "    index    {} of {} in memory; {} of {} leaves loaded\n             {} objects changed since the last checkpoint",
         human(l.index_memory_bytes),
         human(l.index_memory_bytes_max),
         l.index_leaves_loaded,

@@ -92,11 +92,7 @@ pub fn results(lines: &[Line]) -> Vec<Result> {
 
 pub fn table(results: &[Result]) -> String {
     let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{:<38} {:>20} {:>20} {:<10}  {:<18} {:>15} {:>15} {:>15}",
-        "row", "MDT", "other", "", "ratio (interval)", "CPU s/10^6", "p99.9 µs", "memory MiB"
-    );
+    let _ = writeln!(out, "{:<37} {:>15} {:>15} {:<5}  ratio (interval)", "row", "MDT", "other", "");
     for r in results {
         let two = |of: &dyn Fn(&Side) -> f64, digits: usize| match &r.other {
             Some(other) => format!("{:.digits$} / {:.digits$}", of(&r.mdt), of(other)),
@@ -108,12 +104,16 @@ pub fn table(results: &[Result]) -> String {
         };
         let _ = writeln!(
             out,
-            "{:<38} {:>20} {:>20} {:<10}  {:<18} {:>15} {:>15} {:>15}",
+            "{:<37} {:>15} {:>15} {:<5}  {}",
             r.title,
             value(&r.mdt),
             r.other.as_ref().map_or("–".into(), value),
             r.against.title(),
             shown_ratio(r.ratio),
+        );
+        let _ = writeln!(
+            out,
+            "    CPU {} s/10^6, p99.9 {} µs, memory {} MiB",
             two(&|s| s.cpu_seconds_per_million, 2),
             two(&|s| s.p999_us, 1),
             two(&|s| s.memory_bytes / f64::from(1 << 20), 0),

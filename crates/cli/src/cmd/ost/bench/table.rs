@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use bench::stats::{Estimate, change, estimate};
+use bench::wrap::wrap;
 use serde::Serialize;
 
 use super::load::{Figure, Small};
@@ -107,11 +108,7 @@ pub fn results(lines: &[Line]) -> Vec<Result> {
 
 pub fn table(results: &[Result]) -> String {
     let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{:<38} {:>15} {:>15}  {:<20} {:>15} {:>15} {:>9} {:>6}",
-        "row", "engine", "fio", "ratio (interval)", "CPU µs/op", "CPU s/GiB", "p99.9 ms", "wr.amp"
-    );
+    let _ = writeln!(out, "{:<38} {:>15} {:>15}  ratio (interval)", "row", "engine", "fio");
     let mut state = State::Fresh;
     for r in results {
         if r.state != state {
@@ -127,13 +124,18 @@ pub fn table(results: &[Result]) -> String {
             format!("{:.digits$} {:<5}", side.value.median, r.unit)
         };
         let ratio = shown_ratio(r.ratio);
-        let amplification = r.engine.write_amplification.map_or("–".into(), |a| format!("{a:.2}"));
+        let amplification =
+            r.engine.write_amplification.map_or(String::new(), |a| format!(", write amplification {a:.2}"));
         let _ = writeln!(
             out,
-            "{:<38} {:>15} {:>15}  {ratio:<20} {:>15} {:>15} {:>9.2} {amplification:>6}",
+            "{:<38} {:>15} {:>15}  {ratio}",
             r.title,
             value(&r.engine),
             r.fio.as_ref().map_or("–".into(), value),
+        );
+        let _ = writeln!(
+            out,
+            "    CPU {} µs/op, {} s/GiB, p99.9 {:.2} ms{amplification}",
             two(&|s| s.cpu_us_per_op, 1),
             two(&|s| s.cpu_seconds_per_gib, 2),
             r.engine.p999_us / 1e3,
@@ -141,8 +143,7 @@ pub fn table(results: &[Result]) -> String {
         for small in r.engine.small.iter().filter(|_| r.row.starts_with("soak")) {
             let mib = |bytes: u64| bytes >> 20;
             let [_, end, most] = small.pending_bytes;
-            let _ = writeln!(
-                out,
+            let text = format!(
                 "    {} MiB by the log, {} MiB destaged; {:.2} of the bytes settled, {} MiB wait, {} at most; slowest request {:.1} ms",
                 mib(small.patched_bytes),
                 mib(small.destaged_bytes),
@@ -151,6 +152,7 @@ pub fn table(results: &[Result]) -> String {
                 mib(most),
                 r.engine.max_us / 1e3,
             );
+            let _ = writeln!(out, "{}", wrap(&text, 4));
         }
     }
     out

@@ -1,0 +1,186 @@
+//! What commands print for programs, held against the schemas of `docs/json`; and for people, in at most 100 columns.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use testkit::Wiring;
+
+use super::schema::Schemas;
+use super::sys::ensure_eq;
+use super::{Bench, Needs, Test, set_stripe};
+
+pub const TESTS: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Tcp), ("json::every_command_prints_what_its_schema_says", every_command)),
+    (Needs::Only(Wiring::Tcp), ("json::tables_have_100_columns_at_most", tables)),
+];
+
+const SCHEMAS: &str = "docs/json";
+const COLUMNS_MAX: usize = 100;
+
+/// Exit code and standard output; what is said beside it is shown if it fails.
+fn stria(b: &Bench, line: &str) -> Result<(i32, String)> {
+    let out = Command::new(b.cluster.bin())
+        .args(line.split_whitespace())
+        .current_dir(&b.cluster.dir)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()?;
+    let code = out.status.code().unwrap_or(-1);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    ensure!(code <= 1, "{line}: exit {code}: {text}{}", String::from_utf8_lossy(&out.stderr));
+    Ok((code, text))
+}
+
+/// A small world on the mount: files of both kinds, a consumer, and changes for it.
+fn world(b: &Bench, name: &str) -> Result<String> {
+    let dir = b.dir(name)?;
+    set_stripe(b, &["-c", "2", "--inline", "0"], &dir)?;
+    fs::write(dir.join("wide"), vec![7; 4 << 20])?;
+    fs::create_dir(dir.join("bench"))?;
+    fs::write(b.cluster.mount.join(format!("{name}-small")), "inline")?;
+    Ok(dir.display().to_string())
+}
+
+/// Changes of all sorts, told to who has registered before.
+fn change(dir: &str) -> Result<()> {
+    let dir = Path::new(dir);
+    fs::write(dir.join("a"), "a")?;
+    fs::rename(dir.join("a"), dir.join("b"))?;
+    fs::set_permissions(dir.join("b"), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    rustix::fs::setxattr(dir.join("b"), "user.x", b"1", rustix::fs::XattrFlags::empty())?;
+    Ok(fs::remove_file(dir.join("b"))?)
+}
+
+/// The schema of a command line: its first words that are no options or paths.
+fn schema_of(line: &str) -> Result<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let with_verb = ["bench", "changelog", "damage", "mdt", "mkfs", "ost", "scrub"];
+    let first = *words.first().context("a command")?;
+    let names = if with_verb.contains(&first) { &words[..2] } else { &words[..1] };
+    Ok(format!("stria-{}.json", names.join("-")))
+}
+
+fn every_command(b: &mut Bench) -> Result<()> {
+    let schemas = Schemas::read(Path::new(SCHEMAS)).context("run from the root of the checkout")?;
+    let (dir, mount) = (world(b, "json")?, b.cluster.mount.display().to_string());
+    let fid = {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(format!("{dir}/wide"))?.ino()
+    };
+    for (file, bytes) in [("dev.img", 128u64 << 20), ("dev2.img", 128 << 20)] {
+        fs::File::create(b.cluster.dir.join(file))?.set_len(bytes)?;
+    }
+    let quick = "--bytes 8M --files 20 --workers 2 --repeats 1 --budget 20 --quiet";
+    let lines = format!(
+        "version -j
+         up --dir own --osts 1 --ost-size 256M --mdt-size 256M -j
+         up --dir own -j
+         status -j
+         status --dir own -j
+         df -j {mount}
+         du -j {dir} {dir}/wide
+         getstripe -j {mount} {dir} {dir}/wide {mount}/json-small
+         id2path -j {mount} {fid}
+         path2id -j {dir}/wide
+         fsck -j {mount}
+         damage list -j {mount}
+         damage clear -j {mount}
+         scrub start -j --rate 64K {mount}
+         scrub pause -j {mount}
+         scrub status -j {mount}
+         scrub resume -j {mount}
+         scrub stop -j {mount}
+         scrub set -j --every 28d {mount}
+         changelog register -j json {mount}
+         changelog list -j {mount}
+         changelog read -j json {mount}
+         mdt stat -j {mount}
+         mdt backup --mount {mount} -j backup.stria
+         mdt restore -j backup.stria restored.img --size 256M
+         mdt bench dev.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create -j
+         ost stat -j {mount}
+         ost space -j {mount}
+         ost waste -j --files 1000
+         ost bench dev2.img --no-fio --pairs 2 --seconds 0.05 --soak-seconds 0.1 --rows write-4k,soak -j
+         mkfs ost new.img --size 256M --fsname other -j
+         mkfs mdt new2.img --size 256M --fsname other --dry-run -j
+         bench list -j
+         bench show quick -j --scale min
+         bench validate quick -j
+         bench quick {dir}/bench {quick} -j
+         bench run quick --dir {dir}/bench --out result --scale min --set total=8M --set threads=2 --set files=20 --repeats 1 --quiet -j
+         bench report result -j
+         bench compare result result -j
+         bench ior -j -np 2 -a POSIX -w -r -t 64k -b 1m -o {dir}/bench/ior
+         bench mdtest -j -np 2 -d {dir}/bench/md -n 10 -F
+         down --dir own --purge -j"
+    );
+    let mut seen = BTreeSet::new();
+    for line in lines.lines().map(str::trim) {
+        if line.starts_with("changelog read") {
+            change(&dir)?;
+        }
+        let (_, text) = stria(b, line)?;
+        let schema = schema_of(line)?;
+        let is_lines = line.starts_with("changelog read");
+        let values: Vec<&str> = if is_lines { text.lines().collect() } else { vec![&text] };
+        ensure!(!values.is_empty(), "{line}: nothing was printed");
+        for value in values {
+            let value = serde_json::from_str(value).with_context(|| format!("{line}: no JSON: {value}"))?;
+            schemas.check(&schema, &value).with_context(|| format!("{line}: {value}"))?;
+            let is_empty = value.as_array().is_some_and(Vec::is_empty) && !line.starts_with("damage list");
+            ensure!(!is_empty, "{line}: the list is empty, which shows nothing of its form");
+        }
+        seen.insert(schema);
+    }
+    let all: BTreeSet<String> = schemas.names().cloned().collect();
+    ensure_eq(seen, all, "schemas that were looked at, and those that there are")
+}
+
+fn tables(b: &mut Bench) -> Result<()> {
+    let (dir, mount) = (world(b, "tables")?, b.cluster.mount.display().to_string());
+    stria(b, &format!("changelog register some-consumer {mount}"))?;
+    change(&dir)?;
+    fs::File::create(b.cluster.dir.join("dev3.img"))?.set_len(128 << 20)?;
+    fs::File::create(b.cluster.dir.join("dev4.img"))?.set_len(128 << 20)?;
+    let lines = format!(
+        "status
+         df {mount}
+         df -h {mount}
+         df -i {mount}
+         damage list {mount}
+         scrub status {mount}
+         changelog list {mount}
+         changelog read --lustre some-consumer {mount}
+         mdt stat {mount}
+         mdt bench dev3.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create
+         ost stat {mount}
+         ost space {mount}
+         ost waste --files 1000
+         ost bench dev4.img --no-fio --pairs 2 --seconds 0.05 --soak-seconds 0.1 --rows write-4k,soak
+         bench list
+         bench show pixstor-nvme
+         bench quick {dir}/bench --bytes 8M --files 20 --workers 2 --repeats 1 --budget 20 --quiet --out tables
+         bench report tables
+         bench compare tables tables
+         bench mdtest -np 2 -d {dir}/bench/md -n 10 -F"
+    );
+    // `bench ior` prints IOR's table, which is wider and which scripts read.
+    let own = b.cluster.dir.display().to_string();
+    let mut wide = Vec::new();
+    for line in lines.lines().map(str::trim) {
+        let (_, text) = stria(b, line)?;
+        // How long the way to this test's files is says nothing of a table.
+        let text = text.replace(&own, "/d");
+        // mdtest repeats what was typed.
+        let is_typed = |row: &&str| row.starts_with("Command line used: ");
+        let rows = text.lines().filter(|row| !is_typed(row));
+        let too_wide = rows.filter(|row| row.chars().count() > COLUMNS_MAX);
+        wide.extend(too_wide.map(|row| format!("{} columns of {line}: {row}", row.chars().count())));
+    }
+    ensure!(wide.is_empty(), "more than {COLUMNS_MAX} columns:\n{}", wide.join("\n"));
+    Ok(())
+}
