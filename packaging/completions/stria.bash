@@ -40,6 +40,9 @@ _stria() {
             stria,fsck)
                 cmd="stria__subcmd__fsck"
                 ;;
+            stria,gateway)
+                cmd="stria__subcmd__gateway"
+                ;;
             stria,getstripe)
                 cmd="stria__subcmd__getstripe"
                 ;;
@@ -208,6 +211,108 @@ _stria() {
             stria__subcmd__damage__subcmd__help,list)
                 cmd="stria__subcmd__damage__subcmd__help__subcmd__list"
                 ;;
+            stria__subcmd__gateway,help)
+                cmd="stria__subcmd__gateway__subcmd__help"
+                ;;
+            stria__subcmd__gateway,nfs)
+                cmd="stria__subcmd__gateway__subcmd__nfs"
+                ;;
+            stria__subcmd__gateway,smb)
+                cmd="stria__subcmd__gateway__subcmd__smb"
+                ;;
+            stria__subcmd__gateway__subcmd__help,help)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__gateway__subcmd__help,nfs)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__nfs"
+                ;;
+            stria__subcmd__gateway__subcmd__help,smb)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__smb"
+                ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__nfs,disable)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__disable"
+                ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__nfs,enable)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__enable"
+                ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__nfs,list)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__list"
+                ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__nfs,status)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__status"
+                ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__smb,disable)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__disable"
+                ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__smb,enable)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__enable"
+                ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__smb,list)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__list"
+                ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__smb,status)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__status"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs,disable)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__disable"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs,enable)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__enable"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs,help)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__help"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs,list)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__list"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs,status)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__status"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs__subcmd__help,disable)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__disable"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs__subcmd__help,enable)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__enable"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs__subcmd__help,help)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs__subcmd__help,list)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs__subcmd__help,status)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__status"
+                ;;
+            stria__subcmd__gateway__subcmd__smb,disable)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__disable"
+                ;;
+            stria__subcmd__gateway__subcmd__smb,enable)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__enable"
+                ;;
+            stria__subcmd__gateway__subcmd__smb,help)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__help"
+                ;;
+            stria__subcmd__gateway__subcmd__smb,list)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__list"
+                ;;
+            stria__subcmd__gateway__subcmd__smb,status)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__status"
+                ;;
+            stria__subcmd__gateway__subcmd__smb__subcmd__help,disable)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__disable"
+                ;;
+            stria__subcmd__gateway__subcmd__smb__subcmd__help,enable)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__enable"
+                ;;
+            stria__subcmd__gateway__subcmd__smb__subcmd__help,help)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__gateway__subcmd__smb__subcmd__help,list)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__gateway__subcmd__smb__subcmd__help,status)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__status"
+                ;;
             stria__subcmd__help,bench)
                 cmd="stria__subcmd__help__subcmd__bench"
                 ;;
@@ -231,6 +336,9 @@ _stria() {
                 ;;
             stria__subcmd__help,fsck)
                 cmd="stria__subcmd__help__subcmd__fsck"
+                ;;
+            stria__subcmd__help,gateway)
+                cmd="stria__subcmd__help__subcmd__gateway"
                 ;;
             stria__subcmd__help,getstripe)
                 cmd="stria__subcmd__help__subcmd__getstripe"
@@ -330,6 +438,36 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__damage,list)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__gateway,nfs)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs"
+                ;;
+            stria__subcmd__help__subcmd__gateway,smb)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__smb"
+                ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__nfs,disable)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__disable"
+                ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__nfs,enable)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__enable"
+                ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__nfs,list)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__nfs,status)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__status"
+                ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__smb,disable)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__disable"
+                ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__smb,enable)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__enable"
+                ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__smb,list)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__smb,status)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__status"
                 ;;
             stria__subcmd__help__subcmd__mdt,backup)
                 cmd="stria__subcmd__help__subcmd__mdt__subcmd__backup"
@@ -515,7 +653,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help"
+            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1324,6 +1462,604 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__gateway)
+            opts="-h --help nfs smb help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help)
+            opts="nfs smb help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__nfs)
+            opts="enable disable list status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__disable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__enable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__smb)
+            opts="enable disable list status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__disable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__enable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs)
+            opts="-h --help enable disable list status help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__disable)
+            opts="-h --export --purge --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --export)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__enable)
+            opts="-o -h --export --protocols --grace --mount --source --port --bind --include --now --dry-run --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --export)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --protocols)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --grace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --source)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --include)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__help)
+            opts="enable disable list status help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__disable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__enable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__list)
+            opts="-j -h --json --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__status)
+            opts="-j -h --json --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb)
+            opts="-h --help enable disable list status help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__disable)
+            opts="-h --share --purge --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --share)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__enable)
+            opts="-o -h --share --workgroup --mount --source --port --bind --include --now --dry-run --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --share)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --workgroup)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --source)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --include)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__help)
+            opts="enable disable list status help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__disable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__enable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__list)
+            opts="-j -h --json --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__status)
+            opts="-j -h --json --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__getstripe)
             opts="-y -j -d -c -S -i -h --yaml --json --directory --stripe-count --stripe-size --stripe-index --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1339,7 +2075,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog bench mdt ost mount mkfs mgs mds oss completions version help"
+            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1691,6 +2427,160 @@ _stria() {
         stria__subcmd__help__subcmd__fsck)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway)
+            opts="nfs smb"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__nfs)
+            opts="enable disable list status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__disable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__enable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__smb)
+            opts="enable disable list status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__disable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__enable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -127,7 +127,11 @@ mod tests {
             "{}\nCOMP_WORDS=(stria bench show pix); COMP_CWORD=3; _stria stria pix show; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
             text(Shell::Bash)
         );
-        let out = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+        // By a file: an argument has at most 128 KiB.
+        let dir = crate::testdir::TestDir::new("completions");
+        let file = dir.path().join("script");
+        std::fs::write(&file, script).unwrap();
+        let out = std::process::Command::new("bash").arg(&file).output().unwrap();
         let said = String::from_utf8_lossy(&out.stdout);
         assert!(said.contains("pixstor-nvme"), "{said}{}", String::from_utf8_lossy(&out.stderr));
     }

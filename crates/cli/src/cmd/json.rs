@@ -20,6 +20,10 @@ const NO_DATA: &[(&str, &str)] = &[
     ("stria-setstripe", "it sets; `stria getstripe -j` shows"),
     ("stria-changelog-deregister", "it removes a consumer; `stria changelog list -j` shows"),
     ("stria-changelog-ack", "it acknowledges; `stria changelog list -j` shows"),
+    ("stria-gateway-nfs-enable", "it sets up; `stria gateway nfs list -j` shows"),
+    ("stria-gateway-nfs-disable", "it takes away; `stria gateway nfs list -j` shows"),
+    ("stria-gateway-smb-enable", "it sets up; `stria gateway smb list -j` shows"),
+    ("stria-gateway-smb-disable", "it takes away; `stria gateway smb list -j` shows"),
     ("stria-completions", "it prints a script for a shell"),
 ];
 

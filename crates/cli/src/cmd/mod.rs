@@ -8,6 +8,7 @@ mod df;
 mod down;
 mod du;
 mod fsck;
+mod gateway;
 mod getstripe;
 mod ids;
 mod mds;
@@ -63,6 +64,7 @@ pub enum Command {
     Damage(damage::Damage),
     Scrub(scrub::Scrub),
     Changelog(changelog::Changelog),
+    Gateway(gateway::Gateway),
     Bench(bench::Bench),
     Mdt(mdt::Mdt),
     Ost(ost::Ost),
@@ -91,6 +93,7 @@ impl Command {
             Command::Damage(c) => c.run(),
             Command::Scrub(c) => c.run(),
             Command::Changelog(c) => c.run(),
+            Command::Gateway(c) => c.run(),
             Command::Bench(c) => c.run(),
             Command::Mdt(c) => c.run(),
             Command::Ost(c) => c.run(),

@@ -54,12 +54,22 @@ fn change(dir: &str) -> Result<()> {
     Ok(fs::remove_file(dir.join("b"))?)
 }
 
+/// Set up and not started: what a server that runs says is held against the schemas by the suite *gateways*.
+fn enable_gateways(b: &Bench, mount: &str, path: &str) -> Result<()> {
+    stria(b, &format!("gateway nfs enable --base gw --mount {mount} --export {path}:ro,hosts=10.0.0.0/8"))?;
+    stria(b, &format!("gateway smb enable --base gw --mount {mount} --share a={path}:guest")).map(drop)
+}
+
 /// The schema of a command line: its first words that are no options or paths.
 fn schema_of(line: &str) -> Result<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let with_verb = ["bench", "changelog", "damage", "mdt", "mkfs", "ost", "scrub"];
     let first = *words.first().context("a command")?;
-    let names = if with_verb.contains(&first) { &words[..2] } else { &words[..1] };
+    let names = match first {
+        "gateway" => &words[..3],
+        _ if with_verb.contains(&first) => &words[..2],
+        _ => &words[..1],
+    };
     Ok(format!("stria-{}.json", names.join("-")))
 }
 
@@ -73,6 +83,7 @@ fn every_command(b: &mut Bench) -> Result<()> {
     for (file, bytes) in [("dev.img", 128u64 << 20), ("dev2.img", 128 << 20)] {
         fs::File::create(b.cluster.dir.join(file))?.set_len(bytes)?;
     }
+    enable_gateways(b, &mount, "/json")?;
     let quick = "--bytes 8M --files 20 --workers 2 --repeats 1 --budget 20 --quiet";
     let lines = format!(
         "version -j
@@ -103,6 +114,10 @@ fn every_command(b: &mut Bench) -> Result<()> {
          mdt bench dev.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create -j
          ost stat -j {mount}
          ost space -j {mount}
+         gateway nfs list -j --base gw
+         gateway smb list -j --base gw
+         gateway nfs status -j --base gw
+         gateway smb status -j --base gw
          ost waste -j --files 1000
          ost bench dev2.img --no-fio --pairs 2 --seconds 0.05 --soak-seconds 0.1 --rows write-4k,soak -j
          mkfs ost new.img --size 256M --fsname other -j
@@ -144,6 +159,7 @@ fn tables(b: &mut Bench) -> Result<()> {
     let (dir, mount) = (world(b, "tables")?, b.cluster.mount.display().to_string());
     stria(b, &format!("changelog register some-consumer {mount}"))?;
     change(&dir)?;
+    enable_gateways(b, &mount, "/tables")?;
     fs::File::create(b.cluster.dir.join("dev3.img"))?.set_len(128 << 20)?;
     fs::File::create(b.cluster.dir.join("dev4.img"))?.set_len(128 << 20)?;
     let lines = format!(
@@ -159,6 +175,8 @@ fn tables(b: &mut Bench) -> Result<()> {
          mdt bench dev3.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create
          ost stat {mount}
          ost space {mount}
+         gateway nfs list --base gw
+         gateway smb list --base gw
          ost waste --files 1000
          ost bench dev4.img --no-fio --pairs 2 --seconds 0.05 --soak-seconds 0.1 --rows write-4k,soak
          bench list
