@@ -15,6 +15,7 @@ mod data;
 mod equal;
 mod first;
 mod fsx;
+mod gateways;
 mod guards;
 mod handles;
 mod json;
@@ -200,6 +201,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(changelog::TESTS);
     tests.extend_from_slice(mounting::TESTS);
     tests.extend_from_slice(handles::TESTS);
+    tests.extend_from_slice(gateways::TESTS);
     tests.extend_from_slice(claims::TESTS);
     tests.extend_from_slice(measured::TESTS);
     tests.extend_from_slice(report::TESTS);
