@@ -91,7 +91,7 @@ pub struct SetAttr {
     pub size: Option<u64>,
     pub atime: Option<Time>,
     pub mtime: Option<Time>,
-    /// Those times are the present moment: who may write the file may set them.
+    /// Those times are the present moment: who may write the file may set both.
     pub touch: bool,
     /// Takes set-id bits away, as a change of content does.
     pub kill_privileges: bool,

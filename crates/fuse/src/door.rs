@@ -328,13 +328,14 @@ impl Filesystem for Door {
         reply: ReplyAttr,
     ) {
         let now = SystemTime::now();
-        let is_now = |t: Option<TimeOrNow>| !matches!(t, Some(TimeOrNow::SpecificTime(_)));
-        let owners_only =
-            mode.is_some() || uid.is_some() || gid.is_some() || !is_now(atime) || !is_now(mtime);
+        // A change of size sets mtime by itself; the kernel's NFS server names it, too.
+        let mtime = mtime.filter(|time| size.is_none() || *time != TimeOrNow::Now);
+        let touch = (atime, mtime) == (Some(TimeOrNow::Now), Some(TimeOrNow::Now));
+        let sets_times = (atime.is_some() || mtime.is_some()) && !touch;
+        let owners_only = mode.is_some() || uid.is_some() || gid.is_some() || sets_times;
         // The kernel has checked the caller. Two things are allowed to more than the owner, which attributes cannot express: to set
-        // the times to now (whoever may write), and to cut through a descriptor that was opened for writing.
+        // both times to now (whoever may write), and to cut through a descriptor that was opened for writing.
         let is_granted = !owners_only && (size.is_none() || fh.is_some());
-        let touch = is_now(atime) && is_now(mtime);
         let is_nothing = !owners_only && size.is_none() && atime.is_none() && mtime.is_none();
         let (atime, mtime) = (atime.map(|t| time(t, now)), mtime.map(|t| time(t, now)));
         let set = SetAttr {
@@ -344,7 +345,8 @@ impl Filesystem for Door {
             size,
             atime,
             mtime,
-            touch,
+            // What names nothing changes ctime.
+            touch: touch || is_nothing,
             kill_privileges: false,
         };
         let mut done = self.set(rq, fid(ino), &set, is_granted);

@@ -51,10 +51,16 @@ fn what(req: &SetAttr) -> u32 {
     req.valid & (SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME) | mode
 }
 
-/// `chattr` flags: nothing of an immutable file changes, its ctime by a request that names nothing neither; of an append-only one the
+/// Both times become *now*. As on Linux, one alone is a time that the caller chose, even if it is the present one.
+fn is_touch(req: &SetAttr) -> bool {
+    let both = SET_ATIME | SET_MTIME;
+    req.valid & SET_TOUCH != 0 && req.valid & both == both
+}
+
+/// `chattr` flags: nothing of an immutable file changes, its ctime by a request that names nothing neither; of an append-only one both
 /// times may become *now*.
 fn need_changeable(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
-    let sets_times = req.valid & (SET_ATIME | SET_MTIME) != 0 && req.valid & SET_TOUCH == 0;
+    let sets_times = req.valid & (SET_ATIME | SET_MTIME) != 0 && !is_touch(req);
     match req.valid & (SET_MODE | SET_UID | SET_GID) != 0 || sets_times {
         true => access::need_unprotected(inode),
         false => access::need_mutable(inode),
@@ -95,11 +101,11 @@ fn need_chgrp(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     }
 }
 
-/// Owners set any time; who may write sets the present one.
+/// Owners set any time; a caller that may write sets both to the present one.
 fn need_utimes(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     let asks = req.valid & (SET_ATIME | SET_MTIME) != 0;
     match asks && !access::is_owner(inode, &req.cred) {
-        true if req.valid & SET_TOUCH != 0 => access::need(inode, &req.cred, WRITE),
+        true if is_touch(req) => access::need(inode, &req.cred, WRITE),
         true => access::need_owner(inode, &req.cred),
         false => Ok(()),
     }

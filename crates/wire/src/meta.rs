@@ -14,7 +14,7 @@ pub const SET_ATIME: u32 = 8;
 pub const SET_MTIME: u32 = 16;
 /// Takes the set-id bits away, as a change of content does; also who does not own the file may. `mode` is not looked at.
 pub const SET_KILLPRIV: u32 = 32;
-/// The times named are the present moment: also who may write sets those.
+/// The times named are the present moment. With both, who may write sets them, and an append-only file takes them.
 pub const SET_TOUCH: u32 = 64;
 /// Bits of `Inode::flags`, numbered as `chattr`'s (`FS_IOC_GETFLAGS`).
 pub const FLAG_IMMUTABLE: u32 = 0x10;

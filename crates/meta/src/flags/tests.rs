@@ -89,7 +89,9 @@ fn a_protected_file_stays_as_it_is() {
         // As before a write, which may append.
         assert_eq!(chmod(&mut w, f, SET_KILLPRIV).is_none(), is_append);
         assert_eq!(chmod(&mut w, f, SET_MTIME), perm);
-        assert_eq!(chmod(&mut w, f, SET_MTIME | SET_TOUCH).is_none(), is_append);
+        assert_eq!(chmod(&mut w, f, SET_ATIME | SET_TOUCH), perm);
+        assert_eq!(chmod(&mut w, f, SET_MTIME | SET_TOUCH), perm);
+        assert_eq!(chmod(&mut w, f, SET_ATIME | SET_MTIME | SET_TOUCH).is_none(), is_append);
         let note = SetXattr {
             fid: f,
             name: bytes("user.a"),

@@ -167,6 +167,17 @@ fn owners_and_writers_set_times() {
     }
 }
 
+/// As on ext4: one time alone is the owner's to set, whatever it is.
+#[test]
+fn one_time_alone_is_never_a_touch() {
+    for valid in [SET_ATIME | SET_TOUCH, SET_MTIME | SET_TOUCH] {
+        for (who, want) in [(ALICE, None), (0, None), (BOB, Some(Code::Perm))] {
+            let (reply, _) = set(0o666, who, |r| (r.valid, r.atime, r.mtime) = (valid, NOW, NOW));
+            assert_eq!(reply.err(), want, "{valid} {who}");
+        }
+    }
+}
+
 #[test]
 fn unknown_bits_and_files_are_refused_and_a_refused_part_refuses_all() {
     assert_eq!(set(0o644, 0, |r| r.valid = 128).0, Err(Code::BadRequest));

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
@@ -183,8 +184,25 @@ fn append_only(b: &mut Bench) -> Result<()> {
     expect_errno(open.write_at(b"x", 100_000), Errno::PERM, "a write over bytes in objects")?;
     File::open(&path)?.set_modified(SystemTime::now()).map_or(Ok(()), |()| bail!("a time was set"))?;
     run("touch", &["f"], &dir)?;
+    fs::create_dir(dir.join("d"))?;
+    run("chattr", &["+a", "d"], &dir)?;
+    ["f", "d"].into_iter().try_for_each(|name| refuses_one_time(&dir, name))?;
+    run("chattr", &["-a", "d"], &dir)?;
     run("chattr", &["-a", "f"], &dir)?;
+    run("touch", &["-a", "f"], &dir)?;
+    run("touch", &["-m", "f"], &dir)?;
     Ok(fs::remove_file(&path)?)
+}
+
+/// Of what is append-only both times may become now, one alone may not.
+fn refuses_one_time(dir: &Path, name: &str) -> Result<()> {
+    for which in ["-a", "-m"] {
+        let out = Command::new("touch").args([which, name]).current_dir(dir).env("LC_ALL", "C").output()?;
+        if out.status.success() || !String::from_utf8_lossy(&out.stderr).contains("not permitted") {
+            bail!("touch {which} {name}, which is append-only: {}", out.status);
+        }
+    }
+    Ok(())
 }
 
 /// [S-flags] Who has set flags sees the new change time at once: the kernel does not know of it by itself.
