@@ -43,7 +43,7 @@ const REFUSED: [(&str, &str); 6] = [
     ("noflock", "flock locks are always there and hold among all mounts; leave it out"),
     ("strictatime", "access times are kept as by relatime; leave it out"),
     ("norelatime", "access times are kept as by relatime, or not at all with noatime; leave it out"),
-    ("remount", "use `mount -i -o remount,...`, which asks the kernel only"),
+    ("remount", "use `mount -o remount,... DIR`"),
 ];
 /// What `user` and its like take away unless a later word gives it back: as mount(8) has it.
 const UNTRUSTED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);

@@ -23,6 +23,7 @@ use crate::handles::generation_of;
 use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::pages::Pages;
+use crate::remount::InForce;
 use crate::reply::{answer_empty, bare_attr, errno, file_attr, file_type, handle, node_kind, time};
 use crate::session;
 use crate::setid::{SetIdWatch, has_set_id};
@@ -43,6 +44,8 @@ thread_local! {
 pub struct Door {
     pub(crate) fs: Arc<Fs>,
     pub(crate) options: MountOptions,
+    /// `options.flags` is how it began.
+    pub(crate) flags: InForce,
     pub(crate) set_id: SetIdWatch,
     pub(crate) forget: Forget,
     pages: Pages,
@@ -58,7 +61,8 @@ impl Door {
     pub fn new(fs: Arc<Fs>, options: MountOptions) -> Door {
         let (set_id, forget, pages) = Default::default();
         let generation = generation_of(fs.uuid());
-        Door { fs, options, set_id, forget, pages, has_locks: false, generation }
+        let flags = InForce::new(options.flags);
+        Door { fs, options, flags, set_id, forget, pages, has_locks: false, generation }
     }
 
     /// Among other clients the kernel remembers nothing.
@@ -79,7 +83,7 @@ impl Door {
 
     /// Something is being read; access times are kept unless the mount says otherwise.
     pub(crate) fn accessed(&self, rq: &Request, ino: INodeNo, known: Option<&Attr>, without: MountFlags) {
-        if !self.options.flags.intersects(MountFlags::RDONLY | MountFlags::NOATIME | without) {
+        if !self.flags.get().intersects(MountFlags::RDONLY | MountFlags::NOATIME | without) {
             self.fs.accessed(fid(ino), known, || self.reader(rq));
         }
     }

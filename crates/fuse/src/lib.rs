@@ -23,6 +23,7 @@ mod mount;
 mod mountinfo;
 mod options;
 mod pages;
+mod remount;
 mod reply;
 mod session;
 mod setid;
@@ -31,5 +32,6 @@ mod write;
 
 pub use mount::{MountError, Mounted, Serve, Unmount, attach, attach_with, mount};
 pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};
+pub use remount::{Present, present, remount};
 pub use rustix::mount::MountFlags;
 pub use session::{WANTED, fopen_flags, kernel_config};

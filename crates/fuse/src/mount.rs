@@ -26,6 +26,7 @@ use crate::door::Door;
 use crate::gate::{Class, Gate};
 use crate::mountinfo;
 use crate::options::MountOptions;
+use crate::remount::{Follower, InForce};
 
 /// How often it is looked whether serving threads hang (see `gate`), while requests come and while none do; the latter is also how
 /// long parked threads may take to notice that the mount is gone.
@@ -99,7 +100,9 @@ pub type Serve = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// Mounts `fs` at `mountpoint`; returns when the kernel may use it.
 pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
-    attach(Door::new(fs, options.clone()), mountpoint, options)
+    let door = Door::new(fs, options.clone());
+    let flags = door.flags.clone();
+    attach_following(mountpoint, options, flags, start(door, options))
 }
 
 /// Mounts any file system the way Stria's own is mounted.
@@ -108,18 +111,36 @@ pub fn attach<F: Filesystem>(
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Mounted, MountError> {
+    attach_with(mountpoint, options, start(door, options))
+}
+
+/// What serves a device with our own session.
+fn start<F: Filesystem>(
+    door: F,
+    options: &MountOptions,
+) -> impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<Serve> + use<F> {
     let threads = options.threads.max(1);
-    attach_with(mountpoint, options, |device, gate| {
+    move |device, gate| {
         let session = Session::start(door, device)?;
         let serve = move || session.run(threads, move |opcode, work| gate.serve(Class::of(opcode), work));
         Ok(Box::new(serve) as Serve)
-    })
+    }
 }
 
 /// Mounts what `start` makes of the device: a session of another library, for comparisons where only that is to differ.
 pub fn attach_with(
     mountpoint: &Path,
     options: &MountOptions,
+    start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<Serve>,
+) -> Result<Mounted, MountError> {
+    attach_following(mountpoint, options, InForce::new(options.flags), start)
+}
+
+/// `flags` are kept as the mount table has them.
+fn attach_following(
+    mountpoint: &Path,
+    options: &MountOptions,
+    flags: InForce,
     start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<Serve>,
 ) -> Result<Mounted, MountError> {
     let point = real_point(mountpoint)?;
@@ -132,7 +153,7 @@ pub fn attach_with(
     };
     let device = fusedev::mount::mount(&point, &how)
         .map_err(|source| MountError::Refused { path: point.clone(), source })?;
-    let started = serve_at(&point, device, options, start);
+    let started = serve_at(&point, device, options, flags, start);
     started.map_err(|source| {
         // The kernel has the mount and nobody serves it: leave none such behind.
         match rustix::process::geteuid().is_root() {
@@ -148,6 +169,7 @@ fn serve_at(
     point: &Path,
     device: OwnedFd,
     options: &MountOptions,
+    flags: InForce,
     start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<Serve>,
 ) -> io::Result<Mounted> {
     let channel = device.as_fd().try_clone_to_owned()?;
@@ -160,7 +182,9 @@ fn serve_at(
     raise_read_ahead(&entry.device, options.read_ahead_kib);
     let ended = Arc::new(AtomicBool::new(false));
     let mark = ended.clone();
-    std::thread::Builder::new().name("fuse-watch".into()).spawn(move || watch(&channel, &gate, &mark))?;
+    let follower = Follower::new(point, &entry.device, flags)?;
+    let watch = move || watch(&channel, &gate, &follower, &mark);
+    std::thread::Builder::new().name("fuse-watch".into()).spawn(watch)?;
     let mark = ended.clone();
     let run = move || {
         let result = serve();
@@ -173,14 +197,15 @@ fn serve_at(
 }
 
 /// Looks after the serving threads: lets parked ones out if the others hang, and all of them when the kernel has closed the channel.
-/// It does not wait in `poll`: every request would wake it.
-fn watch(channel: &OwnedFd, gate: &Gate, ended: &AtomicBool) {
+/// It does not wait in `poll`: every request would wake it. It also sees when the mount gets other flags.
+fn watch(channel: &OwnedFd, gate: &Gate, follower: &Follower, ended: &AtomicBool) {
     let mut served = 0;
     let mut pause = TICK_IDLE;
     while !ended.load(Ordering::SeqCst) && !is_closed(channel) {
         std::thread::sleep(pause);
         let before = served;
         served = gate.tick(before);
+        follower.look();
         pause = if served == before { TICK_IDLE.min(pause * 2) } else { TICK_BUSY };
     }
     // The kernel has let go, though serving threads may still hang in requests to servers that are gone.

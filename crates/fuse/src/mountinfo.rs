@@ -6,6 +6,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::mount::MountFlags;
+
+/// The mount table of this process.
+pub const TABLE: &str = "/proc/self/mountinfo";
 
 /// Asks for the number of a mount that is never used twice (Linux 6.8).
 const STATX_MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -18,17 +22,21 @@ pub struct Entry {
     pub point: PathBuf,
     pub fs_type: String,
     pub source: String,
+    /// Of the mount and of the file system below it.
+    pub flags: MountFlags,
+    /// The file system's words, flags among them.
+    pub words: Vec<String>,
 }
 
 /// The mount that shows at `point`: the last one listed covers those before it.
 pub fn at(point: &Path) -> io::Result<Option<Entry>> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let table = std::fs::read_to_string(TABLE)?;
     Ok(table.lines().filter_map(parse).rfind(|e| e.point == point))
 }
 
 /// Where a device is mounted.
 pub fn points_of(device: &str) -> io::Result<Vec<PathBuf>> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let table = std::fs::read_to_string(TABLE)?;
     Ok(table.lines().filter_map(parse).filter(|e| e.device == device).map(|e| e.point).collect())
 }
 
@@ -45,10 +53,29 @@ fn parse(line: &str) -> Option<Entry> {
     let mut head = head.split(' ');
     let device = head.nth(2)?.to_string();
     let point = PathBuf::from(unescape(head.nth(1)?));
+    let own_words = head.next()?.split(',');
     let mut tail = tail.split(' ');
     let fs_type = tail.next()?.to_string();
     let source = unescape(tail.next()?).to_string_lossy().into_owned();
-    Some(Entry { device, point, fs_type, source })
+    let words: Vec<String> = tail.next()?.split(',').map(str::to_owned).collect();
+    let flags = own_words.chain(words.iter().map(String::as_str)).filter_map(flag_of).collect();
+    Some(Entry { device, point, fs_type, source, flags, words })
+}
+
+/// Words that the kernel writes for flags; `rw` and its like say that a flag is not set.
+fn flag_of(word: &str) -> Option<MountFlags> {
+    let table = [
+        ("ro", MountFlags::RDONLY),
+        ("nosuid", MountFlags::NOSUID),
+        ("nodev", MountFlags::NODEV),
+        ("noexec", MountFlags::NOEXEC),
+        ("noatime", MountFlags::NOATIME),
+        ("nodiratime", MountFlags::NODIRATIME),
+        ("relatime", MountFlags::RELATIME),
+        ("sync", MountFlags::SYNCHRONOUS),
+        ("dirsync", MountFlags::DIRSYNC),
+    ];
+    table.into_iter().find(|(name, _)| *name == word).map(|(_, flag)| flag)
 }
 
 /// The kernel writes blank, tab, newline and backslash as `\ooo`.
@@ -86,12 +113,26 @@ mod tests {
         assert_eq!(entry.point, Path::new(r"/mnt/a b\c"));
         assert_eq!(entry.fs_type, "fuse.stria");
         assert_eq!(entry.source, "127.0.0.1:7010@tcp0:/demo");
+        assert_eq!(entry.flags, MountFlags::RELATIME);
+        assert_eq!(entry.words, ["rw", "user_id=0"]);
+    }
+
+    #[test]
+    fn flags_of_the_mount_and_of_its_file_system_are_told() {
+        let flags = |mount: &str, fs: &str| parse(&format!("1 2 0:5 / /m {mount} - t s {fs}")).unwrap().flags;
+        assert_eq!(flags("rw", "rw"), MountFlags::empty());
+        assert_eq!(
+            flags("rw,noatime", "ro,sync"),
+            MountFlags::NOATIME | MountFlags::RDONLY | MountFlags::SYNCHRONOUS
+        );
+        assert_eq!(flags("ro,nosuid,nodev,noexec", "rw,dirsync").bits().count_ones(), 5);
     }
 
     #[test]
     fn lines_that_are_none_are_passed_over() {
         assert_eq!(parse(""), None);
         assert_eq!(parse("1 2 3"), None);
+        assert_eq!(parse("1 2 0:5 / /m rw - t s"), None);
         assert_eq!(unescape(r"end\04"), r"end\04");
     }
 

@@ -12,13 +12,13 @@ pub const O_DSYNC: i32 = 0o10000;
 
 impl Door {
     pub fn is_sync(&self) -> bool {
-        self.options.flags.contains(MountFlags::SYNCHRONOUS)
+        self.flags.get().contains(MountFlags::SYNCHRONOUS)
     }
 
     /// After a change of names in `dir`.
     pub fn kept<T>(&self, dir: INodeNo, changed: Result<T, Fault>) -> Result<T, Fault> {
         let changed = changed?;
-        if self.is_sync() || self.options.flags.contains(MountFlags::DIRSYNC) {
+        if self.flags.get().intersects(MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC) {
             self.fs().fsync_dir(Fid(dir.0))?;
         }
         Ok(changed)

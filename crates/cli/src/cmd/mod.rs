@@ -19,6 +19,7 @@ mod mkfs;
 mod mount;
 mod oss;
 mod ost;
+mod remount;
 mod scrub;
 mod setstripe;
 mod status;
@@ -108,15 +109,17 @@ impl Command {
     }
 }
 
-/// The arguments as `stria` takes them: called as `mount.stria` (by `mount -t stria`), the helper's form is turned into ours.
+/// The arguments as `stria` takes them: called as `mount.stria` (by `mount -t stria`) or `mount.fuse.stria` (the type that the mount
+/// table shows), the helper's form is turned into ours.
 pub fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
     let called_as = args.first().map(PathBuf::from).and_then(|p| p.file_name().map(OsString::from));
-    if called_as.is_some_and(|name| name == "mount.stria") {
+    if called_as.is_some_and(|name| name == "mount.stria" || name == "mount.fuse.stria") {
         // mount(8) passes -n, -s, -v, -f in any place. Only -f changes what we do: all but the mount itself.
         let is_fake = args.iter().any(|a| a == "-f");
         args.retain(|a| !["-n", "-s", "-v", "-f"].iter().any(|flag| a == flag));
         args.splice(0..1, ["stria".into(), "mount".into()]);
         args.extend(is_fake.then(|| "--fake".into()));
+        args.push("--helper".into());
     }
     args
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cmd::ConfigArgs;
+use crate::cmd::{ConfigArgs, remount};
 use crate::detach::{self, Herald};
 use crate::exit::{Exit, Failure};
 use crate::options::Options;
@@ -23,6 +23,8 @@ allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS.
 Always so, and therefore taken without effect: acl, user_xattr, flock and localflock (locks hold
 among all mounts), lazystatfs, retry=N, _netdev and what else mount(8) itself uses.
 Refused, since nothing would come of them: noacl, nouser_xattr, noflock, strictatime, norelatime.
+remount changes ro, nosuid, nodev, noexec, noatime, nodiratime, sync and dirsync while it is mounted;
+what is not named stays as it is, and so does op_timeout.
 As another user than root it needs fusermount3, and allow_other needs user_allow_other in
 /etc/fuse.conf.
 Unmount with umount, or by SIGHUP to the process; SIGTERM and SIGINT (Ctrl-C) unmount even if it
@@ -39,6 +41,9 @@ pub struct Mount {
     /// Check source and options, and mount nothing (`mount -f`).
     #[arg(long)]
     fake: bool,
+    /// Called by mount(8).
+    #[arg(long, hide = true)]
+    helper: bool,
     /// Stay in the foreground (always so with --config).
     #[arg(long)]
     foreground: bool,
@@ -52,6 +57,10 @@ pub struct Mount {
 impl Mount {
     pub fn run(self) -> anyhow::Result<Exit> {
         let (Some(source), Some(point)) = (&self.source, &self.point) else { return self.run_config() };
+        if remount::is_asked(&self.options) && !self.fake {
+            let others = if self.helper { remount::Unnamed::Go } else { remount::Unnamed::Stay };
+            return remount::run(point, &self.options, others);
+        }
         let wish = self.wish(source, point.clone())?;
         if self.fake {
             return Ok(Exit::Done);

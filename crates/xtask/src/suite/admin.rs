@@ -14,6 +14,7 @@ use super::{Bench, Needs, Test};
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("admin::mount_t_stria", mount_t_stria)),
+    (Needs::Only(Wiring::Tcp), ("admin::mount_o_remount", mount_o_remount)),
     (Needs::Only(Wiring::Tcp), ("admin::mounts_that_cannot_be_say_why", refused_mounts)),
     (Needs::Only(Wiring::Tcp), ("admin::umount_of_a_busy_mount", busy_umount)),
     (Needs::Only(Wiring::Tcp), ("admin::a_killed_mount_is_started_again", killed_mount)),
@@ -30,13 +31,15 @@ fn source(b: &Bench) -> Result<String> {
     Ok(format!("{nid}:/stria"))
 }
 
-/// Runs a script in a mount name space of its own, where `/sbin/mount.stria` is this binary: nothing is installed.
+/// Runs a script in a mount name space of its own, where `/sbin/mount.stria` and `/sbin/mount.fuse.stria` are this binary: nothing is installed.
 /// `$S` is the source, `$M` a directory to mount on. Gives the exit code and what was said.
 fn with_helper(b: &Bench, mount: &Path, script: &str) -> Result<(i32, String)> {
     let helpers = b.cluster.dir.join("helpers");
     if !helpers.exists() {
         fs::create_dir(&helpers)?;
-        std::os::unix::fs::symlink(b.cluster.bin(), helpers.join("mount.stria"))?;
+        for name in ["mount.stria", "mount.fuse.stria"] {
+            std::os::unix::fs::symlink(b.cluster.bin(), helpers.join(name))?;
+        }
     }
     let real = fs::canonicalize("/sbin")?;
     let whole = format!("set -e; mount --bind '{}' '{}'; {script}", helpers.display(), real.display());
@@ -55,6 +58,30 @@ fn place(b: &Bench, name: &str) -> Result<PathBuf> {
     let mount = b.cluster.dir.join(name);
     fs::create_dir(&mount)?;
     Ok(mount)
+}
+
+/// [S-mount-options] mount(8) knows the mount by its point alone, and finds the helper by the type in the mount table.
+fn mount_o_remount(b: &mut Bench) -> Result<()> {
+    let mount = place(b, "remounted")?;
+    let script = "mount -t $T $S $M -o nosuid
+        has() { findmnt -n -o OPTIONS -M $M | tr , '\n' | grep -qx $1; }
+        touch $M/f
+        mount -o remount,ro $M
+        has ro; has nosuid; if touch $M/f 2>$M.said; then exit 7; fi; grep -q Read-only $M.said
+        mount -o remount,rw,noatime,suid $M
+        touch $M/f; has rw; has noatime; if has nosuid; then exit 8; fi
+        mount -o remount,nosuid $M
+        $BIN mount $S $M -o remount,nodev
+        has nosuid; has noatime; has nodev
+        if mount -o remount,max_read=8192 $M; then exit 9; fi
+        umount $M
+        if $BIN mount $S $M -o remount,ro; then exit 10; fi";
+    let (code, out) = with_helper(b, &mount, script)?;
+    ensure!(code == 0, "exit {code}: {out}");
+    for want in ["do not change while it is mounted", "no file system of Stria is mounted there"] {
+        ensure!(out.contains(want), "not said: {want}: {out}");
+    }
+    Ok(())
 }
 
 /// `stria mdt stat` before and after 100 files are made.

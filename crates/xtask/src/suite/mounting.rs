@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{AtFlags, Dev, FileType, Mode, Timespec, Timestamps, makedev, mknodat};
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount_remount};
 use testkit::cluster::is_mounted;
 use testkit::{Role, Wiring};
 
@@ -19,6 +20,7 @@ use super::{Bench, Needs, Test, skip};
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("mounting::options", options)),
+    (Needs::Only(Wiring::Local), ("mounting::remount", remount)),
     (Needs::Only(Wiring::Local), ("mounting::who_may_look", who_may_look)),
     (Needs::Only(Wiring::Local), ("mounting::plain_user", plain_user)),
     (Needs::Only(Wiring::Tcp), ("mounting::second_mount_with_options", second_mount)),
@@ -149,6 +151,47 @@ fn options(b: &mut Bench) -> Result<()> {
         bail!("an option that nobody knows: exit {code}: {out}");
     }
     Ok(())
+}
+
+/// [S-mount-options] A mount gets other flags by mount(2), and keeps to them: those of the kernel at once, those of the door when it
+/// has looked.
+fn remount(b: &mut Bench) -> Result<()> {
+    let own = Own::new(b);
+    own.up("rw")?;
+    let file = own.mount.join("f");
+    fs::write(&file, "kept")?;
+    let set = |flags| mount_remount(&own.mount, flags, c"").context("mount(2)");
+    let held = File::open(&file)?;
+    set(MountFlags::RDONLY)?;
+    expect_errno(OpenOptions::new().write(true).open(&file).map(drop), Errno::ROFS, "open for writing")?;
+    expect_errno(fs::remove_file(&file), Errno::ROFS, "unlink")?;
+    ensure_eq(fs::read_to_string(&file)?, "kept".into(), "a read")?;
+    set(MountFlags::RELATIME)?;
+    fs::write(&file, "written")?;
+    ensure_eq(std::io::read_to_string(held)?, "written".into(), "a descriptor from before")?;
+    // [S-atime] What is read counts again as soon as the door has seen the flag go.
+    for (flags, counts) in [(MountFlags::NOATIME, false), (MountFlags::RELATIME, true)] {
+        set(flags)?;
+        follows(&own.mount, counts)?;
+    }
+    let writer = File::create(&file)?;
+    let busy = set(MountFlags::RDONLY);
+    ensure_eq(busy.is_err(), true, "read-only while a file is open for writing")?;
+    drop(writer);
+    own.down()
+}
+
+/// Waits until a file that is read gets a new atime, or gets none any more.
+fn follows(mount: &Path, counts: bool) -> Result<()> {
+    let mut round = 0;
+    wait_until("the door follows the mount table", || {
+        round += 1;
+        let path = mount.join(format!("read{counts}{round}"));
+        fs::write(&path, "x")?;
+        set_old_times(&path)?;
+        fs::read(&path)?;
+        Ok((fs::metadata(&path)?.atime() > OLD) == counts)
+    })
 }
 
 /// Long ago: whatever is read now is read after it.
