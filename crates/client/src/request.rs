@@ -17,8 +17,8 @@ use types::{Buf, Code, Fault, Fid, Incarnation};
 use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
 use wire::meta::{
-    Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, Symlink, Tmpfile, WriteInline,
-    WriteInlineReply,
+    Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, Rename, RenameReply, Symlink, Tmpfile,
+    WriteInline, WriteInlineReply,
 };
 use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
 
@@ -43,7 +43,6 @@ sent!(
     wire::meta::Link,
     wire::meta::Unlink,
     wire::meta::RemoveDir,
-    wire::meta::Rename,
     wire::meta::ReadLink,
     wire::meta::ReadDir,
     wire::meta::GetXattr,
@@ -108,8 +107,10 @@ fn want(body: &mut [u8], fid: Fid) {
 }
 /// The file that an answered creation made.
 pub(crate) fn made_by(call: u16, body: &[u8]) -> Option<Fid> {
-    let makes =
-        matches!(call, Create::CALL | CreateWith::CALL | MakeDir::CALL | Symlink::CALL | Tmpfile::CALL);
+    let makes = matches!(
+        call,
+        Create::CALL | CreateWith::CALL | MakeDir::CALL | Symlink::CALL | Tmpfile::CALL | Rename::CALL
+    );
     let last = body.last_chunk::<8>().filter(|_| makes)?;
     Some(Fid(u64::from_le_bytes(*last))).filter(|fid| fid.0 != 0)
 }
@@ -135,6 +136,11 @@ impl Sent for MakeDir {
         want(body, reply.attr.fid)
     }
 }
+impl Sent for Rename {
+    fn amend(body: &mut [u8], reply: &RenameReply) {
+        want(body, reply.whiteout)
+    }
+}
 impl Sent for Symlink {
     fn amend(body: &mut [u8], reply: &Inode) {
         want(body, reply.attr.fid)
@@ -155,6 +161,7 @@ pub(crate) fn amend_sent(call: u16, body: &mut [u8], reply: &[u8]) {
         Tmpfile::CALL => amend::<Tmpfile>(body, reply),
         MakeDir::CALL => amend::<MakeDir>(body, reply),
         Symlink::CALL => amend::<Symlink>(body, reply),
+        Rename::CALL => amend::<Rename>(body, reply),
         _ => {}
     }
 }

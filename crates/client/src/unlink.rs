@@ -37,7 +37,7 @@ impl Fs {
         Ok(())
     }
 
-    /// `flags` as renameat2(2): NOREPLACE and EXCHANGE.
+    /// `flags` as renameat2(2).
     pub fn rename(
         &self,
         parent: Fid,
@@ -52,7 +52,8 @@ impl Fs {
         let _name_locks = self.names.lock_two((parent, name), (new_parent, new_name), deadline)?;
         let (name, new_name, now) = (Bytes::from(name), Bytes::from(new_name), self.now());
         // Whoever has the replaced file open, or is about to, keeps it.
-        let req = Rename { parent, name, new_parent, new_name, flags, hold: true, now, cred: cred.clone() };
+        let (cred, want) = (cred.clone(), Fid(0));
+        let req = Rename { parent, name, new_parent, new_name, flags, hold: true, now, cred, want };
         if let Some(gone) = self.ask_until(parent, &req, deadline)?.reply.replaced {
             match gone.attr.kind {
                 Kind::Dir => self.note_unlinked(&gone, false, deadline),

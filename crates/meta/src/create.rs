@@ -9,11 +9,16 @@ use crate::make::{Content, Made, Seed, make};
 use crate::open::{Wanted, need_open, open_reply};
 use crate::{Ctx, Txn};
 
+/// A character device of this number is a whiteout, by which overlayfs marks what is removed: it leads to no driver, and so on Linux
+/// everybody may make one.
+pub const WHITEOUT_DEV: u32 = 0;
+
 pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateReply, Fault> {
     match req.kind {
         Kind::Dir | Kind::Symlink => {
             return Err(Fault::new(Code::Invalid, "directories and symlinks have calls of their own"));
         }
+        Kind::Char if req.rdev == WHITEOUT_DEV => {}
         Kind::Char | Kind::Block if req.cred.uid != 0 => {
             return Err(Fault::new(Code::Perm, "only root makes device files"));
         }

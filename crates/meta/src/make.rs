@@ -9,7 +9,7 @@ use crate::inode::{
     DIR_BLOCKS, DIR_SIZE, GROUP_EXEC, MODE_BITS, SETGID, STICKY, load_inode, need_room, store_inode, touch,
 };
 use crate::names::{self, Slot};
-use crate::records::InodeRecord;
+use crate::records::{InodeRecord, Parent};
 use crate::{Ctx, Txn, access, inline, keys, note, stripe, totals};
 
 /// What a directory hands down of its `chattr` flags, as on ext4.
@@ -77,24 +77,37 @@ pub fn make(
     need_room(ctx)?;
     // 3. The inode, its entry, its parent, and the count.
     let (cred, content) = (seed.cred, seed.content);
-    let mut inode = inode_from(fid_for(ctx, txn, seed.want), &dir, seed);
+    let inode = make_at(ctx, txn, &dir, (at, name), seed)?;
+    if inode.is_dir() {
+        dir.attr.nlink = dir.attr.nlink.saturating_add(1);
+    }
+    touch(&mut dir, inode.attr.btime);
+    store_inode(txn, &dir);
+    note::named(txn, op_of(inode.attr.kind), inode.fid(), (parent, name), cred);
+    if let Content::Bytes(..) = content {
+        note::changed(txn, ChangeOp::Write, inode.fid(), None);
+    }
+    Ok(Made::New(inode))
+}
+
+/// The inode and its entry at a place of `dir` that is free, or becomes so in the same step.
+pub fn make_at(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    dir: &InodeRecord,
+    (at, name): (Parent, &[u8]),
+    seed: Seed<'_>,
+) -> Result<InodeRecord, Fault> {
+    let content = seed.content;
+    let mut inode = inode_from(fid_for(ctx, txn, seed.want), dir, seed);
     inode.parents.push(at);
     if let Content::Bytes(bytes, written) = content {
         inline::fill(ctx, txn, &mut inode, bytes, written)?;
     }
     store_inode(txn, &inode);
     names::put_entry(txn, at, inode.fid(), inode.attr.kind, name);
-    if inode.is_dir() {
-        dir.attr.nlink = dir.attr.nlink.saturating_add(1);
-    }
-    touch(&mut dir, inode.attr.btime);
-    store_inode(txn, &dir);
     totals::inode_made(txn);
-    note::named(txn, op_of(inode.attr.kind), inode.fid(), (parent, name), cred);
-    if let Content::Bytes(..) = content {
-        note::changed(txn, ChangeOp::Write, inode.fid(), None);
-    }
-    Ok(Made::New(inode))
+    Ok(inode)
 }
 
 fn op_of(kind: Kind) -> ChangeOp {

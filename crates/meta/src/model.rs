@@ -106,15 +106,15 @@ impl Model {
         }
     }
 
-    /// Refuses as the kernel does before it looks at anything but names and kinds.
+    /// Refuses as the kernel does before it looks at anything but names and kinds. The whiteout, if it is to leave one.
     pub fn rename(
         &mut self,
         from: Node,
         name: &[u8],
         to: Node,
         new_name: &[u8],
-        noreplace: bool,
-    ) -> Outcome<()> {
+        (noreplace, whiteout): (bool, bool),
+    ) -> Outcome<Option<Node>> {
         self.dir(from)?;
         self.dir(to)?;
         let node = self.lookup(from, name)?;
@@ -131,7 +131,7 @@ impl Model {
             return Err(Code::Invalid);
         }
         if target == Some(node) {
-            return Ok(());
+            return Ok(None);
         }
         if let Some(t) = target {
             self.check_victim(is_dir, t)?;
@@ -151,7 +151,7 @@ impl Model {
             self.inode_mut(to).nlink += 1;
             self.inode_mut(node).parent = to;
         }
-        Ok(())
+        whiteout.then(|| self.make(from, name, Kind::Char)).transpose()
     }
 
     fn check_victim(&self, source_is_dir: bool, target: Node) -> Outcome<()> {

@@ -166,19 +166,26 @@ impl World {
             }
             74..94 => {
                 let (to, new_name) = (self.node(), self.name());
-                let noreplace = self.below(8) == 0;
+                let (noreplace, whiteout) = (self.below(8) == 0, self.below(4) == 0);
+                let flag = |is_set, flag| if is_set { flag } else { 0 };
                 let rename = Rename {
                     parent: p,
                     name: wire_name,
                     new_parent: self.fids[&to],
                     new_name: Bytes(new_name.clone()),
-                    flags: if noreplace { RENAME_NOREPLACE } else { 0 },
+                    flags: flag(noreplace, RENAME_NOREPLACE) | flag(whiteout, RENAME_WHITEOUT),
                     hold: false,
                     now: NOW,
                     cred,
+                    want: Fid(0),
                 };
                 let got = call(&mut self.txn, rename);
-                ("rename".into(), got.err(), self.model.rename(parent, &name, to, &new_name, noreplace).err())
+                let want = self.model.rename(parent, &name, to, &new_name, (noreplace, whiteout));
+                if let (Ok(reply), Ok(made)) = (&got, &want) {
+                    assert_eq!(reply.whiteout != Fid(0), made.is_some(), "a whiteout");
+                    self.fids.extend(made.map(|node| (node, reply.whiteout)));
+                }
+                ("rename".into(), got.err(), want.err())
             }
             _ => {
                 let got = call(&mut self.txn, Lookup { parent: p, name: wire_name, cred: Cred::root() })

@@ -1,13 +1,17 @@
-//! Rename: a name moves, replaces, or changes places with another (`RENAME_EXCHANGE`). Checks come in Linux's order.
+//! Rename: a name moves, replaces, or changes places with another (`RENAME_EXCHANGE`). With `RENAME_WHITEOUT` the old name is a
+//! whiteout's afterwards. Checks come in Linux's order.
 //!
 //! One MDT holds the whole name space, so the walk up from the new parent that forbids loops sees one consistent tree.
 
 use types::*;
-use wire::meta::{RENAME_EXCHANGE, RENAME_NOREPLACE, Rename, RenameReply};
+use wire::changelog::ChangeOp;
+use wire::meta::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, Rename, RenameReply};
 
+use crate::create::WHITEOUT_DEV;
 use crate::inode::{load_dir, load_inode, load_named, move_link, need_room, store_inode, touch};
+use crate::make::{Content, Seed, make_at};
 use crate::names::{self, Found, Slot};
-use crate::note::{Other, renamed};
+use crate::note::{Other, named, renamed};
 use crate::records::{InodeRecord, Parent};
 use crate::{Ctx, Txn, View, access, reap};
 
@@ -38,6 +42,9 @@ impl Dirs {
     }
 }
 
+/// Nothing lost its name, and nothing was made.
+const DONE: RenameReply = RenameReply { replaced: None, whiteout: Fid(0) };
+
 /// A name with its entry and inode.
 struct Named {
     at: Parent,
@@ -49,9 +56,8 @@ pub fn rename(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Rename) -> Result<RenameRep
     names::validate(&req.name)?;
     names::validate(&req.new_name)?;
     let exchange = req.flags & RENAME_EXCHANGE != 0;
-    if req.flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE) != 0
-        || req.flags == RENAME_NOREPLACE | RENAME_EXCHANGE
-    {
+    let known = RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT;
+    if req.flags & !known != 0 || exchange && req.flags != RENAME_EXCHANGE {
         return Err(Fault::new(Code::Invalid, format!("rename flags {:#x}", req.flags)));
     }
     // 2. The directories, and what the names are now.
@@ -62,7 +68,7 @@ pub fn rename(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Rename) -> Result<RenameRep
         Slot::Taken(_) if req.flags & RENAME_NOREPLACE != 0 => return Err(Code::Exists.into()),
         Slot::Free(_) if exchange => return Err(Code::NotFound.into()),
         // Two names of one inode: POSIX says that both stay.
-        Slot::Taken(found) if found.entry.fid == entry.fid => return Ok(RenameReply { replaced: None }),
+        Slot::Taken(found) if found.entry.fid == entry.fid => return Ok(DONE),
         _ => {}
     }
     // 3. Move, or refuse to.
@@ -109,11 +115,45 @@ fn move_to(
         to.attr.nlink = to.attr.nlink.saturating_add(1);
     }
     let fid = source.inode.fid();
-    names::remove_entry(txn, source.at);
+    let whiteout = leave(ctx, txn, req, &dirs.from, source.at)?;
     settle_in(txn, source, at, &req.new_name, req.now);
     dirs.store(txn, req.now);
     renamed(txn, fid, req, Other::None);
-    Ok(RenameReply { replaced: None })
+    note_whiteout(txn, req, whiteout);
+    Ok(RenameReply { whiteout, ..DONE })
+}
+
+/// The old name goes, or becomes a whiteout's.
+fn leave(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    req: &Rename,
+    from: &InodeRecord,
+    at: Parent,
+) -> Result<Fid, Fault> {
+    if req.flags & RENAME_WHITEOUT == 0 {
+        names::remove_entry(txn, at);
+        return Ok(Fid(0));
+    }
+    need_room(ctx)?;
+    let seed = Seed {
+        kind: Kind::Char,
+        mode: 0,
+        umask: 0,
+        rdev: WHITEOUT_DEV,
+        content: Content::None,
+        cred: &req.cred,
+        now: req.now,
+        want: req.want,
+    };
+    Ok(make_at(ctx, txn, from, (at, &req.name), seed)?.fid())
+}
+
+/// After the note of the rename itself: only then is the old name free for it.
+fn note_whiteout(txn: &mut dyn Txn, req: &Rename, whiteout: Fid) {
+    if whiteout != Fid(0) {
+        named(txn, ChangeOp::MakeNode, whiteout, (req.parent, &req.name), &req.cred);
+    }
 }
 
 /// The new name is taken: its file loses it.
@@ -142,12 +182,13 @@ fn replace(
     }
     let held = req.hold && !target.inode.is_dir();
     let fid = source.inode.fid();
-    names::remove_entry(txn, source.at);
+    let whiteout = leave(ctx, txn, req, &dirs.from, source.at)?;
     settle_in(txn, source, target.at, &req.new_name, req.now);
     dirs.store(txn, req.now);
     let replaced = reap::lose_link(ctx, txn, target.inode, target.at, held, req.now);
     renamed(txn, fid, req, Other::Lost(&replaced));
-    Ok(RenameReply { replaced: Some(replaced) })
+    note_whiteout(txn, req, whiteout);
+    Ok(RenameReply { replaced: Some(replaced), whiteout })
 }
 
 /// Both names stay and change inodes.
@@ -175,7 +216,7 @@ fn swap(
     settle_in(txn, target, here, &req.name, req.now);
     dirs.store(txn, req.now);
     renamed(txn, fid, req, Other::Exchanged(other));
-    Ok(RenameReply { replaced: None })
+    Ok(DONE)
 }
 
 /// Writes the entry and the parent hint of a name that lies at `at` now.

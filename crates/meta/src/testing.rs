@@ -184,6 +184,7 @@ impl World {
             hold,
             now: self.now,
             cred: cred(self.who),
+            want: Fid(0),
         };
         self.call(req)
     }

@@ -228,8 +228,8 @@ impl World {
             Op::Unlink(at) => self.model.unlink(self.dirs[&at.dir], &name(at.name)).map(|()| Said::Done),
             Op::Rename { from, to, noreplace } => {
                 let (old, new) = (self.dirs[&from.dir], self.dirs[&to.dir]);
-                let done = self.model.rename(old, &name(from.name), new, &name(to.name), noreplace);
-                done.map(|()| Said::Done)
+                let done = self.model.rename(old, &name(from.name), new, &name(to.name), (noreplace, false));
+                done.map(|_| Said::Done)
             }
             Op::Stat(at) => self.stat(at, said),
             Op::Look(fid) => self.look(fid),

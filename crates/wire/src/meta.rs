@@ -26,6 +26,8 @@ pub const FLAGS_KEPT: u32 = FLAG_IMMUTABLE | FLAG_APPEND | FLAG_NODUMP | FLAG_NO
 /// Bits of `Rename::flags`, numbered as the kernel's.
 pub const RENAME_NOREPLACE: u32 = 1;
 pub const RENAME_EXCHANGE: u32 = 2;
+/// Leaves a whiteout at the old name, in the same step: a character device 0:0, by which overlayfs marks what is removed.
+pub const RENAME_WHITEOUT: u32 = 4;
 /// Fids of a `GetAttrs`: with layouts of many stripes their inodes fit a reply.
 pub const FIDS_MAX: usize = 1024;
 /// `SetXattr::flags`, numbered as the kernel's.
@@ -87,10 +89,15 @@ bodies! {
     UnlinkReply { attr: Attr }
     RemoveDir { parent: Fid, name: Bytes, now: Time, cred: Cred }
     /// With `hold` a replaced file that loses its last name becomes an orphan, which `Release` ends. (A directory never does.)
-    Rename { parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, hold: bool, now: Time, cred: Cred }
+    Rename { parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, hold: bool, now: Time, cred: Cred,
+        /// 0; in a replay, the whiteout that the first answer named.
+        want: Fid,
+    }
     RenameReply {
         /// The file that lost its name, if any (links left in `nlink`).
         replaced: Option<UnlinkReply>,
+        /// What was made at the old name; 0: nothing.
+        whiteout: Fid,
     }
     ReadLink { fid: Fid }
     ReadLinkReply { target: Bytes }

@@ -148,8 +148,17 @@ impl Done {
             }
             What::Rename(old, new) => {
                 let (name, new_name) = (bytes(old), bytes(new));
-                let rename =
-                    Rename { parent, name, new_parent: parent, new_name, flags: 0, hold: false, now, cred };
+                let rename = Rename {
+                    parent,
+                    name,
+                    new_parent: parent,
+                    new_name,
+                    flags: 0,
+                    hold: false,
+                    now,
+                    cred,
+                    want: Fid(0),
+                };
                 (Rename::CALL, rename.to_bytes())
             }
             What::Chmod => {

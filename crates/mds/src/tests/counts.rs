@@ -8,7 +8,9 @@ use kv::{Engine, View};
 use meta::counts::{Counts, Recount};
 use meta::keys;
 use types::*;
-use wire::meta::{Create, MakeDir, Place, RENAME_EXCHANGE, Rename, Truncate, Unlink, WriteInline};
+use wire::meta::{
+    Create, MakeDir, Place, RENAME_EXCHANGE, RENAME_WHITEOUT, Rename, Truncate, Unlink, WriteInline,
+};
 
 use super::meta_rules::{fresh, rig};
 use super::rig::Rig;
@@ -103,8 +105,18 @@ impl Play {
             }
             4 => drop(self.rig.ask(&Unlink { parent, name, held: false, now, cred: cred() }, session)),
             5..8 => {
-                let (flags, cred) = ([0, RENAME_EXCHANGE][self.below(2)], cred());
-                let moved = Rename { parent, name, new_parent, new_name, flags, hold: false, now, cred };
+                let (flags, cred) = ([0, RENAME_EXCHANGE, RENAME_WHITEOUT][self.below(3)], cred());
+                let moved = Rename {
+                    parent,
+                    name,
+                    new_parent,
+                    new_name,
+                    flags,
+                    hold: false,
+                    now,
+                    cred,
+                    want: Fid(0),
+                };
                 drop(self.rig.ask(&moved, session));
             }
             _ if self.files.is_empty() => {}

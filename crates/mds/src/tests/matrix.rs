@@ -19,7 +19,10 @@ use disk::Crash;
 use kv::{Engine, View};
 use meta::keys;
 use types::*;
-use wire::meta::{Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, Symlink, Tmpfile, WriteInline};
+use wire::meta::{
+    Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, Rename, RenameReply, Symlink, Tmpfile,
+    WriteInline,
+};
 use wire::{Flags, Header, Request, Wire};
 
 use super::meta_rules::{fresh, rig};
@@ -83,6 +86,7 @@ impl Sent {
             Create::CALL => CreateReply::from_bytes(reply).unwrap().open.inode.attr.fid,
             Tmpfile::CALL | CreateWith::CALL => OpenReply::from_bytes(reply).unwrap().inode.attr.fid,
             MakeDir::CALL | Symlink::CALL => Inode::from_bytes(reply).unwrap().attr.fid,
+            Rename::CALL => RenameReply::from_bytes(reply).unwrap().whiteout,
             _ => return self.clone(),
         };
         let mut sent = self.clone();

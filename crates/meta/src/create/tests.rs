@@ -83,6 +83,20 @@ fn special_files_keep_their_device_numbers() {
     }
 }
 
+/// As on Linux: it leads to no driver.
+#[test]
+fn a_whiteout_is_made_by_everybody() {
+    let mut w = World::new();
+    w.set_mode(ROOT, 0o777);
+    let mut mknod = |name: &str, kind, rdev| {
+        create(&mut w, |r| (r.name, r.kind, r.rdev, r.cred) = (bytes(name), kind, rdev, cred(ALICE)))
+            .map(|made| made.open.inode.attr.rdev)
+    };
+    assert_eq!(mknod("white", Kind::Char, 0), Ok(0));
+    assert_eq!(mknod("null", Kind::Char, 0x103), Err(Code::Perm));
+    assert_eq!(mknod("block", Kind::Block, 0), Err(Code::Perm));
+}
+
 /// directory's mode and group | who | asked mode | mode and group of what is made
 #[test]
 fn a_setgid_directory_hands_its_group_down() {

@@ -156,6 +156,7 @@ fn notes_say_what_was_done() {
         hold,
         now,
         cred: who.clone(),
+        want: Fid(0),
     };
     w.call(rename(RENAME_EXCHANGE, false)).unwrap();
     let note = told(&mut w).remove(0);
@@ -165,6 +166,22 @@ fn notes_say_what_was_done() {
     w.call(rename(0, true)).unwrap();
     let note = told(&mut w).remove(0);
     assert_eq!((note.fid, note.other, note.flags), (b, a, CHANGE_LAST));
+    // A whiteout is told of as what it is: a device that was made where the name went away.
+    let (away, back) = (rename(RENAME_WHITEOUT, false), rename(0, false));
+    let away = Rename {
+        parent: ROOT,
+        name: back.new_name.clone(),
+        new_parent: d,
+        new_name: back.name.clone(),
+        ..away
+    };
+    let whiteout = w.call(away).unwrap().whiteout;
+    let notes = told(&mut w);
+    assert_eq!((notes[0].op, notes[0].fid), (ChangeOp::Rename, b));
+    assert_eq!((notes[1].op, notes[1].fid), (ChangeOp::MakeNode, whiteout));
+    assert_eq!((notes[1].parent, notes[1].name.clone()), place(ROOT, "b"));
+    w.call(back).unwrap();
+    assert_eq!(told(&mut w)[0].other, whiteout);
     w.call(RemoveDir { parent: ROOT, name: bytes("d"), now, cred: who.clone() }).unwrap();
     assert_eq!(told(&mut w)[0].op, ChangeOp::RemoveDir);
     // Content and the rest.
@@ -286,9 +303,9 @@ fn n2_a_mirror_made_from_the_notes_has_the_same_names() {
                     files.extend(w.call(tmpfile).map(|r| r.inode.attr.fid));
                 }
                 _ => {
-                    let (flags, hold) =
-                        ([0, 0, RENAME_EXCHANGE, RENAME_NOREPLACE][dice.below(4)], dice.below(2) == 0);
-                    drop(w.call(Rename { parent, name, new_parent, new_name, flags, hold, now, cred }));
+                    let all = [0, 0, RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT];
+                    let (flags, hold, want) = (all[dice.below(all.len())], dice.below(2) == 0, Fid(0));
+                    drop(w.call(Rename { parent, name, new_parent, new_name, flags, hold, now, cred, want }));
                 }
             }
             let told = told(&mut w);

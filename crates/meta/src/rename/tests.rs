@@ -1,10 +1,10 @@
 use types::*;
-use wire::meta::{RENAME_EXCHANGE, RENAME_NOREPLACE, RenameReply};
+use wire::meta::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, Rename, RenameReply};
 
 use crate::testing::*;
 use crate::{keys, names};
 
-const MOVED: RenameReply = RenameReply { replaced: None };
+const MOVED: RenameReply = RenameReply { replaced: None, whiteout: Fid(0) };
 
 /// A tree: /a/ad/ /a/f /b/bd/x /b/g /b/empty/
 struct Tree {
@@ -50,7 +50,10 @@ fn refusals() {
         ("exchange with what is below", (ROOT, "b"), (b, "bd"), EX, Code::Invalid),
         ("exchange with what is above", (b, "bd"), (ROOT, "b"), EX, Code::Invalid),
         ("both flags", (a, "f"), (b, "g"), 3, Code::Invalid),
-        ("whiteout", (a, "f"), (b, "y"), 4, Code::Invalid),
+        ("whiteout and exchange", (a, "f"), (b, "g"), RENAME_WHITEOUT | EX, Code::Invalid),
+        ("whiteout, no replace", (a, "f"), (b, "g"), RENAME_WHITEOUT | RENAME_NOREPLACE, Code::Exists),
+        ("whiteout of what is absent", (a, "x"), (b, "y"), RENAME_WHITEOUT, Code::NotFound),
+        ("unknown flag", (a, "f"), (b, "y"), 8, Code::Invalid),
         ("dot", (a, "."), (b, "y"), 0, Code::Invalid),
         ("dotdot", (a, "f"), (b, ".."), 0, Code::Invalid),
     ];
@@ -84,6 +87,80 @@ fn a_file_moves_and_replaces() {
     assert_eq!(replaced, Some((g, 0)));
     assert!(w.is_gone(g) && !w.has(keys::orphan(g)));
     assert_eq!(w.inode(f).parents.len(), 1);
+}
+
+/// overlayfs moves a file away and wants its old name marked as removed, with no moment between.
+#[test]
+fn a_whiteout_takes_the_old_name() {
+    for flags in [RENAME_WHITEOUT, RENAME_WHITEOUT | RENAME_NOREPLACE] {
+        let Tree { mut w, a, f, b, .. } = tree();
+        w.set_mode(a, 0o2755);
+        w.set_owner(a, ALICE, 50);
+        w.who = ALICE;
+        w.set_mode(b, 0o777);
+        let whiteout = w.rename((a, "f"), (b, "y"), flags, false).expect("rename").whiteout;
+        assert_eq!((w.lookup(a, "f"), w.lookup(b, "y")), (Ok(whiteout), Ok(f)));
+        let attr = w.attr(whiteout);
+        assert_eq!((attr.kind, attr.rdev, attr.mode, attr.nlink), (Kind::Char, 0, 0, 1));
+        assert_eq!((attr.uid, attr.gid), (ALICE, 50), "made by her, in a setgid directory");
+        assert_eq!(w.inode(whiteout).parents[0].fid, a);
+        assert_eq!(w.unlink(a, "f", false), Ok((whiteout, 0)));
+    }
+}
+
+#[test]
+fn a_whiteout_is_left_where_a_file_replaces_or_a_directory_goes() {
+    let Tree { mut w, a, ad, f, b, g, .. } = tree();
+    let reply = w.rename((a, "f"), (b, "g"), RENAME_WHITEOUT, false).expect("rename");
+    assert_eq!(reply.replaced.map(|r| r.attr.fid), Some(g));
+    assert_eq!((w.lookup(a, "f"), w.lookup(b, "g")), (Ok(reply.whiteout), Ok(f)));
+    let (links_a, links_b) = (w.attr(a).nlink, w.attr(b).nlink);
+    let reply = w.rename((a, "ad"), (b, "ad"), RENAME_WHITEOUT, false).expect("rename");
+    assert_eq!((w.lookup(a, "ad"), w.lookup(b, "ad")), (Ok(reply.whiteout), Ok(ad)));
+    assert_eq!((w.attr(a).nlink, w.attr(b).nlink), (links_a - 1, links_b + 1));
+    // Within a directory.
+    let inside = w.rename((b, "ad"), (b, "da"), RENAME_WHITEOUT, false).expect("rename").whiteout;
+    assert_eq!((w.lookup(b, "ad"), w.lookup(b, "da"), w.attr(b).nlink), (Ok(inside), Ok(ad), links_b + 1));
+    // Two names of one inode: nothing happens, so nothing is left.
+    w.link(f, a, "f2").expect("link");
+    assert_eq!(w.rename((b, "g"), (a, "f2"), RENAME_WHITEOUT, false), Ok(MOVED));
+}
+
+/// [S-exactly-once] A replay makes the whiteout that the first answer named, if it may.
+#[test]
+fn a_replayed_whiteout_keeps_its_number() {
+    let Tree { mut w, a, b, .. } = tree();
+    let wanted = Fid(5_000);
+    let req = |w: &World, name: &str, want| Rename {
+        parent: a,
+        name: bytes(name),
+        new_parent: b,
+        new_name: bytes("y"),
+        flags: RENAME_WHITEOUT,
+        hold: false,
+        now: w.now,
+        cred: cred(0),
+        want,
+    };
+    w.replay = true;
+    let first = req(&w, "f", wanted);
+    assert_eq!(w.call(first).map(|r| r.whiteout), Ok(wanted));
+    // Another has the number by now.
+    w.unlink(b, "y", false).expect("unlink");
+    w.file(a, "h");
+    let second = req(&w, "h", wanted);
+    let other = w.call(second).expect("rename").whiteout;
+    assert!(other != wanted && w.lookup(a, "h") == Ok(other));
+}
+
+#[test]
+fn a_full_mdt_makes_no_whiteout() {
+    let Tree { mut w, a, b, .. } = tree();
+    w.space = FULL;
+    let before = w.txn.records.clone();
+    assert_eq!(w.rename((a, "f"), (b, "g"), RENAME_WHITEOUT, false), Err(Code::NoSpace));
+    assert!(w.txn.records == before);
+    assert!(w.rename((a, "f"), (b, "g"), 0, false).is_ok());
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod locks;
 mod measured;
 mod mounting;
 mod names;
+mod overlay;
 mod pjdfstest;
 mod posix;
 mod programs;
@@ -202,6 +203,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(mounting::TESTS);
     tests.extend_from_slice(handles::TESTS);
     tests.extend_from_slice(gateways::TESTS);
+    tests.extend_from_slice(overlay::TESTS);
     tests.extend_from_slice(claims::TESTS);
     tests.extend_from_slice(measured::TESTS);
     tests.extend_from_slice(report::TESTS);

@@ -78,7 +78,7 @@ fn mkdir(text: &str) -> MakeDir {
 fn rename(from: &str, to: &str) -> Rename {
     let (parent, new_parent, now, cred) = (Fid::ROOT, Fid::ROOT, LATER, Cred::root());
     let (name, new_name) = (name(from), name(to));
-    Rename { parent, name, new_parent, new_name, flags: 0, hold: false, now, cred }
+    Rename { parent, name, new_parent, new_name, flags: 0, hold: false, now, cred, want: Fid(0) }
 }
 
 fn unlink(text: &str, held: bool) -> Unlink {
@@ -256,6 +256,13 @@ pub const CASES: &[Case] = &[
         prepare: |rig| vec![file(rig, "f", b"f"), done(rig, mkdir("g")).attr.fid],
         ask: |_| plain(Rename { flags: RENAME_EXCHANGE, ..rename("f", "g") }),
         change: |rig, _, _| _ = done(rig, Rename { flags: RENAME_EXCHANGE, ..rename("f", "g") }),
+    },
+    Case {
+        name: "Rename that leaves a whiteout",
+        call: Rename::CALL,
+        prepare: |rig| vec![file(rig, "f", b"f")],
+        ask: |_| plain(Rename { flags: RENAME_WHITEOUT, ..rename("f", "g") }),
+        change: |rig, _, _| _ = done(rig, rename("g", "f")),
     },
     Case {
         name: "SetXattr",
