@@ -3525,7 +3525,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mount)
-            opts="-o -h --fake --foreground --detached --config --print-config --help"
+            opts="-o -h --fake --helper --foreground --detached --config --print-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -395,6 +395,7 @@ complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mount" -s o -d 'Mount options, separated by commas' -r
 complete -c stria -n "__fish_stria_using_subcommand mount" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
 complete -c stria -n "__fish_stria_using_subcommand mount" -l fake -d 'Check source and options, and mount nothing (`mount -f`)'
+complete -c stria -n "__fish_stria_using_subcommand mount" -l helper -d 'Called by mount(8)'
 complete -c stria -n "__fish_stria_using_subcommand mount" -l foreground -d 'Stay in the foreground (always so with --config)'
 complete -c stria -n "__fish_stria_using_subcommand mount" -l detached -d 'In the background: words go to the waiting parent'
 complete -c stria -n "__fish_stria_using_subcommand mount" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'

@@ -13,6 +13,8 @@ pub struct Options {
     pub flags: MountFlags,
     /// `None`: others may use it if root mounts.
     pub allow_other: Option<bool>,
+    /// Mounts of it may be idmapped.
+    pub idmap: bool,
     /// Largest read request, if smaller ones are wanted.
     pub max_read: Option<u32>,
     pub op_timeout: Duration,
@@ -79,7 +81,7 @@ fn flags_of(word: &str) -> Option<(MountFlags, MountFlags)> {
 
 impl Options {
     pub fn new(op_timeout: Duration) -> Options {
-        Options { flags: MountFlags::empty(), allow_other: None, max_read: None, op_timeout }
+        Options { flags: MountFlags::empty(), allow_other: None, idmap: false, max_read: None, op_timeout }
     }
 
     /// What stands after each `-o`, in order.
@@ -102,6 +104,8 @@ impl Options {
         }
         match name {
             "allow_other" => self.allow_other = Some(true),
+            "idmap" => self.idmap = true,
+            "noidmap" => self.idmap = false,
             "no_allow_other" => self.allow_other = Some(false),
             "max_read" => {
                 let bytes = value.parse().ok().filter(|bytes| *bytes >= MAX_READ_MIN);
@@ -139,10 +143,11 @@ mod tests {
         let usual = "rw,_netdev,flock,localflock,user_xattr,retry=5,x-systemd.automount,,allow_other";
         options.apply(usual).unwrap();
         assert_eq!(options, Options { allow_other: Some(true), ..Options::new(Duration::from_secs(60)) });
-        options.apply("ro,op_timeout=7,no_allow_other,max_read=65536").unwrap();
+        options.apply("ro,op_timeout=7,no_allow_other,max_read=65536,idmap").unwrap();
         let want = Options {
             flags: MountFlags::RDONLY,
             allow_other: Some(false),
+            idmap: true,
             max_read: Some(65_536),
             op_timeout: Duration::from_secs(7),
         };

@@ -107,7 +107,8 @@ fn a_users_session_is_that_user() {
     made_by_root(&cluster);
     let known = fids(&cluster);
     let fs = mount_as(&cluster, Claims::User(user(MALLORY, &[])));
-    for cred in [user(MALLORY, &[]), user(MALLORY, &[CREW]), user(ALICE, &[CREW]), Cred::root()] {
+    let checked = Cred::checked(MALLORY, MALLORY);
+    for cred in [user(MALLORY, &[]), user(MALLORY, &[CREW]), user(ALICE, &[CREW]), Cred::root(), checked] {
         ensure_gains_nothing(&fs, &cred, known);
     }
     fs.shutdown().expect("allowed");
@@ -159,7 +160,9 @@ fn groups_are_the_servers_to_know() {
     let known = fids(&cluster);
     let fs = mount_as(&cluster, Claims::All);
     assert!(fs.is_judged() && fs.knows_groups());
-    for cred in [user(MALLORY, &[CREW]), Cred { gid: CREW, ..user(MALLORY, &[]) }, user(77, &[CREW])] {
+    let checked = Cred::checked(MALLORY, MALLORY);
+    for cred in [user(MALLORY, &[CREW]), Cred { gid: CREW, ..user(MALLORY, &[]) }, user(77, &[CREW]), checked]
+    {
         ensure_gains_nothing(&fs, &cred, known);
     }
     // Alice need not say that she is in CREW; the group of what she makes may be any of hers.
@@ -171,8 +174,11 @@ fn groups_are_the_servers_to_know() {
     fs.release(handle);
     fs.shutdown().expect("allowed");
     // One user's session, too.
-    let fs = mount_as(&cluster, Claims::User(user(MALLORY, &[CREW])));
-    ensure_gains_nothing(&fs, &Cred::root(), known);
+    for user in [user(MALLORY, &[CREW]), Cred::checked(MALLORY, MALLORY)] {
+        let fs = mount_as(&cluster, Claims::User(user));
+        ensure_gains_nothing(&fs, &Cred::root(), known);
+        fs.shutdown().expect("allowed");
+    }
 }
 
 /// [S-claims] With `root_squash` root is whom it says.
@@ -186,7 +192,14 @@ fn root_is_squashed() {
     cluster.restart_mdt_cleanly();
     for claims in [Claims::All, Claims::User(Cred::root())] {
         let fs = mount_as(&cluster, claims);
-        ensure_gains_nothing(&fs, &Cred::root(), known);
+        for cred in [
+            Cred::root(),
+            Cred::checked(0, 0),
+            Cred::checked(MALLORY, MALLORY),
+            Cred::checked(u32::MAX, u32::MAX),
+        ] {
+            ensure_gains_nothing(&fs, &cred, known);
+        }
         refused(fs.mknod(Fid::ROOT, b"null", Kind::Char, 0o666, 259, &Cred::root()), "a device");
         fs.shutdown().expect("allowed");
     }

@@ -1,12 +1,42 @@
 //! Who asks: the kernel sends uid and gid with each request; supplementary groups are read from `/proc`.
+//!
+//! Where mounts may be idmapped the kernel alone knows which ids count, judges by them, and tells only the owner of what is made.
 
-use fusedev::Request;
+use fusedev::{Request, UNKNOWN_ID};
 use types::Cred;
 
-/// The caller's identity. For root the groups are left out: no rule asks for them.
-pub fn cred_of(request: &Request) -> Cred {
-    let groups = if request.uid() == 0 { Vec::new() } else { groups_of(request.pid()) };
-    Cred { uid: request.uid(), gid: request.gid(), groups }
+use crate::door::Door;
+
+impl Door {
+    /// The caller's identity. For root the groups are left out: no rule asks for them.
+    pub(crate) fn cred(&self, request: &Request) -> Cred {
+        let (uid, gid) = (request.uid(), request.gid());
+        match uid {
+            _ if self.options.idmap => Cred::checked(uid, gid),
+            0 => Cred { uid, gid, groups: Vec::new() },
+            _ => Cred { uid, gid, groups: groups_of(request.pid()) },
+        }
+    }
+}
+
+/// Whether root asks: the process, where the kernel does not tell the user.
+pub fn is_root(request: &Request) -> bool {
+    match request.uid() {
+        UNKNOWN_ID => fsuid_of(request.pid()) == Some(0),
+        uid => uid == 0,
+    }
+}
+
+/// A process that is gone, or that we cannot see, is nobody.
+fn fsuid_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok().filter(|_| pid != 0)?;
+    parse_fsuid(&status)
+}
+
+/// Real, effective, saved, and the one by which file systems judge.
+fn parse_fsuid(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
 /// A process that is gone, or that lives in a pid name space which we cannot see (pid 0), has no groups here: fewer rights, never
@@ -35,6 +65,14 @@ mod tests {
         );
         assert_eq!(parse_groups("Groups:\t \n"), Vec::<u32>::new());
         assert_eq!(parse_groups(""), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn the_user_of_a_process_is_read_from_a_status_file() {
+        assert_eq!(parse_fsuid("Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t5\t5\t5\n"), Some(4));
+        assert_eq!(parse_fsuid("Uid:\t1\n"), None);
+        assert_eq!(fsuid_of(std::process::id()), Some(rustix::process::geteuid().as_raw()));
+        assert_eq!((fsuid_of(0), fsuid_of(u32::MAX)), (None, None));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use client::{Allocate, Handle, Whence};
 use fusedev::{Errno, Request};
 use types::{Fault, Fid};
 
+use crate::cred::is_root;
 use crate::door::Door;
 
 /// Modes of fallocate(2).
@@ -43,7 +44,7 @@ type Told = fn(&str, &Fault) -> Errno;
 impl Door {
     /// Set-id bits go, as by a write: the kernel leaves that to us, and does not say so with these calls.
     fn drop_privileges_of(&self, rq: &Request, fid: Fid) -> Result<(), Fault> {
-        if rq.uid() == 0 { Ok(()) } else { self.drop_privileges(rq, fid).map(|_| ()) }
+        if is_root(rq) { Ok(()) } else { self.drop_privileges(rq, fid).map(|_| ()) }
     }
 
     pub fn allocate(

@@ -15,7 +15,7 @@ use fusedev::*;
 use rustix::mount::MountFlags;
 use types::{Attr, Buf, Cred, Fault, Fid, Kind};
 
-use crate::cred::cred_of;
+use crate::cred::is_root;
 use crate::data;
 use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
@@ -93,7 +93,7 @@ impl Door {
         match (self.fs.is_judged(), self.fs.knows_groups()) {
             (false, _) => Cred::root(),
             (true, true) => Cred { uid: request.uid(), gid: request.gid(), groups: Vec::new() },
-            (true, false) => cred_of(request),
+            (true, false) => self.cred(request),
         }
     }
 
@@ -148,11 +148,11 @@ impl Door {
     }
 
     fn set(&self, request: &Request, fid: Fid, set: &SetAttr, is_granted: bool) -> Result<Attr, Fault> {
-        let cred = if is_granted { self.reader(request) } else { cred_of(request) };
+        let cred = if is_granted { self.reader(request) } else { self.cred(request) };
         let attr = self.fs.setattr(fid, set, &cred)?;
         self.set_id.on_mode(attr.mode);
         // A change of owner drops set-id bits at the MDT; a change of size is ours to watch.
-        if set.size.is_some() && request.uid() != 0 {
+        if set.size.is_some() && !is_root(request) {
             return self.drop_privileges(request, fid);
         }
         Ok(attr)
@@ -171,7 +171,7 @@ impl Door {
 
 /// Who lists attributes: `trusted.*` shows to root only.
 fn lister(rq: &Request) -> Cred {
-    Cred { uid: rq.uid(), gid: rq.gid(), groups: Vec::new() }
+    if is_root(rq) { Cred::root() } else { Cred { uid: rq.uid(), gid: rq.gid(), groups: Vec::new() } }
 }
 
 /// The mode that is asked for.
@@ -182,6 +182,9 @@ fn masked(mode: u32, umask: u32) -> Mode {
 impl Filesystem for Door {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         session::kernel_config(config, &self.options);
+        if self.options.idmap {
+            session::ask_for_idmap(config, self.fs.is_judged())?;
+        }
         self.has_locks = self.fs.has_locks() && session::ask_for_locks(config);
         Ok(())
     }
@@ -212,7 +215,7 @@ impl Filesystem for Door {
         reply: ReplyCreate,
     ) {
         let open = self.open_flags(flags);
-        let made = self.fs.create(fid(parent), name.as_bytes(), masked(mode, umask), open, &cred_of(rq));
+        let made = self.fs.create(fid(parent), name.as_bytes(), masked(mode, umask), open, &self.cred(rq));
         let kept =
             |(attr, handle)| self.kept(parent, Ok((attr, handle))).inspect_err(|_| self.fs.release(handle));
         self.answer_created("create", made.and_then(kept), open, reply);
@@ -220,7 +223,7 @@ impl Filesystem for Door {
 
     fn tmpfile(&self, rq: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         let open = self.open_flags(flags);
-        let made = self.fs.tmpfile(fid(parent), masked(mode, umask), open, &cred_of(rq));
+        let made = self.fs.tmpfile(fid(parent), masked(mode, umask), open, &self.cred(rq));
         self.answer_created("tmpfile", made, open, reply);
     }
 
@@ -235,17 +238,19 @@ impl Filesystem for Door {
         reply: ReplyEntry,
     ) {
         let Some(kind) = node_kind(mode) else { return reply.error(Errno::EINVAL) };
-        let made = self.fs.mknod(fid(parent), name.as_bytes(), kind, masked(mode, umask), rdev, &cred_of(rq));
+        let made =
+            self.fs.mknod(fid(parent), name.as_bytes(), kind, masked(mode, umask), rdev, &self.cred(rq));
         self.answer_entry("mknod", self.kept(parent, made), reply);
     }
 
     fn mkdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let made = self.fs.mkdir(fid(parent), name.as_bytes(), masked(mode, umask), &cred_of(rq));
+        let made = self.fs.mkdir(fid(parent), name.as_bytes(), masked(mode, umask), &self.cred(rq));
         self.answer_entry("mkdir", self.kept(parent, made), reply);
     }
 
     fn symlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let made = self.fs.symlink(fid(parent), name.as_bytes(), target.as_os_str().as_bytes(), &cred_of(rq));
+        let made =
+            self.fs.symlink(fid(parent), name.as_bytes(), target.as_os_str().as_bytes(), &self.cred(rq));
         self.answer_entry("symlink", self.kept(parent, made), reply);
     }
 
@@ -258,17 +263,17 @@ impl Filesystem for Door {
     }
 
     fn link(&self, rq: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let linked = self.fs.link(fid(ino), fid(parent), name.as_bytes(), &cred_of(rq));
+        let linked = self.fs.link(fid(ino), fid(parent), name.as_bytes(), &self.cred(rq));
         self.answer_entry("link", self.kept(parent, linked), reply);
     }
 
     fn unlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let gone = self.fs.unlink(fid(parent), name.as_bytes(), &cred_of(rq));
+        let gone = self.fs.unlink(fid(parent), name.as_bytes(), &self.cred(rq));
         answer_empty("unlink", self.kept(parent, gone), reply);
     }
 
     fn rmdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let gone = self.fs.rmdir(fid(parent), name.as_bytes(), &cred_of(rq));
+        let gone = self.fs.rmdir(fid(parent), name.as_bytes(), &self.cred(rq));
         answer_empty("rmdir", self.kept(parent, gone), reply);
     }
 
@@ -283,7 +288,7 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let (from, to) = (name.as_bytes(), new_name.as_bytes());
-        let done = self.fs.rename(fid(parent), from, fid(new_parent), to, flags.bits(), &cred_of(rq));
+        let done = self.fs.rename(fid(parent), from, fid(new_parent), to, flags.bits(), &self.cred(rq));
         answer_empty("rename", self.kept(parent, done), reply);
     }
 
@@ -357,7 +362,7 @@ impl Filesystem for Door {
         if is_nothing && let Ok(attr) = &done {
             // A change of owner to nobody else, and the kernel's wish before a write, name nothing and take set-id bits away. Where
             // its owner asks it is a change also if there are none.
-            let is_owner = rq.uid() == 0 || rq.uid() == attr.uid;
+            let is_owner = is_root(rq) || rq.uid() == attr.uid;
             if is_owner {
                 let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
                 done = self.set(rq, fid(ino), &set, false);
@@ -390,7 +395,7 @@ impl Filesystem for Door {
         let open = self.open_flags(flags.0);
         let opened = self.fs.open_as(fid(ino), open, &self.reader(rq)).and_then(|(handle, attr)| {
             // O_TRUNC changes the content: set-id bits go, as by truncate.
-            let drops = open.truncate && rq.uid() != 0 && has_set_id(attr.mode);
+            let drops = open.truncate && !is_root(rq) && has_set_id(attr.mode);
             let dropped = if drops { self.drop_privileges(rq, fid(ino)).map(|_| ()) } else { Ok(()) };
             let cut =
                 dropped.and_then(|()| if open.truncate { self.kept_attributes(ino, Ok(())) } else { Ok(()) });
@@ -587,7 +592,7 @@ impl Filesystem for Door {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let done = self.fs.setxattr(fid(ino), name.as_bytes(), value, flags as u32, &cred_of(rq));
+        let done = self.fs.setxattr(fid(ino), name.as_bytes(), value, flags as u32, &self.cred(rq));
         answer_empty("setxattr", self.kept_attributes(ino, done), reply);
     }
 
@@ -599,7 +604,7 @@ impl Filesystem for Door {
     }
 
     fn removexattr(&self, rq: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.fs.removexattr(fid(ino), name.as_bytes(), &cred_of(rq));
+        let done = self.fs.removexattr(fid(ino), name.as_bytes(), &self.cred(rq));
         answer_empty("removexattr", self.kept_attributes(ino, done), reply);
     }
 
@@ -616,7 +621,7 @@ impl Filesystem for Door {
     ) {
         let done = match asked(cmd, in_data) {
             Asked::Get(form) => self.fs.flags(fid(ino)).map(|flags| form.answer(flags)),
-            Asked::Set(flags) => self.fs.set_flags(fid(ino), flags, &cred_of(rq)).map(|()| {
+            Asked::Set(flags) => self.fs.set_flags(fid(ino), flags, &self.cred(rq)).map(|()| {
                 // It changes ctime, and the answer has no room for that.
                 self.forget.attributes(fid(ino));
                 Vec::new()

@@ -31,6 +31,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Read-only, nosuid, noatime and their like.
     pub flags: MountFlags,
+    /// Mounts of it may be idmapped: the kernel alone judges who may do what (decision 0046).
+    pub idmap: bool,
     /// Largest read request; `None`: as large as a write.
     pub max_read: Option<u32>,
     /// Threads that serve requests; at least 1.
@@ -48,6 +50,7 @@ impl MountOptions {
             subtype: "stria".into(),
             allow_other: rustix::process::geteuid().is_root(),
             flags: MountFlags::empty(),
+            idmap: false,
             max_read: None,
             threads: THREADS,
             attr_timeout: ENTRY_TIMEOUT,

@@ -1,5 +1,7 @@
 //! What is negotiated with the kernel. One place for the door and for the yardsticks that it is measured against.
 
+use std::io;
+
 use fusedev::{FopenFlags, InitFlags, KernelConfig};
 
 use crate::options::{MAX_REQUEST_BYTES, MountOptions};
@@ -33,6 +35,20 @@ pub const WANTED: [InitFlags; 11] = [
 /// fcntl and flock are asked of the servers. Without it they are the kernel's own.
 pub fn ask_for_locks(config: &mut KernelConfig) -> bool {
     config.add_capabilities(InitFlags::FUSE_POSIX_LOCKS | InitFlags::FUSE_FLOCK_LOCKS).is_ok()
+}
+
+/// Mounts of it may be idmapped. Then the kernel judges, and does not say who asks: not where the servers want to judge each request.
+pub fn ask_for_idmap(config: &mut KernelConfig, is_judged: bool) -> io::Result<()> {
+    if is_judged {
+        return Err(io::Error::other(
+            "idmap: the servers judge each request by its user, which an idmapped mount does not tell them; leave idmap out",
+        ));
+    }
+    config.add_capabilities(InitFlags::FUSE_ALLOW_IDMAP).map_err(|_| {
+        io::Error::other(
+            "idmap: this kernel cannot idmap FUSE mounts (Linux 6.12 and later can); leave idmap out",
+        )
+    })
 }
 
 /// Sets the connection's limits and capabilities; to be called from `Filesystem::init`.

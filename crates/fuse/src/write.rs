@@ -6,7 +6,7 @@ use client::{Handle, SetAttr};
 use fusedev::Request;
 use types::{Attr, Fault, Fid};
 
-use crate::cred::cred_of;
+use crate::cred::is_root;
 use crate::door::Door;
 use crate::setid::{has_set_id, loses_privileges};
 
@@ -23,13 +23,13 @@ impl Door {
     /// Takes set-id bits away from a file whose content changes.
     pub fn drop_privileges(&self, rq: &Request, fid: Fid) -> Result<Attr, Fault> {
         let attr = self.fs.getattr(fid)?;
-        let is_in_group = || rq.uid() == 0 || cred_of(rq).is_in_group(attr.gid);
+        let is_in_group = || is_root(rq) || self.cred(rq).is_in_group(attr.gid);
         if !loses_privileges(attr.mode, is_in_group) {
             return Ok(attr);
         }
         // The MDT takes them from the mode that the file has by then: another mount may be changing it. Who asks need not own it.
         let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
-        let cred = if self.fs.is_judged() { self.reader(rq) } else { cred_of(rq) };
+        let cred = if self.fs.is_judged() { self.reader(rq) } else { self.cred(rq) };
         let attr = self.fs.setattr(fid, &set, &cred)?;
         // The answer to a write has no room for the new mode, and the kernel runs programs by the one it knows.
         self.forget.attributes(fid);

@@ -21,10 +21,15 @@ pub struct Request {
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
 }
 
+/// What `uid` and `gid` are where the kernel does not say who asks: under FUSE_ALLOW_IDMAP it does so only of requests that make
+/// something, whose ids it has mapped.
+pub const UNKNOWN_ID: u32 = u32::MAX;
+
 impl Request {
     pub fn unique(&self) -> RequestId {
         self.unique
     }
+    /// `UNKNOWN_ID`: not told.
     pub fn uid(&self) -> u32 {
         self.uid
     }

@@ -50,6 +50,7 @@ bitflags! {
         const FUSE_PASSTHROUGH = 1 << 37;
         const FUSE_NO_EXPORT_SUPPORT = 1 << 38;
         const FUSE_HAS_RESEND = 1 << 39;
+        /// Mounts may be idmapped; requests that make nothing do not say who asks (`UNKNOWN_ID`).
         const FUSE_ALLOW_IDMAP = 1 << 40;
         const FUSE_OVER_IO_URING = 1 << 41;
         const FUSE_REQUEST_TIMEOUT = 1 << 42;

@@ -27,7 +27,7 @@ mod xattr_dir_reply;
 
 pub use attr::{FileAttr, FileType, StatxAttr, TimeOrNow};
 pub use errno::Errno;
-pub use filesystem::{Filesystem, Request};
+pub use filesystem::{Filesystem, Request, UNKNOWN_ID};
 pub use flags::*;
 pub use init::{KernelConfig, MAX_WRITE_BYTES};
 pub use notify::Notifier;

@@ -19,7 +19,7 @@ pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateRep
             return Err(Fault::new(Code::Invalid, "directories and symlinks have calls of their own"));
         }
         Kind::Char if req.rdev == WHITEOUT_DEV => {}
-        Kind::Char | Kind::Block if req.cred.uid != 0 => {
+        Kind::Char | Kind::Block if !req.cred.may_all() => {
             return Err(Fault::new(Code::Perm, "only root makes device files"));
         }
         _ => {}

@@ -14,7 +14,7 @@ pub fn set_flags(_: &Ctx<'_>, txn: &mut dyn Txn, req: SetFlags) -> Result<Inode,
     }
     access::need_owner(&inode, &req.cred)?;
     let (now, wanted) = (inode.flags & FLAGS_KEPT, req.flags);
-    if (now ^ wanted) & (FLAG_IMMUTABLE | FLAG_APPEND) != 0 && req.cred.uid != 0 {
+    if (now ^ wanted) & (FLAG_IMMUTABLE | FLAG_APPEND) != 0 && !req.cred.may_all() {
         return Err(Fault::new(Code::Perm, "only root makes files immutable or append-only, or ends that"));
     }
     if wanted & !FLAGS_KEPT != 0 {

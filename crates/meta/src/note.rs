@@ -33,7 +33,7 @@ impl Note {
         Note {
             op,
             flags: 0,
-            who: who.map(|cred| Who { uid: cred.uid, gid: cred.gid }),
+            who: who.filter(|cred| cred.is_known()).map(|cred| Who { uid: cred.uid, gid: cred.gid }),
             fid,
             parent: Fid(0),
             name: Vec::new(),

@@ -82,7 +82,7 @@ fn need_content(ctx: &Ctx<'_>, inode: &InodeRecord, req: &SetAttr) -> Result<(),
 /// Only root gives files away; the owner may name itself.
 fn need_chown(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     let stays = req.uid == inode.attr.uid && req.cred.uid == inode.attr.uid;
-    match req.valid & SET_UID == 0 || req.cred.uid == 0 || stays {
+    match req.valid & SET_UID == 0 || req.cred.may_all() || stays {
         true => Ok(()),
         false => Err(Fault::new(Code::Perm, format!("only root may give file {} to another", inode.fid()))),
     }
@@ -92,7 +92,7 @@ fn need_chown(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
 fn need_chgrp(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     let owner = req.cred.uid == inode.attr.uid;
     let stays = owner && (req.gid == inode.attr.gid || req.cred.is_in_group(req.gid));
-    match req.valid & SET_GID == 0 || req.cred.uid == 0 || stays {
+    match req.valid & SET_GID == 0 || req.cred.may_all() || stays {
         true => Ok(()),
         false => Err(Fault::new(
             Code::Perm,

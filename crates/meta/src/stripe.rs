@@ -8,7 +8,7 @@ use wire::meta::{GetStripe, GetStripeReply, SetStripe, StripeComponent, StripeSp
 
 use crate::inode::{load_inode, store_inode};
 use crate::records::InodeRecord;
-use crate::{Ctx, Txn, View, note};
+use crate::{Ctx, Txn, View, access, note};
 
 /// `-c -1` and `-i -1`: all OSTs, any OST.
 pub const ALL: u16 = u16::MAX;
@@ -16,7 +16,7 @@ pub const ALL: u16 = u16::MAX;
 /// Sets or clears the striping of a directory, or of a regular file that has no content yet.
 pub fn set_stripe(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetStripe) -> Result<Empty, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
-    if req.cred.uid != 0 && req.cred.uid != inode.attr.uid {
+    if !access::is_owner(&inode, &req.cred) {
         return Err(Fault::new(Code::Perm, "only the owner or root may set the striping"));
     }
     match inode.attr.kind {

@@ -58,6 +58,30 @@ impl Cred {
     pub fn root() -> Cred {
         Cred::default()
     }
+    /// No group has this number. Among the groups it says that the client's kernel has allowed the request, as `checked` does.
+    const CHECKED: u32 = u32::MAX;
+
+    /// A caller that the client's kernel has judged by rules of its own (an idmapped mount): rules refuse it nothing. `uid` and `gid` own
+    /// what is made. A server that judges requests itself does not believe it (`unchecked`).
+    pub fn checked(uid: u32, gid: u32) -> Cred {
+        Cred { uid, gid, groups: vec![Cred::CHECKED] }
+    }
+    fn is_checked(&self) -> bool {
+        self.groups.contains(&Cred::CHECKED)
+    }
+    /// The same caller without its kernel's word.
+    pub fn unchecked(mut self) -> Cred {
+        self.groups.retain(|gid| *gid != Cred::CHECKED);
+        self
+    }
+    /// Root, or a caller that the client's kernel has judged.
+    pub fn may_all(&self) -> bool {
+        self.uid == 0 || self.is_checked()
+    }
+    /// Whether it is known who asks.
+    pub fn is_known(&self) -> bool {
+        self.uid != u32::MAX
+    }
     pub fn is_in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }

@@ -19,7 +19,8 @@ use crate::{config, logs, mountlog};
 Example: stria mount 10.0.0.5@tcp:/stria /mnt/stria -o ro
 Example: stria mount --config mount.toml
 Options (-o): ro, nosuid, nodev, noexec, noatime, nodiratime, sync, dirsync and their opposites,
-allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS.
+allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS, idmap (mounts of it may be idmapped; the kernel
+alone then judges who may do what), noidmap.
 Always so, and therefore taken without effect: acl, user_xattr, flock and localflock (locks hold
 among all mounts), lazystatfs, retry=N, _netdev and what else mount(8) itself uses.
 Refused, since nothing would come of them: noacl, nouser_xattr, noflock, strictatime, norelatime.

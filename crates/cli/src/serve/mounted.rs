@@ -69,6 +69,7 @@ impl Client {
         let mut how = MountOptions::new(wish.source);
         how.flags = wish.options.flags;
         how.max_read = wish.options.max_read;
+        how.idmap = wish.options.idmap;
         how.allow_other = wish.options.allow_other.unwrap_or(how.allow_other);
         let mounted = match fuse::mount(fs.clone(), wish.point, &how) {
             Ok(mounted) => Arc::new(mounted),

@@ -54,3 +54,17 @@ fn the_sticky_bit_leaves_removal_to_owners() {
         assert_eq!(got, want, "{mode:o} {dir_owner} {owner} {who}");
     }
 }
+
+/// As from an idmapped mount, whose kernel has judged already.
+#[test]
+fn a_checked_caller_is_refused_nothing_but_what_nobody_may() {
+    let strangers = file(0o000, 0, 0);
+    for cred in [Cred::checked(BOB, BOB), Cred::checked(u32::MAX, u32::MAX)] {
+        assert!(allows(&strangers, &cred, READ | WRITE | EXEC) && is_owner(&strangers, &cred));
+        assert!(keeps_setgid(&cred, 7));
+        let mut immutable = strangers.clone();
+        immutable.flags = FLAG_IMMUTABLE;
+        assert!(need(&immutable, &cred, WRITE).is_err());
+        assert!(!allows(&strangers, &cred.unchecked(), READ));
+    }
+}

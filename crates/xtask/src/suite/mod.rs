@@ -19,6 +19,7 @@ mod gateways;
 mod guards;
 mod handles;
 mod json;
+mod idmap;
 mod kinds;
 mod life;
 mod locks;
@@ -203,6 +204,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(mounting::TESTS);
     tests.extend_from_slice(handles::TESTS);
     tests.extend_from_slice(gateways::TESTS);
+    tests.extend_from_slice(idmap::TESTS);
     tests.extend_from_slice(overlay::TESTS);
     tests.extend_from_slice(claims::TESTS);
     tests.extend_from_slice(measured::TESTS);

@@ -30,18 +30,18 @@ pub const TESTS: &[(Needs, Test)] = &[
 const NOBODY: u32 = 65_534;
 
 /// A file system of its own that is mounted again and again; ended with the test, however that ends.
-struct Own<'a> {
+pub struct Own<'a> {
     b: &'a Bench,
     dir: PathBuf,
-    mount: PathBuf,
+    pub mount: PathBuf,
 }
 
 impl Own<'_> {
-    fn new(b: &Bench) -> Own<'_> {
+    pub fn new(b: &Bench) -> Own<'_> {
         Own { b, dir: b.cluster.dir.join("own"), mount: b.cluster.dir.join("own-mnt") }
     }
 
-    fn up(&self, options: &str) -> Result<()> {
+    pub fn up(&self, options: &str) -> Result<()> {
         let (dir, mount) = (self.dir.display().to_string(), self.mount.display().to_string());
         let mut args = vec!["up", "--dir", &dir, "--mount", &mount, "-o", options];
         if !self.dir.exists() {
@@ -51,7 +51,7 @@ impl Own<'_> {
         ensure_eq(code, 0, &out)
     }
 
-    fn down(&self) -> Result<()> {
+    pub fn down(&self) -> Result<()> {
         let (code, out) = self.b.cluster.stria(&["down", "--dir", &self.dir.display().to_string()])?;
         ensure_eq(code, 0, &out)
     }
