@@ -106,7 +106,12 @@ impl Fs {
             return Err(Fault::new(Code::Unsupported, "an observer has no capability to read objects").into());
         }
         let cap = cap.ok_or(Stopped::Refresh(None))?;
-        let pieces = pieces(layout, file.fid, offset, len);
+        let mut pieces = pieces(layout, file.fid, offset, len);
+        // Asked before the first request leaves: an object whose first write is acknowledged later may be absent from the answer.
+        {
+            let meta = file.meta.lock();
+            pieces.iter_mut().for_each(|p| p.written |= meta.progress.has_written(p.object));
+        }
         let done = match pieces.as_slice() {
             [piece] => self.read_piece(file, cap.clone(), piece, into, deadline),
             pieces => self.read_pieces(file, &cap, offset, pieces, into, len, deadline),
@@ -150,7 +155,7 @@ impl Fs {
         for _ in 0..CHECKSUM_TRIES {
             into.clear();
             let reply = link.exchange(file.fid, &req, &[], into, deadline)?.reply;
-            if self.accept(file, &req.cap, piece, &reply, into, deadline)? {
+            if self.accept(&req.cap, piece, &reply, into, deadline)? {
                 into.extend_zero(piece.len - into.len());
                 return Ok(());
             }
@@ -161,16 +166,13 @@ impl Fs {
     /// Is this the piece? `Ok(false)`: its bytes changed on the way, ask again.
     fn accept(
         &self,
-        file: &File,
         cap: &Capability,
         piece: &Piece,
         reply: &ReadReply,
         got: &mut Buf,
         deadline: Instant,
     ) -> Result<bool, Stopped> {
-        let is_written =
-            piece.written || (!reply.exists && file.meta.lock().progress.has_written(piece.object));
-        match judge(piece, is_written, reply.exists, got.len()) {
+        match judge(piece, reply.exists, got.len()) {
             Share::Bytes(_) => Ok(verify_fragments(piece.object_offset, got, &reply.crcs).is_ok()),
             Share::Hole => {
                 got.clear();
@@ -261,7 +263,7 @@ impl Fs {
         let answers: Vec<_> = pending.into_iter().map(|p| p.run()).collect();
         // 3. Judge; what changed on the way is asked for again, alone.
         for ((piece, answer), buf) in window.iter().zip(answers).zip(bufs) {
-            if !self.accept(file, cap, piece, &answer?.reply, buf, deadline)? {
+            if !self.accept(cap, piece, &answer?.reply, buf, deadline)? {
                 self.read_piece(file, cap.clone(), piece, buf, deadline)?;
             }
         }

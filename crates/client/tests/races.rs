@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-use client::{Fs, Handle, OpenFlags, Settings};
-use common::{Cluster, MDT, Wiring, pattern, read};
+use client::{Fs, Handle, OpenFlags, SetAttr, Settings};
+use common::{Cluster, MDT, Wiring, ost_target, pattern, read};
 use disk::Crash;
 use net::{Answer, Fabric, Service};
 use parking_lot::{Mutex, RwLock};
 use types::{Buf, Code, Cred, Fid, FsId};
+use wire::object::{Read, ReportMissing};
 use wire::session::Detach;
 use wire::{Flags, Header, Request, Wire};
 
@@ -322,6 +323,48 @@ fn the_close_of_a_replaced_file_leaves_it_to_who_is_about_to_open_it() {
         while !is_gone(&fs, old) {
             assert!(Instant::now() < until, "a replaced file stays");
             std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// [S-read-your-writes] The OST says that the object is absent, and before that answer is read the object's first write is acknowledged.
+/// The read gives zeros: no error, and no damage record.
+#[test]
+fn read_answered_before_the_first_write_of_its_object_is_a_hole() {
+    for wiring in [Wiring::Local, Wiring::Tcp] {
+        for (read_at, len) in [(0u64, 4096), (8 << 20, 4096), (0, 3 << 20)] {
+            let cluster = Cluster::with_inline_max(wiring, 2, 0);
+            let fs = cluster.mount_lazy();
+            let (fid, handle) = make(&fs, "sparse");
+            // A layout with its first object; the object of the second component stays absent.
+            fs.write(handle, 0, b"begin").unwrap();
+            let size = Some(200 << 20);
+            fs.setattr(fid, &SetAttr { size, ..SetAttr::default() }, &root()).unwrap();
+            let begin = 80 << 20;
+            let (is_first, is_reported) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+            for n in 0..2 {
+                let tap = Tap::over(cluster.process(ost_target(n)));
+                cluster.hub.add(ost_target(n), tap.clone());
+                let (writer, is_first, is_reported) = (fs.clone(), is_first.clone(), is_reported.clone());
+                tap.set(move |head, serve| {
+                    serve();
+                    is_reported.fetch_or(head.call == ReportMissing::CALL, Ordering::SeqCst);
+                    if head.call == Read::CALL && is_first.swap(false, Ordering::SeqCst) {
+                        writer.write(handle, begin, &pattern(3, 4 << 20)).unwrap();
+                    }
+                });
+            }
+            let got = read(&fs, handle, begin + read_at, len).unwrap();
+            assert!(!is_first.load(Ordering::SeqCst), "no read reached an OST");
+            assert_eq!(got.len(), len);
+            // Each stripe reads as zeros or as written, depending on which of them was answered first.
+            let want = pattern(3, 4 << 20);
+            for (k, part) in got.chunks(1 << 20).enumerate() {
+                let written = want.get(read_at as usize + (k << 20)..).map(|w| &w[..part.len()]);
+                assert!(part.iter().all(|b| *b == 0) || Some(part) == written, "stripe {k}");
+            }
+            assert!(!is_reported.load(Ordering::SeqCst), "a hole is told as damage");
+            fs.abort();
         }
     }
 }

@@ -42,10 +42,11 @@ pub enum Share {
     Excess,
 }
 
-/// Judges the answer to the read of a piece: does the object exist, and how many bytes came. `written`: the layout's bit
-/// or what this client wrote itself.
-pub fn judge(piece: &Piece, written: bool, exists: bool, got: usize) -> Share {
-    match (exists, written) {
+/// Judges the answer to the read of a piece: does the object exist, and how many bytes came. `piece.written` is the layout's bit, or
+/// says that this client had written the object before it asked. A write acknowledged later proves nothing: the OST may have answered
+/// the read first.
+pub fn judge(piece: &Piece, exists: bool, got: usize) -> Share {
+    match (exists, piece.written) {
         (true, _) if got > piece.len => Share::Excess,
         (true, _) => Share::Bytes(got),
         (false, true) => Share::Missing,
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn zeros_stand_for_holes_only() {
-        let piece = layout(1).split(Fid(7), 0, 100)[0];
+        let whole = layout(1).split(Fid(7), 0, 100)[0];
         //           written exists got   share
         let table = [
             (true, true, 100, Share::Bytes(100)),
@@ -106,7 +107,8 @@ mod tests {
             (true, true, 101, Share::Excess),
         ];
         for (written, exists, got, want) in table {
-            assert_eq!(judge(&piece, written, exists, got), want, "{written} {exists} {got}");
+            let piece = Piece { written, ..whole };
+            assert_eq!(judge(&piece, exists, got), want, "{written} {exists} {got}");
         }
     }
 
