@@ -20,7 +20,7 @@ use crate::gone::Gone;
 use crate::link::{Identity, Link};
 use crate::losses::Losses;
 use crate::names::NameLocks;
-use crate::replaced::Replaced;
+use crate::removed::Removed;
 use crate::request::{Answer, Sent};
 use crate::room::Waits;
 
@@ -40,7 +40,7 @@ pub struct Fs {
     pub(crate) files: Files,
     /// Files that could not be settled in the last round; they count as queued.
     pub(crate) put_off: Mutex<Vec<Arc<File>>>,
-    pub(crate) replaced: Replaced,
+    pub(crate) removed: Removed,
     pub(crate) waits: Arc<Waits>,
     pub(crate) noted: crate::accessed::Noted,
     pub(crate) content_bytes: Arc<AtomicUsize>,
@@ -94,7 +94,7 @@ impl Fs {
             id,
             files: Files::new(),
             put_off: Mutex::default(),
-            replaced: Replaced::default(),
+            removed: Removed::default(),
             waits: Arc::default(),
             noted: Default::default(),
             content_bytes: Arc::default(),
@@ -374,8 +374,8 @@ fn settle_loop(weak: &Weak<Fs>) {
         let Some(fs) = weak.upgrade() else { return };
         fs.settle_round(None);
         fs.tell_accessed(fs.deadline());
-        if let Err(why) = fs.release_replaced(fs.deadline()) {
-            tracing::debug!(%why, "replaced files are let go later");
+        if let Err(why) = fs.release_removed(fs.deadline()) {
+            tracing::debug!(%why, "removed files are let go later");
         }
     }
 }

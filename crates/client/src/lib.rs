@@ -74,7 +74,7 @@ mod put;
 mod read;
 mod readdir;
 mod recover;
-mod replaced;
+mod removed;
 mod request;
 mod room;
 mod seek;

@@ -17,8 +17,8 @@ use types::{Buf, Code, Fault, Fid, Incarnation};
 use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
 use wire::meta::{
-    Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, Rename, RenameReply, Symlink, Tmpfile,
-    WriteInline, WriteInlineReply,
+    Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, RemoveDir, Rename, RenameReply, Symlink,
+    Tmpfile, Unlink, UnlinkReply, WriteInline, WriteInlineReply,
 };
 use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
 
@@ -41,8 +41,6 @@ sent!(
     wire::check::Repair,
     wire::meta::SetAttr,
     wire::meta::Link,
-    wire::meta::Unlink,
-    wire::meta::RemoveDir,
     wire::meta::ReadLink,
     wire::meta::ReadDir,
     wire::meta::GetXattr,
@@ -97,6 +95,20 @@ impl Sent for WriteInline {
     fn amend(body: &mut [u8], _: &WriteInlineReply) {
         let Ok(was) = WriteInline::from_bytes(body) else { return };
         body.copy_from_slice(&WriteInline { in_section: true, ..was }.to_bytes());
+    }
+}
+
+/// P1 (mds): what the MDT kept is kept again, for the calls that found it.
+impl Sent for Unlink {
+    fn amend(body: &mut [u8], reply: &UnlinkReply) {
+        let Ok(was) = Unlink::from_bytes(body) else { return };
+        body.copy_from_slice(&Unlink { held: was.held || reply.kept, ..was }.to_bytes());
+    }
+}
+impl Sent for RemoveDir {
+    fn amend(body: &mut [u8], reply: &UnlinkReply) {
+        let Ok(was) = RemoveDir::from_bytes(body) else { return };
+        body.copy_from_slice(&RemoveDir { held: was.held || reply.kept, ..was }.to_bytes());
     }
 }
 
@@ -156,6 +168,8 @@ pub(crate) fn amend_sent(call: u16, body: &mut [u8], reply: &[u8]) {
     }
     match call {
         WriteInline::CALL => amend::<WriteInline>(body, reply),
+        Unlink::CALL => amend::<Unlink>(body, reply),
+        RemoveDir::CALL => amend::<RemoveDir>(body, reply),
         Create::CALL => amend::<Create>(body, reply),
         CreateWith::CALL => amend::<CreateWith>(body, reply),
         Tmpfile::CALL => amend::<Tmpfile>(body, reply),

@@ -19,9 +19,9 @@ use crate::objects::Stopped;
 
 /// An MDT that does not answer for so long keeps nobody from hearing that there is no space.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Between two looks at replaced files whose time is not over (`replaced`): at most a second in all.
+/// Between two looks at removed files whose time is not over (`removed`): at most a second in all.
 const REPLACED_PAUSE: Duration = Duration::from_millis(20);
-/// For letting replaced files go: that second, and one for the MDT to answer. What is left of the time is for the purge.
+/// For letting removed files go: that second, and one for the MDT to answer. What is left of the time is for the purge.
 const REPLACED_MAX: Duration = Duration::from_secs(2);
 /// Most that wait long at once, half of the threads that serve a mount: who removes something finds one that is free. Others wait for a
 /// moment only (W4).
@@ -89,7 +89,7 @@ impl Fs {
         let is_first = tries.room.is_none();
         let room = tries.room.get_or_insert_with(|| Room::new(Instant::now()));
         if is_first && tries.seat.is_some() {
-            self.await_replaced(file, deadline)?;
+            self.await_removed(file, deadline)?;
         }
         room.refused(&mirrors);
         match self.await_purge(file, &mirrors, room, tries.seat.is_some(), deadline)? {
@@ -118,14 +118,14 @@ impl Fs {
         }
     }
 
-    /// Lets files go that a rename has replaced by now.
-    fn await_replaced(&self, file: &File, deadline: Instant) -> Result<(), Fault> {
+    /// Releases files that were removed by now and are kept for a moment.
+    fn await_removed(&self, file: &File, deadline: Instant) -> Result<(), Fault> {
         let mdt = self.mdt(file.fid)?;
         let begin = Instant::now();
         let limit = deadline.min(begin + REPLACED_MAX);
-        while self.replaced.has_before(begin) && mdt.is_ready() && mdt.wait(REPLACED_PAUSE, limit) {
-            if let Err(why) = self.release_replaced(limit) {
-                tracing::debug!(%why, "who finds an OST full cannot let replaced files go");
+        while self.removed.has_before(begin) && mdt.is_ready() && mdt.wait(REPLACED_PAUSE, limit) {
+            if let Err(why) = self.release_removed(limit) {
+                tracing::debug!(%why, "a write that found an OST full cannot release removed files");
                 break;
             }
         }

@@ -1,13 +1,13 @@
-//! Unlink, rmdir and rename: names go, and files with them unless somebody here has them open.
+//! Unlink, rmdir and rename: names go, and inodes with them unless this client has them open, or calls may be on their way to them.
 //!
 //! The MDT does not know who has a file open; the client says so (`held`). The name lock keeps the answer true until the
-//! MDT has acted. What a rename replaces is held in any case; see `replaced`.
+//! MDT has acted. What a rename replaces is held in any case, and other removals while path walks meet them; see `removed`.
 
 use std::time::Instant;
 
-use types::{Attr, Code, Cred, Fault, Fid, Kind};
+use types::{Attr, Code, Cred, Fault, Fid};
 use wire::codec::Bytes;
-use wire::meta::{Lookup, Release, RemoveDir, Rename, Unlink, UnlinkReply};
+use wire::meta::{Lookup, RemoveDir, Rename, Unlink, UnlinkReply};
 
 use crate::Fs;
 
@@ -25,15 +25,17 @@ impl Fs {
         let held = victim.is_some_and(|fid| self.files.is_held(fid));
         let req = Unlink { parent, name: Bytes::from(name), held, now: self.now(), cred: cred.clone() };
         let gone = self.ask_until(parent, &req, deadline)?.reply;
-        self.note_unlinked(&gone, held, deadline);
+        self.note_removed(&gone, deadline);
         Ok(())
     }
 
     pub fn rmdir(&self, parent: Fid, name: &[u8], cred: &Cred) -> Result<(), Fault> {
         self.refuse_observer()?;
-        let req = RemoveDir { parent, name: Bytes::from(name), now: self.now(), cred: cred.clone() };
-        let gone = self.ask(parent, &req)?;
-        self.id.gone.remember(gone.attr);
+        let (name, held, now) = (Bytes::from(name), false, self.now());
+        let req = RemoveDir { parent, name, held, now, cred: cred.clone() };
+        let deadline = self.deadline();
+        let gone = self.ask_until(parent, &req, deadline)?.reply;
+        self.note_removed(&gone, deadline);
         Ok(())
     }
 
@@ -55,10 +57,7 @@ impl Fs {
         let (cred, want) = (cred.clone(), Fid(0));
         let req = Rename { parent, name, new_parent, new_name, flags, hold: true, now, cred, want };
         if let Some(gone) = self.ask_until(parent, &req, deadline)?.reply.replaced {
-            match gone.attr.kind {
-                Kind::Dir => self.note_unlinked(&gone, false, deadline),
-                _ => self.note_replaced(&gone, deadline),
-            }
+            self.note_removed(&gone, deadline);
         }
         Ok(())
     }
@@ -87,39 +86,21 @@ impl Fs {
         }
     }
 
-    fn note_replaced(&self, gone: &UnlinkReply, deadline: Instant) {
-        let Attr { fid, nlink, .. } = gone.attr;
-        // Also one that is open: when its last descriptor is closed at once, another open may still be on its way.
-        if nlink == 0 {
-            self.id.gone.remember(gone.attr);
-            self.keep_replaced(fid, deadline);
-        }
-    }
-
-    fn note_unlinked(&self, gone: &UnlinkReply, held: bool, deadline: Instant) {
+    /// What the MDT kept is released later, also if it is open here: when its last descriptor is closed at once, another call by path
+    /// may still be on its way.
+    fn note_removed(&self, gone: &UnlinkReply, deadline: Instant) {
         let Attr { fid, nlink, .. } = gone.attr;
         if nlink > 0 {
             return;
         }
-        if !held {
-            self.id.gone.add(fid, None);
-            self.id.gone.remember(gone.attr);
+        self.id.gone.remember(gone.attr);
+        if gone.kept {
+            return self.keep_removed(fid, deadline);
         }
-        let is_open = self.files.get(fid).is_some_and(|file| {
-            let mut meta = file.meta.lock();
-            match held && meta.pins > 0 {
-                true => meta.is_orphan = true,
-                // Closed, and now gone: what was still to be told of it is told to nobody.
-                false => meta.is_gone = true,
-            }
-            meta.pins > 0
-        });
-        if held && !is_open {
-            // The last descriptor was closed while the MDT was asked: nobody else will let it go.
-            self.id.gone.add(fid, None);
-            if let Err(fault) = self.ask_until(fid, &Release { fid }, deadline) {
-                tracing::warn!("file {fid}, unlinked and closed, stays until this session ends: {fault}");
-            }
+        self.id.gone.add(fid, None);
+        if let Some(file) = self.files.get(fid) {
+            // Closed, and now gone: what was still to be told of it is told to nobody.
+            file.meta.lock().is_gone = true;
         }
     }
 }

@@ -70,13 +70,16 @@ fn make(fs: &Fs, name: &str) -> (Fid, Handle) {
 }
 
 /// The MDT itself has no record of the file any more. (`getattr` would tell what the client remembers of it.)
-fn is_gone(fs: &Fs, fid: Fid) -> bool {
-    match fs.open(fid, OpenFlags::read_only()) {
-        Ok((handle, _)) => {
-            fs.release(handle);
-            false
-        }
-        Err(fault) => fault.code == Code::Stale,
+fn is_gone(cluster: &Cluster, fid: Fid) -> bool {
+    cluster_inode(cluster, fid).is_err_and(|fault| fault.code == Code::Stale)
+}
+
+/// What was removed while it was open goes a second later, or with its last descriptor if that comes after.
+fn wait_until_gone(cluster: &Cluster, fid: Fid, what: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_gone(cluster, fid) {
+        assert!(Instant::now() < until, "{what}: file {fid} stays");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -108,7 +111,7 @@ fn the_last_close_may_come_while_the_unlink_is_under_way() {
         });
         fs.unlink(Fid::ROOT, b"tmp", &root()).unwrap();
         tap.clear();
-        assert!(is_gone(&fs, fid), "{size} bytes");
+        wait_until_gone(&cluster, fid, &format!("{size} bytes"));
     }
 }
 
@@ -118,8 +121,10 @@ fn closes_and_unlinks_at_once_leave_nothing() {
     for wiring in [Wiring::Local, Wiring::Tcp] {
         let cluster = Cluster::new(wiring, 1);
         let fs = cluster.mount();
-        for n in 0..1000 {
+        let mut all = Vec::new();
+        for _ in 0..1000 {
             let (fid, handle) = make(&fs, "t");
+            all.push(fid);
             fs.write(handle, 0, b"x").unwrap();
             let both = Barrier::new(2);
             std::thread::scope(|s| {
@@ -130,8 +135,8 @@ fn closes_and_unlinks_at_once_leave_nothing() {
                 both.wait();
                 fs.unlink(Fid::ROOT, b"t", &root()).unwrap();
             });
-            assert!(is_gone(&fs, fid), "{wiring:?}, round {n}");
         }
+        all.iter().for_each(|fid| wait_until_gone(&cluster, *fid, &format!("{wiring:?}")));
     }
 }
 
@@ -178,7 +183,7 @@ fn a_removed_directory_can_still_be_looked_at() {
     fs.rmdir(Fid::ROOT, b"d", &root()).unwrap();
     let attr = fs.getattr(dir.fid).unwrap();
     assert_eq!((attr.nlink, attr.mode, attr.kind), (0, 0o751, types::Kind::Dir));
-    assert_eq!(fs.lookup(dir.fid, b"..x").unwrap_err().code, Code::Stale);
+    assert_eq!(fs.lookup(dir.fid, b"..x").unwrap_err().code, Code::NotFound);
 }
 
 /// [S-replay] The MDT loses power again while what it lost the first time is being sent again: all of it arrives in the end.
@@ -290,13 +295,13 @@ fn an_open_that_a_rename_overtakes_gets_the_old_file() {
             assert!(read(&fs, handle, 0, size).unwrap() == pattern(1, size));
             // What nobody opened goes by itself, what is open does not.
             let until = Instant::now() + Duration::from_secs(20);
-            while !is_gone(&fs, second) {
+            while !is_gone(&cluster, second) {
                 assert!(Instant::now() < until, "a replaced file stays");
                 std::thread::sleep(Duration::from_millis(50));
             }
             assert!(read(&fs, handle, 0, size).unwrap() == pattern(1, size), "still open");
             fs.release(handle);
-            assert!(is_gone(&fs, first), "the last close lets it go");
+            assert!(is_gone(&cluster, first), "the last close lets it go");
             assert_eq!(fs.lookup(Fid::ROOT, b"name").unwrap().fid, third);
         }
     }
@@ -320,7 +325,7 @@ fn the_close_of_a_replaced_file_leaves_it_to_who_is_about_to_open_it() {
         assert!(read(&fs, handle, 0, 200_000).unwrap() == pattern(1, 200_000));
         fs.release(handle);
         let until = Instant::now() + Duration::from_secs(20);
-        while !is_gone(&fs, old) {
+        while !is_gone(&cluster, old) {
             assert!(Instant::now() < until, "a replaced file stays");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -367,4 +372,74 @@ fn read_answered_before_the_first_write_of_its_object_is_a_hole() {
             fs.abort();
         }
     }
+}
+
+/// [S-no-estale] A call by path whose file was removed between its two steps is tried once more by the kernel. What that second walk finds
+/// is there for it, though another removal comes between its steps, too: of this client or of another one.
+#[test]
+fn second_walk_finds_its_inode_though_the_name_is_removed_again() {
+    for clients in [1, 2] {
+        let cluster = Cluster::new(Wiring::Tcp, 1);
+        let walker = cluster.mount();
+        let remover = if clients == 1 { walker.clone() } else { cluster.mount() };
+        let cred = root();
+        let file = |n: usize| {
+            let name = format!("f{n}");
+            let (attr, handle) =
+                remover.create(Fid::ROOT, name.as_bytes(), 0o644, OpenFlags::read_write(), &cred).unwrap();
+            remover.write(handle, 0, b"content").unwrap();
+            remover.release(handle);
+            (name, attr.fid)
+        };
+        // 1. The first walk meets the removal.
+        let (name, first) = file(1);
+        remover.unlink(Fid::ROOT, name.as_bytes(), &cred).unwrap();
+        assert_eq!(walker.open(first, OpenFlags::read_only()).unwrap_err().code, Code::Stale);
+        // 2. The name is made anew, the second walk finds it, and it is removed again.
+        let (name, fid) = file(2);
+        remover.unlink(Fid::ROOT, name.as_bytes(), &cred).unwrap();
+        let (handle, attr) = walker.open(fid, OpenFlags::read_only()).unwrap();
+        assert_eq!((attr.nlink, read(&walker, handle, 0, 100).unwrap().as_slice()), (0, &b"content"[..]));
+        walker.release(handle);
+        let link = remover.symlink(Fid::ROOT, b"l", b"target", &cred).unwrap().fid;
+        remover.unlink(Fid::ROOT, b"l", &cred).unwrap();
+        assert_eq!(walker.readlink(link).unwrap(), b"target");
+        let dir = remover.mkdir(Fid::ROOT, b"d", 0o755, &cred).unwrap().fid;
+        remover.rmdir(Fid::ROOT, b"d", &cred).unwrap();
+        let mode = SetAttr { mode: Some(0o700), ..SetAttr::default() };
+        assert_eq!(walker.setattr(dir, &mode, &cred).unwrap().nlink, 0);
+        assert_eq!(walker.lookup(dir, b"x").unwrap_err().code, Code::NotFound);
+        let made = walker.mkdir(dir, b"x", 0o755, &cred);
+        assert_eq!(made.unwrap_err().code, Code::NotFound, "a removed directory takes no names");
+        // 3. What was kept goes; nothing is left behind.
+        [fid, link, dir].iter().for_each(|fid| wait_until_gone(&cluster, *fid, "an orphan"));
+    }
+}
+
+/// What the MDT itself has of an inode.
+fn cluster_inode(cluster: &Cluster, fid: Fid) -> Result<wire::meta::Inode, types::Fault> {
+    let head = Header { fs: FsId(1), target: MDT, ..Header::default() };
+    let soon = Instant::now() + Duration::from_secs(10);
+    let req = wire::meta::GetAttr { fid };
+    net::rpc::call(&*cluster.peer(MDT), head, &req, &[], &mut Buf::new(), soon).expect("answered").2
+}
+
+/// [S-no-estale] A directory that is gone has no names: calls below it are `ENOENT`, as on ext4, and are not tried again.
+#[test]
+fn calls_below_a_removed_directory_find_no_name() {
+    let cluster = Cluster::new(Wiring::Local, 1);
+    let (fs, cred) = (cluster.mount(), root());
+    let dir = fs.mkdir(Fid::ROOT, b"d", 0o755, &cred).unwrap().fid;
+    fs.rmdir(Fid::ROOT, b"d", &cred).unwrap();
+    let refused = |what: &str, fault: types::Fault| assert_eq!(fault.code, Code::NotFound, "{what}");
+    refused("lookup", fs.lookup(dir, b"x").unwrap_err());
+    refused("create", fs.create(dir, b"x", 0o644, OpenFlags::read_write(), &cred).unwrap_err());
+    refused("mkdir", fs.mkdir(dir, b"x", 0o755, &cred).unwrap_err());
+    refused("symlink", fs.symlink(dir, b"x", b"t", &cred).unwrap_err());
+    refused("unlink", fs.unlink(dir, b"x", &cred).unwrap_err());
+    refused("rmdir", fs.rmdir(dir, b"x", &cred).unwrap_err());
+    refused("rename", fs.rename(dir, b"x", Fid::ROOT, b"y", 0, &cred).unwrap_err());
+    let (other, _) = make(&fs, "f");
+    refused("rename to", fs.rename(Fid::ROOT, b"f", dir, b"y", 0, &cred).unwrap_err());
+    refused("link to", fs.link(other, dir, b"y", &cred).unwrap_err());
 }

@@ -28,6 +28,7 @@ mod draft;
 mod execute;
 mod format;
 mod given_up;
+mod grace;
 mod ids;
 mod joined;
 mod judge;
@@ -133,6 +134,7 @@ pub(crate) struct Core {
     walks: look::Walks<Records>,
     /// The backup that is under way, if one is.
     copying: Mutex<Option<backup::Copy>>,
+    grace: grace::Grace,
 }
 
 impl Mdt {

@@ -87,6 +87,7 @@ impl Mdt {
             checking: Mutex::new(None),
             walks: Default::default(),
             copying: Mutex::new(None),
+            grace: Default::default(),
             volume,
             settings,
         });

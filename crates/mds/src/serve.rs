@@ -58,6 +58,10 @@ impl Core {
                 answer.body.extend_from_slice(&reply);
             }
             Err(fault) => {
+                // An observer walks no paths.
+                if head.session != SessionId(0) {
+                    self.grace.on_refusal(head.call, &fault, self.clock.boot_ms());
+                }
                 answer.bulk.clear();
                 answer.body.clear();
                 ReplyHead::refused(&fault, flushed_seq).put(&mut answer.body);

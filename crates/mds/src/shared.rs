@@ -568,6 +568,9 @@ impl Sharing for Others<'_> {
     fn set_lease(&self, counter: u32) {
         self.core.sharers.state.lock().lease = Some((self.lease_high.get(), counter));
     }
+    fn keeps_removed(&self) -> bool {
+        self.core.grace.is_open(|| self.core.clock.boot_ms())
+    }
     fn newest_lease(&self) -> u32 {
         let number = self.core.newest_lease.load(Ordering::SeqCst);
         self.lease_high.set((number >> 32) as u32);

@@ -35,9 +35,18 @@ pub fn load_named(view: &dyn View, fid: Fid, parent: Fid) -> Result<InodeRecord,
     }
 }
 
+/// The directory whose names a call asks for. One that was removed is `NotFound`, as on ext4, where it is still there and has no names.
+/// `Stale` would be the kernel's to try again, and a name made and removed in a loop would be `ESTALE` to the program.
+pub fn load_parent(view: &dyn View, fid: Fid) -> Result<InodeRecord, Fault> {
+    load_inode(view, fid).map_err(|fault| match fault.code {
+        Code::Stale => Code::NotFound.into(),
+        _ => fault,
+    })
+}
+
 /// A directory in which names are about to be looked for or changed. One that was removed but is still open has no names.
 pub fn load_dir(view: &dyn View, fid: Fid) -> Result<InodeRecord, Fault> {
-    let dir = load_inode(view, fid)?;
+    let dir = load_parent(view, fid)?;
     match dir.is_dir() {
         false => Err(Code::NotDir.into()),
         true if dir.attr.nlink == 0 => Err(Code::NotFound.into()),

@@ -3,7 +3,7 @@
 use types::*;
 use wire::meta::Inode;
 
-use crate::inode::{load_dir, load_inode, load_named};
+use crate::inode::{load_dir, load_inode, load_named, load_parent};
 use crate::sharing::For;
 use crate::{Ctx, View, access, names};
 
@@ -17,7 +17,7 @@ pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, parent: Fid, name: &[u8], cred: &C
     names::validate(name)?;
     // Root may search everywhere: the directory's record is not even looked at.
     if !cred.may_all() {
-        access::need_search(&load_inode(view, parent)?, cred)?;
+        access::need_search(&load_parent(view, parent)?, cred)?;
     }
     match names::find_entry(view, parent, name)? {
         Some(found) => Ok(load_named(view, found.entry.fid, parent)?.shown(ctx, For::Looking)),
@@ -49,7 +49,7 @@ fn parent_of(ctx: &Ctx<'_>, view: &dyn View, dir: Fid, cred: &Cred) -> Result<In
 
 /// Why there is no such entry: only a directory that exists can say that a name does not.
 fn absent(view: &dyn View, parent: Fid) -> Fault {
-    match load_inode(view, parent) {
+    match load_parent(view, parent) {
         Ok(dir) if dir.is_dir() => Code::NotFound.into(),
         Ok(_) => Code::NotDir.into(),
         Err(fault) => fault,

@@ -161,7 +161,10 @@ impl World {
                 ("unlink".into(), got.err(), self.model.unlink(parent, &name).err())
             }
             66..74 => {
-                let got = call(&mut self.txn, RemoveDir { parent: p, name: wire_name, now: NOW, cred });
+                let got = call(
+                    &mut self.txn,
+                    RemoveDir { parent: p, name: wire_name, held: false, now: NOW, cred },
+                );
                 ("rmdir".into(), got.err(), self.model.rmdir(parent, &name).err())
             }
             74..94 => {

@@ -6,7 +6,7 @@ use wire::codec::Bytes;
 use wire::meta::{DirEntry, Inode, ReadDir, ReadDirReply};
 
 use crate::access::{self, EXEC, READ};
-use crate::inode::load_inode;
+use crate::inode::load_parent;
 use crate::records::{EntryRecord, InodeRecord, Parent};
 use crate::sharing::For;
 use crate::{Ctx, View, keys, names};
@@ -21,7 +21,7 @@ const INODE_BYTES: usize = 128;
 const COMPONENT_BYTES: usize = 20;
 
 pub fn readdir(ctx: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirReply, Fault> {
-    let dir = load_inode(view, req.dir)?;
+    let dir = load_parent(view, req.dir)?;
     if !dir.is_dir() {
         return Err(Code::NotDir.into());
     }

@@ -23,8 +23,11 @@ pub fn lose_link(
     inode.parents.retain(|p| *p != from);
     inode.attr.nlink = if inode.is_dir() { 0 } else { inode.attr.nlink.saturating_sub(1) };
     inode.attr.ctime = now;
-    // H2: who has it open keeps it.
-    let holder = if held { Some(ctx.session) } else { ctx.opened_elsewhere(inode.fid()) };
+    // H2: the session that has it open keeps it. P1 (mds): so does the remover while path walks meet removals.
+    let holder = match held || ctx.keeps_removed() {
+        true => Some(ctx.session),
+        false => ctx.opened_elsewhere(inode.fid()),
+    };
     match (inode.attr.nlink, holder) {
         (0, None) => drop_inode(txn, &inode),
         (0, Some(holder)) => {
@@ -33,7 +36,7 @@ pub fn lose_link(
         }
         _ => store_inode(txn, &inode),
     }
-    UnlinkReply { attr: inode.attr }
+    UnlinkReply { attr: inode.attr, kept: inode.attr.nlink == 0 && holder == Some(ctx.session) }
 }
 
 /// Removes all records of an inode; its objects go to the purge list.

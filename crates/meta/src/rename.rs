@@ -180,12 +180,11 @@ fn replace(
         // Where it came from there is one directory less; where it went, one came and one goes.
         dirs.from.attr.nlink = dirs.from.attr.nlink.saturating_sub(1);
     }
-    let held = req.hold && !target.inode.is_dir();
     let fid = source.inode.fid();
     let whiteout = leave(ctx, txn, req, &dirs.from, source.at)?;
     settle_in(txn, source, target.at, &req.new_name, req.now);
     dirs.store(txn, req.now);
-    let replaced = reap::lose_link(ctx, txn, target.inode, target.at, held, req.now);
+    let replaced = reap::lose_link(ctx, txn, target.inode, target.at, req.hold, req.now);
     renamed(txn, fid, req, Other::Lost(&replaced));
     note_whiteout(txn, req, whiteout);
     Ok(RenameReply { replaced: Some(replaced), whiteout })

@@ -28,7 +28,7 @@ pub fn rmdir(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: RemoveDir) -> Result<UnlinkR
     dir.attr.nlink = dir.attr.nlink.saturating_sub(1);
     touch(&mut dir, req.now);
     store_inode(txn, &dir);
-    let left = reap::lose_link(ctx, txn, victim, found.at, false, req.now);
+    let left = reap::lose_link(ctx, txn, victim, found.at, req.held, req.now);
     note::unnamed(txn, ChangeOp::RemoveDir, &left, (req.parent, &req.name), &req.cred);
     Ok(left)
 }

@@ -26,6 +26,8 @@ pub trait Sharing {
     fn set_lease(&self, counter: u32);
     /// The newest lease counter that was given to anybody: no object has seen a higher version.
     fn newest_lease(&self) -> u32;
+    /// Do removed inodes stay as orphans of the session that removes them?
+    fn keeps_removed(&self) -> bool;
 }
 
 impl Ctx<'_> {
@@ -35,6 +37,10 @@ impl Ctx<'_> {
     /// Another session that has the file open (H2).
     pub fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
         self.sharing.filter(|s| s.is_shared())?.opened_elsewhere(fid)
+    }
+    /// A replay brings back what its client knows; a late keep would leave an orphan that no client releases.
+    pub fn keeps_removed(&self) -> bool {
+        !self.replay && self.sharing.is_some_and(|s| s.keeps_removed())
     }
     fn is_alive(&self, session: SessionId) -> bool {
         self.sharing.is_some_and(|s| s.is_alive(session))

@@ -165,7 +165,7 @@ impl World {
         self.call(req).map(|gone| (gone.attr.fid, gone.attr.nlink))
     }
     pub fn rmdir(&mut self, parent: Fid, name: &str) -> Result<(Fid, u32), Code> {
-        let req = RemoveDir { parent, name: bytes(name), now: self.now, cred: cred(self.who) };
+        let req = RemoveDir { parent, name: bytes(name), held: false, now: self.now, cred: cred(self.who) };
         self.call(req).map(|gone| (gone.attr.fid, gone.attr.nlink))
     }
     pub fn rename(

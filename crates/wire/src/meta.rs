@@ -86,9 +86,13 @@ bodies! {
     /// Removes a name. With `held` (the client has the file open) the last link leaves an orphan that `Release` ends.
     Unlink { parent: Fid, name: Bytes, held: bool, now: Time, cred: Cred }
     /// What lost its name, with the links left; who still has it open can be told of it when it is gone (`nlink` 0).
-    UnlinkReply { attr: Attr }
-    RemoveDir { parent: Fid, name: Bytes, now: Time, cred: Cred }
-    /// With `hold` a replaced file that loses its last name becomes an orphan, which `Release` ends. (A directory never does.)
+    UnlinkReply { attr: Attr,
+        /// It has no name any more, and is an orphan of the asking session until `Release`.
+        kept: bool,
+    }
+    /// Removes an empty directory; `held` as in `Unlink`.
+    RemoveDir { parent: Fid, name: Bytes, held: bool, now: Time, cred: Cred }
+    /// With `hold` what is replaced and loses its last name becomes an orphan, which `Release` ends.
     Rename { parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, hold: bool, now: Time, cred: Cred,
         /// 0; in a replay, the whiteout that the first answer named.
         want: Fid,

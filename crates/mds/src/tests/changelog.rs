@@ -8,7 +8,7 @@ use kv::{Engine, View};
 use meta::keys;
 use types::*;
 use wire::changelog::*;
-use wire::meta::{Create, CreateReply, Link, Rename, SET_MODE, SetAttr, Unlink};
+use wire::meta::{Create, CreateReply, Link, Rename, RenameReply, SET_MODE, SetAttr, Unlink, UnlinkReply};
 use wire::object::Capability;
 use wire::{Flags, Header, Request, Wire};
 
@@ -103,6 +103,8 @@ struct Done {
     sequence: u32,
     what: What,
     fid: Fid,
+    /// The MDT kept what it removed.
+    kept: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -136,7 +138,7 @@ impl Done {
     }
 
     fn request(&self) -> (u16, Vec<u8>) {
-        let (parent, now, cred, held) = (Fid::ROOT, NOW, cred(), false);
+        let (parent, now, cred, held) = (Fid::ROOT, NOW, cred(), self.kept);
         let bytes = |name: &String| name.as_bytes().into();
         match &self.what {
             What::Create(name) => (Create::CALL, create(name, self.fid).to_bytes()),
@@ -154,7 +156,7 @@ impl Done {
                     new_parent: parent,
                     new_name,
                     flags: 0,
-                    hold: false,
+                    hold: held,
                     now,
                     cred,
                     want: Fid(0),
@@ -244,11 +246,19 @@ fn no_restart_makes_a_gap_or_tells_a_lie() {
                     What::Unlink(name) | What::Rename(name, _) => fid_of(&rig, name),
                     _ => fid,
                 };
-                let mut one = Done { sequence, what, fid };
+                let mut one = Done { sequence, what, fid, kept: false };
                 let said = one.send(&rig, 0);
                 if let (What::Create(_), Ok(reply)) = (&one.what, &said) {
                     one.fid = CreateReply::from_bytes(reply).unwrap().open.inode.attr.fid;
                 }
+                // As a client sends it again.
+                one.kept = match (&one.what, &said) {
+                    (What::Unlink(_), Ok(reply)) => UnlinkReply::from_bytes(reply).unwrap().kept,
+                    (What::Rename(..), Ok(reply)) => {
+                        RenameReply::from_bytes(reply).unwrap().replaced.is_some_and(|left| left.kept)
+                    }
+                    _ => false,
+                };
                 // A rename from one name of a file to another does nothing, and has no place in the slot.
                 let last = rig.attach(1).unwrap().slots[0];
                 if said.is_ok() && last == sequence {
@@ -433,7 +443,7 @@ fn batches_make_room_too() {
         }
         // A request that finds the log full goes on alone, and would make the room.
         rig.mdt.checkpoint().unwrap();
-        let (call, body) = Done { sequence: 0, what: What::Chmod, fid: Fid::ROOT }.request();
+        let (call, body) = Done { sequence: 0, what: What::Chmod, fid: Fid::ROOT, kept: false }.request();
         let op = |slot| {
             let (sequence, body) = (round + 1, wire::codec::Bytes(body.clone()));
             wire::batch::Op { call, slot, sequence, bulk_len: 0, body }
@@ -476,7 +486,7 @@ fn on_a_full_mdt_the_changelog_gives_way() {
     }
     let is_closed = || rig.mdt.core.room.is_closed(rig.mdt.core.kv.reader().medium_bytes());
     let mut was_closed = false;
-    let chmod = |fid| Done { sequence: 0, what: What::Chmod, fid }.send(&rig, 0);
+    let chmod = |fid| Done { sequence: 0, what: What::Chmod, fid, kept: false }.send(&rig, 0);
     let fid = fid_of(&rig, "a file of some length 0");
     for _ in 0..5000 {
         chmod(fid).unwrap();

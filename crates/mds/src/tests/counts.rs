@@ -9,7 +9,8 @@ use meta::counts::{Counts, Recount};
 use meta::keys;
 use types::*;
 use wire::meta::{
-    Create, MakeDir, Place, RENAME_EXCHANGE, RENAME_WHITEOUT, Rename, Truncate, Unlink, WriteInline,
+    Create, MakeDir, Place, RENAME_EXCHANGE, RENAME_WHITEOUT, Release, Rename, Truncate, Unlink, UnlinkReply,
+    WriteInline,
 };
 
 use super::meta_rules::{fresh, rig};
@@ -103,7 +104,10 @@ impl Play {
                 let made = MakeDir { parent, name, mode: 0o755, umask: 0, now, cred: cred(), want };
                 self.dirs.extend(self.rig.ask(&made, session).ok().map(|i| i.attr.fid));
             }
-            4 => drop(self.rig.ask(&Unlink { parent, name, held: false, now, cred: cred() }, session)),
+            4 => {
+                let left = self.rig.ask(&Unlink { parent, name, held: false, now, cred: cred() }, session);
+                self.let_go(left.ok());
+            }
             5..8 => {
                 let (flags, cred) = ([0, RENAME_EXCHANGE, RENAME_WHITEOUT][self.below(3)], cred());
                 let moved = Rename {
@@ -117,7 +121,8 @@ impl Play {
                     cred,
                     want: Fid(0),
                 };
-                drop(self.rig.ask(&moved, session));
+                let left = self.rig.ask(&moved, session);
+                self.let_go(left.ok().and_then(|r| r.replaced));
             }
             _ if self.files.is_empty() => {}
             8 => {
@@ -133,6 +138,15 @@ impl Play {
                 let fid = self.files[at];
                 drop(self.rig.ask(&Truncate { fid, size, now, cred: cred(), held: None }, session));
             }
+        }
+    }
+}
+
+impl Play {
+    /// As a client does with what the MDT kept for calls on their way.
+    fn let_go(&mut self, left: Option<UnlinkReply>) {
+        if let Some(UnlinkReply { attr, kept: true }) = left {
+            self.rig.ask(&Release { fid: attr.fid }, self.rig.session).unwrap();
         }
     }
 }

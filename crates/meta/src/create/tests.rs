@@ -24,7 +24,7 @@ fn refusals() {
         ("long", Box::new(|r| r.name = bytes(&"x".repeat(256))), Code::NameTooLong),
         ("slash", Box::new(|r| r.name = bytes("a/b")), Code::Invalid),
         ("parent is a file", Box::new(move |r| (r.parent, r.name) = (f, bytes("g"))), Code::NotDir),
-        ("parent is gone", Box::new(|r| r.parent = Fid(999)), Code::Stale),
+        ("parent is gone", Box::new(|r| r.parent = Fid(999)), Code::NotFound),
         ("no write on parent", Box::new(|r| (r.name, r.cred) = (bytes("g"), cred(ALICE))), Code::Access),
         ("exists before no write", Box::new(|r| r.cred = cred(ALICE)), Code::Exists),
         ("device by a user", Box::new(|r| (r.kind, r.cred) = (Kind::Block, cred(ALICE))), Code::Perm),
@@ -230,7 +230,7 @@ fn a_file_with_content_is_refused_whole() {
         ),
         ("long name", Box::new(|r| r.name = bytes(&"x".repeat(256))), Code::NameTooLong),
         ("no write on parent", Box::new(|r| r.cred = cred(ALICE)), Code::Access),
-        ("parent is gone", Box::new(|r| r.parent = Fid(999)), Code::Stale),
+        ("parent is gone", Box::new(|r| r.parent = Fid(999)), Code::NotFound),
         ("longer than lies inline there", Box::new(move |r| r.parent = small), Code::NeedLayout),
         ("other bytes", Box::new(|r| r.crcs[1] ^= 1), Code::BadChecksum),
     ];

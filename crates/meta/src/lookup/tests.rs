@@ -12,7 +12,7 @@ fn lookup_tells_why_a_name_is_not_found() {
         (ROOT, "d", Ok(d)),
         (d, "f", Err(Code::NotFound)),
         (f, "f", Err(Code::NotDir)),
-        (Fid(999), "f", Err(Code::Stale)),
+        (Fid(999), "f", Err(Code::NotFound)),
         (ROOT, ".", Err(Code::Invalid)),
     ];
     for (parent, name, want) in table {

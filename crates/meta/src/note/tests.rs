@@ -182,7 +182,7 @@ fn notes_say_what_was_done() {
     assert_eq!((notes[1].parent, notes[1].name.clone()), place(ROOT, "b"));
     w.call(back).unwrap();
     assert_eq!(told(&mut w)[0].other, whiteout);
-    w.call(RemoveDir { parent: ROOT, name: bytes("d"), now, cred: who.clone() }).unwrap();
+    w.call(RemoveDir { parent: ROOT, name: bytes("d"), held: false, now, cred: who.clone() }).unwrap();
     assert_eq!(told(&mut w)[0].op, ChangeOp::RemoveDir);
     // Content and the rest.
     let crcs = crc::fragment_crcs(0, b"x");
@@ -291,7 +291,7 @@ fn n2_a_mirror_made_from_the_notes_has_the_same_names() {
                     dirs.extend(w.mkdir(parent, std::str::from_utf8(&name.0).unwrap(), 0o755).map(|a| a.fid))
                 }
                 4 => drop(w.call(Unlink { parent, name, held: dice.below(2) == 0, now, cred })),
-                5 => drop(w.call(RemoveDir { parent, name, now, cred })),
+                5 => drop(w.call(RemoveDir { parent, name, held: false, now, cred })),
                 6 if !files.is_empty() => {
                     let fid = files[dice.below(files.len())];
                     drop(w.call(Link { fid, parent, name, now, cred }));

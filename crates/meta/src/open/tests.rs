@@ -18,6 +18,9 @@ const NEWEST: u32 = 77;
 const ALIVE: SessionId = SessionId(8);
 
 impl Sharing for Others {
+    fn keeps_removed(&self) -> bool {
+        false
+    }
     fn is_shared(&self) -> bool {
         self.is_shared
     }

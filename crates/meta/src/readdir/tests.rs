@@ -90,7 +90,7 @@ fn pages_are_bounded_in_entries_and_bytes() {
 fn what_is_no_directory_is_refused() {
     let mut w = World::new();
     let f = w.file(ROOT, "f");
-    for (dir, want) in [(f, Code::NotDir), (Fid(99), Code::Stale)] {
+    for (dir, want) in [(f, Code::NotDir), (Fid(99), Code::NotFound)] {
         assert_eq!(w.call(ReadDir { dir, cookie: 0, max: 10, plus: false, cred: Cred::root() }), Err(want));
     }
     let empty = w.dir(ROOT, "d");

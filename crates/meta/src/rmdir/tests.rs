@@ -27,7 +27,7 @@ fn only_empty_directories_go() {
     assert_eq!(w.rmdir(ROOT, "d"), Ok((d, 0)));
     assert!(w.is_gone(d));
     assert_eq!((w.attr(ROOT).nlink, w.attr(ROOT).mtime), (2, now));
-    assert_eq!(w.create(d, "f"), Err(Code::Stale), "nothing is made in what is gone");
+    assert_eq!(w.create(d, "f"), Err(Code::NotFound), "nothing is made in what is gone");
 }
 
 /// The directory with the next fid has entries of its own; they do not count.

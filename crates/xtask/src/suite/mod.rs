@@ -6,6 +6,7 @@
 //! looks at the other (`Bench::look`).
 
 mod admin;
+mod cases;
 mod changelog;
 mod claims;
 mod content;
@@ -200,6 +201,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(admin::TESTS);
     tests.extend_from_slice(first::TESTS);
     tests.extend_from_slice(json::TESTS);
+    tests.extend_from_slice(cases::TESTS);
     tests.extend_from_slice(changelog::TESTS);
     tests.extend_from_slice(mounting::TESTS);
     tests.extend_from_slice(handles::TESTS);

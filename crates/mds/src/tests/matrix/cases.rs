@@ -233,7 +233,15 @@ pub const CASES: &[Case] = &[
         name: "RemoveDir",
         call: RemoveDir::CALL,
         prepare: |rig| vec![done(rig, mkdir("d")).attr.fid],
-        ask: |_| plain(RemoveDir { parent: Fid::ROOT, name: name("d"), now: LATER, cred: Cred::root() }),
+        ask: |_| {
+            plain(RemoveDir {
+                parent: Fid::ROOT,
+                name: name("d"),
+                held: false,
+                now: LATER,
+                cred: Cred::root(),
+            })
+        },
         change: |rig, _, _| _ = done(rig, mkdir("d")),
     },
     Case {

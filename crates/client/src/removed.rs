@@ -1,9 +1,8 @@
-//! Files that a rename has just replaced: they live a little longer, whether somebody had them open here or not.
+//! Inodes that lost their last name a moment ago and stay as orphans of this session: calls by path may be on their way to them.
 //!
-//! Whoever opens a name does it in two steps, name → fid and fid → open. A replacement between them would be `ESTALE`, which the
-//! kernel tries again only once: a program that reads a file which others replace in a loop would meet it. POSIX lets it have the
-//! old file. So the MDT keeps every replaced file as an orphan of our session, and we let it go when no open can be on its way
-//! to it any more. (An unlink needs no such thing: the second try finds no name, which is the right answer.)
+//! A call by path takes two steps: name → fid, and fid → call. A removal between them is `ESTALE`, and the kernel walks the path only once
+//! more. The MDT therefore keeps every replaced file, and every other removed inode while it sees walks that meet removals (rule P1 of
+//! `mds`). This client releases them when no call can be on its way any more.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,18 +13,18 @@ use wire::meta::Release;
 
 use crate::Fs;
 
-/// How long an open may be on its way between its two steps.
+/// How long a call may be on its way between its two steps.
 const GRACE: Duration = Duration::from_secs(1);
-/// Most files that wait; past it a rename lets the oldest go itself, before its time.
+/// Most inodes that wait; past it a removal releases the oldest itself, before its time.
 const WAITING_MAX: usize = 8192;
 
 #[derive(Default)]
-pub(crate) struct Replaced {
-    /// In the order of their replacement.
+pub(crate) struct Removed {
+    /// In the order of their removal.
     list: Mutex<VecDeque<(Instant, Fid)>>,
 }
 
-impl Replaced {
+impl Removed {
     /// `fid` has lost its last name just now. Gives back what is to make room for it.
     fn add(&self, fid: Fid) -> Option<Fid> {
         let mut list = self.list.lock();
@@ -33,7 +32,7 @@ impl Replaced {
         if list.len() > WAITING_MAX { list.pop_front().map(|(_, fid)| fid) } else { None }
     }
 
-    /// Is one kept that was replaced by then?
+    /// Is one kept that was removed by then?
     pub fn has_before(&self, then: Instant) -> bool {
         self.list.lock().front().is_some_and(|(since, _)| *since <= then)
     }
@@ -52,20 +51,20 @@ impl Replaced {
 }
 
 impl Fs {
-    /// A rename took the last name of this file, which the MDT keeps for us.
-    pub(crate) fn keep_replaced(&self, fid: Fid, deadline: Instant) {
-        if let Some(oldest) = self.replaced.add(fid) {
+    /// This inode lost its last name, and the MDT keeps it as an orphan of this session.
+    pub(crate) fn keep_removed(&self, fid: Fid, deadline: Instant) {
+        if let Some(oldest) = self.removed.add(fid) {
             self.let_go(oldest, deadline).unwrap_or_else(|fault| stays(oldest, &fault));
         }
     }
 
     /// Lets those go whose time is over, all of them by the deadline. An MDT that does not answer is asked for one only; that one and the
     /// others wait for the next call. At the end of the session the MDT does it for all.
-    pub(crate) fn release_replaced(&self, deadline: Instant) -> Result<(), Fault> {
-        while let Some((since, fid)) = self.replaced.take_due(Instant::now()) {
+    pub(crate) fn release_removed(&self, deadline: Instant) -> Result<(), Fault> {
+        while let Some((since, fid)) = self.removed.take_due(Instant::now()) {
             match self.let_go(fid, deadline) {
                 Err(fault) if fault.code == Code::Timeout => {
-                    self.replaced.put_back((since, fid));
+                    self.removed.put_back((since, fid));
                     return Err(fault);
                 }
                 Err(fault) => stays(fid, &fault),
@@ -102,5 +101,5 @@ impl Fs {
 }
 
 fn stays(fid: Fid, fault: &Fault) {
-    tracing::warn!("the replaced file {fid} stays until this session ends: {fault}");
+    tracing::warn!("the removed file {fid} stays until this session ends: {fault}");
 }
