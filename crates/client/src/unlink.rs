@@ -18,13 +18,17 @@ impl Fs {
         let _name_lock = self.names.lock(parent, name, deadline)?;
         let quiet = self.files.quiet();
         let victim = self.victim(quiet.is_some(), parent, name, cred, deadline)?;
-        let _fid_lock = match victim {
+        let fid_lock = match victim {
             Some(fid) => Some(self.names.lock_fid(fid, deadline)?),
             None => None,
         };
         let held = victim.is_some_and(|fid| self.files.is_held(fid));
         let req = Unlink { parent, name: Bytes::from(name), held, now: self.now(), cred: cred.clone() };
         let gone = self.ask_until(parent, &req, deadline)?.reply;
+        if gone.kept {
+            // To keep it another one may have to be released, under a lock of its own: two unlinks would wait for each other.
+            drop(fid_lock);
+        }
         self.note_removed(&gone, deadline);
         Ok(())
     }

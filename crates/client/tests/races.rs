@@ -443,3 +443,26 @@ fn calls_below_a_removed_directory_find_no_name() {
     refused("rename to", fs.rename(Fid::ROOT, b"f", dir, b"y", 0, &cred).unwrap_err());
     refused("link to", fs.link(other, dir, b"y", &cred).unwrap_err());
 }
+
+/// More inodes are kept than the list holds: a removal releases the oldest itself, and waits for no lock that it has.
+#[test]
+fn removals_past_the_kept_ones_release_the_oldest() {
+    let cluster = Cluster::new(Wiring::Local, 1);
+    let fs = cluster.mount_with(Settings { op_timeout: Duration::from_secs(1), ..cluster.settings() });
+    // With something open a removal asks whether its file is.
+    let (_, _open) = make(&fs, "open");
+    let (gone, handle) = make(&fs, "gone");
+    fs.release(handle);
+    fs.unlink(Fid::ROOT, b"gone", &root()).unwrap();
+    let mut all = Vec::new();
+    for n in 0..9500 {
+        if n % 100 == 0 {
+            assert_eq!(fs.open(gone, OpenFlags::read_only()).unwrap_err().code, Code::Stale);
+        }
+        let (fid, handle) = make(&fs, "f");
+        fs.release(handle);
+        fs.unlink(Fid::ROOT, b"f", &root()).unwrap();
+        all.push(fid);
+    }
+    all.iter().for_each(|fid| wait_until_gone(&cluster, *fid, "kept"));
+}
