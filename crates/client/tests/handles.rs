@@ -56,7 +56,7 @@ fn directories_lead_up_to_the_root() {
     fs.rename(a, b"below", b, b"moved", 0, &Cred::root()).expect("rename");
     assert_eq!(up(below), Ok(b));
     fs.rmdir(b, b"moved", &Cred::root()).expect("rmdir");
-    assert_eq!(up(below), Err(Code::Stale));
+    assert_eq!(up(below), Err(Code::NotFound));
     let (file, handle) = make(&fs, a, "f");
     fs.release(handle);
     assert_eq!(up(file), Err(Code::NotDir));
