@@ -67,6 +67,13 @@ impl Fs {
         Ok(attrs)
     }
 
+    /// The size of a file that is open here and whose bytes this client writes alone, as its reads see it.
+    pub fn size_known(&self, fid: Fid) -> Option<u64> {
+        let file = self.files.get(fid).filter(|_| !self.is_shared())?;
+        let size = file.meta.lock().progress.size;
+        Some(size)
+    }
+
     /// What this client knows better than the MDT: nothing, among others, but what it has not told yet since they came.
     pub(crate) fn overlay(&self, file: &File, attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
         match self.knows_better(file) {

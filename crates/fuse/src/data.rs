@@ -59,7 +59,16 @@ impl Door {
         let what = allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
         let done = self
             .drop_privileges_of(rq, fid)
-            .and_then(|()| self.fs().fallocate(handle, offset, len, what))
+            .and_then(|()| {
+                let end = offset.saturating_add(len);
+                let allocate = || self.fs().fallocate(handle, offset, len, what);
+                match what {
+                    Allocate::Grow | Allocate::Zero => {
+                        self.growing(rq, fid, (offset, end), false, allocate, |()| end)
+                    }
+                    _ => allocate(),
+                }
+            })
             .and_then(|()| self.fs().sync_if_asked(handle));
         done.map_err(|fault| told("fallocate", &fault))
     }
@@ -74,7 +83,10 @@ impl Door {
     ) -> Result<u32, Errno> {
         let copied = self
             .drop_privileges_of(rq, target)
-            .and_then(|()| self.fs().copy(from.0, from.1, to.0, to.1, len))
+            .and_then(|()| {
+                let copy = || self.fs().copy(from.0, from.1, to.0, to.1, len);
+                self.growing(rq, target, (to.1, to.1.saturating_add(len)), false, copy, |n| to.1 + n)
+            })
             .and_then(|n| self.fs().sync_if_asked(to.0).map(|()| n));
         // One call copies less than 4 GiB.
         copied.map(|n| n as u32).map_err(|fault| told("copy_file_range", &fault))

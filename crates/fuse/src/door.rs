@@ -5,10 +5,11 @@
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use client::{DirItem, Fs, Handle, Mode, SetAttr};
 use fusedev::*;
@@ -16,10 +17,14 @@ use rustix::mount::MountFlags;
 use types::{Attr, Buf, Cred, Fault, Fid, Kind};
 
 use crate::cred::is_root;
+use crate::aside::Aside;
+use crate::coherence::{AttrReply, O_DIRECT, Questions, may_have_mapped, write_direct};
+use crate::cred::cred_of;
 use crate::data;
 use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
 use crate::handles::generation_of;
+use crate::inuse::InUse;
 use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::pages::Pages;
@@ -33,6 +38,8 @@ use crate::write::Place;
 /// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
+/// As long as a call of the client may take.
+const FILL_WAITS_MAX: Duration = Duration::from_secs(60);
 pub(crate) const O_NOATIME: i32 = 0o1000000;
 const O_APPEND: i32 = 0o2000;
 
@@ -48,9 +55,41 @@ pub struct Door {
     pub(crate) flags: InForce,
     pub(crate) set_id: SetIdWatch,
     pub(crate) forget: Forget,
+    pub(crate) in_use: InUse,
+    pub(crate) questions: Questions,
+    pub(crate) aside: Aside,
     pages: Pages,
     has_locks: bool,
     pub(crate) generation: Generation,
+}
+
+/// A door in service. Work that goes aside keeps it.
+pub struct Served(Arc<Door>);
+
+impl Served {
+    pub fn new(door: Door) -> Served {
+        Served(Arc::new(door))
+    }
+    /// Before the first request: nobody else has it.
+    fn own(&mut self) -> &mut Door {
+        Arc::get_mut(&mut self.0).expect("work goes aside for requests only")
+    }
+}
+
+impl Deref for Served {
+    type Target = Door;
+    fn deref(&self) -> &Door {
+        &self.0
+    }
+}
+
+/// What a SETATTR asks for.
+struct Wanted {
+    set: SetAttr,
+    /// The kernel has checked the caller, who need not own the file.
+    is_granted: bool,
+    /// It names nothing.
+    is_nothing: bool,
 }
 
 fn fid(ino: INodeNo) -> Fid {
@@ -60,13 +99,15 @@ fn fid(ino: INodeNo) -> Fid {
 impl Door {
     pub fn new(fs: Arc<Fs>, options: MountOptions) -> Door {
         let (set_id, forget, pages) = Default::default();
+        let (in_use, questions, aside) = Default::default();
         let generation = generation_of(fs.uuid());
         let flags = InForce::new(options.flags);
         Door { fs, options, flags, set_id, forget, pages, has_locks: false, generation }
+        Door { fs, options, set_id, forget, in_use, questions, aside, pages, has_locks: false, generation }
     }
 
     /// Among other clients the kernel remembers nothing.
-    fn attr_ttl(&self) -> Duration {
+    pub(crate) fn attr_ttl(&self) -> Duration {
         if self.fs.is_shared() { Duration::ZERO } else { self.options.attr_timeout }
     }
     fn entry_ttl(&self) -> Duration {
@@ -124,6 +165,7 @@ impl Door {
                 self.set_id.on_mode(attr.mode);
                 let ttl = self.attr_ttl().min(self.entry_ttl());
                 let flags = self.fopen_flags(attr.fid, open.write);
+                self.note_opened(attr.fid, handle, open, flags);
                 let generation = self.generation(attr.fid);
                 reply.created(&ttl, &file_attr(&attr), generation, FileHandle(handle.0), flags)
             }
@@ -147,9 +189,37 @@ impl Door {
         }
     }
 
+    fn set_as_wanted(&self, rq: &Request, ino: INodeNo, wanted: &Wanted, reply: ReplyAttr) {
+        let Wanted { set, is_granted, is_nothing } = wanted;
+        let mut done = self.set(rq, fid(ino), set, *is_granted);
+        if *is_nothing && let Ok(attr) = &done {
+            // A change of owner to nobody else, and the kernel's wish before a write, name nothing and take set-id bits away. Where
+            // its owner asks it is a change also if there are none.
+            let is_owner = rq.uid() == 0 || rq.uid() == attr.uid;
+            if is_owner {
+                let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
+                done = self.set(rq, fid(ino), &set, false);
+            } else if attr.kind != Kind::Dir {
+                done = self.drop_privileges(rq, fid(ino));
+            }
+        }
+        match self.kept_attributes(ino, done) {
+            Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
+            Err(fault) => reply.error(errno("setattr", &fault)),
+        }
+    }
+
     fn set(&self, request: &Request, fid: Fid, set: &SetAttr, is_granted: bool) -> Result<Attr, Fault> {
         let cred = if is_granted { self.reader(request) } else { self.cred(request) };
         let attr = self.fs.setattr(fid, set, &cred)?;
+        let cred = if is_granted { self.reader(request) } else { cred_of(request) };
+        let attr = match set.size {
+            None => self.fs.setattr(fid, set, &cred)?,
+            Some(size) => {
+                self.in_use.size_set(fid);
+                self.growing(request, fid, (0, size), false, || self.fs.setattr(fid, set, &cred), |_| size)?
+            }
+        };
         self.set_id.on_mode(attr.mode);
         // A change of owner drops set-id bits at the MDT; a change of size is ours to watch.
         if set.size.is_some() && !is_root(request) {
@@ -179,18 +249,19 @@ fn masked(mode: u32, umask: u32) -> Mode {
     Mode { bits: mode & 0o7777, umask }
 }
 
-impl Filesystem for Door {
+impl Filesystem for Served {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         session::kernel_config(config, &self.options);
         if self.options.idmap {
             session::ask_for_idmap(config, self.fs.is_judged())?;
         }
         self.has_locks = self.fs.has_locks() && session::ask_for_locks(config);
+        self.own().has_locks = self.fs.has_locks() && session::ask_for_locks(config);
         Ok(())
     }
 
     fn started(&mut self, notifier: Notifier) {
-        self.forget = Forget(Some(notifier));
+        self.own().forget = Forget(Some(notifier));
     }
 
     // Names.
@@ -294,17 +365,17 @@ impl Filesystem for Door {
 
     // Attributes.
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, rq: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         self.fs.tell_accessed_of(fid(ino));
         match self.fs.getattr(fid(ino)) {
-            Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
+            Ok(attr) => self.answer_attr(rq.pid(), attr, AttrReply::Attr(reply)),
             Err(fault) => reply.error(errno("getattr", &fault)),
         }
     }
 
     fn statx(
         &self,
-        _: &Request,
+        rq: &Request,
         ino: INodeNo,
         _fh: Option<FileHandle>,
         _flags: u32,
@@ -313,7 +384,7 @@ impl Filesystem for Door {
     ) {
         self.fs.tell_accessed_of(fid(ino));
         match self.fs.getattr(fid(ino)) {
-            Ok(attr) => reply.statx(&self.attr_ttl(), &file_attr(&attr), &StatxAttr::default()),
+            Ok(attr) => self.answer_attr(rq.pid(), attr, AttrReply::Statx(reply)),
             Err(fault) => reply.error(errno("statx", &fault)),
         }
     }
@@ -373,7 +444,16 @@ impl Filesystem for Door {
         match self.kept_attributes(ino, done) {
             Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
             Err(fault) => reply.error(errno("setattr", &fault)),
+        let wanted = Wanted { set, is_granted, is_nothing };
+        // Pages that wait to be written would set mtime again. (With a size the kernel lets none be written meanwhile, and drops some.)
+        if set.mtime.is_some() && set.size.is_none() && self.in_use.may_be_mapped(fid(ino)) {
+            let (door, rq) = (self.0.clone(), rq.clone());
+            return self.aside.run(Box::new(move || {
+                door.write_mapped_pages(fid(ino));
+                door.set_as_wanted(&rq, ino, &wanted, reply);
+            }));
         }
+        self.set_as_wanted(rq, ino, &wanted, reply);
     }
 
     fn statfs(&self, _: &Request, _ino: INodeNo, reply: ReplyStatfs) {
@@ -409,7 +489,11 @@ impl Filesystem for Door {
             Ok(handle)
         });
         match opened {
-            Ok(handle) => reply.opened(FileHandle(handle.0), self.fopen_flags(fid(ino), open.write)),
+            Ok(handle) => {
+                let flags = self.fopen_flags(fid(ino), open.write);
+                self.note_opened(fid(ino), handle, open, flags);
+                reply.opened(FileHandle(handle.0), flags)
+            }
             Err(fault) => reply.error(errno("open", &fault)),
         }
     }
@@ -417,14 +501,18 @@ impl Filesystem for Door {
     fn read(
         &self,
         _: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        // Through an uncached descriptor a mapping's pages come the same way as what a call reads.
+        if flags.0 & O_DIRECT == 0 {
+            self.in_use.fill(fid(ino), offset..offset + size as u64, Instant::now() + FILL_WAITS_MAX);
+        }
         READ.with_borrow_mut(|buf| match self.fs.read(handle(fh), offset, size as usize, buf) {
             Ok(()) => reply.data(buf),
             Err(fault) => reply.error(errno("read", &fault)),
@@ -444,14 +532,35 @@ impl Filesystem for Door {
         reply: ReplyWrite,
     ) {
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let place = match flags.0 & O_APPEND != 0 {
             // Pages of a shared mapping know their place, whatever handle the kernel sends them by.
-            _ if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) => Place::Mapped(offset),
+            _ if is_cached => Place::Mapped(offset),
             true => Place::End(offset),
             false => Place::At(offset),
         };
-        let written = self.write_all(rq, fid(ino), handle(fh), place, data, kill);
-        match written.and_then(|len| self.sync_if_asked(handle(fh), flags.0).map(|()| len)) {
+        let (ino, handle) = (fid(ino), handle(fh));
+        if let Err(fault) = self.kill_privileges(rq, ino, handle, kill) {
+            return reply.error(errno("write", &fault));
+        }
+        let write = move |door: &Door, data: &[u8]| {
+            let len = door.put(handle, place, data)?;
+            door.sync_if_asked(handle, flags.0).map(|()| len)
+        };
+        if !is_cached && self.is_direct(ino, fh.0, flags.0) {
+            let begun = self.in_use.begin_direct(ino, offset, data.len());
+            return write_direct(&self.0, begun, data, reply, write);
+        }
+        let written = match is_cached {
+            // Pages make no file longer.
+            true => write(self, data),
+            false => {
+                let end = offset.saturating_add(data.len() as u64);
+                let reached = |len: &usize| offset + *len as u64;
+                self.growing(rq, ino, (offset, end), true, || write(self, data), reached)
+            }
+        };
+        match written {
             Ok(len) => reply.written(len as u32),
             Err(fault) => reply.error(errno("write", &fault)),
         }
@@ -465,13 +574,14 @@ impl Filesystem for Door {
     fn release(
         &self,
         _: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         flock: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        self.in_use.released(fid(ino), fh.0, may_have_mapped(flags));
         self.set_id.forget(fh.0);
         self.fs.release_owned(handle(fh), flock.map(|owner| owner.0));
         reply.ok();
@@ -508,6 +618,10 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         self.take_lock(rq, &LockAsked { fh, owner, start, end, typ, pid }, sleep, reply);
+    }
+
+    fn retrieved(&self, question: u64, bytes: u32) {
+        self.kernel_said(question, bytes);
     }
 
     fn interrupt(&self, unique: RequestId) {

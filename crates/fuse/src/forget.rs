@@ -1,9 +1,10 @@
 //! What the kernel is told to forget: attributes that changed without its doing.
 //!
-//! Only notices that take no lock of the kernel's are sent. One that does (for pages, for names) may wait for a lock whose holder waits
-//! for us; were this process killed just then, that thread would never end, the kernel would never hear that nobody serves the mount,
-//! and whoever uses it would hang. So pages of descriptors from before another client came stay (SEMANTICS, exceptions), and a directory
-//! that another client moved is found by whoever looks at its new name.
+//! A serving thread sends only notices that take no lock of the kernel's. One that does (for pages, for names) may wait for a lock whose
+//! holder waits for an answer. If this process is killed just then, that thread never ends, the kernel never hears that the mount is not
+//! served any more, and programs that use it hang until it is unmounted by force. So notices for pages are sent `aside`, and only where a
+//! direct write meets pages, or a time meets mappings (`coherence`). Pages of descriptors from before another client came stay
+//! (SEMANTICS, exceptions), and a directory that another client moved is found by a look at its new name.
 
 use fusedev::{INodeNo, Notifier};
 use types::Fid;

@@ -10,6 +10,8 @@
 //!     others nothing is cached, and what was kept from before is dropped by the next open (`pages`).
 //! I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
 
+mod aside;
+mod coherence;
 mod cred;
 mod data;
 mod door;
@@ -17,6 +19,7 @@ mod forget;
 mod fsflags;
 pub mod gate;
 mod handles;
+mod inuse;
 mod list;
 mod lock;
 mod mount;

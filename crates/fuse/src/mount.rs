@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::door::Door;
+use crate::door::{Door, Served};
 use crate::gate::{Class, Gate};
 use crate::mountinfo;
 use crate::options::MountOptions;
@@ -103,6 +103,7 @@ pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> 
     let door = Door::new(fs, options.clone());
     let flags = door.flags.clone();
     attach_following(mountpoint, options, flags, start(door, options))
+    attach(Served::new(Door::new(fs, options.clone())), mountpoint, options)
 }
 
 /// Mounts any file system the way Stria's own is mounted.

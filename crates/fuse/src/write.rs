@@ -11,6 +11,7 @@ use crate::door::Door;
 use crate::setid::{has_set_id, loses_privileges};
 
 /// Where the bytes of a write go.
+#[derive(Clone, Copy)]
 pub enum Place {
     At(u64),
     /// Pages of a shared mapping: there, as far as the file reaches.
@@ -36,26 +37,30 @@ impl Door {
         Ok(attr)
     }
 
-    pub(crate) fn write_all(
+    /// Set-id bits go before the first byte comes, if the kernel says that the writer may not keep them.
+    pub(crate) fn kill_privileges(
         &self,
         rq: &Request,
         fid: Fid,
         handle: Handle,
-        place: Place,
-        data: &[u8],
         kill: bool,
-    ) -> Result<usize, Fault> {
-        if kill {
-            let look = self.set_id.look(Instant::now());
-            let is_shared = self.fs.is_shared();
-            if is_shared || !self.set_id.is_clear(handle.0, look) {
-                let mode = self.drop_privileges(rq, fid)?.mode;
-                // What a member of the group leaves would go with a stranger's write through the same descriptor.
-                if !is_shared && !has_set_id(mode) {
-                    self.set_id.learn_clear(handle.0, look);
-                }
+    ) -> Result<(), Fault> {
+        if !kill {
+            return Ok(());
+        }
+        let look = self.set_id.look(Instant::now());
+        let is_shared = self.fs.is_shared();
+        if is_shared || !self.set_id.is_clear(handle.0, look) {
+            let mode = self.drop_privileges(rq, fid)?.mode;
+            // What a member of the group leaves would go with a stranger's write through the same descriptor.
+            if !is_shared && !has_set_id(mode) {
+                self.set_id.learn_clear(handle.0, look);
             }
         }
+        Ok(())
+    }
+
+    pub(crate) fn put(&self, handle: Handle, place: Place, data: &[u8]) -> Result<usize, Fault> {
         match place {
             Place::At(offset) => self.fs.write(handle, offset, data),
             Place::Mapped(offset) => self.fs.write_mapped(handle, offset, data).map(|()| data.len()),

@@ -77,6 +77,7 @@ fn serve_silent<F: Filesystem>(
         Operation::BatchForget { pairs } => {
             request::forgets(pairs).for_each(|(ino, lookups)| fs.forget(&rq, ino, lookups));
         }
+        Operation::NotifyReply { bytes } => fs.retrieved(header.unique.0, bytes),
         // The file system may ask a server to give a place up.
         Operation::Interrupt { unique } if channel.interrupts.interrupt(unique) => {
             around(header.opcode, &mut || fs.interrupt(unique));
@@ -198,6 +199,6 @@ fn serve<F: Filesystem>(fs: &F, channel: &Channel, header: &Header, operation: O
         Operation::Forget { .. }
         | Operation::BatchForget { .. }
         | Operation::Interrupt { .. }
-        | Operation::NotifyReply => raw.body(&[]),
+        | Operation::NotifyReply { .. } => raw.body(&[]),
     }
 }

@@ -321,6 +321,9 @@ pub trait Filesystem: Send + Sync + 'static {
     ) {
         reply.error(Errno::ENOSYS);
     }
+    /// The answer to `Notifier::retrieve`: the kernel has so many bytes of what was asked for. There is no answer to it.
+    fn retrieved(&self, question: u64, bytes: u32) {}
+
     /// The caller of a `setlk` that sleeps has got a signal. Only such requests come here, while they are not answered.
     fn interrupt(&self, unique: RequestId) {}
 

@@ -17,6 +17,7 @@ use crate::encode::Body;
 
 const INVAL_INODE: u32 = 2;
 const INVAL_ENTRY: u32 = 3;
+const RETRIEVE: u32 = 5;
 const DELETE: u32 = 6;
 const INC_EPOCH: u32 = 8;
 const EXPIRE_ONLY: u32 = 1;
@@ -31,6 +32,14 @@ impl Notifier {
         let mut body = Body::<24>::new();
         body.u64(ino.0).u64(offset as u64).u64(len as u64);
         self.send(INVAL_INODE, body.bytes(), None)
+    }
+
+    /// Asks what the kernel has of the inode's pages in `[offset, offset + size)`, as far as its own size reaches. The answer comes as
+    /// `Filesystem::retrieved` under the number `question`, soon; it waits for nothing. `NotFound`: the kernel does not know the inode.
+    pub fn retrieve(&self, question: u64, ino: INodeNo, offset: u64, size: u32) -> io::Result<()> {
+        let mut body = Body::<32>::new();
+        body.u64(question).u64(ino.0).u64(offset).u32(size).u32(0);
+        Ok(self.write(RETRIEVE, body.bytes(), None)?)
     }
 
     /// Forget a name. It is an error of the kernel's (ENOTEMPTY, EBUSY) if what it names is in use as a mount point.
@@ -66,17 +75,21 @@ impl Notifier {
         }
     }
 
-    /// A name goes with the NUL that ends it.
     fn send(&self, code: u32, body: &[u8], name: Option<&OsStr>) -> io::Result<()> {
+        match self.write(code, body, name) {
+            // ENOENT: the kernel knows nothing of it, so there is nothing to forget.
+            Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// A name goes with the NUL that ends it.
+    fn write(&self, code: u32, body: &[u8], name: Option<&OsStr>) -> Result<(), Errno> {
         let (name, end): (&[u8], &[u8]) = name.map_or((&[], &[]), |n| (n.as_bytes(), &[0]));
         let len = 16 + body.len() + name.len() + end.len();
         let mut head = Body::<16>::new();
         head.u32(len as u32).u32(code).u64(0);
         let parts = [head.bytes(), body, name, end].map(IoSlice::new);
-        match rustix::io::writev(&*self.0, &parts) {
-            // ENOENT: the kernel knows nothing of it, so there is nothing to forget.
-            Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
+        rustix::io::writev(&*self.0, &parts).map(drop)
     }
 }

@@ -218,7 +218,10 @@ pub enum Operation<'a> {
         data: &'a [u8],
         out_size: u32,
     },
-    NotifyReply,
+    /// How many bytes the kernel has of what `Notifier::retrieve` asked for.
+    NotifyReply {
+        bytes: u32,
+    },
     Fallocate {
         fh: FileHandle,
         offset: u64,
@@ -389,7 +392,10 @@ pub fn operation(opcode: u32, body: &[u8], long_setxattr: bool) -> Option<Operat
             let (in_size, out_size) = (a.u32()?, a.u32()?);
             Operation::Ioctl { fh, flags, cmd, data: a.bytes(in_size as usize)?, out_size }
         }
-        opcode::NOTIFY_REPLY => Operation::NotifyReply,
+        opcode::NOTIFY_REPLY => {
+            let (_, _offset, bytes) = (a.u64()?, a.u64()?, a.u32()?);
+            Operation::NotifyReply { bytes }
+        }
         opcode::FALLOCATE => {
             let (fh, offset, length, mode) = (a.handle()?, a.u64()?, a.u64()?, a.u32()? as i32);
             Operation::Fallocate { fh, offset, length, mode }

@@ -52,8 +52,9 @@ fn samples() -> Vec<Vec<u8>> {
         opcode::COPY_FILE_RANGE,
         opcode::SYNCFS,
         opcode::STATX,
+        opcode::NOTIFY_REPLY,
     ];
-    let bare = [opcode::READLINK, opcode::STATFS, opcode::DESTROY, opcode::NOTIFY_REPLY, 9999];
+    let bare = [opcode::READLINK, opcode::STATFS, opcode::DESTROY, 9999];
     let named = [opcode::LOOKUP, opcode::UNLINK, opcode::RMDIR, opcode::REMOVEXATTR];
     let mut all: Vec<_> = plain.map(|op| request(op, &[&args])).into();
     all.extend(bare.map(|op| request(op, &[])));

@@ -4,18 +4,42 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
 use rustix::io::Errno;
 use testkit::Wiring;
 
+use super::programs::{judge, script};
 use super::{Bench, Needs, Test};
 
-pub const TESTS: &[(Needs, Test)] = &[(
-    Needs::Only(Wiring::Local),
-    ("cases::no_call_by_path_is_stale_while_its_name_is_removed_and_made", no_call_is_stale),
-)];
+pub const TESTS: &[(Needs, Test)] = &[
+    (
+        Needs::Only(Wiring::Local),
+        ("cases::no_call_by_path_is_stale_while_its_name_is_removed_and_made", no_call_is_stale),
+    ),
+    (
+        Needs::Only(Wiring::Local),
+        ("cases::sizes_and_times_are_those_of_the_pages", |b| coherent(b, &["growing_size", "mapped_times"])),
+    ),
+    (
+        Needs::Only(Wiring::Tcp),
+        ("cases::pages_give_what_direct_and_first_writes_left", |b| {
+            coherent(b, &["async_direct", "first_write"])
+        }),
+    ),
+    (
+        Needs::Only(Wiring::Two),
+        ("cases::a_write_beside_a_mapped_store_is_not_lost", |b| coherent(b, &["mapped_beside_pwrite"])),
+    ),
+];
+
+/// [S-direct], [S-mmap] Cases of `tests/programs/coherence.py`.
+fn coherent(b: &mut Bench, cases: &[&str]) -> Result<()> {
+    let dir = b.dir("coherent")?;
+    judge(Command::new("python3").arg(script("coherence.py")?).arg(dir).args(cases), cases.len())
+}
 
 /// Calls of each kind; some hundred of them meet a removal.
 const CALLS: usize = 1500;

@@ -16,7 +16,7 @@ mod trees;
 
 use super::{Needs, Test};
 
-pub use scripts::script;
+pub use scripts::{judge, script};
 
 pub fn all() -> Vec<(Needs, Test)> {
     [

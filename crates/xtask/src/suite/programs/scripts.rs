@@ -22,7 +22,7 @@ pub fn script(name: &str) -> Result<String> {
 }
 
 /// The scripts say `ok` per test; one that runs none shows nothing.
-fn judge(command: &mut Command, count_min: usize) -> Result<()> {
+pub fn judge(command: &mut Command, count_min: usize) -> Result<()> {
     let out = command.output().with_context(|| format!("{:?} (installed?)", command.get_program()))?;
     let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     let passed = text.lines().filter(|l| l.starts_with("ok ")).count();

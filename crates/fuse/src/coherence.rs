@@ -1,0 +1,201 @@
+//! One file, however it is reached: through pages, past them, or by what is told of its size and times.
+//!
+//! The rules are those of `inuse`; here they meet the kernel. Work that may wait for the kernel goes `aside`.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use client::Handle;
+use fusedev::{INodeNo, ReplyAttr, ReplyStatx, ReplyWrite, Request, StatxAttr};
+use parking_lot::Mutex;
+use types::{Attr, Fault, Fid};
+
+use crate::door::Door;
+use crate::inuse::{Begun, Told};
+use crate::reply::{errno, file_attr};
+
+/// Among the flags of a descriptor: its reads and writes pass the page cache by.
+pub const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
+/// How long the kernel is asked whether the thread of an extending call has run on. Such a thread only needs a processor; where pages
+/// were taken away from the kernel meanwhile it cannot tell.
+const ASKED_MAX: Duration = Duration::from_millis(100);
+
+/// Where attributes are owed to.
+pub enum AttrReply {
+    Attr(ReplyAttr),
+    Statx(ReplyStatx),
+}
+
+/// An answer that waits for what the kernel says of its own size.
+struct Waiting {
+    fid: Fid,
+    tid: u32,
+    attr: Attr,
+    reply: AttrReply,
+    since: Instant,
+    growth: u64,
+    end: u64,
+}
+
+/// Answers that wait, by the number of the question to the kernel.
+#[derive(Default)]
+pub struct Questions {
+    last: AtomicU64,
+    waiting: Mutex<HashMap<u64, Waiting>>,
+}
+
+impl Door {
+    /// G1.
+    pub(crate) fn answer_attr(&self, tid: u32, attr: Attr, reply: AttrReply) {
+        let since = Instant::now();
+        self.answer_or_ask(Waiting { fid: attr.fid, tid, attr, reply, since, growth: 0, end: 0 }, false);
+    }
+
+    fn answer_or_ask(&self, waiting: Waiting, is_unread: bool) {
+        let attr = waiting.attr;
+        match self.in_use.told(waiting.fid, waiting.tid, attr.size, is_unread) {
+            Told::Unsure { growth, end } if waiting.since.elapsed() < ASKED_MAX => {
+                self.ask_kernel(Waiting { growth, end, ..waiting });
+            }
+            Told::Unsure { .. } => self.put_attr(waiting.reply, attr),
+            Told::Size(size) => self.put_attr(waiting.reply, Attr { size, ..attr }),
+        }
+    }
+
+    /// Asks for the last byte of what was answered: the kernel gives none past the size that it reads to.
+    fn ask_kernel(&self, waiting: Waiting) {
+        let (ino, offset) = (INodeNo(waiting.fid.0), waiting.end - 1);
+        let question = self.questions.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.questions.waiting.lock().insert(question, waiting);
+        let asked = self.forget.0.as_ref().is_some_and(|n| n.retrieve(question, ino, offset, 1).is_ok());
+        if !asked && let Some(waiting) = self.questions.waiting.lock().remove(&question) {
+            self.put_attr(waiting.reply, waiting.attr);
+        }
+    }
+
+    /// The kernel has answered, with so many bytes.
+    pub(crate) fn kernel_said(&self, question: u64, bytes: u32) {
+        let Some(waiting) = self.questions.waiting.lock().remove(&question) else { return };
+        let is_unread = bytes == 0;
+        match is_unread {
+            true => std::thread::yield_now(),
+            false => self.in_use.kernel_reads(waiting.fid, waiting.growth, waiting.end),
+        }
+        self.answer_or_ask(waiting, is_unread);
+    }
+
+    fn put_attr(&self, reply: AttrReply, attr: Attr) {
+        match reply {
+            AttrReply::Attr(reply) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
+            AttrReply::Statx(reply) => {
+                reply.statx(&self.attr_ttl(), &file_attr(&attr), &StatxAttr::default());
+            }
+        }
+    }
+
+    /// Around a call of the thread `rq.pid()` that may make a file reach `end`; `reached` says how far it did.
+    pub(crate) fn growing<T>(
+        &self,
+        rq: &Request,
+        fid: Fid,
+        (offset, end): (u64, u64),
+        has_pages: bool,
+        does: impl FnOnce() -> Result<T, Fault>,
+        reached: impl FnOnce(&T) -> u64,
+    ) -> Result<T, Fault> {
+        let Some(size) = self.fs.size_known(fid).filter(|_| end > offset) else { return does() };
+        self.in_use.begin_growth(fid, rq.pid(), offset, end, size, has_pages);
+        let done = does();
+        self.in_use.end_growth(fid, done.as_ref().ok().map(reached));
+        done
+    }
+
+    /// Whether a write through this descriptor passes the kernel's pages by.
+    pub(crate) fn is_direct(&self, fid: Fid, fh: u64, flags: i32) -> bool {
+        flags & O_DIRECT != 0 || self.in_use.is_uncached(fid, fh)
+    }
+
+    /// G2: drops the kernel's pages in the way of a direct write. May wait for the kernel.
+    pub(crate) fn clear(&self, begun: &Begun) {
+        let Range { start, end } = begun.range;
+        for pass in 1.. {
+            self.drop_pages(begun.fid, start as i64, (end - start) as i64);
+            if !self.in_use.clear_again(begun, pass) {
+                return;
+            }
+        }
+    }
+
+    /// Pages that programs have changed are written first. May wait for the kernel.
+    fn drop_pages(&self, fid: Fid, offset: i64, len: i64) {
+        let Some(notifier) = &self.forget.0 else { return };
+        if let Err(error) = notifier.inval_inode(INodeNo(fid.0), offset, len) {
+            tracing::debug!(%error, "dropping pages of the kernel");
+        }
+    }
+
+    /// What programs have stored through mappings of the file is written before its times are set: written later, it would set them again.
+    /// May wait for the kernel.
+    pub(crate) fn write_mapped_pages(&self, fid: Fid) {
+        self.drop_pages(fid, 0, 0);
+    }
+}
+
+/// A direct write that was begun: `write` carries it out. G2: who asks for its pages waits until then.
+pub fn write_direct(
+    door: &Arc<Door>,
+    begun: Option<Begun>,
+    data: &[u8],
+    reply: ReplyWrite,
+    write: impl FnOnce(&Door, &[u8]) -> Result<usize, Fault> + Send + 'static,
+) {
+    let answer = |written: Result<usize, Fault>, reply: ReplyWrite| match written {
+        Ok(len) => reply.written(len as u32),
+        Err(fault) => reply.error(errno("write", &fault)),
+    };
+    match begun {
+        Some(begun) if begun.must_clear => {
+            let (aside, data) = (door.clone(), data.to_vec());
+            door.aside.run(Box::new(move || {
+                aside.clear(&begun);
+                let written = write(&aside, &data);
+                aside.in_use.end_direct(&begun);
+                answer(written, reply);
+            }));
+        }
+        begun => {
+            let written = write(door, data);
+            if let Some(begun) = &begun {
+                door.in_use.end_direct(begun);
+            }
+            answer(written, reply);
+        }
+    }
+}
+
+/// The descriptor may have a shared mapping that is written to.
+pub fn may_map(flags: client::OpenFlags) -> bool {
+    flags.read && flags.write
+}
+
+/// The same of a descriptor that is closed, by the kernel's flags.
+pub fn may_have_mapped(flags: fusedev::OpenFlags) -> bool {
+    flags.acc_mode() == fusedev::OpenAccMode::O_RDWR
+}
+
+/// A descriptor was made.
+impl Door {
+    pub(crate) fn note_opened(
+        &self,
+        fid: Fid,
+        handle: Handle,
+        open: client::OpenFlags,
+        flags: fusedev::FopenFlags,
+    ) {
+        let is_uncached = flags.contains(fusedev::FopenFlags::FOPEN_DIRECT_IO);
+        self.in_use.opened(fid, handle.0, may_map(open), is_uncached);
+    }
+}
