@@ -5,21 +5,20 @@
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
-use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use client::{DirItem, Fs, Handle, Mode, SetAttr};
+use client::{DirItem, Fs, Handle, Mode};
 use fusedev::*;
 use rustix::mount::MountFlags;
-use types::{Attr, Buf, Cred, Fault, Fid, Kind};
+use types::{Attr, Buf, Cred, Fault, Fid};
 
-use crate::cred::is_root;
 use crate::aside::Aside;
+use crate::attributes::Wanted;
 use crate::coherence::{AttrReply, O_DIRECT, Questions, may_have_mapped, write_direct};
-use crate::cred::cred_of;
+use crate::cred::is_root;
 use crate::data;
 use crate::forget::Forget;
 use crate::fsflags::{Asked, asked};
@@ -29,7 +28,8 @@ use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::pages::Pages;
 use crate::remount::InForce;
-use crate::reply::{answer_empty, bare_attr, errno, file_attr, file_type, handle, node_kind, time};
+use crate::reply::{answer_empty, bare_attr, errno, file_attr, file_type, handle, node_kind};
+use crate::served::Served;
 use crate::session;
 use crate::setid::{SetIdWatch, has_set_id};
 use crate::synced;
@@ -59,40 +59,11 @@ pub struct Door {
     pub(crate) questions: Questions,
     pub(crate) aside: Aside,
     pages: Pages,
-    has_locks: bool,
+    pub(crate) has_locks: bool,
     pub(crate) generation: Generation,
 }
 
-/// A door in service. Work that goes aside keeps it.
-pub struct Served(Arc<Door>);
-
-impl Served {
-    pub fn new(door: Door) -> Served {
-        Served(Arc::new(door))
-    }
-    /// Before the first request: nobody else has it.
-    fn own(&mut self) -> &mut Door {
-        Arc::get_mut(&mut self.0).expect("work goes aside for requests only")
-    }
-}
-
-impl Deref for Served {
-    type Target = Door;
-    fn deref(&self) -> &Door {
-        &self.0
-    }
-}
-
-/// What a SETATTR asks for.
-struct Wanted {
-    set: SetAttr,
-    /// The kernel has checked the caller, who need not own the file.
-    is_granted: bool,
-    /// It names nothing.
-    is_nothing: bool,
-}
-
-fn fid(ino: INodeNo) -> Fid {
+pub(crate) fn fid(ino: INodeNo) -> Fid {
     Fid(ino.0)
 }
 
@@ -102,8 +73,19 @@ impl Door {
         let (in_use, questions, aside) = Default::default();
         let generation = generation_of(fs.uuid());
         let flags = InForce::new(options.flags);
-        Door { fs, options, flags, set_id, forget, pages, has_locks: false, generation }
-        Door { fs, options, set_id, forget, in_use, questions, aside, pages, has_locks: false, generation }
+        Door {
+            fs,
+            options,
+            flags,
+            set_id,
+            forget,
+            in_use,
+            questions,
+            aside,
+            pages,
+            has_locks: false,
+            generation,
+        }
     }
 
     /// Among other clients the kernel remembers nothing.
@@ -188,55 +170,6 @@ impl Door {
             sync: flags & synced::O_DSYNC != 0 || self.is_sync(),
         }
     }
-
-    fn set_as_wanted(&self, rq: &Request, ino: INodeNo, wanted: &Wanted, reply: ReplyAttr) {
-        let Wanted { set, is_granted, is_nothing } = wanted;
-        let mut done = self.set(rq, fid(ino), set, *is_granted);
-        if *is_nothing && let Ok(attr) = &done {
-            // A change of owner to nobody else, and the kernel's wish before a write, name nothing and take set-id bits away. Where
-            // its owner asks it is a change also if there are none.
-            let is_owner = rq.uid() == 0 || rq.uid() == attr.uid;
-            if is_owner {
-                let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
-                done = self.set(rq, fid(ino), &set, false);
-            } else if attr.kind != Kind::Dir {
-                done = self.drop_privileges(rq, fid(ino));
-            }
-        }
-        match self.kept_attributes(ino, done) {
-            Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
-            Err(fault) => reply.error(errno("setattr", &fault)),
-        }
-    }
-
-    fn set(&self, request: &Request, fid: Fid, set: &SetAttr, is_granted: bool) -> Result<Attr, Fault> {
-        let cred = if is_granted { self.reader(request) } else { self.cred(request) };
-        let attr = self.fs.setattr(fid, set, &cred)?;
-        let cred = if is_granted { self.reader(request) } else { cred_of(request) };
-        let attr = match set.size {
-            None => self.fs.setattr(fid, set, &cred)?,
-            Some(size) => {
-                self.in_use.size_set(fid);
-                self.growing(request, fid, (0, size), false, || self.fs.setattr(fid, set, &cred), |_| size)?
-            }
-        };
-        self.set_id.on_mode(attr.mode);
-        // A change of owner drops set-id bits at the MDT; a change of size is ours to watch.
-        if set.size.is_some() && !is_root(request) {
-            return self.drop_privileges(request, fid);
-        }
-        Ok(attr)
-    }
-
-    /// Asked for with size 0, the kernel wants to know how large a buffer must be.
-    fn answer_xattr(&self, verb: &str, result: Result<Vec<u8>, Fault>, size: u32, reply: ReplyXattr) {
-        match result {
-            Ok(value) if size == 0 => reply.size(value.len() as u32),
-            Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
-            Ok(value) => reply.data(&value),
-            Err(fault) => reply.error(errno(verb, &fault)),
-        }
-    }
 }
 
 /// Who lists attributes: `trusted.*` shows to root only.
@@ -255,7 +188,6 @@ impl Filesystem for Served {
         if self.options.idmap {
             session::ask_for_idmap(config, self.fs.is_judged())?;
         }
-        self.has_locks = self.fs.has_locks() && session::ask_for_locks(config);
         self.own().has_locks = self.fs.has_locks() && session::ask_for_locks(config);
         Ok(())
     }
@@ -407,47 +339,11 @@ impl Filesystem for Served {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let now = SystemTime::now();
-        // A change of size sets mtime by itself; the kernel's NFS server names it, too.
-        let mtime = mtime.filter(|time| size.is_none() || *time != TimeOrNow::Now);
-        let touch = (atime, mtime) == (Some(TimeOrNow::Now), Some(TimeOrNow::Now));
-        let sets_times = (atime.is_some() || mtime.is_some()) && !touch;
-        let owners_only = mode.is_some() || uid.is_some() || gid.is_some() || sets_times;
-        // The kernel has checked the caller. Two things are allowed to more than the owner, which attributes cannot express: to set
-        // both times to now (whoever may write), and to cut through a descriptor that was opened for writing.
-        let is_granted = !owners_only && (size.is_none() || fh.is_some());
-        let is_nothing = !owners_only && size.is_none() && atime.is_none() && mtime.is_none();
-        let (atime, mtime) = (atime.map(|t| time(t, now)), mtime.map(|t| time(t, now)));
-        let set = SetAttr {
-            mode: mode.map(|m| m & 0o7777),
-            uid,
-            gid,
-            size,
-            atime,
-            mtime,
-            // What names nothing changes ctime.
-            touch: touch || is_nothing,
-            kill_privileges: false,
-        };
-        let mut done = self.set(rq, fid(ino), &set, is_granted);
-        if is_nothing && let Ok(attr) = &done {
-            // A change of owner to nobody else, and the kernel's wish before a write, name nothing and take set-id bits away. Where
-            // its owner asks it is a change also if there are none.
-            let is_owner = is_root(rq) || rq.uid() == attr.uid;
-            if is_owner {
-                let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
-                done = self.set(rq, fid(ino), &set, false);
-            } else if attr.kind != Kind::Dir {
-                done = self.drop_privileges(rq, fid(ino));
-            }
-        }
-        match self.kept_attributes(ino, done) {
-            Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
-            Err(fault) => reply.error(errno("setattr", &fault)),
-        let wanted = Wanted { set, is_granted, is_nothing };
+        let wanted = Wanted::new(mode, (uid, gid), size, (atime, mtime), fh.is_some());
+        let set = &wanted.set;
         // Pages that wait to be written would set mtime again. (With a size the kernel lets none be written meanwhile, and drops some.)
         if set.mtime.is_some() && set.size.is_none() && self.in_use.may_be_mapped(fid(ino)) {
-            let (door, rq) = (self.0.clone(), rq.clone());
+            let (door, rq) = (self.door().clone(), rq.clone());
             return self.aside.run(Box::new(move || {
                 door.write_mapped_pages(fid(ino));
                 door.set_as_wanted(&rq, ino, &wanted, reply);
@@ -549,7 +445,7 @@ impl Filesystem for Served {
         };
         if !is_cached && self.is_direct(ino, fh.0, flags.0) {
             let begun = self.in_use.begin_direct(ino, offset, data.len());
-            return write_direct(&self.0, begun, data, reply, write);
+            return write_direct(self.door(), begun, data, reply, write);
         }
         let written = match is_cached {
             // Pages make no file longer.

@@ -11,6 +11,7 @@
 //! I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
 
 mod aside;
+mod attributes;
 mod coherence;
 mod cred;
 mod data;
@@ -28,6 +29,7 @@ mod options;
 mod pages;
 mod remount;
 mod reply;
+mod served;
 mod session;
 mod setid;
 mod synced;

@@ -22,11 +22,12 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::door::{Door, Served};
+use crate::door::Door;
 use crate::gate::{Class, Gate};
 use crate::mountinfo;
 use crate::options::MountOptions;
 use crate::remount::{Follower, InForce};
+use crate::served::Served;
 
 /// How often it is looked whether serving threads hang (see `gate`), while requests come and while none do; the latter is also how
 /// long parked threads may take to notice that the mount is gone.
@@ -102,8 +103,7 @@ pub type Serve = Box<dyn FnOnce() -> io::Result<()> + Send>;
 pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
     let door = Door::new(fs, options.clone());
     let flags = door.flags.clone();
-    attach_following(mountpoint, options, flags, start(door, options))
-    attach(Served::new(Door::new(fs, options.clone())), mountpoint, options)
+    attach_following(mountpoint, options, flags, start(Served::new(door), options))
 }
 
 /// Mounts any file system the way Stria's own is mounted.

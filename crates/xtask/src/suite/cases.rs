@@ -35,7 +35,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     ),
 ];
 
-/// [S-direct], [S-mmap] Cases of `tests/programs/coherence.py`.
+/// [S-direct], [S-mmap], [S-size-told], [S-times] Cases of `tests/programs/coherence.py`.
 fn coherent(b: &mut Bench, cases: &[&str]) -> Result<()> {
     let dir = b.dir("coherent")?;
     judge(Command::new("python3").arg(script("coherence.py")?).arg(dir).args(cases), cases.len())
