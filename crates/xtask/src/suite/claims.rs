@@ -114,7 +114,14 @@ fn server_judges(b: &mut Bench) -> Result<()> {
         as_user(DAEMON, "", &mount, "echo >> 'open/of daemon' && rm 'open/of daemon'")?,
         0,
         "one's own file",
-    )
+    )?;
+
+    // 3. [S-idmapped-mounts] A mount whose kernel would not say who asks is not made.
+    let idmapped = b.cluster.dir.join("idmapped");
+    fs::create_dir(&idmapped)?;
+    let (source, point) = (format!("{}:/stria", b.cluster.mgs()), idmapped.display().to_string());
+    let (code, out) = b.cluster.stria(&["mount", &source, &point, "-o", "idmap"])?;
+    ensure_eq((code != 0, out.contains("the servers judge each request")), (true, true), &out)
 }
 
 /// [S-claims] [S-plain-user] A plain user mounts a file system of others, and is that user there.

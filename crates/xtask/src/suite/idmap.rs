@@ -18,7 +18,7 @@ use super::{Bench, Needs, Test};
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("idmap::owners_are_mapped", owners_are_mapped)),
-    (Needs::Only(Wiring::Local), ("idmap::without_the_option_and_where_servers_judge", refused)),
+    (Needs::Only(Wiring::Local), ("idmap::refused_without_the_option", refused)),
 ];
 
 /// Ids 0 to 9,999 of the files are those from here on outside.
