@@ -397,6 +397,7 @@ complete -c stria -n "__fish_stria_using_subcommand mount" -l config -d 'Configu
 complete -c stria -n "__fish_stria_using_subcommand mount" -l fake -d 'Check source and options, and mount nothing (`mount -f`)'
 complete -c stria -n "__fish_stria_using_subcommand mount" -l helper -d 'Called by mount(8)'
 complete -c stria -n "__fish_stria_using_subcommand mount" -l foreground -d 'Stay in the foreground (always so with --config)'
+complete -c stria -n "__fish_stria_using_subcommand mount" -l quiet -d 'Say nothing of a mount that went well, as mount(8) wants it of its helpers'
 complete -c stria -n "__fish_stria_using_subcommand mount" -l detached -d 'In the background: words go to the waiting parent'
 complete -c stria -n "__fish_stria_using_subcommand mount" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'
 complete -c stria -n "__fish_stria_using_subcommand mount" -s h -l help -d 'Print help'

@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use net::nid::{Address, Nid};
+use net::nid::{Address, BadNid, Nid, UNKNOWN_NET};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -241,7 +241,8 @@ fn check_nids(nids: &[String]) -> Result<(), String> {
     })
 }
 
-/// A NID in full: `10.0.0.5` becomes `10.0.0.5:7010@tcp0`. Unix NIDs (`unix:/path@local0`) stay as they are.
+/// A NID in full: `10.0.0.5` becomes `10.0.0.5:7010@tcp0`. Unix NIDs (`unix:/path@local0`) stay as they are. What nothing can reach is
+/// refused here, so that nobody waits for it.
 pub fn normal_nid(text: &str) -> Result<String, String> {
     let (address, net) =
         text.rsplit_once('@').unwrap_or((text, if text.starts_with("unix:") { "local0" } else { "tcp0" }));
@@ -250,17 +251,38 @@ pub fn normal_nid(text: &str) -> Result<String, String> {
             "'{text}' is no NID: write address[:port][@net], such as 10.0.0.5:{MGS_PORT}@tcp0"
         ));
     }
+    if let Some((kind, port)) = net.split_once(':') {
+        return Err(format!(
+            "'{text}' is no NID: the port stands before the net; write {address}:{port}@{kind}"
+        ));
+    }
     let has_port = address.starts_with("unix:")
         || address.rsplit_once(':').is_some_and(|(host, port)| {
             port.parse::<u16>().is_ok() && (!host.contains(':') || host.starts_with('['))
         });
     // The kernel module's nets are called `tcp`; that is our `tcp0`.
     let net = if net == "tcp" { "tcp0" } else { net };
-    match (has_port, address.contains(':') && !address.starts_with('[')) {
-        (true, _) => Ok(format!("{address}@{net}")),
-        (false, true) => Ok(format!("[{address}]:{MGS_PORT}@{net}")),
-        (false, false) => Ok(format!("{address}:{MGS_PORT}@{net}")),
+    let full = match (has_port, address.contains(':') && !address.starts_with('[')) {
+        (true, _) => format!("{address}@{net}"),
+        // An IPv6 literal, its zone aside; else it was meant for a port.
+        (false, true) if is_ipv6(address) => format!("[{address}]:{MGS_PORT}@{net}"),
+        (false, true) => return Err(format!("'{text}' is no NID: the port is no number from 1 to 65535")),
+        (false, false) => format!("{address}:{MGS_PORT}@{net}"),
+    };
+    match Nid::parse(&full) {
+        Ok(Nid { address: Address::Tcp(address), .. }) if address.ends_with(":0") => {
+            Err(format!("'{text}' is no NID: nobody can reach port 0"))
+        }
+        Ok(_) => Ok(full),
+        Err(BadNid { why: UNKNOWN_NET, .. }) => {
+            Err(format!("'{text}' is no NID: net {net} is not supported, known: tcp (tcp0, tcp1, ...)"))
+        }
+        Err(BadNid { why, .. }) => Err(format!("'{text}' is no NID: {why}")),
     }
+}
+
+fn is_ipv6(address: &str) -> bool {
+    address.split('%').next().is_some_and(|literal| literal.parse::<std::net::Ipv6Addr>().is_ok())
 }
 
 impl Config for Mgs {

@@ -1,14 +1,24 @@
 //! Going into the background: the command starts itself again with `--foreground`, in a session of its own, with its log as
 //! stderr, and waits until that child says that it is ready.
 //!
-//! The child's stdout is a pipe to the waiting parent, with one line per message: `+ <line to print>`, at the end `ok`, or
-//! `! <exit code> <error line>`. A child that dies without either is reported with where its log is.
+//! The child's stdout is a pipe to the waiting parent, with one line per message: `+ <line to print>`, `~ <line for stderr>`, at the end
+//! `ok`, or `! <exit code> <error line>`. A child that dies without either is reported with where its log is.
 //! I1: the parent ends with the child's answer; it never says "ready" of a child that is not.
+//! I2: a child that is not ready ends with its parent. A signal to the parent (Ctrl-C) is passed on, and the parent waits until the child
+//! is gone; a parent that was killed is missed by the child, which finds the pipe without a reader.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::exit::{Exit, Failure};
 
@@ -33,10 +43,11 @@ impl Herald {
         let _ = writeln!(out, "{prefix}{line}").and_then(|()| out.flush());
     }
 
-    /// Tells a line to who waits for a process in the background; in the foreground the log has it.
+    /// Tells what a start in the background waits for; in the foreground the log has it.
     pub fn say_to_parent(self, line: &str) {
         if self == Herald::Parent {
-            self.say(line);
+            let mut out = std::io::stdout().lock();
+            let _ = writeln!(out, "~ {line}").and_then(|()| out.flush());
         }
     }
 
@@ -44,7 +55,10 @@ impl Herald {
     pub fn ready(self) {
         if self == Herald::Parent {
             let mut out = std::io::stdout().lock();
-            let _ = writeln!(out, "ok").and_then(|()| out.flush());
+            IS_READY.store(true, Ordering::SeqCst);
+            if writeln!(out, "ok").and_then(|()| out.flush()).is_err() {
+                end_without_parent();
+            }
         }
     }
 
@@ -58,28 +72,70 @@ impl Herald {
     }
 }
 
+/// Set before the parent is told so: from then on nobody needs it.
+static IS_READY: AtomicBool = AtomicBool::new(false);
+
 /// What the child calls first: a session of its own, so that no terminal's signals reach it, and no directory kept busy.
 pub fn become_daemon() -> anyhow::Result<()> {
     rustix::process::setsid()?;
     std::env::set_current_dir("/")?;
+    // I2. The thread ends with the parent.
+    std::thread::Builder::new().name("parent-watch".into()).spawn(|| {
+        let stdout = std::io::stdout();
+        let mut pipe = [PollFd::new(&stdout, PollFlags::empty())];
+        while rustix::event::poll(&mut pipe, None) == Err(Errno::INTR) {}
+        if !IS_READY.load(Ordering::SeqCst) {
+            end_without_parent();
+        }
+    })?;
     Ok(())
 }
 
-/// Runs this program with `args` in the background and waits until it is ready, printing what it says meanwhile. `log` is open for
-/// its lines and lies at `log_path`.
-pub fn run_detached(args: &[std::ffi::OsString], log: File, log_path: &Path) -> anyhow::Result<Exit> {
+/// By the signal that asks for it: what was begun is taken back.
+fn end_without_parent() {
+    tracing::error!("the command that started this process has ended before it was ready: stopping");
+    if let Err(e) = kill_process(rustix::process::getpid(), Signal::TERM) {
+        tracing::error!("it cannot be stopped by a signal: {e}");
+    }
+}
+
+/// Runs this program with `args` in the background and waits until it is ready, printing to `out` what it says meanwhile. `log` is open
+/// for its lines and lies at `log_path`.
+pub fn run_detached(
+    what: &str,
+    args: &[std::ffi::OsString],
+    log: File,
+    log_path: &Path,
+    out: &mut impl Write,
+) -> anyhow::Result<Exit> {
     let mut command = Command::new(std::env::current_exe()?);
     let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut child = child.spawn()?;
     let pipe = child.stdout.take().expect("stdout was asked to be a pipe");
-    match relay(BufReader::new(pipe), &mut std::io::stdout())? {
-        Some(Ok(())) => Ok(Exit::Done),
+    let (pid, passed_on) = (Pid::from_child(&child), Arc::new(AtomicBool::new(false)));
+    let passes = passed_on.clone();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            // A second one is for a child that does not heed the first.
+            let how = if passes.swap(true, Ordering::SeqCst) { Signal::KILL } else { Signal::TERM };
+            let _ = kill_process(pid, how);
+        }
+    })?;
+    let word = relay(BufReader::new(pipe), out)?;
+    let is_stopped = || passed_on.load(Ordering::SeqCst);
+    match word {
+        Some(Ok(())) if !is_stopped() => Ok(Exit::Done),
         Some(Err(failure)) => {
             child.wait()?;
             Err(failure.into())
         }
-        None => {
+        // It had not heard of the signal when it said that it is ready.
+        Some(Ok(())) | None => {
             let status = child.wait()?;
+            if is_stopped() {
+                return Err(Failure::failed(what, "stopped by a signal", "start it again").into());
+            }
             let next = format!("its last words are in {}", log_path.display());
             Err(Failure::failed("start", format!("the process in the background ended with {status}"), next)
                 .into())
@@ -95,6 +151,8 @@ fn relay(child: impl BufRead, out: &mut impl Write) -> std::io::Result<Option<Re
             return Ok(Some(Ok(())));
         } else if let Some(text) = line.strip_prefix("+ ") {
             writeln!(out, "{text}")?;
+        } else if let Some(text) = line.strip_prefix("~ ") {
+            eprintln!("{text}");
         } else if let Some((code, text)) = line.strip_prefix("! ").and_then(|l| l.split_once(' ')) {
             let exit = if code == "2" { Exit::Unusable } else { Exit::Findings };
             return Ok(Some(Err(Failure::relayed(exit, text.to_owned()))));
@@ -115,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_childs_words_are_passed_on_until_the_last() {
-        let (end, out) = relayed("+ one\n+   two\nok\n+ never\n");
+        let (end, out) = relayed("+ one\n~ waits\n+   two\nok\n+ never\n");
         assert!(matches!(end, Some(Ok(()))));
         assert_eq!(out, "one\n  two\n");
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use crate::exit::Failure;
 use crate::serve::bounded;
 
 /// File system type in the mount table.
@@ -107,6 +108,13 @@ pub fn clear_stale(point: &Path) -> usize {
         cleared += 1;
     }
     cleared
+}
+
+/// Refuses a point where a Stria file system is mounted.
+pub fn check_free(point: &Path) -> Result<(), Failure> {
+    let Some(there) = at(point).filter(|m| m.fs_type == FS_TYPE) else { return Ok(()) };
+    let why = format!("{} is mounted there already", there.source);
+    Err(Failure::failed(point.display(), why, "unmount it, or choose another directory"))
 }
 
 /// Takes the mount out of the tree at once; who still holds files keeps them until the serving process ends.

@@ -18,6 +18,20 @@ pub struct Options {
     /// Largest read request, if smaller ones are wanted.
     pub max_read: Option<u32>,
     pub op_timeout: Duration,
+    /// How long a mount waits for its servers. Zero: one try.
+    pub retry: Duration,
+}
+
+/// Without `retry=`: longer than a server takes to boot.
+pub const RETRY: Duration = Duration::from_secs(300);
+/// A week. Whoever writes more means for ever, and a service manager does that better.
+const RETRY_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// As nfs(5) has it: minutes; with `s` behind the number, seconds.
+fn retry(value: &str) -> Option<Duration> {
+    let (number, unit_sec) = value.strip_suffix('s').map_or((value, 60), |number| (number, 1));
+    let seconds = number.parse::<u64>().ok()?.checked_mul(unit_sec)?;
+    Some(Duration::from_secs(seconds)).filter(|wait| *wait <= RETRY_MAX)
 }
 
 /// Taken and without effect: what they ask for is always so, or is the mount helper's own business.
@@ -81,7 +95,14 @@ fn flags_of(word: &str) -> Option<(MountFlags, MountFlags)> {
 
 impl Options {
     pub fn new(op_timeout: Duration) -> Options {
-        Options { flags: MountFlags::empty(), allow_other: None, idmap: false, max_read: None, op_timeout }
+        Options {
+            flags: MountFlags::empty(),
+            allow_other: None,
+            idmap: false,
+            max_read: None,
+            op_timeout,
+            retry: RETRY,
+        }
     }
 
     /// What stands after each `-o`, in order.
@@ -118,8 +139,10 @@ impl Options {
                     .map(Duration::from_secs)
                     .ok_or(format!("'{option}': give seconds, at least 1"))?;
             }
-            // A mount waits for its servers by itself, for longer than those who write this expect.
-            "retry" => {}
+            "retry" => {
+                let usage = "give minutes, or seconds as 30s; 0 tries once, a week is the most";
+                self.retry = retry(value).ok_or(format!("'{option}': {usage}"))?;
+            }
             _ if WITHOUT_EFFECT.contains(&name) || name.starts_with("x-") => {}
             _ => {
                 let refused = REFUSED.iter().find(|(word, _)| *word == name);
@@ -142,7 +165,8 @@ mod tests {
         let mut options = Options::new(Duration::from_secs(60));
         let usual = "rw,_netdev,flock,localflock,user_xattr,retry=5,x-systemd.automount,,allow_other";
         options.apply(usual).unwrap();
-        assert_eq!(options, Options { allow_other: Some(true), ..Options::new(Duration::from_secs(60)) });
+        let want = Options { allow_other: Some(true), retry: RETRY, ..Options::new(Duration::from_secs(60)) };
+        assert_eq!(options, want);
         options.apply("ro,op_timeout=7,no_allow_other,max_read=65536,idmap").unwrap();
         let want = Options {
             flags: MountFlags::RDONLY,
@@ -150,9 +174,15 @@ mod tests {
             idmap: true,
             max_read: Some(65_536),
             op_timeout: Duration::from_secs(7),
+            retry: RETRY,
         };
         assert_eq!(options, want);
-        for bad in ["cheese", "op_timeout=0", "op_timeout", "max_read=17"] {
+        for (list, seconds) in [("retry=2", 120), ("retry=30s", 30), ("retry=5,retry=0", 0)] {
+            options.apply(list).unwrap();
+            assert_eq!(options.retry, Duration::from_secs(seconds), "{list}");
+        }
+        for bad in ["cheese", "op_timeout=0", "op_timeout", "max_read=17", "retry", "retry=1h", "retry=99999"]
+        {
             assert!(options.apply(bad).is_err(), "{bad}");
         }
         for (word, why) in REFUSED {

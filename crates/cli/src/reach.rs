@@ -64,12 +64,7 @@ impl Reach {
     fn in_map(fabric: Arc<Fabric>, map: ClusterMap, fsname: &str) -> anyhow::Result<Reach> {
         match map.fs_named(fsname).map(|f| f.id) {
             Some(fs) => Ok(Reach { fabric, map, fs }),
-            None => {
-                let known: Vec<&str> = map.file_systems.iter().map(|f| f.name.as_str()).collect();
-                let next = format!("the management service knows: {}", known.join(", "));
-                Err(Failure::unusable(format!("file system '{fsname}'"), "there is none of this name", next)
-                    .into())
-            }
+            None => Err(refuse_name(&map, fsname, "the management service").into()),
         }
     }
 
@@ -134,6 +129,14 @@ fn ask_with_head<R: Request>(
     Ok((head, reply?))
 }
 
+/// The service `whom` has no file system of this name.
+pub fn refuse_name(map: &ClusterMap, fsname: &str, whom: &str) -> Failure {
+    let known: Vec<&str> = map.file_systems.iter().map(|f| f.name.as_str()).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let next = format!("{whom} knows the file systems: {known}");
+    Failure::unusable(format!("file system '{fsname}'"), "there is none of this name", next)
+}
+
 pub fn get_map(mgs: &dyn Peer, server: bool) -> anyhow::Result<ClusterMap> {
     let reply = ask(mgs, FsId(0), MGS, &GetMap { known_version: 0, server })?;
     reply.map.ok_or_else(|| anyhow!("the management service sent no map"))
@@ -150,8 +153,11 @@ pub fn with_nid(mut map: ClusterMap, nid: &str) -> ClusterMap {
 /// `NID[,NID…]:/fsname`, as mounts name their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
+    /// In full.
     pub nids: Vec<String>,
     pub fsname: String,
+    /// As it was given. The mount table shows this: mount(8) compares it with the line of fstab.
+    given: String,
 }
 
 impl Source {
@@ -159,15 +165,21 @@ impl Source {
         let example = "such as 10.0.0.5@tcp0:/stria";
         let (nids, fsname) =
             text.rsplit_once(":/").ok_or(format!("'{text}' is not NID:/fsname, {example}"))?;
+        let nids: Vec<&str> = nids.split(',').collect();
+        Source::of(&nids, fsname)
+    }
+
+    pub fn of(given: &[impl AsRef<str>], fsname: &str) -> Result<Source, String> {
         config::check_fsname(fsname)?;
-        let nids = nids.split(',').map(config::normal_nid).collect::<Result<Vec<_>, _>>()?;
-        Ok(Source { nids, fsname: fsname.to_owned() })
+        let given: Vec<&str> = given.iter().map(AsRef::as_ref).collect();
+        let nids = given.iter().copied().map(config::normal_nid).collect::<Result<Vec<_>, _>>()?;
+        Ok(Source { nids, fsname: fsname.to_owned(), given: format!("{}:/{fsname}", given.join(",")) })
     }
 }
 
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:/{}", self.nids.join(","), self.fsname)
+        f.write_str(&self.given)
     }
 }
 
@@ -194,13 +206,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mount_sources_are_read_and_printed() {
-        for (text, full) in [
-            ("10.0.0.5:/stria", "10.0.0.5:7010@tcp0:/stria"),
-            ("10.0.0.5:99@tcp1,10.0.0.6@tcp:/a-b", "10.0.0.5:99@tcp1,10.0.0.6:7010@tcp0:/a-b"),
-            ("unix:/d/run/stria.sock@local0:/demo", "unix:/d/run/stria.sock@local0:/demo"),
+    fn mount_sources_are_read_in_full_and_printed_as_they_were_given() {
+        for (text, nids, fsname) in [
+            ("10.0.0.5:/stria", "10.0.0.5:7010@tcp0", "stria"),
+            ("10.0.0.5:99@tcp1,10.0.0.6@tcp:/a-b", "10.0.0.5:99@tcp1,10.0.0.6:7010@tcp0", "a-b"),
+            ("unix:/d/run/stria.sock@local0:/demo", "unix:/d/run/stria.sock@local0", "demo"),
         ] {
-            assert_eq!(Source::parse(text).map(|s| s.to_string()).as_deref(), Ok(full));
+            let source = Source::parse(text).unwrap();
+            assert_eq!((source.nids.join(","), source.fsname.as_str()), (nids.to_owned(), fsname));
+            assert_eq!(source.to_string(), text);
         }
         for text in ["10.0.0.5", "10.0.0.5:/", ":/x", "10.0.0.5:/a/b", "10.0.0.5:x"] {
             assert!(Source::parse(text).is_err(), "{text}");

@@ -1,6 +1,7 @@
 //! NIDs: where a node is reached. `address:port@net` (`10.0.0.5:7010@tcp0`) or `unix:/path@local0`.
 //!
-//! The net is a name for people and, later, for routes; without it `tcp0` or `local0` is meant.
+//! The net says which transport reaches the address: `tcp`, `tcp0`, `tcp1` ... over TCP, `local0` over unix sockets. Without it `tcp0` or
+//! `local0` is meant. Any other net (`o2ib`) is refused: nothing here could reach it.
 
 use std::fmt;
 use std::io;
@@ -11,6 +12,9 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Longest NID in bytes: a unix path (107) or a host name with port, and the net; it must fit the handshake's field.
 pub const NID_MAX: usize = 192;
+
+/// Why a net is refused.
+pub const UNKNOWN_NET: &str = "its net is not supported, known: tcp (tcp0, tcp1, ...)";
 
 /// A NID taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +54,15 @@ impl Nid {
             if path.is_empty() {
                 return Err(bad("the path is empty"));
             }
-            return Ok(Nid { address: Address::Unix(path.into()), net: net.unwrap_or("local0").into() });
+            let net = net.unwrap_or("local0");
+            if !is_numbered(net, "local") {
+                return Err(bad("a unix socket's net is local0"));
+            }
+            return Ok(Nid { address: Address::Unix(path.into()), net: net.into() });
+        }
+        let net = net.unwrap_or("tcp0");
+        if !is_numbered(net, "tcp") {
+            return Err(bad(UNKNOWN_NET));
         }
         let (host, port) = address.rsplit_once(':').ok_or_else(|| bad("the port is missing"))?;
         if host.is_empty() {
@@ -59,8 +71,13 @@ impl Nid {
         if port.parse::<u16>().is_err() {
             return Err(bad("the port is no number from 0 to 65535"));
         }
-        Ok(Nid { address: Address::Tcp(address.into()), net: net.unwrap_or("tcp0").into() })
+        Ok(Nid { address: Address::Tcp(address.into()), net: net.into() })
     }
+}
+
+/// Is it the net's kind, alone or with a number?
+fn is_numbered(net: &str, kind: &str) -> bool {
+    net.strip_prefix(kind).is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 impl fmt::Display for Nid {
@@ -100,7 +117,12 @@ mod tests {
         let table = [
             ("127.0.0.1:7010@tcp0", Ok("127.0.0.1:7010@tcp0")),
             ("127.0.0.1:7010", Ok("127.0.0.1:7010@tcp0")),
-            ("mds1:7010@ib1", Ok("mds1:7010@ib1")),
+            ("mds1:7010@tcp1", Ok("mds1:7010@tcp1")),
+            ("mds1:7010@tcp", Ok("mds1:7010@tcp")),
+            ("mds1:7010@o2ib", Err(UNKNOWN_NET)),
+            ("mds1:7010@tcp:19010", Err(UNKNOWN_NET)),
+            ("mds1:7010@local0", Err(UNKNOWN_NET)),
+            ("unix:/run/stria.sock@tcp", Err("a unix socket's net is local0")),
             ("[::1]:7010@tcp0", Ok("[::1]:7010@tcp0")),
             ("unix:/run/stria.sock", Ok("unix:/run/stria.sock@local0")),
             ("unix:/run/stria.sock@local0", Ok("unix:/run/stria.sock@local0")),

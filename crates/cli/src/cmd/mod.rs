@@ -109,19 +109,37 @@ impl Command {
     }
 }
 
-/// The arguments as `stria` takes them: called as `mount.stria` (by `mount -t stria`) or `mount.fuse.stria` (the type that the mount
-/// table shows), the helper's form is turned into ours.
-pub fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
+/// The names of a mount helper: mount(8) looks for one by the type that it was given, or that stands in fstab.
+const HELPERS: [&str; 2] = ["mount.stria", "mount.fuse.stria"];
+
+/// The arguments as `stria` takes them: called by `mount -t stria` or `mount -t fuse.stria`, the helper's form is turned into ours.
+pub fn arguments(args: Vec<OsString>) -> Vec<OsString> {
     let called_as = args.first().map(PathBuf::from).and_then(|p| p.file_name().map(OsString::from));
-    if called_as.is_some_and(|name| name == "mount.stria" || name == "mount.fuse.stria") {
-        // mount(8) passes -n, -s, -v, -f in any place. Only -f changes what we do: all but the mount itself.
-        let is_fake = args.iter().any(|a| a == "-f");
-        args.retain(|a| !["-n", "-s", "-v", "-f"].iter().any(|flag| a == flag));
-        args.splice(0..1, ["stria".into(), "mount".into()]);
-        args.extend(is_fake.then(|| "--fake".into()));
-        args.push("--helper".into());
+    if !called_as.is_some_and(|name| HELPERS.iter().any(|helper| name == *helper)) {
+        return args;
     }
-    args
+    // mount(8) passes these in any place. -f: all but the mount itself. Without -v a helper says nothing when all went well.
+    let (mut is_fake, mut is_quiet) = (false, true);
+    let mut ours: Vec<OsString> = vec!["stria".into(), "mount".into()];
+    let mut given = args.into_iter().skip(1);
+    while let Some(arg) = given.next() {
+        match arg.to_str() {
+            Some("-n" | "-s") => {}
+            Some("-v") => is_quiet = false,
+            Some("-f") => is_fake = true,
+            // The type, which the name has said.
+            Some("-t") => drop(given.next()),
+            Some("-o") => {
+                ours.push(arg);
+                ours.extend(given.next());
+            }
+            _ => ours.push(arg),
+        }
+    }
+    ours.extend(is_fake.then(|| "--fake".into()));
+    ours.push("--helper".into());
+    ours.extend(is_quiet.then(|| "--quiet".into()));
+    ours
 }
 
 /// `--config FILE` and `--print-config` of the role commands.

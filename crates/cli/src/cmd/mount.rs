@@ -10,6 +10,7 @@ use crate::detach::{self, Herald};
 use crate::exit::{Exit, Failure};
 use crate::options::Options;
 use crate::reach::Source;
+use crate::serve::mounted::check_point;
 use crate::serve::role::{self, MountWish};
 use crate::{config, logs, mountlog};
 
@@ -20,9 +21,10 @@ Example: stria mount 10.0.0.5@tcp:/stria /mnt/stria -o ro
 Example: stria mount --config mount.toml
 Options (-o): ro, nosuid, nodev, noexec, noatime, nodiratime, sync, dirsync and their opposites,
 allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS, idmap (mounts of it may be idmapped; the kernel
-alone then judges who may do what), noidmap.
+alone then judges who may do what), noidmap, and retry=MINUTES (or retry=30s): how long it waits for servers that
+do not answer, 5 minutes without it; retry=0 tries once.
 Always so, and therefore taken without effect: acl, user_xattr, flock and localflock (locks hold
-among all mounts), lazystatfs, retry=N, _netdev and what else mount(8) itself uses.
+among all mounts), lazystatfs, _netdev and what else mount(8) itself uses.
 Refused, since nothing would come of them: noacl, nouser_xattr, noflock, strictatime, norelatime.
 remount changes ro, nosuid, nodev, noexec, noatime, nodiratime, sync and dirsync while it is mounted;
 what is not named stays as it is, and so does op_timeout.
@@ -34,7 +36,7 @@ pub struct Mount {
     /// NID[,NID...]:/fsname of the management service.
     #[arg(requires = "point", required_unless_present_any = ["config", "print_config"], conflicts_with = "config")]
     source: Option<String>,
-    /// Directory to mount on.
+    /// Directory to mount on; it must exist.
     point: Option<PathBuf>,
     /// Mount options, separated by commas.
     #[arg(short = 'o', value_name = "OPTIONS")]
@@ -48,6 +50,9 @@ pub struct Mount {
     /// Stay in the foreground (always so with --config).
     #[arg(long)]
     foreground: bool,
+    /// Say nothing of a mount that went well, as mount(8) wants it of its helpers.
+    #[arg(long, hide = true)]
+    quiet: bool,
     /// In the background: words go to the waiting parent.
     #[arg(long, hide = true, requires = "foreground")]
     detached: bool,
@@ -80,9 +85,8 @@ impl Mount {
         let mut options = Options::new(Duration::from_secs(config.op_timeout_sec as u64));
         options.apply_all(&config.options)?;
         options.apply_all(&self.options)?;
-        let nids = config.mgs.iter().map(|nid| config::normal_nid(nid)).collect::<Result<Vec<_>, _>>();
-        let nids = nids.map_err(|why| Failure::unusable("mgs", why, "correct it in the configuration"))?;
-        let source = Source { nids, fsname: config.fsname };
+        let source = Source::of(&config.mgs, &config.fsname)
+            .map_err(|why| Failure::unusable("mgs", why, "correct it in the configuration"))?;
         if self.fake {
             return Ok(Exit::Done);
         }
@@ -118,8 +122,14 @@ impl Mount {
         for options in &self.options {
             args.extend(["-o".into(), options.into()]);
         }
+        // Before a log is made for it, and before anybody waits.
+        check_point(&wish.point)?;
         let (log, path) = mountlog::open(&wish.point)?;
-        let exit = detach::run_detached(&args, log, &path)?;
+        let what = format!("mount {}", wish.source);
+        if self.quiet {
+            return detach::run_detached(&what, &args, log, &path, &mut std::io::sink());
+        }
+        let exit = detach::run_detached(&what, &args, log, &path, &mut std::io::stdout())?;
         Herald::Stdout.say(&format!("  log        {}", path.display()));
         Ok(exit)
     }

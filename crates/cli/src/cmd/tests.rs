@@ -60,12 +60,14 @@ fn the_mount_helpers_form_is_understood() {
         ["/sbin/mount.stria", "10.0.0.5:/stria", "/mnt", "-n", "-o", "rw"].map(OsString::from).to_vec();
     let ours: Vec<OsString> =
         ["stria", "mount", "10.0.0.5:/stria", "/mnt", "-o", "rw"].map(OsString::from).to_vec();
-    let called = [&ours[..], &["--helper".into()]].concat();
-    assert_eq!(arguments(helper.clone()), called);
-    let by_type = [&["/sbin/mount.fuse.stria".into()], &helper[1..]].concat();
-    assert_eq!(arguments(by_type), called);
-    let fake = [&helper[..], &["-f".into()]].concat();
-    assert_eq!(arguments(fake), [&ours[..], &["--fake".into(), "--helper".into()]].concat());
+    let with = |more: &[&str]| [&ours[..], &more.iter().map(OsString::from).collect::<Vec<_>>()].concat();
+    let added = |more: &[&str]| [&helper[..], &more.iter().map(OsString::from).collect::<Vec<_>>()].concat();
+    assert_eq!(arguments(added(&[])), with(&["--helper", "--quiet"]));
+    assert_eq!(arguments(added(&["-f", "-s"])), with(&["--fake", "--helper", "--quiet"]));
+    assert_eq!(arguments(added(&["-v", "-t", "fuse.stria"])), with(&["--helper"]));
+    let mut other = added(&[]);
+    other[0] = "/usr/sbin/mount.fuse.stria".into();
+    assert_eq!(arguments(other), with(&["--helper", "--quiet"]));
     let plain: Vec<OsString> = ["stria", "df", "-n"].map(OsString::from).to_vec();
     assert_eq!(arguments(plain.clone()), plain);
 }

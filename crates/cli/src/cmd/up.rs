@@ -24,7 +24,7 @@ use crate::reach::{self, Reach, Source};
 use crate::rundir::{Lock, Remembered, RunDir, State, Use};
 use crate::serve::device::Blank;
 use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX, Wish, prepare_point};
-use crate::serve::register::{WAIT_MAX, wait_for};
+use crate::serve::register::{WAIT_MAX, Wait, wait_for};
 use crate::serve::servers::Servers;
 use crate::serve::{device, local, prepare_process, role};
 use crate::stop::{self, Event, Manner};
@@ -169,7 +169,9 @@ impl Up {
         args.extend(self.options.iter().flat_map(|list| ["-o".into(), list.into()]));
         let path = run.log();
         let log = std::fs::File::options().create(true).append(true).open(&path);
-        let started = detach::run_detached(&args, log.with_context(|| path.display().to_string())?, &path);
+        let log = log.with_context(|| path.display().to_string())?;
+        let what = format!("up --dir {}", shell::path(&self.dir));
+        let started = detach::run_detached(&what, &args, log, &path, &mut std::io::stdout());
         match started {
             // Another `up` was quicker.
             Err(e) => self.find_it_up(&run).ok().flatten().ok_or(e),
@@ -388,10 +390,10 @@ impl Up {
         sender: Sender<Event>,
     ) -> anyhow::Result<Client> {
         let options = self.mount_options()?;
-        let source = Source { nids: vec![nid.to_owned()], fsname: cluster.fsname.clone() };
+        let source = Source::of(&[nid], &cluster.fsname).map_err(anyhow::Error::msg)?;
         let reach = Reach::in_process(servers.fabric.clone(), &cluster.fsname)?;
         end_own_sessions(servers, &reach, point)?;
-        wait_for("mount", Some(events), &|_| {}, || {
+        wait_for(&Wait::silent("mount", Some(events)), || {
             let wish = Wish {
                 fabric: servers.fabric.clone(),
                 map: &reach.map,

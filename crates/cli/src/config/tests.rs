@@ -75,6 +75,21 @@ fn short_nids_are_filled_up() {
 }
 
 #[test]
+fn a_nid_that_nothing_can_reach_is_refused_with_what_is_known() {
+    for (text, why) in [
+        ("10.0.0.5@o2ib", "net o2ib is not supported, known: tcp"),
+        ("10.0.0.5@tcp:19010", "write 10.0.0.5:19010@tcp"),
+        ("10.0.0.5@tcpip", "net tcpip is not supported"),
+        ("10.0.0.5:0@tcp", "port 0"),
+        ("10.0.0.5:99999@tcp", "no number from 1 to 65535"),
+        ("unix:/d/s.sock@tcp", "local0"),
+    ] {
+        let refused = normal_nid(text).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+#[test]
 fn no_network_is_reached_unless_the_configuration_says_so() {
     for listen in [Mgs::example().listen, Mds::example().listen, Oss::example().listen] {
         let address: std::net::SocketAddr = listen.parse().unwrap();

@@ -3,6 +3,9 @@
 //! I1: a stop ends in bounded time whatever the servers do: what cannot be settled in time is given up, which loses
 //! nothing that an fsync or a server acknowledged.
 
+use std::fmt::Display;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -11,12 +14,15 @@ use std::time::Duration;
 use client::Fs;
 use fuse::{MountError, MountOptions, Mounted, Unmount};
 use net::Fabric;
+use rustix::fs::FlockOperation;
 use types::FsId;
 use wire::map::ClusterMap;
 
 use crate::exit::Failure;
+use crate::mounts;
 use crate::options::Options;
 use crate::serve::bounded;
+use crate::shell;
 use crate::stop::{Event, Manner};
 
 /// Longest wait for a client to flush and settle at its end, and to leave its servers. These may be dead, and whoever unmounts
@@ -71,12 +77,12 @@ impl Client {
         how.max_read = wish.options.max_read;
         how.idmap = wish.options.idmap;
         how.allow_other = wish.options.allow_other.unwrap_or(how.allow_other);
-        let mounted = match fuse::mount(fs.clone(), wish.point, &how) {
+        let mounted = match mount_alone(&fs, wish.point, &how) {
             Ok(mounted) => Arc::new(mounted),
-            Err(e) => {
+            Err(failure) => {
                 // The session must not linger: the next mount would be refused until it is dead.
                 settle(&fs, &wish.fabric, SETTLE_MAX);
-                return Err(Failure::failed("mount", e, "fix that and try again").into());
+                return Err(failure.into());
             }
         };
         watch(&mounted, events)?;
@@ -152,20 +158,51 @@ fn commit_interval(map: &ClusterMap, fs: FsId) -> Duration {
     map.fs(fs).map_or(default, |f| Duration::from_millis(f.commit_interval_ms.max(1) as u64))
 }
 
-/// A directory to mount on, made if it does not exist. What a killed run left mounted there is taken away first.
+/// Mounts unless another mount of ours came to the point while this one connected. One at a time of those that mount there: each holds
+/// the lock of the directory from its look at the mount table until it has mounted.
+fn mount_alone(fs: &Arc<Fs>, point: &Path, how: &MountOptions) -> Result<Mounted, Failure> {
+    // Before it is opened: what lies over it may hang.
+    mounts::check_free(point)?;
+    let directory = File::open(point).ok();
+    // Where the directory may not be opened or locked, the look alone must do.
+    let _turn = directory.as_ref().map(|d| rustix::fs::flock(d, FlockOperation::LockExclusive));
+    mounts::check_free(point)?;
+    fuse::mount(fs.clone(), point, how).map_err(|e| Failure::failed("mount", e, "fix that and try again"))
+}
+
+/// A mount point that is there and free. What a killed run left mounted there is taken away first.
+pub fn check_point(point: &Path) -> Result<(), Failure> {
+    clear_point(point)?;
+    let refuse = |why: &dyn Display, next: String| {
+        Err(Failure::unusable(format!("mount point {}", point.display()), why, next))
+    };
+    match std::fs::metadata(point) {
+        Ok(there) if there.is_dir() => Ok(()),
+        Ok(_) => refuse(&"it is no directory", "give a directory".to_owned()),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let next = format!("make it with `mkdir -p {}`, or correct the path", shell::path(point));
+            refuse(&"it does not exist", next)
+        }
+        Err(e) => refuse(&e, "check the path and its permissions".to_owned()),
+    }
+}
+
+/// As `check_point`; a directory that is not there is made.
 pub fn prepare_point(point: &Path) -> anyhow::Result<()> {
-    let cleared = crate::mounts::clear_stale(point);
+    clear_point(point)?;
+    std::fs::create_dir_all(point).map_err(|e| {
+        let next = "give a directory, or a path where one may be made";
+        Failure::failed(format!("mount point {}", point.display()), e, next)
+    })?;
+    Ok(())
+}
+
+fn clear_point(point: &Path) -> Result<(), Failure> {
+    let cleared = mounts::clear_stale(point);
     if cleared > 0 {
         tracing::info!(mount = %point.display(), cleared, "removed the stale mount of a process that was killed");
     }
-    if let Some(there) = crate::mounts::at(point).filter(|m| m.fs_type == crate::mounts::FS_TYPE) {
-        let why = format!("{} is mounted there already", there.source);
-        return Err(Failure::failed(point.display(), why, "unmount it, or choose another directory").into());
-    }
-    std::fs::create_dir_all(point).map_err(|e| {
-        let next = "give a directory, or a path where one may be made";
-        Failure::failed(format!("mount point {}", point.display()), e, next).into()
-    })
+    mounts::check_free(point)
 }
 
 /// Root's mount acts for whoever its kernel says; a plain user's for that user.

@@ -23,7 +23,7 @@ const BUSY_MAX: Duration = Duration::from_secs(20);
 const TRY_EACH: Duration = Duration::from_millis(200);
 /// A person who waits is told why from here on; before, what starts is only starting.
 const SAY_AFTER: Duration = Duration::from_secs(2);
-/// Between two lines that say what is waited for.
+/// From the first line that says what is waited for to the second; each further one waits twice as long. What changes is said at once.
 const SAY_EACH: Duration = Duration::from_secs(5);
 
 /// The way to the MGS: in this process, or the NIDs to try in order.
@@ -78,15 +78,34 @@ impl MgsPeers {
     }
 }
 
-/// Tries `attempt` until it succeeds, is refused for good, a signal asks to stop, or `WAIT_MAX` is over.
-pub fn wait_for<T>(
-    what: &str,
-    events: Option<&Receiver<Event>>,
-    say: &dyn Fn(&str),
-    mut attempt: impl FnMut() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
+/// What is waited for, how long, and where that is said.
+pub struct Wait<'a> {
+    pub what: &'a str,
+    pub max: Duration,
+    pub events: Option<&'a Receiver<Event>>,
+    pub say: &'a dyn Fn(&str),
+}
+
+impl<'a> Wait<'a> {
+    /// As long as servers wait for each other.
+    pub fn silent(what: &'a str, events: Option<&'a Receiver<Event>>) -> Wait<'a> {
+        Wait { what, max: WAIT_MAX, events, say: &|_| {} }
+    }
+}
+
+/// When a wait was told of.
+struct Said {
+    reason: String,
+    at: Instant,
+    /// Until the same is said again.
+    pause: Duration,
+}
+
+/// Tries `attempt` until it succeeds, is refused for good, a signal asks to stop, or the time is over.
+pub fn wait_for<T>(wait: &Wait, mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let what = wait.what;
     let begin = Instant::now();
-    let mut said_at: Option<Instant> = None;
+    let (mut logged, mut said): (Option<Said>, Option<Said>) = (None, None);
     loop {
         let err = match attempt() {
             Ok(done) => return Ok(done),
@@ -97,20 +116,20 @@ pub fn wait_for<T>(
             // A refusal of our own says already what it is about.
             return Err(if err.is::<Failure>() { err } else { err.context(what.to_owned()) });
         }
-        if begin.elapsed() > WAIT_MAX {
-            let next = "check that it runs and that its address is right";
-            return Err(Failure::failed(what, format!("gave up after {WAIT_MAX:?} ({err:#})"), next).into());
+        let waited = begin.elapsed();
+        if waited >= wait.max {
+            return Err(gave_up(what, waited, &format!("{err:#}")).into());
         }
-        let is_due = said_at
-            .is_none_or(|t| t.elapsed() >= SAY_EACH || t - begin < SAY_AFTER && begin.elapsed() >= SAY_AFTER);
-        if is_due {
-            said_at = Some(Instant::now());
-            tracing::info!("{what}: waiting ({err:#})");
-            if begin.elapsed() >= SAY_AFTER {
-                say(&format!("{what}: waiting, {} s at most ({err:#})", WAIT_MAX.as_secs()));
-            }
+        let reason = reason_of(&err);
+        let line =
+            format!("{what}: waiting, {} s of {} s at most: {err:#}", waited.as_secs(), wait.max.as_secs());
+        if is_due(&mut logged, &reason) {
+            tracing::info!("{line}");
         }
-        match events.map(|e| e.recv_timeout(TRY_EACH)) {
+        if waited >= SAY_AFTER && is_due(&mut said, &reason) {
+            (wait.say)(&line);
+        }
+        match wait.events.map(|e| e.recv_timeout(TRY_EACH.min(wait.max - waited))) {
             None => std::thread::sleep(TRY_EACH),
             Some(Err(RecvTimeoutError::Timeout)) => {}
             Some(_) => {
@@ -120,6 +139,27 @@ pub fn wait_for<T>(
             }
         }
     }
+}
+
+/// Nothing came of waiting.
+pub fn gave_up(what: &str, waited: Duration, why: &str) -> Failure {
+    let next = "check that it runs and that its address is right";
+    Failure::failed(what, format!("gave up after {} s: {why}", waited.as_secs()), next)
+}
+
+/// The error without what changes from one try to the next.
+fn reason_of(err: &anyhow::Error) -> String {
+    format!("{err:#}").split(" (").next().unwrap_or_default().to_owned()
+}
+
+fn is_due(said: &mut Option<Said>, reason: &str) -> bool {
+    let pause = match said {
+        Some(last) if last.reason == reason && last.at.elapsed() < last.pause => return false,
+        Some(last) if last.reason == reason => last.pause * 2,
+        _ => SAY_EACH,
+    };
+    *said = Some(Said { reason: reason.to_owned(), at: Instant::now(), pause });
+    true
 }
 
 /// A refusal other than "not yet" will not change by asking again.
@@ -161,7 +201,7 @@ impl Announcement<'_> {
             nids: self.nids.to_vec(),
         };
         let what = format!("register with the management service at {}", mgs.describe());
-        wait_for(&what, events, &|_| {}, || mgs.ask(&request))
+        wait_for(&Wait::silent(&what, events), || mgs.ask(&request))
     }
 }
 
@@ -169,7 +209,7 @@ impl Announcement<'_> {
 pub fn check_name(role: Role, node: &Node<'_>) -> anyhow::Result<()> {
     let what =
         format!("ask the management service at {} for file system '{}'", node.mgs.describe(), node.fsname);
-    wait_for(&what, node.events, &|_| {}, || {
+    wait_for(&Wait::silent(&what, node.events), || {
         let map =
             node.mgs.map(0, false)?.ok_or_else(|| Fault::new(Code::NotReady, "the answer has no map"))?;
         judge_name(&map, role, node.fsname)
@@ -215,24 +255,42 @@ mod tests {
     #[test]
     fn waiting_ends_with_success_a_final_refusal_or_a_signal() {
         let mut tries = 0;
-        let got = wait_for("test", None, &|_| {}, || {
+        let test = Wait::silent("test", None);
+        let got = wait_for(&test, || {
             tries += 1;
             if tries < 3 { Err(Fault::new(Code::NotReady, "starting").into()) } else { Ok(tries) }
         });
         assert_eq!(got.unwrap(), 3);
-        let refused =
-            wait_for::<()>(
-                "test",
-                None,
-                &|_| {},
-                || Err(Fault::new(Code::Exists, "index 0 is taken").into()),
-            );
+        let refused = wait_for::<()>(&test, || Err(Fault::new(Code::Exists, "index 0 is taken").into()));
         assert!(format!("{:#}", refused.unwrap_err()).contains("index 0 is taken"));
         let (sender, receiver) = std::sync::mpsc::channel();
         sender.send(Event::Stop(Manner::Polite)).unwrap();
-        let stopped =
-            wait_for::<()>("test", Some(&receiver), &|_| {}, || Err(anyhow::anyhow!("connection refused")));
+        let refuse = || Err(anyhow::anyhow!("connection refused"));
+        let stopped = wait_for::<()>(&Wait::silent("test", Some(&receiver)), refuse);
         assert!(stopped.unwrap_err().to_string().contains("asked to stop"));
+        // One try, and how that ended.
+        let mut tries = 0;
+        let over = wait_for::<()>(&Wait { max: Duration::ZERO, ..Wait::silent("test", None) }, || {
+            tries += 1;
+            refuse()
+        });
+        let over = over.unwrap_err().to_string();
+        assert!(tries == 1 && over.contains("gave up after 0 s: connection refused"), "{tries}: {over}");
+    }
+
+    #[test]
+    fn the_same_reason_is_said_less_and_less_and_another_at_once() {
+        let mut said = None;
+        assert!(is_due(&mut said, "a"));
+        assert!(!is_due(&mut said, "a"));
+        assert!(is_due(&mut said, "b"));
+        let long_ago = Instant::now().checked_sub(SAY_EACH).unwrap();
+        said.as_mut().unwrap().at = long_ago;
+        assert!(is_due(&mut said, "b"), "after a pause");
+        assert_eq!(said.as_ref().map(|s| s.pause), Some(2 * SAY_EACH));
+        let (tried, again) =
+            ("not sent: refused (next attempt in 7 ms)", "not sent: refused (being tried again)");
+        assert_eq!(reason_of(&anyhow::anyhow!(tried)), reason_of(&anyhow::anyhow!(again)));
     }
 
     #[test]

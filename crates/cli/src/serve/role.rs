@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -15,13 +15,13 @@ use crate::config;
 use crate::detach::Herald;
 use crate::exit::{Exit, Failure};
 use crate::options::Options;
-use crate::reach::Source;
+use crate::reach::{self, Source};
 use crate::serve::device::{Blank, DataWay};
 use crate::serve::heart::{Beat, Heart};
 use crate::serve::mounted::{
-    Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, claims_of_this_process, prepare_point,
+    Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, check_point, claims_of_this_process,
 };
-use crate::serve::register::{MgsPeers, check_name, wait_for};
+use crate::serve::register::{MgsPeers, Wait, check_name, gave_up, wait_for};
 use crate::serve::servers::{Node, Role, Servers};
 use crate::serve::{device, host_name, prepare_process};
 use crate::stop::{self, Event, Manner};
@@ -249,7 +249,7 @@ pub struct MountWish {
 pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
     prepare_process();
     let (sender, events) = stop::listen()?;
-    prepare_point(&wish.point)?;
+    check_point(&wish.point)?;
     let (client, mut heart) = connect_unless_stopped(wish, sender, &events)?;
     on_ready();
     let manner = serve_mount(&client, &events);
@@ -268,11 +268,23 @@ fn connect_unless_stopped(
     let (connecting, what) = (fabric.clone(), format!("mount {}", wish.source));
     let (done, result) = mpsc::channel();
     let (herald, begin, mut has_said) = (wish.herald, Instant::now(), false);
+    let awaited = Awaited::new(format!("the management service at {}", wish.source.nids.join(", ")));
+    let retry = wish.options.retry;
+    // One try of a server that takes connections and does not answer has its time, too.
+    let limit = retry.max(reach::ANSWER_WAIT_MAX);
+    let tells = awaited.clone();
     std::thread::Builder::new().name("connect".into()).spawn(move || {
-        let client = connect(&wish, connecting, sender);
+        let client = connect(&wish, connecting, sender, &tells);
         // Nobody waits after a signal; a mount that was just made is taken away by being dropped.
         let _ = done.send(client);
     })?;
+    let abort = || -> anyhow::Result<()> {
+        fabric.abort();
+        if let Ok(Ok((client, _))) = result.recv_timeout(ABORTED_CONNECT_MAX) {
+            client.unmount(Manner::Forced)?;
+        }
+        Ok(())
+    };
     loop {
         match result.recv_timeout(SIGNAL_LOOK_EACH) {
             Ok(client) => return client,
@@ -282,26 +294,54 @@ fn connect_unless_stopped(
         // One attempt may take the whole of an operation's time-out where a server takes connections and does not answer.
         if !has_said && begin.elapsed() > SILENT_MAX {
             has_said = true;
-            let line = format!("{what}: waiting for its servers; `stria status` shows which are up");
+            let (whom, max) = (awaited.get(), retry.as_secs());
+            let line =
+                format!("{what}: waiting for {whom}, {max} s at most; `stria status --mgs` shows what is up");
             tracing::info!("{line}");
             herald.say_to_parent(&line);
         }
+        if begin.elapsed() > limit + ABORTED_CONNECT_MAX {
+            abort()?;
+            let why = format!("{} has not answered", awaited.get());
+            return Err(gave_up(&what, begin.elapsed(), &why).into());
+        }
         if let Ok(Event::Stop(_)) = events.try_recv() {
-            fabric.abort();
-            if let Ok(Ok((client, _))) = result.recv_timeout(ABORTED_CONNECT_MAX) {
-                client.unmount(Manner::Forced)?;
-            }
+            abort()?;
             return Err(Failure::failed(what, "asked to stop before it was mounted", "start it again").into());
         }
     }
 }
 
-fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyhow::Result<(Client, Heart)> {
+/// For whom a mount waits: told by the thread that connects, said by the one that listens for signals.
+#[derive(Clone)]
+struct Awaited(Arc<Mutex<String>>);
+
+impl Awaited {
+    fn new(whom: String) -> Awaited {
+        Awaited(Arc::new(Mutex::new(whom)))
+    }
+    fn set(&self, whom: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = whom;
+    }
+    fn get(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn connect(
+    wish: &MountWish,
+    fabric: Arc<Fabric>,
+    sender: Sender<Event>,
+    awaited: &Awaited,
+) -> anyhow::Result<(Client, Heart)> {
     // 1. A map with the file system, its MDT and at least one OST.
     let what = format!("mount {}", wish.source);
     let mgs = MgsPeers::at(fabric.clone(), wish.source.nids.clone());
     let say = |line: &str| wish.herald.say_to_parent(line);
-    let map = wait_for(&what, None, &say, || usable_map(&mgs, &wish.source.fsname))?;
+    let begin = Instant::now();
+    let wait = Wait { what: &what, max: wish.options.retry, events: None, say: &say };
+    let map = wait_for(&wait, || usable_map(&mgs, &wish.source.fsname))?;
+    awaited.set(mdt_of(&map, &wish.source.fsname));
     fabric.set_map(&map);
     let fs =
         map.fs_named(&wish.source.fsname).map(|f| f.id).context("the file system is in the usable map")?;
@@ -315,7 +355,8 @@ fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyh
     });
     let heart = Heart::start(Beat { mgs: mgs.clone(), node: None, targets: vec![], known_version, on_map })?;
     // 3. Connect and mount; targets may still be starting.
-    let client = wait_for(&what, None, &say, || {
+    let wait = Wait { max: wait.max.saturating_sub(begin.elapsed()), ..wait };
+    let client = wait_for(&wait, || {
         // Asked for anew each time: connecting with an old map would bring back old addresses.
         let map = usable_map(&mgs, &wish.source.fsname)?;
         let how = Wish {
@@ -328,7 +369,10 @@ fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyh
             client_name: format!("{} pid {} {}", host_name(), std::process::id(), wish.point.display()),
             claims: claims_of_this_process(),
         };
-        Client::start(how, sender.clone())
+        Client::start(how, sender.clone()).map_err(|e| match e.is::<Failure>() {
+            true => e,
+            false => e.context(format!("{} does not serve", awaited.get())),
+        })
     })?;
     // Maps are told to it from here on; one that came between its start and now is asked for.
     if mounted.set(client.fs().clone()).is_ok()
@@ -340,13 +384,24 @@ fn connect(wish: &MountWish, fabric: Arc<Fabric>, sender: Sender<Event>) -> anyh
     Ok((client, heart))
 }
 
-/// The newest map, once it can be mounted from.
+/// Who serves the names of the file system, for a person.
+fn mdt_of(map: &ClusterMap, fsname: &str) -> String {
+    let fs = map.fs_named(fsname).map(|f| f.id);
+    let mdt = map.targets.iter().find(|t| Some(t.fs) == fs && t.is_mdt);
+    let nids = mdt.and_then(|t| map.node(t.node)).map_or(String::new(), |n| n.nids.join(", "));
+    format!("{fsname}-MDT{:04x} at {nids}", mdt.map_or(0, |t| t.index))
+}
+
+/// The newest map, once it can be mounted from. A management service that knows other file systems and not this one will not know it
+/// soon: that is a mistake in the name. One that knows none has just been made.
 fn usable_map(mgs: &MgsPeers, fsname: &str) -> anyhow::Result<ClusterMap> {
-    let map = mgs.map(0, false)?.context("the answer has no map")?;
-    let fs = map.fs_named(fsname).map(|f| f.id).with_context(|| {
-        let known: Vec<&str> = map.file_systems.iter().map(|f| f.name.as_str()).collect();
-        format!("there is no file system '{fsname}' yet; known here: {}", known.join(", "))
-    })?;
+    let whom = || format!("the management service at {}", mgs.describe());
+    let answer = mgs.map(0, false).with_context(|| format!("{} does not answer", whom()))?;
+    let map = answer.with_context(|| format!("{} sent no map", whom()))?;
+    let Some(fs) = map.fs_named(fsname).map(|f| f.id) else {
+        anyhow::ensure!(!map.file_systems.is_empty(), "{} knows no file system yet", whom());
+        return Err(reach::refuse_name(&map, fsname, &whom()).into());
+    };
     let has = |is_mdt: bool| map.targets.iter().any(|t| t.fs == fs && t.is_mdt == is_mdt);
     anyhow::ensure!(has(true), "file system '{fsname}' has no MDT yet");
     anyhow::ensure!(has(false), "file system '{fsname}' has no OST yet");

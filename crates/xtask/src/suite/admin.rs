@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use testkit::cluster::is_mounted;
@@ -16,6 +16,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("admin::mount_t_stria", mount_t_stria)),
     (Needs::Only(Wiring::Tcp), ("admin::mount_o_remount", mount_o_remount)),
     (Needs::Only(Wiring::Tcp), ("admin::mounts_that_cannot_be_say_why", refused_mounts)),
+    (Needs::Only(Wiring::Tcp), ("admin::mount_that_is_cancelled", cancelled_mount)),
     (Needs::Only(Wiring::Tcp), ("admin::umount_of_a_busy_mount", busy_umount)),
     (Needs::Only(Wiring::Tcp), ("admin::a_killed_mount_is_started_again", killed_mount)),
     (Needs::Only(Wiring::Local), ("admin::systemd_units", units)),
@@ -31,7 +32,7 @@ fn source(b: &Bench) -> Result<String> {
     Ok(format!("{nid}:/stria"))
 }
 
-/// Runs a script in a mount name space of its own, where `/sbin/mount.stria` and `/sbin/mount.fuse.stria` are this binary: nothing is installed.
+/// Runs a script in a mount name space of its own, where the mount helpers in `/sbin` are this binary: nothing is installed.
 /// `$S` is the source, `$M` a directory to mount on. Gives the exit code and what was said.
 fn with_helper(b: &Bench, mount: &Path, script: &str) -> Result<(i32, String)> {
     let helpers = b.cluster.dir.join("helpers");
@@ -246,7 +247,8 @@ fn ids_and_paths(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// By hand, by a line of fstab, read-only, faked; and gone after umount.
+/// By hand, by a line of fstab, read-only, faked; and gone after umount. [S-mount-source] The mount table shows the source as it was
+/// given, so `mount -a` finds what it has mounted. A helper says nothing when all went well.
 fn mount_t_stria(b: &mut Bench) -> Result<()> {
     fs::write(b.cluster.mount.join("seen"), "by mount(8)")?;
     let mount = place(b, "by-mount")?;
@@ -254,17 +256,34 @@ fn mount_t_stria(b: &mut Bench) -> Result<()> {
     let line =
         format!("{} {} stria _netdev,nofail,nosuid,x-systemd.automount 0 0\n", source(b)?, mount.display());
     fs::write(&fstab, line)?;
+    // Not in full, and by the type that the mount table shows.
+    let given = source(b)?.replace("@tcp0", "@tcp");
+    let [short, fuse] =
+        ["stria", "fuse.stria"].map(|kind| (kind, b.cluster.dir.join(format!("fstab.{kind}"))));
+    for (kind, path) in [&short, &fuse] {
+        fs::write(path, format!("{given} {} {kind} _netdev,nofail,retry=1 0 0\n", mount.display()))?;
+    }
+    let (short, fuse) = (short.1, fuse.1);
     let script = format!(
         "mount -t $T $S $M -o nosuid,noatime,_netdev; grep -q 'by mount(8)' $M/seen; \
          findmnt -n -o FSTYPE,SOURCE $M; echo more > $M/more; umount $M; test ! -e $M/seen; \
          mount -f -t $T $S $M; test ! -e $M/seen; \
          mount -T {fstab} $M; grep -q more $M/more; umount -t fuse.stria $M; test ! -e $M/seen; \
-         mount -r -t $T $S $M; ! touch $M/new 2>/dev/null; test ! -e $M/new; umount $M; echo all done",
-        fstab = fstab.display()
+         mount -r -t $T $S $M; ! touch $M/new 2>/dev/null; test ! -e $M/new; umount $M; \
+         for table in {short} {fuse}; do \
+             mount -a -T $table >{said} 2>&1; mount -a -T $table >>{said} 2>&1; test ! -s {said}; \
+             findmnt -n -o SOURCE $M; test $(grep -c \" $M \" /proc/mounts) = 1; grep -q more $M/more; umount $M; \
+         done; \
+         mount -v -t $T $S $M | grep -q 'mounted .* on'; umount $M; echo all done",
+        fstab = fstab.display(),
+        short = short.display(),
+        fuse = fuse.display(),
+        said = b.cluster.dir.join("mount.said").display(),
     );
     let (code, out) = with_helper(b, &mount, &script)?;
     ensure!(code == 0 && out.contains("all done"), "exit {code}: {out}");
     ensure!(out.contains(&format!("fuse.stria {}", source(b)?)), "what findmnt shows: {out}");
+    ensure_eq(out.lines().filter(|line| *line == given).count(), 2, &format!("the source as given: {out}"))?;
     ensure_eq(
         fs::read_to_string(b.cluster.mount.join("more"))?,
         "more\n".into(),
@@ -272,7 +291,7 @@ fn mount_t_stria(b: &mut Bench) -> Result<()> {
     )
 }
 
-/// Each says what, why and what to do, and leaves nothing behind.
+/// [S-mount-waits] Each says what, why and what to do, and leaves nothing behind.
 fn refused_mounts(b: &mut Bench) -> Result<()> {
     let (mount, good) = (place(b, "refused")?, source(b)?);
     let expect = |args: &[&str], code: i32, words: &[&str]| -> Result<()> {
@@ -289,19 +308,34 @@ fn refused_mounts(b: &mut Bench) -> Result<()> {
     // A file is no mount point; a mounted one is not mounted again.
     let file = b.cluster.dir.join("a-file");
     fs::write(&file, "")?;
-    expect(&[&good, &file.display().to_string()], 1, &["mount point", "a-file", "give a directory"])?;
+    expect(&[&good, &file.display().to_string()], 2, &["mount point", "a-file", "give a directory"])?;
+    // One that is not there is not made: mount(8) makes none, and a typing error would lie there for ever.
+    let missing = b.cluster.dir.join("no such").display().to_string();
+    expect(&[&good, &missing], 2, &["it does not exist", &format!("mkdir -p '{missing}'")])?;
+    ensure!(!Path::new(&missing).exists(), "it was made all the same");
     let taken = b.cluster.mount.display().to_string();
     expect(&[&good, &taken], 1, &[&taken, "is mounted there already", "choose another directory"])?;
-    // Waiting, who waits is told for what: a wrong name with those that are known, a service that does not answer.
+    // A mistake that waiting does not mend ends at once, and names what is known.
+    let other = good.replace(":/stria", ":/other");
+    expect(&[&other, &point], 2, &["there is none of this name", "knows the file systems: stria"])?;
+    expect(&[&good.replace("@tcp0", "@o2ib"), &point], 2, &["net o2ib is not supported, known: tcp"])?;
+    expect(&["127.0.0.1@tcp:19010:/stria", &point], 2, &["write 127.0.0.1:19010@tcp"])?;
+    expect(&[&good, &point, "-o", "retry=1h"], 2, &["'retry=1h': give minutes"])?;
+    // A server that does not answer is waited for, as long as was asked for.
+    let silent = "127.0.0.1:1@tcp:/stria";
+    expect(
+        &[silent, &point, "-o", "retry=0"],
+        1,
+        &["gave up after 0 s", "management service at 127.0.0.1:1@tcp0"],
+    )?;
     waits(
         b,
-        &good.replace(":/stria", ":/other"),
+        silent,
         &mount,
-        &["no file system 'other' yet", "known here: stria"],
+        &["management service at 127.0.0.1:1@tcp0 does not answer", "s of 300 s at most"],
     )?;
-    waits(b, "127.0.0.1:1@tcp0:/stria", &mount, &["127.0.0.1:1", "waiting"])?;
     b.cluster.kill(Role::Mds)?;
-    waits(b, &good, &mount, &["waiting for its servers", "stria status"])?;
+    waits(b, &good, &mount, &["waiting for stria-MDT0000 at", "300 s at most", "stria status"])?;
     b.cluster.start_role(Role::Mds)?;
     // Not empty is no reason: what lies below is hidden, as everywhere.
     fs::write(mount.join("below"), "")?;
@@ -338,6 +372,63 @@ fn waits(b: &Bench, source: &str, mount: &Path, words: &[&str]) -> Result<()> {
     );
     ensure!(!is_mounted(mount), "{source}: something is mounted");
     Ok(())
+}
+
+/// A `stria mount` in the background that waits for the management service. It says so before this returns.
+fn waiting_mount(b: &Bench, name: &str, source: &str, mount: &Path) -> Result<(Child, PathBuf)> {
+    let said = b.cluster.dir.join(name);
+    let out = File::create(&said)?;
+    let child = Command::new(b.cluster.bin())
+        .args(["mount", source])
+        .arg(mount)
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out)
+        .spawn()?;
+    wait_until("it says what it waits for", || Ok(fs::read_to_string(&said)?.contains("does not answer")))?;
+    Ok((child, said))
+}
+
+/// Processes that have this path among their arguments.
+fn processes_of(path: &Path) -> Result<Vec<String>> {
+    let path = path.display().to_string();
+    let lines = fs::read_dir("/proc")?.flatten().filter_map(|entry| {
+        let bytes = fs::read(entry.path().join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
+    });
+    Ok(lines.filter(|line| line.contains(&path)).collect())
+}
+
+/// [S-mount-waits] A mount that is cancelled while it waits has ended, and mounts nothing later; of two that wait for one point, one mounts.
+fn cancelled_mount(b: &mut Bench) -> Result<()> {
+    let (mount, source) = (place(b, "cancelled")?, source(b)?);
+    b.cluster.kill(Role::Mgs)?;
+    // 1. Ctrl-C: gone when the command has ended.
+    let (mut child, said) = waiting_mount(b, "interrupted", &source, &mount)?;
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)?;
+    let (status, text) = (child.wait()?, fs::read_to_string(said)?);
+    ensure!(
+        status.code() == Some(1) && text.contains("asked to stop before it was mounted"),
+        "{status}: {text}"
+    );
+    ensure_eq(processes_of(&mount)?, Vec::new(), "processes after Ctrl-C")?;
+    // 2. Killed: the process in the background misses its parent.
+    let (mut child, _) = waiting_mount(b, "killed", &source, &mount)?;
+    child.kill()?;
+    child.wait()?;
+    wait_until("the process in the background has ended", || Ok(processes_of(&mount)?.is_empty()))?;
+    // 3. Two wait for the same point. The second finds it taken.
+    let (first, _) = waiting_mount(b, "first", &source, &mount)?;
+    let (second, _) = waiting_mount(b, "second", &source, &mount)?;
+    b.cluster.start_role(Role::Mgs)?;
+    let mut codes = [first, second].map(|mut child| child.wait().map(|s| s.code()).unwrap_or(None));
+    codes.sort();
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    let mounts = table.lines().filter(|l| l.split(' ').nth(4) == Some(&mount.display().to_string())).count();
+    while is_mounted(&mount) {
+        run("umount", &[&mount.display().to_string()], Path::new("/"))?;
+    }
+    ensure_eq((codes, mounts), ([Some(0), Some(1)], 1), "exit codes of the two, and mounts")
 }
 
 /// umount refuses while somebody works there, a signal names them, and a lazy umount lets them finish.
