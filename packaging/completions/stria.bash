@@ -1307,13 +1307,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__damage__subcmd__clear)
-            opts="-j -h --dir --json --help"
+            opts="-j -h --dir --mgs --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1381,13 +1385,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__damage__subcmd__list)
-            opts="-j -h --dir --json --help"
+            opts="-j -h --dir --mgs --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1399,12 +1407,16 @@ _stria() {
             return 0
             ;;
         stria__subcmd__df)
-            opts="-h -i -j --human-readable --inodes --json --help"
+            opts="-h -i -j --human-readable --inodes --json --mgs --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1445,13 +1457,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__fsck)
-            opts="-j -y -h --dir --json --repair --yes --help"
+            opts="-j -y -h --dir --mgs --json --repair --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3113,13 +3129,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt__subcmd__backup)
-            opts="-j -h --dir --mount --json --help"
+            opts="-j -h --dir --mgs --mount --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3347,13 +3367,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mdt__subcmd__stat)
-            opts="-j -h --dir --json --watch --help"
+            opts="-j -h --dir --mgs --json --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3525,7 +3549,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mount)
-            opts="-o -h --fake --helper --foreground --detached --config --print-config --help"
+            opts="-o -h --fake --helper --foreground --quiet --detached --config --print-config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3709,13 +3733,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__ost__subcmd__space)
-            opts="-j -h --dir --json --ost --target --help"
+            opts="-j -h --dir --mgs --json --ost --target --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3735,13 +3763,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__ost__subcmd__stat)
-            opts="-j -h --dir --json --ost --target --watch --rated-dwpd --help"
+            opts="-j -h --dir --mgs --json --ost --target --watch --rated-dwpd --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3943,13 +3975,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__scrub__subcmd__pause)
-            opts="-j -h --dir --json --ost --help"
+            opts="-j -h --dir --mgs --json --ost --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3965,13 +4001,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__scrub__subcmd__resume)
-            opts="-j -h --dir --json --ost --help"
+            opts="-j -h --dir --mgs --json --ost --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3987,13 +4027,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__scrub__subcmd__set)
-            opts="-j -h --dir --json --ost --rate --every --help"
+            opts="-j -h --dir --mgs --json --ost --rate --every --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -4017,13 +4061,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__scrub__subcmd__start)
-            opts="-j -h --dir --json --ost --rate --wait --help"
+            opts="-j -h --dir --mgs --json --ost --rate --wait --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -4043,13 +4091,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__scrub__subcmd__status)
-            opts="-j -h --dir --json --ost --help"
+            opts="-j -h --dir --mgs --json --ost --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -4065,13 +4117,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__scrub__subcmd__stop)
-            opts="-j -h --dir --json --ost --help"
+            opts="-j -h --dir --mgs --json --ost --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -4137,13 +4193,17 @@ _stria() {
             return 0
             ;;
         stria__subcmd__status)
-            opts="-j -h --dir --json --help"
+            opts="-j -h --dir --mgs --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

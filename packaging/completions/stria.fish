@@ -74,8 +74,10 @@ complete -c stria -n "__fish_stria_using_subcommand down" -l force -d 'Unmount e
 complete -c stria -n "__fish_stria_using_subcommand down" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand down" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand status" -l dir -d 'The directory that `stria up` was given. Without: every file system that is mounted here' -r -F
+complete -c stria -n "__fish_stria_using_subcommand status" -l mgs -d 'The management service, with no mount here: NID[,NID...], and :/FSNAME for one of its file systems' -r
 complete -c stria -n "__fish_stria_using_subcommand status" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand status" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand df" -l mgs -d 'The management service, with no mount here: NID[,NID...], and :/FSNAME for one of its file systems' -r
 complete -c stria -n "__fish_stria_using_subcommand df" -s h -l human-readable -d 'Sizes with a letter instead of 1024-byte blocks'
 complete -c stria -n "__fish_stria_using_subcommand df" -s i -l inodes -d 'Inodes (MDT) and objects (OST) instead of space'
 complete -c stria -n "__fish_stria_using_subcommand df" -s j -l json -d 'JSON output: all numbers, of targets and of their sum'
@@ -108,6 +110,7 @@ complete -c stria -n "__fish_stria_using_subcommand id2path" -s h -l help -d 'Pr
 complete -c stria -n "__fish_stria_using_subcommand path2id" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand path2id" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand fsck" -l dir -d 'The directory that `stria up` was given' -r -F
+complete -c stria -n "__fish_stria_using_subcommand fsck" -l mgs -d 'The management service of servers that run, in place of --dir: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand fsck" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand fsck" -l repair -d 'Tell what each repair would do, ask, then repair what has one safe answer'
 complete -c stria -n "__fish_stria_using_subcommand fsck" -s y -l yes -d 'Repair without asking'
@@ -117,9 +120,11 @@ complete -c stria -n "__fish_stria_using_subcommand damage; and not __fish_seen_
 complete -c stria -n "__fish_stria_using_subcommand damage; and not __fish_seen_subcommand_from list clear help" -f -a "clear" -d 'Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read'
 complete -c stria -n "__fish_stria_using_subcommand damage; and not __fish_seen_subcommand_from list clear help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from list" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from list" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from list" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from clear" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from clear" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from clear" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from clear" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand damage; and __fish_seen_subcommand_from help" -f -a "list" -d 'List known damage. Exit code 1 if there is any'
@@ -134,28 +139,34 @@ complete -c stria -n "__fish_stria_using_subcommand scrub; and not __fish_seen_s
 complete -c stria -n "__fish_stria_using_subcommand scrub; and not __fish_seen_subcommand_from status start pause resume stop set help" -f -a "set" -d 'Set how fast it reads and how often it begins by itself. It is kept on the OST'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and not __fish_seen_subcommand_from status start pause resume stop set help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from status" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from status" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from status" -l ost -d 'Only this OST, by index; may be given several times' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from status" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from start" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from start" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from start" -l ost -d 'Only this OST, by index; may be given several times' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from start" -l rate -d 'Bytes per second that each OST reads at most, from now on; 0: no bound' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from start" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from start" -l wait -d 'Wait until the pass has ended everywhere. Exit code 1 if it found bad pages'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from start" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from pause" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from pause" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from pause" -l ost -d 'Only this OST, by index; may be given several times' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from pause" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from pause" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from resume" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from resume" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from resume" -l ost -d 'Only this OST, by index; may be given several times' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from resume" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from resume" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from stop" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from stop" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from stop" -l ost -d 'Only this OST, by index; may be given several times' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from stop" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from stop" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from set" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from set" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from set" -l ost -d 'Only this OST, by index; may be given several times' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from set" -l rate -d 'Bytes per second that each OST reads at most; 0: no bound' -r
 complete -c stria -n "__fish_stria_using_subcommand scrub; and __fish_seen_subcommand_from set" -l every -d 'From the end of a pass to the begin of the next: 12h, 28d, 4w, or never' -r
@@ -318,6 +329,7 @@ complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -l dir -d 'The directory that `stria up` was given' -r -F
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -l mgs -d 'The management service of servers that run, in place of --dir: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -l mount -d 'A path on a mount, in place of --dir' -r -F
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from backup" -s h -l help -d 'Print help'
@@ -326,6 +338,7 @@ complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from restore" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from restore" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from stat" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from stat" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from stat" -l watch -d 'Show rates again and again, each over so many seconds' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from stat" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from stat" -s h -l help -d 'Print help'
@@ -371,10 +384,12 @@ complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from space" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from space" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from space" -l target -l ost -d 'Only this OST, by index; may be given several times' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from space" -s j -l json -d 'JSON output'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from space" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -l dir -d 'The directory of a running `stria up`' -r -F
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -l mgs -d 'The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -l target -l ost -d 'Only this OST, by index; may be given several times' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -l watch -d 'Show rates again and again, each over so many seconds' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from stat" -l rated-dwpd -d 'Drive writes per day that the device is rated for' -r

@@ -152,7 +152,7 @@ fn relay(child: impl BufRead, out: &mut impl Write) -> std::io::Result<Option<Re
         } else if let Some(text) = line.strip_prefix("+ ") {
             writeln!(out, "{text}")?;
         } else if let Some(text) = line.strip_prefix("~ ") {
-            eprintln!("{text}");
+            crate::logs::tell(text);
         } else if let Some((code, text)) = line.strip_prefix("! ").and_then(|l| l.split_once(' ')) {
             let exit = if code == "2" { Exit::Unusable } else { Exit::Findings };
             return Ok(Some(Err(Failure::relayed(exit, text.to_owned()))));

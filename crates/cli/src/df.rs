@@ -35,6 +35,12 @@ pub fn table(fs_name: &str, mount: &str, targets: &[TargetSpace], what: What, un
     for t in targets {
         let kind = if t.is_mdt() { "MDT" } else { "OST" };
         let uuid = format!("{fs_name}-{kind}{:04x}_UUID", t.index);
+        if !t.is_up() {
+            // As `lfs df` does of a target that does not answer: its name and why, and no numbers.
+            out += &bench::wrap::wrap(&format!("{uuid:<20}: down ({})", t.why), 4);
+            out.push('\n');
+            continue;
+        }
         line(&mut out, &uuid, amount_of(t, what), what, unit, &format!("{mount}[{kind}:{}]", t.index));
     }
     out.push('\n');

@@ -49,6 +49,11 @@ fn line(what: impl fmt::Display, why: impl fmt::Display, next: impl fmt::Display
     format!("{what}: {why}; {next}")
 }
 
+/// An error that says its next step already stays as it is.
+pub fn unless_said(err: anyhow::Error, or: impl FnOnce() -> Failure) -> anyhow::Error {
+    if err.is::<Failure>() { err } else { or().into() }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -67,6 +72,9 @@ pub fn line_of(err: &anyhow::Error) -> String {
     if has_next { format!("{err:#}") } else { format!("{err:#}; {}", next_step(err)) }
 }
 
+/// As the system says `ENOSPC`, also where only its words have come through.
+pub const NO_SPACE: &str = "No space left on device";
+
 fn next_step(err: &anyhow::Error) -> &'static str {
     use std::io::ErrorKind;
     use types::{Code, Fault};
@@ -74,6 +82,8 @@ fn next_step(err: &anyhow::Error) -> &'static str {
     let io = err.chain().find_map(|e| e.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
     let refused = err.chain().any(|e| e.is::<net::NetError>());
     match (fault, io) {
+        // What a server's disk said comes as words.
+        (Some(Code::Io), _) if format!("{err:#}").contains(NO_SPACE) => "make room on the disk that holds it",
         (Some(Code::NotReady | Code::Timeout | Code::Moved), _) => {
             "see `stria status`, and try again when all targets are up"
         }
@@ -125,5 +135,8 @@ mod tests {
         let fault = types::Fault::new(types::Code::NotReady, "no OST");
         assert!(line_of(&fault.into()).contains("; see `stria status`"));
         assert!(line_of(&anyhow::anyhow!("disk on fire")).contains("docs/errors.md"));
+        let full =
+            types::Fault::new(types::Code::Io, "writing /d/map.tmp: No space left on device (os error 28)");
+        assert!(line_of(&full.into()).ends_with("; make room on the disk that holds it"));
     }
 }

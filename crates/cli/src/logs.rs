@@ -1,4 +1,8 @@
 //! Where log lines go: stderr, filtered by `STRIA_LOG` (as `RUST_LOG`: `debug`, `client=trace,info`).
+//!
+//! A line that cannot be written is lost: the disk below a log may be full, and that must not end the process that logs.
+
+use std::io::{self, Write};
 
 use tracing_subscriber::EnvFilter;
 
@@ -17,8 +21,42 @@ pub fn start_for_tools() {
 
 fn start(default_filter: &str) {
     let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_filter));
-    let lines =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Lossy(io::stderr()))
+        .with_ansi(false);
     // A second start within one process (tests) keeps the first subscriber, which is as good.
     let _ = lines.try_init();
+}
+
+/// Tells of no error: the subscriber would print it to stderr, and `eprintln!` panics where that cannot be written.
+struct Lossy<W>(W);
+
+impl<W: Write> Write for Lossy<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
+/// As `eprintln!`, and lost where it cannot be written.
+pub fn tell(line: &str) {
+    let _ = Lossy(io::stderr().lock()).write_all(format!("{line}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_below_the_log_is_no_error() {
+        let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+        assert!(full().write_all(b"x").is_err());
+        let mut log = Lossy(full());
+        assert!(log.write_all(b"lost").and_then(|()| log.flush()).is_ok());
+    }
 }

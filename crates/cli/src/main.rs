@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     match cli.command.run() {
         Ok(exit) => exit.into(),
         Err(err) => {
-            eprintln!("stria: {}", exit::line_of(&err));
+            logs::tell(&format!("stria: {}", exit::line_of(&err)));
             exit::code_of(&err).into()
         }
     }

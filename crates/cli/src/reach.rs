@@ -3,11 +3,14 @@
 //! Tools are observers: they take no session and hold nothing. Through the socket in `D/run` (readable by its owner only) or
 //! as the process itself they are given the file system's secret, which signs what they ask of OSTs.
 
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
+use net::nid::{Address, Nid};
 use net::{Fabric, Peer};
 use types::{Buf, Fid, FsId, TargetId};
 use wire::map::{ClusterMap, FileSystem, Target};
@@ -16,7 +19,7 @@ use wire::object::Capability;
 use wire::{Header, Request};
 
 use crate::config;
-use crate::exit::Failure;
+use crate::exit::{Failure, unless_said};
 use crate::mounts;
 use crate::rundir::RunDir;
 
@@ -33,26 +36,119 @@ pub struct Reach {
     pub fs: FsId,
 }
 
+/// A management service, and one of its file systems if that is said: what `--mgs` takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    nids: Vec<String>,
+    fsname: Option<String>,
+}
+
+impl Service {
+    /// `NID[,NID...]`, and `:/fsname` behind it where the service has several file systems.
+    pub fn parse(text: &str) -> Result<Service, String> {
+        // The path of a unix socket may hold `:/` as well.
+        let (nids, fsname) = match text.rsplit_once(":/") {
+            Some((nids, name)) if !name.contains(['/', '@']) => (nids, Some(name)),
+            _ => (text, None),
+        };
+        fsname.map_or(Ok(()), config::check_fsname)?;
+        let nids = nids.split(',').map(config::normal_nid).collect::<Result<_, _>>()?;
+        Ok(Service { nids, fsname: fsname.map(str::to_owned) })
+    }
+
+    /// The file system that is named, or the only one that there is.
+    pub fn reach(&self) -> anyhow::Result<Reach> {
+        let mut all = self.all()?;
+        match (all.pop(), all.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (Some(last), false) => {
+                let first = &last.map.file_systems[0].name;
+                let known: Vec<&str> = last.map.file_systems.iter().map(|f| f.name.as_str()).collect();
+                let why = format!("it has several file systems: {}", known.join(", "));
+                let next = format!("name one: --mgs {}:/{first}", self.nids.join(","));
+                Err(Failure::unusable(self.whom(), why, next).into())
+            }
+            (None, _) => {
+                let next = "start a `stria mds` for it; the first time with --format";
+                Err(Failure::unusable(self.whom(), "it knows no file system yet", next).into())
+            }
+        }
+    }
+
+    /// The file system that is named, or all.
+    pub fn all(&self) -> anyhow::Result<Vec<Reach>> {
+        let (fabric, map) = ask_any(&self.nids).map_err(|e| {
+            let why = format!("it does not answer ({e:#})");
+            unless_said(e, || Failure::unusable(self.whom(), why, "start it, or correct the address"))
+        })?;
+        match &self.fsname {
+            Some(name) => Ok(vec![Reach::in_map(fabric, map, name)?]),
+            None => {
+                let ids: Vec<FsId> = map.file_systems.iter().map(|f| f.id).collect();
+                Ok(ids.into_iter().map(|fs| Reach { fabric: fabric.clone(), map: map.clone(), fs }).collect())
+            }
+        }
+    }
+
+    fn whom(&self) -> String {
+        format!("the management service at {}", self.nids.join(", "))
+    }
+}
+
+/// The map of the first of `nids` that answers, and the way to all that it names.
+fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap)> {
+    let mut last = anyhow!("no NID is given");
+    for nid in nids {
+        let fabric = Fabric::new(None);
+        match get_map(&*fabric.peer_at(nid, MGS), true) {
+            Ok(map) => {
+                let map = with_nid(map, nid);
+                fabric.set_map(&map);
+                return Ok((fabric, map));
+            }
+            Err(e) => {
+                let e = e.context(format!("ask the management service at {nid}"));
+                last = denied(nid).map_or(e, Into::into);
+            }
+        }
+    }
+    Err(last)
+}
+
+/// A socket that this user may not connect to: no server is down then.
+fn denied(nid: &str) -> Option<Failure> {
+    let Ok(Nid { address: Address::Unix(socket), .. }) = Nid::parse(nid) else { return None };
+    let refused = UnixStream::connect(&socket).err()?;
+    (refused.kind() == ErrorKind::PermissionDenied).then(|| {
+        let why = format!("{refused}: only root and the user of `stria up` may ask its servers");
+        Failure::unusable(socket.display(), why, "do it as root, or as that user")
+    })
+}
+
+/// Targets asked at a time.
+const ASKED_MAX: usize = 32;
+
 impl Reach {
     /// Through the first of `nids` that answers.
     pub fn by_nids(nids: &[String], fsname: &str) -> anyhow::Result<Reach> {
-        let mut last = anyhow!("no NID is given");
-        for nid in nids {
-            match Reach::by_nid(nid, fsname) {
-                Ok(reach) => return Ok(reach),
-                Err(e) => last = e,
-            }
-        }
-        Err(last)
+        let (fabric, map) = ask_any(nids)?;
+        Reach::in_map(fabric, map, fsname)
     }
 
-    fn by_nid(nid: &str, fsname: &str) -> anyhow::Result<Reach> {
-        let fabric = Fabric::new(None);
-        let mgs = fabric.peer_at(nid, MGS);
-        let map = get_map(&*mgs, true).with_context(|| format!("ask the management service at {nid}"))?;
-        let map = with_nid(map, nid);
-        fabric.set_map(&map);
-        Reach::in_map(fabric, map, fsname)
+    /// What each target gives, in the order of `targets`, asked side by side: one that swallows what it is sent holds up nobody.
+    pub fn ask_all<'t, T: Send>(
+        &self,
+        targets: &[&'t Target],
+        ask: impl Fn(&'t Target) -> T + Sync,
+    ) -> Vec<T> {
+        let ask = &ask;
+        let each = |some: &[&'t Target]| -> Vec<T> {
+            std::thread::scope(|scope| {
+                let asked: Vec<_> = some.iter().map(|t| (*t, scope.spawn(move || ask(t)))).collect();
+                asked.into_iter().map(|(_, one)| one.join().expect("asking does not panic")).collect()
+            })
+        };
+        targets.chunks(ASKED_MAX).flat_map(each).collect()
     }
 
     /// Within the process that serves.
@@ -177,6 +273,13 @@ impl Source {
     }
 }
 
+impl Source {
+    /// The same for every way to write it.
+    pub fn in_full(&self) -> String {
+        format!("{}:/{}", self.nids.join(","), self.fsname)
+    }
+}
+
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.given)
@@ -219,6 +322,31 @@ mod tests {
         for text in ["10.0.0.5", "10.0.0.5:/", ":/x", "10.0.0.5:/a/b", "10.0.0.5:x"] {
             assert!(Source::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_service_is_read_with_and_without_a_file_system() {
+        for (text, nids, fsname) in [
+            ("10.0.0.5@tcp", "10.0.0.5:7010@tcp0", None),
+            ("10.0.0.5,10.0.0.6:99@tcp:/one", "10.0.0.5:7010@tcp0,10.0.0.6:99@tcp0", Some("one")),
+            ("unix:/d/run/stria.sock", "unix:/d/run/stria.sock@local0", None),
+            ("unix:/d/run/stria.sock@local0:/two", "unix:/d/run/stria.sock@local0", Some("two")),
+        ] {
+            let service = Service::parse(text).unwrap();
+            assert_eq!((service.nids.join(",").as_str(), service.fsname.as_deref()), (nids, fsname));
+        }
+        for text in ["", "10.0.0.5@o2ib", "10.0.0.5:/"] {
+            assert!(Service::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_service_that_is_not_there_is_told_with_the_next_step() {
+        let refused = Service::parse("127.0.0.1:1@tcp").unwrap().reach().err().unwrap().to_string();
+        assert!(
+            refused.contains("127.0.0.1:1@tcp0: it does not answer") && refused.contains("start it"),
+            "{refused}"
+        );
     }
 
     #[test]

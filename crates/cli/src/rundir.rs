@@ -7,6 +7,7 @@
 //! D/run/stria.log    its log
 //! D/run/busy         why it did not stop when asked to (see `stop`)
 //! D/run/mounted.json where it is mounted and how; left behind by a process that is killed
+//! D/run/spare        room on the disk below, given up when that is full so that a start finds some
 //! ```
 //! I1: at most one process uses D: it holds the lock from before it reads until after it wrote the last byte.
 //! I2: files of a process that is gone mean nothing; the next holder of the lock removes them.
@@ -18,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,11 @@ pub const SOCKET_PATH_MAX: usize = 107;
 
 /// Longest wait for processes that only look whether the lock is held: they let go within microseconds.
 const LOOKER_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A start writes some 20 KiB beside the targets: this file's pid, the cluster map, the log.
+const SPARE_BYTES: u64 = 1 << 20;
+/// The spare is only taken of a disk with so much more room.
+const SPARE_OF: u64 = 8;
 
 /// Paths under `D/run`.
 #[derive(Clone, Debug)]
@@ -103,6 +109,9 @@ impl RunDir {
     pub fn busy(&self) -> PathBuf {
         self.root.join("busy")
     }
+    fn spare(&self) -> PathBuf {
+        self.root.join("spare")
+    }
     fn lock(&self) -> PathBuf {
         self.root.join("lock")
     }
@@ -122,6 +131,7 @@ impl RunDir {
             self.socket(),
             self.log(),
             self.busy(),
+            self.spare(),
             new(holder.clone()),
             new(mounted.clone()),
             holder,
@@ -154,10 +164,44 @@ impl RunDir {
     /// Takes the lock and removes what a killed process left: holder file, socket, stale mount.
     pub fn take(&self, what: Use, mount: Option<PathBuf>) -> anyhow::Result<Lock> {
         let file = self.open_locked()?;
+        if self.is_disk_full() {
+            // Else nobody could start, remove files and so make room: the targets may be all that is on this disk.
+            fs::remove_file(self.spare()).or_else(unless_missing)?;
+        }
         self.clear_leftovers()?;
         let lock = Lock { _file: file, run: self.clone(), is_purged: false };
-        lock.write_holder(&Holder { pid: std::process::id(), what, mount, since_sec: now_sec() })?;
+        let holder = Holder { pid: std::process::id(), what, mount, since_sec: now_sec() };
+        match lock.write_holder(&holder) {
+            // What looks or purges needs no room, and on a full disk it is how there comes to be some: others see the lock, and no name.
+            Err(e) if disk::is_full(&e) && what != Use::Up => {}
+            written => written?,
+        }
         Ok(lock)
+    }
+
+    /// Is there no room on the disk that holds D? Where that cannot be told, there is.
+    pub fn is_disk_full(&self) -> bool {
+        self.room().is_some_and(|room| room < SPARE_BYTES)
+    }
+
+    fn room(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.root).ok()?;
+        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Sets room aside for the next start, where there is enough of it. Called by the holder, again and again.
+    pub fn keep_spare(&self) {
+        let spare = self.spare();
+        if spare.exists() || self.room().is_none_or(|room| room < SPARE_OF * SPARE_BYTES) {
+            return;
+        }
+        let made = File::create(&spare)
+            .and_then(|file| Ok(rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, SPARE_BYTES)?));
+        if let Err(e) = made {
+            // One that keeps no room is of no use.
+            let _ = fs::remove_file(&spare);
+            tracing::debug!("no room is set aside for a start on a full disk: {e}");
+        }
     }
 
     /// The file that is at the lock's path, locked. One that was deleted or replaced while it was waited for (by who purged D)
@@ -324,8 +368,15 @@ impl Drop for Lock {
 /// By rename, so that a reader sees the old or the new one and nothing between.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    fs::write(&new, bytes)?;
+    fs::write(&new, bytes).inspect_err(|_| {
+        // Half a file says nothing.
+        let _ = fs::remove_file(&new);
+    })?;
     fs::rename(new, path)
+}
+
+fn unless_missing(e: io::Error) -> io::Result<()> {
+    if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) }
 }
 
 /// The processes that hold a flock on this file, from the kernel's table: none can be a pid that was used again.

@@ -1,6 +1,7 @@
 //! What a target says of its space, as the mount's `stria.df` attribute carries it.
 
 use serde::{Deserialize, Serialize};
+use wire::session::TargetStatReply;
 
 /// MDT or OST, as the attribute spells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -10,19 +11,72 @@ pub enum Kind {
     Ost,
 }
 
-/// The numbers of one target that `df` shows; fields that it does not need are passed over. Bytes; inodes (MDT) or objects (OST).
+/// Whether a target serves, as the attribute spells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Older mounts tell only of these, and do not say it.
+    #[default]
+    Up,
+    Down,
+}
+
+/// The numbers of one target that `df` shows; fields that it does not need are passed over. Bytes; inodes (MDT) or objects (OST). All are 0
+/// of a target that is down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetSpace {
     pub kind: Kind,
     pub index: u32,
+    #[serde(default)]
+    pub state: State,
+    /// Why it is down.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    #[serde(default)]
     pub bytes_total: u64,
+    #[serde(default)]
     pub bytes_free: u64,
+    #[serde(default)]
     pub bytes_available: u64,
+    #[serde(default)]
     pub files_total: u64,
+    #[serde(default)]
     pub files_free: u64,
 }
 
 impl TargetSpace {
+    /// What a target said, or why it said nothing.
+    pub fn of(kind: Kind, index: u32, answer: anyhow::Result<TargetStatReply>) -> TargetSpace {
+        match answer {
+            Ok(s) => TargetSpace {
+                kind,
+                index,
+                state: State::Up,
+                why: String::new(),
+                bytes_total: s.bytes_total,
+                bytes_free: s.bytes_free,
+                bytes_available: s.bytes_available,
+                files_total: s.files_total,
+                files_free: s.files_free,
+            },
+            Err(e) => TargetSpace {
+                kind,
+                index,
+                state: State::Down,
+                why: format!("{e:#}"),
+                bytes_total: 0,
+                bytes_free: 0,
+                bytes_available: 0,
+                files_total: 0,
+                files_free: 0,
+            },
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
     pub fn is_mdt(&self) -> bool {
         self.kind == Kind::Mdt
     }

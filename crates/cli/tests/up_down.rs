@@ -360,3 +360,11 @@ fn a_reader_that_has_seen_enough_ends_a_tool_quietly() {
     let out = Command::new(STRIA).args(["oss", "--print-config"]).stdout(writer).output().unwrap();
     assert_eq!((out.status.code(), text(&out).as_str()), (Some(1), ""));
 }
+
+/// The disk below a log or a redirected output may be full: that is no fault of the program's.
+#[test]
+fn an_error_that_cannot_be_printed_keeps_its_exit_code() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = Command::new(STRIA).args(["status", "--dir", "/proc/none"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}

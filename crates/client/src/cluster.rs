@@ -16,6 +16,14 @@ pub(crate) struct Cluster {
     table: RwLock<Table>,
 }
 
+/// A target of the file system.
+pub(crate) struct About {
+    pub target: TargetId,
+    pub is_mdt: bool,
+    pub index: u32,
+    pub link: Arc<Link>,
+}
+
 struct Table {
     map: ClusterMap,
     links: HashMap<TargetId, Arc<Link>>,
@@ -98,6 +106,19 @@ impl Cluster {
         let mut all: Vec<_> = table.by_mirror.iter().map(|(m, l)| (*m, l.clone())).collect();
         all.sort_by_key(|(mirror, _)| *mirror);
         all
+    }
+
+    /// Every target of the file system: the MDT, then OSTs in the order of their mirrors.
+    pub fn targets(&self) -> Vec<About> {
+        let table = self.table.read();
+        let about = |link: Arc<Link>| {
+            let index = table.map.target(link.target).map_or(0, |t| t.index);
+            About { target: link.target, is_mdt: link.is_mdt, index, link }
+        };
+        let mut osts: Vec<_> = table.by_mirror.iter().map(|(mirror, link)| (*mirror, link.clone())).collect();
+        osts.sort_by_key(|(mirror, _)| *mirror);
+        let osts = osts.into_iter().map(|(_, link)| link);
+        table.mdt.clone().into_iter().chain(osts).map(about).collect()
     }
 
     /// The link to a target that this client has spoken to.

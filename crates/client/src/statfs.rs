@@ -1,15 +1,14 @@
 //! Statfs and the targets' own numbers.
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use types::{Code, Fault, Fid, NAME_MAX, PAGE_SIZE};
+use types::{Code, Fault, Fid, NAME_MAX, PAGE_SIZE, TargetId};
 use wire::session::{TargetStat, TargetStatReply};
 
 use crate::Fs;
 use crate::api::StatFs;
-use crate::link::Link;
+use crate::cluster::About;
 
 /// How long numbers are good for: a program that asks after every write would double the requests.
 const CACHED: Duration = Duration::from_secs(1);
@@ -43,23 +42,15 @@ impl Fs {
 
     /// The numbers of every target that answers, the MDT first. An error only if none does.
     pub fn target_stats(&self) -> Result<Vec<TargetStatReply>, Fault> {
-        let deadline = self.deadline().min(Instant::now() + PATIENCE);
-        let mut links: Vec<Arc<Link>> = vec![self.mdt(Fid::ROOT)?];
-        links.extend(self.cluster.osts().into_iter().map(|(_, link)| link));
-        let mut stats = Vec::with_capacity(links.len());
         let mut failed = None;
-        for link in &links {
-            // Each target has its share of the time, so that a dead one does not take the others'.
-            let left = deadline.saturating_duration_since(Instant::now());
-            let share = Instant::now() + left / 2;
-            match link.ask(Fid(0), &TargetStat {}, share) {
-                Ok(answer) => stats.push(answer.reply),
-                Err(fault) => {
-                    tracing::warn!("{} does not say its numbers: {fault}", link.describe());
-                    failed = Some(fault);
-                }
+        let answered = self.ask_targets().into_iter().filter_map(|(_, answer)| match answer {
+            Ok(stat) => Some(stat),
+            Err(fault) => {
+                failed = Some(fault);
+                None
             }
-        }
+        });
+        let stats: Vec<TargetStatReply> = answered.collect();
         match (stats.is_empty(), failed) {
             (true, Some(fault)) => Err(fault),
             (true, None) => Err(Fault::new(Code::NotReady, "there is no target")),
@@ -67,22 +58,57 @@ impl Fs {
         }
     }
 
-    /// For the attribute `stria.df`.
+    /// Every target of the map, the MDT first, with its numbers or why it does not say them.
+    fn ask_targets(&self) -> Vec<(About, Result<TargetStatReply, Fault>)> {
+        let deadline = self.deadline().min(Instant::now() + PATIENCE);
+        let targets = self.cluster.targets();
+        let ask = |about: About| {
+            // Each target has its share of the time, so that a dead one does not take the others'.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = Instant::now() + left / 2;
+            let answer = about.link.ask(Fid(0), &TargetStat {}, share).map(|answer| answer.reply);
+            if let Err(fault) = &answer {
+                tracing::warn!("{} does not say its numbers: {fault}", about.link.describe());
+            }
+            (about, answer)
+        };
+        targets.into_iter().map(ask).collect()
+    }
+
+    /// For the attribute `stria.df`: a target that does not answer has a reason in the place of numbers.
     pub(crate) fn df_json(&self) -> Result<String, Fault> {
         let mut out = String::from("[");
-        for (n, s) in self.target_stats()?.iter().enumerate() {
-            let comma = if n == 0 { "" } else { "," };
-            let kind = if s.is_mdt { "mdt" } else { "ost" };
-            write!(
-                out,
-                "{comma}{{\"target\":{},\"kind\":\"{kind}\",\"index\":{},\"uuid\":\"{}\",\"bytes_total\":{},\"bytes_free\":{},\
-                 \"bytes_available\":{},\"files_total\":{},\"files_free\":{},\"sessions\":{},\"damage_count\":{}}}",
-                s.target, s.index, s.uuid, s.bytes_total, s.bytes_free, s.bytes_available, s.files_total, s.files_free,
-                s.sessions, s.damage_count
-            )
+        for (n, (about, answer)) in self.ask_targets().iter().enumerate() {
+            let (comma, kind) = (if n == 0 { "" } else { "," }, if about.is_mdt { "mdt" } else { "ost" });
+            let About { target: TargetId(target), index, .. } = about;
+            let begin = format!("{comma}{{\"target\":{target},\"kind\":\"{kind}\",\"index\":{index}");
+            match answer {
+                Ok(s) => write!(
+                    out,
+                    "{begin},\"state\":\"up\",\"uuid\":\"{}\",\"bytes_total\":{},\"bytes_free\":{},\
+                     \"bytes_available\":{},\"files_total\":{},\"files_free\":{},\"sessions\":{},\"damage_count\":{}}}",
+                    s.uuid, s.bytes_total, s.bytes_free, s.bytes_available, s.files_total, s.files_free,
+                    s.sessions, s.damage_count
+                ),
+                Err(fault) => write!(out, "{begin},\"state\":\"down\",\"why\":{}}}", quoted(&fault.to_string())),
+            }
             .expect("a String takes any text");
         }
         out.push(']');
         Ok(out)
     }
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }

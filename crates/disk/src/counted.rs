@@ -175,6 +175,9 @@ impl Disk for Counted {
     fn is_device(&self) -> bool {
         self.below.is_device()
     }
+    fn room_below(&self) -> Option<u64> {
+        self.below.room_below()
+    }
     fn is_cached(&self) -> bool {
         self.below.is_cached()
     }

@@ -23,6 +23,7 @@ mod claim;
 mod direct;
 mod lane;
 mod opening;
+mod share;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
@@ -42,6 +43,7 @@ use aside::{Aside, Call, PATIENCES, Progress};
 use cached::Cached;
 use claim::Claim;
 use direct::Direct;
+use share::Share;
 
 /// Holes are punched in multiples of this: the block size of common file systems and devices.
 const HOLE_BYTES: u64 = 4096;
@@ -80,6 +82,8 @@ pub struct FileDisk {
     claimed: Arc<File>,
     aside: Aside,
     cached: Cached,
+    /// Of the file system that a file lies on.
+    share: Option<Share>,
     _claim: Claim,
 }
 
@@ -169,6 +173,7 @@ impl FileDisk {
         let (aside, cached) = (aside_of(&file, &claimed, patience), cached_of(&file, patience));
         let is_device = file.metadata()?.file_type().is_block_device();
         let is_direct = false;
+        let share = (!is_device && access == Access::ReadWrite).then(|| Share::of(&file)).flatten();
         Ok(FileDisk {
             file,
             path,
@@ -182,6 +187,7 @@ impl FileDisk {
             claimed,
             aside,
             cached,
+            share,
             _claim: claim,
         })
     }
@@ -423,6 +429,9 @@ impl Disk for FileDisk {
 
     fn is_device(&self) -> bool {
         self.is_device
+    }
+    fn room_below(&self) -> Option<u64> {
+        self.share.as_ref().and_then(Share::room)
     }
     fn is_cached(&self) -> bool {
         !self.is_direct

@@ -3,6 +3,8 @@
 //!
 //! L1: a leaf that the durable checkpoint names is never overwritten: its pages are free when the owner gives them back, which is after
 //!     a checkpoint without it is named.
+//! L2: of free pages the medium is told in time (`freed`), but for those that were reserved when it was formatted: the next checkpoint finds
+//!     room there, also below a sparse file whose host is full.
 
 use std::io;
 use std::ops::Range;
@@ -13,6 +15,8 @@ use types::crc::crc32c;
 
 use crate::Disk;
 use crate::alloc::{Buddy, Run};
+use crate::freed::{Freed, RUNS_MAX};
+use crate::volume::slot_bytes_reserved;
 
 const PAGE: u64 = types::PAGE_SIZE as u64;
 /// Of a slot, what the head of a checkpoint may take: a 16th, and what many sessions and damage records take in a small slot.
@@ -62,7 +66,12 @@ impl Row {
 pub struct LeafArea {
     disk: Arc<dyn Disk>,
     stretches: [Range<u64>; 2],
+    /// L2: the begin of each stretch up to here stays reserved, medium offset.
+    reserved_to: [u64; 2],
     free: Mutex<Buddy>,
+    /// Locked after `free`.
+    freed: Mutex<Freed>,
+    discarding: Mutex<()>,
 }
 
 impl LeafArea {
@@ -70,7 +79,10 @@ impl LeafArea {
     pub fn new(disk: Arc<dyn Disk>, slots: &[Range<u64>; 2]) -> LeafArea {
         let stretches = slots.clone().map(|slot| slot.start + head_bytes(slot.end - slot.start)..slot.end);
         let [first, second] = stretches.clone().map(|s| (s.end - s.start) / PAGE);
-        LeafArea { disk, stretches, free: Mutex::new(Buddy::all_used(first + 1 + second)) }
+        let reserved_to = slots.clone().map(|slot| slot.start + slot_bytes_reserved(disk.size()));
+        let free = Mutex::new(Buddy::all_used(first + 1 + second));
+        let (freed, discarding) = Default::default();
+        LeafArea { disk, stretches, reserved_to, free, freed, discarding }
     }
 
     /// The number between the two stretches, which is nowhere.
@@ -98,7 +110,7 @@ impl LeafArea {
     /// Pages that leaves take.
     pub fn pages_used(&self) -> u64 {
         let free = self.free.lock();
-        free.total_pages() - 1 - free.free_pages()
+        free.total_pages() - 1 - free.free_pages() - self.freed.lock().out_pages
     }
 
     /// At the start: all is free but what leaves lie in, and pages that have a byte of `kept`, a range of the medium. `InvalidData` if
@@ -130,7 +142,37 @@ impl LeafArea {
             }
             at = run.end();
         }
+        *self.freed.lock() = Freed::at_start(&*self.disk);
         Ok(())
+    }
+
+    /// A round, one in each commit interval: some of what was freed a while ago and is free still goes back to the medium. Half of all is
+    /// always free, so nobody misses what is out.
+    pub fn discard(&self) -> io::Result<()> {
+        let _one = self.discarding.lock();
+        self.freed.lock().age(crate::is_host_short(&*self.disk));
+        for _ in 0..RUNS_MAX {
+            let run = {
+                let mut free = self.free.lock();
+                let least = free.total_pages() / 8;
+                self.freed.lock().take(&mut free, |free| free.free_pages() >= least)
+            };
+            let Some(run) = run else { break };
+            let done = self.discard_run(run);
+            // What a hung device may yet discard stays out until the next start.
+            if !done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::TimedOut) {
+                let mut free = self.free.lock();
+                self.freed.lock().return_run(&mut free, run);
+            }
+            done?;
+        }
+        Ok(())
+    }
+
+    fn discard_run(&self, run: Run) -> io::Result<()> {
+        let end = self.at(run.start) + u64::from(run.pages) * PAGE;
+        let begin = self.at(run.start).max(self.reserved_to[usize::from(run.start > self.gap())]);
+        if begin < end { self.disk.discard(begin, end - begin) } else { Ok(()) }
     }
 
     fn is_in(&self, page: u64, range: &Range<u64>) -> bool {
@@ -215,6 +257,8 @@ impl LeafArea {
     pub fn give_back(&self, leaf: &Place) {
         let mut free = self.free.lock();
         leaf.runs.iter().for_each(|run| free.give_back(run.start, run.pages.into()));
+        let mut freed = self.freed.lock();
+        leaf.runs.iter().for_each(|run| freed.add(*run));
     }
 
     /// What was written, verified: `InvalidData` if it is not there.
@@ -299,6 +343,74 @@ fn invalid(what: &str) -> io::Error {
 mod tests {
     use super::*;
     use crate::{SimDisk, SplitMix};
+
+    /// Takes down what is discarded, and says how much room its host has.
+    struct Sparse {
+        below: SimDisk,
+        discarded: Mutex<Vec<Range<u64>>>,
+        room_bytes: u64,
+    }
+
+    impl Disk for Sparse {
+        fn size(&self) -> u64 {
+            self.below.size()
+        }
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+            self.below.read_at(buf, offset)
+        }
+        fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+            self.below.write_at(buf, offset)
+        }
+        fn flush(&self) -> io::Result<()> {
+            self.below.flush()
+        }
+        fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+            self.discarded.lock().push(offset..offset + len);
+            self.below.discard(offset, len)
+        }
+        fn room_below(&self) -> Option<u64> {
+            Some(self.room_bytes)
+        }
+    }
+
+    #[test]
+    fn free_pages_go_back_to_the_medium_but_for_those_reserved() {
+        let (slot, reserved) = (32 << 20, slot_bytes_reserved(64 << 20));
+        for (room_bytes, rounds) in [(1 << 40, 2 * crate::freed::ROUNDS_YOUNG), (0, 1)] {
+            let below = SimDisk::new(64 << 20);
+            let disk = Arc::new(Sparse { below, discarded: Mutex::default(), room_bytes });
+            let area = LeafArea::new(disk.clone(), &[0..slot, slot..2 * slot]);
+            area.free_all_but(std::iter::empty(), None).unwrap();
+            let kept = area.write(&mut vec![1; 5000]).unwrap();
+            let gone = area.write(&mut vec![2; 8 << 20]).unwrap();
+            // 1. What an earlier process freed, all at once: nothing of what lies there, and nothing reserved.
+            area.discard().unwrap();
+            let swept = std::mem::take(&mut *disk.discarded.lock());
+            let is_free = |at: &Range<u64>| {
+                let leaves = [&kept, &gone].into_iter().flat_map(|leaf| area.places(leaf));
+                let in_use = leaves.chain([0..reserved, slot..slot + reserved]).collect::<Vec<_>>();
+                in_use.iter().all(|used| used.end <= at.start || at.end <= used.start)
+            };
+            assert!(!swept.is_empty() && swept.iter().all(is_free), "{swept:?}");
+            // 2. What is freed now goes after a while, or at once where the host has no room; its pages are free again then.
+            let places: Vec<Range<u64>> = area.places(&gone).collect();
+            let used = area.pages_used();
+            area.give_back(&gone);
+            // The round above counts, and the one below.
+            (2..rounds).for_each(|_| area.discard().unwrap());
+            assert_eq!(*disk.discarded.lock(), [], "it is left alone for a while");
+            area.discard().unwrap();
+            let discarded = std::mem::take(&mut *disk.discarded.lock());
+            let covers = |at: u64| discarded.iter().any(|range| range.contains(&at));
+            let middles = places.iter().map(|range| (range.start + range.end) / 2);
+            assert!(
+                middles.filter(|at| *at >= slot + reserved || (reserved..slot).contains(at)).all(covers),
+                "{discarded:?}"
+            );
+            assert_eq!(area.pages_used(), used - 2048);
+            assert_eq!(area.read(&kept).unwrap(), [1; 5000]);
+        }
+    }
 
     #[test]
     fn a_row_is_one_write_for_each_free_stretch() {

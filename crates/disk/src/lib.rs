@@ -11,6 +11,7 @@ pub mod content;
 pub mod counted;
 mod faulty;
 mod file;
+pub mod freed;
 pub mod leaves;
 mod mem;
 mod sim;
@@ -55,6 +56,11 @@ pub trait Disk: Send + Sync {
     fn is_device(&self) -> bool {
         false
     }
+    /// Bytes that the file system below has for this medium, at most: a sparse file promises more. Those that this process has open on one file
+    /// system share its room. `None`: all space is the medium's own, or it is not known.
+    fn room_below(&self) -> Option<u64> {
+        None
+    }
     /// Does data written lie in this machine's page cache first, wherever it goes?
     fn is_cached(&self) -> bool {
         false
@@ -97,6 +103,14 @@ fn read_each(
         parts[1..].iter().for_each(|(offset, bytes)| announce(*offset, bytes.len() as u64));
     }
     parts.iter_mut().try_for_each(|(offset, bytes)| read(bytes, *offset))
+}
+
+/// A host with less room than this is short of it: an eighth of the medium, 1 GiB at most.
+const SHORT_BYTES_MAX: u64 = 1 << 30;
+
+/// Has the file system below little room left for this medium?
+pub fn is_host_short(disk: &dyn Disk) -> bool {
+    disk.room_below().is_some_and(|room| room < (disk.size() / 8).min(SHORT_BYTES_MAX))
 }
 
 /// True if a write failed because what the medium stands on (the file system that holds a sparse file, a quota) is full:

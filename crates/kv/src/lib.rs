@@ -93,6 +93,11 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn until_untidy(&self, at_most: Duration) {
         std::thread::sleep(at_most);
     }
+    /// Gives some of the space that was freed a while ago back to the medium, which under a sparse file is the host's. For the background, once
+    /// in a commit interval.
+    fn discard(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Ends `until_untidy` and `move_changes`.
     fn wake(&self) {}
 

@@ -377,6 +377,10 @@ impl Engine for Table {
         self.tidy_step()
     }
 
+    fn discard(&self) -> io::Result<()> {
+        self.medium.as_ref().map_or(Ok(()), |medium| medium.ground.area.discard())
+    }
+
     fn until_untidy(&self, at_most: Duration) {
         self.cache.wait(at_most);
     }

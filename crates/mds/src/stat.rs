@@ -144,6 +144,8 @@ impl Core {
         let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
         let total = self.room.usable();
         let free = total.saturating_sub(used);
+        // A sparse file promises more than its host has.
+        let room_below = self.volume.disk().room_below().unwrap_or(u64::MAX);
         Ok(TargetStatReply {
             target: label.target,
             is_mdt: true,
@@ -151,7 +153,7 @@ impl Core {
             uuid: label.uuid,
             bytes_total: total,
             bytes_free: free,
-            bytes_available: free,
+            bytes_available: free.min(room_below),
             files_total: inodes + free / FILE_BYTES,
             files_free: free / FILE_BYTES,
             sessions: self.sessions.count() as u32,

@@ -163,6 +163,9 @@ fn keeper(core: &Core) {
                 core.bells.checkpoint.wait(left);
             }
         }
+        if let Err(error) = core.kv.discard() {
+            tracing::warn!(%error, "space that is free on the MDT was not given back to its medium; it is free all the same, and this is tried again");
+        }
         core.trim_changes_so_far();
         core.reap_sessions();
         core.sweep_locks();

@@ -175,13 +175,15 @@ impl ObjectStore for Engine {
         let page = PAGE_SIZE as u64;
         let free = space.free_pages() + space.waiting_pages() + space.freed.out_pages;
         let promised = space.promised_pages();
+        let room_below = self.vol.disk().room_below().unwrap_or(u64::MAX);
         // What patches replace is free once they are folded, and until then it is nobody's to take. What is granted is free.
         let stored = promised.saturating_sub(space.patched_over + space.grants.pages());
         Usage {
             bytes_total: space.total_pages() * page,
             bytes_free: free.saturating_sub(stored) * page,
-            bytes_available: free.saturating_sub(promised).saturating_sub(reserve_pages(space.total_pages()))
-                * page,
+            // A sparse file promises more than its host has.
+            bytes_available: room_below
+                .min(free.saturating_sub(promised).saturating_sub(reserve_pages(space.total_pages())) * page),
             objects: self.index.objects(),
             objects_free,
             log_bytes_used: self.vol.log_used(),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use disk::LogPoint;
+use disk::freed::Freed;
 use disk::volume::{Volume, VolumeError};
 use parking_lot::Mutex;
 use types::crc::crc32c;
@@ -154,7 +155,7 @@ impl Engine {
             index: Index::new(vol.disk().clone(), &layout.slots, settings.index_bytes_max),
             named: Mutex::new(Named::none_of(pages)),
             old_stream: Mutex::default(),
-            space: Mutex::new(Space::new(Buddy::all_used(pages))),
+            space: Mutex::new(Space::new(Buddy::all_used(pages), Freed::default())),
             vol,
             readers: Readers::new(),
             tail: Tail::default(),

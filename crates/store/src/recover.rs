@@ -17,6 +17,7 @@ use crate::record::{self, PatchRecord, Placed, Record, TruncateRecord};
 use crate::settings::Settings;
 use crate::space::Space;
 use disk::alloc::Run;
+use disk::freed::Freed;
 
 /// What recovery finds of an entry's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,8 @@ impl Engine {
         // 3. From here on all of it is flushed, so nothing waits to be reused (O1), and the incarnation is new (O5).
         engine.vol.start()?;
         // 4. What nothing names is free.
-        let mut space = Space::new(engine.named.lock().free(engine.service.lock().sub_block_order));
+        let free = engine.named.lock().free(engine.service.lock().sub_block_order);
+        let mut space = Space::new(free, Freed::at_start(&**engine.vol.disk()));
         space.set_pages(engine.space.lock().pages());
         *engine.space.lock() = space;
         Ok(engine)

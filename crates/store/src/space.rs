@@ -14,12 +14,12 @@ use disk::volume::VolumeError;
 use types::{ObjectId, PAGE_SIZE, Seq, SessionId};
 
 use crate::checkpoint::Pages;
-use crate::discard::Freed;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::grants::{Grants, Spent};
 use crate::index::State;
 use disk::alloc::{Buddy, Run};
+use disk::freed::Freed;
 
 /// Sealing rounds before a look at whether the medium is full: another writer may take what the first round freed.
 const SEAL_ROUNDS_MAX: usize = 3;
@@ -79,7 +79,8 @@ pub struct Space {
 }
 
 impl Space {
-    pub fn new(buddy: Buddy) -> Space {
+    /// `freed`: what is to be discarded of what is free.
+    pub fn new(buddy: Buddy, freed: Freed) -> Space {
         Space {
             buddy,
             waiting: VecDeque::new(),
@@ -94,7 +95,7 @@ impl Space {
             grants: Grants::default(),
             on_their_way: 0,
             claimed: 0,
-            freed: Freed::default(),
+            freed,
         }
     }
     /// Of all objects.

@@ -10,8 +10,8 @@ use types::Fid;
 use wire::object::{DamageClear, DamageList};
 
 use crate::cluster::Cluster;
-use crate::exit::{Exit, Failure};
-use crate::reach::{self, Reach};
+use crate::exit::{Exit, Failure, unless_said};
+use crate::reach::{self, Reach, Service};
 
 /// List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them.
 #[derive(Debug, Args)]
@@ -37,8 +37,11 @@ enum Verb {
 #[derive(Debug, Args)]
 pub struct Where {
     /// The directory of a running `stria up`.
-    #[arg(long, conflicts_with = "path", required_unless_present = "path")]
+    #[arg(long, conflicts_with_all = ["path", "mgs"], required_unless_present_any = ["path", "mgs"])]
     dir: Option<PathBuf>,
+    /// The management service of servers that run, from wherever they are reached: NID[,NID...], with :/FSNAME if it has several.
+    #[arg(long, value_name = "NID", value_parser = Service::parse, conflicts_with = "path")]
+    mgs: Option<Service>,
     /// A path on a mount. The mount point: all of the file system. A file: only what concerns it, where single files are shown.
     path: Option<PathBuf>,
     /// JSON output.
@@ -74,13 +77,17 @@ impl Damage {
 impl Where {
     /// The cluster, and the file meant if it is one.
     pub fn reach(&self) -> anyhow::Result<(Reach, Option<Fid>)> {
+        if let Some(service) = &self.mgs {
+            return Ok((service.reach()?, None));
+        }
         match (&self.dir, &self.path) {
             (Some(dir), _) => {
                 let dir = super::absolute(dir)?;
                 let cluster = Cluster::existing(&dir)?;
                 let reach = reach::through_socket(&dir, &cluster.fsname).map_err(|e| {
                     let next = format!("start it with `stria up --dir {}`", crate::shell::path(&dir));
-                    Failure::unusable(dir.display(), format!("the cluster does not answer ({e:#})"), next)
+                    let why = format!("the cluster does not answer ({e:#})");
+                    unless_said(e, || Failure::unusable(dir.display(), why, next))
                 })?;
                 Ok((reach, None))
             }
@@ -92,7 +99,7 @@ impl Where {
                 Ok((Reach::by_nids(&source.nids, &source.fsname)?, (!is_whole).then_some(fid)))
             }
             (None, None) => {
-                Err(Failure::unusable("damage", "no place was given", "give --dir or a path").into())
+                Err(Failure::unusable("damage", "no place was given", "give --dir, --mgs or a path").into())
             }
         }
     }

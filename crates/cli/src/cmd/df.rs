@@ -5,16 +5,23 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{ArgAction, Args};
 use serde::Serialize;
+use wire::map::Target;
+use wire::session::TargetStat;
 
 use crate::df::{Unit, What, sum, table};
 use crate::exit::{Exit, Failure};
-use crate::reach::{self, Source};
-use crate::space::{Kind, TargetSpace};
+use crate::reach::{self, Reach, Service, Source};
+use crate::space::{Kind, State, TargetSpace};
 use crate::{mounts, xattr};
 
 /// Show space or inodes of each MDT and OST, in the columns of `lfs df`.
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true, after_help = "Example: stria df -h /mnt/stria")]
+#[command(
+    disable_help_flag = true,
+    after_help = "Example: stria df -h /mnt/stria
+Example: stria df -h --mgs 10.0.0.5@tcp     (from any host that reaches the servers)
+Exit codes: 0 every target is in the sum; 1 one is down and is not; 2 it could not be looked at."
+)]
 pub struct Df {
     /// Sizes with a letter instead of 1024-byte blocks.
     #[arg(short = 'h', long = "human-readable")]
@@ -25,6 +32,9 @@ pub struct Df {
     /// JSON output: all numbers, of targets and of their sum.
     #[arg(short = 'j', long, conflicts_with_all = ["human", "inodes"])]
     json: bool,
+    /// The management service, with no mount here: NID[,NID...], and :/FSNAME for one of its file systems.
+    #[arg(long, value_name = "NID", value_parser = Service::parse, conflicts_with = "paths")]
+    mgs: Option<Service>,
     /// Any paths on mounts; default: every Stria mount.
     paths: Vec<PathBuf>,
     /// Print help.
@@ -34,30 +44,47 @@ pub struct Df {
 
 impl Df {
     pub fn run(self) -> anyhow::Result<Exit> {
-        let mounts = self.mounts()?;
-        if mounts.is_empty() {
-            return Err(Failure::unusable(
-                "df",
-                "no Stria file system is mounted",
-                "mount one with `stria up`",
-            )
-            .into());
-        }
+        let all = self.seen()?;
         if self.json {
-            let all: Vec<Shown> = mounts
-                .iter()
-                .map(|(point, source)| Ok(Shown::new(&source.fsname, point, &targets_of(point)?)))
-                .collect::<anyhow::Result<_>>()?;
-            outln!("{}", serde_json::to_string_pretty(&all)?);
-            return Ok(Exit::Done);
+            let shown: Vec<Shown> = all.iter().map(Shown::new).collect();
+            outln!("{}", serde_json::to_string_pretty(&shown)?);
+        } else {
+            all.iter().for_each(|seen| out!("{}", self.text(seen)));
         }
+        let mut is_whole = true;
+        for Seen { fsname, targets, .. } in &all {
+            let (down, of) = (targets.iter().filter(|t| !t.is_up()).count(), targets.len());
+            if down > 0 {
+                is_whole = false;
+                crate::logs::tell(&format!(
+                    "stria: df of {fsname}: {down} of {of} targets are down, and not in the sum; `stria status` says which servers to start"
+                ));
+            }
+        }
+        Ok(if is_whole { Exit::Done } else { Exit::Findings })
+    }
+
+    fn text(&self, seen: &Seen) -> String {
         let what = if self.inodes { What::Inodes } else { What::Space };
         let unit = if self.human { Unit::Human } else { Unit::Blocks };
-        for (point, source) in mounts {
-            let targets = targets_of(&point)?;
-            out!("{}", table(&source.fsname, &point.display().to_string(), &targets, what, unit));
+        let place = seen.mount.as_ref().map_or("-".to_owned(), |m| m.display().to_string());
+        table(&seen.fsname, &place, &seen.targets, what, unit)
+    }
+
+    fn seen(&self) -> anyhow::Result<Vec<Seen>> {
+        if let Some(service) = &self.mgs {
+            return Ok(service.all()?.iter().map(of_service).collect());
         }
-        Ok(Exit::Done)
+        let mounts = self.mounts()?;
+        if mounts.is_empty() {
+            let next = "mount one with `stria up`, or give --mgs NID";
+            return Err(Failure::unusable("df", "no Stria file system is mounted", next).into());
+        }
+        let of_mount = |(point, source): (PathBuf, Source)| {
+            let targets = targets_of(&point)?;
+            Ok(Seen { fsname: source.fsname, mount: Some(point), targets })
+        };
+        mounts.into_iter().map(of_mount).collect()
     }
 
     fn mounts(&self) -> anyhow::Result<Vec<(PathBuf, Source)>> {
@@ -72,12 +99,13 @@ impl Df {
     }
 }
 
-/// Of one mount.
+/// As it is told in JSON.
 #[derive(Debug, Serialize)]
 struct Shown {
     fsname: String,
-    /// Mount point.
-    mount: String,
+    /// Mount point; none if it is looked at through its management service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mount: Option<String>,
     targets: Vec<Line>,
     /// As in the last line of the table.
     summary: Sum,
@@ -88,6 +116,11 @@ struct Line {
     name: String,
     kind: Kind,
     index: u32,
+    /// Of one that is down all numbers are 0, and it is not in the sum.
+    state: State,
+    /// Why it is down.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    why: String,
     bytes_total: u64,
     bytes_used: u64,
     bytes_free: u64,
@@ -111,11 +144,14 @@ struct Sum {
 }
 
 impl Shown {
-    fn new(fsname: &str, mount: &Path, targets: &[TargetSpace]) -> Shown {
+    fn new(seen: &Seen) -> Shown {
+        let Seen { fsname, mount, targets } = seen;
         let line = |t: &TargetSpace| Line {
             name: super::status::target_name(fsname, t.is_mdt(), t.index),
             kind: t.kind,
             index: t.index,
+            state: t.state,
+            why: t.why.clone(),
             bytes_total: t.bytes_total,
             bytes_used: t.bytes_total.saturating_sub(t.bytes_free),
             bytes_free: t.bytes_free,
@@ -126,8 +162,8 @@ impl Shown {
         };
         let (space, files) = (sum(targets, What::Space), sum(targets, What::Inodes));
         Shown {
-            fsname: fsname.to_owned(),
-            mount: mount.to_string_lossy().into_owned(),
+            fsname: fsname.clone(),
+            mount: mount.as_ref().map(|m| m.to_string_lossy().into_owned()),
             targets: targets.iter().map(line).collect(),
             summary: Sum {
                 bytes_total: space.total,
@@ -139,6 +175,23 @@ impl Shown {
             },
         }
     }
+}
+
+/// One file system.
+struct Seen {
+    fsname: String,
+    /// Where it is mounted, if it is looked at there.
+    mount: Option<PathBuf>,
+    targets: Vec<TargetSpace>,
+}
+
+fn of_service(reach: &Reach) -> Seen {
+    let ask = |target: &Target| {
+        let kind = if target.is_mdt { Kind::Mdt } else { Kind::Ost };
+        TargetSpace::of(kind, target.index, reach.ask(target.id, &TargetStat {}))
+    };
+    let targets = reach.ask_all(&reach.targets(), ask);
+    Seen { fsname: reach.file_system().name.clone(), mount: None, targets }
 }
 
 fn targets_of(point: &Path) -> anyhow::Result<Vec<TargetSpace>> {

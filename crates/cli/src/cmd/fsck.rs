@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::logs;
-use crate::reach::Reach;
+use crate::reach::{Reach, Service};
 use crate::serve::local::Media;
 
-use super::whole::{self, Job};
+use super::whole::{self, At, Job};
 
 /// Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair.
 #[derive(Debug, Args)]
@@ -25,8 +25,11 @@ Example: stria fsck --dir /tmp/s --repair --yes
 Exit codes: 0 clean; 1 findings; 2 could not look.")]
 pub struct Fsck {
     /// The directory that `stria up` was given.
-    #[arg(long, conflicts_with = "path", required_unless_present = "path")]
+    #[arg(long, conflicts_with_all = ["path", "mgs"], required_unless_present_any = ["path", "mgs"])]
     dir: Option<PathBuf>,
+    /// The management service of servers that run, in place of --dir: NID[,NID...], with :/FSNAME if it has several.
+    #[arg(long, value_name = "NID", value_parser = Service::parse, conflicts_with = "path")]
+    mgs: Option<Service>,
     /// A path on a mount, in place of --dir.
     path: Option<PathBuf>,
     /// JSON output.
@@ -90,7 +93,8 @@ impl Fsck {
     }
 
     fn with(&self, media: Media, job: Job<'_, Shown>) -> anyhow::Result<Shown> {
-        whole::with_cluster(self.dir.as_deref(), self.path.as_deref(), media, job)
+        let at = At::of(self.dir.as_deref(), self.mgs.as_ref(), self.path.as_deref());
+        whole::with_cluster(at, media, job)
     }
 
     /// Is there something to repair, and may it be done?

@@ -15,21 +15,25 @@ use wire::session::{TargetStat, TargetStatReply};
 
 use crate::cluster::Cluster;
 use crate::cmd::damage::ago;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, unless_said};
 use crate::mounts;
-use crate::reach::{self, Reach};
+use crate::reach::{self, Reach, Service};
 use crate::rundir::{Holder, RunDir, State, Use};
 use types::size::human;
 
 /// Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example: stria status --dir /tmp/s\nExample: stria status -j     (every mounted file system)"
-)]
+#[command(after_help = "Example: stria status --dir /tmp/s
+Example: stria status --mgs 10.0.0.5@tcp     (from any host that reaches the servers)
+Example: stria status -j     (every mounted file system)
+Exit codes: 0 all is well; 1 something is down or wrong; 2 it could not be looked at.")]
 pub struct Status {
     /// The directory that `stria up` was given. Without: every file system that is mounted here.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "mgs")]
     dir: Option<PathBuf>,
+    /// The management service, with no mount here: NID[,NID...], and :/FSNAME for one of its file systems.
+    #[arg(long, value_name = "NID", value_parser = Service::parse)]
+    mgs: Option<Service>,
     /// JSON output.
     #[arg(short = 'j', long)]
     json: bool,
@@ -48,8 +52,18 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     mount: Option<PathBuf>,
     map_version: Option<u64>,
+    /// Names of targets that do not serve.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    down: Vec<String>,
     targets: Vec<Line>,
 }
+
+/// States of a file system that runs.
+const UP: &str = "up";
+const DEGRADED: &str = "degraded";
+const DOWN: &str = "down";
+/// Of one whose management service may not be asked: nothing is known of it.
+const DENIED: &str = "mounted, and may not be looked at";
 
 /// One target. What is not known of a stopped or silent one is left out.
 #[derive(Debug, Default, Serialize)]
@@ -107,9 +121,10 @@ struct Consumers {
 impl Status {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
-        let reports = match &self.dir {
-            Some(dir) => vec![of_dir(&super::absolute(dir)?)?],
-            None => of_mounts()?,
+        let reports = match (&self.dir, &self.mgs) {
+            (Some(dir), _) => vec![of_dir(&super::absolute(dir)?)?],
+            (None, Some(service)) => service.all()?.iter().map(of_running).collect(),
+            (None, None) => of_mounts()?,
         };
         if self.json {
             match (&self.dir, reports.as_slice()) {
@@ -120,7 +135,12 @@ impl Status {
             reports.iter().for_each(|r| out!("{}", r.text()));
         }
         let is_well = reports.iter().flat_map(|r| &r.targets).all(Line::is_well);
-        Ok(if is_well { Exit::Done } else { Exit::Findings })
+        let is_denied = reports.iter().any(|r| r.state == DENIED);
+        Ok(match (is_well, is_denied) {
+            (false, _) => Exit::Findings,
+            (true, true) => Exit::Unusable,
+            (true, false) => Exit::Done,
+        })
     }
 }
 
@@ -131,7 +151,8 @@ fn of_dir(dir: &Path) -> anyhow::Result<Report> {
         State::Held(holder) if holder.what == Use::Up => {
             let reach = reach::through_socket(dir, &cluster.fsname).map_err(|e| {
                 let why = format!("pid {} runs but does not answer ({e:#})", holder.pid);
-                Failure::unusable(dir.display(), why, "it may be starting or stopping; try again")
+                let next = "it may be starting or stopping; try again";
+                unless_said(e, || Failure::unusable(dir.display(), why, next))
             })?;
             let mut report = of_running(&reach);
             for line in &mut report.targets {
@@ -154,7 +175,8 @@ fn of_dir(dir: &Path) -> anyhow::Result<Report> {
 fn of_mounts() -> anyhow::Result<Vec<Report>> {
     let mounts = mounts::ours();
     if mounts.is_empty() {
-        return Err(Failure::unusable("status", "no Stria file system is mounted here", "give --dir").into());
+        let next = "give --dir, or --mgs NID";
+        return Err(Failure::unusable("status", "no Stria file system is mounted here", next).into());
     }
     let mut reports = Vec::new();
     for mount in mounts {
@@ -163,6 +185,11 @@ fn of_mounts() -> anyhow::Result<Vec<Report>> {
         })?;
         let report = match Reach::by_nids(&source.nids, &source.fsname) {
             Ok(reach) => of_running(&reach),
+            // Nothing is down: this user may not ask.
+            Err(e) if e.is::<Failure>() => {
+                eprintln!("stria: {}: {e:#}", mount.point.display());
+                Report::empty(source.fsname, DENIED)
+            }
             Err(e) => {
                 let line = Line {
                     name: "MGS".into(),
@@ -180,15 +207,21 @@ fn of_mounts() -> anyhow::Result<Vec<Report>> {
 
 fn of_running(reach: &Reach) -> Report {
     let name = reach.file_system().name.clone();
-    let targets = reach.targets().into_iter().map(|t| running_line(reach, &name, t)).collect();
-    Report { map_version: Some(reach.map.version), targets, ..Report::empty(name, "up") }
+    let targets = reach.ask_all(&reach.targets(), |t| running_line(reach, &name, t));
+    let down: Vec<String> = targets.iter().filter(|t| t.state != UP).map(|t| t.name.clone()).collect();
+    let state = match down.len() {
+        0 => UP,
+        n if n == targets.len() => DOWN,
+        _ => DEGRADED,
+    };
+    Report { map_version: Some(reach.map.version), down, targets, ..Report::empty(name, state) }
 }
 
 fn running_line(reach: &Reach, fsname: &str, target: &Target) -> Line {
     let name = target_name(fsname, target.is_mdt, target.index);
     let place = reach.map.node(target.node).map_or(String::new(), |n| n.nids.join(", "));
     match reach.ask_with_head(target.id, &TargetStat {}) {
-        Err(e) => Line { name, state: "silent".into(), place: format!("{place} ({e:#})"), ..Line::default() },
+        Err(e) => Line { name, state: DOWN.into(), place: format!("{place} ({e:#})"), ..Line::default() },
         Ok((head, stat)) => {
             let changelog = target.is_mdt.then(|| consumers_of(reach, target)).flatten();
             let medium_bytes = Some(target.bytes_total);
@@ -216,7 +249,7 @@ fn line_of(name: String, place: String, incarnation: Incarnation, stat: TargetSt
     let has_failed = !stat.failure.is_empty();
     Line {
         name,
-        state: if has_failed { "failed" } else { "up" }.into(),
+        state: if has_failed { "failed" } else { UP }.into(),
         incarnation: Some(incarnation.0),
         clean: None,
         bytes_total: Some(stat.bytes_total),
@@ -305,12 +338,16 @@ impl Report {
             since_sec: None,
             mount: None,
             map_version: None,
+            down: vec![],
             targets: vec![],
         }
     }
 
     fn text(&self) -> String {
         let mut out = format!("{}: {}", self.fsname, self.state);
+        if !self.down.is_empty() {
+            out += &format!(", {} of {} targets down", self.down.len(), self.targets.len());
+        }
         if let Some(dir) = &self.dir {
             out += &format!(", {}", dir.display());
         }
@@ -330,6 +367,11 @@ impl Report {
             "target", "state", "size", "free", "files", "sessions", "log", "place"
         );
         self.targets.iter().for_each(|t| out += &t.text(self.dir.as_deref()));
+        if !self.down.is_empty() {
+            let down = self.down.join(", ");
+            out += &wrap(&format!("down: {down}; start them: calls that need one wait, and then fail"), 4);
+            out.push('\n');
+        }
         out
     }
 }

@@ -18,7 +18,7 @@ use wire::session::Detach;
 use crate::cluster::{Cluster, Found};
 use crate::cmd::status;
 use crate::detach::{self, Herald};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, NO_SPACE};
 use crate::options::Options;
 use crate::reach::{self, Reach, Source};
 use crate::rundir::{Lock, Remembered, RunDir, State, Use};
@@ -112,7 +112,7 @@ impl Up {
             detach::become_daemon()?;
         }
         logs::start_for_servers();
-        let result = self.serve(herald);
+        let result = self.serve(herald).map_err(|e| self.explain_full(e));
         if let Err(err) = &result {
             herald.failed(err);
         }
@@ -133,6 +133,21 @@ impl Up {
         self.mount = Some(was.point);
         // Later words win, so what is asked for now does.
         self.options.splice(0..0, was.options);
+    }
+
+    /// On a full disk everything fails in its own words; the next step is one.
+    fn explain_full(&self, err: anyhow::Error) -> anyhow::Error {
+        let is_full =
+            |e: &anyhow::Error| format!("{e:#}").contains(NO_SPACE) && RunDir::of(&self.dir).is_disk_full();
+        if !is_full(&err) {
+            return err;
+        }
+        let what = format!("up --dir {}", shell::path(&self.dir));
+        let next = format!(
+            "the disk that holds it is full: make room there (`df -h {}`) and start again; nothing is lost",
+            shell::path(&self.dir)
+        );
+        Failure::failed(what, format!("{err:#}"), next).into()
     }
 
     fn run_in_background(&self) -> anyhow::Result<Exit> {
@@ -370,6 +385,7 @@ impl Up {
             None => lock.forget(),
         };
         remembered.with_context(|| format!("note the mount in {}", run.root().display()))?;
+        run.keep_spare();
         ready();
         let (client, manner) = serve_until_stopped(client, events, &run, lock);
         lock.forget()?;
@@ -544,11 +560,14 @@ fn serve_until_stopped(
     run: &RunDir,
     lock: &Lock,
 ) -> (Option<Client>, Manner) {
-    let mut is_alone = true;
+    let (mut is_alone, mut is_full) = (true, false);
     loop {
         match events.recv_timeout(COMPANY_LOOK_EACH) {
             Err(RecvTimeoutError::Disconnected) => return (client, Manner::Polite),
-            Err(RecvTimeoutError::Timeout) => is_alone = warn_of_company(client.as_ref(), is_alone),
+            Err(RecvTimeoutError::Timeout) => {
+                is_alone = warn_of_company(client.as_ref(), is_alone);
+                is_full = warn_of_full_disk(run, is_full);
+            }
             Ok(Event::Unmounted) => {
                 // Somebody else unmounted: the servers stay, and the session ends so that another client may come.
                 tracing::info!("the mount was taken away; the servers go on");
@@ -581,6 +600,22 @@ fn warn_of_company(client: Option<&Client>, was_alone: bool) -> bool {
         );
     }
     is_alone
+}
+
+/// The targets are sparse: the disk below may be full before they are. True while it is.
+fn warn_of_full_disk(run: &RunDir, was_full: bool) -> bool {
+    let is_full = run.is_disk_full();
+    match (was_full, is_full) {
+        (false, true) => tracing::warn!(
+            dir = %run.root().display(),
+            "the disk that holds the targets is full: writes get ENOSPC, nothing that was acknowledged is lost; remove files of this file \
+             system or others of that disk"
+        ),
+        (true, false) => tracing::info!("the disk that holds the targets has room again"),
+        _ => {}
+    }
+    run.keep_spare();
+    is_full
 }
 
 /// What a plain user makes belongs to that user, from the root directory on: nobody else can mount it.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::cluster::Cluster;
-use crate::reach::{self, Reach};
+use crate::reach::{self, Reach, Service};
 use crate::rundir::{RunDir, State, Use};
 use crate::serve::device::Blank;
 use crate::serve::local::{self, Media};
@@ -14,16 +14,36 @@ use crate::serve::local::{self, Media};
 /// Something done with a cluster that can be reached, which is said to be running or stopped.
 pub type Job<'j, T> = &'j mut dyn FnMut(&Reach, &'static str) -> anyhow::Result<T>;
 
-/// Does `job` with the cluster of `dir`, or with that which is mounted at `path`. `media`: how those of a stopped one are opened.
-pub fn with_cluster<T>(
-    dir: Option<&Path>,
-    path: Option<&Path>,
-    media: Media,
-    job: Job<'_, T>,
-) -> anyhow::Result<T> {
-    let Some(dir) = dir else {
-        let (_, source) = reach::mount_of(path.unwrap_or(Path::new(".")))?;
-        return job(&Reach::by_nids(&source.nids, &source.fsname)?, "running");
+/// Which cluster.
+#[derive(Clone, Copy, Debug)]
+pub enum At<'a> {
+    /// The directory of `stria up`.
+    Dir(&'a Path),
+    /// Behind this management service.
+    Service(&'a Service),
+    /// Mounted at this path.
+    Mount(&'a Path),
+}
+
+impl<'a> At<'a> {
+    pub fn of(dir: Option<&'a Path>, mgs: Option<&'a Service>, path: Option<&'a Path>) -> At<'a> {
+        match (dir, mgs) {
+            (Some(dir), _) => At::Dir(dir),
+            (None, Some(service)) => At::Service(service),
+            (None, None) => At::Mount(path.unwrap_or(Path::new("."))),
+        }
+    }
+}
+
+/// Does `job` with the cluster. `media`: how those of a stopped one are opened.
+pub fn with_cluster<T>(at: At<'_>, media: Media, job: Job<'_, T>) -> anyhow::Result<T> {
+    let dir = match at {
+        At::Dir(dir) => dir,
+        At::Service(service) => return job(&service.reach()?, "running"),
+        At::Mount(path) => {
+            let (_, source) = reach::mount_of(path)?;
+            return job(&Reach::by_nids(&source.nids, &source.fsname)?, "running");
+        }
     };
     let dir = super::absolute(dir)?;
     let cluster = Cluster::existing(&dir)?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::space::Kind;
+use crate::space::{Kind, State};
 
 const GIB: u64 = 1 << 30;
 
@@ -7,6 +7,8 @@ fn target(is_mdt: bool, index: u32, total: u64, used: u64, files: (u64, u64)) ->
     TargetSpace {
         kind: if is_mdt { Kind::Mdt } else { Kind::Ost },
         index,
+        state: State::Up,
+        why: String::new(),
         bytes_total: total,
         bytes_free: total - used,
         bytes_available: total - used,
@@ -69,4 +71,21 @@ filesystem_summary:         1900        1000         900  53% /m
 fn nothing_divides_by_nothing() {
     let empty = vec![target(false, 0, 0, 0, (0, 0))];
     assert!(table("s", "/m", &empty, What::Space, Unit::Human).contains("   0% /m[OST:0]"));
+}
+
+#[test]
+fn a_target_that_is_down_is_shown_without_numbers_and_is_not_in_the_sum() {
+    let mut targets = cluster();
+    let answer = Err(anyhow::anyhow!("connection refused"));
+    targets[2] = TargetSpace::of(Kind::Ost, 10, answer);
+    let text = table("stria", "/mnt/s", &targets, What::Space, Unit::Human);
+    let line = text.lines().find(|l| l.starts_with("stria-OST000a_UUID")).expect("it has a line");
+    assert_eq!(line, "stria-OST000a_UUID  : down (connection refused)");
+    let sum = text.lines().find(|l| l.starts_with("filesystem_summary:")).expect("a sum");
+    assert_eq!(sum.split_whitespace().nth(1), Some("2.0G"), "{text}");
+    // What a mount of an earlier release tells has no state: such a target answered.
+    let older = r#"{"kind":"ost","index":1,"bytes_total":1,"bytes_free":1,"bytes_available":1,"files_total":1,"files_free":1}"#;
+    assert!(serde_json::from_str::<TargetSpace>(older).unwrap().is_up());
+    let down = r#"{"target":3,"kind":"ost","index":1,"state":"down","why":"no answer"}"#;
+    assert!(!serde_json::from_str::<TargetSpace>(down).unwrap().is_up());
 }

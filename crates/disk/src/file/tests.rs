@@ -63,6 +63,24 @@ fn a_new_file_is_sparse_and_a_discard_gives_space_back() {
 }
 
 #[test]
+fn sparse_files_share_the_room_of_their_file_system() {
+    let (one, two) = (Dir::new(), Dir::new());
+    let room = || {
+        let stat = rustix::fs::statvfs(&one.0).unwrap();
+        stat.f_bavail * stat.f_frsize
+    };
+    let first = FileDisk::create(one.file(), 64 << 20).unwrap();
+    let second = FileDisk::create(two.file(), 64 << 20).unwrap();
+    let before = room();
+    // Other tests may have some open there, too.
+    let shares = [first.room_below().unwrap(), second.room_below().unwrap()];
+    assert!(shares.iter().sum::<u64>() <= before.max(room()), "{shares:?} of {before}");
+    assert_eq!(crate::is_host_short(&first), shares[0] < 8 << 20);
+    drop(first);
+    assert_eq!(FileDisk::open_read_only(one.file()).unwrap().room_below(), None, "it takes none");
+}
+
+#[test]
 fn a_reservation_takes_space_at_once() {
     let dir = Dir::new();
     let disk = FileDisk::create(dir.file(), 64 << 20).unwrap();

@@ -15,6 +15,11 @@ const DATA_ALIGN_BYTES: u64 = 1 << 20;
 const SLOT_SHARE: u64 = 64;
 const SLOT_BYTES_RESERVED_MIN: u64 = 4 << 20;
 
+/// What a new volume reserves of each checkpoint slot, from its begin on.
+pub fn slot_bytes_reserved(medium_bytes: u64) -> u64 {
+    (medium_bytes / SLOT_SHARE).max(SLOT_BYTES_RESERVED_MIN).next_multiple_of(PAGE_BYTES)
+}
+
 /// A medium that becomes the log of a volume and nothing else.
 #[derive(Clone, Copy)]
 pub struct NewLog<'a> {
@@ -150,7 +155,7 @@ fn divide(medium_bytes: u64, log_medium_bytes: Option<u64>, format: &Format) -> 
 /// of the medium: OSTs have smaller ones, and those of an MDT are nearly all of its medium, which would not be sparse any more.
 /// A checkpoint that outgrows that and meets a full host is given up, and the log goes on until it is full.
 fn reserve(disk: &dyn Disk, log: Option<&dyn Disk>, regions: &Regions) -> Result<(), VolumeError> {
-    let slot_bytes_max = (disk.size() / SLOT_SHARE).max(SLOT_BYTES_RESERVED_MIN).next_multiple_of(PAGE_BYTES);
+    let slot_bytes_max = slot_bytes_reserved(disk.size());
     let head = Region { begin: 0, bytes: LOG_BEGIN };
     let mut wanted: Vec<(&dyn Disk, Region)> = vec![(disk, head), (log.unwrap_or(disk), regions.log)];
     wanted.extend(log.map(|l| (l, head)));

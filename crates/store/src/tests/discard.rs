@@ -6,11 +6,13 @@ use disk::{FaultyDisk, Op, When};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::discard::ROUNDS_YOUNG;
+use disk::freed::ROUNDS_YOUNG;
 
 /// Runs something at the begin of each discard.
 struct DiscardDisk {
     below: SimDisk,
+    /// Of the host, if it is a sparse file.
+    room_bytes: Mutex<Option<u64>>,
     discarded: Mutex<Vec<(u64, u64)>>,
     interruption: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
@@ -28,6 +30,9 @@ impl Disk for DiscardDisk {
     fn flush(&self) -> io::Result<()> {
         self.below.flush()
     }
+    fn room_below(&self) -> Option<u64> {
+        *self.room_bytes.lock()
+    }
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         if let Some(run) = &mut *self.interruption.lock() {
             run();
@@ -40,9 +45,54 @@ impl Disk for DiscardDisk {
 /// A store with 40 MiB of data space.
 fn discarding() -> (Arc<Engine>, Arc<DiscardDisk>) {
     let below = SimDisk::new(48 << 20);
-    let disk = Arc::new(DiscardDisk { below, discarded: Mutex::default(), interruption: Mutex::default() });
+    let (room_bytes, discarded, interruption) = Default::default();
+    let disk = Arc::new(DiscardDisk { below, room_bytes, discarded, interruption });
     Engine::format(&*disk, label(), false).unwrap();
     (Arc::new(Engine::open(disk.clone()).unwrap()), disk)
+}
+
+/// A process that ends remembers nothing: the next one finds all that is free.
+#[test]
+fn what_was_freed_before_a_restart_goes_back_to_a_sparse_files_host() {
+    for is_clean in [true, false] {
+        let (store, disk) = discarding();
+        *disk.room_bytes.lock() = Some(1 << 40);
+        for n in 0..4 {
+            write(&store, id(1), n << 20, &pattern(n, 1 << 20), None).unwrap();
+        }
+        write(&store, id(2), 0, &pattern(9, 1 << 20), None).unwrap();
+        let begin = store.at(0);
+        store.destroy(&[id(1)], None).unwrap();
+        store.flush().unwrap();
+        if is_clean {
+            store.close().unwrap();
+        }
+        drop(store);
+        disk.discarded.lock().clear();
+        let store = Engine::open(disk.clone()).unwrap();
+        store.discard().unwrap();
+        let discarded = std::mem::take(&mut *disk.discarded.lock());
+        assert!(
+            (0..4).all(|n| discarded.iter().any(|(at, len)| (*at..at + len).contains(&(begin + (n << 20)))))
+        );
+        assert!(read(&store, id(2), 0, 1 << 20).unwrap().unwrap() == pattern(9, 1 << 20));
+        // Once.
+        store.discard().unwrap();
+        assert_eq!(*disk.discarded.lock(), []);
+    }
+}
+
+#[test]
+fn a_full_host_gets_what_is_freed_at_once_and_is_all_that_can_be_promised() {
+    let (store, disk) = discarding();
+    *disk.room_bytes.lock() = Some(0);
+    write(&store, id(1), 0, &pattern(1, 1 << 20), None).unwrap();
+    assert_eq!(store.usage().bytes_available, 0);
+    store.destroy(&[id(1)], None).unwrap();
+    seal_and_age(&store, 1);
+    assert_eq!(disk.discarded.lock().len(), 1);
+    *disk.room_bytes.lock() = Some(5 << 20);
+    assert_eq!(store.usage().bytes_available, 5 << 20);
 }
 
 /// Seals, and lets the store make `rounds` rounds.

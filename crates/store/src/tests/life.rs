@@ -7,7 +7,7 @@ use disk::{FaultyDisk, Outage, Side, SplitMix};
 use super::ops::{Op, Reach, draw, draw_origin};
 use super::world::{World, compare, compare_from, mtime_of};
 use super::*;
-use crate::discard::ROUNDS_YOUNG;
+use disk::freed::ROUNDS_YOUNG;
 
 /// How a medium is divided, and how far operations reach on it.
 #[derive(Clone, Copy, Debug)]

@@ -17,6 +17,8 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("admin::mount_o_remount", mount_o_remount)),
     (Needs::Only(Wiring::Tcp), ("admin::mounts_that_cannot_be_say_why", refused_mounts)),
     (Needs::Only(Wiring::Tcp), ("admin::mount_that_is_cancelled", cancelled_mount)),
+    (Needs::Only(Wiring::Tcp), ("admin::servers_that_are_down_are_seen", down_is_seen)),
+    (Needs::Only(Wiring::Local), ("admin::a_user_who_may_not_ask_is_told_so", may_not_ask)),
     (Needs::Only(Wiring::Tcp), ("admin::umount_of_a_busy_mount", busy_umount)),
     (Needs::Only(Wiring::Tcp), ("admin::a_killed_mount_is_started_again", killed_mount)),
     (Needs::Only(Wiring::Local), ("admin::systemd_units", units)),
@@ -429,6 +431,94 @@ fn cancelled_mount(b: &mut Bench) -> Result<()> {
         run("umount", &[&mount.display().to_string()], Path::new("/"))?;
     }
     ensure_eq((codes, mounts), ([Some(0), Some(1)], 1), "exit codes of the two, and mounts")
+}
+
+/// What looks at servers by their management service, and how each ends while an OSS is down. (fsck waits for it first, a minute.)
+const LOOKS: [(&[&str], Option<i32>); 6] = [
+    (&["status"], Some(1)),
+    (&["df", "-h"], Some(1)),
+    (&["damage", "list"], Some(2)),
+    (&["ost", "stat"], Some(1)),
+    (&["mdt", "stat"], Some(0)),
+    (&["fsck"], None),
+];
+
+/// [S-down-is-seen] An OSS that was killed: `status` and `df` name its OSTs and end with 1, by the mount and by the management service.
+fn down_is_seen(b: &mut Bench) -> Result<()> {
+    let (mgs, mount) = (b.cluster.mgs(), b.cluster.mount.display().to_string());
+    let look = |b: &Bench, command: &[&str]| b.cluster.stria(&[command, &["--mgs", &mgs]].concat());
+    let named = format!("{mgs}:/stria");
+    for command in LOOKS {
+        let (code, out) = look(b, command.0)?;
+        ensure_eq(code, 0, &format!("{command:?} of servers that are up: {out}"))?;
+    }
+    b.cluster.kill(Role::Oss(1))?;
+    for (command, expected) in LOOKS.iter().filter_map(|(command, code)| Some((command, (*code)?))) {
+        let (code, out) = look(b, command)?;
+        ensure_eq(code, expected, &format!("{command:?} without an OSS: {out}"))?;
+    }
+    let (_, json) = b.cluster.stria(&["status", "-j", "--mgs", &mgs])?;
+    let json: serde_json::Value = serde_json::from_str(&json)?;
+    ensure_eq(json[0]["state"].as_str(), Some("degraded"), "the state in JSON")?;
+    let down = json[0]["down"].as_array().into_iter().flatten().filter_map(|name| name.as_str());
+    let down: Vec<&str> = down.collect();
+    ensure!(down.len() == 2 && down.iter().all(|name| name.starts_with("stria-OST")), "what is down: {json}");
+    let (state, named_down) =
+        ("stria: degraded, 2 of 5 targets down", format!("down: {}; start", down.join(", ")));
+    for (args, begin) in [
+        (&["status", "--mgs", &named][..], format!("{state}, not mounted")),
+        (&["status"], format!("{state}, mounted on {mount}")),
+    ] {
+        let (code, out) = b.cluster.stria(args)?;
+        ensure!(out.contains(&named_down), "{args:?}: no '{named_down}' in: {out}");
+        ensure!(
+            code == 1 && out.lines().any(|l| l == begin),
+            "{args:?}: exit {code}, no '{begin}' in: {out}"
+        );
+    }
+    for args in [&["df", &mount][..], &["df", "--mgs", &mgs]] {
+        let (code, out) = b.cluster.stria(args)?;
+        let lines = down.iter().map(|name| format!("{name}_UUID  : down ("));
+        let missing: Vec<_> = lines.filter(|words| !out.contains(words)).collect();
+        ensure!(out.contains("2 of 5 targets are down"), "{args:?}: {out}");
+        ensure!(code == 1 && missing.is_empty(), "{args:?}: exit {code}, no {missing:?} in: {out}");
+    }
+    b.cluster.start_role(Role::Oss(1))?;
+    wait_until("all are up again", || Ok(look(b, &["status"])?.0 == 0))?;
+    let (code, out) = b.cluster.stria(&["status", "--mgs", &format!("{mgs}:/other")])?;
+    ensure!(code == 2 && out.contains("knows the file systems: stria"), "a wrong name: exit {code}: {out}");
+    let (code, out) = b.cluster.stria(&["df", "--mgs", "127.0.0.1:1@tcp"])?;
+    ensure!(
+        code == 2 && out.contains("127.0.0.1:1@tcp0: it does not answer"),
+        "a wrong address: {code}: {out}"
+    );
+    Ok(())
+}
+
+/// The socket of `stria up` is its owner's: another user hears that, and not that servers are silent.
+fn may_not_ask(b: &mut Bench) -> Result<()> {
+    let home = super::mounting::public_dir("may-not-ask")?;
+    let (bin, mount) = (home.join("stria"), b.cluster.mount.display());
+    fs::copy(b.cluster.bin(), &bin)?;
+    let ask = |command: &str| {
+        let script = format!("'{}' {command} 2>&1", bin.display());
+        let out = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script])
+            .current_dir("/")
+            .output()?;
+        Ok::<_, anyhow::Error>((out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned()))
+    };
+    // `status` shows whatever Stria mounts this host has: others may stand beside ours.
+    let said = [ask(&format!("mdt stat {mount}")), ask("status")];
+    fs::remove_dir_all(&home)?;
+    let [(code, stat), (_, status)] = said.map(|s| s.unwrap_or_default());
+    for (what, text) in [("mdt stat", &stat), ("status", &status)] {
+        let words = ["Permission denied", "stria.sock", "do it as root"];
+        let missing: Vec<_> = words.iter().filter(|w| !text.contains(**w)).collect();
+        ensure!(missing.is_empty(), "{what}: no {missing:?} in: {text}");
+    }
+    ensure!(status.contains(&format!("may not be looked at, mounted on {mount}")), "{status}");
+    ensure_eq(code, Some(2), &stat)
 }
 
 /// umount refuses while somebody works there, a signal names them, and a lazy umount lets them finish.

@@ -85,6 +85,7 @@ fn every_command(b: &mut Bench) -> Result<()> {
     }
     enable_gateways(b, &mount, "/json")?;
     let quick = "--bytes 8M --files 20 --workers 2 --repeats 1 --budget 20 --quiet";
+    let mgs = b.cluster.mgs();
     let lines = format!(
         "version -j
          up --dir own --osts 1 --ost-size 256M --mdt-size 256M -j
@@ -92,6 +93,8 @@ fn every_command(b: &mut Bench) -> Result<()> {
          status -j
          status --dir own -j
          df -j {mount}
+         status -j --mgs {mgs}
+         df -j --mgs {mgs}
          du -j {dir} {dir}/wide
          getstripe -j {mount} {dir} {dir}/wide {mount}/json-small
          id2path -j {mount} {fid}

@@ -19,6 +19,7 @@ mod fsx;
 mod gateways;
 mod guards;
 mod handles;
+mod host;
 mod idmap;
 mod json;
 mod kinds;
@@ -198,6 +199,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(damage::TESTS);
     tests.extend_from_slice(crash::TESTS);
     tests.extend_from_slice(life::TESTS);
+    tests.extend_from_slice(host::TESTS);
     tests.extend_from_slice(admin::TESTS);
     tests.extend_from_slice(first::TESTS);
     tests.extend_from_slice(json::TESTS);

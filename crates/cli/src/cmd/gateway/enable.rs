@@ -140,7 +140,7 @@ impl Common {
 
     fn with_source(&self, mut mount: Mount, is_kept: bool, at: &Places) -> anyhow::Result<Mount> {
         let Some(source) = &self.source else { return Ok(mount) };
-        let source = Source::parse(source).map_err(|why| bad_word("source", why))?.to_string();
+        let source = Source::parse(source).map_err(|why| bad_word("source", why))?.in_full();
         Options::new(role::op_timeout()).apply_all(&self.options)?;
         if is_kept
             && mount.source.as_ref() == Some(&source)

@@ -17,6 +17,7 @@ use super::places::Places;
 use crate::exit::Failure;
 use crate::mounts;
 use crate::serve::bounded;
+use crate::serve::mounted::prepare_point;
 
 /// A mount whose servers are down keeps its callers waiting for its operation time-out; a look gives up sooner.
 const LOOK_MAX: Duration = Duration::from_secs(5);
@@ -116,6 +117,8 @@ pub fn make(mount: &Mount, source: &str, at: &Places) -> anyhow::Result<bool> {
     if state(&mount.point) == State::Mounted {
         return Ok(false);
     }
+    // A mount makes no directory; this one is the gateway's own.
+    prepare_point(&mount.point)?;
     if host::has_systemd(at) {
         host::systemctl(&["daemon-reload"])?;
         let unit = super::units::mount_unit_name(&mount.point);

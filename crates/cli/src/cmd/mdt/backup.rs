@@ -14,9 +14,9 @@ use types::Size;
 use wire::check::CopyOut;
 use wire::codec::Bytes;
 
-use crate::cmd::whole;
+use crate::cmd::whole::{self, At};
 use crate::exit::{Exit, Failure};
-use crate::reach::Reach;
+use crate::reach::{Reach, Service};
 use crate::serve::device::check_size;
 use crate::serve::local::Media;
 
@@ -27,8 +27,11 @@ Example: stria mdt backup --dir /tmp/s /backup/mdt.stria
 Example: stria mdt backup --mount /mnt/stria /backup/mdt.stria    (as root, on a host that reaches the management service)")]
 pub struct Backup {
     /// The directory that `stria up` was given.
-    #[arg(long, conflicts_with = "mount", required_unless_present = "mount")]
+    #[arg(long, conflicts_with_all = ["mount", "mgs"], required_unless_present_any = ["mount", "mgs"])]
     dir: Option<PathBuf>,
+    /// The management service of servers that run, in place of --dir: NID[,NID...], with :/FSNAME if it has several.
+    #[arg(long, value_name = "NID", value_parser = Service::parse, conflicts_with = "mount")]
+    mgs: Option<Service>,
     /// A path on a mount, in place of --dir.
     #[arg(long, value_name = "PATH")]
     mount: Option<PathBuf>,
@@ -92,7 +95,8 @@ impl Backup {
             Failure::failed(&what, format!("{e:#}"), "look at `stria status`, and at the room for the file")
         };
         let job = &mut |reach: &Reach, _: &'static str| write_to(reach, &part);
-        let copied = whole::with_cluster(self.dir.as_deref(), self.mount.as_deref(), Media::Scratch, job);
+        let at = At::of(self.dir.as_deref(), self.mgs.as_ref(), self.mount.as_deref());
+        let copied = whole::with_cluster(at, Media::Scratch, job);
         let records = match copied {
             Ok(records) => records,
             Err(e) => {

@@ -1,0 +1,183 @@
+//! Targets that are sparse files on a disk with less room than they promise: what it shows, what it gives back, and that a full one loses
+//! nothing.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use testkit::Wiring;
+use testkit::cluster::is_mounted;
+
+use super::semantics::wait_until;
+use super::sys::*;
+use super::{Bench, Needs, Test, skip};
+
+pub const TESTS: &[(Needs, Test)] =
+    &[(Needs::Only(Wiring::Local), ("host::a_small_disk_gets_its_room_back_and_may_be_full", small_disk))];
+
+const MIB: u64 = 1 << 20;
+/// Beside what is in use, a disk may keep this much more after all was removed: logs, the tree of the file system below, pieces under 1 MiB.
+const SLACK_BYTES: u64 = 48 * MIB;
+
+/// An ext4 of 1 GiB in a file, and a file system of Stria on it that promises more.
+struct Small<'a> {
+    b: &'a Bench,
+    host: PathBuf,
+    mount: PathBuf,
+}
+
+impl<'a> Small<'a> {
+    fn new(b: &'a Bench) -> Result<Small<'a>> {
+        let small = Small { b, host: b.cluster.dir.join("host"), mount: b.cluster.dir.join("small") };
+        let image = b.cluster.dir.join("host.img");
+        File::create(&image)?.set_len(1024 * MIB)?;
+        for dir in [&small.host, &small.mount] {
+            fs::create_dir(dir)?;
+        }
+        let (image, host) = (image.display().to_string(), small.host.display().to_string());
+        run("mkfs.ext4", &["-q", "-F", "-m", "0", &image], Path::new("/"))?;
+        if run("mount", &["-o", "loop", &image, &host], Path::new("/")).is_err() {
+            return skip("no loop device can be mounted here");
+        }
+        Ok(small)
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.host.join("d")
+    }
+
+    fn stria(&self, args: &[&str]) -> Result<(i32, String)> {
+        let dir = self.dir().display().to_string();
+        self.b.cluster.stria(&[&args[..1], &["--dir", &dir], &args[1..]].concat())
+    }
+
+    fn up(&self, more: &[&str]) -> Result<(i32, String)> {
+        let mount = self.mount.display().to_string();
+        self.stria(&[&["up", "--mount", &mount], more].concat())
+    }
+
+    fn well(&self, args: &[&str]) -> Result<String> {
+        let (code, out) = self.stria(args)?;
+        ensure_eq(code, 0, &format!("{args:?}: {out}"))?;
+        Ok(out)
+    }
+
+    fn used(&self) -> Result<u64> {
+        let stat = rustix::fs::statvfs(&self.host)?;
+        Ok((stat.f_blocks - stat.f_bfree) * stat.f_frsize)
+    }
+
+    fn room(&self) -> Result<u64> {
+        let stat = rustix::fs::statvfs(&self.host)?;
+        Ok(stat.f_bavail * stat.f_frsize)
+    }
+
+    /// Its room is back: not more than this is in use.
+    fn wait_for_room(&self, when: &str, used_max: u64) -> Result<()> {
+        let waited = wait_until(when, || Ok(self.used()? <= used_max));
+        waited.with_context(|| format!("{} of {used_max} bytes in use", self.used().unwrap_or(0)))
+    }
+
+    /// Bytes into a file until there is no room; the file.
+    fn fill(&self, name: &str) -> Result<PathBuf> {
+        let path = self.mount.join(name);
+        let (mut file, bytes) = (File::create(&path)?, vec![0x5a; MIB as usize]);
+        let full = loop {
+            let written = (0..8).try_for_each(|_| file.write_all(&bytes));
+            if let Err(e) = written.and_then(|()| file.sync_data()) {
+                break e;
+            }
+        };
+        ensure_eq(Errno::from_io_error(&full), Some(Errno::NOSPC), "a write to a full disk")?;
+        Ok(path)
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        if is_mounted(&self.mount) {
+            self.stria(&["down", "--force"]).ok();
+        }
+        unmount(&self.host, UnmountFlags::DETACH).ok();
+    }
+}
+
+/// [S-host-room] [S-no-space]
+fn small_disk(b: &mut Bench) -> Result<()> {
+    let mut kept = vec![0; 5 * MIB as usize];
+    b.rng().fill(&mut kept);
+    let small = Small::new(b)?;
+    let (code, out) = small.up(&["--osts", "2", "--ost-size", "1G", "--mdt-size", "1G"])?;
+    ensure!(code == 0 && out.contains("writes fail when it is full"), "exit {code}: {out}");
+    let file = small.mount.join("kept");
+    fs::write(&file, &kept)?;
+    File::open(&file)?.sync_all()?;
+    let is_kept = || ensure_eq(fs::read(&file)? == kept, true, "what was synced");
+    let empty = small.used()?;
+    // 1. No more is promised than there is, by statfs nor by `stria df`.
+    let stat = rustix::fs::statvfs(&small.mount)?;
+    let (promised, room) = (stat.f_bavail * stat.f_frsize, small.room()?);
+    ensure!(promised <= room && promised > room / 4, "{promised} bytes available, and the disk has {room}");
+    // 2. Removed just before a stop: the next start gives the room back.
+    let gone = small.mount.join("gone");
+    fs::write(&gone, vec![7; 200 * MIB as usize])?;
+    File::open(&gone)?.sync_all()?;
+    ensure!(small.used()? > empty + 170 * MIB, "200 MiB took {} of the disk", small.used()? - empty);
+    // What the mount says of room is up to a second old.
+    let free = || Ok::<_, anyhow::Error>(rustix::fs::statvfs(&small.mount)?.f_bfree);
+    wait_until("its space is taken", || Ok(free()? + 170 * MIB / stat.f_frsize <= stat.f_bfree))?;
+    fs::remove_file(gone)?;
+    wait_until("its objects are destroyed", || Ok(free()? + 8 * MIB / stat.f_frsize >= stat.f_bfree))?;
+    ensure!(small.used()? > empty + 170 * MIB, "freed space rests for a while: {}", small.used()? - empty);
+    small.well(&["down"])?;
+    let (code, out) = small.up(&[])?;
+    ensure_eq(code, 0, &out)?;
+    small.wait_for_room("room that was freed before the stop", empty + SLACK_BYTES)?;
+    // 3. Full: writes are refused, what is there is read, what is removed makes room at once.
+    let big = small.fill("big")?;
+    ensure!(small.room()? < 8 * MIB, "the disk is full: {} left", small.room()?);
+    is_kept()?;
+    fs::remove_file(&big)?;
+    small.wait_for_room("room on a disk that was full", empty + SLACK_BYTES)?;
+    // 4. Stopped and started on a full disk.
+    let big = small.fill("big")?;
+    small.well(&["down"])?;
+    File::create(small.host.join("last"))?.write_all(&vec![1; small.room()? as usize]).ok();
+    let (code, out) = small.up(&[])?;
+    ensure_eq(code, 0, &format!("up on a full disk: {out}"))?;
+    is_kept()?;
+    fs::remove_file(&big)?;
+    small.wait_for_room("room after a start on a full disk", empty + SLACK_BYTES + MIB)?;
+    fs::write(small.mount.join("again"), &kept)?;
+    // 5. Not even room to start: it says what to do, and all is there once that is done.
+    let big = small.fill("big")?;
+    small.well(&["down"])?;
+    fs::remove_file(small.dir().join("run/spare")).ok();
+    let last = small.host.join("last");
+    File::create(&last)?.write_all(&vec![1; small.room()? as usize]).ok();
+    let (code, out) = small.up(&[])?;
+    ensure!(
+        code == 1 && out.contains("the disk that holds it is full: make room there (`df -h "),
+        "{code}: {out}"
+    );
+    ensure!(!is_mounted(&small.mount), "mounted all the same");
+    fs::remove_file(last)?;
+    let (code, out) = small.up(&[])?;
+    ensure_eq(code, 0, &out)?;
+    is_kept()?;
+    fs::remove_file(big)?;
+    small.well(&["fsck"])?;
+    // 6. On a full disk it can be looked at, and purged.
+    small.fill("big")?;
+    small.well(&["down"])?;
+    fs::remove_file(small.dir().join("run/spare")).ok();
+    let last = small.host.join("last");
+    File::create(&last)?.write_all(&vec![1; small.room()? as usize]).ok();
+    small.well(&["fsck"])?;
+    small.well(&["down", "--purge"])?;
+    ensure!(!small.dir().exists(), "it is not purged");
+    Ok(())
+}
