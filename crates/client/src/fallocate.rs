@@ -14,6 +14,7 @@ use wire::object::{Capability, Punch, Release, Reserve, ReserveReply};
 
 use crate::Fs;
 use crate::api::{Allocate, Handle};
+use crate::elsewhere::Want;
 use crate::files::{Body, File};
 use crate::objects::Stopped;
 use crate::request::Answer;
@@ -41,7 +42,7 @@ impl Fs {
             return Err(Fault::new(Code::FileTooBig, detail));
         };
         let deadline = self.deadline();
-        let mut tries = Tries::default();
+        let mut tries = Tries::of(Want { at: end - 1, len });
         loop {
             let section = self.section(file, To::Change, deadline)?;
             let done = {
@@ -100,7 +101,7 @@ impl Fs {
         if let (Err(_), Ok(blocks)) = (&done, &counted) {
             file.meta.lock().progress.blocks = *blocks;
         }
-        done.map_err(|stopped| stopped.with(&cap))?;
+        done.map_err(|stopped| stopped.with(&cap, layout))?;
         file.meta.lock().progress.changed(counted?, now);
         Ok(())
     }

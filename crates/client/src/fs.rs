@@ -15,6 +15,7 @@ use wire::session::Detach;
 use crate::alive;
 use crate::api::{Handle, Settings, StatFs};
 use crate::cluster::Cluster;
+use crate::elsewhere::Elsewhere;
 use crate::files::{Body, File, Files, For, Opened};
 use crate::gone::Gone;
 use crate::link::{Identity, Link};
@@ -42,6 +43,7 @@ pub struct Fs {
     pub(crate) put_off: Mutex<Vec<Arc<File>>>,
     pub(crate) removed: Removed,
     pub(crate) waits: Arc<Waits>,
+    pub(crate) elsewhere: Elsewhere,
     pub(crate) noted: crate::accessed::Noted,
     pub(crate) content_bytes: Arc<AtomicUsize>,
     /// How often an extended attribute was set here.
@@ -96,6 +98,7 @@ impl Fs {
             put_off: Mutex::default(),
             removed: Removed::default(),
             waits: Arc::default(),
+            elsewhere: Elsewhere::default(),
             noted: Default::default(),
             content_bytes: Arc::default(),
             xattrs_set: AtomicU64::new(0),

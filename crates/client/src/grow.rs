@@ -45,7 +45,8 @@ impl Fs {
         let mut tries = 0;
         let (cap, inode, mark) = loop {
             // 1. The MDT makes a layout; that of an empty file counts at once.
-            let req = Grow { fid: file.fid, now: self.now(), held: file.held() };
+            let req =
+                Grow { fid: file.fid, now: self.now(), held: file.held(), avoid: self.mirrors_to_avoid() };
             let answer = self.ask_until(file.fid, &req, deadline).map_err(Stopped::Failed)?;
             let GrowReply { mut inode, layout, cap, switched } = answer.reply;
             if switched {

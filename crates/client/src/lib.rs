@@ -52,6 +52,7 @@ mod content;
 mod copy;
 mod create;
 mod du;
+mod elsewhere;
 mod errno;
 mod fallocate;
 mod files;

@@ -27,10 +27,11 @@ pub(crate) enum Stopped {
     NotInline,
     /// A shrink is to be finished first.
     Cut,
-    /// These mirrors have no space left.
+    /// These mirrors have no space left; so many components had the layout, as far as it is known here.
     Full {
         fault: Fault,
         mirrors: Vec<MirrorId>,
+        seen: usize,
     },
     Failed(Fault),
 }
@@ -52,10 +53,13 @@ impl Stopped {
         }
     }
 
-    /// Names the capability that a refresh is to replace.
-    pub fn with(self, cap: &Capability) -> Stopped {
+    /// Names the capability that a refresh is to replace, or the layout that a file that moves on is to leave.
+    pub fn with(self, cap: &Capability, layout: &Layout) -> Stopped {
         match self {
             Stopped::Refresh(_) => Stopped::Refresh(Some(lease_of(cap))),
+            Stopped::Full { fault, mirrors, .. } => {
+                Stopped::Full { fault, mirrors, seen: layout.components.len() }
+            }
             other => other,
         }
     }

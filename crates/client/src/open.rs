@@ -249,11 +249,10 @@ impl Fs {
             (is_same, body.is_loaded, body.layout == inode.layout)
         };
         if is_same && is_turn && !is_known {
-            // Others have written stripes that were not written before.
+            // Others have written stripes that were not written before, or the file moved on to other OSTs.
             let mut body = file.own_body(deadline)?;
-            let pairs = body.layout.iter_mut().zip(&inode.layout);
-            let components = pairs.flat_map(|(mine, told)| mine.components.iter_mut().zip(&told.components));
-            components.for_each(|(mine, told)| mine.learn_written(told));
+            let mine = std::mem::replace(&mut body.layout, inode.layout.clone());
+            body.layout.iter_mut().zip(&mine).for_each(|(told, mine)| told.learn_written(mine));
         }
         if !is_same && (is_turn || !is_loaded) {
             let mut body = file.own_body(deadline)?;

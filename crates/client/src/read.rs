@@ -116,7 +116,7 @@ impl Fs {
             [piece] => self.read_piece(file, cap.clone(), piece, into, deadline),
             pieces => self.read_pieces(file, &cap, offset, pieces, into, len, deadline),
         };
-        done.map_err(|stopped| stopped.with(&cap))
+        done.map_err(|stopped| stopped.with(&cap, layout))
     }
 
     fn read_inline(
@@ -295,7 +295,7 @@ impl Fs {
             Stopped::NotInline => self.refresh(file, None, deadline),
             Stopped::NeedLayout => match self.grow(file, deadline) {
                 Ok(()) => Ok(()),
-                Err(Stopped::Full { fault, mirrors }) => {
+                Err(Stopped::Full { fault, mirrors, .. }) => {
                     drop(section);
                     self.await_growth(file, (fault, mirrors), tries, deadline)
                 }
@@ -306,7 +306,10 @@ impl Fs {
                 let _section = self.section(file, To::Change, deadline)?;
                 self.finish_cut(file, deadline)
             }
-            Stopped::Full { fault, mirrors } => {
+            Stopped::Full { fault, mirrors, seen } => {
+                if self.move_on(&section, (&mirrors, seen), tries)? {
+                    return Ok(());
+                }
                 // Others may go on in this file meanwhile.
                 drop(section);
                 self.await_room(file, (fault, mirrors), tries, deadline)

@@ -53,6 +53,7 @@ sent!(
     wire::meta::ReadInline,
     wire::meta::Grow,
     wire::meta::Switch,
+    wire::meta::MoveTail,
     wire::meta::Settle,
     wire::meta::Truncate,
     wire::meta::SetStripe,

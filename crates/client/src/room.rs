@@ -4,6 +4,7 @@
 //! A refused request is answered and definite, so the next try is a new one, with a sequence of its own. Nothing is held while
 //! waiting: no section, no lock of the file, no slot.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use types::{Code, Fault, MirrorId};
 use wire::purge::Dying;
 
 use crate::Fs;
+use crate::elsewhere::Want;
 use crate::files::File;
 use crate::objects::Stopped;
 
@@ -35,8 +37,17 @@ pub(crate) struct Tries {
     pub count: u32,
     /// Growths of an inline file that found no room.
     growths: u32,
+    /// What it wants where it found no room, and the mirrors that had none.
+    pub want: Want,
+    pub refused: BTreeSet<MirrorId>,
     room: Option<Room>,
     seat: Option<Seat>,
+}
+
+impl Tries {
+    pub fn of(want: Want) -> Tries {
+        Tries { want, ..Tries::default() }
+    }
 }
 
 /// The waits of one client.
@@ -70,7 +81,7 @@ impl Stopped {
         let mirrors = faults.iter().map(|(mirror, _)| *mirror).collect();
         let other = |(_, fault): &(MirrorId, Fault)| is_full || fault.code != Code::NoSpace;
         let fault = faults.into_iter().find(other)?.1;
-        Some(if is_full { Stopped::Full { fault, mirrors } } else { fault.into() })
+        Some(if is_full { Stopped::Full { fault, mirrors, seen: 0 } } else { fault.into() })
     }
 }
 
@@ -93,7 +104,11 @@ impl Fs {
         }
         room.refused(&mirrors);
         match self.await_purge(file, &mirrors, room, tries.seat.is_some(), deadline)? {
-            true => Ok(()),
+            true => {
+                // What was freed may be anywhere.
+                tries.refused.clear();
+                Ok(())
+            }
             false => {
                 if let Some(state) = room.outlasted(Instant::now()) {
                     self.waits.vain.lock().note(&mirrors, state);
@@ -114,6 +129,8 @@ impl Fs {
         tries.growths += 1;
         match tries.growths > GROWTHS_MAX {
             true => Err(fault),
+            // The next layout avoids these.
+            false if self.is_room_elsewhere(&mirrors, tries) => Ok(()),
             false => self.await_room(file, (fault, mirrors), tries, deadline),
         }
     }

@@ -64,7 +64,7 @@ impl Fs {
             let meta = file.meta.lock();
             all.iter_mut().for_each(|s| s.written |= meta.progress.has_written(s.object));
         }
-        let sought = self.ask_where(&cap, &all, deadline).map_err(|f| Stopped::from(f).with(&cap))?;
+        let sought = self.ask_where(&cap, &all, deadline).map_err(|f| Stopped::from(f).with(&cap, layout))?;
         let of = |span: Span| {
             let at = sought.binary_search_by_key(&span.object, |s| s.object).ok()?;
             Some((span, sought[at].clone()))

@@ -48,7 +48,7 @@ impl Fs {
             self.open_if_new(file, cred, deadline)?;
             match self.truncate_file(file, size, cred, deadline) {
                 Ok(attr) => return Ok(attr),
-                Err(Stopped::Full { fault, mirrors }) => {
+                Err(Stopped::Full { fault, mirrors, .. }) => {
                     drop(section);
                     self.await_growth(file, (fault, mirrors), &mut tries, deadline)?;
                 }

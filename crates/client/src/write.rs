@@ -12,6 +12,7 @@ use wire::object::{Capability, Write, WriteReply};
 use crate::Fs;
 use crate::api::Handle;
 use crate::content::Changing;
+use crate::elsewhere::Want;
 use crate::files::{Body, File, Opened};
 use crate::grants::Share;
 use crate::link::Link;
@@ -65,8 +66,8 @@ impl Halt {
         Halt { reached: self.reached + len, ..self }
     }
 
-    fn with(self, cap: &Capability) -> Halt {
-        Halt { stopped: self.stopped.with(cap), ..self }
+    fn with(self, cap: &Capability, layout: &Layout) -> Halt {
+        Halt { stopped: self.stopped.with(cap, layout), ..self }
     }
 }
 
@@ -198,6 +199,7 @@ impl Fs {
                 Err(halt) => halt,
             };
             part.is_unknown |= is_unknown;
+            tries.want = Want { at: at + reached as u64, len: (rest.len() - reached) as u64 };
             match shown {
                 Ok(()) => (part.len, part.end) = (part.len + reached, at + reached as u64),
                 // What others are not shown is not told as being there.
@@ -271,7 +273,8 @@ impl Fs {
             }
             meta.cap.clone().ok_or(Stopped::Refresh(None))?
         };
-        self.write_pieces(file, layout, &cap, (offset, data), space, deadline).map_err(|halt| halt.with(&cap))
+        self.write_pieces(file, layout, &cap, (offset, data), space, deadline)
+            .map_err(|halt| halt.with(&cap, layout))
     }
 
     /// `in_section`: of this client, or it is alone.

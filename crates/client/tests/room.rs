@@ -452,3 +452,164 @@ fn who_waited_in_vain_tries_once_more_and_the_next_does_not_wait() {
     });
     assert_eq!(fs.write(h, 0, b"x"), Ok(1), "more was removed: it waits");
 }
+
+impl Rig {
+    /// On which OST the byte at `offset` of a file lies.
+    fn ost_at(&self, fid: Fid, offset: u64) -> usize {
+        let layout = common::inode(&self.cluster, fid).layout.unwrap();
+        let mirror = layout.split(fid, offset, 1)[0].mirror;
+        let target = self.cluster.map.mirror(mirror).unwrap().primary;
+        [0, 1].into_iter().find(|n| ost_target(*n) == target).unwrap()
+    }
+    fn components(&self, fid: Fid) -> usize {
+        common::inode(&self.cluster, fid).layout.map_or(0, |l| l.components.len())
+    }
+    fn set_only_full(&self, n: usize) {
+        self.set_full([n == 0, n == 1]);
+    }
+}
+
+/// One stripe, and the MDT chooses the OST.
+const PLAIN: &str = "-c 1 -S 64k --inline 0";
+
+/// [S-no-space] A growing file goes on where there is room, from whatever byte on; nothing of it that was there is touched, and others see it.
+#[test]
+fn a_growing_file_goes_on_where_there_is_room() {
+    for (wiring, sharing) in [(Wiring::Local, false), (Wiring::Tcp, false), (Wiring::Tcp, true)] {
+        for begin in [1, 4096, 5 * 4096 + 7, 3 * STRIPE - 1] {
+            let rig = rig(wiring);
+            let fs = rig.mount();
+            let other = sharing.then(|| rig.cluster.mount());
+            let (fid, h) = make(&fs, "f", PLAIN);
+            let mut want = pattern(1, begin);
+            fs.write(h, 0, &want).unwrap();
+            let first = rig.ost_at(fid, 0);
+            // 1. To the other OST; then that one is full, too, and the first is not any more.
+            for (full, n) in [(first, 2), (1 - first, 3)] {
+                rig.set_only_full(full);
+                let at = want.len() as u64;
+                for len in [9, STRIPE, 100_000] {
+                    let data = pattern(n, len);
+                    let place = want.len() as u64;
+                    assert_eq!(fs.write(h, place, &data), Ok(len), "{wiring:?} {sharing} {begin}");
+                    want.extend(data);
+                }
+                assert_eq!((rig.ost_at(fid, 0), rig.ost_at(fid, at)), (first, 1 - full));
+                assert!(read(&fs, h, 0, want.len() + 9).unwrap() == want, "{wiring:?} {sharing} {begin}");
+            }
+            assert!(
+                rig.mdt.questions.load(Ordering::SeqCst) == 0,
+                "nobody waits where there is room elsewhere"
+            );
+            rig.set_full([false, false]);
+            // 2. Another client sees the same, and goes on with it.
+            if let Some(other) = &other {
+                let b = other.open(fid, OpenFlags::read_write()).unwrap().0;
+                assert!(read(other, b, 0, want.len() + 9).unwrap() == want);
+                rig.set_only_full(rig.ost_at(fid, want.len() as u64));
+                assert_eq!(other.append(b, b"the end"), Ok(7));
+                want.extend(b"the end");
+                rig.set_full([false, false]);
+                other.release(b);
+            }
+            // 3. It is cut within what moved, and grows again; and it is the same after all have been started anew.
+            let set = SetAttr { size: Some(begin as u64 + 5), ..SetAttr::default() };
+            fs.setattr(fid, &set, &Cred::root()).unwrap();
+            want.truncate(begin + 5);
+            fs.write(h, want.len() as u64 + 3, b"x").unwrap();
+            want.extend(b"\0\0\0x");
+            fs.fsync(h, false).unwrap();
+            assert!(read(&fs, h, 0, want.len() + 9).unwrap() == want);
+            fs.release(h);
+            let h = fs.open(fid, OpenFlags::read_only()).unwrap().0;
+            assert!(read(&fs, h, 0, want.len() + 9).unwrap() == want);
+        }
+    }
+}
+
+/// [S-no-space] New objects are not begun on a full OST, by whatever call.
+#[test]
+fn what_is_new_is_begun_where_there_is_room() {
+    let rig = rig(Wiring::Local);
+    let fs = rig.mount();
+    for full in [0, 1] {
+        // 1. With its objects made before the OST was full.
+        for n in 0..2 {
+            let (fid, h) = make(&fs, &format!("old{full}{n}"), PLAIN);
+            fs.write(h, 0, b"x").unwrap();
+            fs.setattr(fid, &SetAttr { size: Some(0), ..SetAttr::default() }, &Cred::root()).unwrap();
+            rig.set_only_full(full);
+            assert_eq!(fs.write(h, 0, &[1; 9]), Ok(9));
+            assert_eq!(rig.ost_at(fid, 0), 1 - full);
+            rig.set_full([false, false]);
+        }
+        rig.set_only_full(full);
+        for n in 0..2 {
+            // 2. New ones; and those of inline files, by what is written and by a truncate.
+            let (fid, h) = make(&fs, &format!("new{full}{n}"), PLAIN);
+            assert_eq!(fs.write(h, 5, &[1; 9]), Ok(9));
+            assert_eq!(rig.ost_at(fid, 0), 1 - full);
+            let (fid, h) = make(&fs, &format!("grown{full}{n}"), "-c 1");
+            fs.write(h, 0, b"inline").unwrap();
+            assert_eq!(fs.write(h, 70_000, &[1; 9]), Ok(9));
+            assert_eq!(rig.ost_at(fid, 0), 1 - full);
+            assert_eq!(read(&fs, h, 0, 8).unwrap(), b"inline\0\0");
+            let (fid, h) = make(&fs, &format!("cut{full}{n}"), "-c 1");
+            fs.write(h, 0, b"inline").unwrap();
+            let set = SetAttr { size: Some(70_000), ..SetAttr::default() };
+            fs.setattr(fid, &set, &Cred::root()).unwrap();
+            assert_eq!(rig.ost_at(fid, 0), 1 - full);
+            // 3. Space that is promised.
+            let (fid, h) = make(&fs, &format!("kept{full}{n}"), PLAIN);
+            fs.fallocate(h, 0, 3 * STRIPE as u64, client::Allocate::Grow).unwrap();
+            assert_eq!(rig.ost_at(fid, 0), 1 - full);
+            // 4. Pages of a mapping, which make no file longer.
+            let (fid, h) = make(&fs, &format!("mapped{full}{n}"), PLAIN);
+            fs.setattr(fid, &SetAttr { size: Some(8192), ..SetAttr::default() }, &Cred::root()).unwrap();
+            fs.write_mapped(h, 4096, &[1; 4096]).unwrap();
+            assert_eq!(rig.ost_at(fid, 0), 1 - full);
+        }
+        rig.set_full([false, false]);
+    }
+}
+
+/// [S-no-space] A file stays where it is if that would help nothing, or if its user has named the OST; and its layout does, too.
+#[test]
+fn a_file_stays_where_moving_on_helps_nothing() {
+    let rig = rig(Wiring::Local);
+    let fs = rig.mount();
+    // 1. All are full.
+    let (_, h) = make(&fs, "f", PLAIN);
+    fs.write(h, 0, b"x").unwrap();
+    rig.set_full([true, true]);
+    assert_eq!(code(fs.write(h, 1, &[1; 9])), Code::NoSpace);
+    rig.set_full([false, false]);
+    // 2. What is there lies behind.
+    let (fid, h) = make(&fs, "hole", PLAIN);
+    fs.write(h, 10 * STRIPE as u64, b"x").unwrap();
+    rig.set_only_full(rig.ost_at(fid, 0));
+    assert_eq!(code(fs.write(h, 0, &[1; 9])), Code::NoSpace);
+    assert_eq!(rig.components(fid), 1);
+    // 3. The user has named it.
+    let (fid, h) = make(&fs, "named", "-c 1 -i 0 --inline 0");
+    rig.set_only_full(0);
+    assert_eq!(code(fs.write(h, 0, &[1; 9])), Code::NoSpace);
+    assert_eq!((rig.components(fid), rig.ost_at(fid, 0)), (1, 0));
+}
+
+/// A move of which the answer is lost is made once: the file is opened anew before its objects are used.
+#[test]
+fn a_move_whose_outcome_is_not_known_is_found_out() {
+    let rig = rig(Wiring::Local);
+    let fs = rig.mount();
+    let (fid, h) = make(&fs, "f", PLAIN);
+    fs.write(h, 0, &pattern(1, 5000)).unwrap();
+    let first = rig.ost_at(fid, 0);
+    rig.set_only_full(first);
+    *rig.mdt.refuses.lock() = Some((wire::meta::MoveTail::CALL, Code::Timeout));
+    assert_eq!(code(fs.write(h, 5000, &pattern(2, 5000))), Code::NoSpace);
+    *rig.mdt.refuses.lock() = None;
+    assert_eq!(fs.write(h, 5000, &pattern(3, 5000)), Ok(5000));
+    assert_eq!(rig.ost_at(fid, 5000), 1 - first);
+    assert!(read(&fs, h, 0, 20_000).unwrap() == [pattern(1, 5000), pattern(3, 5000)].concat());
+}

@@ -13,7 +13,8 @@ use crate::judge::Claimed;
 use crate::{Ctx, Txn, View};
 use crate::{
     accessed, create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir,
-    readlink, reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tmpfile, truncate, unlink, xattr,
+    readlink, reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tail, tmpfile, truncate, unlink,
+    xattr,
 };
 
 /// An inode and what is told beside it.
@@ -27,7 +28,7 @@ macro_rules! table {
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
     ListXattr Open Release ReadInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
-    OpenRead CreateWith WriteInline GetAttrs PathsOf AllocateInline SeekInline Enter Accessed
+    OpenRead CreateWith WriteInline GetAttrs PathsOf MoveTail AllocateInline SeekInline Enter Accessed
 };
 
 /// The numbers of metadata calls begin here, and are fewer than `KINDS` has.
@@ -77,6 +78,7 @@ pub fn mutate(
         AllocateInline::CALL => answer(body, |r| fallocate::allocate_inline(ctx, txn, r)),
         Grow::CALL => answer(body, |r| grow::grow(ctx, txn, r)),
         Switch::CALL => answer(body, |r| grow::switch(ctx, txn, r)),
+        MoveTail::CALL => answer(body, |r| tail::move_tail(ctx, txn, r)),
         Settle::CALL => answer(body, |r| settle::settle(ctx, txn, r)),
         Truncate::CALL => answer_as(ctx, body, |r| truncate::truncate(ctx, txn, r)),
         SetStripe::CALL => answer_as(ctx, body, |r| stripe::set_stripe(ctx, txn, r)),

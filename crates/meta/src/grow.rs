@@ -21,7 +21,7 @@ pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fa
     let switched = match inode.layout {
         Some(_) => true,
         None => {
-            let layout = give_layout(ctx, txn, &mut inode)?;
+            let layout = give_layout(ctx, txn, &mut inode, &req.avoid)?;
             // An empty file has no bytes to carry over: it switches here and now.
             let switched = inode.attr.size == 0;
             match switched {
@@ -46,13 +46,18 @@ pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fa
 }
 
 /// A layout of a new generation; objects of an earlier attempt that never switched go to the purge list.
-fn give_layout(ctx: &Ctx<'_>, txn: &mut dyn Txn, inode: &mut InodeRecord) -> Result<Layout, Fault> {
+fn give_layout(
+    ctx: &Ctx<'_>,
+    txn: &mut dyn Txn,
+    inode: &mut InodeRecord,
+    avoid: &[MirrorId],
+) -> Result<Layout, Fault> {
     if ctx.space.is_full {
         return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
     }
     give_up(txn, inode);
     inode.generation = Generation(inode.generation.0 + 1);
-    stripe::make_layout(ctx, inode.fid(), inode.spec.as_ref(), inode.generation)
+    stripe::make_layout(ctx, inode.fid(), inode.spec.as_ref(), inode.generation, avoid)
 }
 
 /// O4: what a growth carries over is the record as it stood when it began. Who has a section changes it, and then that growth is given up:

@@ -51,6 +51,7 @@ pub mod sharing;
 mod stretch;
 pub mod stripe;
 pub mod symlink;
+pub mod tail;
 #[cfg(test)]
 mod testing;
 pub mod tmpfile;

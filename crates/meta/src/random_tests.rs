@@ -369,9 +369,9 @@ fn growth_truncate_and_settle_follow_the_rules() {
     assert!(out[..10].iter().all(|b| *b == 0) && out[10..].iter().all(|b| *b == 5));
 
     // O4: a layout is given, and nothing is switched until the client says so.
-    let given = call(txn, Grow { fid, now: NOW, held: None }).expect("grow");
+    let given = call(txn, Grow { fid, now: NOW, held: None, avoid: vec![] }).expect("grow");
     assert!(!given.switched && given.inode.layout.is_none());
-    let again = call(txn, Grow { fid, now: NOW, held: None }).expect("grow again");
+    let again = call(txn, Grow { fid, now: NOW, held: None, avoid: vec![] }).expect("grow again");
     assert_eq!(
         again.layout.generation.0,
         given.layout.generation.0 + 1,
@@ -415,7 +415,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
     assert!(!empty.pending && empty.inode.layout.is_none());
     assert!(txn.get(&keys::dead(fid, again.layout.generation)).is_some());
     assert_eq!(call(txn, settle(10, true)).expect_err("an old generation"), Code::Stale);
-    let fresh = call(txn, Grow { fid, now: NOW, held: None }).expect("grow of an empty file");
+    let fresh = call(txn, Grow { fid, now: NOW, held: None, avoid: vec![] }).expect("grow of an empty file");
     assert!(fresh.switched && fresh.layout.generation > again.layout.generation);
 }
 
@@ -436,7 +436,7 @@ fn default_layouts_go_round_all_osts() {
     };
     let mut firsts = BTreeSet::new();
     for fid in 16..20 {
-        let l = crate::stripe::make_layout(&ctx, Fid(fid), None, Generation(1)).expect("layout");
+        let l = crate::stripe::make_layout(&ctx, Fid(fid), None, Generation(1), &[]).expect("layout");
         let counts: Vec<usize> = l.components.iter().map(|c| c.mirrors.len()).collect();
         assert_eq!(counts, [1, 4, 4]);
         assert_eq!(l.components.iter().map(|c| c.end).collect::<Vec<_>>(), [64 << 20, 1 << 30, u64::MAX]);

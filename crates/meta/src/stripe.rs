@@ -94,7 +94,7 @@ fn effective_size(c: &StripeComponent) -> u32 {
     if c.stripe_size == 0 { STRIPE_SIZE } else { c.stripe_size }
 }
 
-/// The layout of a file whose bytes need objects. Deterministic in `(fid, spec, OSTs)`, so that a replay gives the same.
+/// The layout of a file whose bytes need objects. Deterministic in `(fid, spec, OSTs, avoid)`, so that a replay gives the same.
 ///
 /// The first stripe lies on OST `fid mod n`: files made one after the other go round all OSTs. Each further component goes on
 /// where the one before ended.
@@ -103,21 +103,45 @@ pub fn make_layout(
     fid: Fid,
     spec: Option<&StripeSpec>,
     generation: Generation,
+    avoid: &[MirrorId],
 ) -> Result<Layout, Fault> {
-    let osts = ctx.ost_mirrors;
-    if osts.is_empty() {
+    if ctx.ost_mirrors.is_empty() {
         // Not `NoSpace`: the client waits for what is about to come up.
         return Err(Fault::new(Code::NotReady, "no OST has registered yet; start one"));
     }
-    let default = StripeComponent::progressive();
-    let wanted = match spec {
-        Some(s) if !s.components.is_empty() => &s.components,
-        _ => &default,
+    let layout = Layout { generation, components: lay(ctx, fid, &wanted(spec), avoid) };
+    match layout.is_valid() {
+        true => Ok(layout),
+        false => Err(Fault::new(Code::Invalid, "the striping makes no valid layout")),
+    }
+}
+
+/// What a specification asks for, component by component; the last reaches to the end of any file.
+pub fn wanted(spec: Option<&StripeSpec>) -> Vec<StripeComponent> {
+    let mut wanted = match spec {
+        Some(s) if !s.components.is_empty() => s.components.clone(),
+        _ => StripeComponent::progressive(),
     };
-    let mut at = (fid.counter() % osts.len() as u64) as usize;
-    let mut components = Vec::with_capacity(wanted.len() + 1);
+    if let Some(last) = wanted.last_mut() {
+        last.end = u64::MAX;
+    }
+    wanted
+}
+
+/// Components as they are wanted. Mirrors to avoid are named only where the specification says with which OST to start, or if there are
+/// no others. There is an OST.
+pub fn lay(ctx: &Ctx<'_>, fid: Fid, wanted: &[StripeComponent], avoid: &[MirrorId]) -> Vec<Component> {
+    let all = ctx.ost_mirrors;
+    let roomy: Vec<MirrorId> = all.iter().filter(|m| !avoid.contains(m)).copied().collect();
+    let roomy = if roomy.is_empty() { all } else { &roomy };
+    let mut at = (fid.counter() % roomy.len() as u64) as usize;
+    let mut components = Vec::with_capacity(wanted.len());
     for c in wanted {
-        if c.start != ALL && (c.start as usize) < osts.len() {
+        let osts = match is_pinned(ctx, c) {
+            true => all,
+            false => roomy,
+        };
+        if is_pinned(ctx, c) {
             at = c.start as usize;
         }
         let count = match c.stripe_count {
@@ -134,12 +158,10 @@ pub fn make_layout(
             written: Vec::new(),
         });
     }
-    if let Some(last) = components.last_mut() {
-        last.end = u64::MAX;
-    }
-    let layout = Layout { generation, components };
-    match layout.is_valid() {
-        true => Ok(layout),
-        false => Err(Fault::new(Code::Invalid, "the striping makes no valid layout")),
-    }
+    components
+}
+
+/// Does the specification say with which OST the component starts?
+pub fn is_pinned(ctx: &Ctx<'_>, c: &StripeComponent) -> bool {
+    c.start != ALL && (c.start as usize) < ctx.ost_mirrors.len()
 }

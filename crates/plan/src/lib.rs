@@ -5,6 +5,7 @@
 //! - `spans`: whole ranges as spans of objects; where a file has bytes and where holes.
 //! - `settle`: what may be told to the MDT after which flushes (rule O3).
 //! - `retry`: whether and when a request is sent again.
+//! - `elsewhere`: on which OSTs a growing file goes on when one is full.
 //! - `room`: whether who found an OST full waits for what is being destroyed there.
 //! - `replay`: what is kept until it is flushed, and in which order it is sent again.
 //! - `stripe`: striping as text, as users write it and as `getstripe` shows it.
@@ -12,6 +13,7 @@
 //!
 //! Nothing here has a clock, a socket, a file or a thread; `now` is an argument.
 
+pub mod elsewhere;
 pub mod fsck;
 pub mod range;
 pub mod replay;

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use types::layout::STRIPE_SIZE;
-use types::{Fid, Layout, MirrorId};
+use types::{Component, Fid, Layout, MirrorId};
 use wire::meta::{StripeComponent, StripeSpec};
 
 use crate::stripe::{ALL, print};
@@ -61,8 +61,8 @@ pub fn text(shown: Shown<'_>) -> String {
     }
     line(&mut out, 2, "lcm_layout_gen", layout.generation.0);
     line(&mut out, 2, "lcm_mirror_count", 1);
-    line(&mut out, 2, "lcm_entry_count", layout.components.len());
-    for (c, comp) in layout.components.iter().enumerate() {
+    line(&mut out, 2, "lcm_entry_count", not_empty(layout).count());
+    for (c, comp) in not_empty(layout) {
         let is_written = comp.written.iter().any(|w| *w != 0);
         line(&mut out, 4, "lcme_id", c + 1);
         line(&mut out, 4, "lcme_flags", if is_written { "init" } else { "0" });
@@ -182,9 +182,9 @@ pub fn json(shown: Shown<'_>) -> String {
             }
         }
         Some(layout) => {
-            for (c, comp) in layout.components.iter().enumerate() {
+            for (n, (c, comp)) in not_empty(layout).enumerate() {
                 let (first, count) = (ost_json(shown, comp.mirrors[0]), comp.mirrors.len() as i32);
-                component(&mut out, c, comp.end, comp.stripe_size, count, &first);
+                component(&mut out, n, comp.end, comp.stripe_size, count, &first);
                 for (stripe, mirror) in comp.mirrors.iter().enumerate() {
                     let object = layout.object(fid, c as u16, stripe as u16);
                     let (ost, written) = (ost_json(shown, *mirror), comp.is_written(stripe as u16));
@@ -203,6 +203,11 @@ fn ost_json(shown: Shown<'_>, mirror: MirrorId) -> String {
     (shown.index_of)(mirror).map_or_else(|| "null".into(), |i| i.to_string())
 }
 
+/// Components with their numbers, but for those that hold no byte of the file: a tail that moved on has left them.
+fn not_empty(layout: &Layout) -> impl Iterator<Item = (usize, &Component)> {
+    layout.components.iter().enumerate().filter(|(c, comp)| layout.start_of(*c) < comp.end)
+}
+
 /// As YAML, for programs.
 pub fn yaml(shown: Shown<'_>) -> String {
     let mut out = String::new();
@@ -217,7 +222,7 @@ pub fn yaml(shown: Shown<'_>) -> String {
     };
     put(&mut out, format_args!("pattern: raid0\ninline_max: {}\n", shown.inline_max));
     put(&mut out, format_args!("generation: {}\ncomponents:\n", layout.generation.0));
-    for (c, comp) in layout.components.iter().enumerate() {
+    for (c, comp) in not_empty(layout) {
         put(&mut out, format_args!("  - start: {}\n    end: {}\n", layout.start_of(c), end(comp.end)));
         put(
             &mut out,
@@ -289,7 +294,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::{Component, Generation};
+    use types::Generation;
 
     fn comp(end: u64, n: u32, written: u64) -> Component {
         Component {
@@ -328,11 +333,13 @@ mod tests {
     fn components_show_their_extents_and_unknown_osts() {
         let layout = Layout {
             generation: Generation(4),
-            components: vec![comp(64 << 20, 1, 1), comp(u64::MAX, 4, 0)],
+            // The second is empty.
+            components: vec![comp(64 << 20, 1, 1), comp(64 << 20, 1, 0), comp(u64::MAX, 4, 0)],
         };
         let got = show(Some(&layout), text);
         for want in [
             "lcm_entry_count:   2",
+            "lcme_id:             3",
             "lcme_extent.e_end:   67108864",
             "lcme_extent.e_end:   EOF",
             "l_ost_idx: unknown(13)",

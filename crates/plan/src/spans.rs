@@ -54,7 +54,11 @@ pub fn found(
         return None;
     }
     let in_file = |span: &Span, at: u64| match at < span.end {
-        true => layout.size_from(span.object.component, span.object.stripe, at + 1) - 1,
+        // Of the page in which a component starts, the bytes before it are the one's before it.
+        true => {
+            let at = layout.size_from(span.object.component, span.object.stripe, at + 1) - 1;
+            at.max(layout.start_of(span.object.component as usize))
+        }
         false => u64::MAX,
     };
     let first = sought.map(|(span, s)| match whence {

@@ -1,11 +1,14 @@
 //! Layouts: how a file's bytes map to objects. Pure arithmetic.
 //!
 //! A layout is a list of components by file offset; component `c` covers `[end of c-1, end of c)` and is striped over its
-//! mirrors, round-robin in units of `stripe_size`, counted from the component's own start.
-//! I1: component ends rise strictly and the last is `u64::MAX`.  I2: `stripe_size` is a power of two ≥ 64 KiB.
+//! mirrors, round-robin in units of `stripe_size`, counted from the page in which the component starts.
+//! I1: component ends never fall and the last is `u64::MAX`.  I2: `stripe_size` is a power of two ≥ 64 KiB.
 //! I3: `mirrors.len()` is the stripe count, ≥ 1.  I4: written bit `s` of a component speaks of its stripe `s`.
+//!
+//! A tail that moved to other mirrors (decision 0050) may leave a component that ends at any byte, and *empty* components, which end
+//! where they start: they hold no byte of the file and keep the numbers of the components behind them.
 
-use crate::{Fid, Generation, MirrorId, ObjectId};
+use crate::{Fid, Generation, MirrorId, ObjectId, PAGE_SIZE};
 
 /// Smallest stripe size in bytes (the write unit of QLC drives, Lustre's minimum too).
 pub const STRIPE_SIZE_MIN: u32 = 64 * 1024;
@@ -81,15 +84,22 @@ impl Layout {
             && self.components.len() <= COMPONENTS_MAX
             && self.components.last().is_some_and(|c| c.end == u64::MAX)
             && self.components.iter().all(|c| {
-                let ok = c.end > start
+                let ok = c.end >= start
                     && c.stripe_size >= STRIPE_SIZE_MIN
                     && c.stripe_size.is_power_of_two()
                     && (1..=STRIPES_MAX).contains(&c.mirrors.len())
-                    && c.written.len() <= STRIPES_MAX.div_ceil(64)
-                    && (c.end == u64::MAX || c.end % c.stripe_size as u64 == 0);
+                    && c.written.len() <= STRIPES_MAX.div_ceil(64);
                 start = c.end;
                 ok
             })
+    }
+
+    /// Takes over what another view of the same objects has as written. What is behind the end of either's components, it does not know.
+    pub fn learn_written(&mut self, other: &Layout) {
+        self.components
+            .iter_mut()
+            .zip(&other.components)
+            .for_each(|(mine, theirs)| mine.learn_written(theirs));
     }
 
     pub fn object(&self, fid: Fid, component: u16, stripe: u16) -> ObjectId {
@@ -101,15 +111,26 @@ impl Layout {
         if component == 0 { 0 } else { self.components[component - 1].end }
     }
 
+    /// File offset of the first byte of component `c`'s objects: pages of objects are pages of the file, wherever the component starts.
+    fn base_of(&self, component: usize) -> u64 {
+        let start = self.start_of(component);
+        start - start % PAGE_SIZE as u64
+    }
+
+    /// The component that holds the byte at `offset`.
+    pub fn component_at(&self, offset: u64) -> usize {
+        self.components.partition_point(|c| c.end <= offset)
+    }
+
     /// The pieces of `[offset, offset + len)` in file order. Neighbours in the same object (one-stripe components) are merged.
     pub fn split(&self, fid: Fid, offset: u64, len: usize) -> Vec<Piece> {
         let mut out: Vec<Piece> = Vec::new();
         let (mut at, end) = (offset, offset.saturating_add(len as u64));
         while at < end {
-            let c = self.components.partition_point(|c| c.end <= at);
+            let c = self.component_at(at);
             let Some(comp) = self.components.get(c) else { break };
             let unit = comp.stripe_size as u64;
-            let within = at - self.start_of(c);
+            let within = at - self.base_of(c);
             let (row, stripe) =
                 (within / unit / comp.mirrors.len() as u64, within / unit % comp.mirrors.len() as u64);
             let piece = Piece {
@@ -149,14 +170,22 @@ impl Layout {
     pub fn object_len(&self, component: u16, stripe: u16, size: u64) -> u64 {
         let comp = &self.components[component as usize];
         let (unit, width) = (comp.stripe_size as u64, comp.mirrors.len() as u64);
-        let within = size.min(comp.end).saturating_sub(self.start_of(component as usize));
+        let limit = size.min(comp.end);
+        if limit <= self.start_of(component as usize) {
+            return 0;
+        }
+        let within = limit - self.base_of(component as usize);
         let (rows, rest) = (within / (unit * width), within % (unit * width));
         rows * unit + rest.saturating_sub(stripe as u64 * unit).min(unit)
     }
 
-    /// The file size that an object of `len` bytes proves: the file offset just past its last byte; 0 for an empty object.
+    /// The file size that an object of `len` bytes proves: the file offset just past its last byte; 0 for an empty object, or one of
+    /// an empty component.
     pub fn size_from(&self, component: u16, stripe: u16, len: u64) -> u64 {
         let Some(comp) = self.components.get(component as usize).filter(|_| len > 0) else { return 0 };
+        if comp.end == self.start_of(component as usize) {
+            return 0;
+        }
         let (unit, width) = (comp.stripe_size as u64, comp.mirrors.len() as u64);
         let last = len - 1;
         let at = (last / unit)
@@ -164,7 +193,7 @@ impl Layout {
             .saturating_add(stripe as u64)
             .saturating_mul(unit)
             .saturating_add(last % unit);
-        self.start_of(component as usize).saturating_add(at).saturating_add(1).min(comp.end)
+        self.base_of(component as usize).saturating_add(at).saturating_add(1).min(comp.end)
     }
 }
 
@@ -185,9 +214,28 @@ mod tests {
         }
     }
 
+    /// The tail of the second component has moved twice, from within a page, the second time before anything was written there.
+    fn moved() -> Layout {
+        let mut l = layout();
+        let comp = |end, n: u32| Component {
+            end,
+            mirrors: (0..n).map(MirrorId).collect(),
+            ..layout().components[0].clone()
+        };
+        l.components[1].end = 1_000_001;
+        l.components[2].end = 1_000_001;
+        l.components.extend([comp(1_000_001, 2), comp(2 << 20, 3), comp(u64::MAX, 5)]);
+        l
+    }
+
     #[test]
     fn split_covers_every_byte_once_and_agrees_with_sizes() {
-        let l = layout();
+        for l in [layout(), moved()] {
+            covers_and_agrees(l);
+        }
+    }
+
+    fn covers_and_agrees(l: Layout) {
         assert!(l.is_valid());
         let mut at = 0;
         for (i, len) in
@@ -197,6 +245,7 @@ mod tests {
             let mut pos = at;
             for p in &pieces {
                 assert_eq!(p.file_offset, pos, "range {i}");
+                assert_eq!(p.object_offset % PAGE_SIZE as u64, pos % PAGE_SIZE as u64, "pages agree");
                 pos += p.len as u64;
                 // The last byte of the piece proves exactly its own file offset.
                 let proven = l.size_from(p.object.component, p.object.stripe, p.object_offset + p.len as u64);
@@ -222,6 +271,26 @@ mod tests {
             });
             assert_eq!(proven.max(), Some(size));
         }
+    }
+
+    /// Each byte of the file is in one object; the first page of a component that starts within one has a hole before it.
+    #[test]
+    fn a_moved_tail_keeps_what_objects_prove() {
+        let l = moved();
+        for size in
+            [1_000_000, 1_000_001, 1_000_002, 1_003_520, 1_003_521, (2 << 20) - 1, (2 << 20) + 1, 9 << 20]
+        {
+            let lens = || l.objects(Fid(9)).map(|(o, _, _)| (o, l.object_len(o.component, o.stripe, size)));
+            let hole = if size > 1_000_001 { 1_000_001 % PAGE_SIZE as u64 } else { 0 };
+            assert_eq!(lens().map(|(_, len)| len).sum::<u64>(), size + hole);
+            assert_eq!(lens().map(|(o, len)| l.size_from(o.component, o.stripe, len)).max(), Some(size));
+            assert!(
+                lens().filter(|(o, _)| [2, 3].contains(&o.component)).all(|(_, len)| len == 0),
+                "they are empty"
+            );
+        }
+        assert_eq!((l.size_from(2, 0, 77), l.size_from(3, 1, 77)), (0, 0), "of no byte of the file");
+        assert_eq!((l.component_at(1_000_000), l.component_at(1_000_001)), (1, 4));
     }
 
     #[test]

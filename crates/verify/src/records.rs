@@ -212,7 +212,7 @@ fn compact_layout(b: &mut Bytes<'_>) -> Read<u32> {
 }
 
 fn component(before: u64, end: u64, stripe_size: u32, mirrors: u64, b: &Bytes<'_>) -> Read<()> {
-    let is_well = before < end && stripe_size.is_power_of_two() && mirrors > 0;
+    let is_well = before <= end && stripe_size.is_power_of_two() && mirrors > 0;
     if is_well { Ok(()) } else { b.wrong("component of a layout") }
 }
 

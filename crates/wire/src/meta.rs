@@ -166,11 +166,26 @@ bodies! {
     WriteInlineReply { attr: Attr }
     /// An inline file outgrows its record. For an empty file the layout is switched at once (`switched`); else the client
     /// copies all bytes to the objects, flushes them, and calls `Switch` (rule O4).
-    Grow { fid: Fid, now: Time, held: Option<Capability> }
+    /// `avoid`: mirrors without room; the layout names them only if the striping does, or if there are no others.
+    Grow { fid: Fid, now: Time, held: Option<Capability>, avoid: Vec<MirrorId> }
     GrowReply { inode: Inode, layout: Layout, cap: Capability, switched: bool }
     /// Ends rule O4: the objects of `generation` hold the content and are flushed. Drops the inline bytes.
     Switch { fid: Fid, generation: Generation, written: Vec<WrittenBits>, now: Time, held: Option<Capability> }
     SwitchReply { inode: Inode }
+    /// Everything of a file from `from` on goes to other mirrors than those to `avoid`, which have no room (decision 0050). No object of
+    /// this `generation` has bytes or reserved space at or past `from`, and objects of at most the first `keep` components exist. The
+    /// generation stays. `Stale` if the layout has not `components` components any more; `NoSpace` if the tail cannot move.
+    MoveTail {
+        fid: Fid,
+        generation: Generation,
+        components: u16,
+        from: u64,
+        keep: u16,
+        avoid: Vec<MirrorId>,
+        now: Time,
+        held: Option<Capability>,
+    }
+    MoveTailReply { inode: Inode }
     /// The size, mtime and written bits that flushed bytes have proven (rule O3). `done`: nobody writes any more.
     /// The size only rises here, unless the file is in state `Truncating`, where it is set.
     /// With `hint` the bytes are not flushed: the size is shown to other sessions and proves nothing (`FileState::Shared`).
@@ -471,6 +486,7 @@ calls! {
     0x0236 GetAttrs => GetAttrsReply, read;
     0x0237 Counts => CountsReply, read;
     0x0238 PathsOf => PathsOfReply, read;
+    0x0239 MoveTail => MoveTailReply, mutate;
     0x0250 AllocateInline => AllocateInlineReply, mutate;
     0x0251 SeekInline => SeekInlineReply, read;
 }

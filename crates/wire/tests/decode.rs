@@ -43,7 +43,7 @@ macro_rules! all_types {
                 meta::Lookup, meta::GetAttr, meta::SetAttr, meta::Create, meta::MakeDir, meta::Symlink, meta::Link,
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
-                meta::WriteInline, meta::Grow, meta::Switch, meta::Settle, meta::Truncate, meta::SetStripe,
+                meta::WriteInline, meta::Grow, meta::Switch, meta::MoveTail, meta::Settle, meta::Truncate, meta::SetStripe,
                 meta::GetAttrs, batch::Batch, meta::CreateWith,
                 meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Counts, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::OpenRead, meta::AllocateInline, meta::SeekInline,
                 accessed::Accessed, purge::Dying, check::Check, check::Repair, check::CopyOut,
@@ -162,7 +162,9 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "reply to meta::MakeDir" | "reply to meta::Symlink" | "reply to meta::Link" => {
             vec![inode().to_bytes()]
         }
-        "reply to meta::Switch" | "reply to meta::SetFlags" => vec![inode().to_bytes()],
+        "reply to meta::Switch" | "reply to meta::MoveTail" | "reply to meta::SetFlags" => {
+            vec![inode().to_bytes()]
+        }
         "reply to meta::OpenRead" => {
             vec![meta::OpenReadReply { open: Some(open_reply()), crcs: Some(vec![7]) }.to_bytes()]
         }

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use meta::Space;
 use types::{Code, Fault, Fid, Key, SessionId};
 use wire::meta::{
-    Create, CreateReply, CreateWith, FileState, Grow, Open, OpenReply, Release, Tmpfile, Truncate,
+    Create, CreateReply, CreateWith, FileState, Grow, MoveTail, Open, OpenReply, Release, Tmpfile, Truncate,
     TruncateReply,
 };
 use wire::shared::{Enter, EnterReply};
@@ -150,8 +150,8 @@ pub fn lets_objects_change(call: u16, reply: &[u8]) -> bool {
     match call {
         // The intent of a shrink.
         Truncate::CALL => TruncateReply::from_bytes(reply).is_ok_and(|r| r.pending),
-        // A new generation of objects.
-        Grow::CALL => true,
+        // A new generation of objects, or objects on other mirrors.
+        Grow::CALL | MoveTail::CALL => true,
         // A settled file with objects becomes one that is being written.
         Open::CALL => OpenReply::from_bytes(reply).is_ok_and(is_writing),
         Enter::CALL => EnterReply::from_bytes(reply).is_ok_and(|r| r.open.is_some_and(is_writing)),

@@ -481,7 +481,7 @@ fn settled_with_objects(two: &Two) -> Open {
         cred: Cred::root(),
     };
     rig.ask(&open, rig.session).unwrap();
-    rig.ask(&Grow { fid, now, held: None }, rig.session).unwrap();
+    rig.ask(&Grow { fid, now, held: None, avoid: vec![] }, rig.session).unwrap();
     rig.ask(&close_of(vec![fid]), rig.session).unwrap();
     rig.mdt.core.flush().unwrap();
     open

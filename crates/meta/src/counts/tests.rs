@@ -374,7 +374,7 @@ impl Play {
             }
             2 => drop(w.call(Truncate { fid, size, now, cred: cred(0), held: None })),
             3 => drop(w.call(Truncate { fid, size: 0, now, cred: cred(0), held: None })),
-            4 => drop(w.call(Grow { fid, now, held: None })),
+            4 => drop(w.call(Grow { fid, now, held: None, avoid: vec![] })),
             5 => drop(w.call(Switch { fid, generation, written: vec![], now, held: None })),
             6 => drop(w.call(Release { fid })),
             _ => {

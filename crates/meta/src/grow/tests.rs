@@ -28,7 +28,7 @@ fn read_inline(w: &World, fid: Fid) -> Vec<u8> {
 }
 
 fn begin(w: &mut World, fid: Fid) -> Generation {
-    let given = w.call(Grow { fid, now: NOW, held: None }).expect("grow");
+    let given = w.call(Grow { fid, now: NOW, held: None, avoid: vec![] }).expect("grow");
     assert!(!given.switched);
     given.layout.generation
 }

@@ -31,7 +31,7 @@ fn ask(w: &mut World, fid: Fid, held: Option<Capability>) -> [Option<Code>; 4] {
         w.call(ReadInline { fid, offset: 0, len: 3, held: held.clone() }).err(),
         w.call_with(write, b"abc").err(),
         w.call(again).err(),
-        w.call(Grow { fid, now, held }).err(),
+        w.call(Grow { fid, now, held, avoid: vec![] }).err(),
     ]
 }
 

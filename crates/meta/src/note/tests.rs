@@ -199,7 +199,7 @@ fn notes_say_what_was_done() {
     assert_eq!(told(&mut w)[0].op, ChangeOp::SetXattr);
     w.call(SetFlags { fid: b, flags: FLAG_NODUMP, now, cred: who.clone() }).unwrap();
     assert_eq!(told(&mut w)[0].what, WHAT);
-    let grown = w.call(Grow { fid: b, now, held: None }).unwrap();
+    let grown = w.call(Grow { fid: b, now, held: None, avoid: vec![] }).unwrap();
     assert!(grown.switched);
     assert_eq!(told(&mut w)[0].op, ChangeOp::Layout);
     let settle = |size, done| Settle {

@@ -36,7 +36,8 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
     for (n, (events, want)) in table.iter().enumerate() {
         let mut w = World::new();
         let fid = w.file(ROOT, "f");
-        let generation = w.call(Grow { fid, now: at(100), held: None }).expect("grow").layout.generation;
+        let generation =
+            w.call(Grow { fid, now: at(100), held: None, avoid: vec![] }).expect("grow").layout.generation;
         w.edit(fid, |i| i.attr.mtime = at(1));
         for event in *events {
             match *event {
@@ -83,7 +84,8 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
 fn a_hint_always_moves_mtime_on() {
     let mut w = World::new();
     let fid = w.file(ROOT, "f");
-    let generation = w.call(Grow { fid, now: at(100), held: None }).expect("grow").layout.generation;
+    let generation =
+        w.call(Grow { fid, now: at(100), held: None, avoid: vec![] }).expect("grow").layout.generation;
     let mut hint = |mtime, hint| {
         let (size, blocks, written) = (0, 0, vec![]);
         w.call(Settle { fid, generation, size, blocks, mtime, written, done: false, hint, held: None })

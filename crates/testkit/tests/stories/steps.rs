@@ -136,3 +136,54 @@ fn truncates_of_striped_files_survive_power_loss_at_every_step() {
         scene.at_every_event(1, |_, _| {});
     }
 }
+
+/// [S-power-loss] A file that moves on to another OST has all its bytes at every moment, with power cut at every event of it; and no object is
+/// ever left without a name.
+#[test]
+fn a_move_to_another_ost_survives_power_loss_at_every_step() {
+    // One component, and three, of which two are empty afterwards.
+    for striping in ["-c 1 -S 64k --inline 0", "--inline 0"] {
+        moves_on(striping);
+    }
+}
+
+fn moves_on(striping: &str) {
+    let scene = scene(striping, &bytes_of(1, 50_007), |story, past| {
+        // 1. The file's OST is full but for less than a page.
+        let fid = story.lookup("f").unwrap().fid;
+        let first = story.layout(fid).unwrap().components[0].mirrors[0];
+        let index = story.map().mirror(first).unwrap().primary;
+        let index = story.map().target(index).unwrap().index;
+        story.create_striped("filler", &format!("-c 1 -i {index} --inline 0")).unwrap();
+        let mut at = 0;
+        for len in [1 << 20, 64 << 10, 4096] {
+            while story.write("filler", at, &vec![9; len]).is_ok() {
+                at += len as u64;
+            }
+        }
+        story.fsync("filler").unwrap();
+        // 2. It goes on elsewhere, from within a page.
+        for n in 0..3u64 {
+            let (offset, data) = (past.size(), bytes_of(n + 10, 30_000));
+            past.write(story.events(), offset, &data);
+            story.write("f", offset, &data).unwrap();
+        }
+        story.fsync("f").unwrap();
+        past.fsynced(story.events());
+        let data = bytes_of(20, 9);
+        past.write(story.events(), past.size(), &data);
+        story.write("f", story.lookup("f").unwrap().size, &data).unwrap();
+        let layout = story.layout(fid).unwrap();
+        assert_ne!(layout.split(fid, 100_000, 1)[0].mirror, first, "it has moved");
+    });
+    scene.at_every_event(1, |story, when| {
+        check_word_of_the_mdt(story, scene.fid, 0, when);
+        let Some(layout) = story.inode(scene.fid).unwrap().layout else { return };
+        let mut named: Vec<_> =
+            layout.objects(scene.fid).map(|(o, mirror, _)| (o, story.ost_of(mirror))).collect();
+        named.sort_by_key(|(o, _)| *o);
+        for (who, object) in story.objects_of(scene.fid) {
+            assert!(named.contains(&(object, who)), "{when}: object {object} has no name");
+        }
+    });
+}

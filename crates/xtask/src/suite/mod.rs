@@ -16,6 +16,7 @@ mod data;
 mod equal;
 mod first;
 mod fsx;
+mod full;
 mod gateways;
 mod guards;
 mod handles;
@@ -200,6 +201,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(crash::TESTS);
     tests.extend_from_slice(life::TESTS);
     tests.extend_from_slice(host::TESTS);
+    tests.extend_from_slice(full::TESTS);
     tests.extend_from_slice(admin::TESTS);
     tests.extend_from_slice(first::TESTS);
     tests.extend_from_slice(json::TESTS);

@@ -119,7 +119,7 @@ fn truncate(fid: Fid, size: u64) -> Truncate {
 }
 
 fn grow(fid: Fid) -> Grow {
-    Grow { fid, now: LATER, held: None }
+    Grow { fid, now: LATER, held: None, avoid: vec![] }
 }
 
 fn settle(fid: Fid, generation: u32, size: u64, done: bool) -> Settle {
@@ -395,6 +395,29 @@ pub const CASES: &[Case] = &[
         ask: |f| {
             let written = vec![WrittenBits { component: 0, bits: vec![1] }];
             plain(Switch { fid: f[0], generation: Generation(1), written, now: LATER, held: None })
+        },
+        change: |rig, f, _| _ = done(rig, truncate(f[0], 0)),
+    },
+    Case {
+        name: "MoveTail",
+        call: MoveTail::CALL,
+        prepare: |rig| {
+            let fid = file(rig, "f", b"");
+            done(rig, grow(fid));
+            vec![fid]
+        },
+        ask: |f| {
+            let (fid, generation, avoid) = (f[0], Generation(1), vec![MirrorId(0)]);
+            plain(MoveTail {
+                fid,
+                generation,
+                components: 3,
+                from: 9,
+                keep: 0,
+                avoid,
+                now: LATER,
+                held: None,
+            })
         },
         change: |rig, f, _| _ = done(rig, truncate(f[0], 0)),
     },
