@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use types::{Code, Fault, Fid, SessionId};
+use types::{Code, Fault, Fid, SessionId, Uuid};
 use wire::Empty;
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
@@ -53,7 +53,7 @@ impl Core {
             self.end_if_dead(id, now)?;
         }
         self.check_sessions()?;
-        self.wait_for_others(now)?;
+        self.wait_for_others(req.client, now)?;
         // 3. a session of its own, durable before it is used: its requests may be replayed after a power loss
         let session = self.begin_session(req, now)?;
         self.flush()?;
@@ -91,12 +91,12 @@ impl Core {
     }
 
     /// X2. The newcomer asks again until it is let in.
-    fn wait_for_others(&self, now: u64) -> Result<(), Fault> {
+    fn wait_for_others(&self, client: Uuid, now: u64) -> Result<(), Fault> {
         if self.sessions.count() == 0 {
             return Ok(());
         }
         self.ensure_era()?;
-        let is_let_in = || self.sharers.ask_to_share(&self.sessions.ids(), now);
+        let is_let_in = || self.sharers.ask_to_share(&self.sessions.ids(), client, now);
         if is_let_in() {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl Core {
         })?;
         let session =
             Arc::new(made.ok_or_else(|| Fault::new(Code::NotReady, "no session was made; try again"))?);
-        self.sharers.begin(session.id);
+        self.sharers.begin(session.id, session.client, self.sessions.count());
         self.sessions.add(session.clone());
         Ok(session)
     }

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use meta::sharing::Sharing;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use types::{Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId};
+use types::{Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId, Uuid};
 use wire::Empty;
 use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, Leave};
 
@@ -46,7 +46,7 @@ use sections::{Ended, Section, Turns};
 
 /// Longest wait for a section within one request: others need the connection, and the client asks again.
 const ENTER_WAIT: Duration = Duration::from_millis(40);
-/// How long those who are alone again go on sharing: somebody who asked to come in may ask again.
+/// How long a session that is alone goes on sharing for a client that asked to come in, did not yet, and may ask again.
 const LINGER_MS: u64 = 15_000;
 /// Files of one `Close`: a client of this version sends far fewer.
 const CLOSE_MAX: usize = 1024;
@@ -79,8 +79,8 @@ struct State {
     /// The lease that those who share have in common: counter and what goes above it.
     lease: Option<(u32, u32)>,
     catching_up: CatchingUp,
-    /// When somebody last asked to come in, boot time.
-    asked_ms: u64,
+    /// The client that asked last to come in and was not let in yet, and when it did so, boot time.
+    asked: Option<(Uuid, u64)>,
     /// X9.
     overdue: Overdue,
 }
@@ -89,6 +89,14 @@ impl State {
     /// It has not said that it lives by `mode`.
     fn is_awaited(&self, session: SessionId, mode: u32) -> bool {
         self.lives_by.get(&session) != Some(&mode)
+    }
+    fn is_asked(&self, now_ms: u64) -> bool {
+        self.asked.is_some_and(|(_, at)| now_ms.saturating_sub(at) < LINGER_MS)
+    }
+    /// Nobody shares any more. What is doomed is so until its transaction has ended.
+    fn clear(&mut self) {
+        let doomed = std::mem::take(&mut self.doomed);
+        *self = State { asked: self.asked, doomed, ..State::default() };
     }
 }
 
@@ -153,9 +161,18 @@ impl Sharers {
         self.mode() % 2 == 1
     }
 
-    /// A session that begins now knows nothing better and lives by the present mode.
-    pub fn begin(&self, session: SessionId) {
-        self.state.lock().lives_by.insert(session, self.mode());
+    /// A session that begins now knows nothing better and lives by the present mode. Where there are no others it is alone from the first,
+    /// also if it waited until a session before it had ended; and if more wait, they ask again. The lock `ending` is held.
+    pub fn begin(&self, session: SessionId, client: Uuid, others: usize) {
+        let mut state = self.state.lock();
+        if state.asked.is_some_and(|(who, _)| who == client) {
+            state.asked = None;
+        }
+        if others == 0 && self.is_sharing() {
+            self.mode.fetch_add(1, Ordering::SeqCst);
+            state.clear();
+        }
+        state.lives_by.insert(session, self.mode());
     }
 
     /// A session has ended.
@@ -171,10 +188,10 @@ impl Sharers {
         self.turned.notify_all();
     }
 
-    /// X2: asks all to share, and says whether all of `sessions` do.
-    pub fn ask_to_share(&self, sessions: &[SessionId], now_ms: u64) -> bool {
+    /// X2: asks all to share, for a `client` that wants to come in, and says whether all of `sessions` do.
+    pub fn ask_to_share(&self, sessions: &[SessionId], client: Uuid, now_ms: u64) -> bool {
         let mut state = self.state.lock();
-        state.asked_ms = now_ms;
+        state.asked = Some((client, now_ms));
         if !self.is_sharing() {
             self.mode.fetch_add(1, Ordering::SeqCst);
         }
@@ -194,19 +211,13 @@ impl Sharers {
         self.is_sharing() && self.state.lock().lives_by.get(&session) == Some(&self.mode())
     }
 
-    /// Who is alone for long needs not share. One that was asked to and does not is not asked anew by each who wants to come in (X9).
+    /// A session that is alone, and for which no client waits, needs not share. One that was asked to and does not is not asked anew by each who wants to come in (X9).
     pub fn rest(&self, sessions: &[SessionId], now_ms: u64) {
         let mut state = self.state.lock();
         let is_awaited = sessions.iter().any(|s| state.is_awaited(*s, self.mode()));
-        if self.is_sharing()
-            && sessions.len() < 2
-            && !is_awaited
-            && now_ms.saturating_sub(state.asked_ms) >= LINGER_MS
-        {
+        if self.is_sharing() && sessions.len() < 2 && !is_awaited && !state.is_asked(now_ms) {
             self.mode.fetch_add(1, Ordering::SeqCst);
-            // What is doomed is so until its transaction has ended.
-            let doomed = std::mem::take(&mut state.doomed);
-            *state = State { asked_ms: state.asked_ms, doomed, ..State::default() };
+            state.clear();
         }
     }
 
@@ -221,7 +232,7 @@ impl Sharers {
     ) -> Vec<(SessionId, Owes)> {
         let (mut state, mode) = (self.state.lock(), self.mode());
         let (is_alone, mut debts) = (sessions.len() < 2, Vec::new());
-        let is_asked = now_ms.saturating_sub(state.asked_ms) < LINGER_MS;
+        let is_asked = state.is_asked(now_ms);
         let awaited = |s: &&SessionId| self.is_sharing() && state.is_awaited(**s, mode);
         // 1. Before a newcomer is let in, what goes to OSTs is written down; after a restart that was so before it.
         if !is_alone || are_osts_up {

@@ -72,6 +72,38 @@ fn a_second_client_waits_until_the_first_shares_or_is_dead() {
     assert_eq!(dead.len(), 1, "the orphan's objects wait for the purge");
 }
 
+/// A client that came while another was about to leave, or was dead, shares with nobody once that one's session has ended.
+#[test]
+fn a_client_that_finds_nobody_is_alone_from_the_first() {
+    let (rig, _) = Rig::fresh();
+    // 1. One that leaves cleanly.
+    assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is asked to share");
+    rig.ask(&Detach { session: rig.session }, rig.session).unwrap();
+    let second = rig.attach(2).unwrap();
+    assert_eq!(second.mode % 2, 0, "nobody is there");
+    let alive = |session| rig.ask(&KeepAlive { session, mode: 0 }, SessionId(0)).unwrap().mode;
+    assert_eq!(alive(second.session), second.mode, "and it stays so");
+    // 2. One that was killed: until its session ends.
+    assert_eq!(rig.attach(3).unwrap_err().code, Code::NotReady);
+    pass(&rig, 10_000);
+    let third = rig.attach(3).unwrap();
+    assert!(third.mode % 2 == 0 && third.mode > second.mode);
+    // 3. One that shared and left: whoever stays is alone at the next look, unless another has asked to come in.
+    assert_eq!(rig.attach(4).unwrap_err().code, Code::NotReady);
+    let mode = alive(third.session);
+    let hold = Hold { mode, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };
+    rig.ask(&hold, third.session).unwrap();
+    rig.mdt.core.reap_sessions();
+    assert_eq!(alive(third.session), mode, "the fourth may ask again");
+    let fourth = rig.attach(4).unwrap();
+    assert_eq!(fourth.mode, mode);
+    rig.ask(&Detach { session: fourth.session }, fourth.session).unwrap();
+    rig.mdt.core.reap_sessions();
+    assert_eq!(alive(third.session), mode + 1);
+    let head = Header { call: rules::MAKE, session: third.session, sequence: 1, ..Header::default() };
+    rig.send(head, &body(Fid(0), "it works")).unwrap();
+}
+
 #[test]
 fn a_detach_ends_the_session_for_good() {
     let (rig, disk) = Rig::fresh();
