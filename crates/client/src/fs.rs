@@ -19,6 +19,7 @@ use crate::elsewhere::Elsewhere;
 use crate::files::{Body, File, Files, For, Opened};
 use crate::gone::Gone;
 use crate::link::{Identity, Link};
+use crate::listing::Listings;
 use crate::losses::Losses;
 use crate::names::NameLocks;
 use crate::removed::Removed;
@@ -44,6 +45,7 @@ pub struct Fs {
     pub(crate) removed: Removed,
     pub(crate) waits: Arc<Waits>,
     pub(crate) elsewhere: Elsewhere,
+    pub(crate) listings: Listings,
     pub(crate) noted: crate::accessed::Noted,
     pub(crate) content_bytes: Arc<AtomicUsize>,
     /// How often an extended attribute was set here.
@@ -99,6 +101,7 @@ impl Fs {
             removed: Removed::default(),
             waits: Arc::default(),
             elsewhere: Elsewhere::default(),
+            listings: Listings::default(),
             noted: Default::default(),
             content_bytes: Arc::default(),
             xattrs_set: AtomicU64::new(0),

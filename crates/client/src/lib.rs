@@ -63,6 +63,7 @@ mod gone;
 mod grants;
 mod grow;
 mod link;
+mod listing;
 mod locks;
 mod lookup;
 mod losses;
@@ -95,6 +96,7 @@ pub use api::{Allocate, DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, Sta
 pub use du::Du;
 pub use errno::errno_of;
 pub use fs::Fs;
+pub use listing::Lister;
 pub use locks::{FileLock, LockAnswer, LockDone};
 pub use plan::spans::Whence;
 pub use room::WAITERS_MAX;

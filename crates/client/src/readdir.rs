@@ -13,7 +13,7 @@ use crate::Fs;
 use crate::api::DirItem;
 
 /// Most entries asked for at once: with attributes and layouts they must fit a reply's 4 MiB.
-const ENTRIES_MAX: usize = 4096;
+pub(crate) const ENTRIES_MAX: usize = 4096;
 /// Longest that one call waits for attributes, all its entries together. Some ten files that a dead client left unsettled are
 /// recovered in that time; with thousands of them on an OST that is down, `ls` still shows names.
 const ATTRIBUTES_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ impl Fs {
 }
 
 /// `.` and `..`, as far as they lie after `cookie`.
-fn dots(dir: Fid, parent: Fid, cookie: u64) -> impl Iterator<Item = DirItem> {
+pub(crate) fn dots(dir: Fid, parent: Fid, cookie: u64) -> impl Iterator<Item = DirItem> {
     [(&b"."[..], dir, COOKIE_DOT), (b"..", parent, COOKIE_DOTDOT)]
         .into_iter()
         .filter(move |(_, _, c)| *c > cookie)

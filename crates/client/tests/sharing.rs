@@ -529,3 +529,81 @@ fn a_file_that_was_made_and_not_opened_goes_with_its_name() {
     b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
     wait_until("nobody holds it", || common_inode_is_gone(&cluster, attr.fid));
 }
+
+/// [S-several-mounts] A file that another client renames within the directory while it is listed is in the listing, under one name or the
+/// other: also if the old name was not reached yet and the new one lies before that place.
+#[test]
+fn a_listing_misses_no_file_that_is_renamed_meanwhile() {
+    const NAMES: usize = 200;
+    const PAGE: usize = 32;
+    let (_cluster, a, b) = two(1);
+    let root = Cred::root();
+    let dir = a.mkdir(Fid::ROOT, b"d", 0o755, &root).expect("mkdir").fid;
+    for n in 0..NAMES {
+        let (_, h) = a
+            .create(dir, format!("name{n}").as_bytes(), 0o644, OpenFlags::read_write(), &root)
+            .expect("create");
+        a.release(h);
+    }
+    let lister = |pid| client::Lister { pid, uid: 0 };
+    let list =
+        |pid: u32, from: u64| a.readdir_of(lister(pid), dir, from, PAGE, true, &root).expect("readdir");
+    for round in 0..20 {
+        // 1. The first names.
+        let pid = 1 + round % 3;
+        let mut seen = list(pid, 0);
+        let reached = seen.last().expect("entries").cookie;
+        // 2. The last one goes before them.
+        let last = b.readdir(dir, reached, 4096, false).expect("readdir").pop().expect("entries");
+        let before = |name: &String| types::hash::cookie(types::hash::h64(name.as_bytes()), 0) < reached;
+        let new = (0..).map(|n| format!("new{round}-{n}")).find(before).expect("numbers do not end");
+        b.rename(dir, &last.name, dir, new.as_bytes(), 0, &root).expect("rename");
+        // Another thread's listing is its own, and sees that.
+        let other = list(9, 0);
+        assert!(other.iter().any(|item| item.name == new.as_bytes()), "round {round}");
+        // 3. The others.
+        loop {
+            let more = list(pid, seen.last().expect("entries").cookie);
+            if more.is_empty() {
+                break;
+            }
+            seen.extend(more);
+        }
+        let mut names: Vec<_> = seen.iter().map(|item| item.name.clone()).collect();
+        assert!(names.contains(&last.name) || names.contains(&new.clone().into_bytes()), "round {round}");
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!((names.len(), count), (NAMES + 2, NAMES + 2), "each once, and the dots");
+    }
+}
+
+/// A directory of more names than one answer has is listed to its end, and a listing that was given up goes on from its cookie.
+#[test]
+fn a_listing_goes_on_behind_what_is_kept() {
+    const NAMES: usize = 4200;
+    let (_cluster, a, b) = two(1);
+    let root = Cred::root();
+    let dir = a.mkdir(Fid::ROOT, b"d", 0o755, &root).expect("mkdir").fid;
+    for n in 0..NAMES {
+        a.symlink(dir, format!("name{n}").as_bytes(), b"x", &root).expect("symlink");
+    }
+    let list = |pid: u32, from: u64| {
+        let lister = client::Lister { pid, uid: 0 };
+        b.readdir_of(lister, dir, from, 1000, false, &root).expect("readdir")
+    };
+    let (mut all, mut pid) = (list(1, 0), 1);
+    loop {
+        let more = list(pid, all.last().expect("entries").cookie);
+        if more.is_empty() {
+            break;
+        }
+        all.extend(more);
+        // 1. Others list more directories than are kept.
+        (100..120).for_each(|other| drop(list(other, 0)));
+        // 2. A thread that did not begin it.
+        pid += 1;
+    }
+    assert!(all.windows(2).all(|w| w[0].cookie < w[1].cookie));
+    assert_eq!(all.len(), NAMES + 2);
+}

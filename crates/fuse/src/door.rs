@@ -543,7 +543,7 @@ impl Filesystem for Served {
             reply.add(INodeNo(item.fid.0), item.cookie, file_type(item.kind), OsStr::from_bytes(&item.name))
         };
         self.begins_listing(rq, ino, cookie, flags);
-        match self.list(&self.reader(rq), fid(ino), cookie, false, add) {
+        match self.list((rq, &self.reader(rq)), fid(ino), cookie, false, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdir", &fault)),
         }
@@ -571,7 +571,7 @@ impl Filesystem for Served {
             }
         };
         self.begins_listing(rq, ino, cookie, flags);
-        match self.list(&self.reader(rq), fid(ino), cookie, true, add) {
+        match self.list((rq, &self.reader(rq)), fid(ino), cookie, true, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdirplus", &fault)),
         }

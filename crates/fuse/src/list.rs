@@ -1,6 +1,6 @@
 //! Listings, in batches that the kernel's buffer can take.
 
-use client::DirItem;
+use client::{DirItem, Lister};
 use fusedev::{INodeNo, OpenFlags, Request};
 use rustix::mount::MountFlags;
 use types::{Cred, Fault, Fid};
@@ -23,16 +23,17 @@ impl Door {
     /// Lists from `cookie` on until `add` says that the kernel's buffer is full.
     pub(crate) fn list(
         &self,
-        cred: &Cred,
+        (rq, cred): (&Request, &Cred),
         dir: Fid,
         mut cookie: u64,
         plus: bool,
         mut add: impl FnMut(&DirItem) -> bool,
     ) -> Result<(), Fault> {
         let batch = if plus { PLUS_BATCH } else { PLAIN_BATCH };
+        let lister = Lister { pid: rq.pid(), uid: rq.uid() };
         let mut any = false;
         loop {
-            let items = match self.fs.readdir_as(dir, cookie, batch, plus, cred) {
+            let items = match self.fs.readdir_of(lister, dir, cookie, batch, plus, cred) {
                 Ok(items) => items,
                 // What is in the buffer already is good; the error meets the next call.
                 Err(_) if any => return Ok(()),

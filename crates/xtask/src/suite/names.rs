@@ -1,21 +1,72 @@
 //! The name space against a reference: the same random calls on the mount and on a directory of the machine's own file system
 //! must give the same results, the same errors, and in the end the same tree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use testkit::Rng;
 
 use super::{Bench, Test};
 
-pub const TESTS: &[Test] = &[("names::random_operations_match_the_local_file_system", random_operations)];
+pub const TESTS: &[Test] = &[
+    ("names::random_operations_match_the_local_file_system", random_operations),
+    ("names::listings_beside_renames_of_another_mount", listings_beside_renames),
+];
 
 /// What a call shows to a program, without what may differ between file systems (inode numbers, sizes of directories).
 type Outcome = Result<String, Option<i32>>;
+
+/// [S-big-directory] Files that go to and fro between two names within a directory, through the other mount where there is one, are in each
+/// listing under one of them.
+fn listings_beside_renames(b: &mut Bench) -> Result<()> {
+    const FILES: usize = 200;
+    const LISTINGS: usize = 300;
+    let dir = b.dir("listed")?;
+    let other = b.look(&dir);
+    let names = |n: usize| [format!("file{n}"), format!("other{n}")];
+    for n in 0..FILES {
+        fs::write(dir.join(&names(n)[0]), b"")?;
+    }
+    let is_over = AtomicBool::new(false);
+    let (missed, renamed) = std::thread::scope(|s| {
+        let renaming = s.spawn(|| -> Result<usize> {
+            for count in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return Ok(count);
+                }
+                let [old, new] = names(count % FILES);
+                let [old, new] = if (count / FILES).is_multiple_of(2) { [old, new] } else { [new, old] };
+                fs::rename(other.join(old), other.join(new))?;
+            }
+            unreachable!("it ends with the listings")
+        });
+        let list = || -> Result<usize> {
+            let mut missed = 0;
+            for _ in 0..LISTINGS {
+                let found =
+                    fs::read_dir(&dir)?.map(|e| Ok(e?.file_name())).collect::<Result<HashSet<_>>>()?;
+                let has = |n: usize| names(n).iter().any(|name| found.contains(OsStr::new(name)));
+                missed += usize::from(!(0..FILES).all(has));
+            }
+            Ok(missed)
+        };
+        let missed = list();
+        is_over.store(true, Ordering::Relaxed);
+        let renamed = renaming.join().map_err(|_| anyhow::anyhow!("the renaming thread panicked"));
+        Ok::<_, anyhow::Error>((missed?, renamed??))
+    })?;
+    if missed > 0 || renamed == 0 {
+        bail!("{missed} of {LISTINGS} listings miss a file, beside {renamed} renames");
+    }
+    fs::remove_dir_all(&dir)?;
+    Ok(())
+}
 
 fn random_operations(b: &mut Bench) -> Result<()> {
     for seed in b.seed..b.seed + b.scale.seeds {
