@@ -31,7 +31,7 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Read-only, nosuid, noatime and their like.
     pub flags: MountFlags,
-    /// Mounts of it may be idmapped: the kernel alone judges who may do what (decision 0046).
+    /// Mounts of it may be idmapped: the kernel alone judges who may do what (decision 0049).
     pub idmap: bool,
     /// Largest read request; `None`: as large as a write.
     pub max_read: Option<u32>,
