@@ -65,6 +65,13 @@ impl Fs {
         is_noted
     }
 
+    /// An access time is set by hand: what was read before it does not overrule it.
+    pub(crate) fn forget_accessed(&self, fid: Fid) {
+        if self.noted.any.load(Ordering::Acquire) {
+            self.noted.reads.lock().remove(&fid);
+        }
+    }
+
     /// Tells the MDT what was noted, waiting for it until `limit` at most.
     pub(crate) fn tell_accessed(&self, limit: Instant) {
         if !self.noted.any.swap(false, Ordering::AcqRel) {

@@ -16,6 +16,9 @@ impl Fs {
             Some(size) => Some(self.truncate(fid, size, cred, deadline)?),
             None => None,
         };
+        if set.atime.is_some() {
+            self.forget_accessed(fid);
+        }
         // 2. The rest, in one entry.
         let bits = [
             (set.mode.is_some(), m::SET_MODE),

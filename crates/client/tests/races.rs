@@ -466,3 +466,21 @@ fn removals_past_the_kept_ones_release_the_oldest() {
     }
     all.iter().for_each(|fid| wait_until_gone(&cluster, *fid, "kept"));
 }
+
+/// [S-atime] An access time that is set by hand stays, though the file was read before and that is told later.
+#[test]
+fn an_earlier_read_does_not_overrule_an_access_time_that_is_set() {
+    let cluster = Cluster::new(Wiring::Local, 1);
+    let fs = cluster.mount_lazy();
+    let (fid, _handle) = make(&fs, "f");
+    fs.accessed(fid, None, root);
+    let old = types::Time::new(1_000_000_000, 5);
+    fs.setattr(fid, &SetAttr { atime: Some(old), ..SetAttr::default() }, &root()).unwrap();
+    fs.tell_accessed_of(fid);
+    assert_eq!(fs.getattr(fid).unwrap().atime, old);
+    // A later read changes it.
+    fs.accessed(fid, None, root);
+    fs.tell_accessed_of(fid);
+    assert!(fs.getattr(fid).unwrap().atime > old);
+    fs.abort();
+}
