@@ -100,15 +100,17 @@ fn printed_configurations(b: &mut Bench) -> Result<()> {
     fs::create_dir_all(dir.join("lib"))?;
     let script = r#"
         set -e
+        # What is left would keep the pipe of this script's output open, and the test waiting.
+        trap 'kill $pids $client 2>/dev/null || true' EXIT
         ip link set lo up
         mount -t tmpfs none /var/lib && mkdir /var/lib/stria && mount --bind "$T/lib" /var/lib/stria
-        mount -t tmpfs none /mnt
+        mount -t tmpfs none /mnt && mkdir /mnt/stria
         cd "$T"
         for role in mgs mds oss mount; do "$BIN" $role --print-config > $role.toml; done
         serve() {
             pids=
-            for role in mgs mds oss; do "$BIN" $role --config $role.toml $1 2>> $role.log & pids="$pids $!"; done
-            "$BIN" mount --config mount.toml 2>> mount.log & client=$!
+            for role in mgs mds oss; do "$BIN" $role --config $role.toml $1 >> $role.log 2>&1 & pids="$pids $!"; done
+            "$BIN" mount --config mount.toml >> mount.log 2>&1 & client=$!
             n=0
             until mountpoint -q /mnt/stria; do
                 n=$((n+1)); [ $n -lt 600 ] || { tail -n 3 *.log; exit 3; }
