@@ -2,8 +2,8 @@
 //!
 //! Each gets its share of the job and prepares; when all are ready, all are told to go. The time from the first begin to the
 //! last end is what counts; what they got done is added up. When all have worked, all are told to read back what they wrote.
-//! C1. A worker that fails, or dies, fails the phase: no rate is reported of which a part is missing.
-//! C2. When a crew goes, its workers' input ends, and with it the workers.
+//! bench-C1. A worker that fails, or dies, fails the phase: no rate is reported of which a part is missing.
+//! bench-C2. When a crew goes, its workers' input ends, and with it the workers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -2,7 +2,7 @@
 //!
 //! A page begins with file, offset and version, for people; its other sectors of 512 bytes begin with a number made of the
 //! three and their own place, so that a page of sectors of two versions, files or places shows too.
-//! I1. A sector's content follows from `(seed, file, offset, version)`: one that is lost, old, misplaced or damaged differs.
+//! bench-P1. A sector's content follows from `(seed, file, offset, version)`: one that is lost, old, misplaced or damaged differs.
 //! What stands between two stamps of a sector depends on the offset alone; nothing below a sector is written in part.
 
 use anyhow::{Result, bail};

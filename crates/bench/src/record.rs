@@ -1,8 +1,8 @@
 //! What was measured, as it is kept: JSON, a line each, written and flushed as soon as it is there.
 //!
 //! The file begins with a `Header` and holds nothing that could not be measured again; tables, figures and CSV are made from it.
-//! I1. Each line stands alone: what was written before a crash or Ctrl-C can be read.
-//! I2. Amounts, rates and latencies count what began after the warm-up; `timeline` counts all.
+//! bench-RC1. Each line stands alone: what was written before a crash or Ctrl-C can be read.
+//! bench-RC2. Amounts, rates and latencies count what began after the warm-up; `timeline` counts all.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -365,7 +365,7 @@ impl Results {
         };
         let mut torn = None;
         for (number, line) in lines.enumerate() {
-            // Only the last line can be torn (I1): a program that was killed wrote it.
+            // Only the last line can be torn (bench-RC1): a program that was killed wrote it.
             if let Some(error) = torn.take() {
                 return Err(error);
             }

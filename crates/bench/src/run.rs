@@ -1,9 +1,9 @@
 //! Runs a plan: its steps, points and phases one after the other, each repeated until it is known well enough or time is up.
 //!
-//! R1. What was measured is on disk before the next thing begins; Ctrl-C or a failure loses nothing that was.
-//! R2. Nothing is left in the measured directory, however it ends (but for a kill).
-//! R3. Making, settling, cooling and removing are never inside a measured time.
-//! R4. A step that cannot be run is skipped with a line that says why, and never counted.
+//! bench-R1. What was measured is on disk before the next thing begins; Ctrl-C or a failure loses nothing that was.
+//! bench-R2. Nothing is left in the measured directory, however it ends (but for a kill).
+//! bench-R3. Making, settling, cooling and removing are never inside a measured time.
+//! bench-R4. A step that cannot be run is skipped with a line that says why, and never counted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //! `Job`: threads are started and prepare; all are prepared: `Ready`. `Go`: they begin together; `Progress` now and then; all have ended:
 //! `Worked`. `Check`, when the workers of all processes have ended: some of what was written is read back; `Done` with what each of them
 //! got done. `Stop` ends the work early; so does the end of the input: whoever gave the orders is gone.
-//! W1. A worker process knows one job at a time and keeps nothing from one to the next.
+//! bench-W1. A worker process knows one job at a time and keeps nothing from one to the next.
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! `D/cluster.toml`: what a directory of `stria up` holds. Written before anything else is made, and last deleted.
 //!
-//! I1: `ready = false` until every target was formatted and registered; nothing was ever served before that, so an
+//! cli-C1: `ready = false` until every target was formatted and registered; nothing was ever served before that, so an
 //! interrupted first run starts over. With `ready = true` a missing image is an error, never a reason to make a blank one.
-//! I2: only files named by `files()` are ever deleted.
+//! cli-C2: only files named by `files()` are ever deleted.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

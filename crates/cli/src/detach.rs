@@ -3,8 +3,8 @@
 //!
 //! The child's stdout is a pipe to the waiting parent, with one line per message: `+ <line to print>`, `~ <line for stderr>`, at the end
 //! `ok`, or `! <exit code> <error line>`. A child that dies without either is reported with where its log is.
-//! I1: the parent ends with the child's answer; it never says "ready" of a child that is not.
-//! I2: a child that is not ready ends with its parent. A signal to the parent (Ctrl-C) is passed on, and the parent waits until the child
+//! cli-D1: the parent ends with the child's answer; it never says "ready" of a child that is not.
+//! cli-D2: a child that is not ready ends with its parent. A signal to the parent (Ctrl-C) is passed on, and the parent waits until the child
 //! is gone; a parent that was killed is missed by the child, which finds the pipe without a reader.
 
 use std::fs::File;
@@ -79,7 +79,7 @@ static IS_READY: AtomicBool = AtomicBool::new(false);
 pub fn become_daemon() -> anyhow::Result<()> {
     rustix::process::setsid()?;
     std::env::set_current_dir("/")?;
-    // I2. The thread ends with the parent.
+    // cli-D2. The thread ends with the parent.
     std::thread::Builder::new().name("parent-watch".into()).spawn(|| {
         let stdout = std::io::stdout();
         let mut pipe = [PollFd::new(&stdout, PollFlags::empty())];

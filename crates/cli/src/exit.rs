@@ -1,7 +1,7 @@
 //! How `stria` ends: three exit codes that scripts may rely on, and error lines of one shape.
 //!
 //! An error line reads `stria: <what>: <why>; <next step>`: what was attempted, what stood in the way, what to do now.
-//! I1: the numbers of `Exit` never change their meaning.
+//! cli-E1: the numbers of `Exit` never change their meaning.
 
 use std::fmt;
 

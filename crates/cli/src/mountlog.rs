@@ -2,7 +2,7 @@
 //!
 //! Root's logs lie where only root may write: /var/log/stria, else /run/stria. A plain user's lie in $XDG_RUNTIME_DIR/stria. Where
 //! there is none of these, in the temporary directory, which is everybody's.
-//! I1: a file that another user could have put there (a link, a fifo, one of their own) is never written to.
+//! cli-L1: a file that another user could have put there (a link, a fifo, one of their own) is never written to.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -77,7 +77,7 @@ fn make_own(dir: &Path) -> io::Result<()> {
     if is_ours { Ok(()) } else { Err(io::Error::other("others may write to it")) }
 }
 
-/// I1. Not through a link, not waiting for the other end of a fifo; then what was opened is looked at, which nobody can exchange.
+/// cli-L1. Not through a link, not waiting for the other end of a fifo; then what was opened is looked at, which nobody can exchange.
 fn open_own_file(path: &Path) -> io::Result<File> {
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut options = OpenOptions::new();

@@ -9,9 +9,9 @@
 //! D/run/mounted.json where it is mounted and how; left behind by a process that is killed
 //! D/run/spare        room on the disk below, given up when that is full so that a start finds some
 //! ```
-//! I1: at most one process uses D: it holds the lock from before it reads until after it wrote the last byte.
-//! I2: files of a process that is gone mean nothing; the next holder of the lock removes them.
-//! I3: `mounted.json` is the exception: it outlives a crash, a check and a failed start, and ends with a clean stop or an unmount.
+//! cli-R1: at most one process uses D: it holds the lock from before it reads until after it wrote the last byte.
+//! cli-R2: files of a process that is gone mean nothing; the next holder of the lock removes them.
+//! cli-R3: `mounted.json` is the exception: it outlives a crash, a check and a failed start, and ends with a clean stop or an unmount.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -140,7 +140,7 @@ impl RunDir {
         files.into_iter().chain([self.lock()]).collect()
     }
 
-    /// The mount of a process that was killed (I3).
+    /// The mount of a process that was killed (cli-R3).
     pub fn remembered(&self) -> Option<Remembered> {
         serde_json::from_slice(&fs::read(self.mounted()).ok()?).ok()
     }
@@ -264,7 +264,7 @@ impl RunDir {
         }
     }
 
-    /// I2. The mount that the dead process served is taken away too: programs that look at it only get errors.
+    /// cli-R2. The mount that the dead process served is taken away too: programs that look at it only get errors.
     fn clear_leftovers(&self) -> io::Result<()> {
         if let Some(mount) = self.read_holder().and_then(|h| h.mount) {
             for _ in 0..mounts::clear_stale(&mount) {
@@ -323,7 +323,7 @@ impl Lock {
         self.write_holder(&Holder { mount, ..old })
     }
 
-    /// I3.
+    /// cli-R3.
     pub fn remember(&self, mount: &Remembered) -> io::Result<()> {
         replace(&self.run.mounted(), &serde_json::to_vec(mount)?)
     }

@@ -1,7 +1,7 @@
 //! A medium that is read and never written: what is written to it stays in memory. So a stopped cluster can be recovered and
 //! looked at as a running one, and its files stay as they were.
 //!
-//! I1: the disk below is only read.  I2: memory is bounded by `WRITTEN_BYTES_MAX`; past it writes fail.
+//! cli-S1: the disk below is only read.  cli-S2: memory is bounded by `WRITTEN_BYTES_MAX`; past it writes fail.
 
 use std::collections::HashMap;
 use std::io;

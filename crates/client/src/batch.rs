@@ -1,8 +1,8 @@
 //! Several requests to the MDT in one frame (`wire::batch`).
 //!
-//! T1: each keeps its own slot, and ends by its own `Pending::run`, as if it had been sent alone: what has changed something is kept for
+//! client-BT1: each keeps its own slot, and ends by its own `Pending::run`, as if it had been sent alone: what has changed something is kept for
 //! replay, and whatever did not come of the frame (no answer, no room, a restart) is asked for alone, under the same slot.
-//! T2: only the first waits for a slot (C6).
+//! client-BT2: only the first waits for a slot (client-C6).
 
 use std::time::Instant;
 

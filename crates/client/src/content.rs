@@ -1,8 +1,8 @@
 //! Content of small files that came with their open, and is read from here.
 //!
-//! K1: it is kept if no change of the file was under way here when it was asked for, and none has begun since; each change takes away what is
+//! client-K1: it is kept if no change of the file was under way here when it was asked for, and none has begun since; each change takes away what is
 //! kept when it begins. So what a read finds here is what the MDT has.
-//! K2: it counts as long as this client is alone, and as no other came since.  K3: all that is kept has a bound.
+//! client-K2: it counts as long as this client is alone, and as no other came since.  client-K3: all that is kept has a bound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use types::{Attr, Buf, INLINE_MAX};
 use crate::Fs;
 use crate::files::File;
 
-/// K3: of a client. As many opens of small files as a mount has threads take a fourth of it.
+/// client-K3: of a client. As many opens of small files as a mount has threads take a fourth of it.
 const CONTENT_BYTES_MAX: usize = 4 << 20;
 
 /// Of a file.
@@ -28,7 +28,7 @@ pub(crate) struct Kept {
 struct Content {
     bytes: Vec<u8>,
     season: u64,
-    /// K3: of all files.
+    /// client-K3: of all files.
     all: Arc<AtomicUsize>,
 }
 
@@ -49,7 +49,7 @@ impl Kept {
     }
 }
 
-/// K1: from the beginning of a change to its end.
+/// client-K1: from the beginning of a change to its end.
 pub(crate) struct Changing(Arc<File>);
 
 impl Changing {

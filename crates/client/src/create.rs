@@ -26,7 +26,7 @@ impl Fs {
     ) -> Result<(Attr, Handle), Fault> {
         self.refuse_observer()?;
         let deadline = self.deadline();
-        // 1. Nobody unlinks the name between its making and its standing in the table (C4).
+        // 1. Nobody unlinks the name between its making and its standing in the table (client-C4).
         let name_lock = self.names.lock(parent, name, deadline)?;
         let req = Create {
             exclusive: flags.exclusive,

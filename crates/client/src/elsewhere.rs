@@ -1,8 +1,8 @@
 //! A growing file moves on: where an OST is full and others are not, what follows the last byte of the file goes to those (decision 0050).
 //!
-//! L1: the layout is changed by who owns the body, has the file in its turn, and has asked the objects: behind the place where it changes
+//! client-E1: the layout is changed by who owns the body, has the file in its turn, and has asked the objects: behind the place where it changes
 //!     they have no byte and no reserved space.
-//! L2: a mirror that refused is not gone back to within the same call, so a call moves a file on at most once per OST.
+//! client-E2: a mirror that refused is not gone back to within the same call, so a call moves a file on at most once per OST.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Fs {
             return Ok(true);
         }
         let Some(cap) = file.meta.lock().cap.clone() else { return Ok(false) };
-        // 1. L1: where does the last object end?
+        // 1. client-E1: where does the last object end?
         let objects = self.objects_there(file, layout, section.is_among_others());
         let stats = self.glimpse(&cap, objects.into_iter(), deadline)?;
         let (from, keep) = (end_of(layout, &stats), kept(&stats));

@@ -1,7 +1,7 @@
 //! `fallocate`: space is promised to ranges of a file, taken from them, or their bytes made zeros.
 //!
-//! F1: who is refused leaves nothing behind: what the other objects promised is taken back, and the size has not moved.
-//! F2: the object that proves a new size is told of it last, when all the space is there.
+//! client-F1: who is refused leaves nothing behind: what the other objects promised is taken back, and the size has not moved.
+//! client-F2: the object that proves a new size is told of it last, when all the space is there.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -173,7 +173,7 @@ impl Fs {
             end,
             mtime: now,
         };
-        // F2: the last span alone, after the others; it proves the size.
+        // client-F2: the last span alone, after the others; it proves the size.
         let Some((last, others)) = spans.split_last() else { return Ok(()) };
         let mut promised: Vec<(&Span, ReserveReply)> = Vec::new();
         for (some, end) in
@@ -204,7 +204,7 @@ impl Fs {
         Ok(())
     }
 
-    /// F1. Where others had a promise in the same range before, theirs cannot be told from ours: it stays, in the file.
+    /// client-F1. Where others had a promise in the same range before, theirs cannot be told from ours: it stays, in the file.
     fn take_back(
         &self,
         file: &File,

@@ -1,7 +1,7 @@
 //! The files that this client has open or still has to settle, and their descriptors.
 //!
-//! C4: `pin` puts a file into the table before its `Open` is sent, so that an `Unlink` that runs at the same time finds it.
-//! C1: locks are taken in the order name lock, `quiet`, shard, `order`, `body`, `meta`; see each.
+//! client-C4 here: `pin` puts a file into the table before its `Open` is sent, so that an `Unlink` that runs at the same time finds it.
+//! client-C1 here: locks are taken in the order name lock, `quiet`, shard, `order`, `body`, `meta`; see each.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -337,7 +337,7 @@ impl Files {
 
 impl File {
     /// A change of layout or size may or may not have happened: whoever uses the objects next opens the file again first,
-    /// and that goes after the change (C3).
+    /// and that goes after the change (client-C3).
     pub fn distrust(&self) {
         self.meta.lock().cap = None;
     }

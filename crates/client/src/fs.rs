@@ -335,7 +335,7 @@ impl Drop for Fs {
     }
 }
 
-/// C1: locks of a file are waited for no longer than the call may take.
+/// client-C1: locks of a file are waited for no longer than the call may take.
 impl File {
     pub fn lock_order(&self, deadline: Instant) -> Result<MutexGuard<'_, ()>, Fault> {
         self.order.try_lock_until(deadline).ok_or_else(|| self.busy())

@@ -4,7 +4,7 @@
 //! which does not say when they become dirty, and writes them later, when the program can hardly be told of a full OST any more. Their
 //! writes alone use grants; the first one to an OST asks for one.
 //!
-//! Q4: what is believed here is no more than what the OST keeps, as long as it does not restart: what a write may use is taken away
+//! client-Q4: what is believed here is no more than what the OST keeps, as long as it does not restart: what a write may use is taken away
 //! before it is sent, and comes back only with an answer that says that it was not used.
 
 use std::time::{Duration, Instant};
@@ -140,7 +140,7 @@ mod tests {
         Ok(Answer { reply: WriteReply { len: 0, pages: 1, granted }, mark })
     }
 
-    /// Q4
+    /// client-Q4
     #[test]
     fn what_is_believed_is_never_more_than_what_is_kept() {
         let now = Instant::now();

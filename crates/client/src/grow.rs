@@ -1,4 +1,4 @@
-//! Growth: an inline file moves to objects (rule O4).
+//! Growth: an inline file moves to objects (rule meta-O4).
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -9,12 +9,12 @@
 //! All methods of `Fs` take `&self` and may be called from many threads.
 //!
 //! Invariants, cited where they are kept:
-//! - C1 Locks of one file are taken in the order `order`, `body`, `meta`; none is held while a name lock is taken.
-//! - C2 The MDT is told sizes and written bits only as they stood before a flush of the bytes that prove them (rule O3).
-//! - C3 A slot is used for its next request only when the outcome of the one before is known.
-//! - C4 A file is in the table before its `Open` is sent, and stays until it is closed and settled.
-//! - C5 Nothing is sent to a restarted target before what it lost was sent again.
-//! - C6 Who has requests under way waits for nothing that others may hold.
+//! - client-C1: Locks of one file are taken in the order `order`, `body`, `meta`; none is held while a name lock is taken.
+//! - client-C2: The MDT is told sizes and written bits only as they stood before a flush of the bytes that prove them (rule plan-O3).
+//! - client-C3: A slot is used for its next request only when the outcome of the one before is known.
+//! - client-C4: A file is in the table before its `Open` is sent, and stays until it is closed and settled.
+//! - client-C5: Nothing is sent to a restarted target before what it lost was sent again.
+//! - client-C6: Who has requests under way waits for nothing that others may hold.
 //!
 //! ```text
 //! Fs::connect(fabric, map, fs_id, settings) -> Result<Arc<Fs>, Fault>

@@ -1,6 +1,6 @@
 //! The session at one target: attach, replay after a restart, and what is known of its log.
 //!
-//! C5: a request waits in `ready` until the target is attached and has been sent again what it lost. The incarnation in
+//! client-C5 here: a request waits in `ready` until the target is attached and has been sent again what it lost. The incarnation in
 //! each request's header makes a target that restarted meanwhile refuse it (`Moved`), which leads back here.
 
 use std::collections::VecDeque;
@@ -308,7 +308,7 @@ impl Link {
         !is_over && !self.slots.has_stuck()
     }
 
-    /// P3: memory for replay is bounded; past the bound the caller flushes first. Also settles what is stuck (C3).
+    /// plan-P3: memory for replay is bounded; past the bound the caller flushes first. Also settles what is stuck (client-C3).
     pub fn make_room(&self, deadline: Instant) -> Result<(), Fault> {
         if self.slots.has_stuck() {
             // One thread sends them; nobody passes it, so nothing newer can arrive before them.
@@ -532,7 +532,7 @@ impl Link {
         }
     }
 
-    /// H6. Waits until what the target lost of entry `next` of its earlier life may be sent again; with `ALL`, until anything new may
+    /// client-H6. Waits until what the target lost of entry `next` of its earlier life may be sent again; with `ALL`, until anything new may
     /// be. Gives the entry below which that holds.
     fn wait_turn(&self, incarnation: Incarnation, next: Seq, deadline: Instant) -> Result<Seq, Attempt> {
         if self.id.observer {
@@ -591,7 +591,7 @@ impl Link {
         }
     }
 
-    /// P1, P2: what the restarted target does not have, in acknowledged order, under the old slots and sequences.
+    /// plan-P1, plan-P2: what the restarted target does not have, in acknowledged order, under the old slots and sequences.
     fn replay(
         &self,
         unsent: &mut VecDeque<Kept<Sendable>>,
@@ -616,7 +616,7 @@ impl Link {
         // 2. One by one. What the target has done already in this incarnation it answers from its slot.
         let (mut until, mut told) = (Seq(0), Instant::now());
         while let Some(kept) = unsent.front() {
-            // X6: entries of other sessions may come before it.  X7: who says nothing is taken for gone.
+            // mds-X6: entries of other sessions may come before it.  mds-X7: who says nothing is taken for gone.
             if kept.seq >= until || told.elapsed() >= TELL {
                 until = self.wait_turn(incarnation, kept.seq, deadline)?;
                 told = Instant::now();

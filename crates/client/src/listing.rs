@@ -5,8 +5,8 @@
 //! is fetched whole, in one request, and goes on from what was fetched. A lone mount needs none of that: its kernel lets nobody rename in a
 //! directory while a program asks for the next entries.
 //!
-//! L1: what is kept is for the thread that began the listing, and for nobody else: its right to read was judged then.
-//! L2: a directory of more names than one answer has goes on from cookie to cookie after these.
+//! client-D1: what is kept is for the thread that began the listing, and for nobody else: its right to read was judged then.
+//! client-D2: a directory of more names than one answer has goes on from cookie to cookie after these.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Listings {
 
 impl Fs {
     /// As `readdir_as`, for a thread that lists the directory from its beginning on. Among other clients, entries are as they were when it
-    /// began (L2), and come without attributes, which nobody may keep then.
+    /// began (client-D2), and come without attributes, which nobody may keep then.
     pub fn readdir_of(
         &self,
         lister: Lister,

@@ -1,10 +1,10 @@
 //! Locks of files at the MDT: what this client holds, what it waits for, and what it owes (decision 0015).
 //!
-//! N1: what is noted as held is at most what the MDT holds for us: what shrinks a lock is noted before it is sent, what makes or
+//! client-LK1: what is noted as held is at most what the MDT holds for us: what shrinks a lock is noted before it is sent, what makes or
 //!     widens one after it was granted. So nothing is reclaimed that another may have got meanwhile. What was refused is noted as before.
-//! N2: an answer counts only if nothing was reclaimed or lost since its request began (`reclaims`); else the request is sent again.
-//! N3: what may have been granted without our knowing is owed: the MDT is told what is noted until it has heard it.
-//! N4: the end of an open file description gives back what was taken through its own descriptor, and nothing that another with the
+//! client-LK2: an answer counts only if nothing was reclaimed or lost since its request began (`reclaims`); else the request is sent again.
+//! client-LK3: what may have been granted without our knowing is owed: the MDT is told what is noted until it has heard it.
+//! client-LK4: the end of an open file description gives back what was taken through its own descriptor, and nothing that another with the
 //!     same name has taken since.
 
 mod reclaim;
@@ -65,15 +65,15 @@ struct State {
     last: u64,
     /// Requests that are not answered yet, by number.
     under_way: BTreeSet<u64>,
-    /// N2: raised when what is held was told to an MDT that was started anew, or was lost.
+    /// client-LK2: raised when what is held was told to an MDT that was started anew, or was lost.
     reclaims: u64,
-    /// N1. All owners are of session 0 here: ours, whatever its number is.
+    /// client-LK1. All owners are of session 0 here: ours, whatever its number is.
     held: LockTable,
     /// Per file, through which descriptor which owner took fcntl locks since it last closed one: who is left when the descriptor is
     /// released is an open file description.
     takers: HashMap<Fid, BTreeSet<(Handle, u64)>>,
     /// Through which descriptor an owner took its flock lock last. The kernel names open file descriptions by their addresses, which it
-    /// uses again at once; of the end of one it tells late. So a name may be another's by then (N4).
+    /// uses again at once; of the end of one it tells late. So a name may be another's by then (client-LK4).
     flockers: HashMap<(Fid, u64), Handle>,
     waiting: HashMap<u64, Waiting>,
     owed: Vec<Debt>,
@@ -91,7 +91,7 @@ struct Waiting {
     done: LockDone,
 }
 
-/// N3.
+/// client-LK3.
 #[derive(Clone, Copy)]
 enum Debt {
     /// The owner's locks in the range are to be what is noted.

@@ -1,8 +1,8 @@
 //! The files that lost acknowledged bytes: written by the sessions when a replay fails, read by fsync and close.
 //!
-//! L1: a loss is kept until it was reported and then the file's last descriptor was closed (a directory's: until reported);
+//! client-L1: a loss is kept until it was reported and then the file's last descriptor was closed (a directory's: until reported);
 //! also that of a file that nobody has open, for who opens it next.
-//! L2: memory is bounded: past `FILES_MAX` a file that is not listed may be suspected falsely, but only one that is older
+//! client-L2: memory is bounded: past `FILES_MAX` a file that is not listed may be suspected falsely, but only one that is older
 //! than the loss, and only until it was reported and closed once.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub(crate) struct Losses {
 #[derive(Default)]
 struct State {
     by_fid: HashMap<Fid, Loss>,
-    /// L2: there were more than could be listed.
+    /// client-L2: there were more than could be listed.
     more: Option<More>,
     /// The reason that was given last: one restart brings the same one for each file.
     why: Option<Arc<str>>,
@@ -106,7 +106,7 @@ impl Losses {
         Some(Fault::new(Code::Io, format!("file {fid} lost acknowledged changes: {why}")))
     }
 
-    /// The last descriptor is closed, or a directory's loss is reported. L1: what was not reported stays.
+    /// The last descriptor is closed, or a directory's loss is reported. client-L1: what was not reported stays.
     pub fn forget(&self, fid: Fid) {
         if !self.any.load(Ordering::Acquire) {
             return;
@@ -129,7 +129,7 @@ impl More {
         fid <= self.last && self.told.get(&fid) != Some(&true)
     }
 
-    /// Who finds no room here, beside as many as are listed, stays suspect: L1 goes before L2.
+    /// Who finds no room here, beside as many as are listed, stays suspect: client-L1 goes before client-L2.
     fn note(&mut self, fid: Fid, is_trusted: bool, files_max: usize) {
         if self.told.len() < files_max.saturating_mul(2) || self.told.contains_key(&fid) {
             self.told.insert(fid, is_trusted);

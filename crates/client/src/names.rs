@@ -1,7 +1,7 @@
 //! Locks on names and fids, so that a create, open, unlink and rename of the same file at this client do not pass each
 //! other unseen: an unlink must know whether the file is open here.
 //!
-//! N1: at most two names and one fid are locked at a time, names first, in index order; then no file lock is held yet. Who locks several fids
+//! client-N1: at most two names and one fid are locked at a time, names first, in index order; then no file lock is held yet. Who locks several fids
 //! does so in index order, and holds no name.
 
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ impl NameLocks {
         self.names[Self::index(parent, name)].try_lock_until(deadline).ok_or_else(busy)
     }
 
-    /// N1: both names of a rename.
+    /// client-N1: both names of a rename.
     pub fn lock_two(
         &self,
         a: (Fid, &[u8]),
@@ -49,7 +49,7 @@ impl NameLocks {
         Ok((first, second))
     }
 
-    /// N1: of several files, in index order; no name is locked.
+    /// client-N1: of several files, in index order; no name is locked.
     pub fn lock_fids(&self, fids: &[Fid], deadline: Instant) -> Result<Vec<MutexGuard<'_, ()>>, Fault> {
         let all: BTreeSet<usize> = fids.iter().map(|fid| fid.0 as usize % LOCKS).collect();
         all.into_iter().map(|n| self.fids[n].try_lock_until(deadline).ok_or_else(busy)).collect()

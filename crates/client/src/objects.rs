@@ -109,7 +109,7 @@ impl Fs {
                 }
                 pending.push(made);
             }
-            // 2. Receive all; then what could not be sent or must be tried again (C6).
+            // 2. Receive all; then what could not be sent or must be tried again (client-C6).
             pending.iter_mut().filter_map(|made| made.as_mut().ok()?.as_mut()).for_each(Pending::land);
             let first: Vec<_> =
                 pending.into_iter().map(|made| made.and_then(|p| p.map(Pending::run).transpose())).collect();

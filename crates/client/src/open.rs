@@ -29,7 +29,7 @@ impl Fs {
         }
         let deadline = self.deadline();
         let why = if flags.write { For::Writing } else { For::Reading };
-        // C4: in the table first; an unlink that runs now either is over, or finds it.
+        // client-C4: in the table first; an unlink that runs now either is over, or finds it.
         let file = {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, why)
@@ -57,7 +57,7 @@ impl Fs {
         {
             return Ok(attr);
         }
-        // H1: among others, an open is a look at the file in its turn.
+        // client-H1: among others, an open is a look at the file in its turn.
         let section = self.section(file, To::Read, deadline)?;
         if let Some(attr) = section.attr {
             return Ok(attr);
@@ -134,7 +134,7 @@ impl Fs {
         let req = asks.request(file, write, self.now());
         // What counts as open is told with the closed ones, also if it is refused.
         self.note_open(file, deadline)?;
-        // C3: a read passes what is stuck, and what it says of the file would be overtaken by that.
+        // client-C3: a read passes what is stuck, and what it says of the file would be overtaken by that.
         let is_stuck = self.mdt(file.fid)?.slots.has_stuck();
         let wish = self.wish_for(file);
         if let Some(look) = read_only(&req, wish.bytes_max()).filter(|_| !is_stuck) {

@@ -258,7 +258,7 @@ impl Fs {
             pending.push(p);
         }
         // 2. Receive all, also after a failure, so that no connection is left with an answer owed; then those that could not
-        //    be sent, and what must be tried again (C6).
+        //    be sent, and what must be tried again (client-C6).
         pending.iter_mut().for_each(Pending::land);
         let answers: Vec<_> = pending.into_iter().map(|p| p.run()).collect();
         // 3. Judge; what changed on the way is asked for again, alone.

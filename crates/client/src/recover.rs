@@ -76,7 +76,7 @@ impl Fs {
         }
         let proven = proven(layout, &stats);
 
-        // 3. O3: durable before it is told.
+        // 3. plan-O3: durable before it is told.
         let mut links = Vec::new();
         for (object, mirror, _) in layout.objects(file.fid) {
             if stats.iter().any(|s| s.object == object && s.exists) {

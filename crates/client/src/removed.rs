@@ -1,7 +1,7 @@
 //! Inodes that lost their last name a moment ago and stay as orphans of this session: calls by path may be on their way to them.
 //!
 //! A call by path takes two steps: name → fid, and fid → call. A removal between them is `ESTALE`, and the kernel walks the path only once
-//! more. The MDT therefore keeps every replaced file, and every other removed inode while it sees walks that meet removals (rule P1 of
+//! more. The MDT therefore keeps every replaced file, and every other removed inode while it sees walks that meet removals (rule mds-GR1 of
 //! `mds`). This client releases them when no call can be on its way any more.
 
 use std::collections::VecDeque;

@@ -2,7 +2,7 @@
 //!
 //! `Pending::run` sends and waits. To keep several targets busy from one thread, `send` several, `land` all, then `run` each.
 //!
-//! C6: who has requests under way waits for nothing that others may hold (a slot, a connection, an attach), since they may wait
+//! client-C6 here: who has requests under way waits for nothing that others may hold (a slot, a connection, an attach), since they may wait
 //! for what it holds. What cannot go at once goes after all answers are in.
 
 use std::marker::PhantomData;
@@ -99,7 +99,7 @@ impl Sent for WriteInline {
     }
 }
 
-/// P1 (mds): what the MDT kept is kept again, for the calls that found it.
+/// mds-GR1: what the MDT kept is kept again, for the calls that found it.
 impl Sent for Unlink {
     fn amend(body: &mut [u8], reply: &UnlinkReply) {
         let Ok(was) = Unlink::from_bytes(body) else { return };
@@ -207,7 +207,7 @@ pub(crate) struct Pending<'a, R: Sent> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     Wait,
-    /// C6: its thread has requests under way.
+    /// client-C6: its thread has requests under way.
     None,
 }
 impl Patience {
@@ -233,7 +233,7 @@ impl<'a, R: Sent> Pending<'a, R> {
                 link.make_room(deadline)?;
                 Some(link.slots.take(deadline).ok_or_else(|| link.timeout("no request slot came free"))?)
             }
-            // Making room waits. Going on without it would pass a given-up request (C3) and the bound for replay (P3).
+            // Making room waits. Going on without it would pass a given-up request (client-C3) and the bound for replay (plan-P3).
             (true, Patience::None) if !link.has_room() => return Ok(None),
             (true, Patience::None) => match link.slots.try_take() {
                 None => return Ok(None),
@@ -273,7 +273,7 @@ impl<'a, R: Sent> Pending<'a, R> {
     }
 
     /// The first try of all of them, in one frame; how it fared shows in each one's `run`. Nothing is sent if the target is not attached:
-    /// who holds several slots does not wait for that (C6).
+    /// who holds several slots does not wait for that (client-C6).
     pub fn send_together(pending: &mut [Pending<'a, R>], deadline: Instant) {
         let Some(link) = pending.first().map(|p| p.link).filter(|link| link.is_ready()) else { return };
         let mut peer = None;
@@ -310,7 +310,7 @@ impl<'a, R: Sent> Pending<'a, R> {
                             rest = others;
                         }
                     }
-                    // B1: nothing of it was done. Each hears why by itself.
+                    // mds-B1: nothing of it was done. Each hears why by itself.
                     Ok(Err(_)) => {}
                     Ok(Ok(_)) | Err(_) => pending.iter_mut().for_each(|p| {
                         let (peer, why) = (link.describe(), "its answer to a batch cannot be read".into());
@@ -326,7 +326,7 @@ impl<'a, R: Sent> Pending<'a, R> {
     fn land_with(&mut self, head: Header, body: Vec<u8>, bulk: &[u8]) {
         let code = ReplyHead::get(&mut Reader::new(&body)).map(|said| said.code);
         if code == Ok(Code::TooMuch as u16) {
-            // It may be done: C3.
+            // It may be done: client-C3.
             self.is_unknown = self.slot.is_some();
             return;
         }
@@ -451,7 +451,7 @@ impl<'a, R: Sent> Pending<'a, R> {
         true
     }
 
-    /// C3: the slot of a request that may have happened stays stuck with it.
+    /// client-C3: the slot of a request that may have happened stays stuck with it.
     fn give_up(self, fault: Fault) -> Fault {
         if let Some(slot) = self.slot.filter(|_| self.is_unknown) {
             let body = self.call.body;

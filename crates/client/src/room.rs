@@ -26,7 +26,7 @@ const REPLACED_PAUSE: Duration = Duration::from_millis(20);
 /// For letting removed files go: that second, and one for the MDT to answer. What is left of the time is for the purge.
 const REPLACED_MAX: Duration = Duration::from_secs(2);
 /// Most that wait long at once, half of the threads that serve a mount: who removes something finds one that is free. Others wait for a
-/// moment only (W4).
+/// moment only (plan-W4).
 pub const WAITERS_MAX: u32 = 8;
 /// Growths of one call that found no room.
 const GROWTHS_MAX: u32 = 8;

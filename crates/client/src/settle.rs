@@ -1,12 +1,12 @@
-//! Settling: the MDT learns sizes, times and written bits after the bytes that prove them are flushed (C2, rule O3).
+//! Settling: the MDT learns sizes, times and written bits after the bytes that prove them are flushed (client-C2, rule plan-O3).
 //!
 //! In the background, once per commit interval: each dirty target is flushed once, for all files together, and the MDT is told of
 //! several files in one frame.
 //!
-//! Who closes a file while too many wait for that settles some of them (B1): one thread does not keep up with many that make
-//! files, and each that waits takes memory here and must be recovered if we die.
+//! client-B1: a thread that closes a file while too many files wait settles some of them. One background thread does not keep up with
+//! many threads that create files, and each waiting file takes memory here and needs recovery if this client dies.
 //!
-//! T1: a target that does not answer holds up its own files only: in a round it is waited for once and briefly, and what a
+//! client-T1: a target that does not answer holds up its own files only: in a round it is waited for once and briefly, and what a
 //! settle can do without (counted blocks) it does without.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ const GLIMPSE_MAX: Duration = plan::retry::BACKOFF_MAX;
 /// Longest that a round works on one shrink that did not get through before.
 const CUT_MAX: Duration = Duration::from_secs(2);
 
-/// B1: closed files that wait to be settled. Two commit intervals' worth of a fast mount; about as many are in the hands of
+/// client-B1: closed files that wait to be settled. Two commit intervals' worth of a fast mount; about as many are in the hands of
 /// the background, and a client that ends settles them all within a second.
 const BACKLOG_MAX: usize = 4096;
 /// Files that a closer settles: enough to share a flush, few enough for a pause of some ten milliseconds.
@@ -95,7 +95,7 @@ impl Fs {
         self.settle_files(&queue, limit);
     }
 
-    /// B1: takes part in settling if too many files wait for it. Those that have been tried in vain wait for the background.
+    /// client-B1: takes part in settling if too many files wait for it. Those that have been tried in vain wait for the background.
     pub(crate) fn help_settling(&self, deadline: Instant) {
         if let Some(some) = self.files.take_beyond(BACKLOG_MAX, HELP_FILES) {
             self.settle_files(&some, Some(deadline.min(Instant::now() + HELP_MAX)));
@@ -107,7 +107,7 @@ impl Fs {
             return;
         }
         let mut round = Round::new(BUSY_MAX, limit);
-        // 1. C2: what is told is what stands here before the flush.
+        // 1. client-C2: what is told is what stands here before the flush.
         let snapshots: Vec<Snapshot> = queue.iter().map(|f| f.meta.lock().progress.snapshot()).collect();
         // 2. Each target once.
         self.flush_for(&snapshots, &mut round);
@@ -170,7 +170,7 @@ impl Fs {
 
     /// Some files whose targets were flushed: in one frame those that nobody else has in hand, as long as this client is alone.
     fn settle_some(&self, some: &[(&Arc<File>, &Snapshot)], round: &mut Round) -> Vec<Result<(), Fault>> {
-        // 1. What is asked of other targets, before anything is held: T1.
+        // 1. What is asked of other targets, before anything is held: client-T1.
         let mut counted: Vec<_> =
             some.iter().map(|(file, snapshot)| self.count_if_done(file, snapshot, round)).collect();
         // 2. What is to be told. Who holds `order` of one file waits for that of no other.
@@ -209,7 +209,7 @@ impl Fs {
         rest.collect()
     }
 
-    /// `None`: it is settled alone, or cannot be settled now.  H3: the section first.
+    /// `None`: it is settled alone, or cannot be settled now.  client-H3: the section first.
     fn begin_settle<'f>(
         &'f self,
         file: &'f Arc<File>,
@@ -221,7 +221,7 @@ impl Fs {
         if self.is_shared() || file.meta.lock().cutting.is_some() {
             return None;
         }
-        // T1: who holds others' order waits for no target that has restarted since its flush.
+        // client-T1: who holds others' order waits for no target that has restarted since its flush.
         let is_flushed = |m: &Mark| self.cluster.target(m.target).is_some_and(|link| link.covers(m));
         if !snapshot.marks.iter().all(is_flushed) {
             return None;
@@ -256,7 +256,7 @@ impl Fs {
         round: &mut Round,
     ) -> Result<(), Fault> {
         self.check_round(snapshot, round)?;
-        // H1: among others the file is looked at in its turn.
+        // client-H1: among others the file is looked at in its turn.
         let section = self.section(file, To::Change, round.until_free())?;
         let due = file.meta.lock().cutting.is_some();
         if due {

@@ -4,17 +4,17 @@
 //! second. Sharing (odd), it knows nothing better: each call on content is bracketed by a section (`wire::shared`), whose
 //! beginning brings what the file is now and whose end has told what became of it.
 //!
-//! H1: a call works by the mode that held when it began; a change of mode waits for those that began before it.
-//! H2: before the MDT hears that this client shares, all that it knew better is flushed and told, and what the kernel was
+//! client-H1: a call works by the mode that held when it began; a change of mode waits for those that began before it.
+//! client-H2: before the MDT hears that this client shares, all that it knew better is flushed and told, and what the kernel was
 //!     allowed to remember has run out.
-//! H3: a section is entered before locks of the file are taken (C1).
-//! H4: what a restarted MDT is told of sections is what this client is in: noted after it was let in, struck out before it leaves.
-//! H5: a token is in use from the first request for its section until the MDT has heard of its end; the floor is the lowest in use.
-//! H6: how far this client is with sending again what a target lost is noted before it asks whether it shares: who begins to share
+//! client-H3: a section is entered before locks of the file are taken (client-C1).
+//! client-H4: what a restarted MDT is told of sections is what this client is in: noted after it was let in, struck out before it leaves.
+//! client-H5: a token is in use from the first request for its section until the MDT has heard of its end; the floor is the lowest in use.
+//! client-H6: how far this client is with sending again what a target lost is noted before it asks whether it shares: who begins to share
 //!     meanwhile tells it, or it asks for its turn (`Link::wait_turn`).
-//! H7: a file is noted as open before the MDT is asked to open it. One that the same request makes cannot be: if the MDT was told meanwhile
+//! client-H7: a file is noted as open before the MDT is asked to open it. One that the same request makes cannot be: if the MDT was told meanwhile
 //!     what is open here, it may not know of this one, since it restarted or others came, and is asked once more.
-//! H8: a `Close` that was given up may come late, and is void before one of its files is opened again: it has a token, which is left.
+//! client-H8: a `Close` that was given up may come late, and is void before one of its files is opened again: it has a token, which is left.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ pub(crate) struct Sharing {
     /// Calls on content that began while alone.
     alone: AtomicUsize,
     held: Mutex<Held>,
-    /// H6: OSTs that are in use.
+    /// client-H6: OSTs that are in use.
     targets: Mutex<HashMap<TargetId, CaughtUp>>,
 }
 
@@ -67,9 +67,9 @@ struct Held {
     sections: HashMap<(Fid, u64), bool>,
     /// Sections whose end the MDT did not hear, and each `Close` that was given up, with one of its files.
     not_left: Vec<(Fid, u64)>,
-    /// H8: the files of these.
+    /// client-H8: the files of these.
     may_close: HashMap<Fid, u64>,
-    /// H5.
+    /// client-H5.
     in_use: BTreeSet<u64>,
     last_token: u64,
 }
@@ -140,7 +140,7 @@ impl Sharing {
         self.owes_hold.store(mode % 2 == 1, Ordering::SeqCst);
     }
 
-    /// The MDT hears, by what is asked next, that this file is open here, if it is. H8: the token of a `Close` of it that may still come.
+    /// The MDT hears, by what is asked next, that this file is open here, if it is. client-H8: the token of a `Close` of it that may still come.
     pub fn note_open(&self, file: &File) -> Option<u64> {
         if !self.is_shared() {
             return None;
@@ -163,7 +163,7 @@ impl Sharing {
         self.times_told.load(Ordering::SeqCst)
     }
 
-    /// H6. What is noted here the MDT hears by the next `Hold`, or by `CatchUp`.
+    /// client-H6. What is noted here the MDT hears by the next `Hold`, or by `CatchUp`.
     pub fn note_target(&self, at: CaughtUp) {
         self.targets.lock().insert(at.target, at);
     }
@@ -199,7 +199,7 @@ impl Sharing {
     }
 }
 
-/// H1: a call on a file's content, from its beginning to its end.
+/// client-H1: a call on a file's content, from its beginning to its end.
 pub(crate) struct Section<'a> {
     fs: &'a Fs,
     pub file: Arc<File>,
@@ -236,7 +236,7 @@ impl Fs {
         self.id.sharing.seasons.load(Ordering::SeqCst)
     }
 
-    /// H7: of a file that is pinned and noted, and was made and opened by one request; the MDT had been told `times` what is held here before
+    /// client-H7: of a file that is pinned and noted, and was made and opened by one request; the MDT had been told `times` what is held here before
     /// that was sent. No lock of the file is held.
     pub(crate) fn hold_made(&self, file: &Arc<File>, times: u64, deadline: Instant) -> Result<(), Fault> {
         let sharing = &self.id.sharing;
@@ -251,7 +251,7 @@ impl Fs {
         }
     }
 
-    /// H3: begins a call on the content of a pinned file. No lock of the file is held.
+    /// client-H3: begins a call on the content of a pinned file. No lock of the file is held.
     pub(crate) fn section(&self, file: &Arc<File>, to: To, deadline: Instant) -> Result<Section<'_>, Fault> {
         let sharing = &self.id.sharing;
         let _change = (to == To::Change).then(|| Changing::begin(file));
@@ -303,7 +303,7 @@ impl Fs {
             let Answer { reply, mark } = self.ask_until(fid, &req, deadline)?;
             if let (true, Some(open)) = (reply.granted, reply.open) {
                 section.attr = Some(open.inode.attr);
-                // H4: from here on a restarted MDT is told of it; if it was started anew since it let us in, it does not know.
+                // client-H4: from here on a restarted MDT is told of it; if it was started anew since it let us in, it does not know.
                 self.id.sharing.held.lock().sections.insert((fid, token), exclusive);
                 // (After a clean stop its incarnation is the old one, but it asked again what is held.)
                 if !self.mdt(fid)?.is_in(mark.incarnation) || self.id.sharing.times_told() != times {
@@ -389,7 +389,7 @@ impl Fs {
         tracing::info!("this client is alone again");
     }
 
-    /// H2.
+    /// client-H2.
     fn begin_sharing(&self, mode: u32) -> Result<(), Fault> {
         let (sharing, deadline) = (&self.id.sharing, self.deadline());
         // 1. Calls that begin from here on share; files that are open are held.
@@ -437,7 +437,7 @@ impl Fs {
         Ok(())
     }
 
-    /// H8, of all files: they are about to be told as open.
+    /// client-H8, of all files: they are about to be told as open.
     fn leave_late_closes(&self, deadline: Instant) -> Result<(), Fault> {
         let next = || self.id.sharing.held.lock().may_close.iter().next().map(|(fid, token)| (*fid, *token));
         while let Some((fid, token)) = next() {
@@ -513,7 +513,7 @@ impl Fs {
                 held.has_left(token);
                 fids.iter().for_each(|fid| _ = held.opens.remove(fid));
             }
-            // H8: before the locks of the files are let go.
+            // client-H8: before the locks of the files are let go.
             Err(_) => {
                 held.not_left.push((first, token));
                 held.may_close.extend(fids.iter().map(|fid| (*fid, token)));
@@ -529,7 +529,7 @@ impl Fs {
         }
     }
 
-    /// H4: a section that ends is not claimed any more, before the MDT hears of it.
+    /// client-H4: a section that ends is not claimed any more, before the MDT hears of it.
     fn try_leave(&self, fid: Fid, token: u64, deadline: Instant) -> Result<(), Fault> {
         let held = &self.id.sharing.held;
         let floor = {
@@ -542,7 +542,7 @@ impl Fs {
         Ok(())
     }
 
-    /// H7, H8: the MDT may be asked to open it after this.
+    /// client-H7, client-H8: the MDT may be asked to open it after this.
     pub(crate) fn note_open(&self, file: &File, deadline: Instant) -> Result<(), Fault> {
         let sharing = &self.id.sharing;
         match sharing.note_open(file) {

@@ -1,6 +1,6 @@
 //! Slots of a session at one target: each carries one mutating request at a time, under rising sequences.
 //!
-//! C3: a slot whose request may or may not have happened is *stuck*: the request stays with it and is sent again, under
+//! client-C3 here: a slot whose request may or may not have happened is *stuck*: the request stays with it and is sent again, under
 //! the same sequence, before the slot or the target is used for anything newer. So a write that was given up can never
 //! arrive after a later one.
 

@@ -177,7 +177,7 @@ impl Fs {
         let before = self.glimpse(&cap, objects(), deadline)?;
         let marks = self.cut_objects(&cap, layout, &cuts(layout, size, &before), deadline)?;
         let after = proven(layout, &self.glimpse(&cap, objects(), deadline)?);
-        // 2. O3: flushed, with whatever else of this file is not, before the MDT is told.
+        // 2. plan-O3: flushed, with whatever else of this file is not, before the MDT is told.
         let snapshot = file.meta.lock().progress.snapshot();
         let all: Vec<_> = marks.into_iter().chain(snapshot.marks.iter().copied()).collect();
         self.flush_marks(file, &all, deadline)?;

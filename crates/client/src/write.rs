@@ -215,7 +215,7 @@ impl Fs {
     }
 
     /// Inline content is the MDT's, which orders all who read and write it: among several clients, too, that needs no section, but while the
-    /// file grows out of its record (O4; decision 0035). False: it is to be written in a section.
+    /// file grows out of its record (meta-O4; decision 0035). False: it is to be written in a section.
     fn write_if_inline(
         &self,
         file: &Arc<File>,
@@ -394,7 +394,7 @@ impl Fs {
             }
             pending.push((made, req));
         }
-        // 2. Receive all; then what could not be sent or must be tried again (C6); last those that found no slot or no room.
+        // 2. Receive all; then what could not be sent or must be tried again (client-C6); last those that found no slot or no room.
         pending.iter_mut().filter_map(|(made, _)| made.as_mut().ok()?.as_mut()).for_each(Pending::land);
         let answers =
             pending.into_iter().zip(window).zip(links).map(|(((made, req), piece), link)| match made {

@@ -211,7 +211,7 @@ impl Service for Door {
     }
 }
 
-/// T1: an OST restarts in the middle of a round, after its flush: files that lie elsewhere, and are told of in the same frame, are not
+/// client-T1: an OST restarts in the middle of a round, after its flush: files that lie elsewhere, and are told of in the same frame, are not
 /// kept in hand while it is waited for.
 #[test]
 fn a_restart_in_the_middle_of_a_round_holds_up_its_own_files_only() {

@@ -1,5 +1,5 @@
 //! Two clients at one inline file: what they write at the same time, and what becomes of it while one of them moves it to objects
-//! (decision 0035, O4).
+//! (decision 0035, meta-O4).
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
 
@@ -320,7 +320,7 @@ impl Service for Deaf {
     }
 }
 
-/// X8: its writer was told that it failed, another wrote since, and then the first is heard again: it does not write over that.
+/// mds-X8: its writer was told that it failed, another wrote since, and then the first is heard again: it does not write over that.
 #[test]
 fn x8_a_write_that_was_given_up_does_not_come_after_what_another_wrote_since() {
     let cluster = Cluster::new(Wiring::Tcp, 1);

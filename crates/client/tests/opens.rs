@@ -158,7 +158,7 @@ impl Service for Withholding {
     }
 }
 
-/// C3: a truncate was given up and may happen yet. An open for reading goes after it: what it was told before would be wrong a moment
+/// client-C3: a truncate was given up and may happen yet. An open for reading goes after it: what it was told before would be wrong a moment
 /// later.
 #[test]
 fn c3_an_open_for_reading_does_not_pass_what_was_given_up() {
@@ -255,7 +255,7 @@ impl Service for Slow {
     }
 }
 
-/// H4: the MDT stops and starts in order, which keeps its incarnation, between its word that it is somebody's turn and when he hears that. What
+/// client-H4: the MDT stops and starts in order, which keeps its incarnation, between its word that it is somebody's turn and when he hears that. What
 /// he said he holds did not have it, so he asks again: nobody else is let in while he writes.
 #[test]
 fn h4_a_turn_that_was_given_before_a_clean_restart_is_asked_for_again() {
@@ -306,7 +306,7 @@ impl Service for Late {
     }
 }
 
-/// H8 [S-unlinked-open]: what tells that a file was closed is given up, the file is opened anew, and then it comes: the file is open.
+/// client-H8 [S-unlinked-open]: what tells that a file was closed is given up, the file is opened anew, and then it comes: the file is open.
 #[test]
 fn h8_a_close_that_comes_late_does_not_end_a_later_open() {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
@@ -327,7 +327,7 @@ fn h8_a_close_that_comes_late_does_not_end_a_later_open() {
     cluster.hub.add(MDT, cluster.mdt_service());
 }
 
-/// H7 [S-unlinked-open]: the MDT carries it out while this mount is alone, another one comes in, and then comes the answer.
+/// client-H7 [S-unlinked-open]: the MDT carries it out while this mount is alone, another one comes in, and then comes the answer.
 fn what_is_made_while_another_comes_in_outlives_its_name(
     call: u16,
     make: impl Fn(&Fs) -> (Attr, Handle) + Sync,
@@ -369,7 +369,7 @@ fn h7_a_file_without_a_name_that_is_made_while_another_mount_comes_in_outlives_t
     what_is_made_while_another_comes_in_outlives_its_name(Tmpfile::CALL, make);
 }
 
-/// H7: the MDT is killed before it answers, and another mount takes the file away before this one asks again: it was made, and then removed.
+/// client-H7: the MDT is killed before it answers, and another mount takes the file away before this one asks again: it was made, and then removed.
 /// (Its maker cannot have said that it holds what it had not heard of.)
 #[test]
 fn h7_who_makes_a_file_that_is_gone_before_the_answer_has_made_it() {

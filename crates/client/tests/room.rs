@@ -431,7 +431,7 @@ fn what_could_not_be_shown_does_not_come_to_light_later() {
     }
 }
 
-/// W2, W3: whose time is over tries once more; and nobody waits again until something is freed, or more is removed.
+/// plan-W2, plan-W3: whose time is over tries once more; and nobody waits again until something is freed, or more is removed.
 #[test]
 fn who_waited_in_vain_tries_once_more_and_the_next_does_not_wait() {
     let rig = rig(Wiring::Local);

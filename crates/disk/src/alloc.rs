@@ -7,8 +7,8 @@
 //!
 //! With a fixed sub-block, space is given out in such pieces and a piece is free again when none of its pages is in use: for comparison
 //! with file systems that do so. What is in a piece beyond what was asked for is waste until then.
-//! I1: free runs are aligned to their size and never overlap.  I2: two free buddies never stay apart.
-//! I3: `free` is the sum of all free runs.  I4: with a fixed sub-block, free runs are of whole ones; `partial` has those in use in part.
+//! disk-I1: free runs are aligned to their size and never overlap.  disk-I2: two free buddies never stay apart.
+//! disk-I3: `free` is the sum of all free runs.  disk-I4: with a fixed sub-block, free runs are of whole ones; `partial` has those in use in part.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -88,7 +88,7 @@ impl Buddy {
     fn take_any(&mut self, pages: u32, out: &mut Vec<Run>) {
         let mut rest = pages;
         while rest > 0 {
-            let run = self.take_one(rest).expect("I3: there are that many free pages");
+            let run = self.take_one(rest).expect("disk-I3: there are that many free pages");
             rest -= run.pages;
             match out.last_mut() {
                 // Neighbours become one run: fewer device writes and a smaller log entry.
@@ -210,7 +210,7 @@ impl Buddy {
         }
     }
 
-    /// I4: whole sub-blocks.
+    /// disk-I4: whole sub-blocks.
     fn free_run(&mut self, mut start: u64, mut pages: u64) {
         while pages > 0 {
             let by_place = start.trailing_zeros() as usize;
@@ -420,7 +420,7 @@ mod tests {
         assert!(take(4096, Some(0)).len() > 1, "larger than any piece: as ever");
     }
 
-    /// I4, against a table of pages.
+    /// disk-I4, against a table of pages.
     #[test]
     fn fixed_sub_blocks_are_free_when_nothing_of_them_is_in_use() {
         for (seed, order) in [(1, 1u8), (2, 3), (3, 6)] {

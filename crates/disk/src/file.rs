@@ -1,20 +1,20 @@
 //! A medium in a regular file (sparse) or a block device: `pread`, `pwrite`, `fdatasync` through the page cache, and for data pages, if
 //! so set, direct I/O past it.
 //!
-//! F1: no two processes write one medium: it is claimed while it is open (`claim`).
-//! F2: the size is read once at open and never changes; a write cannot make the file grow.
-//! F3: space of a sparse file is taken when it is first written, or ahead of that by `reserve`; on copy-on-write file systems
+//! disk-F1: no two processes write one medium: it is claimed while it is open (`claim`).
+//! disk-F2: the size is read once at open and never changes; a write cannot make the file grow.
+//! disk-F3: space of a sparse file is taken when it is first written, or ahead of that by `reserve`; on copy-on-write file systems
 //!     (btrfs, ZFS) also a reserved range may meet a full host.
-//! F4: an acknowledged write is in the page cache or on the device, so it outlives the process and not the power. `fdatasync` makes both
+//! disk-F4: an acknowledged write is in the page cache or on the device, so it outlives the process and not the power. `fdatasync` makes both
 //!     durable: it is of the file, not of the descriptor.
-//! F5: reads of the medium itself go by a second descriptor with `O_DIRECT`, where the file system has it; the kernel writes dirty
+//! disk-F5: reads of the medium itself go by a second descriptor with `O_DIRECT`, where the file system has it; the kernel writes dirty
 //!     pages of the range out first.
-//! F6: two ways to one medium agree if they share no page. `read_many` and `write_many` are for data pages, and go past the cache if the
+//! disk-F6: two ways to one medium agree if they share no page. `read_many` and `write_many` are for data pages, and go past the cache if the
 //!     disk is direct: the data region of a volume, which begins and ends at page borders. Everything else (superblocks, log, checkpoints)
 //!     goes by `read_at` and `write_at` through the cache. Who mixes them (a tool that looks at a data page by `read_at`) gets right bytes as
 //!     long as nobody writes meanwhile: a direct read writes the range's dirty pages out first, a direct write drops the cached ones. So does
-//!     a medium that was cached in one run and is direct in the next. Scrub reads the data region by F5, recovery by `read_many`.
-//! F7: who calls gets an error where the device hangs, and his thread back: after a deadline (`direct`, `aside`, `opening`). Of cached data
+//!     a medium that was cached in one run and is direct in the next. Scrub reads the data region by disk-F5, recovery by `read_many`.
+//! disk-F7: who calls gets an error where the device hangs, and his thread back: after a deadline (`direct`, `aside`, `opening`). Of cached data
 //!     pages the others get it, at once, and `lost` says so (`cached`).
 
 mod aside;
@@ -78,7 +78,7 @@ pub struct FileDisk {
     direct: OnceLock<Option<Direct>>,
     /// One at a time opens `direct`, and has another of these while it does, also if it was left behind.
     turn: Mutex<Arc<()>>,
-    /// F1 goes with this file. It is `file`, or, of a disk that is direct, the one that its operations go by (D2).
+    /// disk-F1 goes with this file. It is `file`, or, of a disk that is direct, the one that its operations go by (disk-D2).
     claimed: Arc<File>,
     aside: Aside,
     cached: Cached,
@@ -211,7 +211,7 @@ impl FileDisk {
         Ok(self)
     }
 
-    /// Makes the claimed file the direct one: what is under way when the process goes holds it, and with it the claim (D2).
+    /// Makes the claimed file the direct one: what is under way when the process goes holds it, and with it the claim (disk-D2).
     fn turn_direct(&mut self) -> Result<(), Unfit> {
         if self.direct.get().is_some_and(|d| d.as_ref().is_some_and(|d| d.is_over(&self.claimed))) {
             return Ok(());
@@ -372,7 +372,7 @@ impl Disk for FileDisk {
         }
         match self.direct_for(parts.iter().map(|(offset, bytes)| (*offset, bytes.len()))) {
             Some(direct) => {
-                // A discard that was left behind may yet be carried out (A2).
+                // A discard that was left behind may yet be carried out (disk-A2).
                 self.aside.check_not_hung().map_err(|e| explain(e, &self.path, "cannot be written"))?;
                 direct.write(parts)
             }

@@ -1,9 +1,9 @@
 //! Free space that is yet to be given back to the medium, which under a sparse file is the host's.
 //!
-//! F1: space is left alone for a while after it was freed: reusing it is cheaper than fresh space. Where the host has little room left, it is
+//! disk-FR1: space is left alone for a while after it was freed: reusing it is cheaper than fresh space. Where the host has little room left, it is
 //!     not.
-//! F2: nothing is forgotten: what cannot be remembered, or was freed before the start, a sweep over all free space finds.
-//! F3: a run is out of the allocator while it is discarded, so nobody's bytes can be in it.
+//! disk-FR2: nothing is forgotten: what cannot be remembered, or was freed before the start, a sweep over all free space finds.
+//! disk-FR3: a run is out of the allocator while it is discarded, so nobody's bytes can be in it.
 
 use std::collections::BTreeSet;
 
@@ -35,9 +35,9 @@ pub struct Freed {
     due: BTreeSet<u64>,
     /// Since the last ripening.
     rounds: u32,
-    /// Rounds for which nothing is left alone (F1).
+    /// Rounds for which nothing is left alone (disk-FR1).
     urgent: u32,
-    /// F2: something was freed that none of these has.
+    /// disk-FR2: something was freed that none of these has.
     is_lost: bool,
     /// The stretch at which a sweep goes on.
     sweep: Option<u64>,
@@ -65,7 +65,7 @@ impl Freed {
         }
     }
 
-    /// A round begins. `is_short`: the host has little room left (F1).
+    /// A round begins. `is_short`: the host has little room left (disk-FR1).
     pub fn age(&mut self, is_short: bool) {
         self.looks = LOOKS_MAX;
         self.rounds += 1;

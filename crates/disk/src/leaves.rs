@@ -1,9 +1,9 @@
 //! Room for an owner's leaves: what the two checkpoint slots of a volume have behind the heads of checkpoints, page by page. The owner
 //! writes leaves there, wherever there is room, and its next checkpoint names them.
 //!
-//! L1: a leaf that the durable checkpoint names is never overwritten: its pages are free when the owner gives them back, which is after
+//! disk-L1: a leaf that the durable checkpoint names is never overwritten: its pages are free when the owner gives them back, which is after
 //!     a checkpoint without it is named.
-//! L2: of free pages the medium is told in time (`freed`), but for those that were reserved when it was formatted: the next checkpoint finds
+//! disk-L2: of free pages the medium is told in time (`freed`), but for those that were reserved when it was formatted: the next checkpoint finds
 //!     room there, also below a sparse file whose host is full.
 
 use std::io;
@@ -66,7 +66,7 @@ impl Row {
 pub struct LeafArea {
     disk: Arc<dyn Disk>,
     stretches: [Range<u64>; 2],
-    /// L2: the begin of each stretch up to here stays reserved, medium offset.
+    /// disk-L2: the begin of each stretch up to here stays reserved, medium offset.
     reserved_to: [u64; 2],
     free: Mutex<Buddy>,
     /// Locked after `free`.

@@ -6,7 +6,7 @@
 //!
 //! Two media that lose power at once are one of these, divided (`pair.rs`).
 //!
-//! S1: a crash changes only sectors with unflushed writes.  S2: the same seed gives the same image.
+//! disk-S1: a crash changes only sectors with unflushed writes.  disk-S2: the same seed gives the same image.
 
 use std::io;
 use std::ops::Range;

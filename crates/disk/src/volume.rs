@@ -4,17 +4,17 @@
 //! Life: `open` → `checkpoint_reader` (load the state) → `replay` (apply what came after) → `start` → `append`, `flush`,
 //! `checkpoint` … → `close_clean`. Anything out of this order is refused.
 //!
-//! V1: from entry to entry seq rises by the operations that the one before holds, one mostly, and the position by its bytes; a scan accepts nothing else.
-//! V2: an entry that was once behind a cut tail is never accepted: each start without a clean stop makes the superblock say
+//! disk-V1: from entry to entry seq rises by the operations that the one before holds, one mostly, and the position by its bytes; a scan accepts nothing else.
+//! disk-V2: an entry that was once behind a cut tail is never accepted: each start without a clean stop makes the superblock say
 //!     "from this position on only incarnation ≥ n", durably, before the first append.
-//! V3: `flushed_seq` is raised only by a device flush that began after the entry was written, and `sealed_seq` only to a
+//! disk-V3: `flushed_seq` is raised only by a device flush that began after the entry was written, and `sealed_seq` only to a
 //!     flushed_seq that is itself durable, in a flushed entry or in the superblock.
-//! V4: the ring never overwrites an entry at or after the log start that either superblock copy names, nor with zeros: appends write
+//! disk-V4: the ring never overwrites an entry at or after the log start that either superblock copy names, nor with zeros: appends write
 //!     whole pages, and one page of the ring stays free.
-//! V5: a checkpoint slot is written only while both superblock copies name the other one.
-//! V6: after one failed write or flush the volume refuses everything that would promise something. (Not after a failed write to
+//! disk-V5: a checkpoint slot is written only while both superblock copies name the other one.
+//! disk-V6: after one failed write or flush the volume refuses everything that would promise something. (Not after a failed write to
 //!     the checkpoint slot that nothing names yet: that checkpoint is given up, and the one before it stands.)
-//! V7: the tail lock is never held during a device flush.
+//! disk-V7: the tail lock is never held during a device flush.
 
 mod append;
 mod bytes;
@@ -108,7 +108,7 @@ pub struct LogPoint {
 pub struct Volume {
     /// Counted.
     disk: Arc<dyn Disk>,
-    /// Where the log ring is: the same medium, or one of its own (M1).
+    /// Where the log ring is: the same medium, or one of its own (disk-M1).
     log: Arc<dyn Disk>,
     counts: Arc<Counts>,
     access: Access,
@@ -291,7 +291,7 @@ impl Volume {
         };
         // 1. What replay read may be in the page cache only (a killed process); make it durable, so that it is flushed.
         self.flush_media()?;
-        // 2. V2: say durably, before the first append, that nothing older counts behind the tail.
+        // 2. disk-V2: say durably, before the first append, that nothing older counts behind the tail.
         self.commit(|sb| {
             if !sb.clean || cut || lost.is_some() {
                 sb.incarnation = Incarnation(sb.incarnation.0 + 1);
@@ -390,7 +390,7 @@ impl Volume {
     pub fn flushed_seq(&self) -> Seq {
         Seq(self.flushed_seq.load(Ordering::Acquire))
     }
-    /// Recovery will know of entries up to here that they were flushed, so what they superseded may be reused (O1, O2).
+    /// Recovery will know of entries up to here that they were flushed, so what they superseded may be reused (disk-O1, disk-O2).
     pub fn sealed_seq(&self) -> Seq {
         Seq(self.sealed_seq.load(Ordering::Acquire))
     }
@@ -434,13 +434,13 @@ impl Volume {
             self.disk.write_at(&sb.encode(), at).map_err(|e| self.fail("superblock write", e))?;
             self.disk.flush().map_err(|e| self.fail("superblock flush", e))?;
         }
-        // V3: the superblock's flushed_seq is a durable flush mark too.
+        // disk-V3: the superblock's flushed_seq is a durable flush mark too.
         self.sealed_seq.fetch_max(sb.flushed_seq.0, Ordering::AcqRel);
         *self.superblock.lock() = sb;
         Ok(())
     }
 
-    /// V6: a medium that has hung for too long fails the volume, also if nothing of the volume's own waits for it: what was written and given
+    /// disk-V6: a medium that has hung for too long fails the volume, also if nothing of the volume's own waits for it: what was written and given
     /// up may yet be carried out, and nobody knows when. To be asked now and then.
     pub fn check_media(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
@@ -460,7 +460,7 @@ impl Volume {
         mark.store(tail.mark, Ordering::Release);
     }
 
-    /// V6: remembers the first failure for good.
+    /// disk-V6: remembers the first failure for good.
     fn fail(&self, what: &str, e: io::Error) -> VolumeError {
         // What is under way may be carried out late: only a process that comes after it finds what is true.
         let is_hang = e.kind() == io::ErrorKind::TimedOut;

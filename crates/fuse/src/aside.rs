@@ -1,6 +1,6 @@
 //! Work that may wait for the kernel, done aside from the threads that serve requests.
 //!
-//! A notice that drops pages waits for their locks, and these may be held by requests that wait for an answer (the door's I2). A serving
+//! A notice that drops pages waits for their locks, and these may be held by requests that wait for an answer (the door's fuse-I2). A serving
 //! thread that waited so would be missing where that answer is made; if all did, the mount would hang. So such work has threads of its own,
 //! which start when the first of it comes and end with the door.
 

@@ -48,7 +48,7 @@ pub struct Questions {
 }
 
 impl Door {
-    /// G1.
+    /// fuse-G1.
     pub(crate) fn answer_attr(&self, tid: u32, attr: Attr, reply: AttrReply) {
         let since = Instant::now();
         self.answer_or_ask(Waiting { fid: attr.fid, tid, attr, reply, since, growth: 0, end: 0 }, false);
@@ -118,7 +118,7 @@ impl Door {
         flags & O_DIRECT != 0 || self.in_use.is_uncached(fid, fh)
     }
 
-    /// G2: drops the kernel's pages in the way of a direct write. May wait for the kernel.
+    /// fuse-G2: drops the kernel's pages in the way of a direct write. May wait for the kernel.
     pub(crate) fn clear(&self, begun: &Begun) {
         let Range { start, end } = begun.range;
         for pass in 1.. {
@@ -144,7 +144,7 @@ impl Door {
     }
 }
 
-/// A direct write that was begun: `write` carries it out. G2: who asks for its pages waits until then.
+/// A direct write that was begun: `write` carries it out. fuse-G2: who asks for its pages waits until then.
 pub fn write_direct(
     door: &Arc<Door>,
     begun: Option<Begun>,

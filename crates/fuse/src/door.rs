@@ -156,7 +156,7 @@ impl Door {
     }
 
     /// O_APPEND is not passed on: each write says that it appends, and where the kernel sees the end: alone, that holds the inode's
-    /// lock and a true size (I3), so it is the file's end. A handle that ignored offsets would send pages of a
+    /// lock and a true size (fuse-I3), so it is the file's end. A handle that ignored offsets would send pages of a
     /// shared mapping, for which the kernel picks any writable handle, to the wrong place.
     fn open_flags(&self, flags: i32) -> client::OpenFlags {
         let access = OpenFlags(flags).acc_mode();

@@ -15,7 +15,7 @@ pub struct Forget(pub Option<Notifier>);
 
 impl Forget {
     /// To be called by who serves a request about the open file `fid`, before it answers: then its caller sees the new attributes as
-    /// soon as its call is over. The request keeps the file in use, so the kernel does not wait for its end here (I2).
+    /// soon as its call is over. The request keeps the file in use, so the kernel does not wait for its end here (fuse-I2).
     pub fn attributes(&self, fid: Fid) {
         let Some(notifier) = &self.0 else { return };
         // What the kernel does not know it cannot forget: an error tells nothing.

@@ -4,11 +4,11 @@
 //! scheduled, while the one that just finished goes to sleep: on two processors that halves the rate of lookups and creates. With as
 //! few waiting as there are processors, a thread that finishes finds the next request already there. So threads park here after
 //! their reply, and one is let out whenever a request of a kind that blocks begins.
-//! I1. A thread that begins a request of a blocking kind is replaced at once, if any is parked: such requests run as deep as there
+//! fuse-T1. A thread that begins a request of a blocking kind is replaced at once, if any is parked: such requests run as deep as there
 //!     are threads.
-//! I2. Which kinds block is measured (time off the processor), never assumed: memory, disk and network differ.
-//! I3. If all waiting threads hang in requests that were thought quick, `tick` lets out another each time: no request waits forever.
-//! I4. After `close` nobody parks.
+//! fuse-T2. Which kinds block is measured (time off the processor), never assumed: memory, disk and network differ.
+//! fuse-T3. If all waiting threads hang in requests that were thought quick, `tick` lets out another each time: no request waits forever.
+//! fuse-T4. After `close` nobody parks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, Ordering};
@@ -172,7 +172,7 @@ impl Gate {
         lot.parked -= 1;
     }
 
-    /// To be called now and then with what the last call returned: I3.
+    /// To be called now and then with what the last call returned: fuse-T3.
     pub fn tick(&self, served_before: u64) -> u64 {
         let served = self.served.load(Ordering::Relaxed);
         if served == served_before && self.waiting.load(Ordering::SeqCst) <= 0 {
@@ -181,7 +181,7 @@ impl Gate {
         served
     }
 
-    /// I4: the mount is gone; all shall see it for themselves.
+    /// fuse-T4: the mount is gone; all shall see it for themselves.
     pub fn close(&self) {
         self.lot.lock().closed = true;
         self.out.notify_all();

@@ -1,8 +1,8 @@
 //! What the door knows of the files that this kernel has open, for orders that the kernel does not keep by itself.
 //!
-//! G1. No answer tells a size that the kernel cannot read yet. The kernel raises its own size when the call that extends the file ends,
+//! fuse-G1. No answer tells a size that the kernel cannot read yet. The kernel raises its own size when the call that extends the file ends,
 //!     and shows programs ours before that: a read below `st_size` would give nothing, and a mapping SIGBUS.
-//! G2. A page that the kernel filled before a direct write has reached the servers does not outlive that write. The kernel drops the
+//! fuse-G2. A page that the kernel filled before a direct write has reached the servers does not outlive that write. The kernel drops the
 //!     pages before such a write only, and when it is asynchronous not after it.
 //!
 //! A node lives as long as the kernel has the file open.
@@ -139,7 +139,7 @@ impl InUse {
         self.nodes(fid).get(&fid).is_some_and(|node| node.uncached.contains(&handle))
     }
 
-    // ---- G2 ----
+    // ---- fuse-G2 ----
 
     /// Before a read that may fill pages of the kernel: it waits for a direct write to them, until `deadline`.
     pub fn fill(&self, fid: Fid, range: Range<u64>, deadline: Instant) {
@@ -204,7 +204,7 @@ impl InUse {
         shard.applied.notify_all();
     }
 
-    // ---- G1 ----
+    // ---- fuse-G1 ----
 
     /// A request begins that may extend the file, of `size` bytes, to `end`, from `offset` on, by the thread `tid`.
     pub fn begin_growth(&self, fid: Fid, tid: u32, offset: u64, end: u64, size: u64, has_pages: bool) {

@@ -2,13 +2,13 @@
 //!
 //! It promises what a local file system's mount promises for one node, as far as `client` does. It refuses kernel write-back
 //! (the kernel would own size and mtime).
-//! I1. An inode number is the fid, which names one file for ever; the generation is the same for all files of a file system, and
+//! fuse-I1. An inode number is the fid, which names one file for ever; the generation is the same for all files of a file system, and
 //!     tells a handle of another file system apart. Nothing is remembered per inode, so `forget` has nothing to do.
-//! I2. No thread that serves requests waits for the kernel to do something about this mount (invalidate, unmount); none sends a notice
+//! fuse-I2. No thread that serves requests waits for the kernel to do something about this mount (invalidate, unmount); none sends a notice
 //!     that waits for a lock, or about a file that its request does not keep in use (`forget`).
-//! I3. While this client is alone all changes come through this mount, so the kernel's page cache stays valid over open. Among
+//! fuse-I3. While this client is alone all changes come through this mount, so the kernel's page cache stays valid over open. Among
 //!     others nothing is cached, and what was kept from before is dropped by the next open (`pages`).
-//! I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
+//! fuse-I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
 
 mod aside;
 mod attributes;

@@ -2,9 +2,9 @@
 //!
 //! Root mounts by the system call itself, with the device fd that the session then serves; nothing needs to be installed. Others go
 //! through `fusermount3`, as fuser does it.
-//! I1. Only the mount that was made here is ever unmounted by it: the mount table's device number must be ours, and, as another mount
+//! fuse-M1. Only the mount that was made here is ever unmounted by it: the mount table's device number must be ours, and, as another mount
 //!     may have it once ours has ended, the mount's own number.
-//! I2. Nothing here asks the mounted file system anything, so a mount whose servers are dead can still be taken down.
+//! fuse-M2. Nothing here asks the mounted file system anything, so a mount whose servers are dead can still be taken down.
 
 use std::fmt;
 use std::io;
@@ -284,7 +284,7 @@ impl Mounted {
         }
     }
 
-    /// I1: another mount at this point is not ours to take. Ours may be there though it has ended: `umount -f` ends it, and leaves it
+    /// fuse-M1: another mount at this point is not ours to take. Ours may be there though it has ended: `umount -f` ends it, and leaves it
     /// where it is if somebody uses it.
     fn is_there(&self) -> io::Result<bool> {
         if mountinfo::at(&self.point)?.is_none_or(|entry| entry.device != self.device) {

@@ -73,7 +73,7 @@ pub fn fopen_flags_shared() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO
 }
 
-/// What the kernel may do with an open file: keep its pages (I3), and close it without asking if no error can be waiting for the
+/// What the kernel may do with an open file: keep its pages (fuse-I3), and close it without asking if no error can be waiting for the
 /// closer (`close_asks` false): it was not open for writing, or nothing that was acknowledged can be lost. Where locks are at the servers
 /// every closer asks, since its locks go (see `lock`).
 pub fn fopen_flags(close_asks: bool) -> FopenFlags {

@@ -3,8 +3,8 @@
 //! A write, truncation or change of owner by someone without CAP_FSETID takes the bits away. The kernel marks each such write;
 //! asking for the mode each time would double the requests of every user but root. So each handle is remembered as *clear* under
 //! an epoch that rises whenever this mount may have set such bits anywhere.
-//! I1. A handle counts as clear only if its mode was read after the epoch that it is filed under.
-//! I2. It counts for no longer than the kernel remembers attributes, and is filed only while no other client works on the file system:
+//! fuse-S1. A handle counts as clear only if its mode was read after the epoch that it is filed under.
+//! fuse-S2. It counts for no longer than the kernel remembers attributes, and is filed only while no other client works on the file system:
 //!     who comes in waits for longer than that, so no other client has set bits since.
 
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ impl SetIdWatch {
         clear.get(&handle).is_some_and(|c| c.epoch == look.epoch && is_new(c))
     }
 
-    /// I1, I2: `look` was taken before the mode was read, and before it was seen that no other client is there.
+    /// fuse-S1, fuse-S2: `look` was taken before the mode was read, and before it was seen that no other client is there.
     pub fn learn_clear(&self, handle: u64, look: Look) {
         self.clear.write().insert(handle, look);
     }
@@ -112,7 +112,7 @@ mod tests {
         assert!(!is_clear());
     }
 
-    /// I2.
+    /// fuse-S2.
     #[test]
     fn what_another_client_may_have_set_since_is_asked_for() {
         let watch = SetIdWatch::default();

@@ -24,7 +24,7 @@ pub(crate) fn dispatch<F: Filesystem>(
     bytes: &[u8],
     around: &impl Around,
 ) {
-    // I1: without a header nobody can be answered. The kernel does not send such.
+    // fusedev-I1: without a header nobody can be answered. The kernel does not send such.
     let Some((header, body)) = request::header(bytes) else {
         tracing::warn!(len = bytes.len(), "the kernel sent a request without a valid header");
         return;

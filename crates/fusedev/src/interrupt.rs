@@ -2,9 +2,9 @@
 //!
 //! The kernel sends INTERRUPT beside the request that it is about, and any thread may read either first. Only SETLKW may wait here
 //! for something other than its own work, so only it is kept; for others an interrupt has no effect, as on a local disk.
-//! I1. An interrupt that was read before its request is kept and meets it; so no interrupt has to be sent back to the kernel to
+//! fusedev-N1. An interrupt that was read before its request is kept and meets it; so no interrupt has to be sent back to the kernel to
 //!     be queued again (the protocol's EAGAIN), which would go round and round as long as a request takes.
-//! I2. The mark is set before `Filesystem::interrupt` is called: who puts a request on a list, and then asks
+//! fusedev-N2. The mark is set before `Filesystem::interrupt` is called: who puts a request on a list, and then asks
 //!     `Request::is_interrupted`, misses none.
 
 use std::collections::{HashMap, VecDeque};

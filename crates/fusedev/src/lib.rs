@@ -3,10 +3,10 @@
 //! Use: implement `Filesystem`, get a device from `mount::mount`, `Session::start` it, `Session::run` it on as many threads as
 //! requests shall be served at once. A `Reply…` may be sent to another thread and answered there, later.
 //! It refuses kernels older than 7.31 (Linux 5.4), and knows neither CUSE, DAX, passthrough nor io_uring.
-//! I1. Bytes from the device are decoded without panics: what cannot be read is answered `EINVAL`, what is unknown `ENOSYS`.
-//! I2. Every request that wants an answer gets exactly one; a reply that is dropped answers `EIO`.
-//! I3. A reply goes to the descriptor that the request came from: each clone of the device has its own list of requests.
-//! I4. `unsafe` stands in `clone.rs` alone (decision 0016).
+//! fusedev-I1. Bytes from the device are decoded without panics: what cannot be read is answered `EINVAL`, what is unknown `ENOSYS`.
+//! fusedev-I2. Every request that wants an answer gets exactly one; a reply that is dropped answers `EIO`.
+//! fusedev-I3. A reply goes to the descriptor that the request came from: each clone of the device has its own list of requests.
+//! fusedev-I4. `unsafe` stands in `clone.rs` alone (decision 0016).
 
 mod attr;
 mod clone;

@@ -2,7 +2,7 @@
 //!
 //! A notice may wait for the kernel's locks of the inode that it is about, and these may be held by a request that waits for its
 //! answer. So a thread that serves requests sends none but of attributes only (`inval_inode` with a negative offset), about a file
-//! that the request itself keeps in use: that one waits for nothing but an inode that is being made or freed (the door's I2).
+//! that the request itself keeps in use: that one waits for nothing but an inode that is being made or freed (the door's fuse-I2).
 
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};

@@ -3,8 +3,8 @@
 //! ```text
 //! Hammer::new("log entry").seeds(samples).repair(&reseal).run(|bytes| decode(bytes).ok(), |bytes, value| { .. });
 //! ```
-//! H1: no input makes the decoder panic; the one that did is printed.  H2: what it allocates at its highest is at most
-//! `blow_up` bytes per byte at hand, and `slack`.  H3: each seed is accepted, so the mutations begin near what is valid.
+//! hammer-H1: no input makes the decoder panic; the one that did is printed.  hammer-H2: what it allocates at its highest is at most
+//! `blow_up` bytes per byte at hand, and `slack`.  hammer-H3: each seed is accepted, so the mutations begin near what is valid.
 //! `STRIA_LONG=1`: 10^6 inputs for each decoder.
 
 mod alloc;
@@ -76,7 +76,7 @@ impl<'a> Hammer<'a> {
         let alphabet = self.seeds.concat();
         Hammer { alphabet, ..self }
     }
-    /// H2. By default 24 and 4096: an empty byte string has 4 bytes on the wire and 24 in memory, and a list that grows holds
+    /// hammer-H2. By default 24 and 4096: an empty byte string has 4 bytes on the wire and 24 in memory, and a list that grows holds
     /// its old and its new place for a moment.
     pub fn bound(self, blow_up: usize, slack: usize) -> Hammer<'a> {
         Hammer { blow_up, slack, ..self }

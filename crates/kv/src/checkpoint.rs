@@ -2,7 +2,7 @@
 //!
 //! Records travel in batches of about 64 KiB, each with a CRC32C, so that a changed byte is found before anything of its
 //! batch is believed; a trailer with the counts tells a whole stream from a cut one.
-//! C1: nothing after the trailer belongs to the stream.  C2: no key stands in a stream twice.
+//! kv-C1: nothing after the trailer belongs to the stream.  kv-C2: no key stands in a stream twice.
 
 use std::io::{self, Read, Write};
 

@@ -66,7 +66,7 @@ fn batch(changes: &[(u32, Option<&[u8]>)]) -> Batch {
     b
 }
 
-/// K7: what the changes need is there, then they are made.
+/// kv-K7: what the changes need is there, then they are made.
 fn applied<E: Engine>(kv: &E, upto: Seq, batch: Batch) {
     while let Err(what) = kv.admits(batch.keys()) {
         kv.load(what).expect("the medium is sound");
@@ -74,14 +74,14 @@ fn applied<E: Engine>(kv: &E, upto: Seq, batch: Batch) {
     kv.apply(upto, batch);
 }
 
-/// K5: a checkpoint that counts, after which as much goes as may.
+/// kv-K5: a checkpoint that counts, after which as much goes as may.
 fn shrunk<E: Engine>(kv: &E) {
     written(kv, &kv.snapshot(), &[]).expect("a Vec takes all");
     kv.end_checkpoint(true);
     while kv.tidy() != Tidied::Done {}
 }
 
-/// K7: what is absent is there once it was loaded, also for a view from before.
+/// kv-K7: what is absent is there once it was loaded, also for a view from before.
 fn looked_up<E: Engine>(kv: &E, view: &impl View, key: &Key) -> Result<Option<Vec<u8>>, Damage> {
     loop {
         match view.get(key) {
@@ -118,7 +118,7 @@ fn listed<E: Engine>(
     }
 }
 
-/// K1, of readers and of snapshots.
+/// kv-K1, of readers and of snapshots.
 fn a_batch_is_seen_whole_by_later_views_only<E: Engine>(kv: &E) {
     let (before, read_before) = (kv.snapshot(), kv.reader());
     applied(kv, Seq(1), batch(&[(1, Some(b"one")), (2, Some(b"two"))]));
@@ -169,7 +169,7 @@ fn ranges_are_half_open_and_stop_on_demand<E: Engine>(kv: &E) {
     assert_eq!(seen(190, 1000, 99), [190, 192, 194, 196, 198]);
 }
 
-/// K3, K8.
+/// kv-K3, kv-K8.
 fn damage_is_reported_with_its_key<E: Engine>(kv: &E) {
     applied(kv, Seq(1), batch(&[(1, Some(b"good")), (3, Some(b"good"))]));
     let mut b = Batch::new();
@@ -194,7 +194,7 @@ fn written<E: Engine>(kv: &E, of: &E::Snap, rest: &[(Key, Value)]) -> std::io::R
     kv.checkpoint(of, &mut rest.iter().cloned(), &mut out).map(|()| out)
 }
 
-/// K2.
+/// kv-K2.
 fn a_checkpoint_opens_whole_or_not_at_all<E: Engine>(kv: &E, again: &dyn Fn(&E) -> E) {
     for n in 0..300u32 {
         applied(kv, Seq(10 + n as u64), batch(&[(n, Some(&vec![n as u8; n as usize * 7 % 500]))]));
@@ -227,7 +227,7 @@ fn a_checkpoint_opens_whole_or_not_at_all<E: Engine>(kv: &E, again: &dyn Fn(&E) 
     }
 }
 
-/// K1, K2, K5 under random batches, compared with a plain map; snapshots taken on the way stay true to the end.
+/// kv-K1, kv-K2, kv-K5 under random batches, compared with a plain map; snapshots taken on the way stay true to the end.
 /// `moves`: now and then changes are put in their places.
 fn random_batches_agree_with_a_model<E: Engine>(kv: &E, again: &dyn Fn(&E) -> E, moves: bool) {
     let mut model = BTreeMap::<Key, Vec<u8>>::new();

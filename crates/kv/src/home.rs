@@ -1,10 +1,10 @@
 //! Leaves on the medium: where one lies (`Home`), and one that memory need not have (`Away`).
 //!
-//! H1: what lies at a home does not change while somebody has it: the durable head, the checkpoint under way, and each `Away` of whatever
+//! kv-H1: what lies at a home does not change while somebody has it: the durable head, the checkpoint under way, and each `Away` of whatever
 //!     state. The last one to let go of it frees its pages.
-//! H2: an `Away` is filled once, and keeps that while it lives, so that who reads may borrow from it. The table forgets what it was
+//! kv-H2: an `Away` is filled once, and keeps that while it lives, so that who reads may borrow from it. The table forgets what it was
 //!     filled with by an empty one in its place, in a new state.
-//! H3: it is broken if the medium itself gave bytes twice that are not those that were written, and somebody wants them. What cannot be
+//! kv-H3: it is broken if the medium itself gave bytes twice that are not those that were written, and somebody wants them. What cannot be
 //!     read at all says nothing of them: it stays as it is, and who wants it is told.
 
 use std::io;
@@ -59,7 +59,7 @@ pub struct Home {
 }
 
 impl Drop for Home {
-    /// H1.
+    /// kv-H1.
     fn drop(&mut self) {
         self.ground.area.give_back(&self.place);
     }
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Home {
 pub struct Broken;
 
 impl Home {
-    /// The leaf, read anew each time. `InvalidData`: it is not what was written there (H3).
+    /// The leaf, read anew each time. `InvalidData`: it is not what was written there (kv-H3).
     pub fn read(&self) -> io::Result<Arc<Leaf>> {
         self.leaf_of(self.ground.area.read(&self.place))
     }
@@ -179,7 +179,7 @@ pub fn fill(wanted: Vec<Arc<Away>>, ahead: Vec<Arc<Away>>) -> io::Result<()> {
         for ((away, leaf), is_wanted) in read(some).into_iter().zip(is_wanted) {
             match leaf {
                 Ok(leaf) => away.fill(Ok(leaf)),
-                // H3: it is nobody's loss yet.
+                // kv-H3: it is nobody's loss yet.
                 Err(_) if !is_wanted => {}
                 Err(e) if is_wrong(&e) => {
                     tracing::error!(why = %e, "records of the MDT are lost: restore them from a mirror or run fsck");

@@ -12,8 +12,8 @@
 //! A value of more than `SMALL_MAX` bytes stays what it was, beside the leaf (`large`), and its cell has a number in place of it:
 //! a leaf is copied at each change, file content is not.
 //!
-//! L1: keys rise.  L2: a leaf has a record at least, and unless it has only one, no more than `Shape::leaf_bytes`.
-//! L3: the cells' lengths lead from one to the next and to the end.
+//! kv-L1: keys rise.  kv-L2: a leaf has a record at least, and unless it has only one, no more than `Shape::leaf_bytes`.
+//! kv-L3: the cells' lengths lead from one to the next and to the end.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +79,7 @@ fn blank(prefix: Key, prefix_len: u8, records: u16, bytes: usize) -> Arc<Leaf> {
                     let bytes = [0; STEP * $steps];
                     Arc::new(Leaf { prefix, prefix_len, records, used, large, home, bytes })
                 })*
-                _ => unreachable!("L2: a leaf of {bytes} bytes"),
+                _ => unreachable!("kv-L2: a leaf of {bytes} bytes"),
             }
         };
     }
@@ -419,7 +419,7 @@ pub fn edited<'a>(leaf: &'a Leaf, edits: &[Edit<'a>]) -> Option<Vec<Piece<'a>>> 
     (!is_same).then_some(pieces)
 }
 
-/// Packs pieces, which are in order, into as few leaves as hold them (L2). Records that come after all others, as inodes do, fill
+/// Packs pieces, which are in order, into as few leaves as hold them (kv-L2). Records that come after all others, as inodes do, fill
 /// leaves one by one; others are divided evenly, so that each leaf has room for more.
 pub fn pack(pieces: Vec<Piece<'_>>, leaf_bytes: usize) -> Vec<Arc<Leaf>> {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Vec::new() };

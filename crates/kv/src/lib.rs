@@ -2,21 +2,21 @@
 //!
 //! An engine has one writer at a time, any number of readers, and states: each `apply` makes a new one. Promises, checked for
 //! every implementation by `conformance`:
-//! K1: an applied batch is seen, whole, by every reader and snapshot taken after `apply` returned, and by none taken before it
+//! kv-K1: an applied batch is seen, whole, by every reader and snapshot taken after `apply` returned, and by none taken before it
 //!     began; neither changes however long it is kept.
-//! K2: what a checkpoint opens as is exactly the snapshot that it was written from, with that one's `seq`; one that was cut or
+//! kv-K2: what a checkpoint opens as is exactly the snapshot that it was written from, with that one's `seq`; one that was cut or
 //!     changed is refused, never opened in part. The owner's log has what came after that seq.
-//! K3: every value carries its CRC32C from the moment it was made; `get` and `range` verify it and name the damaged key.
-//! K4: taking a reader or a snapshot waits for the writer no longer than it exchanges a pointer, and reading waits for nobody.
+//! kv-K3: every value carries its CRC32C from the moment it was made; `get` and `range` verify it and name the damaged key.
+//! kv-K4: taking a reader or a snapshot waits for the writer no longer than it exchanges a pointer, and reading waits for nobody.
 //!     A reader is for one request on one thread: taking one writes nothing that other threads read or write, unless the state
 //!     has changed since that thread's last one, or what is read was not read for long (a bit of it says so).
-//! K5: memory has a bound, beside what changed since the last checkpoint: `tidy` keeps it, and says when that is too much.
+//! kv-K5: memory has a bound, beside what changed since the last checkpoint: `tidy` keeps it, and says when that is too much.
 //!     `Size::bytes` counts what a checkpoint of the records takes.
-//! K6: what is kept longer than a request is a snapshot: it costs the memory of what changed since, and no reader's time.
-//! K7: `get` and `range` never read the medium. What lies only there is `Miss::Absent`; `load` brings it, then the reading starts
+//! kv-K6: what is kept longer than a request is a snapshot: it costs the memory of what changed since, and no reader's time.
+//! kv-K7: `get` and `range` never read the medium. What lies only there is `Miss::Absent`; `load` brings it, then the reading starts
 //!     over, also over a view from before. `apply` needs what it changes in memory: `admits` says whether it is.
-//! K8: damage is `Miss::Damage`, never absence.
-//! K9: where the medium gives back other bytes than were written, that is damage of the records that lay there, and of no others; a
+//! kv-K8: damage is `Miss::Damage`, never absence.
+//! kv-K9: where the medium gives back other bytes than were written, that is damage of the records that lay there, and of no others; a
 //!     checkpoint and the next start go on around it. While it gives none, those records are neither read nor changed.
 //!
 //! Refused: durability of single batches. The MDT's log and checkpoints (crate `disk`) are what survives.
@@ -50,11 +50,11 @@ pub use value::{Damage, VALUE_MAX, Value};
 
 /// Records with one writer at a time and any number of readers. How a new one is made is the engine's own affair.
 pub trait Engine: Send + Sync + Sized + 'static {
-    /// The state as of the last applied batch, for one request on this thread (K4).
+    /// The state as of the last applied batch, for one request on this thread (kv-K4).
     type Reader<'a>: View
     where
         Self: 'a;
-    /// The same, for as long as one likes and for any thread (K6).
+    /// The same, for as long as one likes and for any thread (kv-K6).
     type Snap: View + Clone + Send + Sync + 'static;
 
     fn reader(&self) -> Self::Reader<'_>;
@@ -81,7 +81,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn settle(&self) {}
 
     /// Brings into memory what a view had to pass over. Takes as long as the medium does: never under a writer's lock. An error says
-    /// that the medium did not give it, and nothing of what it is; where it gives wrong bytes, that is damage from here on (K9).
+    /// that the medium did not give it, and nothing of what it is; where it gives wrong bytes, that is damage from here on (kv-K9).
     fn load(&self, what: Absent) -> io::Result<()>;
 
     /// A step of keeping memory within its bound, short enough for who waits behind it. By who may call `apply`.
@@ -152,7 +152,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
         0
     }
 
-    /// What all readers look at and none is to write (K4), for who counts that with breakpoints.
+    /// What all readers look at and none is to write (kv-K4), for who counts that with breakpoints.
     fn words(&self) -> Vec<Word> {
         Vec::new()
     }

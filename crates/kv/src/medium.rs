@@ -1,9 +1,9 @@
 //! A table's leaves on the medium. A checkpoint writes those that are not there yet, and a head that names all of them; a start reads
 //! the head, and no leaf.
 //!
-//! D1: what the durable head names is not overwritten: its homes are let go once a head without them is named.
-//! D2: a leaf knows its home only once a named head has it; until then the checkpoint that wrote it does.
-//! D3: so the newest state has no leaf on the medium that the durable head does not name.
+//! kv-D1: what the durable head names is not overwritten: its homes are let go once a head without them is named.
+//! kv-D2: a leaf knows its home only once a named head has it; until then the checkpoint that wrote it does.
+//! kv-D3: so the newest state has no leaf on the medium that the durable head does not name.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -314,7 +314,7 @@ impl OnMedium {
             if !is_named {
                 making
             } else {
-                // D2.
+                // kv-D2.
                 making.written.iter().for_each(|(leaf, home)| leaf.set_home(home));
                 if let Some(stream) = state.old_stream.take() {
                     self.ground.area.let_go(stream);
@@ -322,7 +322,7 @@ impl OnMedium {
                 Making { named: std::mem::replace(&mut state.named, making.named), ..Making::default() }
             }
         };
-        // D1.
+        // kv-D1.
         drop(old);
     }
 

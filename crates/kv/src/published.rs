@@ -4,12 +4,12 @@
 //! and compares two numbers; if nothing was published since, that is all, and the only line of memory that was written is the
 //! slot's. Once per publication and thread the slot is filled anew from `newest`.
 //!
-//! R1: a state is not freed while a reader is in it: the slot, which is locked, counts.
-//! R2: what idle slots hold is bounded: after `SWEEP_STATES` publications, or `SWEEP_BYTES` that only older states have, the writer
+//! kv-R1: a state is not freed while a reader is in it: the slot, which is locked, counts.
+//! kv-R2: what idle slots hold is bounded: after `SWEEP_STATES` publications, or `SWEEP_BYTES` that only older states have, the writer
 //!     empties the slots in which nobody reads.
-//! R3: the writer frees, never a reader: a state that a slot was given lies in `retired` until nobody else has it. (A snapshot is
+//! kv-R3: the writer frees, never a reader: a state that a slot was given lies in `retired` until nobody else has it. (A snapshot is
 //!     freed by whoever lets go of it last.)
-//! R4: numbers only rise, and a reader that begins after `publish` returned is in that state or a later one.
+//! kv-R4: numbers only rise, and a reader that begins after `publish` returned is in that state or a later one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Deref;
@@ -97,7 +97,7 @@ impl<S> Published<S> {
         let Some(mut held) = slot else { return Reader::Standing(self.take().1) };
         if held.number != self.number.0.load(Ordering::Acquire) || held.state.is_none() {
             let (number, state) = self.take();
-            // R3: the one before is in `retired`, so this lowers its count and frees nothing.
+            // kv-R3: the one before is in `retired`, so this lowers its count and frees nothing.
             *held = Held { number, state: Some(state) };
         }
         Reader::Seated(MutexGuard::map(held, |held| held.state.as_mut().expect("it was filled")))
@@ -137,7 +137,7 @@ impl<S> Published<S> {
         let (number, was_taken) = {
             let mut newest = self.newest.0.lock();
             newest.state = next;
-            // R4: with the state, under the lock: who takes one has the number of the other.
+            // kv-R4: with the state, under the lock: who takes one has the number of the other.
             let number = self.number.0.load(Ordering::Relaxed) + 1;
             self.number.0.store(number, Ordering::Release);
             (number, std::mem::take(&mut newest.is_taken))
@@ -172,7 +172,7 @@ impl<S> Published<S> {
         drop(freed);
     }
 
-    /// R2.
+    /// kv-R2.
     fn sweep(&self, retired: &mut Retired<S>, number: u64) {
         self.empty_slots(number);
         retired.states.retain(|state| Arc::strong_count(state) > 1);

@@ -5,9 +5,9 @@
 //! few links: nothing is copied, and what a change replaced goes with the row. Beside the list is a bit for each key that has a change:
 //! most keys that are asked for have none.
 //!
-//! L1: a change is whole before a link leads to it: links are stored with release and read with acquire.
-//! L2: links only lead forward in the order. One that was stored is only ever changed to lead to a change between its two ends.
-//! L3: of a row, one state is the newest: the one that sees all of it. Who adds to another state, or to a row that is full, gets a row of
+//! kv-N1: a change is whole before a link leads to it: links are stored with release and read with acquire.
+//! kv-N2: links only lead forward in the order. One that was stored is only ever changed to lead to a change between its two ends.
+//! kv-N3: of a row, one state is the newest: the one that sees all of it. Who adds to another state, or to a row that is full, gets a row of
 //!     his own with what that state shows.
 
 use std::iter;
@@ -118,7 +118,7 @@ impl Recent {
             None => false,
         };
         if !is_newest {
-            // L3.
+            // kv-N3.
             // As long as the one before, or a few keys that change again and again would fill it at once.
             let room = (2 * self.iter().count()).max(16).max(self.row.nodes.len());
             let mut own = Recent::with_room(room);

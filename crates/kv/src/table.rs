@@ -4,6 +4,12 @@
 //! Why two: each batch is published at once, and in the tree each would copy its path from the root. In the row nothing is copied;
 //! the tree is changed once per `Shape::changes` changes, and copies each touched leaf once for all. A row that is full stays as it is while
 //! its changes move to the tree, which who brings the next ones need not wait for (mover.rs).
+//!
+//! kv-I1: `size` of a state is the sum over what `recent` over `moving` over `base` shows.
+//! kv-I2: each row has at most `Shape::changes` changes, of `RECENT_BYTES_MAX`, and one batch's more; `recent` has `MOVES_LATE` times as
+//!     much while the mover of the other one is late.
+//! kv-I3: the leaf of each key in the rows is in memory in `base`, or lost.
+//! kv-I4: while something is moving, `base` stays what it is.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -44,9 +50,7 @@ const AHEAD: usize = 96;
 /// Leaves that it looks at for that: most of what follows may be here.
 const AHEAD_WITHIN: usize = 8 * AHEAD;
 
-/// One state of the table. I1: `size` is the sum over what `recent` over `moving` over `base` shows.  I2: each row has at most `Shape::changes`
-/// changes, of `RECENT_BYTES_MAX`, and one batch's more; `recent` has `MOVES_LATE` times as much while who moves the other one is late.
-/// I3: the leaf of each key in the rows is in memory in `base`, or lost.  I4: while something is moving, `base` stays what it is.
+/// One state of the table (kv-I1 to kv-I4).
 #[derive(Clone, Default)]
 pub struct Version {
     base: Tree,
@@ -79,7 +83,7 @@ impl Version {
         let old = match self.get(&key) {
             Ok(old) => old.map(|old| record_bytes(&key, old.raw().len())),
             Err(Gap::Lost(_)) => None,
-            Err(Gap::Away(away)) => panic!("I3: {:?} is not in memory, and {key:?} changes", away.home),
+            Err(Gap::Away(away)) => panic!("kv-I3: {:?} is not in memory, and {key:?} changes", away.home),
         };
         if let Some(bytes) = old {
             self.size.bytes -= bytes;
@@ -358,7 +362,7 @@ impl Engine for Table {
 
     fn forgotten(&self, of: &Self::Snap) -> Self::Snap {
         let version = Version::clone(&of.0);
-        // The latest changes move first, for their leaves must be in memory (I3).
+        // The latest changes move first, for their leaves must be in memory (kv-I3).
         let base = version.settled(&self.shape).forgotten();
         TableView(Arc::new(Version { base, moving: None, recent: Recent::default(), ..version }))
     }

@@ -2,8 +2,8 @@
 //!
 //! Changes come many at a time and in order, so that each node they touch is copied once for all of them.
 //!
-//! T1: child `i` of a node has the keys from `firsts[i]` on that are below `firsts[i + 1]`; the first one also has what is below it.
-//! T2: all leaves are equally deep.  T3: no node is empty, and what has become small was joined with its neighbour, if that is in
+//! kv-T1: child `i` of a node has the keys from `firsts[i]` on that are below `firsts[i + 1]`; the first one also has what is below it.
+//! kv-T2: all leaves are equally deep.  kv-T3: no node is empty, and what has become small was joined with its neighbour, if that is in
 //! memory.
 //!
 //! A leaf that lies on the medium need not be in memory: `Away` stands for it. What cannot be read back is known only by its keys'
@@ -155,7 +155,7 @@ impl Child {
                 None => Err(Gap::Away(away)),
             },
             Child::Lost(stretch) => Err(Gap::Lost(**stretch)),
-            Child::Inner(_) => unreachable!("it is no node's place (T2)"),
+            Child::Inner(_) => unreachable!("it is no node's place (kv-T2)"),
         }
     }
 
@@ -417,7 +417,7 @@ impl Tree {
                 Child::Leaf(leaf, _) => Tip::Here(leaf),
                 Child::Away(away) => Tip::Away(away),
                 Child::Lost(stretch) => Tip::Lost(stretch),
-                Child::Inner(_) => unreachable!("it is no node's place (T2)"),
+                Child::Inner(_) => unreachable!("it is no node's place (kv-T2)"),
             })
         };
         self.root.as_ref().map_or(ControlFlow::Continue(()), |root| visit(root, from, to, &mut tip))
@@ -568,7 +568,7 @@ fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> O
                 match changed.next_if(|(at, _)| *at == i) {
                     None => row.push((first, child)),
                     Some((_, new)) => {
-                        // T1: what lies below the first record is this child's yet.
+                        // kv-T1: what lies below the first record is this child's yet.
                         let firsts = std::iter::once(first).chain(new.iter().skip(1).map(|(f, _)| *f));
                         row.extend(firsts.zip(new.iter().map(|(_, child)| child.clone())));
                     }
@@ -643,7 +643,7 @@ fn nodes(row: Row, shape: &Shape) -> Row {
     made
 }
 
-/// T3.
+/// kv-T3.
 fn joined(row: Row, work: &Work<'_>) -> Row {
     let shape = work.shape;
     if row.len() < 2 || !row.iter().any(|(_, child)| shape.is_small(child)) {

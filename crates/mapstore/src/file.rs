@@ -154,7 +154,7 @@ fn recover(dir: &Path) -> Result<(ClusterMap, Option<String>), StoreError> {
     let Some(best) = best.max_by_key(|m| m.version).cloned() else {
         return match copies.iter().all(|c| matches!(c, Copy::Absent)) {
             true => Ok((ClusterMap::empty(), None)),
-            // I2: a damaged map is not an empty one.
+            // mapstore-I2: a damaged map is not an empty one.
             false => {
                 Err(StoreError::Damaged { dir: dir.to_path_buf(), why: what_is_wrong(&copies).join("; ") })
             }

@@ -1,8 +1,8 @@
 //! Where the cluster map is kept: one versioned value, changed by compare-and-swap only.
 //!
-//! I1: a change that was answered `Ok` survives any crash; one that was answered `Conflict` did not happen.
-//! I2: a map that cannot be read is an error and never an empty map: ids would be used again.
-//! I3: who has a store open is its only user.
+//! mapstore-I1: a change that was answered `Ok` survives any crash; one that was answered `Conflict` did not happen.
+//! mapstore-I2: a map that cannot be read is an error and never an empty map: ids would be used again.
+//! mapstore-I3: who has a store open is its only user.
 
 use wire::map::ClusterMap;
 

@@ -1,6 +1,6 @@
 //! Sessions begin and end here.
 //!
-//! A newcomer waits until those who are there share the file system with it (X2); one that was silent for the session's time is
+//! A newcomer waits until those who are there share the file system with it (mds-X2); one that was silent for the session's time is
 //! ended instead. A session that is alone is kept much longer: its client may only sleep.
 
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Core {
         }
     }
 
-    /// X2. The newcomer asks again until it is let in.
+    /// mds-X2. The newcomer asks again until it is let in.
     fn wait_for_others(&self, client: Uuid, now: u64) -> Result<(), Fault> {
         if self.sessions.count() == 0 {
             return Ok(());
@@ -100,7 +100,7 @@ impl Core {
         if is_let_in() {
             return Ok(());
         }
-        // X9: somebody wants that they share.
+        // mds-X9: somebody wants that they share.
         self.end_overdue()?;
         if is_let_in() {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Backup and restore of an MDT: all records of one state, copied out while it serves, and a new MDT made of them.
 //!
-//! B1: a backup is one state: a snapshot, and what the counts had pending then.  B2: what a restored MDT gives out (fids, leases, sessions) was
+//! mds-BK1: a backup is one state: a snapshot, and what the counts had pending then.  mds-BK2: what a restored MDT gives out (fids, leases, sessions) was
 //! not given out after the backup: counters are raised beyond what can have been, and the numbers of changes, and of files the generations of
-//! layouts, too.  B3: nobody is in it: sessions end, with what they
+//! layouts, too.  mds-BK3: nobody is in it: sessions end, with what they
 //! had open and unlinked; slots are not in a backup. Nobody is registered at its changelog.
 
 use std::io::{Read, Write};
@@ -48,7 +48,7 @@ impl Core {
         let mut copying = self.copying.lock();
         let now_ms = self.clock.boot_ms();
         if req.run == 0 {
-            // B1.
+            // mds-BK1.
             let (snap, counts) = {
                 let seat = self.role.hold();
                 (self.kv.snapshot(), seat.counts.clone())
@@ -191,7 +191,7 @@ impl Mdt {
         let volume = Volume::open(disk.clone())?;
         volume.replay(&mut |_| Verdict::Keep)?;
         volume.start()?;
-        // 2. The records, and B2.
+        // 2. The records, and mds-BK2.
         let damaged = |why: &dyn std::fmt::Display| {
             Fault::new(Code::Damaged, format!("the backup cannot be read: {why}"))
         };
@@ -206,7 +206,7 @@ impl Mdt {
                 if change.key == GivenUp::key() {
                     return false;
                 }
-                // B2. What cannot be decoded stays so, and fsck tells of it.
+                // mds-BK2. What cannot be decoded stays so, and fsck tells of it.
                 if let (Some(fid), Some(value)) = (meta::keys::fid_of_inode(&change.key), &change.value)
                     && let Ok(Some(raised)) = meta::restored::inode(fid, value.raw())
                 {
@@ -239,7 +239,7 @@ impl Mdt {
             .checkpoint(volume.position(), &mut |out: &mut dyn Write| kv.checkpoint(&snap, &mut rows, out))?;
         volume.close_clean()?;
         drop((snap, kv, volume));
-        // 4. B3.
+        // 4. mds-BK3.
         let mdt = Mdt::open(disk, Settings { background: false, ..settings })?;
         let sessions = mdt.core.sessions.ids();
         {

@@ -1,8 +1,8 @@
 //! A batch: several requests of one session in one frame (`wire::batch`).
 //!
-//! B1: the whole is looked at before anything of it is done: a batch that is refused did nothing.  B2: what changes something stands in
-//! the executor's line as so many requests of the session, each with its slot, and takes its turns as if each had come alone (W4):
-//! so they share an entry as far as others leave them room.  B3: reads that stand together are of one state.  B4: an answer that has no
+//! mds-B1: the whole is looked at before anything of it is done: a batch that is refused did nothing.  mds-B2: what changes something stands in
+//! the executor's line as so many requests of the session, each with its slot, and takes its turns as if each had come alone (mds-W4):
+//! so they share an entry as far as others leave them room.  mds-B3: reads that stand together are of one state.  mds-B4: an answer that has no
 //! room is `TooMuch`, and so are all behind it, which are not begun; who was carried out by then is answered from its slot.
 
 use std::cell::Cell;
@@ -41,7 +41,7 @@ impl Core {
         mut bulk: &[u8],
         answer: &mut Answer<'_>,
     ) -> Result<(), Fault> {
-        // 1. B1.
+        // 1. mds-B1.
         if body.len() > BATCH_BYTES_MAX {
             return Err(refuse("it is longer than a batch may be"));
         }
@@ -107,7 +107,7 @@ impl Core {
         ops.iter().map(way).collect()
     }
 
-    /// B2.
+    /// mds-B2.
     fn mutate_all(
         &self,
         head: &Header,
@@ -126,7 +126,7 @@ impl Core {
             bulk = rest;
         }
         let mut carried = self.carry_out_all(head.session, asks, joined);
-        // M7, once for all.
+        // mds-M7, once for all.
         if carried.iter().flatten().any(|c| c.must_flush)
             && let Err(fault) = self.flush()
         {
@@ -141,7 +141,7 @@ impl Core {
         }
     }
 
-    /// B3. What fails is that one's affair.
+    /// mds-B3. What fails is that one's affair.
     fn read_all(
         &self,
         head: &Header,
@@ -166,7 +166,7 @@ impl Core {
                 let said = self.with_ctx(around, &lease_high, &mut |ctx| {
                     self.rules.read(ctx, &view, op.call, &op.body, &mut reply, &mut bulk)
                 });
-                // V1.
+                // mds-V1.
                 view.finish().map(|()| said)
             });
             match said.flatten() {
@@ -198,7 +198,7 @@ struct Answers<'a, 'b> {
     answer: &'a mut Answer<'b>,
     begin: usize,
     flushed_seq: Seq,
-    /// B4.
+    /// mds-B4.
     is_full: bool,
 }
 

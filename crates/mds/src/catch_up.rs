@@ -4,9 +4,9 @@
 //! land on a newer one, and who is back first would read what the others' writes have not come back to. So each session says here
 //! (`CatchUp`) with which incarnation of a target it speaks, and up to which entry of the earlier life it has sent all again.
 //!
-//! X6: an entry is sent again when every other living session that uses the target has sent again all its own below it, and anything
+//! mds-X6: an entry is sent again when every other living session that uses the target has sent again all its own below it, and anything
 //!     new only when all have sent everything.
-//! X7: one that has said nothing of a restarted target for `PATIENCE` is not waited for: it may be cut off from that target alone. One
+//! mds-X7: one that has said nothing of a restarted target for `PATIENCE` is not waited for: it may be cut off from that target alone. One
 //!     that is dead is not waited for when its session ends.
 
 use std::collections::HashMap;
@@ -73,8 +73,8 @@ impl CatchingUp {
         }
     }
 
-    /// X6: the lowest entry that one of `others` may still have to send again. `restarted`: of this MDT itself, where those who have
-    /// said nothing are still to come, and end with their session if they do not (X7).
+    /// mds-X6: the lowest entry that one of `others` may still have to send again. `restarted`: of this MDT itself, where those who have
+    /// said nothing are still to come, and end with their session if they do not (mds-X7).
     pub fn until(&self, at: &CaughtUp, others: &[SessionId], restarted: bool, now: Instant) -> Seq {
         let Some(users) = self.targets.get(&at.target) else { return ALL };
         let next_of = |s: &SessionId| match users.said.get(s) {
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// X6, with the entries 5 and 9 of A and 7 of B.
+    /// mds-X6, with the entries 5 and 9 of A and 7 of B.
     #[test]
     fn what_was_lost_is_sent_again_in_its_old_order() {
         let mut t = Table(CatchingUp::default(), Instant::now());
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(t.says(C, at(3, ALL)), Seq(0));
     }
 
-    /// X7.
+    /// mds-X7.
     #[test]
     fn who_says_nothing_is_not_waited_for_and_the_others_keep_their_order() {
         let mut t = Table(CatchingUp::default(), Instant::now());

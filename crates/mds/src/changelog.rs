@@ -1,9 +1,9 @@
 //! The changelog: what the rules note of each operation, kept in the table until all consumers have acknowledged it (decision 0032).
 //!
-//! C1: a change and its record are in the same entry of the log, so there is never one without the other while somebody is registered
-//!     who wants to know.  C2: numbers rise by one. Only what is flushed is told, and a start goes on behind what survived: so a number
-//!     that was told means that change for ever.  C3: a record is kept until every consumer has acknowledged it, or has it among what it
-//!     is told to have lost.  C4: records take a share of the MDT's room and no more; beyond it the oldest half is lost, and people and
+//! mds-C1: a change and its record are in the same entry of the log, so there is never one without the other while somebody is registered
+//!     who wants to know.  mds-C2: numbers rise by one. Only what is flushed is told, and a start goes on behind what survived: so a number
+//!     that was told means that change for ever.  mds-C3: a record is kept until every consumer has acknowledged it, or has it among what it
+//!     is told to have lost.  mds-C4: records take a share of the MDT's room and no more; beyond it the oldest half is lost, and people and
 //!     who still wanted it are told.
 
 mod load;
@@ -132,7 +132,7 @@ impl Ledger {
     }
 
     /// The oldest half of the records is given up, but nothing that is not flushed: what is told to be lost is no later change's number,
-    /// either (C2). The consumers that still wanted some of it.
+    /// either (mds-C2). The consumers that still wanted some of it.
     fn give_up(&mut self, flushed: u64) -> Vec<Given> {
         let cut = (self.first + (self.last - self.first) / 2).min(flushed);
         let behind = self.consumers.values_mut().filter(|c| c.acked < cut);
@@ -461,7 +461,7 @@ impl Core {
         bytes > max || (bytes > max / CLOSED_SHARE && is_closed())
     }
 
-    /// C4. `first`: as it was when there was too much.
+    /// mds-C4. `first`: as it was when there was too much.
     pub fn give_up_changes(&self, first: u64) -> Result<bool, Fault> {
         // Only what is flushed may go, so that much of it is.
         self.flush()?;

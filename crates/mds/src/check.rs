@@ -170,7 +170,7 @@ impl Core {
                 let seen = check.look(&view, key, value);
                 match view.finish() {
                     Err(trouble @ Trouble::Absent(_)) => Err(trouble),
-                    // V1. What it looked at besides and is damaged has a finding of its own.
+                    // mds-V1. What it looked at besides and is damaged has a finding of its own.
                     Err(_) => Ok(Seen::default()),
                     Ok(()) => Ok(seen),
                 }

@@ -50,7 +50,7 @@ impl Core {
             user = self.sessions.one_user(head.session)?;
         }
         let mut req: wire::meta::Counts = parse(body)?;
-        // J1 of the rules: of a judged session, the judge knows better.
+        // meta-J1 of the rules: of a judged session, the judge knows better.
         if let Some(judged) = self.judged(user.as_ref(), head.call, body) {
             req.cred = judged.cred;
         }

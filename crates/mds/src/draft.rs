@@ -10,7 +10,7 @@ use crate::execute::Stop;
 use crate::overlay::Layer;
 use crate::record::{self, Member, Origin};
 
-/// I1: `changes` is what `members`, one after the other, made of `snap`.  I2: no two members have the same slot: a repeat is told
+/// mds-I1: `changes` is what `members`, one after the other, made of `snap`.  mds-I2: no two members have the same slot: a repeat is told
 /// from a new request by what the log has.
 pub struct Draft<'s> {
     pub snap: &'s dyn kv::View,
@@ -18,7 +18,7 @@ pub struct Draft<'s> {
     pub members: Vec<Member>,
     /// Records of dead objects that began to wait for the purge.
     pub died: usize,
-    /// M7: a member's client changes objects on the strength of it.
+    /// mds-M7: a member's client changes objects on the strength of it.
     pub lets_change: bool,
     /// Of the changes: records of the changelog.
     pub noted: Noted,

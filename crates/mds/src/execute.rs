@@ -6,9 +6,9 @@
 //! ```
 //! Who has the role (`role.rs`) does steps 1 to 4 for one request after the other, and 5 and 6 for all of them at once.
 //!
-//! E1: nothing of a batch is seen or told before its entry is in the log, not even a refusal: it may rest on what another made.
-//! E2: all of a batch or none.  E3: the order of the rules is the order of the seqs.  E4: what is refused, or must wait, leaves nothing
-//! in the batch.  E5: nobody waits for a medium or another server while he has the role. What must wait (a checkpoint because the
+//! mds-E1: nothing of a batch is seen or told before its entry is in the log, not even a refusal: it may rest on what another made.
+//! mds-E2: all of a batch or none.  mds-E3: the order of the rules is the order of the seqs.  mds-E4: what is refused, or must wait, leaves nothing
+//! in the batch.  mds-E5: nobody waits for a medium or another server while he has the role. What must wait (a checkpoint because the
 //! log is full, a reservation of ids, records that are not in memory) is waited for by the request's own thread, and the request
 //! starts over.
 
@@ -85,7 +85,7 @@ pub struct Done {
 #[derive(Debug)]
 pub struct Carried {
     pub done: Done,
-    /// M7: the client changes objects on the strength of the reply, and what that rests on may not be flushed.
+    /// mds-M7: the client changes objects on the strength of the reply, and what that rests on may not be flushed.
     pub must_flush: bool,
 }
 
@@ -279,7 +279,7 @@ impl Core {
     ) -> Option<Result<Carried, Stop>> {
         let snap = self.kv.snapshot();
         let mut draft = Draft::new(&snap);
-        // H2: held until the entry is applied, or given up.
+        // meta-H2: held until the entry is applied, or given up.
         let doom = Doom::new(&self.sharers);
         let around = (joined, &doom);
         // 1. The rules, one after the other.
@@ -304,7 +304,7 @@ impl Core {
         held.put_back(back);
         // 2. The entry.
         let written = self.commit(held, draft);
-        // 3. E1: what is known now.
+        // 3. mds-E1: what is known now.
         let outcome = |step| match (step, &written) {
             (Reached::Known(outcome), _) | (Reached::Found(outcome), Ok(_)) => outcome,
             (Reached::Member { place, reply, must_flush }, Ok(first)) => {
@@ -338,7 +338,7 @@ impl Core {
             Ok(None) if self.was_given_up(ask.head) => return Reached::Known(Err(refuse_late().into())),
             Ok(None) => {}
             Ok(Some(reached)) => {
-                // H2: who hears of its open only now, for the MDT that made it has restarted since, has the file open no less.
+                // meta-H2: who hears of its open only now, for the MDT that made it has restarted since, has the file open no less.
                 if let Reached::Known(Ok(Carried { done, .. })) = &reached
                     && !done.reply.is_empty()
                 {
@@ -374,7 +374,7 @@ impl Core {
         let lets_change = lets_objects_change(call, &reply);
         if changes.is_empty() {
             self.note_open(ask, &reply);
-            // Nothing to keep and nothing to repeat: judged again, it gives the same answer. M7: what it rests on may be another's
+            // Nothing to keep and nothing to repeat: judged again, it gives the same answer. mds-M7: what it rests on may be another's
             // entry, of this batch or of one before.
             let must_flush = lets_change && (draft.lets_change || self.is_change_unflushed());
             return Reached::Found(Ok(Carried { done: Done { reply, seq: Seq(0) }, must_flush }));
@@ -384,7 +384,7 @@ impl Core {
             Err(stop) => return Reached::Found(Err(stop)),
             Ok(()) => {}
         }
-        // After the check: room for these is made otherwise (C4), and none of it at the cost of what deletes.
+        // After the check: room for these is made otherwise (mds-C4), and none of it at the cost of what deletes.
         let mut noted = draft.noted;
         if !notes.is_empty() {
             changes.extend(seat.changelog.records(&mut noted, self.clock.wall(), session, notes));
@@ -392,7 +392,7 @@ impl Core {
         if !draft.has_room(&reply, &changes, self.entry_bytes_max()) {
             return Reached::Full;
         }
-        // E5. Here, and not of all together: who misses something starts over by himself.
+        // mds-E5. Here, and not of all together: who misses something starts over by himself.
         if let Err(what) = self.kv.admits(changes.keys()) {
             return Reached::Known(Err(Stop::Absent(what)));
         }
@@ -408,7 +408,7 @@ impl Core {
         Reached::Member { place, reply, must_flush }
     }
 
-    /// M7: an entry that let a client change objects may not be flushed yet.
+    /// mds-M7: an entry that let a client change objects may not be flushed yet.
     fn is_change_unflushed(&self) -> bool {
         self.volume.flushed_seq().0 < self.change_let_by.load(Ordering::Relaxed)
     }
@@ -423,7 +423,7 @@ impl Core {
     ) -> Result<Option<Reached>, Stop> {
         if let Some(origin) = origin {
             seat.check_open()?;
-            // I2 of `Draft`.
+            // mds-I2 of `Draft`.
             if draft.has_slot_of(origin) {
                 return Ok(Some(Reached::SlotTaken));
             }
@@ -449,8 +449,8 @@ impl Core {
         }
         let mut changes = to_batch(changes);
         let learned = self.learn_counts(&seat.counts, &mut changes)?;
-        // E5: nothing that it changes is missing once it is in the log. Of members that was asked in their steps, and of what goes with
-        // them it was just read. Nobody takes it away before: that is done with the role too, and who moves changes keeps it (M4 of `kv`).
+        // mds-E5: nothing that it changes is missing once it is in the log. Of members that was asked in their steps, and of what goes with
+        // them it was just read. Nobody takes it away before: that is done with the role too, and who moves changes keeps it (mds-M4 of `kv`).
         if members.is_empty() {
             self.kv.admits(changes.keys()).map_err(Stop::Absent)?;
         }
@@ -497,7 +497,7 @@ impl Core {
         ENTRY_BYTES_MAX.min(self.volume.payload_bytes_max() / 4)
     }
 
-    /// Reserves the next block of every counter that is low: entry, flush, then use (O5).
+    /// Reserves the next block of every counter that is low: entry, flush, then use (mds-O5).
     pub fn reserve_ids(&self) -> Result<(), Fault> {
         let _one = self.reserving.lock();
         for _ in 0..ATTEMPTS_MAX {
@@ -569,7 +569,7 @@ fn run(draft: &Draft<'_>, seat: &mut Seat, lease_high: &Cell<u32>, rule: Rule<'_
     let reply = rule(&mut txn);
     let notes = txn.take_notes();
     draft.looks.set(draft.looks.get() + txn.looks());
-    // V1: trouble first. What a rule refused because of a record that was not there is not refused.
+    // mds-V1: trouble first. What a rule refused because of a record that was not there is not refused.
     let changes = txn.finish()?;
     Ok(Ran { reply: reply?, changes, notes })
 }

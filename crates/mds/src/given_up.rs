@@ -1,9 +1,9 @@
 //! Stretches of keys that are lost, and given up: an admin accepts by `stria fsck --repair` that nobody knows any more what was there. From then on
 //! nothing is there, and what is made there is as everywhere else.
 //!
-//! G1: it is an entry like any other, with a record that says which keys (`GivenUp`). Of these keys it leaves what it puts itself, and nothing
+//! mds-G1: it is an entry like any other, with a record that says which keys (`GivenUp`). Of these keys it leaves what it puts itself, and nothing
 //!     else, also where a replay finds the leaf sound again: what came after the entry does not know of it.
-//! G2: who starts needs some records (`checkpoint::needed`). Where they are lost, the entry puts their copies (kept.rs); without one
+//! mds-G2: who starts needs some records (`checkpoint::needed`). Where they are lost, the entry puts their copies (kept.rs); without one
 //!     nothing is given up.
 
 use kv::{Batch, Engine, Miss, Value};
@@ -61,8 +61,8 @@ impl GivenUp {
         (self.first..self.end).contains(key)
     }
 
-    /// G1, once the entry is applied, which was the one at `at`; `put`: what it has put. By who may change the table, and who may wait for the
-    /// medium with that (the exception to E5): no change may come between the entry and this.
+    /// mds-G1, once the entry is applied, which was the one at `at`; `put`: what it has put. By who may change the table, and who may wait for the
+    /// medium with that (the exception to mds-E5): no change may come between the entry and this.
     pub fn forget<E: Engine>(&self, kv: &E, at: Seq, put: &[Key]) -> Result<(), Fault> {
         until_loaded(kv, &mut || kv.bare(&self.first, &self.end).map_err(Trouble::Absent))?;
         let there = look(kv, &mut |view| {
@@ -86,7 +86,7 @@ impl GivenUp {
 impl Core {
     /// Gives up what of these keys is lost. What became known of some of them since divides it.
     pub fn give_up(&self, first: &Key, end: &Key) -> Result<bool, Fault> {
-        // C2: of what is lost they stay as they are.
+        // mds-KP2: of what is lost they stay as they are.
         let kept = self.checkpointing.lock().clone();
         let (mut at, mut any) = (*first, false);
         while let Some(given) = self.until_done(&mut || {
@@ -116,7 +116,7 @@ impl Core {
         }
     }
 
-    /// G2.
+    /// mds-G2.
     pub fn copies_for(&self, given: &GivenUp, kept: &Kept, is_counting: bool) -> Result<Layer, Stop> {
         let mut copies = Layer::new();
         let begun = meta::counts::begun();

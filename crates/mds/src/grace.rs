@@ -2,7 +2,7 @@
 //!
 //! A call by path takes two steps: name → fid, and fid → call. A removal between them is `Stale`. The kernel then walks the path once
 //! more, and only once: a name that others remove and make in a loop would be `ESTALE` to the program.
-//! P1. Once a call was refused as `Stale`, inodes that are removed within `WINDOW_MS` stay as orphans of the session that removes them;
+//! mds-GR1. Once a call was refused as `Stale`, inodes that are removed within `WINDOW_MS` stay as orphans of the session that removes them;
 //!     the answer says so (`kept`), and the session releases them after its own grace. The second walk found its name after the refusal,
 //!     so it finds the inode too. Removals cost nothing more while no walk meets one.
 
@@ -67,7 +67,7 @@ mod tests {
     use wire::meta::Settle;
 
     #[test]
-    fn p1_a_stale_step_of_a_walk_opens_the_window_and_nothing_else_does() {
+    fn gr1_a_stale_step_of_a_walk_opens_the_window_and_nothing_else_does() {
         let grace = Grace::default();
         assert!(!grace.is_open(|| 1));
         grace.on_refusal(Settle::CALL, &Code::Stale.into(), 1000);

@@ -1,8 +1,8 @@
-//! Rule O5: fids, lease numbers and session ids are drawn from blocks that were reserved ahead, in entries that were flushed
+//! mds-O5: fids, lease numbers and session ids are drawn from blocks that were reserved ahead, in entries that were flushed
 //! before the first id of the block was given out. A power loss skips what was left of a block and repeats nothing.
 //!
-//! I1: `next <= limit <= promised`; ids below `limit` may be given out, ids below `promised` are reserved in the log (not
-//! yet flushed above `limit`).  I2: `next` only rises.
+//! mds-I1: `next <= limit <= promised`; ids below `limit` may be given out, ids below `promised` are reserved in the log (not
+//! yet flushed above `limit`).  mds-I2: `next` only rises.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! The few records without which an MDT does not start, or makes nothing (the root directory, what is reserved of ids, the totals, that
 //! directories are counted): the head of a checkpoint has copies of them, so that a leaf that rots is not the loss of all the others.
 //!
-//! C1: copies are of the state that the checkpoint is of. A start that finds such a record lost puts its copy in its place before the log
-//! is replayed.  C2: what the table does not give back at a checkpoint has not changed since the one before, whose copy is kept.
+//! mds-KP1: copies are of the state that the checkpoint is of. A start that finds such a record lost puts its copy in its place before the log
+//! is replayed.  mds-KP2: what the table does not give back at a checkpoint has not changed since the one before, whose copy is kept.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl Kept {
                 Err(Miss::Damage(damage)) => Err(Trouble::Damage(damage)),
                 Ok(value) => Ok(value.map(|value| Value::new(&value))),
             });
-            // C2.
+            // mds-KP2.
             let value = found.unwrap_or_else(|_| before.0.get(key).cloned());
             kept.extend(value.map(|value| (*key, value)));
         }
@@ -55,7 +55,7 @@ impl Kept {
         }
     }
 
-    /// C1. By who opened the table, which has all up to `at`.
+    /// mds-KP1. By who opened the table, which has all up to `at`.
     pub fn put_back<E: Engine>(&self, kv: &E, at: Seq) -> Result<(), Fault> {
         for (key, value) in &self.0 {
             match look(kv, &mut |view| meta::View::get(view, key).is_some()) {

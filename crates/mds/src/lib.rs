@@ -4,12 +4,12 @@
 //! one after the other over snapshot + overlay, appends one log entry, applies it, publishes the new state and tells them.
 //! Reads run over the published state and never wait for a request that changes something.
 //!
-//! M1: log order is apply order: both are done by who has the writer's role.  M2: nothing is visible or answered before its entry
-//! is in the log.  M3: a refused request changes nothing and leaves no entry; sent again it is judged again.
-//! M4: a request that was carried out is never carried out again: its reply is in the entry that changed things.
-//! M5: ids (fid, lease, session) come from blocks whose limit was flushed before the first was used (rule O5).
-//! M6: objects are destroyed only after the entry that made them dead is flushed.
-//! M7: a reply that lets a client write to objects anew is sent only after its entry is flushed.
+//! mds-M1: log order is apply order: both are done by who has the writer's role.  mds-M2: nothing is visible or answered before its entry
+//! is in the log.  mds-M3: a refused request changes nothing and leaves no entry; sent again it is judged again.
+//! mds-M4: a request that was carried out is never carried out again: its reply is in the entry that changed things.
+//! mds-M5: ids (fid, lease, session) come from blocks whose limit was flushed before the first was used (rule mds-O5).
+//! mds-M6: objects are destroyed only after the entry that made them dead is flushed.
+//! mds-M7: a reply that lets a client write to objects anew is sent only after its entry is flushed.
 //!
 //! Use: `Mdt::format` once, `Mdt::open`, then `join` with what the MGS answered; put it into a `net::Hub`.
 
@@ -126,7 +126,7 @@ pub(crate) struct Core {
     locks: locks::Locks,
     /// Of `Ids`.
     newest_lease: Arc<AtomicU64>,
-    /// M7: the last entry that let a client change objects.
+    /// mds-M7: the last entry that let a client change objects.
     change_let_by: AtomicU64,
     /// The fsck that is under way, if one is.
     checking: Mutex<Option<check::Run>>,

@@ -1,9 +1,9 @@
 //! Locks of files as clients ask for them: shards of the table, waiting, and the grace after a start (decision 0015).
 //!
-//! K1: after a start nobody gets a lock before each session that was known has said what it holds, or has ended.
-//! K2: a lock belongs to a session that lives: a session leaves the list before its locks go, and who is given one is looked up under
+//! mds-K1: after a start nobody gets a lock before each session that was known has said what it holds, or has ended.
+//! mds-K2: a lock belongs to a session that lives: a session leaves the list before its locks go, and who is given one is looked up under
 //!     the shard's lock.
-//! K3: only `AwaitLocks` waits here, and no longer than `PATIENCE_MAX`.
+//! mds-K3: only `AwaitLocks` waits here, and no longer than `PATIENCE_MAX`.
 //! A shard's lock is a leaf, but for bells.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const PATIENCE_MAX: Duration = Duration::from_millis(250);
 pub struct Locks {
     /// The first has all fcntl locks: deadlocks are looked for within one table.
     shards: Vec<Mutex<LockTable>>,
-    /// K1: those who have not said yet what they hold.
+    /// mds-K1: those who have not said yet what they hold.
     awaited: Mutex<Vec<SessionId>>,
     is_grace: AtomicBool,
 }
@@ -52,7 +52,7 @@ impl Locks {
     pub fn is_grace(&self) -> bool {
         self.is_grace.load(Ordering::Acquire)
     }
-    /// K1: who has not said yet what it holds.
+    /// mds-K1: who has not said yet what it holds.
     pub fn awaited(&self) -> Vec<SessionId> {
         if self.is_grace() { self.awaited.lock().clone() } else { vec![] }
     }
@@ -193,7 +193,7 @@ impl Core {
         Ok(ReclaimReply { refused })
     }
 
-    /// The session is gone from the list: so are its locks (K2).
+    /// The session is gone from the list: so are its locks (mds-K2).
     pub fn drop_locks(&self, session: SessionId) {
         for shard in &self.locks.shards {
             let mut table = shard.lock();

@@ -1,7 +1,9 @@
 //! Reading the newest records: what the rules see of them, and what happens when some of them are not in memory.
 //!
-//! The rules' traits know no damage and no absence, so what goes wrong below them is kept here (`trouble`): V1: after trouble
-//! nothing that a rule computed is used, nor why it refused. What was absent is brought, and the reading starts over.
+//! The rules' traits know no damage and no absence, so what goes wrong below them is kept here (`trouble`).
+//! mds-V1: after trouble nothing that a rule computed is used, nor why it refused.
+//!
+//! What was absent is brought, and the reading starts over.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -3,8 +3,8 @@
 //! A sign of life comes from a thread of its own, so it says nothing of those that do the work. Without this rule a client of which one
 //! thread hangs would keep everybody from everything after a restart of the MDT, a newcomer out, and others from a file, for ever.
 //!
-//! X9: a session that owes the others the same thing (`Owes`) for `OVERDUE_MS` while it could give it is ended when somebody wants it. What
-//!     it cannot give yet does not count: behind another's turn (X6), and, of what may have to be written to OSTs before it, while
+//! mds-X9: a session that owes the others the same thing (`Owes`) for `OVERDUE_MS` while it could give it is ended when somebody wants it. What
+//!     it cannot give yet does not count: behind another's turn (mds-X6), and, of what may have to be written to OSTs before it, while
 //!     one of these is down. Who comes on owes something else, and has its whole time for that.
 
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ impl Overdue {
         self.since.contains_key(&(session, owes))
     }
 
-    /// X9: those of `debts` that are overdue. What is not among these is forgotten.
+    /// mds-X9: those of `debts` that are overdue. What is not among these is forgotten.
     pub fn look(&mut self, debts: &[Debt], now_ms: u64) -> Vec<(SessionId, Owes)> {
         let old = std::mem::take(&mut self.since);
         let mut overdue = Vec::new();
@@ -82,7 +82,7 @@ impl Core {
         self.sharers.overdue(&sessions, &awaited, here, are_osts_up, self.clock.boot_ms())
     }
 
-    /// X9. The lock `ending` is held.
+    /// mds-X9. The lock `ending` is held.
     pub fn end_overdue(&self) -> Result<(), Fault> {
         for (id, owes) in self.overdue() {
             let Some(session) = self.sessions.get(id) else { continue };

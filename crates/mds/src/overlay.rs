@@ -80,7 +80,7 @@ impl<'a> Overlay<'a> {
         Ok(self.changes)
     }
 
-    /// Sets trouble when ids ran out; the default that stands in is never used (V1).
+    /// Sets trouble when ids ran out; the default that stands in is never used (mds-V1).
     fn drawn<T: Default>(&self, id: Option<T>) -> T {
         id.unwrap_or_else(|| {
             self.base.note(Trouble::NoIds);

@@ -1,9 +1,9 @@
 //! The purge: objects of files that are gone are destroyed, then their records.
 //!
-//! P1 (M6): nothing is destroyed before the entry that made it dead is flushed; else a power loss brings the file back
-//! without its bytes.  P2: a record goes only after the OSTs flushed the destruction; else a power loss brings objects back
+//! mds-P1 (mds-M6): nothing is destroyed before the entry that made it dead is flushed; else a power loss brings the file back
+//! without its bytes.  mds-P2: a record goes only after the OSTs flushed the destruction; else a power loss brings objects back
 //! that nobody remembers.  Destroying twice is harmless, so a crash anywhere starts over.
-//! P3: every dead file has its turn. Rounds walk through the list, and begin anew only at its end: however many files of an
+//! mds-P3: every dead file has its turn. Rounds walk through the list, and begin anew only at its end: however many files of an
 //! OST that is down come first, those behind them are freed.
 
 use std::borrow::Cow;
@@ -152,7 +152,7 @@ impl Core {
             if round.is_ok() {
                 max = if sum.left == 0 { FILES_MIN } else { (max * 2).min(FILES_MAX) };
             }
-            // P3: the longer pauses come at the end of a walk that freed nothing.
+            // mds-P3: the longer pauses come at the end of a walk that freed nothing.
             let is_vain = round.is_err() || (!walk.is_under_way() && sum.files == 0 && sum.left > 0);
             if is_vain {
                 back_off =
@@ -209,7 +209,7 @@ impl Core {
         if dead.is_empty() {
             return Ok(Purged::default());
         }
-        // P1: everything that was seen is flushed after this.
+        // mds-P1: everything that was seen is flushed after this.
         self.flush()?;
         walk.failed = self.destroy_all(&joined, &dead, &walk.failed);
         let failed = &walk.failed;
@@ -300,7 +300,7 @@ impl Core {
         for some in objects.chunks(OBJECTS_MAX) {
             self.ask(joined, target, &Destroy { cap: cap.clone(), objects: some.to_vec() })?;
         }
-        // P2.
+        // mds-P2.
         self.ask(joined, target, &Flush {})?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The MDT's log record: who asked, what they were answered, what changed. The byte form is in `docs/formats/mdt.md`.
 //!
-//! R1: decoding never panics and allocates no more than a small multiple of the bytes at hand.  R2: every value comes with the
-//! CRC that it was made with, and decoding checks it.  R3: reserved bytes are zero, else the record is of a later version.
+//! mds-R1: decoding never panics and allocates no more than a small multiple of the bytes at hand.  mds-R2: every value comes with the
+//! CRC that it was made with, and decoding checks it.  mds-R3: reserved bytes are zero, else the record is of a later version.
 
 use std::sync::Arc;
 

@@ -91,7 +91,7 @@ impl Mdt {
             volume,
             settings,
         });
-        // 5. ids: everything reserved before counts as used (O5)
+        // 5. ids: everything reserved before counts as used (mds-O5)
         core.reserve_ids()?;
         // 6. counts, if a program made this that knew none
         core.begin_counts()?;

@@ -3,9 +3,9 @@
 //! Who finds the role free takes it. Who finds it taken leaves a job in the line and waits until the holder has done it for him, or
 //! hands him the role. So the state stays in one processor's caches, and one entry of the log carries many requests.
 //!
-//! W1: one thread has the role; it sees what all before it did.  W2: a job is done by one holder, and told once.
-//! W3: the role does not rest while somebody waits, but for W5, and those with jobs and those without take turns.  W4: jobs are taken in the turn of their sessions, one of each, so that no session
-//! keeps others from the next batch however much it asks for.  W5: who comes from another processor than the last holder leaves his job in the
+//! mds-W1: one thread has the role; it sees what all before it did.  mds-W2: a job is done by one holder, and told once.
+//! mds-W3: the role does not rest while somebody waits, but for mds-W5, and those with jobs and those without take turns.  mds-W4: jobs are taken in the turn of their sessions, one of each, so that no session
+//! keeps others from the next batch however much it asks for.  mds-W5: who comes from another processor than the last holder leaves his job in the
 //! line, though the role is free, and gives the last one a moment to come back and do it: a batch where everything is at hand is done in half
 //! the time of one that has to fetch it. He takes the role himself when the moment is over, and nobody waits for who mostly does not come.
 
@@ -27,7 +27,7 @@ pub struct Role<S, A, O> {
     waiting: AtomicUsize,
     /// The processor of the last holder.
     cpu: AtomicUsize,
-    /// W5: how likely he comes back. A hint: two may write it at once.
+    /// mds-W5: how likely he comes back. A hint: two may write it at once.
     hope: AtomicU32,
     /// How often who gives him a moment looks.
     looks: u32,
@@ -61,7 +61,7 @@ struct Ticket {
     waiting: Waiting,
 }
 
-/// W5: some 3 us, in which a client's next request may come, and a tenth of what the wait for a sleeper costs.
+/// mds-W5: some 3 us, in which a client's next request may come, and a tenth of what the wait for a sleeper costs.
 const LOOKS: u32 = 60;
 const HOPE_MAX: u32 = 16;
 /// One who did not come back costs as much hope as so many that did not have to.
@@ -137,7 +137,7 @@ impl<S, A, O> Role<S, A, O> {
         }
     }
 
-    /// W5: did somebody see to the job while this gave him a moment?
+    /// mds-W5: did somebody see to the job while this gave him a moment?
     fn comes_back_for(&self, job: &Job<A, O>) -> bool {
         for _ in 0..self.looks {
             if job.ticket.stage.load(Ordering::Acquire) != WAITING {
@@ -244,7 +244,7 @@ impl<A, O> Line<A, O> {
         }
     }
 
-    /// The next in turn (W4).
+    /// The next in turn (mds-W4).
     fn pop(&mut self) -> Option<Arc<Job<A, O>>> {
         let (session, mut queue) = self.jobs.pop_front()?;
         let job = queue.pop_front();
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// W1 to W3: every job is done once, and its answer is its own.
+    /// mds-W1 to mds-W3: every job is done once, and its answer is its own.
     #[test]
     fn each_job_is_done_once() {
         const THREADS: u64 = 4;
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(role.waiting(), 0);
     }
 
-    /// W5: the role is free, and who comes from elsewhere has his job done by who had it last.
+    /// mds-W5: the role is free, and who comes from elsewhere has his job done by who had it last.
     #[test]
     fn w5_who_comes_from_another_processor_gives_the_last_holder_a_moment() {
         let role = Count { looks: u32::MAX, ..Count::new(Vec::new()) };
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(role.waiting(), 0);
     }
 
-    /// W5: and takes it himself when nobody came, with those who stood in the line behind him.
+    /// mds-W5: and takes it himself when nobody came, with those who stood in the line behind him.
     #[test]
     fn w5_the_moment_ends() {
         let role = Count { looks: 3, ..Count::new(Vec::new()) };
@@ -520,7 +520,7 @@ mod tests {
         assert_eq!(*role.hold(), [10], "the job's own thread was given the role");
     }
 
-    /// W3: however many want the role itself, those with jobs come to their turn.
+    /// mds-W3: however many want the role itself, those with jobs come to their turn.
     #[test]
     fn jobs_are_not_kept_by_those_who_want_the_role_itself() {
         let role = Count::new(Vec::new());

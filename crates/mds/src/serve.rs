@@ -92,7 +92,7 @@ impl Core {
                 Ok(plain(Empty {}))
             }
             Hold::CALL => {
-                // X1: said to an earlier life, it comes before what its client has still to send again to this one.
+                // mds-X1: said to an earlier life, it comes before what its client has still to send again to this one.
                 self.check_incarnation(head)?;
                 self.on_hold(head.session, &parse(body)?).map(plain)
             }
@@ -146,7 +146,7 @@ impl Core {
             let expiry_sec = self.clock.wall().sec.max(0) as u64 + CAPABILITY_SEC;
             object::cap::make(&joined.secret, fid, generation, rights, lease, head.session, expiry_sec)
         };
-        // J2: anything else that it may open says so by itself.
+        // meta-J2: anything else that it may open says so by itself.
         let is_ours = |cap: &Capability| {
             let now_sec = self.clock.wall().sec.max(0) as u64;
             cap.session == head.session && object::cap::check_right(&joined.secret, cap, 0, now_sec).is_ok()

@@ -1,7 +1,8 @@
 //! Who is a client: the sessions that requests may name, and when each was last heard of.
 //!
 //! The truth is in the table (records of kind 7, written by attach and by a session's end); this is the form that every
-//! request looks at without a lock. S1: a session listed here has its record in the table.
+//! request looks at without a lock. mds-S1: a session listed here has its record in the table.
+//! mds-S2: the list is in the order of session ids, and a newer id is higher.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,7 +110,7 @@ pub fn session_of_key(key: &Key) -> Option<SessionId> {
 #[derive(Default)]
 pub struct Sessions(ArcSwap<List>);
 
-/// S2: in the order of their ids.
+/// mds-S2: in the order of their ids.
 #[derive(Default)]
 pub struct List(Vec<(SessionId, Arc<Session>)>);
 
@@ -125,7 +126,7 @@ impl List {
     }
     fn with(&self, session: &Arc<Session>) -> List {
         let mut list = self.0.clone();
-        // S2: a newer id is higher, so it mostly goes to the end.
+        // mds-S2: a newer id is higher, so it mostly goes to the end.
         match self.at(session.id) {
             Ok(at) => list[at].1 = session.clone(),
             Err(at) => list.insert(at, (session.id, session.clone())),
@@ -144,7 +145,7 @@ impl Sessions {
         let (from, to) = (from.expect("a byte fits"), to.expect("a byte fits"));
         let mut list = Vec::new();
         let mut bad = None;
-        // S2: the order of keys is that of ids.
+        // mds-S2: the order of keys is that of ids.
         view.range(&from, &to, &mut |key, value| {
             match Session::from_record(key, value, now_ms) {
                 Ok(s) => list.push((s.id, Arc::new(s))),

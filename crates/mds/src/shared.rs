@@ -1,22 +1,22 @@
 //! Several sessions at one MDT: who has what open, who is in which section, and by which mode they live.
 //!
 //! All of it is in memory. A restart is survived because each client says again what it holds (`Hold`), and because nothing is
-//! changed before all have said so or are dead (X1). The mode is even while one session is alone, and odd while several share or
+//! changed before all have said so or are dead (mds-X1). The mode is even while one session is alone, and odd while several share or
 //! one asks to come in; it rises with each change.
 //!
-//! X1: with several sessions a mutation is carried out only while every one of them has told this incarnation what it holds.
-//! X2: a newcomer comes in only when all others live by the mode of those who share: they have told the MDT what they knew better
+//! mds-X1: with several sessions a mutation is carried out only while every one of them has told this incarnation what it holds.
+//! mds-X2: a newcomer comes in only when all others live by the mode of those who share: they have told the MDT what they knew better
 //!     than it, and cache nothing.
-//! X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
-//! X4: a section that was left is never begun again, whatever request for it still comes. Nor is a file closed by a `Close` whose token
+//! mds-X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
+//! mds-X4: a section that was left is never begun again, whatever request for it still comes. Nor is a file closed by a `Close` whose token
 //!     was left: the client may have opened it anew since.
-//! X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
+//! mds-X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
 //!     `Hold` says whether it is to stay.
-//! X6, X7: see `catch_up`.  X9: see `overdue`.
-//! X8: who has said what it holds has sent again all that was lost. What it sends again after that was given up and never answered: others
+//! mds-X6 and mds-X7 are in `catch_up`, mds-X9 is in `overdue`.
+//! mds-X8: who has said what it holds has sent again all that was lost. What it sends again after that was given up and never answered: others
 //!     may have changed the same since. It is answered from its slot if it was carried out, and refused if it was not, as its program was told.
 //!
-//! H2 of `meta::sharing` with opens that take no writer's role (`OpenRead`): such an open is noted first and looks second; a transaction
+//! meta-H2 of `meta::sharing` with opens that take no writer's role (`OpenRead`): such an open is noted first and looks second; a transaction
 //! that finds that nobody has a file open dooms it in the same step, until it is applied or given up. So of an open and the taking of
 //! the last name one sees the other: the transaction finds the note and leaves an orphan, or the open finds the doom, and is sent
 //! to where transactions stand in line.
@@ -58,7 +58,7 @@ pub struct Sharers {
     era: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
-    /// X6: it may be another's turn to send again.
+    /// mds-X6: it may be another's turn to send again.
     turned: Condvar,
     /// All have said what they hold, once since the start.
     was_whole: AtomicBool,
@@ -72,16 +72,16 @@ struct State {
     /// By how many transactions that are under way.
     doomed: HashMap<Fid, u32>,
     sections: Turns,
-    /// X4.
+    /// mds-X4.
     ended: HashMap<SessionId, Ended>,
-    /// X5: what was left to whom.
+    /// mds-X5: what was left to whom.
     left_to: HashMap<SessionId, Vec<Fid>>,
     /// The lease that those who share have in common: counter and what goes above it.
     lease: Option<(u32, u32)>,
     catching_up: CatchingUp,
     /// The client that asked last to come in and was not let in yet, and when it did so, boot time.
     asked: Option<(Uuid, u64)>,
-    /// X9.
+    /// mds-X9.
     overdue: Overdue,
 }
 
@@ -188,7 +188,7 @@ impl Sharers {
         self.turned.notify_all();
     }
 
-    /// X2: asks all to share, for a `client` that wants to come in, and says whether all of `sessions` do.
+    /// mds-X2: asks all to share, for a `client` that wants to come in, and says whether all of `sessions` do.
     pub fn ask_to_share(&self, sessions: &[SessionId], client: Uuid, now_ms: u64) -> bool {
         let mut state = self.state.lock();
         state.asked = Some((client, now_ms));
@@ -199,19 +199,19 @@ impl Sharers {
         sessions.iter().all(|s| state.lives_by.get(s) == Some(&mode))
     }
 
-    /// X1: has every one of several sessions said what it holds?
+    /// mds-X1: has every one of several sessions said what it holds?
     pub fn are_whole(&self, sessions: &[SessionId]) -> bool {
         let mode = self.mode();
         let state = self.state.lock();
         sessions.len() < 2 || sessions.iter().all(|s| state.lives_by.get(s) == Some(&mode))
     }
 
-    /// X8.
+    /// mds-X8.
     pub fn has_said(&self, session: SessionId) -> bool {
         self.is_sharing() && self.state.lock().lives_by.get(&session) == Some(&self.mode())
     }
 
-    /// A session that is alone, and for which no client waits, needs not share. One that was asked to and does not is not asked anew by each who wants to come in (X9).
+    /// A session that is alone, and for which no client waits, needs not share. One that was asked to and does not is not asked anew by each who wants to come in (mds-X9).
     pub fn rest(&self, sessions: &[SessionId], now_ms: u64) {
         let mut state = self.state.lock();
         let is_awaited = sessions.iter().any(|s| state.is_awaited(*s, self.mode()));
@@ -221,7 +221,7 @@ impl Sharers {
         }
     }
 
-    /// X9. `no_locks`: who has not said which locks it holds. `here`: this MDT, and its incarnation.
+    /// mds-X9. `no_locks`: who has not said which locks it holds. `here`: this MDT, and its incarnation.
     pub fn overdue(
         &self,
         sessions: &[SessionId],
@@ -247,7 +247,7 @@ impl Sharers {
         for session in no_locks.iter().filter(|s| !is_alone && !awaited(s)) {
             debts.push(Debt { session: *session, owes: Owes::Locks, is_wanted: true });
         }
-        // 3. A call goes on when all have said what they hold (X1). A section that was wanted once is so until it ends.
+        // 3. A call goes on when all have said what they hold (mds-X1). A section that was wanted once is so until it ends.
         let can_end = are_osts_up && !sessions.iter().any(|s| awaited(&s));
         for (fid, (session, token), is_wanted) in state.sections.inside(Instant::now()).filter(|_| can_end) {
             let owes = Owes::Leave { fid, token };
@@ -291,7 +291,7 @@ impl Sharers {
         Ok(!state.doomed.contains_key(&fid))
     }
 
-    /// False: that `token` is over (X4).
+    /// False: that `token` is over (mds-X4).
     fn close(&self, session: SessionId, fid: Fid, token: Option<u64>) -> bool {
         let mut state = self.state.lock();
         if token.is_some_and(|token| state.ended.get(&session).is_some_and(|e| e.is_over(token))) {
@@ -301,7 +301,7 @@ impl Sharers {
         true
     }
 
-    /// X5: one of these who has not said what it holds.
+    /// mds-X5: one of these who has not said what it holds.
     fn leave_to_awaited(&self, session: SessionId, fid: Fid, sessions: &[SessionId]) -> Option<SessionId> {
         let mode = self.mode();
         let mut state = self.state.lock();
@@ -340,7 +340,7 @@ impl Sharers {
         }
     }
 
-    /// X6. Waits a little for the session's turn. `here`: this MDT, where those who have said what they hold have sent all again.
+    /// mds-X6. Waits a little for the session's turn. `here`: this MDT, where those who have said what they hold have sent all again.
     fn catch_up(
         &self,
         session: SessionId,
@@ -379,7 +379,7 @@ impl Sharers {
         Ok(())
     }
 
-    /// X4.
+    /// mds-X4.
     fn end_token(
         &self,
         session: SessionId,
@@ -403,7 +403,7 @@ impl Sharers {
 }
 
 impl Core {
-    /// X1.
+    /// mds-X1.
     pub fn check_whole(&self) -> Result<(), Fault> {
         match self.sharers.are_whole(&self.sessions.ids()) {
             true => Ok(()),
@@ -415,7 +415,7 @@ impl Core {
         }
     }
 
-    /// X6, for reads: what others did before the restart may be about to come back. Takes no lock once it is over.
+    /// mds-X6, for reads: what others did before the restart may be about to come back. Takes no lock once it is over.
     pub fn check_come_back(&self) -> Result<(), Fault> {
         if !self.sharers.was_whole.load(Ordering::Acquire) {
             self.check_whole()?;
@@ -438,14 +438,14 @@ impl Core {
             state.opens.add(session, open.fid, open.write);
         }
         for held in &req.sections {
-            // X4: left since this was said.
+            // mds-X4: left since this was said.
             if state.ended.get(&session).is_some_and(|e| e.is_over(held.token)) {
                 continue;
             }
             let section = Section { session, token: held.token, exclusive: held.exclusive };
             state.sections.claim(held.fid, section)?;
         }
-        // X2: what was said of a mode that is over, by a client that has not heard so yet, says nothing of how it lives; modes are counted
+        // mds-X2: what was said of a mode that is over, by a client that has not heard so yet, says nothing of how it lives; modes are counted
         // anew after a restart.
         if req.more || req.mode != self.sharers.mode() {
             return Ok(Empty {});
@@ -507,7 +507,7 @@ impl Core {
         done.map(|_| ())
     }
 
-    /// H2: the last who had an orphan open lets it go.
+    /// meta-H2: the last who had an orphan open lets it go.
     pub fn on_close(&self, session: SessionId, req: &Close) -> Result<Empty, Fault> {
         if session == SessionId(0) {
             return Err(refuse_observer());

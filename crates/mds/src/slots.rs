@@ -1,6 +1,6 @@
 //! What was done last in each slot of each session, with its reply: a repeated request is answered from here.
 //!
-//! It changes with the log entry that carries the same facts (M4) and stands in checkpoints as records of kind 8. Refusals
+//! It changes with the log entry that carries the same facts (mds-M4) and stands in checkpoints as records of kind 8. Refusals
 //! are not recorded: a refused request that comes again is judged again, and gaps in a slot's sequences are normal.
 
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub enum Verdict {
     Old(Seq),
 }
 
-/// I1: `bytes` is what the records of all slots take in a checkpoint.  I2: sessions here are those of the table's records of
+/// mds-I1: `bytes` is what the records of all slots take in a checkpoint.  mds-I2: sessions here are those of the table's records of
 /// kind 7.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
@@ -143,7 +143,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Forgets slots of sessions that are not in `known`, and makes room for those that have none yet (I2).
+    /// Forgets slots of sessions that are not in `known`, and makes room for those that have none yet (mds-I2).
     pub fn keep_only(&mut self, known: &[SessionId]) {
         let gone: Vec<SessionId> = self.sessions.keys().filter(|s| !known.contains(s)).copied().collect();
         gone.into_iter().for_each(|s| self.end(s));

@@ -1,6 +1,6 @@
 //! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), mover (of changes to the table's tree), purge.
 //!
-//! T1: a stop ends each within one request to an OST. T2: none of them holds the `Mdt`, so dropping it ends them.
+//! mds-T1: a stop ends each within one request to an OST. mds-T2: none of them holds the `Mdt`, so dropping it ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -509,7 +509,7 @@ fn repair(client: &mut Client) -> (Vec<Finding>, Vec<Finding>) {
     (found, left)
 }
 
-/// G1: an admin gives up what is lost. Then nothing is lost, or there, and it stays so through the log, also where the leaf is sound again.
+/// mds-G1: an admin gives up what is lost. Then nothing is lost, or there, and it stays so through the log, also where the leaf is sound again.
 #[test]
 fn what_is_lost_can_be_given_up() {
     for heals in [false, true] {
@@ -546,7 +546,7 @@ fn what_is_lost_can_be_given_up() {
     }
 }
 
-/// K9: a leaf that rots is told as damage of its records, fsck comes to its end behind it, and all others are as they were.
+/// kv-K9: a leaf that rots is told as damage of its records, fsck comes to its end behind it, and all others are as they were.
 #[test]
 fn what_rots_keeps_nobody_from_the_rest() {
     let disk = formatted(64 << 20);

@@ -1,8 +1,8 @@
 //! Fsck of the name space: every record is looked at once, in key order, over one state; then what can only be said of all of them.
 //!
-//! F1: memory is taken for directories, for names that their inodes do not know, and for findings (`FINDINGS_MAX`); not for files.
-//! F2: what is wrong with a record is a function of the view (`judge`): it is asked again over a fresh state before it is told,
-//!     and once more inside the transaction that repairs it.  F3: a record counts either wholly or not at all: `look` reads, `add` notes.
+//! meta-F1: memory is taken for directories, for names that their inodes do not know, and for findings (`FINDINGS_MAX`); not for files.
+//! meta-F2: what is wrong with a record is a function of the view (`judge`): it is asked again over a fresh state before it is told,
+//!     and once more inside the transaction that repairs it.  meta-F3: a record counts either wholly or not at all: `look` reads, `add` notes.
 
 mod judge;
 mod repair;
@@ -81,7 +81,7 @@ impl Check {
         Check::default()
     }
 
-    /// F3: what there is to say of one record. Nothing is noted yet: the view may have missed something.
+    /// meta-F3: what there is to say of one record. Nothing is noted yet: the view may have missed something.
     pub fn look(&self, view: &dyn View, key: &Key, value: &[u8]) -> Seen {
         let links = Links {
             subdirs: &|dir| self.subdirs.get(&dir).copied().unwrap_or(0),
@@ -228,7 +228,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// F2: what still shows of finding `n`.
+    /// meta-F2: what still shows of finding `n`.
     pub fn confirm(&self, view: &dyn View, n: usize) -> Option<Finding> {
         let finding = self.found.get(n)?;
         if finding.off != Off::Not || finding.wrong == Wrong::DamagedRecord {

@@ -4,10 +4,10 @@
 //! the sums of every ancestor into each entry would cost a create as much as all else it does, so the records (kind 11) lag behind:
 //! what they do not have yet stands in `Pending`, in the memory of who has the writer's role.
 //!
-//! D1: of each directory, `tree` of its record and the rows of `Pending` of itself and of all directories below it add up to what
+//! meta-D1: of each directory, `tree` of its record and the rows of `Pending` of itself and of all directories below it add up to what
 //!     lies below it now; `own` of its record and of its row, to what lies in it.
-//! D2: `Pending` follows from the records and the log's entries alone (`learn`): a replay has the same, and a checkpoint keeps its rows.
-//! D3: a fold moves one row into its directory's record and on to its parent's row. It keeps D1 whatever row it takes, so it can
+//! meta-D2: `Pending` follows from the records and the log's entries alone (`learn`): a replay has the same, and a checkpoint keeps its rows.
+//! meta-D3: a fold moves one row into its directory's record and on to its parent's row. It keeps meta-D1 whatever row it takes, so it can
 //!     stop after each; what it does, `learn` learns from its entry, as of any other.
 //!
 //! Sums are modulo 2^64, so what came goes again, even if the sizes of sparse files add up to more than that.
@@ -108,7 +108,7 @@ impl std::ops::AddAssign for Sums {
     }
 }
 
-/// Of a directory; and the record of kind 11, which may lag behind (D1).
+/// Of a directory; and the record of kind 11, which may lag behind (meta-D1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// What lies in the directory itself.
@@ -184,7 +184,7 @@ pub struct Pending {
     rows: BTreeMap<Fid, Row>,
     /// `ROWS_LONG`, but in tests.
     pub rows_long: usize,
-    /// The records were made once, and D1 holds. In a file system of an older program they are not there at first.
+    /// The records were made once, and meta-D1 holds. In a file system of an older program they are not there at first.
     counting: bool,
     /// Where the last fold ended, so that every row has its turn.
     turn: Fid,
@@ -261,7 +261,7 @@ impl Learned {
         }
     }
 
-    /// D3: what the record has now, the row has not any more, and the parent's row has.
+    /// meta-D3: what the record has now, the row has not any more, and the parent's row has.
     fn folded(&mut self, view: &dyn View, dir: Fid, new: &[u8]) {
         let Ok(new) = Counts::decode(new) else { return };
         let old = record(view, dir);
@@ -300,7 +300,7 @@ impl Pending {
         self.rows.len() > self.rows_long
     }
 
-    /// D2: what an entry means, whose `changes` are about to be applied to `view`.
+    /// meta-D2: what an entry means, whose `changes` are about to be applied to `view`.
     pub fn learn<'c>(&self, view: &dyn View, changes: impl Iterator<Item = Changed<'c>> + Clone) -> Learned {
         let mut learned = Learned { dirs_stay: !changes.clone().any(may_move_dir), ..Learned::default() };
         for (key, value) in changes {
@@ -333,7 +333,7 @@ impl Pending {
         self.counting |= learned.begins;
     }
 
-    /// D3: the next few records to put. Once they are in the log, `fold_ended` is to hear of it: a fold that comes to nothing is made
+    /// meta-D3: the next few records to put. Once they are in the log, `fold_ended` is to hear of it: a fold that comes to nothing is made
     /// again of the same rows, whose records were brought meanwhile, or of `max` of them.
     pub fn fold(&self, view: &dyn View, max: usize) -> Fold {
         let many = self.rows.len().saturating_sub(self.rows_long).clamp(FOLD_MIN, FOLD_MAX).min(max.max(1));
@@ -354,7 +354,7 @@ impl Pending {
         self.turn = end;
     }
 
-    /// D1: of the directory `dir`.
+    /// meta-D1: of the directory `dir`.
     pub fn counts(&self, view: &dyn View, dir: Fid) -> Counts {
         let mut counts = record(view, dir);
         counts.own += self.rows.get(&dir).map_or(Sums::default(), |row| row.own);
@@ -418,7 +418,7 @@ fn parent_of(view: &dyn View, dir: Fid) -> Option<Fid> {
     records::counted(dir, &value).ok()?.parent
 }
 
-/// A directory that comes, goes or moves has its entry put or deleted (I2), and of what is deleted the key says not what it was.
+/// A directory that comes, goes or moves has its entry put or deleted (meta-I2), and of what is deleted the key says not what it was.
 fn may_move_dir((key, value): Changed<'_>) -> bool {
     key.as_bytes().first() == Some(&keys::ENTRY) && value.is_none_or(records::may_be_of_dir)
 }
@@ -460,7 +460,7 @@ impl Recount {
         &self.parents
     }
 
-    /// By how much records and rows together say too much (D1), of each directory of which they do. `said`: the records of kind 11.
+    /// By how much records and rows together say too much (meta-D1), of each directory of which they do. `said`: the records of kind 11.
     pub(crate) fn errors(self, said: &HashMap<Fid, Counts>, pending: &Pending) -> Vec<(Fid, Counts)> {
         let parents = self.parents.clone();
         let mut off: BTreeMap<Fid, Counts> = said.iter().map(|(dir, counts)| (*dir, *counts)).collect();

@@ -149,7 +149,7 @@ fn malformed(call: u16) -> impl Fn(Malformed) -> Fault {
     move |e| Fault::new(Code::BadRequest, format!("call {call:#06x}: {e}"))
 }
 
-/// As `answer`, of a request that says who asks: of a judged session, the judge knows better (J1).
+/// As `answer`, of a request that says who asks: of a judged session, the judge knows better (meta-J1).
 fn answer_as<R: Claimed>(
     ctx: &Ctx<'_>,
     body: &[u8],

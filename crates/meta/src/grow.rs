@@ -1,4 +1,6 @@
-//! An inline file outgrows its record (rule O4): `Grow` gives a layout, the client writes all bytes to the objects and flushes them,
+//! Inline-to-object migration: an inline file outgrows its record.
+//!
+//! meta-O4: all bytes are in flushed objects before one entry switches the layout and drops the inline bytes. `Grow` gives a layout, the client writes all bytes to the objects and flushes them,
 //! then `Switch` changes the layout and drops the inline bytes in one entry.
 
 use types::*;
@@ -60,7 +62,7 @@ fn give_layout(
     stripe::make_layout(ctx, inode.fid(), inode.spec.as_ref(), inode.generation, avoid)
 }
 
-/// O4: what a growth carries over is the record as it stood when it began. Who has a section changes it, and then that growth is given up:
+/// meta-O4: what a growth carries over is the record as it stood when it began. Who has a section changes it, and then that growth is given up:
 /// the one who began it has died or been stopped, and a late `Switch` of theirs must not bring back what was there. Who has none waits for it.
 pub fn change_record(txn: &mut dyn Txn, inode: &mut InodeRecord, in_section: bool) -> Result<(), Fault> {
     if inode.pending.is_some() && !in_section {

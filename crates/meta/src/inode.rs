@@ -24,7 +24,7 @@ pub fn load_inode(view: &dyn View, fid: Fid) -> Result<InodeRecord, Fault> {
     decode(&value, fid)
 }
 
-/// The inode that an entry names. The entry promised it (I2), so its absence is damage.
+/// The inode that an entry names. The entry promised it (meta-I2), so its absence is damage.
 pub fn load_named(view: &dyn View, fid: Fid, parent: Fid) -> Result<InodeRecord, Fault> {
     match view.get(&keys::inode(fid)) {
         Some(value) => decode(&value, fid),

@@ -1,8 +1,8 @@
 //! Whose rights count. A session that may act for anybody is taken at its word (its kernel has checked), and rules check the
 //! `Cred` that a request carries. Any other session is judged: each of its requests counts as one user's, whatever it claims.
 //!
-//! J1: no rule sees a claimed `Cred` of a judged session: the dispatch puts the judged one in its place.
-//! J2: what a judged session does to a file's content by its fid it proves with the capability of an open (`held`).
+//! meta-J1: no rule sees a claimed `Cred` of a judged session: the dispatch puts the judged one in its place.
+//! meta-J2: what a judged session does to a file's content by its fid it proves with the capability of an open (`held`).
 
 use types::{Code, Cred, Fault, Fid};
 use wire::Request;
@@ -49,7 +49,7 @@ claimed!(Lookup SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename Read
     Open OpenRead Truncate SetStripe SetFlags Tmpfile Accessed Counts CreateWith);
 
 impl Ctx<'_> {
-    /// J2: what an open gave for `fid`, good for all of `rights`. True where nobody is judged.
+    /// meta-J2: what an open gave for `fid`, good for all of `rights`. True where nobody is judged.
     pub fn proves(&self, held: Option<&Capability>, fid: Fid, rights: u8) -> bool {
         let Some(judge) = &self.judge else { return true };
         held.is_some_and(|cap| cap.fid == fid && cap.rights & rights == rights && (judge.is_ours)(cap))

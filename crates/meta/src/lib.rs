@@ -1,9 +1,9 @@
 //! Metadata rules: one file per operation over a synchronous transaction. Pure: no clock, no I/O, no threads.
 //!
-//! I1: an operation that is refused has changed nothing of the transaction that is kept (the executor drops it).
-//! I2: every link of an inode stands in its `parents`, and every entry's inode exists.
-//! I3: an object that no layout names any more stands in a dead record until it is destroyed.
-//! I4: a directory's `nlink` is 2 plus its subdirectories; every other inode's is the length of its `parents`.
+//! meta-I1: an operation that is refused has changed nothing of the transaction that is kept (the executor drops it).
+//! meta-I2: every link of an inode stands in its `parents`, and every entry's inode exists.
+//! meta-I3: an object that no layout names any more stands in a dead record until it is destroyed.
+//! meta-I4: a directory's `nlink` is 2 plus its subdirectories; every other inode's is the length of its `parents`.
 
 pub mod access;
 pub mod accessed;
@@ -86,7 +86,7 @@ pub trait View {
 pub trait Txn: View {
     fn put(&mut self, key: Key, value: Vec<u8>);
     fn delete(&mut self, key: &Key);
-    /// A fid or lease counter that is never given twice (reserved ahead, rule O5).
+    /// A fid or lease counter that is never given twice (reserved ahead, rule mds-O5).
     fn next_fid(&mut self) -> Fid;
     fn next_lease(&mut self) -> u32;
     /// Does anybody want to be told of such changes? If not, no note of them is made.

@@ -3,9 +3,9 @@
 //! A table of what several owners hold of several files. It is not made of records and survives nothing: its clients know what they
 //! hold. Times are milliseconds of the caller's clock.
 //!
-//! L1: two owners never hold overlapping ranges of one file and space, unless both read.
-//! L2: a lock is only given to who asks for it now. A waiter has a place in a queue, and loses it when it does not ask.
-//! L3: what one owner holds of a file does not overlap, and neighbours of one kind are one.
+//! meta-L1: two owners never hold overlapping ranges of one file and space, unless both read.
+//! meta-L2: a lock is only given to who asks for it now. A waiter has a place in a queue, and loses it when it does not ask.
+//! meta-L3: what one owner holds of a file does not overlap, and neighbours of one kind are one.
 
 mod deadlock;
 mod queue;

@@ -1,7 +1,7 @@
 //! Notes of what an operation did, for the changelog (decision 0032): made by the rules, numbered and kept by the executor.
 //!
-//! N1: a note goes with the changes that it tells of, or never (they are of one transaction).  N2: whoever carries out the notes on
-//! names, in order, on an empty tree has the same names for the same fids as the MDT.  N3: a rule that nobody listens to makes none.
+//! meta-N1: a note goes with the changes that it tells of, or never (they are of one transaction).  meta-N2: whoever carries out the notes on
+//! names, in order, on an empty tree has the same names for the same fids as the MDT.  meta-N3: a rule that nobody listens to makes none.
 
 use types::*;
 use wire::changelog::{CHANGE_EXCHANGE, CHANGE_LAST, Change, ChangeOp, Who};

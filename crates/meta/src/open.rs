@@ -18,7 +18,7 @@ pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fa
     }
     let Open { read, write, append, truncate, keep_write, .. } = req;
     need_open(&inode, &req.cred, Wanted { read, write, append, truncate })?;
-    // What there is goes on as it was, whatever became of the file's permissions (J2).
+    // What there is goes on as it was, whatever became of the file's permissions (meta-J2).
     let held = req.held.as_ref();
     if keep_write && !may_recover(ctx, &inode) {
         ctx.need_proof(held, req.fid, RIGHT_WRITE)?;
@@ -64,7 +64,7 @@ pub fn open_read(
     Ok(OpenReadReply { open: Some(OpenReply { inode: inode.shown(ctx, For::Using), cap }), crcs })
 }
 
-/// J2: the proof for what lies here. No OST ever sees it, so it needs no lease version.
+/// meta-J2: the proof for what lies here. No OST ever sees it, so it needs no lease version.
 fn inline_proof(ctx: &Ctx<'_>, inode: &InodeRecord, rights: u8) -> Option<Capability> {
     ctx.judge.as_ref().map(|_| (ctx.make_cap)(inode.fid(), inode.generation, rights, 0))
 }

@@ -214,7 +214,7 @@ impl World {
         (what.into(), got.err(), want.err())
     }
 
-    /// The whole tree, link counts, and invariants I2 and I3.
+    /// The whole tree, link counts, and invariants meta-I2 and meta-I3.
     fn check(&mut self) {
         let mut entries: BTreeMap<(Fid, Vec<u8>), Fid> = BTreeMap::new();
         let mut links: BTreeMap<Fid, u32> = BTreeMap::new();
@@ -240,7 +240,7 @@ impl World {
             .values()
             .flat_map(|i| i.parents.iter().map(|p| (i.fid(), p.fid, p.h64, p.collision)))
             .collect();
-        assert_eq!(told, hints, "I2: parent hints and entries agree");
+        assert_eq!(told, hints, "meta-I2: parent hints and entries agree");
         let mut count = 0;
         for (node, inode) in self.model.nodes.iter().enumerate().filter_map(|(n, i)| Some((n, i.as_ref()?))) {
             let record = &inodes[&self.fids[&node]];
@@ -368,7 +368,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
     assert_eq!((read.size, out.len()), (110, 110));
     assert!(out[..10].iter().all(|b| *b == 0) && out[10..].iter().all(|b| *b == 5));
 
-    // O4: a layout is given, and nothing is switched until the client says so.
+    // meta-O4: a layout is given, and nothing is switched until the client says so.
     let given = call(txn, Grow { fid, now: NOW, held: None, avoid: vec![] }).expect("grow");
     assert!(!given.switched && given.inode.layout.is_none());
     let again = call(txn, Grow { fid, now: NOW, held: None, avoid: vec![] }).expect("grow again");
@@ -377,7 +377,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
         given.layout.generation.0 + 1,
         "objects of the first attempt may exist"
     );
-    assert!(txn.get(&keys::dead(fid, given.layout.generation)).is_some(), "I3: they are buried");
+    assert!(txn.get(&keys::dead(fid, given.layout.generation)).is_some(), "meta-I3: they are buried");
     let stale = Switch { fid, generation: given.layout.generation, written: vec![], now: NOW, held: None };
     assert_eq!(call(txn, stale).expect_err("an old generation"), Code::Stale);
     let written = vec![WrittenBits { component: 0, bits: vec![1] }];
@@ -387,7 +387,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
     assert!(txn.get(&keys::inline(fid, 0)).is_none(), "inline bytes are gone in the same entry");
     assert_eq!(now.inode.state, FileState::Writing(SessionId(1)));
 
-    // O3: sizes rise by Settle, fall only by Truncating.
+    // plan-O3: sizes rise by Settle, fall only by Truncating.
     let settle = |size, done| Settle {
         fid,
         generation: again.layout.generation,

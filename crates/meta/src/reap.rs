@@ -1,7 +1,7 @@
 //! Ends: what becomes of an inode without names, and of objects without a layout.
 //!
 //! An orphan (no name, but held open) keeps its inode and has an orphan record with its holder's session. Objects that no layout
-//! names stand in a dead record (I3) until the purge worker has destroyed them and calls `forget_dead`.
+//! names stand in a dead record (meta-I3) until the purge worker has destroyed them and calls `forget_dead`.
 
 use types::*;
 use wire::Empty;
@@ -23,7 +23,7 @@ pub fn lose_link(
     inode.parents.retain(|p| *p != from);
     inode.attr.nlink = if inode.is_dir() { 0 } else { inode.attr.nlink.saturating_sub(1) };
     inode.attr.ctime = now;
-    // H2: the session that has it open keeps it. P1 (mds): so does the remover while path walks meet removals.
+    // meta-H2: the session that has it open keeps it. mds-GR1: so does the remover while path walks meet removals.
     let holder = match held || ctx.keeps_removed() {
         true => Some(ctx.session),
         false => ctx.opened_elsewhere(inode.fid()),
@@ -53,7 +53,7 @@ pub fn drop_inode(txn: &mut dyn Txn, inode: &InodeRecord) {
     totals::inode_dropped(txn);
 }
 
-/// I3: the objects of `layout` are to be destroyed once this entry is flushed.
+/// meta-I3: the objects of `layout` are to be destroyed once this entry is flushed.
 pub fn bury(txn: &mut dyn Txn, fid: Fid, layout: &Layout) {
     txn.put(keys::dead(fid, layout.generation), records::encode_dead(layout));
 }
@@ -67,7 +67,7 @@ pub fn release(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Release) -> Result<Empty, 
     Ok(Empty {})
 }
 
-/// A holder lets an orphan go: it is the `next` holder's, or nobody's and ends (H2).
+/// A holder lets an orphan go: it is the `next` holder's, or nobody's and ends (meta-H2).
 pub fn leave_orphan(txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Result<(), Fault> {
     match next {
         None => reap(txn, fid),

@@ -48,7 +48,7 @@ pub struct InodeRecord {
     pub parents: Vec<Parent>,
     /// `None`: inline, or not a regular file.
     pub layout: Option<Layout>,
-    /// Given by `Grow`, not switched to yet (rule O4).
+    /// Given by `Grow`, not switched to yet (rule meta-O4).
     pub pending: Option<Layout>,
     pub spec: Option<StripeSpec>,
     /// Target of a symlink.

@@ -1,4 +1,4 @@
-//! Settle (rule O3): the MDT learns what flushed bytes have proven.
+//! Settle (rule plan-O3): the MDT learns what flushed bytes have proven.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -32,7 +32,7 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     let mut proven = sharing::proven(&inode);
     inode.attr.size = match inode.state {
         FileState::Truncating { .. } => req.size,
-        // H1: what was said in an era that is over counts only as far as it was flushed, or as the objects say.
+        // meta-H1: what was said in an era that is over counts only as far as it was flushed, or as the objects say.
         FileState::Shared { proven, .. } if is_left_over => proven.max(req.size),
         _ => inode.attr.size.max(req.size),
     };

@@ -1,8 +1,8 @@
 //! Several sessions at once: what the rules are told of the others, and what state each session is shown.
 //!
-//! H1: the size in a record of state `Shared` is what its writers said, as long as the `era` lasts in which it was said. After it
+//! meta-H1: the size in a record of state `Shared` is what its writers said, as long as the `era` lasts in which it was said. After it
 //! only `proven` bytes are sure; who finds the file so asks its objects, as with any file that a dead session left.
-//! H2: an inode that a session has open keeps its records, whoever takes its last name.
+//! meta-H2: an inode that a session has open keeps its records, whoever takes its last name.
 
 use types::*;
 use wire::meta::{FileState, Inode};
@@ -34,7 +34,7 @@ impl Ctx<'_> {
     pub fn is_shared(&self) -> bool {
         self.sharing.is_some_and(|s| s.is_shared())
     }
-    /// Another session that has the file open (H2).
+    /// Another session that has the file open (meta-H2).
     pub fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
         self.sharing.filter(|s| s.is_shared())?.opened_elsewhere(fid)
     }
@@ -91,7 +91,7 @@ pub enum For {
 }
 
 impl InodeRecord {
-    /// As the asking session is to see it (H1): others that live are trusted, what dead ones left is `Writing(0)`.
+    /// As the asking session is to see it (meta-H1): others that live are trusted, what dead ones left is `Writing(0)`.
     pub fn shown(&self, ctx: &Ctx<'_>, whom: For) -> Inode {
         let mut inode = self.to_wire();
         let is_shared = ctx.is_shared();

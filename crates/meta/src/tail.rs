@@ -1,7 +1,7 @@
 //! A growing file moves on to OSTs that have room (decision 0050): the layout from an offset on is made anew, for no object has bytes there.
 //!
-//! T1: objects keep their names: those that exist stay in the layout under the numbers that they have, if only in an empty component.
-//! T2: the layout is changed as the client saw it, or not at all.
+//! meta-T1: objects keep their names: those that exist stay in the layout under the numbers that they have, if only in an empty component.
+//! meta-T2: the layout is changed as the client saw it, or not at all.
 
 use types::layout::COMPONENTS_MAX;
 use types::*;
@@ -35,7 +35,7 @@ pub fn move_tail(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: MoveTail) -> Result<Move
     {
         return Err(Fault::new(Code::Stale, format!("file {fid}: its layout or size is being changed")));
     }
-    // T2 is for what comes late, beside the rules of slots.
+    // meta-T2 is for what comes late, beside the rules of slots.
     layout.components = joined(layout, &req, fresh)
         .ok_or_else(|| Fault::new(Code::NoSpace, format!("file {fid}: it has moved on too often")))?;
     store_inode(txn, &inode);
@@ -61,7 +61,7 @@ fn fresh(ctx: &Ctx<'_>, inode: &InodeRecord, req: &MoveTail) -> Result<Vec<Compo
 fn joined(layout: &Layout, req: &MoveTail, mut fresh: Vec<Component>) -> Option<Vec<Component>> {
     let old = &layout.components;
     let is_used = |c: &Component| c.written.iter().any(|w| *w != 0);
-    // T1
+    // meta-T1
     let begun = (0..old.len()).filter(|c| layout.start_of(*c) < req.from).count();
     let used = old.iter().rposition(is_used).map_or(0, |c| c + 1).max(usize::from(req.keep)).max(begun);
     let kept = if old.len() + fresh.len() <= KEPT_MAX { old.len() } else { used.min(old.len()) };

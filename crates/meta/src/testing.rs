@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// A request through the dispatch; a refused one leaves no trace, as the executor has it (I1).
+    /// A request through the dispatch; a refused one leaves no trace, as the executor has it (meta-I1).
     pub fn call<R: Request>(&mut self, req: R) -> Result<R::Reply, Code> {
         self.call_with(req, &[])
     }

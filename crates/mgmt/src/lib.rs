@@ -3,12 +3,12 @@
 //! Pure: a map and an event go in, the next map and the answer come out. The caller stores the map by compare-and-swap
 //! before it answers; time and randomness are arguments.
 //!
-//! I1: ids of file systems, nodes, targets and mirrors are never used twice: entries stay in the map for ever, and a new id
+//! mgmt-I1: ids of file systems, nodes, targets and mirrors are never used twice: entries stay in the map for ever, and a new id
 //!     is one above the highest. 0 is never given (target 0 is the MGS).
-//! I2: a target is known by its uuid; its id, index, kind, file system and mirror never change.
-//! I3: every change raises the map's version by one; every registration raises the mirror's epoch by one.
-//! I4: the map's wire form stays below `MAP_BYTES_MAX`, so that it fits the frame that carries it.
-//! I5: a target that is heard of is not given to another host.
+//! mgmt-I2: a target is known by its uuid; its id, index, kind, file system and mirror never change.
+//! mgmt-I3: every change raises the map's version by one; every registration raises the mirror's epoch by one.
+//! mgmt-I4: the map's wire form stays below `MAP_BYTES_MAX`, so that it fits the frame that carries it.
+//! mgmt-I5: a target that is heard of is not given to another host.
 
 mod client_view;
 mod name;

@@ -129,7 +129,7 @@ fn check(request: &Register) -> Result<(), Fault> {
     Ok(())
 }
 
-/// I2: a known target comes back as what it was.
+/// mgmt-I2: a known target comes back as what it was.
 fn agree(map: &ClusterMap, known: &Target, request: &Register) -> Result<(), Fault> {
     let fs = map.fs(known.fs).map_or("?", |f| f.name.as_str());
     let name = target_name(fs, known.is_mdt, known.index);
@@ -271,7 +271,7 @@ fn place(next: &mut ClusterMap, target: TargetId, request: &Register) -> Result<
     Ok(id)
 }
 
-/// I1.
+/// mgmt-I1.
 fn one_above(highest: u32, what: &str) -> Result<u32, Fault> {
     highest.checked_add(1).ok_or_else(|| used_up(what))
 }

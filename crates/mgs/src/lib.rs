@@ -3,8 +3,8 @@
 //! Rules are `mgmt`'s, keeping is `mapstore`'s; this crate waits, applies, stores and answers. It has no thread of its own:
 //! states are looked at by whoever asks something. It is never needed for I/O: while it is away the map does not change.
 //!
-//! M1: a change is stored before it is answered.
-//! M2: secrets go to servers only. Who says to be a server is believed: networks are trusted until there is TLS.
+//! mgs-M1: a change is stored before it is answered.
+//! mgs-M2: secrets go to servers only. Who says to be a server is believed: networks are trusted until there is TLS.
 
 mod random;
 mod state;

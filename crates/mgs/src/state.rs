@@ -80,7 +80,7 @@ impl State {
         done.map(|_| ())
     }
 
-    /// Applies a rule and stores its map (M1); again on the newer map if somebody else changed it meanwhile.
+    /// Applies a rule and stores its map (mgs-M1); again on the newer map if somebody else changed it meanwhile.
     fn change<T>(
         &mut self,
         rule: impl Fn(&ClusterMap) -> Result<Option<(ClusterMap, T)>, Fault>,

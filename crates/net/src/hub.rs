@@ -3,7 +3,7 @@
 //! A request for a target that is not here is refused before anything is done, so the caller may try elsewhere.
 //!
 //! Each target that was ever served has a seat, which outlives its services: a request finds its service through two pointers that
-//! are guarded and not counted, so it writes nothing that other threads' requests write. H1: who is served holds that service and
+//! are guarded and not counted, so it writes nothing that other threads' requests write. net-H1: who is served holds that service and
 //! no other, so one that is removed is let go of by nobody else's request.
 
 use std::sync::Arc;

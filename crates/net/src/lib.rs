@@ -3,10 +3,10 @@
 //! `local` is a function call; `tcp` and unix sockets run to completion: the thread that reads a request serves it and
 //! writes the reply. Nothing here retries a request that may have been carried out, and nothing waits past its deadline.
 //!
-//! I1: `NotSent` is returned only if the last byte of the request was never handed to the transport, or if the peer says
+//! net-I1: `NotSent` is returned only if the last byte of the request was never handed to the transport, or if the peer says
 //! that it did not take it. A server acts on whole frames only, so a frame cut short was not carried out.
-//! I2: a connection carries one request at a time; after any error, or with a reply still owed, it is closed.
-//! I3: no allocation follows a length that is above `BODY_MAX` or `BULK_MAX`.
+//! net-I2: a connection carries one request at a time; after any error, or with a reply still owed, it is closed.
+//! net-I3: no allocation follows a length that is above `BODY_MAX` or `BULK_MAX`.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! What one peer may take of a server: places among its connections, and memory for long bodies.
 //!
-//! L1: of the last quarter of the places a peer gets only its first few, so that others come in however many one opens.
-//! L2: bodies on their way in take `BODIES_MAX` bytes at most, all together, beside the first step of each; one peer has half of it at
+//! net-L1: of the last quarter of the places a peer gets only its first few, so that others come in however many one opens.
+//! net-L2: bodies on their way in take `BODIES_MAX` bytes at most, all together, beside the first step of each; one peer has half of it at
 //!     most, so that who sends half a frame keeps only his own kind waiting.
 
 use std::collections::HashMap;
@@ -43,7 +43,7 @@ impl Origin {
     }
 }
 
-/// L1: is there a place for `who`, beside those who are `here`?
+/// net-L1: is there a place for `who`, beside those who are `here`?
 pub(crate) fn has_place(here: impl ExactSizeIterator<Item = Origin>, who: Origin) -> bool {
     match here.len() {
         n if n >= CONNECTIONS_MAX => false,
@@ -73,7 +73,7 @@ pub(crate) struct Share<'a> {
 }
 
 impl Bodies {
-    /// L2: room for a body of `len` bytes, waited for until `deadline`. A short one needs none.
+    /// net-L2: room for a body of `len` bytes, waited for until `deadline`. A short one needs none.
     pub fn take(&self, of: Origin, len: usize, deadline: Instant) -> Option<Share<'_>> {
         let bytes = len.saturating_sub(BODY_STEP);
         if bytes > 0 {

@@ -1,10 +1,10 @@
 //! The connections to one node: kept, lent one request at a time, made anew when needed.
 //!
-//! I1: a lent connection goes back only after its reply was read whole; dropped otherwise, it is closed.
-//! I2: after a failed connect there is a pause that doubles with each failure; requests in it fail at once, so that a dead
+//! net-P1: a lent connection goes back only after its reply was read whole; dropped otherwise, it is closed.
+//! net-P2: after a failed connect there is a pause that doubles with each failure; requests in it fail at once, so that a dead
 //! server costs neither a storm of connects nor its clients' time.
-//! I3: at most `OPEN_MAX` connections are lent, and at most `KEPT_MAX` wait idle.
-//! I4: who holds connections never waits for another one to come back (`Wait::Never`), so whoever waits for one waits for
+//! net-P3: at most `OPEN_MAX` connections are lent, and at most `KEPT_MAX` wait idle.
+//! net-P4: who holds connections never waits for another one to come back (`Wait::Never`), so whoever waits for one waits for
 //! threads that do not wait in turn.
 
 use std::collections::HashMap;
@@ -122,7 +122,7 @@ struct Trouble {
 pub(crate) enum Wait {
     /// Until others put connections back, or the deadline.
     ForOthers,
-    /// I4: the caller holds connections. One that is idle, or one that is made.
+    /// net-P4: the caller holds connections. One that is idle, or one that is made.
     Never,
 }
 
@@ -157,7 +157,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // The socket is closed before the place is free, so that I3 holds.
+        // The socket is closed before the place is free, so that net-P3 holds.
         self.connection = None;
         self.pool.give_back_place();
     }
@@ -267,7 +267,7 @@ impl Pool {
         }
     }
 
-    /// I2: one attempt at a time while there is trouble, and none before its pause is over.
+    /// net-P2: one attempt at a time while there is trouble, and none before its pause is over.
     fn may_connect(&self, state: &mut State, now: Instant) -> Result<(), String> {
         let Some(trouble) = &mut state.trouble else { return Ok(()) };
         if trouble.trying {

@@ -333,7 +333,7 @@ fn converse(shared: &Shared, origin: Origin, stream: &mut Stream) -> Result<(), 
                 refuse(&head)
             }
         };
-        // L2: a long body's memory is given back with its share of what there is.
+        // net-L2: a long body's memory is given back with its share of what there is.
         if body.capacity() > BODY_STEP {
             body = Vec::new();
         }

@@ -1,7 +1,7 @@
 //! Frames over a stream socket, with deadlines. Client and server ends use the same code.
 //!
 //! Small frames take one system call each way; bulk bytes are received straight into the caller's buffer.
-//! I1: `send` fails only while bytes of the frame were not yet handed to the kernel, so the other end has no whole frame.
+//! net-S1: `send` fails only while bytes of the frame were not yet handed to the kernel, so the other end has no whole frame.
 
 use std::io::{self, IoSlice, Read};
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl Stream {
         Ok(Hello::decode(&raw)?)
     }
 
-    /// Writes one frame; `head.bulk_len` must agree with `bulk`. An error means that the frame did not leave whole (I1).
+    /// Writes one frame; `head.bulk_len` must agree with `bulk`. An error means that the frame did not leave whole (net-S1).
     pub fn send(&mut self, head: &Header, body: &[u8], bulk: &[u8], deadline: Instant) -> Result<(), Gone> {
         assert_eq!(head.bulk_len as usize, bulk.len(), "the header tells the bulk's length");
         let raw = head.encode(body);

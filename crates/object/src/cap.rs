@@ -1,7 +1,7 @@
 //! Capabilities: what an open hands out for OST access, and the check that every OST request passes first.
 //!
 //! A capability is signed with the file system's secret, which clients never see: 16 bytes of keyed BLAKE3 over every other
-//! field. I1: a capability with any field changed does not pass.  I2: an expired one does not pass.  I3: it opens the objects
+//! field. object-C1: a capability with any field changed does not pass.  object-C2: an expired one does not pass.  object-C3: it opens the objects
 //! of its fid and generation only, unless it carries `RIGHT_ADMIN` (servers and tools).
 
 use types::{Code, Fault, Fid, Generation, ObjectId, SessionId, Uuid};

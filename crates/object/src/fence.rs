@@ -1,7 +1,7 @@
 //! Lease versions fence: an object keeps the highest version seen and refuses lower ones.
 //!
 //! A version is `(MDT epoch, counter)` and rises over a fail-over. Evicting a client, the MDT glimpses the file's objects with
-//! the next version; from then on the evicted client's writes are refused. I1: what an object has seen never falls.
+//! the next version; from then on the evicted client's writes are refused. object-F1: what an object has seen never falls.
 
 use types::{Code, Fault, ObjectId};
 use wire::object::Capability;

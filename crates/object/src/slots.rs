@@ -2,8 +2,8 @@
 //!
 //! A session sends mutating requests in numbered slots; within a slot one at a time, sequences rising from 1. What was done
 //! last in a slot is part of the log entry that did it, so it survives a crash with the change or is lost with it.
-//! I1: a sequence recorded in a slot is never carried out there again.  I2: a session has `SLOTS` slots of one small record
-//! each; how many sessions there may be is the target's bound.  I3: a failed request is not recorded: it did not happen, so it may be tried again.
+//! object-S1: a sequence recorded in a slot is never carried out there again.  object-S2: a session has `SLOTS` slots of one small record
+//! each; how many sessions there may be is the target's bound.  object-S3: a failed request is not recorded: it did not happen, so it may be tried again.
 
 use types::{Code, Fault, Seq, SessionId};
 use wire::session::{SLOTS, comes_after};
@@ -30,7 +30,7 @@ pub enum Admission {
 }
 
 /// Decides on a request with `sequence` in a slot whose last record is `last`. A gap is no error: what failed was not
-/// recorded (I3).
+/// recorded (object-S3).
 pub fn admit(last: Done, sequence: u32) -> Admission {
     match sequence {
         n if n == last.sequence => Admission::Repeat(last),

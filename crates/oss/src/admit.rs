@@ -12,7 +12,7 @@ use crate::serve::Ctx;
 use crate::{Core, SLOT_LOCKS};
 
 impl Core {
-    /// Is the request for this target as it is now? P3: a client that speaks to an earlier incarnation must first send again
+    /// Is the request for this target as it is now? oss-P3: a client that speaks to an earlier incarnation must first send again
     /// what may be lost, in order; anything new of it would come before that.
     pub fn check_address(&self, ctx: &Ctx<'_>) -> Result<(), Fault> {
         let head = ctx.head;
@@ -40,7 +40,7 @@ impl Core {
         ))
     }
 
-    /// P1: may the holder do what needs `right` to `object`?
+    /// oss-P1: may the holder do what needs `right` to `object`?
     pub fn check_cap(
         &self,
         ctx: &Ctx<'_>,
@@ -52,13 +52,13 @@ impl Core {
         check_holder(ctx.head, given)
     }
 
-    /// P1, for requests that name no object.
+    /// oss-P1, for requests that name no object.
     pub fn check_cap_right(&self, ctx: &Ctx<'_>, given: &Capability, right: u8) -> Result<(), Fault> {
         cap::check_right(&ctx.joined.secret, given, right, ctx.now_sec)?;
         check_holder(ctx.head, given)
     }
 
-    /// P2: carries out a request in its slot once, and answers a repeat from the record. `again` makes the answer to one that
+    /// oss-P2: carries out a request in its slot once, and answers a repeat from the record. `again` makes the answer to one that
     /// was done so long ago that its record is gone.
     pub fn once(
         &self,

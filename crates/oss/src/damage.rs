@@ -11,7 +11,7 @@ use crate::Core;
 use crate::serve::{Ctx, Served};
 
 impl Core {
-    /// P5: on its way to the caller, damage is recorded.
+    /// oss-P5: on its way to the caller, damage is recorded.
     pub fn note_damage(&self, ctx: &Ctx<'_>, e: StoreError) -> Fault {
         if let StoreError::Damaged { object, offset, kind } = e {
             self.record_damage(ctx, object, offset, kind);

@@ -1,11 +1,11 @@
 //! The object storage server of one OST: the store, capabilities, fencing, exactly once, and three background threads.
 //!
 //! A request runs on the thread that received it: admit (incarnation, epoch, capability), slot, store, reply.
-//! P1: no request is carried out without a capability that allows it, but for the handshake and the numbers of `df`.
-//! P2: a slotted request is carried out once: its record is in the log entry of its change; a repeat is answered from it.
-//! P3: a request for another incarnation is refused (`Moved`) before anything is done, so nothing new passes a replay.
-//! P4: every reply carries epoch, incarnation and flushed_seq.
-//! P5: damage that is found is recorded, once, and logged as an error with object and offset; once only, if the list is full.
+//! oss-P1: no request is carried out without a capability that allows it, but for the handshake and the numbers of `df`.
+//! oss-P2: a slotted request is carried out once: its record is in the log entry of its change; a repeat is answered from it.
+//! oss-P3: a request for another incarnation is refused (`Moved`) before anything is done, so nothing new passes a replay.
+//! oss-P4: every reply carries epoch, incarnation and flushed_seq.
+//! oss-P5: damage that is found is recorded, once, and logged as an error with object and offset; once only, if the list is full.
 //!
 //! Use: `Ost::format` once, `Ost::open`, then `join` with what the MGS answered; put it into a `net::Hub`.
 

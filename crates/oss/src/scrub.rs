@@ -1,11 +1,11 @@
 //! The scrub: every page of every object, and every leaf of the index, is read from the medium and checked, in the background, at a bounded
 //! rate.
 //!
-//! B1: a pass reads every object that was there from its begin to its end, and comes to its end however much is written meanwhile: what
+//! oss-B1: a pass reads every object that was there from its begin to its end, and comes to its end however much is written meanwhile: what
 //!     is made or appended during it waits for the next.
-//! B2: its state is kept on the medium each `SAVE_SEC`, and before an operator's change is answered; a restart repeats what came after that
+//! oss-B2: its state is kept on the medium each `SAVE_SEC`, and before an operator's change is answered; a restart repeats what came after that
 //!     at most.
-//! B3: it holds no lock while it reads, but for a page that did not match; a request or a stop changes its course within one step.
+//! oss-B3: it holds no lock while it reads, but for a page that did not match; a request or a stop changes its course within one step.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -255,7 +255,7 @@ impl Core {
         };
         let is_look = (s.action, s.rate, s.every_sec) == (scrub_action::LOOK, None, None);
         if !is_look {
-            // B2, also where nothing had to be changed: the change before may be this one, and not flushed.
+            // oss-B2, also where nothing had to be changed: the change before may be this one, and not flushed.
             self.store.flush()?;
             self.bell.ring();
         }

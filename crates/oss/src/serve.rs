@@ -37,7 +37,7 @@ impl Core {
         answer.bulk.clear();
         let mut reply = Vec::new();
         let outcome = self.dispatch(head, body, bulk, answer.bulk, &mut reply);
-        // P4: flushed_seq is read after the work, so that a Flush shows its own effect.
+        // oss-P4: flushed_seq is read after the work, so that a Flush shows its own effect.
         let flushed_seq = self.store.flushed_seq();
         answer.head.epoch = self.joined.read().as_ref().map_or(Default::default(), |j| j.epoch);
         answer.head.incarnation = self.incarnation;

@@ -1,6 +1,6 @@
 //! The background threads: the flusher, the checkpointer, the destager, and the scrub.
 //!
-//! T1: a stop ends all at once. T2: none holds the `Ost`, so dropping it ends them.
+//! oss-T1: a stop ends all at once. oss-T2: none holds the `Ost`, so dropping it ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -2,10 +2,10 @@
 //! checks itself: `meta::check`.)
 //!
 //! Both are listed in the order of files and compared file by file, so memory is taken for what is found and for the files that wait to be
-//! destroyed. The listings go on while the system changes, so a single finding may be a change that happened between them. K1: only
+//! destroyed. The listings go on while the system changes, so a single finding may be a change that happened between them. plan-K1: only
 //! what two rounds find alike (`confirmed`), and what then still shows when it is looked at alone (`still_shows`), is reported; what comes
 //! and goes all the time may be found in two rounds.
-//! K2: nothing here repairs anything; the advice says what a person may do.
+//! plan-K2: nothing here repairs anything; the advice says what a person may do.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -3,7 +3,7 @@
 //! - `range`: a file range becomes pieces of objects; what came back becomes bytes, holes or damage.
 //! - `size`: what a glimpse of objects proves about a file; how a shrink cuts objects.
 //! - `spans`: whole ranges as spans of objects; where a file has bytes and where holes.
-//! - `settle`: what may be told to the MDT after which flushes (rule O3).
+//! - `settle`: what may be told to the MDT after which flushes (rule plan-O3).
 //! - `retry`: whether and when a request is sent again.
 //! - `elsewhere`: on which OSTs a growing file goes on when one is full.
 //! - `room`: whether who found an OST full waits for what is being destroyed there.

@@ -1,6 +1,6 @@
 //! A file range becomes pieces of objects, none larger than a request carries; and the answers become bytes again.
 //!
-//! R1: the pieces cover the range once, in file order.  R2: a byte is never made up: where an object is missing although
+//! plan-R1: the pieces cover the range once, in file order.  plan-R2: a byte is never made up: where an object is missing although
 //! it was written, or an answer is longer than asked for, the range is damaged; zeros stand only for holes.
 
 use types::{BULK_MAX, Fid, Layout, Piece};

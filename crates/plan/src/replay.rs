@@ -1,8 +1,8 @@
 //! What was acknowledged and is not flushed yet: kept until it is, to be sent again if the target loses it.
 //!
-//! P1: replays go in acknowledged order (the target's own log order), so overlapping writes end as they did.
-//! P2: what the recovered target has carried out (its slot table says so) is not sent again.
-//! P3: memory is bounded: past `bytes_max` the holder flushes before it keeps more.
+//! plan-P1: replays go in acknowledged order (the target's own log order), so overlapping writes end as they did.
+//! plan-P2: what the recovered target has carried out (its slot table says so) is not sent again.
+//! plan-P3: memory is bounded: past `bytes_max` the holder flushes before it keeps more.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl<T> Retention<T> {
         }
     }
 
-    /// P3: true if the target is to be flushed before more is sent.
+    /// plan-P3: true if the target is to be flushed before more is sent.
     pub fn is_over(&self) -> bool {
         self.bytes > self.bytes_max
     }

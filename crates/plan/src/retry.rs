@@ -1,7 +1,7 @@
 //! Whether a request is sent again, and when.
 //!
-//! Y1: what may have happened (`NoAnswer`) is sent again only under its old slot and sequence, or if it changes nothing.
-//! Y2: every wait is bounded by `BACKOFF_MAX`, every try by the caller's deadline.
+//! plan-Y1: what may have happened (`NoAnswer`) is sent again only under its old slot and sequence, or if it changes nothing.
+//! plan-Y2: every wait is bounded by `BACKOFF_MAX`, every try by the caller's deadline.
 
 use std::time::Duration;
 

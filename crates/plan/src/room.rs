@@ -1,12 +1,12 @@
 //! Whoever finds an OST full while what was removed is still being destroyed: is it tried again, and when?
 //!
-//! W1: it ends, after one whole walk of the purge that began after the first question, or after `WAIT_MAX`. What others remove
+//! plan-W1: it ends, after one whole walk of the purge that began after the first question, or after `WAIT_MAX`. What others remove
 //! meanwhile prolongs nothing, so writers and removers cannot keep each other busy. A mirror that refuses for the first time is asked after
 //! as the first one was: of a call whose bytes go to many, the later ones may refuse when the earlier ones had room. `WAIT_MAX` is for all.
-//! W2: a full OST is not asked in a spin: a try follows a round of the purge and a pause, or is the last one, which also who runs out of
+//! plan-W2: a full OST is not asked in a spin: a try follows a round of the purge and a pause, or is the last one, which also who runs out of
 //! his time has.
-//! W3: nobody waits for a purge that is held up, as the MDT says, or as an earlier wait has found: see `Vain`.
-//! W4: of those who hold a thread that others need, only some wait that long; the others wait for a round or two.
+//! plan-W3: nobody waits for a purge that is held up, as the MDT says, or as an earlier wait has found: see `Vain`.
+//! plan-W4: of those who hold a thread that others need, only some wait that long; the others wait for a round or two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use wire::purge::DyingReply;
 
 /// A purge that takes longer is held up: an OST or its device is down. Programs of local file systems wait for less.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
-/// W4: enough for a purge that nothing holds up, and short enough for whoever needs the thread.
+/// plan-W4: enough for a purge that nothing holds up, and short enough for whoever needs the thread.
 pub const BRIEF_MAX: Duration = Duration::from_millis(100);
 /// First and longest pause between two questions. A round of the purge is three device flushes, a few milliseconds.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
@@ -82,7 +82,7 @@ impl Room {
         !self.is_last && !std::mem::replace(&mut self.is_over, true)
     }
 
-    /// May it pause for so long? W4: who may not wait `long` gives up sooner.
+    /// May it pause for so long? plan-W4: who may not wait `long` gives up sooner.
     pub fn may_pause(&self, now: Instant, pause: Duration, long: bool) -> bool {
         now + pause <= self.since + if long { WAIT_MAX } else { BRIEF_MAX }
     }
@@ -125,7 +125,7 @@ impl State {
     }
 }
 
-/// W3: mirrors for which somebody waited to the end of his time while nothing was freed, and how the purge stood. Until something is
+/// plan-W3: mirrors for which somebody waited to the end of his time while nothing was freed, and how the purge stood. Until something is
 /// freed, or more is removed, nobody waits for them again. (A walk may take minutes, and free much meanwhile: its end is no measure.)
 /// At most one entry per mirror.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! What a client knows of a striped file and the MDT does not yet: size, times, written bits, and where the unflushed
 //! bytes lie that prove them.
 //!
-//! S1 (rule O3): what is told was in a `Snapshot` taken before the flush of every mark in it.
-//! S2: what changed after the snapshot stays untold.  S3: a mark goes only when a flush covered it.
-//! S4: a snapshot from before a truncate is void: told late, its size would bring cut bytes back as zeros.
+//! plan-O3: what is told was in a `Snapshot` taken before the flush of every mark in it.
+//! plan-S2: what changed after the snapshot stays untold.  plan-S3: a mark goes only when a flush covered it.
+//! plan-S4: a snapshot from before a truncate is void: told late, its size would bring cut bytes back as zeros.
 
 use types::{Incarnation, ObjectId, PAGE_SIZE, Seq, TargetId, Time};
 use wire::meta::WrittenBits;
@@ -116,7 +116,7 @@ impl Progress {
     }
 
     /// What the MDT says, where others change the file, too. Own bytes that are not flushed yet stay owed; a snapshot that says more
-    /// than the file has now is void (S4).
+    /// than the file has now is void (plan-S4).
     pub fn adopt(&mut self, size: u64, blocks: u64, mtime: Time) {
         self.cuts += (size < self.size) as u64;
         (self.size, self.blocks, self.mtime) = (size, blocks, mtime);
@@ -152,7 +152,7 @@ impl Progress {
         !self.is_untold() && self.marks.is_empty()
     }
 
-    /// S1: take this first, then flush its marks, then tell it.
+    /// plan-O3: take this first, then flush its marks, then tell it.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             size: self.size,
@@ -171,14 +171,14 @@ impl Progress {
         self.change == snapshot.change
     }
 
-    /// S4: true if the size was not set since the snapshot.
+    /// plan-S4: true if the size was not set since the snapshot.
     pub fn is_valid(&self, snapshot: &Snapshot) -> bool {
         self.cuts == snapshot.cuts
     }
 
     /// The snapshot's marks are flushed.
     pub fn flushed(&mut self, snapshot: &Snapshot) {
-        // S3: a mark that moved on since the snapshot stays.
+        // plan-S3: a mark that moved on since the snapshot stays.
         self.marks.retain(|m| !snapshot.marks.contains(m));
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A batch has one buffer. The caller fills it, names the operations and the part of the buffer of each, and gets their results
 //! together. If for a time that the caller sets none of them is done, he is told so and goes on; the buffer stays the kernel's.
-//! I1. The buffer is lent out only while no operation is under way, and is freed only after the kernel is done with it.
-//! I2. Until then the file is the batch's, so that its descriptor names the same file.
+//! ring-B1. The buffer is lent out only while no operation is under way, and is freed only after the kernel is done with it.
+//! ring-B2. Until then the file is the batch's, so that its descriptor names the same file.
 
 use std::fs::File;
 use std::io;
@@ -63,7 +63,7 @@ impl Batch {
         Ok(Batch { uring, file, memory, flying: 0 })
     }
 
-    /// The buffer. Panics while operations are under way (I1).
+    /// The buffer. Panics while operations are under way (ring-B1).
     pub fn buffer(&mut self) -> &mut [u8] {
         assert_eq!(self.flying, 0, "a buffer in flight is the kernel's");
         self.memory.get(0)
@@ -136,8 +136,8 @@ impl Batch {
         // JUSTIFICATION: the only way to hand an operation to io_uring; one call carries out all scattered parts of a request at once, and
         // it can be waited for with a deadline, which pread(2) cannot.
         // SAFETY: `push` demands that the operation's memory and file stay valid until its completion. The memory is never moved or
-        // resized, lent out only while nothing is in flight (`buffer`, I1), and kept for ever by `drop` if something still is; `run`
-        // checked the part. The file is held likewise (I2).
+        // resized, lent out only while nothing is in flight (`buffer`, ring-B1), and kept for ever by `drop` if something still is; `run`
+        // checked the part. The file is held likewise (ring-B2).
         #[expect(unsafe_code, reason = "see above")]
         unsafe { self.uring.submission().push(&entry) }.map_err(|_| {
             io::Error::other("the submission queue is full: it has as many places as may fly")
@@ -165,7 +165,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if !self.is_settled() {
-            // The kernel may still write into the buffer: it is left to it (I1), and so is the descriptor (I2).
+            // The kernel may still write into the buffer: it is left to it (ring-B1), and so is the descriptor (ring-B2).
             self.memory.keep_for_ever();
             std::mem::forget(self.file.clone());
         }

@@ -56,7 +56,7 @@ impl Buffers {
     /// Buffer `index`, below `count`.
     pub fn get(&mut self, index: usize) -> &mut [u8] {
         assert!(index < self.count, "there are {} buffers", self.count);
-        // JUSTIFICATION: a slice of the whole memory would claim buffers too that the kernel is writing into (lib.rs, I1); a vector for each
+        // JUSTIFICATION: a slice of the whole memory would claim buffers too that the kernel is writing into (lib.rs, ring-I1); a vector for each
         // would give up huge pages.
         // SAFETY: the memory was mapped for reading and writing, holds `begin + count * each` bytes by `new`, lives as long as `self`, and
         // nothing else of the program refers to these bytes while `self` is borrowed.

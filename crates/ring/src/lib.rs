@@ -3,8 +3,8 @@
 //! A ring has `depth` slots, each with a buffer at a page border. A slot is taken, its buffer filled, a read or write of a file
 //! submitted; when its completion was fetched, the buffer may be looked at and the slot is free again.
 //! Refused: slots in flight, offsets and lengths beyond a buffer. It promises that the kernel writes into nothing else:
-//! I1. A buffer is lent out only while its slot is not in flight, and is freed only after the kernel is done with it.
-//! I2. Files are the ring's, so that a descriptor that was submitted names the same file until its completion.
+//! ring-I1. A buffer is lent out only while its slot is not in flight, and is freed only after the kernel is done with it.
+//! ring-I2. Files are the ring's, so that a descriptor that was submitted names the same file until its completion.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
@@ -87,7 +87,7 @@ impl Ring {
         &self.files[number]
     }
 
-    /// Closes all files. Panics while operations are in flight (I2).
+    /// Closes all files. Panics while operations are in flight (ring-I2).
     pub fn close_files(&mut self) {
         assert_eq!(self.flying, 0, "a file in flight is the kernel's");
         self.files.clear();
@@ -109,7 +109,7 @@ impl Ring {
         self.flying
     }
 
-    /// The slot's buffer. Panics while it is in flight (I1).
+    /// The slot's buffer. Panics while it is in flight (ring-I1).
     pub fn buffer(&mut self, slot: Slot) -> &mut [u8] {
         assert!(!self.in_flight[slot.index()], "a buffer in flight is the kernel's");
         self.buffers.get(slot.index())
@@ -141,9 +141,9 @@ impl Ring {
         // JUSTIFICATION: the only way to hand an operation to io_uring; with 16 in flight one thread does what 16 threads with
         // pread(2) do otherwise.
         // SAFETY: `push` demands that the operation's memory and file stay valid until its completion. The buffer is part
-        // of memory that is never moved or resized, lent out only while its slot is not in flight (`buffer`, I1), and freed by `drop`
+        // of memory that is never moved or resized, lent out only while its slot is not in flight (`buffer`, ring-I1), and freed by `drop`
         // only after all completions were fetched; the lengths were checked by the slices above. The file is in `files`, from
-        // which nothing is removed before that (I2).
+        // which nothing is removed before that (ring-I2).
         #[expect(unsafe_code, reason = "see above")]
         unsafe { self.uring.submission().push(&entry) }
             .map_err(|_| io::Error::other("the submission queue is full: it has as many places as slots"))?;
@@ -199,7 +199,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while self.flying > 0 {
             if self.wait().is_err() {
-                // The kernel may still write into the buffers: they are left to it (I1).
+                // The kernel may still write into the buffers: they are left to it (ring-I1).
                 self.buffers.keep_for_ever();
                 return;
             }

@@ -213,7 +213,7 @@ fn an_overdue_operation_keeps_the_buffer_until_the_kernel_is_done() {
     assert_eq!(batch.run(&read, &mut results, Duration::ZERO).unwrap(), Ended::Overdue);
     assert!(!batch.is_settled());
     let lent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| batch.buffer().len()));
-    assert!(lent.is_err(), "I1: the buffer is the kernel's");
+    assert!(lent.is_err(), "ring-I1: the buffer is the kernel's");
     writer.write_all(b"12345678").unwrap();
     // The kernel finishes in its own time; nothing else can be waited for from here.
     while !batch.is_settled() {

@@ -2,7 +2,7 @@
 //! touches. A checkpoint clones under the engine's tail lock, so it must not matter how much an object has.
 //!
 //! Most objects have pages in one chunk only; such a chunk is held as it is, without a list and a reference count.
-//! I1: chunks are in the order of their numbers.  I2: an empty chunk is taken out by who emptied it.
+//! store-C1: chunks are in the order of their numbers.  store-C2: an empty chunk is taken out by who emptied it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl<C: Clone + Default> Chunks<C> {
             Chunks::Many(all) => all[index].1 = Arc::default(),
         }
     }
-    /// Takes those out that are empty (I2).
+    /// Takes those out that are empty (store-C2).
     pub fn drop_empty(&mut self, is_empty: impl Fn(&C) -> bool) {
         match self {
             Chunks::One(_, chunk) if is_empty(chunk) => *self = Chunks::default(),

@@ -1,7 +1,7 @@
 //! Objects as bytes of the index: in its leaves, and in the checkpoints of earlier releases. See docs/formats/ost.md, "Index".
 //!
 //! Whole numbers as LEB128 varints, differences where neighbours are near.
-//! I1: no object takes more than the `*_BYTES_MAX` here say, so that room can be checked before a write is admitted.
+//! store-K1: no object takes more than the `*_BYTES_MAX` here say, so that room can be checked before a write is admitted.
 
 use std::io::{self, Read};
 

@@ -3,10 +3,10 @@
 //! Nothing of it is logged. The log says what the bytes are, not where: until the next checkpoint a recovery finds the patches in
 //! the log again, and the checkpoint names the new places.
 //!
-//! G1: what a page had below its patch is used again only after a checkpoint that does not name it is durable.
-//! G2: a patch that changed while its page was written stays, and what was written goes back.
-//! G3: the log is trimmed to the oldest live patch, and no further.
-//! G4: one at a time, by whoever has the role; it takes no lock of a request while it reads and writes. A cached read
+//! store-G1: what a page had below its patch is used again only after a checkpoint that does not name it is durable.
+//! store-G2: a patch that changed while its page was written stays, and what was written goes back.
+//! store-G3: the log is trimmed to the oldest live patch, and no further.
+//! store-G4: one at a time, by whoever has the role; it takes no lock of a request while it reads and writes. A cached read
 //!     may keep him who has it for ever: nobody waits for the role without an end (`role`).
 
 use disk::LogPoint;
@@ -52,7 +52,7 @@ struct Job {
 }
 
 impl Engine {
-    /// The role, once it is free. The medium may keep its holder for ever (G4), so who waits looks at that meanwhile.
+    /// The role, once it is free. The medium may keep its holder for ever (store-G4), so who waits looks at that meanwhile.
     fn role(&self) -> Result<MutexGuard<'_, Work>, StoreError> {
         loop {
             if let Some(role) = self.overlay.role.try_lock_for(ROLE_LOOK) {
@@ -164,7 +164,7 @@ impl Engine {
         self.vol.log_used().saturating_sub(end.saturating_sub(from))
     }
 
-    /// G3: where the log begins to be needed, if any patch needs it.
+    /// store-G3: where the log begins to be needed, if any patch needs it.
     pub(crate) fn oldest_patch(&self) -> Option<LogPoint> {
         loop {
             let oldest = self.overlay.queue.lock().names.first().copied()?;
@@ -305,7 +305,7 @@ impl Engine {
         is_read: bool,
     ) -> Result<Option<u32>, StoreError> {
         if !patch.is_whole() {
-            // The site cannot change under a patch that does not (I2 of `patch`); if it does, G2 throws this away.
+            // The site cannot change under a patch that does not (store-P2 of `patch`); if it does, store-G2 throws this away.
             let site = self.index.get(&name.object).and_then(|o| o.read().extents.site(name.page));
             let Some(site) = site else { return Ok(None) };
             if !is_read || crc32c(bytes) != site.crc {
@@ -350,7 +350,7 @@ impl Engine {
                         .zip(places)
                         .filter(|(job, place)| {
                             let is_same = is_same(job);
-                            // G2
+                            // store-G2
                             if !is_same {
                                 unused.push(*place);
                             }

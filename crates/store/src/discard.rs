@@ -1,9 +1,9 @@
 //! Giving freed space back to the medium, which under a sparse file is the host's.
 //!
-//! D1: a run is taken out of the free space while it is discarded, so nobody's bytes can be in it. D2: only what no recovery wants
-//! to see is ever free (O1), so a discard is as safe as a reuse. D3: which space is due is `disk::freed`'s to say: none that was just
-//! freed, and all in the end, also what an earlier process freed. D4: so much stays free meanwhile that no writer misses what is out.
-//! D5: what a hung device may yet discard stays out until the next start.
+//! store-D1: a run is taken out of the free space while it is discarded, so nobody's bytes can be in it. store-D2: only what no recovery wants
+//! to see is ever free (store-O1), so a discard is as safe as a reuse. store-D3: which space is due is `disk::freed`'s to say: none that was just
+//! freed, and all in the end, also what an earlier process freed. store-D4: so much stays free meanwhile that no writer misses what is out.
+//! store-D5: what a hung device may yet discard stays out until the next start.
 
 use std::io::ErrorKind;
 
@@ -16,10 +16,10 @@ use crate::error::StoreError;
 use crate::space::{Space, reserve_pages};
 
 impl Space {
-    /// D1: takes out the next run to discard.
+    /// store-D1: takes out the next run to discard.
     fn take_discardable(&mut self) -> Option<Run> {
         let (promised, total) = (self.promised_pages(), self.total_pages());
-        // D4
+        // store-D4
         let may =
             |buddy: &Buddy| buddy.free_pages().saturating_sub(promised) >= total / 8 + reserve_pages(total);
         self.freed.take(&mut self.buddy, may)
@@ -40,7 +40,7 @@ impl Engine {
             let Some(run) = self.space.lock().take_discardable() else { break };
             let (at, len) = (self.at(run.start), run.pages as u64 * PAGE_SIZE as u64);
             let done = self.vol.disk().discard(at, len);
-            // D5: else it could erase what was written there meanwhile, and acknowledged.
+            // store-D5: else it could erase what was written there meanwhile, and acknowledged.
             match done.as_ref().is_err_and(|e| e.kind() == ErrorKind::TimedOut) {
                 true => self.vol.check_media()?,
                 false => self.space.lock().return_discarded(run),

@@ -184,7 +184,7 @@ impl Engine {
         &self.merging[spread(object) % MERGE_LOCKS]
     }
 
-    /// S3: logs a record and applies it, both in one order (tail.rs). `admit` is asked under the tail's lock, and no other change
+    /// store-S3: logs a record and applies it, both in one order (tail.rs). `admit` is asked under the tail's lock, and no other change
     /// comes between it and this one that could make it say otherwise; it gives the answer that is logged with the change. It is asked
     /// before that, too, without the lock, so that the entry is made outside of it.
     pub(crate) fn commit<E: From<StoreError>>(
@@ -217,7 +217,7 @@ impl Engine {
             if let Some(done) = self.try_commit(&mut draft, origin, &record, &mut admit)? {
                 return Ok(done);
             }
-            // S5: the log has room again after a checkpoint, whatever the medium's data space is like.
+            // store-S5: the log has room again after a checkpoint, whatever the medium's data space is like.
             self.make_log_room()?;
         }
         Err(StoreError::NoSpace("the log stays full").into())
@@ -231,7 +231,7 @@ impl Engine {
         record: &Arc<Record>,
         admit: &mut impl FnMut(Asked) -> Result<u64, E>,
     ) -> Result<Option<Done>, E> {
-        // 1. Admitted, by the state that it will change (T2).
+        // 1. Admitted, by the state that it will change (store-T2).
         let (mut held, is_shared) = match &**record {
             Record::Patch(p) => {
                 let held = self.tail.join();
@@ -278,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// T1: all of a batch are in the log before the first is applied.
+    /// store-T1: all of a batch are in the log before the first is applied.
     fn write_batch(&self, batch: &mut Batch, freed: &mut Vec<Run>) -> Result<LogPoint, VolumeError> {
         let before = self.vol.append_many(&mut batch.entries)?;
         self.tail.note_written();
@@ -300,7 +300,7 @@ impl Engine {
         used == 0 || used + bytes as u64 <= self.vol.log_capacity() / 16 * 15
     }
 
-    /// T2: does the patch, as things are, change nothing of its object but bytes that are there, and its mtime? Then whatever another such
+    /// store-T2: does the patch, as things are, change nothing of its object but bytes that are there, and its mtime? Then whatever another such
     /// patch is asked (its pages, whether it fits the promise held for it, and what a gate may ask) has the same answer before it
     /// and after it, in the same page too.
     fn is_overwrite(&self, p: &PatchRecord) -> bool {
@@ -376,7 +376,7 @@ impl Engine {
         }
     }
 
-    /// N1 of `named`.
+    /// store-N1 of `named`.
     fn name_pages(&self, record: &Record, freed: &[Run]) {
         let mut named = self.named.lock();
         freed.iter().for_each(|run| named.remove(*run));

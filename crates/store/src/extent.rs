@@ -2,8 +2,8 @@
 //!
 //! It is kept in chunks (chunks.rs), and an extent that crosses the border of two becomes two. A chunk's pieces are 16 bytes each, and its CRCs
 //! are in one row: an extent of one page takes 20 bytes, and a put that replaces whole pieces moves nothing.
-//! I1: extents do not overlap, none is empty and none crosses the border of a chunk.  I2: `pages` and `extents` are their sums.
-//! I3: a chunk has one CRC per page that it has, in page order; `rank` says how many of them lie before a piece.
+//! store-X1: extents do not overlap, none is empty and none crosses the border of a chunk.  store-X2: `pages` and `extents` are their sums.
+//! store-X3: a chunk has one CRC per page that it has, in page order; `rank` says how many of them lie before a piece.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -342,7 +342,7 @@ mod tests {
             gone.sort_unstable();
             assert_eq!(out, gone, "step {step}: exactly what was replaced is freed");
             assert_eq!(map.pages(), table.iter().flatten().count() as u64);
-            assert_eq!(map.len(), map.iter().count(), "I2");
+            assert_eq!(map.len(), map.iter().count(), "store-X2");
             for (i, want) in table.iter().enumerate() {
                 assert_eq!(map.site(base + i as u32), *want, "step {step} page {i}");
             }

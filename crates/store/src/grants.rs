@@ -1,10 +1,10 @@
 //! Grants: pages that are kept for a client, whatever others write meanwhile, until it writes what it still holds.
 //!
-//! Q1: a granted page is a promised one (R1 of `space`); together they are what `Space::promised_pages` says.
-//! Q2: no more is granted than a share of what anybody could take at that time, and less to one session: as a target fills, new grants
+//! store-Q1: a granted page is a promised one (store-R1 of `space`); together they are what `Space::promised_pages` says.
+//! store-Q2: no more is granted than a share of what anybody could take at that time, and less to one session: as a target fills, new grants
 //! shrink to nothing, and the last pages are anybody's. Nobody's grant is made smaller but by its holder, by the end of its session, and
 //! by not being renewed.
-//! Q3: they are in memory only. Nothing that was acknowledged rests on one, so a start has none, and clients ask anew.
+//! store-Q3: they are in memory only. Nothing that was acknowledged rests on one, so a start has none, and clients ask anew.
 
 use std::collections::HashMap;
 
@@ -82,7 +82,7 @@ impl Space {
     /// Makes a session's grant as large as it wishes, or as can be; never smaller than it is if it wishes for more. How large it is.
     fn grant(&mut self, session: SessionId, wish: u64, until_sec: u64) -> u64 {
         let have = self.grants.by_session.get(&session).map_or(0, |g| g.pages);
-        // Q2
+        // store-Q2
         let open = self.unpromised_pages() + self.grants.pages;
         let open = open.saturating_sub(reserve_pages(self.total_pages()));
         let room = (open / ALL_SHARE).saturating_sub(self.grants.pages);

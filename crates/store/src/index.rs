@@ -1,10 +1,10 @@
 //! The index: object → state. The leaves that the last checkpoint names have all objects as they were then (leaf.rs); in memory are those
 //! that were changed since, and those that were used lately. Readers and writers of different objects share only a shard's read lock.
 //!
-//! I1: an object is in the index iff it exists or has seen a lease version.  I2: states change only by who has the
-//! log's tail (tail.rs), so whoever has it still sees one consistent whole.  I3: `bytes` bounds what the index takes in leaves.
-//! I4: an object whose state is not what the present leaves say is in memory.  I5: so is one with patches.
-//! I6: who changes an object has loaded it before he took the tail lock, and keeps it: under that lock nothing is read.
+//! store-I1: an object is in the index iff it exists or has seen a lease version.  store-I2: states change only by who has the
+//! log's tail (tail.rs), so whoever has it still sees one consistent whole.  store-I3: `bytes` bounds what the index takes in leaves.
+//! store-I4: an object whose state is not what the present leaves say is in memory.  store-I5: so is one with patches.
+//! store-I6: who changes an object has loaded it before he took the tail lock, and keeps it: under that lock nothing is read.
 //!
 //! A *round* ends where a checkpoint begins. That costs no look at the objects: one that is changed later, before its state was written,
 //! keeps the old state beside the new one.
@@ -81,7 +81,7 @@ impl State {
         OBJECT_MEMORY + extents + (self.reserved.len() + self.patches.len()) as u64 * RUN_MEMORY
     }
 
-    /// Neither does it exist nor has it seen a lease version (I1).
+    /// Neither does it exist nor has it seen a lease version (store-I1).
     pub fn is_absent(&self) -> bool {
         !self.exists && self.lease == 0
     }
@@ -255,7 +255,7 @@ impl Index {
     pub fn objects(&self) -> u64 {
         self.objects.load(Ordering::Relaxed)
     }
-    /// Upper bound of what all objects take in leaves (I3).
+    /// Upper bound of what all objects take in leaves (store-I3).
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -327,7 +327,7 @@ impl Index {
             let base = self.base();
             let found = self.leaves.find(&base, id);
             let mut shard = self.shard(id).write();
-            // I4: what was changed after this base is in memory as long as this base is the present one.
+            // store-I4: what was changed after this base is in memory as long as this base is the present one.
             if !Arc::ptr_eq(&base, &self.base.read()) {
                 continue;
             }
@@ -373,7 +373,7 @@ impl Index {
         }
     }
 
-    /// I5: one with patches stays, for their bytes are nowhere else.
+    /// store-I5: one with patches stays, for their bytes are nowhere else.
     fn may_go(object: &Arc<Object>) -> bool {
         let was_used = object.is_used.swap(false, Ordering::Relaxed);
         let known = object.known.read();
@@ -383,7 +383,7 @@ impl Index {
             && (!was_used || known.state.is_absent())
     }
 
-    /// Changes an object that somebody has loaded; it is made if it is not there. Only under the tail lock (I2).
+    /// Changes an object that somebody has loaded; it is made if it is not there. Only under the tail lock (store-I2).
     pub fn change<T>(&self, id: &ObjectId, change: impl FnOnce(&mut State) -> T) -> T {
         let object = self.in_memory(id).expect("who changes an object has loaded it");
         let mut known = object.known.write();
@@ -407,7 +407,7 @@ impl Index {
         answer
     }
 
-    /// Takes an object out, which somebody has loaded. Only under the tail lock (I2).
+    /// Takes an object out, which somebody has loaded. Only under the tail lock (store-I2).
     pub fn remove(&self, id: &ObjectId) -> State {
         self.change(id, std::mem::take)
     }

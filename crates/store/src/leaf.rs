@@ -1,9 +1,9 @@
 //! Leaves: the index on the medium. A leaf has the objects of one stretch of ids, in order; it is written once, read when one of them is
 //! wanted, and replaced by a later checkpoint. A checkpoint names all of them. They lie where `disk::leaves` has room for them.
 //!
-//! L1: as there.
-//! L2: between two neighbours' firsts lies nothing but the first one's objects.
-//! L3: a leaf that is not the last has `FILL_MIN` bytes at least, so that pages bound what the index takes on the medium.
+//! store-L1: as there.
+//! store-L2: between two neighbours' firsts lies nothing but the first one's objects.
+//! store-L3: a leaf that is not the last has `FILL_MIN` bytes at least, so that pages bound what the index takes on the medium.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,14 +1,15 @@
 //! The OST engine: objects on one volume, copy-on-write, checksummed to the page, recovered after any crash.
 //!
 //! `ObjectStore` is what the daemon sees; `Engine` is the engine. It promises:
-//! - S1 (whole pages): a write goes to newly allocated pages; after a crash each page is old or new, never mixed.
-//! - S2 (verified): fragment CRCs are verified on arrival before anything is written, page CRCs on every read.
-//! - S3 (one order): log order is apply order; the answer, the slot and the change are one log entry.
-//! - O1 (reuse): space is reused only after the entry that superseded it is sealed.
-//! - O2 (recovery): the data of entries after the last flush mark is verified; the log is cut at the first that fails.
-//! - S4 (zeros): bytes of an object's last page past its length are zero, so that extension reads zeros.
-//! - S5 (full): a full medium refuses writes before anything is written; removing always works.
-//! - S6 (reserved): a write to reserved pages finds space, whatever else was written meanwhile.
+//! - store-S1 (whole pages): a write goes to newly allocated pages; after a crash each page is old or new, never mixed.
+//! - store-S2 (verified): fragment CRCs are verified on arrival before anything is written, page CRCs on every read.
+//! - store-S3 (one order): log order is apply order; the answer, the slot and the change are one log entry.
+//! - store-O1 (reuse): space is reused only after the entry that superseded it is sealed.
+//! - store-O2 (recovery): the data of entries after the last flush mark is verified; the log is cut at the first that fails.
+//! - store-S4 (zeros): bytes of an object's last page past its length are zero, so that extension reads zeros.
+//! - store-S5 (full): a full medium refuses writes before anything is written; removing always works.
+//! - store-O5 (incarnation): a new incarnation is durable before anything is served under it; no incarnation is served twice.
+//! - store-S6 (reserved): a write to reserved pages finds space, whatever else was written meanwhile.
 //!
 //! It refuses requests whose gate (the caller's rule) says no, bad checksums, and what does not fit. It has no clock and no
 //! thread of its own: the daemon calls `flush`, `seal` and `checkpoint`. Byte formats: docs/formats/ost.md. Of the scrub it keeps the

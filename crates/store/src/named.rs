@@ -1,9 +1,9 @@
 //! Which pages of the data region some object names: a bit for each. It is part of each checkpoint, so that a start knows what is free
 //! without looking at the objects.
 //!
-//! N1: a page's bit is set from the entry on that gives it to an object to the one that takes it away, as the index has it.
+//! store-N1: a page's bit is set from the entry on that gives it to an object to the one that takes it away, as the index has it.
 //!     What is taken and not logged yet, or is superseded and not yet free for use, is not named.
-//! N2: no page has two names.
+//! store-N2: no page has two names.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ type Chunk = [u64; WORDS];
 pub struct Named {
     chunks: Vec<Arc<Chunk>>,
     pages: u64,
-    /// N2 does not hold: somebody names what has a name.
+    /// store-N2 does not hold: somebody names what has a name.
     twice: Option<Run>,
 }
 
@@ -259,7 +259,7 @@ mod tests {
         named.add(run(15, 1));
         assert_eq!(named.twice(), None);
         named.add(run(12, 70));
-        assert_eq!(named.twice(), Some(run(12, 70)), "N2");
+        assert_eq!(named.twice(), Some(run(12, 70)), "store-N2");
         let mut past = Named::none_of(1000);
         past.add(run(999, 2));
         assert_eq!(past.twice(), Some(run(999, 2)));

@@ -1,6 +1,6 @@
 //! The overlay as a whole: all patches of all objects, oldest first, how full it is, and who folds them into extents.
 //!
-//! I1: `names` has each live patch, from when it begins until after it is gone; a name whose patch is gone, or began anew, is dropped
+//! store-OV1: `names` has each live patch, from when it begins until after it is gone; a name whose patch is gone, or began anew, is dropped
 //! when it is met. So the first live one says from where on the log must be kept.
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,9 +1,9 @@
 //! Patches: bytes of small writes that are in the log and not in an extent yet, page by page. They lie over what the extents
 //! say: a read takes the patch's bytes where it has some, and the page below elsewhere.
 //!
-//! I1: an object has one patch per page at most, made of all small writes to that page since it was last in an extent whole.
-//! I2: whatever gives a page another place, or takes it away, takes its patch away with it.
-//! I3: where no page lies below, the patch has the whole page: its other bytes are zeros.
+//! store-P1: an object has one patch per page at most, made of all small writes to that page since it was last in an extent whole.
+//! store-P2: whatever gives a page another place, or takes it away, takes its patch away with it.
+//! store-P3: where no page lies below, the patch has the whole page: its other bytes are zeros.
 
 use std::sync::Arc;
 

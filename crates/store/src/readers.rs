@@ -2,7 +2,7 @@
 //!
 //! A *stamp* counts changes of the index. A reader takes the present one before he looks anything up; a place that a change supersedes
 //! gets the stamp of that change. Whoever began with a lower stamp may have seen the place.
-//! H1: a place is given back only when nobody who reads began before it was superseded.
+//! store-H1: a place is given back only when nobody who reads began before it was superseded.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(readers.unseen(), u64::MAX);
         let early = readers.begin();
         let gone = readers.changed();
-        assert!(gone > readers.unseen(), "H1");
+        assert!(gone > readers.unseen(), "store-H1");
         let late = readers.begin();
         drop(early);
         assert!(gone <= readers.unseen(), "who came later never saw it");

@@ -60,7 +60,7 @@ impl Engine {
         // 2. What came after it.
         let lacking = Cell::new(engine.space.lock().pages().patched);
         engine.replay(total_pages, &lacking)?;
-        // 3. From here on all of it is flushed, so nothing waits to be reused (O1), and the incarnation is new (O5).
+        // 3. From here on all of it is flushed, so nothing waits to be reused (store-O1), and the incarnation is new (store-O5).
         engine.vol.start()?;
         // 4. What nothing names is free.
         let free = engine.named.lock().free(engine.service.lock().sub_block_order);
@@ -113,13 +113,13 @@ impl Engine {
         }
         // What follows may take patches away again.
         self.check_patches(lacking.get())?;
-        // O2: nobody has said that this entry's data reached the medium.
+        // store-O2: nobody has said that this entry's data reached the medium.
         if !entry.flushed && self.look_at_data(&decoded.record)? == Data::Torn {
             return Ok(Verdict::Cut);
         }
         self.count_replayed(&decoded.record);
         let about = Entry { seq: entry.seq, point, origin: decoded.origin, answer: decoded.answer };
-        // What is in memory now stays there until it is changed (I6 of `index`).
+        // What is in memory now stays there until it is changed (store-I6 of `index`).
         let _kept =
             decoded.record.objects().iter().map(|id| self.index.load(id)).collect::<Result<Vec<_>, _>>()?;
         self.apply(&about, &decoded.record, freed);
@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// O2. A page with other bytes was torn by the power loss. One that the medium cannot give back is no proof of that: were the
+    /// store-O2. A page with other bytes was torn by the power loss. One that the medium cannot give back is no proof of that: were the
     /// log cut there, entries behind it might go that were flushed. It is damage of that page.
     fn look_at_data(&self, record: &Record) -> Result<Data, StoreError> {
         match record {

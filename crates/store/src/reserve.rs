@@ -1,6 +1,6 @@
 //! Reserving space for pages that have none, and taking that back (`fallocate`).
 //!
-//! S6: as long as pages are reserved, a write to them finds space: in the data region (space.rs, R1), and in the index, which counts
+//! store-S6 here: as long as pages are reserved, a write to them finds space: in the data region (space.rs, store-R1), and in the index, which counts
 //! a reserved page as what it may take at most once it is written.
 
 use std::sync::Arc;

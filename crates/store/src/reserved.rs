@@ -1,11 +1,11 @@
 //! Pages of an object that have space and no bytes yet: what `fallocate` promised and no write has used.
 //!
-//! A reservation is a number, not a place: writes go to new places anyhow (S1), so it is enough that the medium keeps as many
-//! pages free as were promised (space.rs, R1).
+//! A reservation is a number, not a place: writes go to new places anyhow (store-S1), so it is enough that the medium keeps as many
+//! pages free as were promised (space.rs, store-R1).
 //! A checkpoint or reader shares the set with the next change, which copies a few nodes of the tree and not all runs. It is no matter of `chunks.rs`:
 //! one run may be as large as the medium, and would lie in each chunk of it.
 //!
-//! I1: runs are not empty, do not overlap and do not touch.  I2: `pages` is their sum.
+//! store-RV1: runs are not empty, do not overlap and do not touch.  store-RV2: `pages` is their sum.
 
 use imbl::OrdMap;
 
@@ -45,7 +45,7 @@ impl Reserved {
         if first >= limit {
             return;
         }
-        // I1: what overlaps or touches becomes one run.
+        // store-RV1: what overlaps or touches becomes one run.
         while let Some((begin, end)) = self.runs.get_prev(&limit).map(|(b, e)| (*b, *e))
             && end >= first
         {
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(set.pages(), table.iter().filter(|p| **p).count() as u64, "step {step}");
             let runs: Vec<_> = set.iter().collect();
             assert!(runs.iter().all(|(begin, end)| begin < end), "step {step}");
-            assert!(runs.windows(2).all(|w| w[0].1 < w[1].0), "I1, step {step}: {runs:?}");
+            assert!(runs.windows(2).all(|w| w[0].1 < w[1].0), "store-RV1, step {step}: {runs:?}");
             let (from, to) = (rng.below(300) as u32, rng.below(300) as u32);
             let want = if from < to { &table[from as usize..to as usize] } else { &[] };
             assert_eq!(set.count(from, to), want.iter().filter(|p| **p).count() as u64, "step {step}");

@@ -71,7 +71,7 @@ impl Rewriting<'_> {
             let count = next.map_or(changed.len(), |next| changed.partition_point(|id| *id < next));
             let (of_leaf, rest) = changed.split_at(count);
             changed = rest;
-            // L3: what is too small for a leaf goes together with the next one.
+            // store-L3: what is too small for a leaf goes together with the next one.
             if of_leaf.is_empty() && self.bytes.is_empty() && !leaf.is_rescued() {
                 self.made.base.leaves.push(leaf.clone());
                 continue;
@@ -102,7 +102,7 @@ impl Rewriting<'_> {
         Ok(())
     }
 
-    /// What cannot be read stays where it is, if none of its objects was changed: the others need their checkpoint. L3 does not hold there.
+    /// What cannot be read stays where it is, if none of its objects was changed: the others need their checkpoint. store-L3 does not hold there.
     fn leave(
         &mut self,
         leaf: &Arc<Leaf>,
@@ -176,7 +176,7 @@ impl Rewriting<'_> {
         if self.bytes.len() > 3 * half && self.begins.len() > 1 {
             let middle = self.bytes.len() / 2;
             let first = self.end_of(self.count_about(middle));
-            // L3
+            // store-L3
             if first >= half && self.bytes.len() - first >= half {
                 self.put_about(middle)?;
             }

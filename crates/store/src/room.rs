@@ -1,8 +1,8 @@
-//! Room in the index: it must fit the slots of checkpoints, or the log could never be trimmed again (S5).
+//! Room in the index: it must fit the slots of checkpoints, or the log could never be trimmed again (store-S5).
 //!
-//! R1: what objects take stays within `index_bytes_max`, and what sessions take within `sessions_bytes_max`. (Writes that passed the
+//! store-RM1: what objects take stays within `index_bytes_max`, and what sessions take within `sessions_bytes_max`. (Writes that passed the
 //!     check at once may pass it by what `checkpoint` keeps beside it for them.)
-//! R2: writes leave room for fences: a full OST can be attached to, its files recovered and removed.
+//! store-RM2: writes leave room for fences: a full OST can be attached to, its files recovered and removed.
 
 use crate::checkpoint::SESSION_BYTES_MAX;
 use crate::codec::OBJECT_BYTES_MAX;

@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// Sets the sub-block that space is given out in from the next opening on. What is there stays where it is. For comparison: with a
-    /// fixed one S6 does not hold, since promises are kept in pages.
+    /// fixed one store-S6 does not hold, since promises are kept in pages.
     pub fn set_sub_block(&self, sub_block: SubBlock) -> Result<(), StoreError> {
         self.service.lock().sub_block_order = sub_block.order;
         self.make_checkpoint()

@@ -17,7 +17,7 @@ impl Engine {
         }
         loop {
             // A client that died without a word leaves its session behind; a living one that is hit attaches again.
-            // One for one, so that what the index takes does not grow (R1).
+            // One for one, so that what the index takes does not grow (store-RM1).
             if let Some(idlest) = self.in_the_way_of(session) {
                 self.end(idlest)?;
             }

@@ -1,8 +1,8 @@
 //! Small writes: their bytes go into the log entry, and to memory. One sequential write to the device serves many of them; where
 //! the bytes belong they are brought later, in large pieces (destage.rs).
 //!
-//! W1: a patch has its place promised before it is acknowledged, so that destaging never lacks space.
-//! W2: the fuller overlay and log are, the longer a small write waits, and when they are full its thread helps; so no write meets a
+//! store-W1: a patch has its place promised before it is acknowledged, so that destaging never lacks space.
+//! store-W2: the fuller overlay and log are, the longer a small write waits, and when they are full its thread helps; so no write meets a
 //! full log by surprise.
 
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Engine {
             if !found.exists || found.unindexed > 0 {
                 self.check_index_room(OBJECT_BYTES_MAX + found.unindexed * PATCHED_PAGE_BYTES, Wish::Write)?;
             }
-            // W1
+            // store-W1
             let held = self.hold(found.unpromised, w.holder)?;
             let done = self.commit(w.origin, record.clone(), || {
                 let attrs = self.pass_gate(&w.object, w.gate)?;
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// W2. False: there is no room for it.
+    /// store-W2. False: there is no room for it.
     fn admit_patch(&self) -> Result<bool, StoreError> {
         for _ in 0..HELP_ROUNDS_MAX {
             let fill = self.fullness();

@@ -1,9 +1,9 @@
-//! Space: taking pages for data, and giving superseded ones back when that is safe (O1).
+//! Space: taking pages for data, and giving superseded ones back when that is safe (store-O1).
 //!
 //! Superseded runs wait in log order until the entry that superseded them is sealed; only then can no recovery want to see
 //! their old bytes. Runs that were taken and never named by an entry go back at once.
 //!
-//! R1: as many pages are free, or free once what waits is sealed, as are promised and not taken yet: to objects, and to clients
+//! store-R1: as many pages are free, or free once what waits is sealed, as are promised and not taken yet: to objects, and to clients
 //! (`grants`).
 
 use std::cell::Cell;
@@ -54,7 +54,7 @@ pub struct Space {
     /// Superseded runs with the entry that superseded them and its stamp, in log order.
     waiting: VecDeque<(Seq, u64, Run)>,
     waiting_pages: u64,
-    /// Runs that destaging left, which the next checkpoint names no more (G1 of `destage`).
+    /// Runs that destaging left, which the next checkpoint names no more (store-G1 of `destage`).
     pinned: Vec<Run>,
     /// Once pinned, and now only seen by readers: with the stamp, in order.
     seen: VecDeque<(u64, Run)>,
@@ -173,7 +173,7 @@ impl Space {
         }
     }
 
-    /// Frees what entries up to `sealed` superseded and nobody sees (H1 of `readers`).
+    /// Frees what entries up to `sealed` superseded and nobody sees (store-H1 of `readers`).
     fn reclaim(&mut self, sealed: Seq, unseen: impl FnOnce() -> u64) {
         // Most writes of small bytes find nothing, and who reads is a look at many cache lines.
         if !self.is_seen(sealed) {
@@ -297,7 +297,7 @@ impl Engine {
                 false => Some(space.grants.spend(holder?, wanted.beyond_claim(space))?),
             };
             if !space.buddy.take(pages, near, &mut runs) {
-                // R1: it comes, when what waits is sealed.
+                // store-R1: it comes, when what waits is sealed.
                 spent.into_iter().for_each(|spent| space.grants.put_back(spent));
                 return None;
             }
@@ -385,7 +385,7 @@ impl Engine {
         space.reclaim(self.vol.sealed_seq(), || self.readers.unseen());
     }
 
-    /// Flushes, logs that, and flushes that: afterwards everything acknowledged before the call is sealed (O1).
+    /// Flushes, logs that, and flushes that: afterwards everything acknowledged before the call is sealed (store-O1).
     pub(crate) fn seal(&self) -> Result<(), StoreError> {
         let wanted = self.vol.last_seq();
         let _one = self.sealing.lock();
@@ -454,7 +454,7 @@ impl Wanted {
     /// May he take it of so many free pages?
     fn fits(&self, space: &Space, free_pages: u64) -> bool {
         let kept = match self.purpose {
-            // S6: who takes only what was promised to him needs nobody's leave.
+            // store-S6: who takes only what was promised to him needs nobody's leave.
             Purpose::Write if self.pages == self.claim => 0,
             Purpose::Write => {
                 reserve_pages(space.total_pages()) + space.promised_pages().saturating_sub(self.claim)

@@ -3,13 +3,13 @@
 //! A change is admitted under the tail's short lock and joins a batch; whoever finds nobody writing takes the role: he writes the
 //! batch by one write, applies its entries in their order, and tells the others. What comes meanwhile is the next batch.
 //!
-//! T1 (log, then apply): of an entry nothing is seen, and nobody is told, before the log has it. If the write fails nothing of the batch
+//! store-T1 (log, then apply): of an entry nothing is seen, and nobody is told, before the log has it. If the write fails nothing of the batch
 //!     is applied.
-//! T2 (admitted as if alone): changes share a batch, or are admitted while one is written, only if they are overwrites
+//! store-T2 (admitted as if alone): changes share a batch, or are admitted while one is written, only if they are overwrites
 //!     (`Engine::is_overwrite`): what one is admitted for, and its answer, are the same before another of them and after it.
 //!     Every other change waits until nothing is under way, and nothing is admitted until it is applied.
-//! T3: who has the tail still (`still`) finds all entries of the log applied, and nothing changes under him.
-//! T4: the lock is not held while a shared batch is written and applied; so who comes is admitted meanwhile.
+//! store-T3: who has the tail still (`still`) finds all entries of the log applied, and nothing changes under him.
+//! store-T4: the lock is not held while a shared batch is written and applied; so who comes is admitted meanwhile.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -182,7 +182,7 @@ impl Drop for Held<'_> {
 }
 
 impl Held<'_> {
-    /// T3. Nobody joins while it waits.
+    /// store-T3. Nobody joins while it waits.
     pub fn wait_still(mut self) -> Self {
         let tail = self.tail;
         let flight = self.flight.as_mut().expect("it is held until it is dropped");
@@ -196,7 +196,7 @@ impl Held<'_> {
 }
 
 impl Held<'_> {
-    /// Writes `next`, of one change, under the lock: T2, for who has the tail still.
+    /// Writes `next`, of one change, under the lock: store-T2, for who has the tail still.
     pub fn write_alone(
         &mut self,
         write: impl FnOnce(&mut Batch, &mut Vec<Run>) -> Result<LogPoint, VolumeError>,
@@ -210,7 +210,7 @@ impl Held<'_> {
 }
 
 impl Tail {
-    /// T3: until the answer is dropped.
+    /// store-T3: until the answer is dropped.
     pub fn still(&self) -> Held<'_> {
         self.hold().wait_still()
     }

@@ -1,4 +1,4 @@
-//! Truncation. Cut: pages behind go; the last page, if it is cut inside, is rewritten with zeros past the end (S4).
+//! Truncation. Cut: pages behind go; the last page, if it is cut inside, is rewritten with zeros past the end (store-S4).
 //! Extended: the length only.
 
 use types::PAGE_SIZE;

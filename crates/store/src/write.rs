@@ -99,7 +99,7 @@ impl Merged {
 
 impl Engine {
     pub(crate) fn write_object(&self, w: &Write<'_>) -> Result<Done, StoreError> {
-        // 1. S2: what arrived is what was sent.
+        // 1. store-S2: what arrived is what was sent.
         verify_fragments(w.offset, w.data, w.crcs)
             .map_err(|at| StoreError::BadChecksum { object: w.object, offset: w.offset + at as u64 })?;
         let _kept = self.index.load(&w.object)?;

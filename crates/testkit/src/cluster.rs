@@ -2,7 +2,7 @@
 //!
 //! Three wirings, one interface: everything in one process (`stria up`), one process per role over TCP on loopback, or that with a
 //! second mount of the same file system.
-//! I1: only processes that were started here are ever signalled, by their pid.  I2: dropping a cluster ends its processes,
+//! testkit-C1: only processes that were started here are ever signalled, by their pid.  testkit-C2: dropping a cluster ends its processes,
 //! unmounts and removes its directory, whatever state it is in.
 
 use std::fs::{self, File};

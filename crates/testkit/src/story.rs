@@ -2,9 +2,9 @@
 //!
 //! Two wirings: `Local`, where client and servers share a fate and a fabric of calls, and `Tcp`, where each server is
 //! reached through a proxy that can be cut, so that the client outlives them.
-//! I1: a server that is killed or loses power has ended every request before its medium is looked at: what it answered is
-//! what the medium was told.  I2: nothing here sleeps to let things happen; what is waited for is polled, with a deadline.
-//! I3: with `background` off, servers do only what they are asked to, so that a seed tells the same story again.
+//! testkit-I1: a server that is killed or loses power has ended every request before its medium is looked at: what it answered is
+//! what the medium was told.  testkit-I2: nothing here sleeps to let things happen; what is waited for is polled, with a deadline.
+//! testkit-I3: with `background` off, servers do only what they are asked to, so that a seed tells the same story again.
 
 mod backup;
 mod clock;

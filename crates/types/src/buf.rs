@@ -1,6 +1,6 @@
 //! A byte buffer that is used again and again without being zeroed again: bulk data lands in it.
 
-/// Invariant I1: `len <= data.len()`; bytes beyond `len` are leftovers of earlier use and never shown.
+/// Invariant types-I1: `len <= data.len()`; bytes beyond `len` are leftovers of earlier use and never shown.
 #[derive(Default, Debug)]
 pub struct Buf {
     data: Vec<u8>,

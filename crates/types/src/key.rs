@@ -6,7 +6,7 @@ use std::fmt;
 pub const KEY_MAX: usize = 23;
 
 /// A short byte string that is `Copy`. Order: as byte strings (a prefix sorts first).
-/// I1: the last byte is the length, and those between the string and it are zero, so the order is that of three big-endian words:
+/// types-I1: the last byte is the length, and those between the string and it are zero, so the order is that of three big-endian words:
 /// trees compare keys some twenty times per access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Key([u8; KEY_MAX + 1]);

@@ -2,8 +2,8 @@
 //!
 //! A layout is a list of components by file offset; component `c` covers `[end of c-1, end of c)` and is striped over its
 //! mirrors, round-robin in units of `stripe_size`, counted from the page in which the component starts.
-//! I1: component ends never fall and the last is `u64::MAX`.  I2: `stripe_size` is a power of two ≥ 64 KiB.
-//! I3: `mirrors.len()` is the stripe count, ≥ 1.  I4: written bit `s` of a component speaks of its stripe `s`.
+//! types-I1: component ends never fall and the last is `u64::MAX`.  types-I2: `stripe_size` is a power of two ≥ 64 KiB.
+//! types-I3: `mirrors.len()` is the stripe count, ≥ 1.  types-I4: written bit `s` of a component speaks of its stripe `s`.
 //!
 //! A tail that moved to other mirrors (decision 0050) may leave a component that ends at any byte, and *empty* components, which end
 //! where they start: they hold no byte of the file and keep the numbers of the components behind them.
@@ -77,7 +77,7 @@ pub struct Piece {
 }
 
 impl Layout {
-    /// True if I1 to I3 hold; a decoded layout is checked once, at the border.
+    /// True if types-I1 to types-I3 hold; a decoded layout is checked once, at the border.
     pub fn is_valid(&self) -> bool {
         let mut start = 0;
         !self.components.is_empty()

@@ -4,7 +4,7 @@
 //! ```text
 //!   medium -- image.rs: superblocks, checkpoint, leaves, log --> records -- check.rs: what must be true of them --> findings
 //! ```
-//! I1: it knows volume.md, mdt.md and meta.md, and nothing else.  I2: it only reads.  I3: all records are in memory: it is for media of
+//! verify-I1: it knows volume.md, mdt.md and meta.md, and nothing else.  verify-I2: it only reads.  verify-I3: all records are in memory: it is for media of
 //! tests.
 
 mod bytes;

@@ -153,7 +153,7 @@ bodies! {
     /// Writes bulk bytes into an inline file; its size and mtime follow. `NeedLayout` if it would end past `inline_max`;
     /// `NotInline` if the file has objects by now.
     /// `in_section`: nobody else changes the file meanwhile, since the client has a section of its own or is alone. Who has none is refused
-    /// with `NeedSection` while the file is growing out of its record (rule O4).
+    /// with `NeedSection` while the file is growing out of its record (rule meta-O4).
     WriteInline {
         fid: Fid,
         place: Place,
@@ -165,11 +165,11 @@ bodies! {
     }
     WriteInlineReply { attr: Attr }
     /// An inline file outgrows its record. For an empty file the layout is switched at once (`switched`); else the client
-    /// copies all bytes to the objects, flushes them, and calls `Switch` (rule O4).
+    /// copies all bytes to the objects, flushes them, and calls `Switch` (rule meta-O4).
     /// `avoid`: mirrors without room; the layout names them only if the striping does, or if there are no others.
     Grow { fid: Fid, now: Time, held: Option<Capability>, avoid: Vec<MirrorId> }
     GrowReply { inode: Inode, layout: Layout, cap: Capability, switched: bool }
-    /// Ends rule O4: the objects of `generation` hold the content and are flushed. Drops the inline bytes.
+    /// Ends rule meta-O4: the objects of `generation` hold the content and are flushed. Drops the inline bytes.
     Switch { fid: Fid, generation: Generation, written: Vec<WrittenBits>, now: Time, held: Option<Capability> }
     SwitchReply { inode: Inode }
     /// Everything of a file from `from` on goes to other mirrors than those to `avoid`, which have no room (decision 0050). No object of
@@ -186,7 +186,7 @@ bodies! {
         held: Option<Capability>,
     }
     MoveTailReply { inode: Inode }
-    /// The size, mtime and written bits that flushed bytes have proven (rule O3). `done`: nobody writes any more.
+    /// The size, mtime and written bits that flushed bytes have proven (rule plan-O3). `done`: nobody writes any more.
     /// The size only rises here, unless the file is in state `Truncating`, where it is set.
     /// With `hint` the bytes are not flushed: the size is shown to other sessions and proves nothing (`FileState::Shared`).
     Settle {

@@ -2,7 +2,7 @@
 //!
 //! It is of parts, because it takes hours: each can be run by itself, and has a proof of its own.
 //!
-//! L1: what is proven is a commit: a tree with changes is refused at the beginning, and at the end.  L2: every line that a
+//! xtask-L1: what is proven is a commit: a tree with changes is refused at the beginning, and at the end.  xtask-L2: every line that a
 //! test prints about its result is kept, and the last line counts them.
 
 use std::fs;
@@ -109,7 +109,7 @@ fn commit() -> Result<String> {
     ask("git", &["rev-parse", "HEAD"])
 }
 
-/// L1. Proofs of earlier runs may differ: they are what is written.
+/// xtask-L1. Proofs of earlier runs may differ: they are what is written.
 fn refuse_changes() -> Result<()> {
     let status = ask("git", &["status", "--porcelain"])?;
     let changed: Vec<&str> = status.lines().filter(|line| !line.contains(PROOFS)).collect();

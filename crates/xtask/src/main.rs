@@ -26,7 +26,11 @@ enum Task {
     /// Format, clippy, tidy and `cargo test`: what must hold before a change is sent.
     Ci,
     /// Layer edges, purity, unsafe, sizes, SEMANTICS ids.
-    Tidy,
+    Tidy {
+        /// Only print what reads like a riddle in one crate, or in `docs`.
+        #[arg(long, value_name = "CRATE")]
+        riddles: Option<String>,
+    },
     /// Suites on mounted file systems of real processes (release build).
     Suite {
         #[arg(long, value_enum, default_value = "short")]
@@ -119,7 +123,8 @@ enum WiringName {
 fn main() -> Result<()> {
     match Args::parse().task {
         Task::Ci => ci(),
-        Task::Tidy => tidy::run(),
+        Task::Tidy { riddles: Some(place) } => tidy::show_riddles(&place),
+        Task::Tidy { riddles: None } => tidy::run(),
         Task::Suite { list: true, .. } => {
             suite::all().iter().for_each(|(_, (name, _))| println!("{name}"));
             Ok(())

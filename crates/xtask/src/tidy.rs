@@ -1,7 +1,10 @@
 //! `cargo xtask tidy`: what the compiler does not check. Layer edges, purity of the rules, where `unsafe` may stand, file
-//! sizes, the size of the default build, SEMANTICS paragraphs with their tests, docs/errors.md, and words that do not belong in a repository.
+//! sizes, the size of the default build, SEMANTICS paragraphs with their tests, ids of rules, plain language, docs/errors.md, and words that do not
+//! belong in a repository.
 
 mod errors;
+mod language;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,6 +26,8 @@ struct Layers {
     unsafe_crates: BTreeSet<String>,
     default_graph_crates_max: usize,
     file_lines_max: usize,
+    /// Riddles by crate, see `language`.
+    riddles: BTreeMap<String, usize>,
 }
 
 pub fn run() -> Result<()> {
@@ -31,7 +36,10 @@ pub fn run() -> Result<()> {
     check_edges(&layers, &mut findings)?;
     check_sources(&layers, &mut findings)?;
     check_semantics(&mut findings)?;
-    errors::check(&tracked_files()?, &mut findings)?;
+    let files = tracked_files()?;
+    errors::check(&files, &mut findings)?;
+    rules::check(&files, &layers.layer_of.keys().cloned().collect(), &mut findings)?;
+    language::check(&files, &layers.riddles, &mut findings)?;
     let crates = check_default_graph(&layers, &mut findings)?;
     for finding in &findings {
         eprintln!("tidy: {finding}");
@@ -40,10 +48,15 @@ pub fn run() -> Result<()> {
         bail!("{} findings", findings.len());
     }
     println!(
-        "tidy: layers, purity, unsafe, sizes, semantics and error messages hold; {crates} crates in the default build (at most {})",
+        "tidy: layers, purity, unsafe, sizes, semantics, ids of rules, language and error messages hold; {crates} crates in the default build (at most {})",
         layers.default_graph_crates_max
     );
     Ok(())
+}
+
+/// Prints the riddles of a crate, or of `docs`.
+pub fn show_riddles(place: &str) -> Result<()> {
+    language::show(&tracked_files()?, place)
 }
 
 fn strings(v: Option<&toml::Value>) -> Vec<String> {
@@ -63,8 +76,10 @@ fn read_layers() -> Result<Layers> {
         unsafe_crates: strings(table.get("unsafe").and_then(|u| u.get("crates"))).into_iter().collect(),
         default_graph_crates_max: limit(&table, "default_graph_crates_max")?,
         file_lines_max: limit(&table, "file_lines_max")?,
+        riddles: table.get("language").and_then(|l| l.as_table()).map(counts).unwrap_or_default(),
     };
-    for (name, layer) in table.iter().filter(|(n, _)| !matches!(n.as_str(), "unsafe" | "limits")) {
+    for (name, layer) in table.iter().filter(|(n, _)| !matches!(n.as_str(), "unsafe" | "limits" | "language"))
+    {
         for krate in strings(layer.get("crates")) {
             layers.layer_of.insert(krate.clone(), name.clone());
             if layer.get("no_io").and_then(|b| b.as_bool()) == Some(true) {
@@ -76,6 +91,11 @@ fn read_layers() -> Result<Layers> {
         layers.edges.extend(strings(layer.get("extra")));
     }
     Ok(layers)
+}
+
+fn counts(table: &toml::Table) -> BTreeMap<String, usize> {
+    let count = |(name, n): (&String, &toml::Value)| Some((name.clone(), n.as_integer()? as usize));
+    table.iter().filter_map(count).collect()
 }
 
 fn limit(table: &toml::Table, name: &str) -> Result<usize> {

@@ -1,6 +1,6 @@
 //! The pass-through's table of inodes that the kernel knows, each with an `O_PATH` descriptor of the file below.
 //!
-//! I1. While the kernel counts lookups of an inode its descriptor is open, so the file system below cannot give the number to
+//! yardstick-I1. While the kernel counts lookups of an inode its descriptor is open, so the file system below cannot give the number to
 //!     another file. Inode numbers below are therefore the numbers above, except that the exported root is 1.
 
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! The null file system's memory: names in hash tables, attributes, sizes, and no data.
 //!
-//! I1. An inode stays while it has a link or the kernel counts lookups of it.
+//! yardstick-T1. An inode stays while it has a link or the kernel counts lookups of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! `words` reads an option list as those programs do, `ior` and `mdtest` say which options there are and what they mean,
 //! `table` prints. `docs/bench-tools.md` lists what is understood and what differs.
-//! I1. An option is understood with its program's meaning, or refused by its name with what to do: none is read over silently.
+//! bench-M1. An option is understood with its program's meaning, or refused by its name with what to do: none is read over silently.
 
 pub mod ior;
 mod ior_json;

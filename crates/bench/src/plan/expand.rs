@@ -1,7 +1,7 @@
 //! What a plan comes to at one scale: steps, their points, and phases whose jobs are resolved.
 //!
-//! I1. It depends on plan, scale and environment alone: the same run twice has the same jobs, seeds too.
-//! I2. No read is planned of what no phase before it wrote at the same point, nor of more than that.
+//! bench-E1. It depends on plan, scale and environment alone: the same run twice has the same jobs, seeds too.
+//! bench-E2. No read is planned of what no phase before it wrote at the same point, nor of more than that.
 
 mod data;
 mod names;

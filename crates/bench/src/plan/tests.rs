@@ -27,7 +27,7 @@ fn built_in_plans_expand_at_every_scale_without_findings() {
             for scale in plan.scales.keys() {
                 let steps = expand(&plan, scale, &machine).unwrap();
                 assert!(steps.iter().all(|step| step.points.is_empty() != step.commands.is_empty()));
-                assert_eq!(steps, expand(&plan, scale, &machine).unwrap(), "I1");
+                assert_eq!(steps, expand(&plan, scale, &machine).unwrap(), "bench-E1");
             }
         }
     }

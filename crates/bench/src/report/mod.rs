@@ -1,8 +1,8 @@
 //! What is made of a result: a page that opens anywhere, CSV and JSON with every number, and a table for the terminal.
 //!
-//! I1. The page is whole in itself: no script, no network, no font from elsewhere.
-//! I2. It is made of the result alone, so that it can be made again from `records.jsonl`.
-//! I3. It stays below 1 MiB (`PAGE_BYTES_MAX`): what grows with the records is cut, and it is said where the rest is.
+//! bench-RP1. The page is whole in itself: no script, no network, no font from elsewhere.
+//! bench-RP2. It is made of the result alone, so that it can be made again from `records.jsonl`.
+//! bench-RP3. It stays below 1 MiB (`PAGE_BYTES_MAX`): what grows with the records is cut, and it is said where the rest is.
 
 mod axis;
 mod bars;

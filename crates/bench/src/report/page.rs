@@ -14,7 +14,7 @@ use crate::plan::schema::{FigureKind, Step, TableKind};
 use crate::record::Results;
 
 const STYLE: &str = include_str!("style.css");
-/// I1, told to the browser: it runs nothing and asks nobody, whatever stands in names.
+/// bench-RP1, told to the browser: it runs nothing and asks nobody, whatever stands in names.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// Numbers at the top of the page: what a reader in a hurry takes away.
 const TILES_MAX: usize = 12;

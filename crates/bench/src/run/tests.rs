@@ -76,7 +76,7 @@ fn parse(text: &str) -> Plan {
 }
 
 fn results(settings: &Settings) -> Results {
-    assert_eq!(std::fs::read_dir(&settings.dir).unwrap().count(), 0, "R2");
+    assert_eq!(std::fs::read_dir(&settings.dir).unwrap().count(), 0, "bench-R2");
     Results::read(&settings.out.join(RECORDS)).unwrap()
 }
 

@@ -1,10 +1,10 @@
 //! Outside programs that do a job in our workers' place: fio, ior, mdtest, iozone. Each has a module that says its command for a job
 //! and reads what it prints. `docs/bench-tools.md` has the options and what differs.
 //!
-//! I1. A program does what the job says, or the job is refused with what to do instead: nothing is left out silently, but `verify`
+//! bench-T1. A program does what the job says, or the job is refused with what to do instead: nothing is left out silently, but `verify`
 //!     (their content is theirs; `Outcome::checked` stays empty), the split into processes, of which each has its own kind, and
 //!     ior's `shift`, which counts whole hosts.
-//! I2. What a program made stays: the next phase needs it. Files of ior and mdtest have names of their own (`STEM.00000000`,
+//! bench-T2. What a program made stays: the next phase needs it. Files of ior and mdtest have names of their own (`STEM.00000000`,
 //!     `test-dir.0-0`), so each program reads what it has written itself.
 
 mod child;

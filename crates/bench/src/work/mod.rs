@@ -1,9 +1,9 @@
 //! What a worker does: one thread's part of a job, prepared before the barrier and measured after it.
 //!
-//! I1. What is prepared (paths, buffers, rings, random orders) is not measured; opening, moving, flushing and closing is.
-//! I2. A worker counts an operation when it has ended, and only what began after the warm-up: of one that lies across its end some part was
+//! bench-WK1. What is prepared (paths, buffers, rings, random orders) is not measured; opening, moving, flushing and closing is.
+//! bench-WK2. A worker counts an operation when it has ended, and only what began after the warm-up: of one that lies across its end some part was
 //! done before.
-//! I3. What is written is read back when all workers of the phase have ended, so that nobody's measured time or processor time has it.
+//! bench-WK3. What is written is read back when all workers of the phase have ended, so that nobody's measured time or processor time has it.
 
 mod data;
 mod meter;

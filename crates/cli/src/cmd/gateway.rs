@@ -3,8 +3,8 @@
 //! The command owns the servers' configuration and units; nothing of the file system knows of it. What is served is kept as a model
 //! (`gateway/model.rs`), and all texts are made of that.
 //!
-//! I1: nothing is written or started before every word, package and path was found good: a refused `enable` changes nothing.
-//! I2: `enable` can be called again at any time, also after Ctrl-C or a kill in its midst: it makes what is missing.
+//! cli-G1: nothing is written or started before every word, package and path was found good: a refused `enable` changes nothing.
+//! cli-G2: `enable` can be called again at any time, also after Ctrl-C or a kill in its midst: it makes what is missing.
 
 mod asking;
 mod disable;

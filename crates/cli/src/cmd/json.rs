@@ -1,6 +1,6 @@
 //! Every command that prints data prints it for programs, too, in a form that is written down.
 //!
-//! I1: a command has `-j, --json` and a schema in `docs/json`, or stands in `NO_DATA` with the reason.
+//! cli-J1: a command has `-j, --json` and a schema in `docs/json`, or stands in `NO_DATA` with the reason.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Man pages and shell completions, made of the command line itself and kept in the repository, so that nothing that ships needs
 //! what makes them.
 //!
-//! I1: the committed pages are those of this source: a test compares them, and `make man` (STRIA_MAN=write) writes them.
+//! cli-P1: the committed pages are those of this source: a test compares them, and `make man` (STRIA_MAN=write) writes them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

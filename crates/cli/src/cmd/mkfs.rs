@@ -1,8 +1,8 @@
 //! `stria mkfs`: a target is made on a device, once, by hand; `stria oss` and `stria mds` then serve it without `--format`.
 //!
 //! Order: claim the device (nobody else has it open, mounted or in a RAID) → look what it holds → refuse, or plan → make → tell.
-//! I1: nothing is written before all of that was checked; `--dry-run` ends there.
-//! I2: what a device holds is given up only with `--force`, and a device in use not even then.
+//! cli-F1: nothing is written before all of that was checked; `--dry-run` ends there.
+//! cli-F2: what a device holds is given up only with `--force`, and a device in use not even then.
 
 use std::io;
 use std::path::{Path, PathBuf};

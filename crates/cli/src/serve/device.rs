@@ -1,7 +1,7 @@
 //! The media of targets: opened; made and formatted only where that was asked for, and only when blank.
 //!
-//! I1: a medium with any content that is not a target of the wanted kind, file system and index is refused and not touched.
-//! I2: without `Blank::Format` nothing is made: a disk that is not mounted after a reboot must not become a new, empty target
+//! cli-V1: a medium with any content that is not a target of the wanted kind, file system and index is refused and not touched.
+//! cli-V2: without `Blank::Format` nothing is made: a disk that is not mounted after a reboot must not become a new, empty target
 //! on the disk below its mount point.
 
 use std::path::Path;

@@ -57,7 +57,7 @@ impl MapStore for ScratchMap {
 
 /// Marks the directory as that of a new cluster, and takes away what an interrupted earlier try left.
 pub fn claim(cluster: &Cluster, dir: &Path, mount: Option<&Path>) -> anyhow::Result<()> {
-    // 1. Nothing in the directory was ever served (I1 of `cluster`): begin anew. The earlier try may have had more targets.
+    // 1. Nothing in the directory was ever served (cli-C1 of `cluster`): begin anew. The earlier try may have had more targets.
     let leftover = match Cluster::find_beside(dir, mount)? {
         Found::Cluster(earlier) if !earlier.ready => earlier.images(dir),
         Found::Cluster(_) => anyhow::bail!("{}: it became ready meanwhile", dir.display()),

@@ -1,6 +1,6 @@
 //! A client with its mount: made, watched, taken away.
 //!
-//! I1: a stop ends in bounded time whatever the servers do: what cannot be settled in time is given up, which loses
+//! cli-M1: a stop ends in bounded time whatever the servers do: what cannot be settled in time is given up, which loses
 //! nothing that an fsync or a server acknowledged.
 
 use std::fmt::Display;
@@ -134,7 +134,7 @@ fn watch(mounted: &Arc<Mounted>, events: Sender<Event>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// I1.
+/// cli-M1.
 fn settle(fs: &Arc<Fs>, fabric: &Arc<Fabric>, limit: Duration) {
     let ending = fs.clone();
     match bounded("settle", limit, move || ending.shutdown()) {

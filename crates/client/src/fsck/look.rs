@@ -1,7 +1,7 @@
 //! A confirmed finding is looked at alone before it is reported.
 //!
 //! A page of a listing is one moment and the next page another one, so a file that grows and is cut again and again can look wrong in
-//! both rounds. L1: a look between two equal answers about the inode was at something that stood still: it decides. L2: what never
+//! both rounds. client-FS1: a look between two equal answers about the inode was at something that stood still: it decides. client-FS2: what never
 //! stands still is reported if each look showed it.
 
 use std::collections::BTreeSet;
@@ -49,13 +49,13 @@ fn look(fs: &Fs, cap: &Capability, finding: Finding) -> Result<Option<Finding>, 
             return Ok(None);
         }
         if after == before {
-            return Ok(told); // L1
+            return Ok(told); // client-FS1
         }
         shows = shows.and(told);
         before = after;
         sleep(PAUSE);
     }
-    Ok(shows) // L2
+    Ok(shows) // client-FS2
 }
 
 /// What the finding can be told from, as it is now.

@@ -14,7 +14,7 @@ use meta::lock::{Ask, Held};
 use wire::lock::LockKind;
 
 impl Locks {
-    /// All that is held, to be told to the MDT. What is under way is sent again afterwards (N2).
+    /// All that is held, to be told to the MDT. What is under way is sent again afterwards (client-LK2).
     fn begin_reclaim(&self) -> Vec<HeldLock> {
         let mut state = self.state.lock();
         state.reclaims += 1;

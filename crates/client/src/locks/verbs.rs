@@ -60,7 +60,7 @@ impl Fs {
         let (owners, flock) = {
             let mut state = self.id.locks.state.lock();
             let mut owners = state.take_takers(fid, |h, _| h == handle);
-            // N4
+            // client-LK4
             let others = state.takers.get(&fid);
             owners.retain(|owner| !others.is_some_and(|all| all.iter().any(|(_, o)| o == owner)));
             let is_its_own = |owner: &u64| state.flockers.get(&(fid, *owner)) == Some(&handle);
@@ -119,7 +119,7 @@ impl Fs {
         Ok(reply.outcome)
     }
 
-    /// Sends a lock request until its answer counts (N2), and notes it then.
+    /// Sends a lock request until its answer counts (client-LK2), and notes it then.
     pub(super) fn exchange_lock<R: Sent>(
         &self,
         fid: Fid,

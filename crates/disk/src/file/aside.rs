@@ -1,11 +1,11 @@
 //! Calls that the kernel may not come back from: flushes, discards, reservations, reads of what is no data page, and writes through the page
 //! cache while one of these takes long.
 //!
-//! A1: a call is made by a thread that can be left behind. Its caller gets an error when the device has got nothing done for the deadline.
-//! A2: while a call is left behind every other fails at once: it takes no more threads, and a late write cannot meet a new one to the same
+//! disk-A1: a call is made by a thread that can be left behind. Its caller gets an error when the device has got nothing done for the deadline.
+//! disk-A2: while a call is left behind every other fails at once: it takes no more threads, and a late write cannot meet a new one to the same
 //!     place.
-//! A3: what is left behind holds nothing of its caller's, but the descriptors, and with them the claim on the medium.
-//! A4: where no thread can be started the caller makes the call himself, without a deadline: an error would fail the volume.
+//! disk-A3: what is left behind holds nothing of its caller's, but the descriptors, and with them the claim on the medium.
+//! disk-A4: where no thread can be started the caller makes the call himself, without a deadline: an error would fail the volume.
 //!
 //! A write into the page cache waits for the device only when the cache is full of what the device does not take, and to give each to
 //! another thread costs more than the write. So writes go straight as long as no flush or discard takes long: a volume flushes
@@ -121,7 +121,7 @@ impl Aside {
         self.left_count.load(Ordering::Acquire) > 0 || (begun != NONE && is_long())
     }
 
-    /// A2.
+    /// disk-A2.
     pub fn check_not_hung(&self) -> io::Result<()> {
         if self.left_count.load(Ordering::Acquire) == 0 {
             return Ok(());
@@ -151,7 +151,7 @@ impl Aside {
         let begun = (!matches!(call, Call::Read { .. } | Call::Reserve { .. })).then(|| self.begin());
         let result = match helper {
             Ok(helper) => self.run_by(helper, call),
-            // A4
+            // disk-A4
             Err(_) => (self.carry)(&call),
         };
         begun.inspect(|at| self.end(*at));
@@ -264,7 +264,7 @@ impl Helper {
     }
 }
 
-/// A3: when the disk is closed its threads have let go of it, or the next who opens it would be refused; but for those left behind.
+/// disk-A3: when the disk is closed its threads have let go of it, or the next who opens it would be refused; but for those left behind.
 impl Drop for Aside {
     fn drop(&mut self) {
         // Who came back meanwhile is idle.

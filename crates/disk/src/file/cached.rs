@@ -1,11 +1,11 @@
 //! Data pages through the page cache, straight: a read that another thread makes would cost a cached one more than it takes. So the kernel may
 //! keep who reads here for ever; but others see it.
 //!
-//! W1: a read takes a seat with the time it began, and leaves it when it is done: two atomic writes, no lock.
-//! W2: while a read has been out for longer than the limit, every other fails at once, for the moment. So a device that hangs takes the threads
+//! disk-W1: a read takes a seat with the time it began, and leaves it when it is done: two atomic writes, no lock.
+//! disk-W2: while a read has been out for longer than the limit, every other fails at once, for the moment. So a device that hangs takes the threads
 //!     that had asked it before, and no more.
-//! W3: where all seats are taken a read is made without one. Of a device that hangs those that sit tell.
-//! W4: to give the medium up is for good, so it takes more than the time that has passed: a process that was frozen (SIGSTOP, a paused
+//! disk-W3: where all seats are taken a read is made without one. Of a device that hangs those that sit tell.
+//! disk-W4: to give the medium up is for good, so it takes more than the time that has passed: a process that was frozen (SIGSTOP, a paused
 //!     machine) finds all its reads old, and a disk under many requests may keep one for long. The same read must be out at several looks,
 //!     each one patience after the one before, between which the device completed nothing, as `aside.rs` asks it.
 
@@ -35,7 +35,7 @@ pub struct Cached {
     /// When somebody looked last, and whether one was overdue then.
     looked: AtomicU64,
     overdue: AtomicUsize,
-    /// W4.
+    /// disk-W4.
     sight: Mutex<Option<Sight>>,
 }
 
@@ -53,7 +53,7 @@ struct Sight {
 #[repr(align(64))]
 struct Seat(AtomicU64);
 
-/// W1.
+/// disk-W1.
 struct Taken<'a>(&'a AtomicU64);
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
@@ -94,7 +94,7 @@ impl Cached {
         self.is_lost_at(self.now())
     }
 
-    /// W4.
+    /// disk-W4.
     fn is_lost_at(&self, now: u64) -> bool {
         let patience = self.patience.as_nanos() as u64;
         let mut sight = self.sight.lock();
@@ -124,7 +124,7 @@ impl Cached {
         self.patience * PATIENCES
     }
 
-    /// W2, W3.
+    /// disk-W2, disk-W3.
     fn enter(&self) -> io::Result<Option<Taken<'_>>> {
         let now = self.now();
         let pause = (self.limit() / LOOKS).as_nanos() as u64;
@@ -189,7 +189,7 @@ pub mod tests {
         (Cached::new(Box::new(read), Box::new(|| Some(7)), patience), seen, go)
     }
 
-    /// W2. No limit: what is under way is overdue.
+    /// disk-W2. No limit: what is under way is overdue.
     #[test]
     fn while_one_is_out_for_too_long_others_fail_at_once_and_go_on_after_it() {
         let (cached, began, go) = hanging(Duration::ZERO);
@@ -236,7 +236,7 @@ pub mod tests {
         cached.is_lost_at(cached.now() + LONG.mul_f64(patiences).as_nanos() as u64)
     }
 
-    /// W4: frozen for long, and not lost for that.
+    /// disk-W4: frozen for long, and not lost for that.
     #[test]
     fn one_look_at_the_clock_gives_no_medium_up() {
         let (cached, _) = watched(Some(7));
@@ -254,7 +254,7 @@ pub mod tests {
         assert!(!is_lost_at(&cached, 1101.0));
     }
 
-    /// W4. A slow disk under many requests; and one of which nobody knows what it does.
+    /// disk-W4. A slow disk under many requests; and one of which nobody knows what it does.
     #[test]
     fn a_device_that_gets_on_is_not_given_up_and_an_unseen_one_later() {
         let (cached, count) = watched(Some(0));
@@ -271,7 +271,7 @@ pub mod tests {
         assert_eq!(quiet, Some(40));
     }
 
-    /// W3.
+    /// disk-W3.
     #[test]
     fn who_finds_no_seat_reads_all_the_same() {
         let (cached, _began, _go) = hanging(LONG);

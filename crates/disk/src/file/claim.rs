@@ -1,9 +1,9 @@
 //! Opening a file or device so that nobody else writes it.
 //!
-//! C1: a regular file is ours by `flock` (exclusive; shared when read-only).
-//! C2: a block device that is written is ours by `O_EXCL` too: the kernel refuses one that is mounted, that has a partition in use, or
+//! disk-C1: a regular file is ours by `flock` (exclusive; shared when read-only).
+//! disk-C2: a block device that is written is ours by `O_EXCL` too: the kernel refuses one that is mounted, that has a partition in use, or
 //!     that md, dm or another process has claimed, whichever of its nodes it was opened by.
-//! C3: a loop device and the file behind it are one medium: who opens one for writing is refused while the other is in use.
+//! disk-C3: a loop device and the file behind it are one medium: who opens one for writing is refused while the other is in use.
 //! A refusal says who uses it, where that can be found out.
 
 use std::ffi::OsStr;
@@ -48,13 +48,13 @@ impl Claim {
                 "is a read-only device (`blockdev --setrw` changes that)",
             ));
         }
-        // 2. Open it (C2).
+        // 2. Open it (disk-C2).
         let flags = if is_block && is_writer { OFlags::EXCL.bits() as i32 } else { 0 };
         let file = OpenOptions::new().read(true).write(is_writer).custom_flags(flags).open(path);
         let file = file.map_err(|e| refused(e, path, &about))?;
-        // 3. Lock it (C1).
+        // 3. Lock it (disk-C1).
         lock(&file, path, access, if is_block { UDEV_TRIES } else { 1 })?;
-        // 4. And what is below it or above it (C3).
+        // 4. And what is below it or above it (disk-C3).
         let mut behind = None;
         if is_writer && is_block {
             behind = lock_behind(path, &about)?;

@@ -1,13 +1,13 @@
 //! Past the page cache: whole pages, by a second descriptor with `O_DIRECT`, in lanes of which each request takes one.
 //!
-//! D1: bytes go through the lane's own buffer, and not straight to or from the caller's memory. It costs a copy, and buys three things: any
+//! disk-D1: bytes go through the lane's own buffer, and not straight to or from the caller's memory. It costs a copy, and buys three things: any
 //!     memory will do; the buffer lies in a huge page, which made reads of 1 MiB 2 to 3 times as fast as into scattered pages; and a device
 //!     that hangs has nothing of the caller's, so each operation can have a deadline (docs/decisions/0021-direct-io.md).
-//! D2: after the deadline the caller gets an error that says so. The lane stays away until the kernel gives its buffer back, and until then
+//! disk-D2: after the deadline the caller gets an error that says so. The lane stays away until the kernel gives its buffer back, and until then
 //!     every operation fails at once. So a device that hangs takes no more memory and threads than had asked it before, and a write that
 //!     was given up and may yet be carried out cannot meet another one to the same place. Should the process end first, the kernel
-//!     still holds the descriptor of such a write, and with it the lock (F1): nobody else opens the medium before that.
-//! D3: what was moved in part is continued; what moves nothing is an error.
+//!     still holds the descriptor of such a write, and with it the lock (disk-F1): nobody else opens the medium before that.
+//! disk-D3: what was moved in part is continued; what moves nothing is an error.
 //!
 //! What does not go this way has deadlines of its own: `aside.rs`, `opening.rs`; and `cached.rs`, where the kernel has no way to leave a read.
 
@@ -46,7 +46,7 @@ pub struct Direct {
     /// io_uring is barred here; threads do the work.
     is_barred: AtomicBool,
     spare: Mutex<Vec<Box<dyn Lane>>>,
-    /// Lanes whose buffers the kernel still has after the deadline (D2), and how many they are.
+    /// Lanes whose buffers the kernel still has after the deadline (disk-D2), and how many they are.
     overdue: Mutex<Vec<(Instant, Box<dyn Lane>)>>,
     overdue_count: AtomicUsize,
 }
@@ -153,7 +153,7 @@ impl Direct {
         }
     }
 
-    /// D2.
+    /// disk-D2.
     pub fn check_not_hung(&self) -> io::Result<()> {
         if self.overdue_count.load(Ordering::Acquire) == 0 {
             return Ok(());
@@ -176,14 +176,14 @@ impl Direct {
         Some(first.elapsed() + self.patience)
     }
 
-    /// D2
+    /// disk-D2
     fn put_aside(&self, lane: Box<dyn Lane>) {
         let mut overdue = self.overdue.lock();
         overdue.push((Instant::now(), lane));
         self.overdue_count.store(overdue.len(), Ordering::Release);
     }
 
-    /// Carries out all operations, whole (D3), and gives the lane back to the caller; not after an error.
+    /// Carries out all operations, whole (disk-D3), and gives the lane back to the caller; not after an error.
     fn carry_out(&self, mut lane: Box<dyn Lane>, round: &[Piece]) -> io::Result<Box<dyn Lane>> {
         let mut left: Vec<Operation> = round.iter().map(|p| p.operation.clone()).collect();
         let mut results = Vec::new();
@@ -230,7 +230,7 @@ pub fn probe(file: &File) -> io::Result<usize> {
     file.read_at(&mut memory.get(0)[..BLOCK_BYTES], 0)
 }
 
-/// What is left of an operation (D3).
+/// What is left of an operation (disk-D3).
 fn go_on(operation: &Operation, moved: io::Result<usize>) -> io::Result<Option<Operation>> {
     let moved = match moved {
         Ok(moved) => moved,

@@ -1,7 +1,7 @@
 //! Opening a medium, by a thread that can be left behind: the kernel may not come back from it where the device, or what a file lies on, hangs.
 //!
-//! O1: what comes after the limit is dropped, and the claim on the medium with it. What was made is unmade first.
-//! O2: where no thread can be started the caller opens himself, without a limit.
+//! disk-O1: what comes after the limit is dropped, and the claim on the medium with it. What was made is unmade first.
+//! disk-O2: where no thread can be started the caller opens himself, without a limit.
 
 use std::io;
 use std::path::Path;
@@ -38,7 +38,7 @@ pub fn within_or_undo<T: Send + 'static>(
     let kept = call.clone();
     let helper = std::thread::Builder::new().name("disk-open".into()).spawn(move || {
         if let Some(call) = { kept.lock().take() } {
-            // O1: nobody takes it any more.
+            // disk-O1: nobody takes it any more.
             if let Err(SendError(Ok(late))) = done.send(call()) {
                 undo(&late);
             }

@@ -280,7 +280,7 @@ fn a_cached_read_that_hangs_fails_the_volume_and_every_other_read_at_once() {
         let refused = disk.read_many(&mut [(0, &mut [0; 4096])]).unwrap_err();
         assert!(crate::is_passing(&refused), "{refused}");
         assert!(refused.to_string().contains("4096 bytes at 0 failed: the device hangs"), "{refused}");
-        // Once is not enough (W4 of `cached`).
+        // Once is not enough (disk-W4 of `cached`).
         let looks = std::iter::repeat_with(|| disk.lost()).position(|look| look.is_some());
         assert_eq!(looks, Some(PATIENCES as usize));
         let failed = volume.check_media().unwrap_err();

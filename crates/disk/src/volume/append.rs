@@ -2,7 +2,7 @@
 //!
 //! Whole pages are written: the tail's page from its begin, and zeros to the end of the last. A part of a page that the page cache does
 //! not hold would have to be read from the device first, at every append on a block device and on every later lap. So one page
-//! of the ring stays free: the zeros reach no live entry (V4).
+//! of the ring stays free: the zeros reach no live entry (disk-V4).
 
 use std::sync::atomic::Ordering;
 
@@ -159,7 +159,7 @@ impl Volume {
         if used + bytes > capacity {
             return Err(VolumeError::LogFull { used, capacity, wanted: bytes });
         }
-        // 2. Their headers: V1, each follows from the one before.
+        // 2. Their headers: disk-V1, each follows from the one before.
         let before = LogPoint { seq: Seq(tail.seq), pos: tail.pos };
         let flushed_seq = self.flushed_seq.load(Ordering::Acquire);
         let (mut seq, mut pos, mut seq_of_payload) = (tail.seq, tail.pos, tail.seq_of_payload);
@@ -208,7 +208,7 @@ impl Volume {
         if tail.prepared >= end.min(lap) || self.log.is_device() {
             return Ok(());
         }
-        // First lap: `start..pos` lies below `end` and nothing live above, so the zeros touch no entry (V4).
+        // First lap: `start..pos` lies below `end` and nothing live above, so the zeros touch no entry (disk-V4).
         let upto = end.next_multiple_of(PREPARE_BYTES).min(lap);
         if end < upto {
             self.write_ring(end, &vec![0; (upto - end) as usize])?;

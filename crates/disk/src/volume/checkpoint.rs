@@ -51,7 +51,7 @@ impl Volume {
                 return Err(VolumeError::WrongOrder("a checkpoint must be at a point of the live log"));
             }
         }
-        // 2. Stream to the slot that no superblock copy names (V5).
+        // 2. Stream to the slot that no superblock copy names (disk-V5).
         let slot = self.superblock.lock().checkpoint.map_or(0, |c| 1 - c.slot);
         let mut out = ChunkWriter::new(self, self.regions.slots[slot as usize], at.seq);
         let streamed = write(&mut out).and_then(|()| out.finish());
@@ -72,7 +72,7 @@ impl Volume {
             sb.checkpoint = Some(named);
             sb.log_start = from;
         })?;
-        // 5. Only now may the ring overwrite what came before (V4).
+        // 5. Only now may the ring overwrite what came before (disk-V4).
         let mut tail = self.tail.lock();
         tail.start = from.pos;
         self.publish(&tail);
@@ -187,7 +187,7 @@ impl<'a> ChunkWriter<'a> {
         }
         let place = self.region.begin + self.stream_bytes;
         if let Err(e) = self.volume.disk.write_at(&self.chunk, place) {
-            // No superblock names this slot (V5), so nothing that was promised is in doubt.
+            // No superblock names this slot (disk-V5), so nothing that was promised is in doubt.
             return self.refuse(VolumeError::CheckpointWrite(e));
         }
         self.stream_bytes += self.chunk.len() as u64;

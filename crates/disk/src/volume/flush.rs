@@ -112,7 +112,7 @@ impl Volume {
         done
     }
 
-    /// M3: the data first.
+    /// disk-M3: the data first.
     pub(super) fn flush_media(&self) -> Result<(), VolumeError> {
         self.disk.flush().map_err(|e| self.fail("flush", e))?;
         if !Arc::ptr_eq(&self.disk, &self.log) {
@@ -124,7 +124,7 @@ impl Volume {
     /// One device flush, and what follows from it.
     pub(super) fn flush_now(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
-        // Entries up to here were written before the flush begins, and the mark was in one of them: it becomes durable with it (V3, V7).
+        // Entries up to here were written before the flush begins, and the mark was in one of them: it becomes durable with it (disk-V3, disk-V7).
         let mark = self.seen.mark.load(Ordering::Acquire);
         let seq = self.seen.seq.load(Ordering::Acquire);
         self.flush_media()?;

@@ -1,10 +1,10 @@
 //! What a volume lies on: one medium, or two where the log has one of its own.
 //!
-//! M1: the volume's superblock names its log medium by uuid, and the log's label names itself and the volume; both must agree, so
+//! disk-M1: the volume's superblock names its log medium by uuid, and the log's label names itself and the volume; both must agree, so
 //!     neither can be swapped for another unseen.
-//! M2: the label is written once, when the volume is formatted, and never again: no order between the two media need be kept for it.
-//! M3: a flush flushes the data's medium first and the log's second. An entry that is flushed therefore has its data; one that is not
-//!     may lie on the log's medium without its data, which recovery verifies anyhow (O2): no mark covers it (V3).
+//! disk-M2: the label is written once, when the volume is formatted, and never again: no order between the two media need be kept for it.
+//! disk-M3: a flush flushes the data's medium first and the log's second. An entry that is flushed therefore has its data; one that is not
+//!     may lie on the log's medium without its data, which recovery verifies anyhow (disk-O2): no mark covers it (disk-V3).
 
 use std::sync::Arc;
 
@@ -155,7 +155,7 @@ pub struct LogMedium {
     pub bytes: u64,
 }
 
-/// M1: the medium that the log lies on, if it is the right one.
+/// disk-M1: the medium that the log lies on, if it is the right one.
 pub(super) fn log_of(
     media: &Media,
     volume: Uuid,

@@ -30,7 +30,7 @@ pub struct LogEntry<'a> {
     pub incarnation: Incarnation,
     /// Logical position of the entry's header.
     pub pos: u64,
-    /// A flush mark in the log covers it: what it names is durable. Data of other entries must be verified (O2).
+    /// A flush mark in the log covers it: what it names is durable. Data of other entries must be verified (disk-O2).
     pub flushed: bool,
     pub payload: &'a [u8],
 }
@@ -181,7 +181,7 @@ impl<'a> Scan<'a> {
         self.sb.log_start.pos + self.volume.regions.log.len() - self.pos
     }
 
-    /// The next entry, if one follows (V1, V2).
+    /// The next entry, if one follows (disk-V1, disk-V2).
     fn next(&mut self) -> Result<Option<(Header, &[u8])>, VolumeError> {
         if self.room() < HEADER_BYTES as u64 {
             return Ok(None);
@@ -214,7 +214,7 @@ impl<'a> Scan<'a> {
             && entry_bytes(len) <= self.room()
     }
 
-    /// V2: not from behind a cut tail.
+    /// disk-V2: not from behind a cut tail.
     fn may_count(&self, h: &Header) -> bool {
         h.pos < self.sb.cut_pos || h.incarnation >= self.sb.cut_incarnation
     }

@@ -76,7 +76,7 @@ pub struct Superblock {
     pub label: Label,
     pub clean: bool,
     pub incarnation: Incarnation,
-    /// V2: entries at or behind `cut_pos` count only from `cut_incarnation` on.
+    /// disk-V2: entries at or behind `cut_pos` count only from `cut_incarnation` on.
     pub cut_pos: u64,
     pub cut_incarnation: Incarnation,
     pub regions: Regions,

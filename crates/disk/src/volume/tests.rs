@@ -188,7 +188,7 @@ fn a_cut_ends_the_log_for_ever() {
     let summary = volume.replay(&mut { cut }).unwrap();
     assert_eq!((summary.kept, summary.cut, summary.end.seq), (2, Some(Seq(3)), Seq(2)));
     assert_eq!(volume.start().unwrap(), Incarnation(2));
-    // Even with nothing appended behind the cut, what lies there is void (V2) ...
+    // Even with nothing appended behind the cut, what lies there is void (disk-V2) ...
     assert_eq!(payloads(&disk), [b"1", b"2"]);
     // ... and an entry of the same size does not join the old entry 4 to the log.
     assert_eq!(volume.append(Epoch(1), b"X").unwrap(), Seq(3));

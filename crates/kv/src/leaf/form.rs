@@ -63,7 +63,7 @@ impl Leaf {
         new.check(len).map(|()| leaf)
     }
 
-    /// Everything that other functions rely on: L1, L3.
+    /// Everything that other functions rely on: kv-L1, kv-L3.
     fn check(&self, len: usize) -> Result<(), &'static str> {
         let (records, prefix) = (self.records(), self.prefix_len());
         let (mut at, mut large, mut before) = (INDEX * records, 0, None::<Key>);

@@ -43,7 +43,7 @@ fn agrees(leaves: &[Arc<Leaf>], model: &Model, leaf_bytes: usize) {
     let want: Vec<_> = model.iter().map(|(k, v)| (*k, v.raw().to_vec(), v.crc())).collect();
     assert_eq!(records_of(leaves), want);
     for leaf in leaves {
-        assert!(leaf.records() == 1 || leaf.weight() <= leaf_bytes, "L2: {} bytes", leaf.weight());
+        assert!(leaf.records() == 1 || leaf.weight() <= leaf_bytes, "kv-L2: {} bytes", leaf.weight());
     }
 }
 

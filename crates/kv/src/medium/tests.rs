@@ -225,7 +225,7 @@ fn what_a_checkpoint_wrote_the_next_one_does_not_write_again() {
     assert!(writes(&scene) && !writes(&scene));
 }
 
-/// D1, D2: a leaf that is as it was once more, after a checkpoint without it, has no place.
+/// kv-D1, kv-D2: a leaf that is as it was once more, after a checkpoint without it, has no place.
 #[test]
 fn a_change_that_is_taken_back_after_a_checkpoint_names_no_page_that_is_free() {
     let mut scene = Scene::new(WIDE);

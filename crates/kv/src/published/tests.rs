@@ -61,7 +61,7 @@ fn a_reader_within_a_reader_sees_what_is_newest() {
     publish(&published, 0);
     assert_eq!(freed.numbers(), [], "both are read");
     drop((outer, inner));
-    assert_eq!(freed.numbers(), [], "R3: not by who reads");
+    assert_eq!(freed.numbers(), [], "kv-R3: not by who reads");
     publish(&published, 0);
     assert_eq!(freed.numbers(), [2], "that nobody took; the slot has 0 still");
     assert_eq!(published.reader().number, 3);
@@ -69,7 +69,7 @@ fn a_reader_within_a_reader_sees_what_is_newest() {
     assert_eq!(freed.numbers(), [2, 0, 1]);
 }
 
-/// R2, R3: by states and by bytes.
+/// kv-R2, kv-R3: by states and by bytes.
 #[test]
 fn an_idle_slot_is_emptied_and_one_that_is_read_is_not() {
     for (publications, bytes) in [(SWEEP_STATES as u64, 0), (4, SWEEP_BYTES / 4)] {
@@ -120,7 +120,7 @@ fn numbers_of_threads_are_used_again() {
     }
 }
 
-/// R1 to R4 beside a writer that never stops: what is read is whole and never older than before, one reads an old state to the
+/// kv-R1 to kv-R4 beside a writer that never stops: what is read is whole and never older than before, one reads an old state to the
 /// end, one reads once and lives on, and all that is freed is freed by the writer.
 #[test]
 fn readers_beside_a_writer() {
@@ -142,7 +142,7 @@ fn readers_beside_a_writer() {
                 let mut last = 0;
                 while last < PUBLICATIONS {
                     let now = check(&published.reader());
-                    assert!(now >= last, "R4");
+                    assert!(now >= last, "kv-R4");
                     last = now;
                 }
                 end.wait();
@@ -153,7 +153,7 @@ fn readers_beside_a_writer() {
             let held = published.reader();
             begin.wait();
             end.wait();
-            assert_eq!(check(&held), 0, "R1");
+            assert_eq!(check(&held), 0, "kv-R1");
         });
         // Who reads once.
         s.spawn(|| {
@@ -167,9 +167,9 @@ fn readers_beside_a_writer() {
             published.publish(|s| (whole(s.0.number + 1), 0));
             kept = kept.max(published.kept());
         }
-        assert!(kept <= SWEEP_STATES + 5, "R2: {kept} states were kept");
+        assert!(kept <= SWEEP_STATES + 5, "kv-R2: {kept} states were kept");
         let writer = thread::current().id();
-        assert!(freed.0.lock().iter().all(|(_, by)| *by == writer), "R3");
+        assert!(freed.0.lock().iter().all(|(_, by)| *by == writer), "kv-R3");
         assert!(freed.numbers().len() as u64 > PUBLICATIONS - 2 * SWEEP_STATES as u64, "old states go");
         end.wait();
     });

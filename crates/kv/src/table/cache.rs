@@ -153,7 +153,7 @@ impl Table {
             };
             let mut next = newest.clone();
             if over_bytes > 0 || next.moving.is_some() {
-                // I3: or a leaf would go that is to be changed. I4.
+                // kv-I3: or a leaf would go that is to be changed. kv-I4.
                 self.settle_all(&mut next);
             }
             let (base, swept) = next.base.swept(Sweep { from: clock.hand, leaves: STEP_LEAVES, over_bytes });

@@ -1,11 +1,11 @@
 //! Moving changes to the tree beside who brings more of them.
 //!
-//! M1: what moved is published only over the state's own `moving` row: a state that was settled meanwhile has none, or another one.
-//! M2: nobody waits for who moves, but while he publishes. A row that nobody has begun with is taken back, and one that is late is moved by
+//! kv-M1: what moved is published only over the state's own `moving` row: a state that was settled meanwhile has none, or another one.
+//! kv-M2: nobody waits for who moves, but while he publishes. A row that nobody has begun with is taken back, and one that is late is moved by
 //! who needs room.
-//! M3: what was replaced is freed by who moves, with the older states that nobody reads, unless somebody reads it yet: with the next row, or
-//! when none came for a while. So he keeps places on the medium (H1) for no longer than that, and for as long as he is about a row.
-//! M4: a change that `admits` let in finds its leaf in memory, whatever is moved before it is applied: where a leaf is there no more, the
+//! kv-M3: what was replaced is freed by who moves, with the older states that nobody reads, unless somebody reads it yet: with the next row, or
+//! when none came for a while. So he keeps places on the medium (kv-H1) for no longer than that, and for as long as he is about a row.
+//! kv-M4: a change that `admits` let in finds its leaf in memory, whatever is moved before it is applied: where a leaf is there no more, the
 //! neighbour that has its keys now is brought first.
 
 use std::io;
@@ -41,7 +41,7 @@ struct Work {
     asked: Option<(Tree, Moving)>,
     /// Somebody is about what was asked for.
     is_begun: bool,
-    /// What the last one replaced (M3).
+    /// What the last one replaced (kv-M3).
     replaced: Option<(Tree, Moving)>,
     is_woken: bool,
 }
@@ -66,7 +66,7 @@ impl Mover {
         self.wake.notify_one();
     }
 
-    /// M3.
+    /// kv-M3.
     pub fn forget(&self) {
         let replaced = self.work.lock().replaced.take();
         drop(replaced);
@@ -118,12 +118,12 @@ impl Table {
             });
         }
         self.mover.end((base, moving));
-        // M3: each older state has all that was replaced since, which nobody counts.
+        // kv-M3: each older state has all that was replaced since, which nobody counts.
         self.published.release();
         self.see_to_memory();
     }
 
-    /// M4. An error: who needs room moves the row, with all that came since and so all at once.
+    /// kv-M4. An error: who needs room moves the row, with all that came since and so all at once.
     fn brings_neighbours(&self, moved: &mut Edited) -> io::Result<()> {
         let emptied = std::mem::take(&mut moved.emptied);
         let neighbours = emptied.iter().filter_map(|key| moved.tree.needs(key)).cloned().collect();
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// M1: whatever happened to the state meanwhile.
+    /// kv-M1: whatever happened to the state meanwhile.
     #[test]
     fn what_moved_too_late_changes_nothing() {
         for is_other_moving in [false, true] {
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// M2: and no row grows without end.
+    /// kv-M2: and no row grows without end.
     #[test]
     fn nobody_waits_for_who_moves() {
         let mut scene = Scene::default();
@@ -322,7 +322,7 @@ mod tests {
         });
     }
 
-    /// M3.
+    /// kv-M3.
     #[test]
     fn what_was_replaced_is_let_go_of_when_nothing_comes() {
         let mut scene = Scene::default();
@@ -429,7 +429,7 @@ mod tests {
         }
     }
 
-    /// M4: all that a leaf had goes, and what is left of its stretch is the neighbour's, which is not in memory.
+    /// kv-M4: all that a leaf had goes, and what is left of its stretch is the neighbour's, which is not in memory.
     #[test]
     fn what_was_admitted_finds_its_leaf_in_memory() {
         let away = Away::new();
@@ -443,7 +443,7 @@ mod tests {
         }
     }
 
-    /// M4, where the medium does not give the neighbour now: nothing is moved, nothing is lost, and who needs room goes on when it does.
+    /// kv-M4, where the medium does not give the neighbour now: nothing is moved, nothing is lost, and who needs room goes on when it does.
     #[test]
     fn a_neighbour_that_cannot_be_read_now_leaves_all_as_it_is() {
         let away = Away::new();
@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(away.table.figures().broken, 0);
     }
 
-    /// M4, where the neighbour is not what was written there: its own records are lost and no others, whatever comes into its stretch.
+    /// kv-M4, where the neighbour is not what was written there: its own records are lost and no others, whatever comes into its stretch.
     #[test]
     fn a_neighbour_that_has_rotted_takes_nothing_with_it() {
         let away = Away::new();

@@ -7,26 +7,26 @@ use crate::leaf::tests::Dice;
 /// Large enough that one record is no quarter of a leaf.
 const SHAPE: Shape = Shape { leaf_bytes: 2400, fanout: 8, changes: 256 };
 
-/// Checks T1 to T3 below a child and returns how deep its leaves lie.
+/// Checks kv-T1 to kv-T3 below a child and returns how deep its leaves lie.
 fn depth(at: &Child, from: Option<Key>, to: Option<Key>, is_root: bool) -> usize {
     match at {
         Child::Leaf(leaf, _) => {
             let (first, last) = (leaf.first(), leaf.key(leaf.records() - 1));
-            assert!(from.is_none_or(|from| from <= first) && to.is_none_or(|to| last < to), "T1");
+            assert!(from.is_none_or(|from| from <= first) && to.is_none_or(|to| last < to), "kv-T1");
             0
         }
         Child::Away(_) | Child::Lost(_) => 0,
         Child::Inner(inner) => {
             let n = inner.count;
-            assert!(n <= SHAPE.fanout && n >= if is_root { 2 } else { 1 }, "T3: {n} children");
+            assert!(n <= SHAPE.fanout && n >= if is_root { 2 } else { 1 }, "kv-T3: {n} children");
             let depths = (0..n).map(|i| {
                 let from = if i == 0 { from } else { Some(inner.firsts[i]) };
                 depth(inner.child(i), from, inner.firsts().get(i + 1).copied().or(to), false)
             });
             let depths: Vec<usize> = depths.collect();
-            assert!(depths.iter().all(|d| *d == depths[0]), "T2: {depths:?}");
+            assert!(depths.iter().all(|d| *d == depths[0]), "kv-T2: {depths:?}");
             // Neighbours of which one is small would have been joined.
-            assert!(n == 1 || !inner.children().any(|(_, child)| SHAPE.is_small(&child)), "T3");
+            assert!(n == 1 || !inner.children().any(|(_, child)| SHAPE.is_small(&child)), "kv-T3");
             depths[0] + 1
         }
     }

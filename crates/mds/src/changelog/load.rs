@@ -11,7 +11,7 @@ use wire::Malformed;
 use super::{Ledger, RECORD_BYTES};
 use crate::look::Trouble;
 
-/// More records than there are in leaves that are lost at the end of all: their numbers are not given again (C2).
+/// More records than there are in leaves that are lost at the end of all: their numbers are not given again (mds-C2).
 const NUMBERS_LOST: u64 = 1 << 20;
 const CONSUMERS_LOST: u32 = 1 << 16;
 
@@ -260,7 +260,7 @@ mod tests {
         (ledger.first, ledger.last, ledger.consumers.len())
     }
 
-    /// C2: whatever is lost, no number is given to another change.
+    /// mds-C2: whatever is lost, no number is given to another change.
     #[test]
     fn numbers_of_lost_changes_are_not_given_again() {
         let mut sound = view();

@@ -70,7 +70,7 @@ impl Core {
         })
     }
 
-    /// X8. A file that has no name any more is let go whenever that is heard: it is nobody's else.
+    /// mds-X8. A file that has no name any more is let go whenever that is heard: it is nobody's else.
     pub fn was_given_up(&self, head: &Header) -> bool {
         let is_replay = head.flags & Flags::REPLAY != 0;
         is_replay && head.call != Release::CALL && self.sharers.has_said(head.session)
@@ -119,13 +119,13 @@ impl Core {
     }
 }
 
-/// X8.
+/// mds-X8.
 pub fn refuse_late() -> Fault {
     Fault::new(Code::Stale, "a request that was given up, and others may have changed the same since")
 }
 
 /// A replay may ask for the fids that it was given before, and for no others: one that is still to be given out would be given
-/// twice (O5).
+/// twice (mds-O5).
 fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
     let fid_of = |key: &Key| match key.as_bytes() {
         [meta::keys::INODE, fid @ ..] => fid.try_into().ok().map(|b| Fid(u64::from_be_bytes(b))),
@@ -140,7 +140,7 @@ fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
     }
 }
 
-/// M7: does the client change objects on the strength of this reply, if its entry put an inode? Were the entry lost in a power loss and
+/// mds-M7: does the client change objects on the strength of this reply, if its entry put an inode? Were the entry lost in a power loss and
 /// the bytes not, there would be objects that nobody names, and bytes past a settled size, which come back when the file grows again.
 pub fn lets_objects_change(call: u16, reply: &[u8]) -> bool {
     let is_writing = |open: OpenReply| {

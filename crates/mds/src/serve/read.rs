@@ -1,6 +1,6 @@
 //! Requests that change nothing. They run over the published state and wait for nobody.
 //!
-//! R1: what a request writes is its own thread's: its answer, its seat among the table's readers, the guards of the pointers that it
+//! mds-RD1: what a request writes is its own thread's: its answer, its seat among the table's readers, the guards of the pointers that it
 //! follows. What many threads read is written when it changes, and a session's `seen_ms` a few times per second.
 
 use std::cell::Cell;
@@ -53,7 +53,7 @@ impl Core {
         if head.call != OpenRead::CALL || !self.sharers.is_sharing() {
             return Ok(());
         }
-        // H2: that was for what is refused anyway. It is noted first and looked at second.
+        // meta-H2: that was for what is refused anyway. It is noted first and looked at second.
         let OpenRead { fid, .. } = parse(body)?;
         if self.sharers.note_read(head.session, fid, &self.sessions)? {
             return ask(answer);

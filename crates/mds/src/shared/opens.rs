@@ -7,7 +7,7 @@ use types::{Code, Fault, Fid, SessionId};
 /// Files that one session may have open, as many as Linux lets one process have by default (`fs.nr_open`). Each takes some 200 bytes here.
 pub const OPENS_MAX: usize = 1 << 20;
 
-/// I1: `counts` has of each session that has a file open how many those are.
+/// mds-I1: `counts` has of each session that has a file open how many those are.
 #[derive(Default)]
 pub struct Opens {
     /// True: for writing.
@@ -50,7 +50,7 @@ impl Opens {
         if who.is_empty() {
             self.by_fid.remove(&fid);
         }
-        let count = self.counts.get_mut(&session).expect("I1: it had this one open");
+        let count = self.counts.get_mut(&session).expect("mds-I1: it had this one open");
         *count -= 1;
         if *count == 0 {
             self.counts.remove(&session);

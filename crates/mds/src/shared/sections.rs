@@ -1,4 +1,8 @@
-//! The sections of files in their order (X3), and those that a session has left (X4).
+//! The sections of files in their order (mds-X3), and those that a session has left (mds-X4).
+//!
+//! mds-Y1: `stretches` holds first and last of each stretch; stretches do not touch each other, nor the floor.
+//! mds-Y2: `places` holds for each session how many sections it is in and waits for.
+//! mds-Y3: `exclusive` counts the exclusive ones of `inside`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,7 +21,7 @@ const STRETCHES_MAX: usize = 2 * SECTIONS_MAX;
 pub struct Ended {
     /// All below it.
     floor: u64,
-    /// I1: first and last of each stretch; they do not touch each other, nor the floor.
+    /// mds-Y1: first and last of each stretch; they do not touch each other, nor the floor.
     stretches: BTreeMap<u64, u64>,
 }
 
@@ -29,7 +33,7 @@ impl Ended {
         let above = self.stretches.split_off(&floor);
         let cut = self.stretches.last_key_value().map_or(0, |(_, last)| last.saturating_add(1));
         (self.floor, self.stretches) = (floor.max(cut), above);
-        // I1.
+        // mds-Y1.
         if let Some(last) = self.stretches.remove(&self.floor) {
             self.floor = last.saturating_add(1);
         }
@@ -83,7 +87,7 @@ impl Section {
 
 /// The sections of all files.
 ///
-/// I2: `places` has of each session how many it is in and waits for.
+/// mds-Y2: `places` has of each session how many it is in and waits for.
 #[derive(Default)]
 pub struct Turns {
     by_fid: HashMap<Fid, Sections>,
@@ -95,13 +99,13 @@ pub struct Turns {
 struct Sections {
     /// Which are exclusive.
     inside: BTreeMap<Id, bool>,
-    /// I3: how many of these are.
+    /// mds-Y3.
     exclusive: usize,
     queue: VecDeque<(Section, Instant)>,
 }
 
 impl Turns {
-    /// X3: lets `who` in if its turn has come.
+    /// mds-X3: lets `who` in if its turn has come.
     pub fn enter(&mut self, fid: Fid, who: Section, now: Instant) -> Result<bool, Fault> {
         self.check(fid, &who)?;
         let sections = self.by_fid.entry(fid).or_default();
@@ -182,7 +186,7 @@ impl Turns {
 }
 
 fn release(places: &mut HashMap<SessionId, usize>, session: SessionId) {
-    let count = places.get_mut(&session).expect("I2: it had a place");
+    let count = places.get_mut(&session).expect("mds-Y2: it had a place");
     *count -= 1;
     if *count == 0 {
         places.remove(&session);
@@ -194,7 +198,7 @@ impl Sections {
         self.inside.contains_key(&who.id()) || self.queue.iter().any(|(s, _)| s.id() == who.id())
     }
 
-    /// X3: those that are not asked for any more, but for `who`, lose their places.
+    /// mds-X3: those that are not asked for any more, but for `who`, lose their places.
     fn pass_silent(&mut self, who: &Section, now: Instant) -> Vec<SessionId> {
         let mut gone = Vec::new();
         self.queue.retain(|(s, asked)| {

@@ -165,7 +165,7 @@ fn of_a_session_that_has_ended_nothing_is_noted() {
     assert_eq!((state.sections.waiting(fid), state.sections.places()), (0, 1));
 }
 
-/// X4: its end may overtake a request for it.
+/// mds-X4: its end may overtake a request for it.
 #[test]
 fn a_section_that_was_left_is_not_begun_again() {
     let (s, all, fid) = (Sharers::new(2), sessions(&[1, 2]), Fid(7));

@@ -59,7 +59,7 @@ fn lasting(disk: &SimDisk) -> Records {
     records
 }
 
-/// B2: as they are once restored, the same but for which layouts come next.
+/// mds-BK2: as they are once restored, the same but for which layouts come next.
 fn restored_of(records: Records) -> Records {
     let raised = |(key, value): (Vec<u8>, Vec<u8>)| {
         let fid = keys::fid_of_inode(&Key::new(&key).unwrap());
@@ -91,7 +91,7 @@ fn what_is_restored_is_the_state_of_the_backup_and_nobody_is_in_it() {
     assert!(lasting(&restored) == restored_of(before));
     let image = verify::read(&*restored).unwrap();
     assert!(image.slots.is_empty() && !image.records.keys().any(|key| key[0] == keys::SESSION));
-    // B2: whatever it gave out after the backup.
+    // mds-BK2: whatever it gave out after the backup.
     for (was, is) in numbers.iter().zip(limits(&restored)) {
         assert!(is >= was + (1 << 40), "{was} {is}");
     }
@@ -101,7 +101,7 @@ fn what_is_restored_is_the_state_of_the_backup_and_nobody_is_in_it() {
     verify::assert_whole(&*restored, "and it goes on");
 }
 
-/// B1.
+/// mds-BK1.
 #[test]
 fn changes_while_it_is_made_are_not_in_a_backup() {
     let (rig1, disk) = fresh();

@@ -65,7 +65,7 @@ fn each_is_answered_as_if_it_were_alone_and_reads_see_what_is_before_them() {
     assert_eq!(bulk, b"bulkbulkbulk");
     let seqs: BTreeSet<Seq> = [0, 1, 4].iter().map(|n| said[*n].as_ref().unwrap().0).collect();
     assert!(seqs.len() == 3 && !seqs.contains(&Seq(0)), "{seqs:?}");
-    // M4: under the same slots they are not done again.
+    // mds-M4: under the same slots they are not done again.
     assert_eq!(alone(&rig, &ops[0]), said[0]);
     assert_eq!(send(&rig, &ops[..2]).unwrap().0, said[..2]);
 }

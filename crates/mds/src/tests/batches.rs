@@ -236,7 +236,7 @@ fn the_same_request_twice_in_the_line_is_carried_out_once() {
     assert_eq!(said[0].as_ref().unwrap().0, after);
 }
 
-/// E1: a refusal that rests on what another of the batch made is not told if that never came to be.
+/// mds-E1: a refusal that rests on what another of the batch made is not told if that never came to be.
 #[test]
 fn e1_when_the_entry_fails_nobody_is_told_what_rested_on_it() {
     let sim = Arc::new(SimDisk::new(1 << 20));

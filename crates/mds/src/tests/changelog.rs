@@ -206,7 +206,7 @@ impl Reader {
             let number = change.number;
             assert!(number > self.after, "in order");
             if let Some(old) = self.told.insert(number, change.clone()) {
-                assert_eq!(old, change, "C2: a number means one change for ever");
+                assert_eq!(old, change, "mds-C2: a number means one change for ever");
             }
         }
         self.after = reply.upto;
@@ -387,7 +387,7 @@ fn records_are_kept_until_all_have_acknowledged_them() {
     assert_eq!(rig.stored(), Some((602, 602)));
 }
 
-/// C4: the oldest half goes; who had it behind it does not notice, who had not is told exactly what it missed.
+/// mds-C4: the oldest half goes; who had it behind it does not notice, who had not is told exactly what it missed.
 #[test]
 fn too_much_is_given_up_and_never_in_silence() {
     let (rig, disk) = fresh();
@@ -502,7 +502,7 @@ fn on_a_full_mdt_the_changelog_gives_way() {
     assert!(rig.changes(id, 0, 1).lost.is_some());
 }
 
-/// C2 of what is given up: it is flushed, so no later change has its number.
+/// mds-C2 of what is given up: it is flushed, so no later change has its number.
 #[test]
 fn what_is_lost_is_not_given_to_another_change() {
     let (rig, disk) = fresh();

@@ -372,7 +372,7 @@ fn a_check_between_changes_finds_nothing() {
     verify::assert_whole(&*disk, "at the end");
 }
 
-/// G2: what a start needs is given up only for its copy.
+/// mds-G2: what a start needs is given up only for its copy.
 #[test]
 fn what_a_start_needs_is_given_up_only_for_its_copy() {
     let (rig, _disk) = tree();

@@ -53,7 +53,7 @@ impl Story {
             Ok((seq, reply)) => {
                 let fid = Fid(u64::from_le_bytes(reply[..].try_into().unwrap()));
                 if call == rules::MAKE {
-                    assert!(self.given.insert(fid), "fid {fid} was given twice (O5)");
+                    assert!(self.given.insert(fid), "fid {fid} was given twice (mds-O5)");
                     assert!(after.insert(name, fid).is_none());
                 } else {
                     assert_eq!(after.remove(&name), Some(fid));

@@ -40,7 +40,7 @@ fn places(rig: &Rig, asks: &[(SessionId, u32, u32)]) -> Vec<usize> {
     seqs.iter().map(|seq| seqs.iter().filter(|other| *other < seq).count()).collect()
 }
 
-/// W4: with two batches' worth of another's requests before it in the line, a request is in the next batch.
+/// mds-W4: with two batches' worth of another's requests before it in the line, a request is in the next batch.
 #[test]
 fn w4_who_floods_the_executor_keeps_nobody_from_the_next_batch() {
     let (rig, greedy, other) = two();

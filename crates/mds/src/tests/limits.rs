@@ -116,12 +116,16 @@ fn a_damaged_record_is_an_error_and_never_an_absence() {
     assert_eq!(read.unwrap_err().code, Code::Damaged);
     assert_eq!(rig.make(0, 2, "a").unwrap_err().code, Code::Damaged, "not made a second time");
     let removed = rig.mutate(rules::REMOVE, 0, 2, &body(Fid(0), "a"));
-    assert_eq!(removed.unwrap_err().code, Code::Damaged, "V1: the rule saw no such name, which is not so");
+    assert_eq!(
+        removed.unwrap_err().code,
+        Code::Damaged,
+        "mds-V1: the rule saw no such name, which is not so"
+    );
     assert!(rig.mdt.core.checkpoint_now().is_err(), "damage is not written out as truth");
     rig.make(0, 2, "b").unwrap();
 }
 
-/// K7 of the engine: what it has on its medium only is brought outside all locks.
+/// kv-K7 of the engine: what it has on its medium only is brought outside all locks.
 #[test]
 fn who_finds_records_absent_starts_over_when_they_are_there() {
     let (rig, _) = Rig::fresh();

@@ -1,4 +1,4 @@
-//! H2 with opens that take no writer's role: whatever the order of an open for reading and the taking of the last name, who has it
+//! meta-H2 with opens that take no writer's role: whatever the order of an open for reading and the taking of the last name, who has it
 //! open keeps the file, or is told that it is gone. The order is forced by a hook in the rules.
 
 use std::sync::Arc;
@@ -339,7 +339,7 @@ fn h2_a_session_that_ended_has_nothing_open() {
     assert!(two.rig.ask(&GetAttr { fid: two.fid }, two.rig.session).is_err(), "nobody keeps it");
 }
 
-/// X4: the client has given it up, said so, and opened the file anew; or it was done, and comes once more.
+/// mds-X4: the client has given it up, said so, and opened the file anew; or it was done, and comes once more.
 #[test]
 fn x4_a_close_that_was_left_or_done_ends_no_later_open() {
     for was_done in [false, true] {
@@ -400,7 +400,7 @@ fn a_request_does_not_close_files_without_end() {
     assert_eq!(close(1025).unwrap_err().code, Code::Invalid);
 }
 
-/// X8: what was lost is sent again before its session says what it holds. After that it was given up, and is done only if it was.
+/// mds-X8: what was lost is sent again before its session says what it holds. After that it was given up, and is done only if it was.
 #[test]
 fn x8_what_was_given_up_is_not_begun_among_several() {
     let two = two();
@@ -426,7 +426,7 @@ fn x8_what_was_given_up_is_not_begun_among_several() {
     rig.replay(Create::CALL, 4, 1, &create_of("lost").to_bytes()).unwrap();
     rig.ask(&holds_nothing(), rig.session).unwrap();
     let late = rig.replay(Create::CALL, 6, 1, &create_of("new").to_bytes());
-    assert_eq!(late.unwrap_err().detail, refused(), "X1: nor before the others have said what they hold");
+    assert_eq!(late.unwrap_err().detail, refused(), "mds-X1: nor before the others have said what they hold");
 }
 
 fn refused() -> String {
@@ -487,7 +487,7 @@ fn settled_with_objects(two: &Two) -> Open {
     open
 }
 
-/// M7: the second who opens a file for writing finds that it is being written already, by an entry of the first's that is not flushed.
+/// mds-M7: the second who opens a file for writing finds that it is being written already, by an entry of the first's that is not flushed.
 #[test]
 fn m7_who_opens_what_another_just_began_to_write_is_answered_when_that_is_flushed() {
     let two = two();
@@ -502,7 +502,7 @@ fn m7_who_opens_what_another_just_began_to_write_is_answered_when_that_is_flushe
     assert!(core.volume.flushed_seq() >= begun.done.seq);
 }
 
-/// M7 of one among several in a frame.
+/// mds-M7 of one among several in a frame.
 #[test]
 fn m7_a_batch_that_lets_objects_change_is_answered_when_that_is_flushed() {
     let two = two();

@@ -1,4 +1,4 @@
-//! X9: who lives, and gives others nothing of what only it can give them, is ended as a dead one is; who comes on is not.
+//! mds-X9: who lives, and gives others nothing of what only it can give them, is ended as a dead one is; who comes on is not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -40,7 +40,7 @@ fn objects_are_destroyed_once_their_removal_is_flushed_and_the_record_goes_last(
     assert_eq!(rig.mdt.core.purge_round(&mut Walk::default(), 10).unwrap(), Purged { files: 1, left: 0 });
 }
 
-/// P3: files that cannot be purged, however many, do not keep those behind them from being purged.
+/// mds-P3: files that cannot be purged, however many, do not keep those behind them from being purged.
 #[test]
 fn dead_files_behind_those_of_a_lost_ost_have_their_turn() {
     let (rig, _) = Rig::fresh();

@@ -157,7 +157,7 @@ fn observers_read_and_flush_and_count_for_nothing() {
     assert_eq!(rig.ask(&TargetStat {}, SessionId(0)).unwrap().sessions, 1);
 }
 
-/// X1: what a client said to the MDT before it restarted, and comes late, is not said to this one: its client has not sent again yet what
+/// mds-X1: what a client said to the MDT before it restarted, and comes late, is not said to this one: its client has not sent again yet what
 /// was lost, and others would go before it.
 #[test]
 fn x1_a_late_copy_of_a_hold_is_not_taken_for_one_of_this_life() {

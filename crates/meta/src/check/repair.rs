@@ -100,7 +100,7 @@ pub fn repair(txn: &mut dyn Txn, findings: &Findings, n: usize, now: Time) -> Re
 
 /// The repair of counts is two entries, and nothing may come between them: one puts what this gives, one deletes it again.
 ///
-/// A record that is put is a fold: what it has more than the one before goes from the rows, and the sum stays as wrong as it was (D3 of
+/// A record that is put is a fold: what it has more than the one before goes from the rows, and the sum stays as wrong as it was (meta-D3 of
 /// `counts`). One that is deleted takes its sums along. So the first makes the record what is too much, and nothing but that.
 pub fn counts_too_much(view: &dyn View, findings: &Findings, n: usize) -> Option<(Key, Vec<u8>)> {
     let finding = findings.confirm(view, n)?;

@@ -1,4 +1,4 @@
-//! D1 to D3 under random operations, in entries of one and of many, with folds and checkpoints in between.
+//! meta-D1 to meta-D3 under random operations, in entries of one and of many, with folds and checkpoints in between.
 
 use hammer::Dice;
 use types::*;
@@ -64,7 +64,7 @@ impl Scene {
         self.pending.counts(&self.old, dir)
     }
 
-    /// D1 against sums made from whole records, the slow way.
+    /// meta-D1 against sums made from whole records, the slow way.
     fn check(&self) {
         let inodes: Vec<InodeRecord> = inodes(&self.old).collect();
         let mut recount = Recount::default();

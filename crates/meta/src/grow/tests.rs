@@ -1,4 +1,4 @@
-//! O4 as the MDT sees it: whoever dies at whatever step of a growth, and whatever comes late, what was written is the file's content.
+//! meta-O4 as the MDT sees it: whoever dies at whatever step of a growth, and whatever comes late, what was written is the file's content.
 
 use hammer::Dice;
 use types::crc::fragment_crcs;
@@ -73,7 +73,7 @@ fn who_has_a_section_gives_a_growth_up() {
         change(&mut w, fid);
         assert_eq!(end(&mut w, fid, generation).unwrap_err(), Code::Stale, "it carries over what was");
         assert_eq!(read_inline(&w, fid), want);
-        assert!(w.has(keys::dead(fid, generation)), "I3: its objects go");
+        assert!(w.has(keys::dead(fid, generation)), "meta-I3: its objects go");
         write(&mut w, fid, Place::End, FREE, b"").unwrap();
         let reply = write(&mut w, fid, Place::End, FREE, b"more").unwrap();
         assert_eq!(reply.attr.size, want.len() as u64 + 4);

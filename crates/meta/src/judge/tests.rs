@@ -40,7 +40,7 @@ fn take_privileges(w: &mut World, fid: Fid, held: Option<Capability>) -> Option<
     w.call(SetAttr { fid, valid, mode: 0, uid: 0, gid: 0, atime: t, mtime: t, now, held, cred }).err()
 }
 
-/// [S-claims] J2: what a judged session does by a fid it proves with what an open of that file gave it.
+/// [S-claims] meta-J2: what a judged session does by a fid it proves with what an open of that file gave it.
 #[test]
 fn without_the_proof_of_an_open_nothing_of_the_content_is_had() {
     let mut w = World::new();

@@ -114,7 +114,7 @@ impl Queue {
             if held.owner != mine {
                 left.push(held);
             } else if held.kind == ask.kind && touches(&held.range, &range) {
-                // L3: one with its neighbours.
+                // meta-L3: one with its neighbours.
                 made.range.start = made.range.start.min(held.range.start);
                 made.range.end = made.range.end.max(held.range.end);
             } else if held.range.overlaps(&range) {
@@ -160,7 +160,7 @@ impl Queue {
         }
     }
 
-    /// L2: takes their places from those who do not ask.
+    /// meta-L2: takes their places from those who do not ask.
     pub fn expire(&mut self, now_ms: u64) -> Change {
         if self.waiting.iter().all(|w| w.is_alive(now_ms)) {
             return Change::default();

@@ -192,7 +192,7 @@ fn a_session_has_bounds() {
     assert_eq!(locks.ask(&waiting(ask(Posix, 100, Write, 0, 9), 0), 0), Wait, "it has a place");
 }
 
-/// Bytes of one file, each with those who hold it: what L1 to L3 come to.
+/// Bytes of one file, each with those who hold it: what meta-L1 to meta-L3 come to.
 #[derive(Default)]
 struct Bytes(BTreeMap<(u64, u64), LockKind>);
 

@@ -224,7 +224,7 @@ fn notes_say_what_was_done() {
 }
 const WHAT: u32 = wire::changelog::WHAT_FLAGS;
 
-/// N1: a refused request notes nothing that is kept; one that had its work done already (a replay) neither.
+/// meta-N1: a refused request notes nothing that is kept; one that had its work done already (a replay) neither.
 #[test]
 fn refusals_and_repeats_note_nothing() {
     let mut w = World::new();
@@ -239,7 +239,7 @@ fn refusals_and_repeats_note_nothing() {
     assert_eq!(told(&mut w), []);
 }
 
-/// The names that the notes tell of: N2.
+/// The names that the notes tell of: meta-N2.
 #[derive(Default)]
 struct Mirror(BTreeMap<(Fid, Vec<u8>), Fid>);
 

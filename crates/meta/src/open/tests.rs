@@ -104,7 +104,7 @@ fn an_open_for_reading_is_allowed_or_refused_as_any_open() {
     assert!(ask(&mut w, f, true, ALICE).is_ok_and(|r| r.open.is_some_and(|o| o.cap.is_none())));
     assert_eq!(ask(&mut w, f, true, BOB), Err(Code::Access));
     assert_eq!(ask(&mut w, Fid(999), true, ALICE), Err(Code::Stale));
-    // J1, J2: who is judged is himself, and proves a renewal by what an open gave.
+    // meta-J1, meta-J2: who is judged is himself, and proves a renewal by what an open gave.
     w.judged = Some(BOB);
     assert_eq!(ask(&mut w, f, true, ALICE), Err(Code::Access));
     assert_eq!(ask(&mut w, f, false, ALICE), Err(Code::Access));

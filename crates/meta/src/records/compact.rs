@@ -1,7 +1,7 @@
 //! Version 2 of inodes and entries: an inode of a typical file takes 30 bytes.
 //!
-//! I1: one value has one byte form. A field that is what it mostly is, is absent, and a bit says so; one that is present says
-//! something; numbers are in their shortest form.  I2: what counts for a directory (`Counted`) comes first, and is read alone.
+//! meta-RC1: one value has one byte form. A field that is what it mostly is, is absent, and a bit says so; one that is present says
+//! something; numbers are in their shortest form.  meta-RC2: what counts for a directory (`Counted`) comes first, and is read alone.
 
 use types::*;
 use wire::codec::{Malformed, Reader, Wire};
@@ -212,7 +212,7 @@ fn decode(fid: Fid, mut r: Reader<'_>) -> Result<InodeRecord, Malformed> {
     })
 }
 
-/// I2: what counts for a directory, of an inode in either version, without the rest.
+/// meta-RC2: what counts for a directory, of an inode in either version, without the rest.
 pub fn counted(fid: Fid, bytes: &[u8]) -> Result<Counted, Malformed> {
     let mut r = Reader::new(bytes);
     match r.byte()? {
@@ -253,7 +253,7 @@ fn head(r: &mut Reader<'_>) -> Result<Head, Malformed> {
     Ok(Head { mask, kind, mode: word as u32 & MODE_BITS })
 }
 
-/// I1: a field that is present says something else than its absence would.
+/// meta-RC1: a field that is present says something else than its absence would.
 #[inline]
 fn field<T: PartialEq>(
     is_present: bool,

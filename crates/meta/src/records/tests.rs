@@ -176,7 +176,7 @@ fn attr(kind: Kind, born: Time) -> Attr {
     }
 }
 
-/// I1: a field that is present and says what its absence would.
+/// meta-RC1: a field that is present and says what its absence would.
 #[test]
 fn a_field_that_says_nothing_is_refused() {
     let plain = InodeRecord::new(attr(Kind::File, Time::default()));

@@ -132,7 +132,7 @@ fn components_without_objects_go_when_there_are_many_and_those_with_objects_stay
     };
     assert_eq!(refused, Code::NoSpace);
     assert!(moves > 20, "{moves}");
-    // 2. T1: of these two have objects, as the MDT was told or as the client has found.
+    // 2. meta-T1: of these two have objects, as the MDT was told or as the client has found.
     let mut w = World::new();
     let fid = file(&mut w, &[], &[]);
     for n in 0..4 {

@@ -113,7 +113,7 @@ fn targets_get_the_next_ids_and_the_lowest_free_index() {
         assert_eq!(map.version, before.version + 1, "{name}");
         assert_eq!(r.map, map, "{name}");
         assert_eq!(map.target(r.target).expect("there").node, r.node, "{name}");
-        // I2: everything of the others stays.
+        // mgmt-I2: everything of the others stays.
         for t in before.targets.iter().filter(|t| t.id != r.target) {
             assert_eq!(map.target(t.id), Some(t), "{name}");
             assert_eq!(map.mirror(t.mirror), before.mirror(t.mirror), "{name}");

@@ -1,4 +1,4 @@
-//! P1, P3: capabilities, fencing, address, form.
+//! oss-P1, oss-P3: capabilities, fencing, address, form.
 
 use disk::SplitMix;
 
@@ -87,7 +87,7 @@ fn requests_for_another_incarnation_epoch_or_file_system_are_refused() {
     assert_eq!(write(&rig, Header { fs: FsId(1), ..base }), Code::Moved);
     let good = Header { epoch: Epoch(4), fs: FsId(2), incarnation: now.incarnation, ..base };
     assert_eq!(write(&rig, good), Code::Ok);
-    // O5: after a kill the incarnation is another, and whoever does not know is told, with the new number, on each reply.
+    // store-O5: after a kill the incarnation is another, and whoever does not know is told, with the new number, on each reply.
     let again = rig.crashed(Crash::KeepAll);
     let told = again.say(good, &write_of(rw(), 0, b"x"), b"x");
     assert_eq!(told.code(), Code::Moved);

@@ -1,4 +1,4 @@
-//! P5, and what fsck and the operator ask.
+//! oss-P5, and what fsck and the operator ask.
 
 use disk::Disk;
 
@@ -19,7 +19,7 @@ fn damage_is_an_error_and_a_record_that_lasts_until_cleared() {
     let mut data = vec![b'.'; 9000];
     data[5000..5020].copy_from_slice(b"a needle in a hay...");
     rig.write(1, 0, &data).ok();
-    // Flushed and known to be: what rots before that is cut from the log by a crash (O2), with what came after it.
+    // Flushed and known to be: what rots before that is cut from the log by a crash (store-O2), with what came after it.
     (0..2).for_each(|_| rig.ost.core.flush_round().unwrap());
     rot(&rig, b"a needle in a hay...");
     let said = rig.ask(&read_of(rw(), 0, 9000));

@@ -1,4 +1,4 @@
-//! P2: a request is carried out once, over repeats, kills and checkpoints.
+//! oss-P2: a request is carried out once, over repeats, kills and checkpoints.
 
 use super::*;
 

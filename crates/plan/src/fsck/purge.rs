@@ -1,6 +1,6 @@
 //! Objects that wait to be destroyed: merely queued, or stuck?
 //!
-//! A long queue is no finding: removing many files fills it, and the purge takes it in turns. K3: what was queued at the
+//! A long queue is no finding: removing many files fills it, and the purge takes it in turns. plan-K3: what was queued at the
 //! beginning is a finding only when none of it has gone for as long as the purge may need for one turn.
 
 use std::collections::BTreeSet;
@@ -71,7 +71,7 @@ mod tests {
         fids.iter().map(|n| (Fid(*n), Generation(1))).collect()
     }
 
-    /// K3.
+    /// plan-K3.
     #[test]
     fn a_queue_that_moves_is_waited_for_and_one_that_stands_is_a_finding() {
         //          second  queued then       verdict

@@ -112,10 +112,10 @@ fn freed_space_goes_back_to_the_medium_after_a_while() {
     write(&store, id(2), 0, &pattern(9, 4096), None).unwrap();
     let discarded = || std::mem::take(&mut *disk.discarded.lock());
     store.destroy(&[id(1)], None).unwrap();
-    // Not sealed: recovery may want it (D2).
+    // Not sealed: recovery may want it (store-D2).
     (0..3 * ROUNDS_YOUNG).for_each(|_| store.discard().unwrap());
     assert_eq!(discarded(), []);
-    // Just freed (D3); then it goes, and once.
+    // Just freed (store-D3); then it goes, and once.
     seal_and_age(&store, ROUNDS_YOUNG);
     assert_eq!(discarded(), []);
     seal_and_age(&store, ROUNDS_YOUNG);
@@ -216,6 +216,6 @@ fn a_medium_that_is_nearly_full_keeps_what_was_freed() {
     }
     store.destroy(&[id(3), id(4)], None).unwrap();
     seal_and_age(&store, 3 * ROUNDS_YOUNG);
-    assert_eq!(*disk.discarded.lock(), [], "D4: a writer may want it at once");
+    assert_eq!(*disk.discarded.lock(), [], "store-D4: a writer may want it at once");
     write(&store, id(n), 0, &pattern(n, 1 << 20), None).unwrap();
 }

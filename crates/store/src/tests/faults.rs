@@ -239,7 +239,7 @@ fn check_refusal(e: &StoreError, is_hit: bool, op: &Op) {
     assert!(is_right, "{op:?}: {e}");
 }
 
-/// V6: the failure is said, and nothing is promised any more; what is there can be read.
+/// disk-V6: the failure is said, and nothing is promised any more; what is there can be read.
 fn check_failed(life: &Life, call: Call) {
     let store = &life.store;
     assert!(store.health().failure.is_some_and(|why| why.contains("failed")));

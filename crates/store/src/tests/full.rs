@@ -1,4 +1,4 @@
-//! S5: a full medium.
+//! store-S5: a full medium.
 
 use disk::FaultyDisk;
 
@@ -32,7 +32,7 @@ fn a_full_medium_refuses_cleanly_and_lives_on() {
     assert_eq!(rig.content(id(0)).unwrap(), chunk);
     rig.truncate(id(1), 50_001).unwrap();
     assert_eq!(rig.content(id(1)).unwrap(), chunk[..50_001]);
-    // 3. Deleting works, and at once there is room: what waits to be sealed is sealed when it is wanted (O1).
+    // 3. Deleting works, and at once there is room: what waits to be sealed is sealed when it is wanted (store-O1).
     rig.store.destroy(&[id(2), id(3)], None).unwrap();
     rig.write(id(600), 0, &chunk).unwrap();
     assert_eq!(rig.content(id(600)).unwrap(), chunk);

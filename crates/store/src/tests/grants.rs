@@ -1,4 +1,4 @@
-//! Q1 to Q3: what is granted is there for its holder, and for nobody else.
+//! store-Q1 to store-Q3: what is granted is there for its holder, and for nobody else.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -46,7 +46,7 @@ impl Rig {
     fn granted(&self) -> BTreeMap<SessionId, u64> {
         self.store.grants().into_iter().collect()
     }
-    /// Q1, R1: the sum is right, and what is promised is there or comes.
+    /// store-Q1, store-R1: the sum is right, and what is promised is there or comes.
     fn check_space(&self) {
         let sum = self.granted().values().sum::<u64>();
         let space = self.store.space.lock();
@@ -63,7 +63,7 @@ fn is_full<T: std::fmt::Debug>(done: &Result<T, StoreError>) -> bool {
 fn a_full_medium_has_room_for_who_has_a_grant_and_for_nobody_else() {
     for (settings, len) in [(Settings::default(), PAGE), (PLACING, PAGE), (PLACING, 4 * PAGE)] {
         let rig = Rig::with_sessions(settings);
-        // 1. Q2: a share of what is free.
+        // 1. store-Q2: a share of what is free.
         let free = rig.store.usage().bytes_available;
         let granted = rig.store.grant(A, ALL, 0);
         assert!(granted > free / 40 && granted <= free / 32, "{granted} of {free}");
@@ -73,7 +73,7 @@ fn a_full_medium_has_room_for_who_has_a_grant_and_for_nobody_else() {
         rig.fill_up(1000);
         let data = pattern(5, len as usize);
         assert!(is_full(&rig.write(id(1), 0, &data)) && is_full(&rig.write_by(B, id(1), 0, &data)));
-        assert_eq!(rig.store.grant(B, ALL, 0), 0, "Q2: nothing is left to be granted");
+        assert_eq!(rig.store.grant(B, ALL, 0), 0, "store-Q2: nothing is left to be granted");
         assert_eq!(rig.store.grant(A, ALL, 0), granted, "and nothing is taken away");
         // 3. Its holder writes as much as it was granted, and not more.
         let mut at = 0;

@@ -206,8 +206,8 @@ fn what_must_not_go_stays() {
     for n in 2..2000 {
         write(&store, id(n), 0, &[1; 4096], None).unwrap();
     }
-    assert!(store.index.get(&id(0)).unwrap().read().patches.get(0).is_some(), "I5");
-    assert!(Arc::ptr_eq(&kept, &store.index.load(&id(1)).unwrap()), "I6");
+    assert!(store.index.get(&id(0)).unwrap().read().patches.get(0).is_some(), "store-I5");
+    assert!(Arc::ptr_eq(&kept, &store.index.load(&id(1)).unwrap()), "store-I6");
     let mut want = pattern(0, 8192);
     want[100..113].copy_from_slice(b"a small write");
     assert!(read(&store, id(0), 0, 9000).unwrap() == Some(want));
@@ -232,7 +232,10 @@ fn large_objects_have_leaves_of_their_own() {
     let leaves = store.index.leaves_now();
     assert!(leaves.leaves.iter().filter(|leaf| leaf.place.bytes > 2400).count() == 3);
     let (last, others) = leaves.leaves.split_last().unwrap();
-    assert!(others.iter().all(|leaf| leaf.place.bytes >= 512), "L3, and after the last comes none: {last:?}");
+    assert!(
+        others.iter().all(|leaf| leaf.place.bytes >= 512),
+        "store-L3, and after the last comes none: {last:?}"
+    );
     store.close().unwrap();
     let again = Engine::open_with(disk, TIGHT).unwrap();
     for (n, page) in [(7, 698), (27, 0), (47, 350), (59, 0), (0, 0)] {

@@ -331,7 +331,7 @@ impl Life {
         compare(&self.store, self.now()).unwrap_or_else(|e| panic!("after a kill: {e}"));
         let incarnation = self.store.incarnation();
         match ran.closing {
-            usize::MAX => assert!(incarnation > ran.incarnation, "O5: {incarnation:?} after a kill"),
+            usize::MAX => assert!(incarnation > ran.incarnation, "store-O5: {incarnation:?} after a kill"),
             _ => assert_eq!(incarnation, ran.incarnation, "a clean stop is proof enough"),
         }
         Ok(())
@@ -379,14 +379,17 @@ impl Life {
         self.history[..at].last().map_or(Seq(0), |m| m.seq)
     }
 
-    /// O5, and the label: both are durable when the call that changed them has returned.
+    /// store-O5, and the label: both are durable when the call that changed them has returned.
     pub fn check_numbers(&self, events: usize, store: &Engine) {
         let ran = self.runs.iter().rev().find(|r| r.opened <= events);
         if let Some(ran) = ran {
             let incarnation = store.incarnation();
             let is_serving = events < ran.closing;
-            assert!(incarnation >= ran.incarnation, "O5: {incarnation:?} after {ran:?}");
-            assert!(!is_serving || incarnation > ran.incarnation, "O5: {incarnation:?} again, at {events}");
+            assert!(incarnation >= ran.incarnation, "store-O5: {incarnation:?} after {ran:?}");
+            assert!(
+                !is_serving || incarnation > ran.incarnation,
+                "store-O5: {incarnation:?} again, at {events}"
+            );
         }
         let durable = self.labels.iter().rposition(|(_, done, _)| *done <= events).unwrap_or(0);
         let epoch = store.label().epoch;

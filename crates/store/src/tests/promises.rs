@@ -106,7 +106,7 @@ fn o2_the_log_is_cut_at_the_first_entry_whose_data_fails_and_not_before() {
     assert!(cuts > 2 * SEEDS, "{cuts}");
 }
 
-/// What the OST owes to a file that grows from inline to objects (O4): the MDT drops the inline bytes after this flush. The rest of the
+/// What the OST owes to a file that grows from inline to objects (meta-O4): the MDT drops the inline bytes after this flush. The rest of the
 /// rule is the client's: `o4_growth_survives_power_loss_at_every_step` in testkit.
 #[test]
 fn o4_what_all_wrote_before_a_flush_is_there_whatever_fails_after_it() {

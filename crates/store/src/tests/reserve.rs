@@ -1,4 +1,4 @@
-//! S6: reserved space is there when it is written, and nobody else's.
+//! store-S6: reserved space is there when it is written, and nobody else's.
 
 use super::*;
 

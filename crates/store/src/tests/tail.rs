@@ -115,7 +115,7 @@ fn t1_overwrites_that_come_during_a_log_write_share_the_next_and_are_seen_after_
         until(|| disk.begun() == 1);
         let others: Vec<_> = [1, 2, 3, 3, 4].into_iter().map(put).collect();
         until(|| waiting(store) == 5);
-        // T1: admitted, and nothing of it is seen.
+        // store-T1: admitted, and nothing of it is seen.
         let seen = read(store, id(1), 0, 8 * PAGE as u32).unwrap().unwrap();
         disk.set(Way::Open);
         done.extend([first].into_iter().chain(others).map(|t| t.join().unwrap()));

@@ -232,7 +232,7 @@ type Books = (u64, u64, [u64; 3], u64, u64);
 fn books(store: &Engine) -> Books {
     let pages = store.space.lock().pages();
     let named = store.named.lock().clone();
-    assert_eq!(named.twice(), None, "N2");
+    assert_eq!(named.twice(), None, "store-N2");
     let of_leaves = store.index.leaves.pages_used();
     let pages = [pages.reserved, pages.patched, pages.patched_over];
     (store.index.objects(), store.index.bytes(), pages, named.count(), of_leaves)
@@ -248,7 +248,7 @@ fn counted(store: &Engine) -> Result<Books, StoreError> {
         pages.iter_mut().zip(of_object).for_each(|(sum, n)| *sum += n);
         for (_, e) in state.extents.iter() {
             count += u64::from(e.run.pages);
-            assert!(named.has(e.run), "N1: {:?}", e.run);
+            assert!(named.has(e.run), "store-N1: {:?}", e.run);
         }
     }
     let leaves = &store.index.leaves_now().leaves;

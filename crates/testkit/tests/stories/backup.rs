@@ -40,7 +40,7 @@ fn fsck_of_a_restored_mdt_finds_the_difference() {
         assert_eq!(story.read("kept").unwrap(), bytes_of(1, 150_000));
         assert_eq!(story.read("small").unwrap(), bytes_of(3, 5_000));
         assert_eq!(story.lookup("new").unwrap_err().code, Code::NotFound);
-        // O5: numbers that were given out after the backup are not given again.
+        // mds-O5: numbers that were given out after the backup are not given again.
         assert!(story.create("later").unwrap() > newest);
     }
 }

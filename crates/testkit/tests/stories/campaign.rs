@@ -1,5 +1,5 @@
 //! Generated work on names and contents, by one client or two, and power that fails before every single event of it, and of the
-//! recovery from that: what rules O3, O4 and O5 promise then.
+//! recovery from that: what rules plan-O3, meta-O4 and mds-O5 promise then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -214,7 +214,7 @@ fn each_work(check: impl Fn(&Work, &Story, usize, &str) + Copy) {
     }
 }
 
-/// O3: nothing that the MDT names (a size, a written object) is missing from the objects.
+/// plan-O3: nothing that the MDT names (a size, a written object) is missing from the objects.
 #[test]
 fn o3_whatever_was_done_the_mdt_names_nothing_that_was_not_flushed() {
     each_work(|work, story, k, when| {
@@ -226,7 +226,7 @@ fn o3_whatever_was_done_the_mdt_names_nothing_that_was_not_flushed() {
     });
 }
 
-/// O4: whether its bytes are in the record, or in objects, or on their way, a file has all that was fsynced, each page old or new.
+/// meta-O4: whether its bytes are in the record, or in objects, or on their way, a file has all that was fsynced, each page old or new.
 #[test]
 fn o4_whatever_was_done_files_have_their_bytes_wherever_they_are() {
     each_work(|work, story, k, when| {
@@ -238,7 +238,7 @@ fn o4_whatever_was_done_files_have_their_bytes_wherever_they_are() {
     });
 }
 
-/// O5: a number that was given is not given to another file, whether the first one survived or not.
+/// mds-O5: a number that was given is not given to another file, whether the first one survived or not.
 #[test]
 fn o5_whatever_was_done_no_number_is_given_twice() {
     each_work(|work, story, k, when| {

@@ -21,7 +21,7 @@ fn the_size_of_a_file_whose_writer_died_is_what_was_acknowledged() {
         story.write("f", fsynced as u64, &want[fsynced..]).unwrap();
         story.unmount_dead();
         assert!(matches!(story.inode(fid).unwrap().state, FileState::Writing(_)));
-        assert_eq!(story.inode(fid).unwrap().attr.size, fsynced as u64, "O3: it was told no more");
+        assert_eq!(story.inode(fid).unwrap().attr.size, fsynced as u64, "plan-O3: it was told no more");
         story.remount();
         // stat alone must tell the truth too.
         assert_eq!(story.lookup("f").unwrap().size, want.len() as u64, "seed {seed}: stat");

@@ -78,7 +78,7 @@ pub fn check_word_of_the_mdt(story: &Story, fid: Fid, set: u64, when: &str) {
     }
 }
 
-/// O3: the MDT names no size and no written object before the bytes are flushed: with power cut at every event of a file's
+/// plan-O3: the MDT names no size and no written object before the bytes are flushed: with power cut at every event of a file's
 /// growth by writes, settles and fsyncs.
 #[test]
 fn o3_size_is_never_named_before_its_bytes_are_flushed() {
@@ -101,7 +101,7 @@ fn o3_size_is_never_named_before_its_bytes_are_flushed() {
     scene.at_every_event(2, |story, when| check_word_of_the_mdt(story, scene.fid, 0, when));
 }
 
-/// O4: a file that moves from its record to objects has all its bytes at every moment: with power cut at every event of it.
+/// meta-O4: a file that moves from its record to objects has all its bytes at every moment: with power cut at every event of it.
 #[test]
 fn o4_growth_survives_power_loss_at_every_step() {
     // Bytes of the record that the write leaves alone, and of the write.

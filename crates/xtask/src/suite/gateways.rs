@@ -1,7 +1,7 @@
 //! NFS and SMB gateways as their users have them: `stria gateway`, NFS-Ganesha and Samba over a mount, and real clients of both.
 //!
-//! I1: all servers run in a network namespace that the test makes: rpcbind and NFS-Ganesha listen on all addresses. It has a mount
-//! namespace with a `/run` of its own, too, since rpcbind's socket lies there.  I2: what runs in there ends with the test.
+//! xtask-G1: all servers run in a network namespace that the test makes: rpcbind and NFS-Ganesha listen on all addresses. It has a mount
+//! namespace with a `/run` of its own, too, since rpcbind's socket lies there.  xtask-G2: what runs in there ends with the test.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -125,7 +125,7 @@ impl Inside {
 }
 
 impl Drop for Inside {
-    /// I2.
+    /// xtask-G2.
     fn drop(&mut self) {
         for pid in self.processes() {
             let _ = kill_process(pid, Signal::KILL);

@@ -174,7 +174,7 @@ impl Common {
         Ok(Server { port, bind: self.bind.or(old.and_then(|o| o.bind)), include })
     }
 
-    /// Steps 1 and 2 change nothing but the mount (I1).
+    /// Steps 1 and 2 change nothing but the mount (cli-G1).
     pub fn enable<K: Kind>(&self, old: Option<K>, new: K, at: &Places) -> anyhow::Result<Exit> {
         if new.entries().is_empty() {
             let next = format!("give --{}", K::ENTRY);

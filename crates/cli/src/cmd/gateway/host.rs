@@ -1,7 +1,7 @@
 //! What a gateway does to the machine: packages looked for, the server started, told of changes and stopped, with systemd or without.
 //!
-//! I1: only a process whose command line names this gateway's configuration is signalled: a pid file may be old.
-//! I2: every wait has an end, and what it waited for in vain is said with where to look.
+//! cli-GH1: only a process whose command line names this gateway's configuration is signalled: a pid file may be old.
+//! cli-GH2: every wait has an end, and what it waited for in vain is said with where to look.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -108,7 +108,7 @@ pub fn address(server: &Server, port: u16) -> SocketAddr {
 
 /// The server's process, if it lives.
 pub fn pid(at: &Places) -> Option<u32> {
-    // I1.
+    // cli-GH1.
     pid_in_file(at).filter(|pid| has_word(*pid, &at.config().display().to_string()))
 }
 
@@ -223,7 +223,7 @@ pub fn stop(at: &Places) -> anyhow::Result<bool> {
 /// Samba starts helpers that outlive it, and would serve its next life with the configuration of this one.
 fn end_helpers(at: &Places) -> anyhow::Result<()> {
     let option = format!("--configfile={}", at.config().display());
-    // I1: an editor or a tool may name the configuration, too.
+    // cli-GH1: an editor or a tool may name the configuration, too.
     let is_helper = |pid: u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         (name.starts_with("samba-dcerpcd") || name.starts_with("rpcd_")) && has_word(pid, &option)

@@ -1,6 +1,6 @@
 //! What a gateway is: the mount that it serves, its server's settings, and its exports or shares. Pure: nothing here touches the machine.
 //!
-//! I1: what is kept in `nfs.toml` and `smb.toml` is all that the texts of a gateway are made of: the same model gives the same bytes.
+//! cli-GM1: what is kept in `nfs.toml` and `smb.toml` is all that the texts of a gateway are made of: the same model gives the same bytes.
 
 use std::io;
 use std::net::IpAddr;

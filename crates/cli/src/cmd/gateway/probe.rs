@@ -1,7 +1,7 @@
 //! Asks an NFS server what a client would ask it: which exports it has, and whether it can reach their directories. ONC RPC over TCP
 //! (RFC 5531), MOUNT and NFS 3 (RFC 1813), NFS 4.0 (RFC 7530); as much of each as one question takes.
 //!
-//! I1: an answer is bounded in time and size, and what does not parse is an error and no panic: the port may be anybody's.
+//! cli-GP1: an answer is bounded in time and size, and what does not parse is an error and no panic: the port may be anybody's.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,7 +1,7 @@
 //! The systemd units of a gateway: its server, and the mount if the gateway owns that. Pure.
 //!
-//! I1: a server never starts over a directory without its mount: it would serve the host's own disk.
-//! I2: the mount is a unit of its own, so that it outlives the server. When it dies and comes back, the server is started anew, since
+//! cli-GU1: a server never starts over a directory without its mount: it would serve the host's own disk.
+//! cli-GU2: the mount is a unit of its own, so that it outlives the server. When it dies and comes back, the server is started anew, since
 //! that holds files of the old one.
 
 use std::path::Path;

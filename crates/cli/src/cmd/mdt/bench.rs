@@ -4,10 +4,10 @@
 //! on it anew, with the same tree. The ratio of a turn to its partner is one sample; the table has medians with their interval. Rows that
 //! are held against something else than ext4 have their partner within the MDT's turn.
 //!
-//! B1 (as served): the MDT is asked through `net::Peer` with whole requests, whose replies are decoded, as a client asks; its log is on the
+//! cli-BM1 (as served): the MDT is asked through `net::Peer` with whole requests, whose replies are decoded, as a client asks; its log is on the
 //!     device, and its background threads are those of the daemon.
-//! B2 (whole cost): a row that changes something ends with a flush on both sides (ext4: `syncfs`), and its time and CPU count.
-//! B3 (alike): both sides have the same names, and ext4 is asked with descriptors of directories, so a path has one component for both.
+//! cli-BM2 (whole cost): a row that changes something ends with a flush on both sides (ext4: `syncfs`), and its time and CPU count.
+//! cli-BM3 (alike): both sides have the same names, and ext4 is asked with descriptors of directories, so a path has one component for both.
 
 mod asked;
 mod client;

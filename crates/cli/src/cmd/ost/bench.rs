@@ -5,10 +5,10 @@
 //! partner is one sample; the table has medians with their interval. Soaks, which are long, are in the first pair only. An OST that
 //! is full or aged has turns of its own, without fio, which are held against the fresh ones.
 //!
-//! B1 (as served): the engine is asked through `ObjectStore`, by as many threads as a row has requests at once. CRCs are made by who
+//! cli-BO1 (as served): the engine is asked through `ObjectStore`, by as many threads as a row has requests at once. CRCs are made by who
 //!     asks, as a client would, and the engine's background threads are those of the daemon (`Ost`).
-//! B2 (whole cost): a row that writes ends with a flush on both sides, and its time and CPU count.
-//! B3 (true bytes): each page carries its place, and each page that is read is looked at, beside the engine's own checks.
+//! cli-BO2 (whole cost): a row that writes ends with a flush on both sides, and its time and CPU count.
+//! cli-BO3 (true bytes): each page carries its place, and each page that is read is looked at, beside the engine's own checks.
 
 mod device;
 mod engine;

@@ -23,7 +23,7 @@ fn a_call_that_hangs_is_left_behind_and_others_fail_at_once_until_it_is_done() {
     assert_eq!(late.kind(), io::ErrorKind::TimedOut);
     assert!(late.to_string().contains("the device hangs: nothing was done"), "{late}");
     assert_eq!(began.recv().unwrap(), "Flush");
-    // A2
+    // disk-A2
     assert!(aside.is_slow(), "writes come here too");
     let next = aside.run(Call::Write { offset: 1, bytes: vec![2] }).unwrap_err();
     assert_eq!(next.kind(), io::ErrorKind::TimedOut);

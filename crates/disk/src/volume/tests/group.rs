@@ -80,7 +80,7 @@ fn v7_the_tail_is_not_held_during_a_flush_and_one_more_flush_serves_all_who_wait
     std::thread::scope(|scope| {
         let first = scope.spawn(|| volume.flush().unwrap());
         gate.wait_for_flush(before + 1);
-        // V7: the flush stands at the gate; appends do not.
+        // disk-V7: the flush stands at the gate; appends do not.
         let (appended, all_appended) = mpsc::channel();
         let waiters: Vec<_> = (0..WAITERS)
             .map(|_| {
@@ -171,6 +171,6 @@ fn a_checkpoint_trims_the_log_only_once_both_superblocks_name_it() {
         }
         checkpoint.join().unwrap();
     });
-    assert!(used.iter().all(|(used, pos)| used == pos), "V4: {used:?}");
+    assert!(used.iter().all(|(used, pos)| used == pos), "disk-V4: {used:?}");
     assert_eq!(volume.log_used(), 3 * 64);
 }

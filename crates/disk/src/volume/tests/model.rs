@@ -183,7 +183,7 @@ fn check(before: &Owner, after: &Owner, flushed_len: usize, all: bool, what: &st
     }
     let (flushed, sealed) = (before.volume.flushed_seq().0, before.volume.sealed_seq().0);
     for (seq, shown_flushed) in &after.shown {
-        // O1, O2: data below sealed_seq may be overwritten, so recovery must not ask for it; and what it takes for
+        // disk-O1, disk-O2: data below sealed_seq may be overwritten, so recovery must not ask for it; and what it takes for
         // flushed must have been.
         assert!(*shown_flushed || *seq > sealed, "{what}: entry {seq} was sealed");
         assert!(!*shown_flushed || *seq <= flushed, "{what}: entry {seq} was never flushed");

@@ -124,7 +124,7 @@ fn both_media_cut_at_every_write_recover() {
             if (of_main, of_its_log) == (Crash::KeepAll, Crash::KeepAll) {
                 assert!(again.list.len() >= known(&acknowledged, n), "{what}: a kill loses nothing");
             }
-            // What a mark or a checkpoint covers has its data on the other medium: nobody will verify it again (V3, O2).
+            // What a mark or a checkpoint covers has its data on the other medium: nobody will verify it again (disk-V3, disk-O2).
             let shown = again.list.len() - again.shown.len();
             let covered = again.shown.iter().filter(|(_, flushed)| *flushed).count();
             for number in &again.list[..shown + covered] {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// K9: each leaf in turn.
+/// kv-K9: each leaf in turn.
 #[test]
 fn a_leaf_that_rots_takes_its_own_records() {
     let mut scene = Scene::new(WIDE);
@@ -97,7 +97,7 @@ fn a_leaf_that_rots_takes_its_own_records() {
     assert!(homes.len() > 10, "{}", homes.len());
 }
 
-/// H3: what is not read for now is not lost, whoever asks for it or changes it.
+/// kv-H3: what is not read for now is not lost, whoever asks for it or changes it.
 #[test]
 fn a_read_that_fails_loses_nothing() {
     let mut scene = Scene::new(WIDE);

@@ -36,7 +36,7 @@ fn what_was_brought_for_a_state_is_forgotten() {
     assert!(seen == all && again > 10, "{again} leaves");
 }
 
-/// H1: a thread that read some time ago keeps no place from a checkpoint that found no room.
+/// kv-H1: a thread that read some time ago keeps no place from a checkpoint that found no room.
 #[test]
 fn a_checkpoint_that_fails_frees_what_nobody_reads() {
     let mut scene = Scene::new(TIGHT);

@@ -59,7 +59,7 @@ fn a_leaf_of_changes_that_rots_is_passed_over_at_once() {
     assert_eq!(rig.mdt.core.role.hold().changelog.numbers().0, last + 1);
     assert_eq!(rig.lost_stretches(), 1);
     assert!(rig.mdt.core.volume.last_seq().0 - entry.0 < 9);
-    // The last of them, with some consumers: numbers are passed over at the start (C2), and have no records to forget.
+    // The last of them, with some consumers: numbers are passed over at the start (mds-C2), and have no records to forget.
     let others: Vec<u32> = (0..45).map(|n| rig.register(&format!("{n:060}"), &ChangeOp::ALL)).collect();
     let newest = rig.register("newest", &ChangeOp::ALL);
     (0..50).for_each(|n| _ = rig.create(&format!("late {n:03}")).unwrap());

@@ -1,6 +1,6 @@
 //! What the source can say: its string literals, and which of them stand together in one message.
 //!
-//! I1: comments and tests are no source. A literal that goes on after a backslash is one line.
+//! xtask-E1: comments and tests are no source. A literal that goes on after a backslash is one line.
 
 /// A message: the literals of one `warn!`, `error!`, `Failure::failed`, `Failure::unusable` or `#[error]`.
 #[derive(Debug, PartialEq, Eq)]

@@ -89,7 +89,7 @@ impl Devices {
 }
 
 impl Rig {
-    /// B1: a new OST on the devices, whatever they hold, served as the daemon does.
+    /// cli-BO1: a new OST on the devices, whatever they hold, served as the daemon does.
     pub fn make(devices: &Devices, size: u64, stop: Arc<AtomicBool>) -> anyhow::Result<Rig> {
         let main = blank(&devices.main)?;
         let log = devices.log.as_deref().map(blank).transpose()?;

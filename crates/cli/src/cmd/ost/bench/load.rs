@@ -226,7 +226,7 @@ impl Hand {
         Hand { data: words.collect(), into: Buf::new(), crcs: Vec::new(), writes: 0 }
     }
 
-    /// B3: each page gets its place.
+    /// cli-BO3: each page gets its place.
     pub fn write(
         &mut self,
         store: &dyn ObjectStore,
@@ -238,7 +238,7 @@ impl Hand {
             page[..8].copy_from_slice(&(offset + (i * PAGE_SIZE) as u64).to_le_bytes());
             page[8..16].copy_from_slice(&self.writes.to_le_bytes());
         }
-        // B1: as a client would.
+        // cli-BO1: as a client would.
         let crcs = fragment_crcs(offset, &self.data);
         let mtime = Time::default();
         let gate = &open_gate;
