@@ -1,9 +1,13 @@
-//! `cargo xtask tidy`: what the compiler does not check. Layer edges, purity of the rules, where `unsafe` may stand, file
-//! sizes, the size of the default build, SEMANTICS paragraphs with their tests, ids of rules, plain language, docs/errors.md, and words that do not
-//! belong in a repository.
+//! `cargo xtask tidy`: rules of this repository that the compiler does not check.
+//!
+//! - Structure: edges between layers, floors inside crates, purity of rule crates, places of `unsafe`, sizes of files and of the build.
+//! - Documents: SEMANTICS paragraphs with their tests, ids of rules, source files that documents name, docs/errors.md.
+//! - Language: see `language`, and words that do not belong in a repository.
 
 mod errors;
+mod floors;
 mod language;
+mod paths;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +30,7 @@ struct Layers {
     unsafe_crates: BTreeSet<String>,
     default_graph_crates_max: usize,
     file_lines_max: usize,
+    floors: floors::Floors,
     /// Riddles by crate, see `language`.
     riddles: BTreeMap<String, usize>,
 }
@@ -38,7 +43,10 @@ pub fn run() -> Result<()> {
     check_semantics(&mut findings)?;
     let files = tracked_files()?;
     errors::check(&files, &mut findings)?;
-    rules::check(&files, &layers.layer_of.keys().cloned().collect(), &mut findings)?;
+    let names = layers.layer_of.keys().cloned().collect();
+    rules::check(&files, &names, &mut findings)?;
+    paths::check(&files, &names, &mut findings)?;
+    floors::check(&files, &layers.floors, &mut findings)?;
     language::check(&files, &layers.riddles, &mut findings)?;
     let crates = check_default_graph(&layers, &mut findings)?;
     for finding in &findings {
@@ -48,7 +56,7 @@ pub fn run() -> Result<()> {
         bail!("{} findings", findings.len());
     }
     println!(
-        "tidy: layers, purity, unsafe, sizes, semantics, ids of rules, language and error messages hold; {crates} crates in the default build (at most {})",
+        "tidy: layers, purity, unsafe, sizes, semantics, ids of rules, floors, language and error messages hold; {crates} crates in the default build (at most {})",
         layers.default_graph_crates_max
     );
     Ok(())
@@ -76,9 +84,11 @@ fn read_layers() -> Result<Layers> {
         unsafe_crates: strings(table.get("unsafe").and_then(|u| u.get("crates"))).into_iter().collect(),
         default_graph_crates_max: limit(&table, "default_graph_crates_max")?,
         file_lines_max: limit(&table, "file_lines_max")?,
+        floors: table.get("floors").and_then(|f| f.as_table()).map(orders).unwrap_or_default(),
         riddles: table.get("language").and_then(|l| l.as_table()).map(counts).unwrap_or_default(),
     };
-    for (name, layer) in table.iter().filter(|(n, _)| !matches!(n.as_str(), "unsafe" | "limits" | "language"))
+    for (name, layer) in
+        table.iter().filter(|(n, _)| !matches!(n.as_str(), "unsafe" | "limits" | "floors" | "language"))
     {
         for krate in strings(layer.get("crates")) {
             layers.layer_of.insert(krate.clone(), name.clone());
@@ -91,6 +101,10 @@ fn read_layers() -> Result<Layers> {
         layers.edges.extend(strings(layer.get("extra")));
     }
     Ok(layers)
+}
+
+fn orders(table: &toml::Table) -> floors::Floors {
+    table.iter().map(|(krate, floor)| (krate.clone(), strings(floor.get("order")))).collect()
 }
 
 fn counts(table: &toml::Table) -> BTreeMap<String, usize> {

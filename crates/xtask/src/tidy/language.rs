@@ -1,6 +1,6 @@
 //! Plain language (CONTRIBUTING.md): sentences that tidy can see to be riddles are counted per crate, and a count may only fall.
 //!
-//! A riddle has a pronoun where a component has a name ("Who finds the role free", "he"), or more than `WORDS_MAX` words. Counted are
+//! A riddle has a personal pronoun where a component has a name, or more than `WORDS_MAX` words. Counted are
 //! comments and string literals of product sources, and documents. `layers.toml` keeps the counts; one that fell is written there, so that
 //! it cannot rise again.
 
@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::is_test_file;
 
-/// The rule asks for 25. What is counted is beyond doubt.
+/// The rule asks for 25. A sentence above this one is too long beyond doubt.
 const WORDS_MAX: usize = 40;
 /// A sentence begins with one of these.
 const OPENINGS: &[&str] = &["Who ", "Whoever ", "What is ", "What was ", "He ", "Somebody ", "Nobody "];
@@ -160,7 +160,7 @@ mod tests {
             ("A thread waits for nobody's lock.", true),
             ("A thread that finds the executor idle becomes its leader.", false),
             ("The heron flies over the chimney.", false),
-            (&"word ".repeat(WORDS_MAX + 1).trim_end().to_owned() as &str, true),
+            ("word ".repeat(WORDS_MAX + 1).trim_end(), true),
         ] {
             assert_eq!(is_riddle(sentence), riddle, "{sentence}");
         }
