@@ -1,13 +1,14 @@
-//! Settling: the MDT learns sizes, times and written bits after the bytes that prove them are flushed (client-C2, rule plan-O3).
+//! Size and attribute updates (`Settle`): the client reports sizes, times and written bits to the MDT, after the bytes behind them are
+//! flushed (client-C2, plan-O3).
 //!
-//! In the background, once per commit interval: each dirty target is flushed once, for all files together, and the MDT is told of
-//! several files in one frame.
+//! A background round runs once per commit interval. It flushes each dirty target once, for all files together, and reports several files in
+//! one frame.
 //!
 //! client-B1: a thread that closes a file while too many files wait settles some of them. One background thread does not keep up with
 //! many threads that create files, and each waiting file takes memory here and needs recovery if this client dies.
 //!
-//! client-T1: a target that does not answer holds up its own files only: in a round it is waited for once and briefly, and what a
-//! settle can do without (counted blocks) it does without.
+//! client-T1: a target that does not answer delays its own files only. A round waits for it once, briefly. An update that only lacks counted
+//!     blocks is sent without them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,31 +29,31 @@ use crate::request::Answer;
 use crate::sharing::{Section, To};
 use crate::truncate::mark_written;
 
-/// Longest wait of a round for a file that another call has in hand: as many may be held up as the mount has threads.
+/// Longest wait of a round for a file that another call has locked. There may be as many such files as the mount has threads.
 const BUSY_MAX: Duration = Duration::from_millis(50);
-/// Longest wait for the counted blocks of a file that was closed. An OST that is well answers in a millisecond, and without
-/// an answer the estimate is told.
+/// Longest wait for the counted blocks of a closed file. A healthy OST answers in a millisecond; without an answer the update has an
+/// estimate.
 const GLIMPSE_MAX: Duration = plan::retry::BACKOFF_MAX;
-/// Longest that a round works on one shrink that did not get through before.
+/// Longest time that a round spends on one truncation that failed before.
 const CUT_MAX: Duration = Duration::from_secs(2);
 
-/// client-B1: closed files that wait to be settled. Two commit intervals' worth of a fast mount; about as many are in the hands of
-/// the background, and a client that ends settles them all within a second.
+/// client-B1: most closed files that wait for an update. A fast mount closes as many in two commit intervals. About as many more are in the
+/// present round, and an ending client updates all of them within a second.
 const BACKLOG_MAX: usize = 4096;
-/// Files that a closer settles: enough to share a flush, few enough for a pause of some ten milliseconds.
+/// Files that a closing thread updates: enough to share a flush, few enough for a delay of some ten milliseconds.
 const HELP_FILES: usize = 256;
-/// Longest pause of a closer for that.
+/// Longest delay of a closing thread.
 const HELP_MAX: Duration = Duration::from_secs(2);
 
-/// How long a settle waits for whom, and what is known of the targets since the round began.
+/// Limits of one round, and the targets that failed in it.
 struct Round {
-    /// Did not answer in this round: not waited for again.
+    /// Targets that did not answer in this round. It does not wait for them again.
     down: BTreeSet<TargetId>,
     /// Longest wait for a lock of the file.
     busy_max: Duration,
-    /// The end of all waiting; none for the background.
+    /// The end of all waits. `None` for the background.
     limit: Option<Instant>,
-    /// The MDT did not take a settle in time: there is no use in more of them.
+    /// The MDT did not take an update in time, so the round sends no more.
     is_over: bool,
 }
 
@@ -60,7 +61,7 @@ impl Round {
     fn new(busy_max: Duration, limit: Option<Instant>) -> Round {
         Round { down: BTreeSet::new(), busy_max, limit, is_over: false }
     }
-    /// A deadline of `time` from now on.
+    /// A deadline `time` from now, or the round's limit.
     fn within(&self, time: Duration) -> Instant {
         let then = Instant::now() + time;
         self.limit.map_or(then, |limit| then.min(limit))
@@ -70,32 +71,32 @@ impl Round {
     }
 }
 
-/// What a file is told as.
+/// The update of a file that is to be sent.
 struct Due(Settle);
 
-/// The blocks that the objects of a generation take.
+/// Blocks that the objects of a layout generation use.
 struct Counted {
     generation: Generation,
     blocks: u64,
 }
 
-/// A file that nobody else tells of meanwhile.
+/// A file whose locks are held until its update is answered.
 struct Settling<'f> {
-    /// `None`: there is nothing to tell.
+    /// `None`: there is nothing to report.
     due: Option<Due>,
     _order: MutexGuard<'f, ()>,
     _section: Section<'f>,
 }
 
 impl Fs {
-    /// One round, until `limit` if there is one. Files that cannot be settled now are tried again in the next round.
+    /// One round, until `limit` if there is one. The next round tries files again that cannot be updated now.
     pub(crate) fn settle_round(&self, limit: Option<Instant>) {
         let mut queue = self.files.take_queue();
         queue.append(&mut self.put_off.lock());
         self.settle_files(&queue, limit);
     }
 
-    /// client-B1: takes part in settling if too many files wait for it. Those that have been tried in vain wait for the background.
+    /// client-B1: updates some files if too many wait. Files that failed before are left to the background.
     pub(crate) fn help_settling(&self, deadline: Instant) {
         if let Some(some) = self.files.take_beyond(BACKLOG_MAX, HELP_FILES) {
             self.settle_files(&some, Some(deadline.min(Instant::now() + HELP_MAX)));
@@ -107,11 +108,11 @@ impl Fs {
             return;
         }
         let mut round = Round::new(BUSY_MAX, limit);
-        // 1. client-C2: what is told is what stands here before the flush.
+        // 1. client-C2: updates report the state before the flush.
         let snapshots: Vec<Snapshot> = queue.iter().map(|f| f.meta.lock().progress.snapshot()).collect();
-        // 2. Each target once.
+        // 2. Flush each target once.
         self.flush_for(&snapshots, &mut round);
-        // 3. Each file.
+        // 3. Report each file.
         let (mut left, mut first) = (Vec::new(), None);
         let all: Vec<_> = queue.iter().zip(&snapshots).collect();
         let told = all.chunks(IN_FLIGHT_MAX).flat_map(|some| self.settle_some(some, &mut round));
@@ -134,7 +135,7 @@ impl Fs {
         self.put_off.lock().append(&mut left);
     }
 
-    /// Settles until nothing is left, or until the deadline.
+    /// Runs rounds until no file needs an update, or until the deadline.
     pub(crate) fn settle_all(&self, deadline: Instant) -> Result<(), Fault> {
         let mut last = Ok(());
         while Instant::now() < deadline {
@@ -154,7 +155,7 @@ impl Fs {
         self.mdt(types::Fid::ROOT).is_ok_and(|mdt| mdt.wait(plan::retry::BACKOFF_MAX / 10, deadline))
     }
 
-    /// Flushes every target that has unflushed entries of the snapshots, once.
+    /// Flushes once every target that has unflushed entries of the snapshots.
     fn flush_for(&self, snapshots: &[Snapshot], round: &mut Round) {
         let mut links = BTreeMap::new();
         for mark in snapshots.iter().flat_map(|s| &s.marks) {
@@ -168,12 +169,13 @@ impl Fs {
         round.down.extend(failing(&links, &|link| link.flush(soon)));
     }
 
-    /// Some files whose targets were flushed: in one frame those that nobody else has in hand, as long as this client is alone.
+    /// Reports files whose targets were flushed. While this client is alone, files that no other call has locked share one frame; the
+    /// others follow one by one.
     fn settle_some(&self, some: &[(&Arc<File>, &Snapshot)], round: &mut Round) -> Vec<Result<(), Fault>> {
-        // 1. What is asked of other targets, before anything is held: client-T1.
+        // 1. client-T1: ask OSTs before any lock is held.
         let mut counted: Vec<_> =
             some.iter().map(|(file, snapshot)| self.count_if_done(file, snapshot, round)).collect();
-        // 2. What is to be told. Who holds `order` of one file waits for that of no other.
+        // 2. Build the updates. A thread that holds `order` of one file does not wait for `order` of another.
         let mdt = some.first().and_then(|(file, _)| self.mdt(file.fid).ok());
         let is_its = |file: &File| {
             self.mdt(file.fid).is_ok_and(|m| mdt.as_ref().is_some_and(|mdt| Arc::ptr_eq(mdt, &m)))
@@ -185,17 +187,17 @@ impl Fs {
                 false => None,
             });
         }
-        // 3. Tell it.
+        // 3. Send them.
         let dues = held.iter().flatten().filter_map(|h| h.due.as_ref());
         let asked: Vec<_> = dues.map(|Due(req)| (req.fid, req.clone(), &[][..])).collect();
         let until = round.within(self.settings.op_timeout);
         let mut answers = mdt.iter().flat_map(|mdt| mdt.ask_together(&asked, until));
-        // 4. Take note of the answers; then those that were not held.
+        // 4. Note the answers. Then report the files that were locked.
         let mut told: Vec<Option<Result<(), Fault>>> = Vec::with_capacity(some.len());
         for ((file, snapshot), held) in some.iter().zip(&held) {
             told.push(held.as_ref().map(|held| match &held.due {
                 Some(due) => {
-                    let answer = answers.next().expect("one for each");
+                    let answer = answers.next().expect("`ask_together` answers each request");
                     self.was_settled(file, snapshot, due, answer, round)
                 }
                 None => Ok(()),
@@ -209,7 +211,7 @@ impl Fs {
         rest.collect()
     }
 
-    /// `None`: it is settled alone, or cannot be settled now.  client-H3: the section first.
+    /// Locks a file and builds its update. `None`: it is reported by itself, or not in this round. client-H3: the section comes first.
     fn begin_settle<'f>(
         &'f self,
         file: &'f Arc<File>,
@@ -221,7 +223,7 @@ impl Fs {
         if self.is_shared() || file.meta.lock().cutting.is_some() {
             return None;
         }
-        // client-T1: who holds others' order waits for no target that has restarted since its flush.
+        // client-T1: this thread holds `order` of other files, so it waits for no target that restarted after its flush.
         let is_flushed = |m: &Mark| self.cluster.target(m.target).is_some_and(|link| link.covers(m));
         if !snapshot.marks.iter().all(is_flushed) {
             return None;
@@ -235,9 +237,9 @@ impl Fs {
         Some(Settling { due, _order: order, _section: section })
     }
 
-    /// May the file be settled in this round?
+    /// Refuses a file that cannot be updated in this round.
     fn check_round(&self, snapshot: &Snapshot, round: &Round) -> Result<(), Fault> {
-        // A client that ends settles in a round with a limit.
+        // An ending client runs its rounds with a limit.
         if round.is_over || (round.limit.is_none() && self.is_stopping()) {
             return Err(Fault::new(Code::NotReady, "the round is over"));
         }
@@ -256,7 +258,7 @@ impl Fs {
         round: &mut Round,
     ) -> Result<(), Fault> {
         self.check_round(snapshot, round)?;
-        // client-H1: among others the file is looked at in its turn.
+        // client-H1: beside other clients the file is read in its section only.
         let section = self.section(file, To::Change, round.until_free())?;
         let due = file.meta.lock().cutting.is_some();
         if due {
@@ -264,7 +266,7 @@ impl Fs {
         }
         let _order = file.lock_order(round.until_free())?;
         if section.is_among_others() {
-            // Others may have written since: what is told is what stands now.
+            // Another client may have written since the snapshot, so the update reports the present state.
             let snapshot = file.meta.lock().progress.snapshot();
             return self.settle_in_round(file, &snapshot, round);
         }
@@ -294,13 +296,13 @@ impl Fs {
         }
     }
 
-    /// A request to several targets failed: which of them is it?
+    /// A request to several targets failed: finds the target that is down.
     fn find_down(&self, links: &[Arc<Link>], round: &mut Round) {
         let soon = round.within(GLIMPSE_MAX);
         round.down.extend(failing(links, &|link| link.keep_alive(soon)));
     }
 
-    /// The blocks that the objects take; none if a target does not answer soon.
+    /// Blocks that the objects use. `None`: a target does not answer soon.
     fn count_blocks(
         &self,
         cap: &Capability,
@@ -320,7 +322,7 @@ impl Fs {
         }
     }
 
-    /// Tells the MDT a snapshot whose marks are flushed. `order` is held.
+    /// Reports a snapshot whose marks are flushed. The caller holds `order`.
     pub(crate) fn settle_snapshot(
         &self,
         file: &Arc<File>,
@@ -338,7 +340,7 @@ impl Fs {
         self.was_settled(file, snapshot, &due, answer, round)
     }
 
-    /// At the end the blocks are counted rather than estimated.
+    /// Counts the blocks of a file without writers, so that its last update has no estimate.
     fn count_if_done(&self, file: &Arc<File>, snapshot: &Snapshot, round: &mut Round) -> Option<Counted> {
         self.check_round(snapshot, round).ok()?;
         let (cap, written) = {
@@ -353,7 +355,7 @@ impl Fs {
         Some(Counted { generation: layout.generation, blocks })
     }
 
-    /// What is to be told of a file, if anything is. `order` is held.
+    /// The update of a file, if one is due. The caller holds `order`.
     fn due_of(
         &self,
         file: &Arc<File>,
@@ -361,7 +363,7 @@ impl Fs {
         counted: Option<Counted>,
         round: &mut Round,
     ) -> Result<Option<Due>, Fault> {
-        // 1. A mark may have been lost in a restart instead of flushed.
+        // 1. Flush again: a restart may have lost a mark that the round's flush covered.
         self.flush_marks(file, &snapshot.marks, round.within(round.busy_max.max(GLIMPSE_MAX)))?;
         let (is_valid, is_due, done) = {
             let mut meta = file.meta.lock();
@@ -369,7 +371,7 @@ impl Fs {
             if is_valid {
                 meta.progress.flushed(snapshot);
             }
-            // `done`: nobody writes any more, and this is all there is.
+            // `done`: the file has no writer, and the snapshot has all changes.
             let done = meta.writers == 0 && meta.progress.is_still(snapshot);
             (is_valid, meta.needs_settling(), done)
         };
@@ -378,13 +380,13 @@ impl Fs {
         }
         let Some(generation) = file.share_body(round.until_free())?.layout.as_ref().map(|l| l.generation)
         else {
-            // Inline by now: the MDT knows it all.
+            // The file is inline by now, so the MDT has everything.
             let mut meta = file.meta.lock();
             meta.progress.was_told(snapshot);
             meta.is_marked = false;
             return Ok(None);
         };
-        // 2. What was counted counts if nothing was changed since.
+        // 2. Counted blocks hold only if the file did not change since.
         let counted = counted.filter(|c| done && c.generation == generation);
         let blocks = counted.map_or(snapshot.blocks, |c| c.blocks);
         let Snapshot { size, mtime, ref written, .. } = *snapshot;
@@ -402,7 +404,7 @@ impl Fs {
         Ok(Some(Due(req)))
     }
 
-    /// What the MDT said to that.
+    /// Notes the MDT's answer to an update.
     fn was_settled(
         &self,
         file: &Arc<File>,
@@ -426,11 +428,11 @@ impl Fs {
             Err(fault) if matches!(fault.code, Code::NotFound | Code::Stale) => {
                 let mut meta = file.meta.lock();
                 if meta.pins > 0 {
-                    // The file or its objects went without our doing, while it is open here: these bytes are lost.
+                    // Another client removed the file or its objects while it is open here, so these bytes are lost.
                     let why = format!("file {}: its objects are not the file's any more: {fault}", file.fid);
                     meta.poison.get_or_insert(Fault::new(Code::Io, why));
                 }
-                // Removed after its last close: there is nothing to tell any more.
+                // The file was removed after its last close, so no update is due.
                 meta.progress.was_told(snapshot);
                 meta.is_marked = false;
                 Ok(())
@@ -442,7 +444,7 @@ impl Fs {
         }
     }
 
-    /// Tells the MDT what is flushed though nothing of it may be news, for what others have written.
+    /// Reports flushed state even if this client wrote none of it: other clients may have written it.
     pub(crate) fn tell_flushed(
         &self,
         file: &File,
@@ -465,7 +467,7 @@ impl Fs {
         Ok(())
     }
 
-    /// The layout's own bits follow what the MDT was told, so that pieces carry them.
+    /// Sets the reported written bits in the layout, so that later pieces carry them.
     fn learn_written(&self, file: &File, snapshot: &Snapshot, deadline: Instant) -> Result<(), Fault> {
         let is_news = {
             let body = file.share_body(deadline)?;
@@ -487,20 +489,20 @@ impl Fs {
     }
 }
 
-/// Asks all at once; returns those that did not say yes.
+/// Asks all targets at once. Returns those that failed.
 pub(crate) fn failing(
     links: &[Arc<Link>],
     ask: &(dyn Fn(&Link) -> Result<(), Fault> + Sync),
 ) -> Vec<TargetId> {
     let alone =
         |links: &[Arc<Link>]| links.iter().filter(|l| ask(l).is_err()).map(|l| l.target).collect::<Vec<_>>();
-    // Targets of this process answer on this thread; asked in order they do the same thing each time.
+    // Targets in this process answer on this thread. Asked in order, they behave the same in each run.
     if links.len() <= 1 || links.iter().all(|l| !l.keeps()) {
         return alone(links);
     }
     let mut failed = Vec::new();
     for some in links.chunks(IN_FLIGHT_MAX) {
-        // A thread each: one that hangs must not use up the time of those that are asked after it.
+        // One thread per target: a hung target must not use up the time of the others.
         std::thread::scope(|scope| {
             let run = |link| {
                 let one = std::slice::from_ref(link);
@@ -511,7 +513,7 @@ pub(crate) fn failing(
             for (one, thread) in asked {
                 failed.extend(match thread {
                     Ok(thread) => thread.join().unwrap_or_else(|_| vec![one[0].target]),
-                    // No thread is to be had.
+                    // No thread could be started.
                     Err(_) => alone(one),
                 });
             }

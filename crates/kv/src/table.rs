@@ -1,15 +1,15 @@
-//! The table in memory: a persistent tree of packed leaves (tree.rs, leaf.rs), and on top of it a row of the latest changes (recent.rs).
+//! The table of an MDT: a persistent tree of packed leaves (tree.rs, leaf.rs) with a memtable of the latest changes on top (memtable.rs).
 //! A snapshot shares both with the table.
 //!
-//! Why two: each batch is published at once, and in the tree each would copy its path from the root. In the row nothing is copied;
-//! the tree is changed once per `Shape::changes` changes, and copies each touched leaf once for all. A row that is full stays as it is while
-//! its changes move to the tree, which who brings the next ones need not wait for (mover.rs).
+//! Why a memtable: each batch is published at once, and in the tree it would copy its path from the root. Adding to a memtable copies
+//! nothing. The tree changes once per `Shape::changes` changes, and copies each touched leaf once. A full memtable becomes immutable
+//! (`moving`), and the mover merges it into the tree while the writer goes on with a new one (mover.rs).
 //!
 //! kv-I1: `size` of a state is the sum over what `recent` over `moving` over `base` shows.
-//! kv-I2: each row has at most `Shape::changes` changes, of `RECENT_BYTES_MAX`, and one batch's more; `recent` has `MOVES_LATE` times as
-//!     much while the mover of the other one is late.
-//! kv-I3: the leaf of each key in the rows is in memory in `base`, or lost.
-//! kv-I4: while something is moving, `base` stays what it is.
+//! kv-I2: a memtable has at most `Shape::changes` changes, of `MEMTABLE_BYTES_MAX`, and one batch more. The active one has `MOVES_LATE` times
+//!     as much while the mover is late with the immutable one.
+//! kv-I3: the leaf of each key in the memtables is in memory in `base`, or lost.
+//! kv-I4: `base` does not change while a memtable is moving.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -24,8 +24,8 @@ use crate::checkpoint::{self, StreamError};
 use crate::home::{self, Away};
 use crate::leaf::{Content, Edit, Leaf};
 use crate::medium::{Item, Medium, OnMedium};
+use crate::memtable::Memtable;
 use crate::published::{Published, Reader};
-use crate::recent::Recent;
 use crate::tree::{Edited, Gap, Shape, Stretch, Tree};
 use crate::value::{Damage, verified};
 use crate::{
@@ -38,47 +38,47 @@ mod mover;
 use cache::Cache;
 use mover::{Mover, Moving};
 
-/// Bytes of the values of a row's changes before they move to the tree.
-const RECENT_BYTES_MAX: u64 = 1 << 20;
-/// Room in a row for one batch's more, as most are.
+/// Bytes of values in a memtable before it moves to the tree.
+const MEMTABLE_BYTES_MAX: u64 = 1 << 20;
+/// Space in a memtable for one batch more, as large as most batches are.
 const BATCH_ROOM: usize = 64;
-/// Rows that come together while one moves: then whoever moves it does not come to it, and nobody waits for that.
+/// Memtables' worth of changes that gather while one moves. Past this the mover gets no processor, and the writer moves all of them itself.
 const MOVES_LATE: usize = 4;
 
-/// Leaves that a range brings at once: those of a page of a listing.
+/// Leaves that a range query loads at once: those of a page of a listing.
 const AHEAD: usize = 96;
-/// Leaves that it looks at for that: most of what follows may be here.
+/// Leaves that it looks at to find those, since most of them may be in memory.
 const AHEAD_WITHIN: usize = 8 * AHEAD;
 
 /// One state of the table (kv-I1 to kv-I4).
 #[derive(Clone, Default)]
 pub struct Version {
     base: Tree,
-    /// Changes that are just moving to `base`.
+    /// The immutable memtable, while the mover merges it into `base`.
     moving: Option<Moving>,
-    /// The latest changes; `None` hides a record of what is below.
-    recent: Recent,
+    /// The active memtable. A value of `None` hides a record of the layers below.
+    recent: Memtable,
     size: Size,
-    /// `size.bytes` when the latest changes moved last.
+    /// `size.bytes` at the last merge.
     settled_bytes: u64,
     seq: Seq,
 }
 
-/// For the changes that come next.
-fn row(shape: &Shape) -> Recent {
-    Recent::with_room(shape.changes + BATCH_ROOM)
+/// An empty memtable.
+fn memtable(shape: &Shape) -> Memtable {
+    Memtable::with_room(shape.changes + BATCH_ROOM)
 }
 
 impl Version {
     fn get(&self, key: &Key) -> Result<Option<Content<'_>>, Gap<'_>> {
-        let changed = self.recent.get(key).or_else(|| self.moving.as_ref()?.row.get(key));
+        let changed = self.recent.get(key).or_else(|| self.moving.as_ref()?.memtable.get(key));
         match changed {
             Some(changed) => Ok(changed.map(Content::of)),
             None => self.base.get(key),
         }
     }
 
-    /// Bytes of the record that only older states have now.
+    /// Adds a change. Returns the bytes of the replaced record, which only older states use from now on.
     fn change(&mut self, Change { key, value }: Change) -> u64 {
         let old = match self.get(&key) {
             Ok(old) => old.map(|old| record_bytes(&key, old.raw().len())),
@@ -97,22 +97,22 @@ impl Version {
         old.unwrap_or(0)
     }
 
-    /// Moves all changes to the tree.
+    /// Merges all changes into the tree.
     fn settle(&mut self, shape: &Shape) {
         self.take(self.base.edited(&self.edits(), shape));
-        (self.moving, self.recent) = (None, row(shape));
+        (self.moving, self.recent) = (None, memtable(shape));
         self.settled_bytes = self.size.bytes;
     }
 
-    /// The latest changes begin to move. What there is to do.
+    /// Makes the active memtable immutable. Returns what the mover has to merge.
     fn begin_to_move(&mut self, shape: &Shape) -> (Tree, Moving) {
-        let row = std::mem::replace(&mut self.recent, row(shape));
-        let moving = Moving { row, settled_bytes: self.size.bytes };
+        let memtable = std::mem::replace(&mut self.recent, memtable(shape));
+        let moving = Moving { memtable, settled_bytes: self.size.bytes };
         self.moving = Some(moving.clone());
         (self.base.clone(), moving)
     }
 
-    /// They have come to the tree.
+    /// Takes over the tree that the mover made.
     fn end_to_move(&mut self, moved: Edited) {
         let Some(moving) = self.moving.take() else { return };
         let before = self.size.bytes;
@@ -121,10 +121,11 @@ impl Version {
     }
 
     fn is_full(&self, shape: &Shape, times: usize) -> bool {
-        self.recent.changes() > shape.changes * times || self.recent.bytes() > RECENT_BYTES_MAX * times as u64
+        self.recent.changes() > shape.changes * times
+            || self.recent.bytes() > MEMTABLE_BYTES_MAX * times as u64
     }
 
-    /// Another tree, and what it has leaves in place of.
+    /// Replaces the tree, and reports the leaves on the medium that it no longer uses.
     fn take(&mut self, Edited { tree: base, replaced, .. }: Edited) {
         let before = self.base.sums().lost;
         replaced.iter().for_each(|away| away.replaced());
@@ -134,7 +135,7 @@ impl Version {
         self.size.bytes = self.size.bytes.saturating_sub(lost.bytes - before.bytes);
     }
 
-    /// The tree with the latest changes in it.
+    /// A tree with the changes of both memtables.
     fn settled(&self, shape: &Shape) -> Tree {
         self.base.edit(&self.edits(), shape)
     }
@@ -143,10 +144,15 @@ impl Version {
         self.latest(&Key::default(), None).collect()
     }
 
-    /// The latest change of each key with `from <= key`, and `key < to` if that is given, in order.
+    /// The latest change of each key in `from..to` (no end: all from `from`), in the order of keys.
     fn latest<'a>(&'a self, from: &Key, to: Option<&Key>) -> impl Iterator<Item = Edit<'a>> + use<'a> {
-        let mut older =
-            self.moving.as_ref().map(|moving| moving.row.range(from, to)).into_iter().flatten().peekable();
+        let mut older = self
+            .moving
+            .as_ref()
+            .map(|moving| moving.memtable.range(from, to))
+            .into_iter()
+            .flatten()
+            .peekable();
         let mut newer = self.recent.range(from, to).peekable();
         std::iter::from_fn(move || match (older.peek(), newer.peek()) {
             (Some((old, _)), Some((new, _))) if old == new => {
@@ -159,7 +165,7 @@ impl Version {
         })
     }
 
-    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks. `gap`: as of `Tree::range`.
+    /// Calls `f` with each record in `from..to` (no end: all from `from`), in the order of keys, until `f` breaks. `gap`: see `Tree::range`.
     fn walk<B>(
         &self,
         from: &Key,
@@ -186,7 +192,7 @@ impl Version {
 }
 
 impl Version {
-    /// As `View::range`, but that a stretch that is lost hides the latest changes in and before it.
+    /// As `View::range`, but a lost range of the tree hides the latest changes in it and before it.
     fn show(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Miss> {
         let mut record = |key: &Key, value: Content<'_>| match verified(key, value.raw(), value.crc()) {
             Err(damage) => ControlFlow::Break(Err(damage.into())),
@@ -207,7 +213,7 @@ impl Version {
     }
 }
 
-/// Takes so many bytes.
+/// A writer with a limit of bytes.
 struct Bounded<'a> {
     out: &'a mut dyn io::Write,
     left: u64,
@@ -216,7 +222,7 @@ struct Bounded<'a> {
 impl io::Write for Bounded<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.left {
-            // What is behind it belongs to leaves. (Not `StorageFull`: it is no shorter when others let go of leaves.)
+            // The space behind the head belongs to leaves. Not `StorageFull`: freeing leaves does not make the head shorter.
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 "the head of the checkpoint is too long",
@@ -235,7 +241,7 @@ impl io::Write for Bounded<'_> {
 pub struct Table {
     published: Published<Version>,
     shape: Shape,
-    /// `None`: checkpoints have all records in their stream.
+    /// `None`: a checkpoint's stream has all records instead of naming leaves.
     medium: Option<OnMedium>,
     cache: Cache,
     mover: Mover,
@@ -252,7 +258,7 @@ impl Table {
         Table::default()
     }
 
-    /// An empty table whose checkpoints write leaves to the medium, and name them in their stream. If the medium has a checkpoint, `open` it.
+    /// An empty table whose checkpoints write leaves to the medium and name them in their stream. Call `open` if the medium has a checkpoint.
     pub fn over(medium: Medium) -> io::Result<Table> {
         Table::over_shaped(medium, Shape::default())
     }
@@ -271,14 +277,14 @@ impl Table {
         Table { published, shape, medium: None, cache: Cache::default(), mover: Mover::default() }
     }
 
-    /// All changes move now; who was asked to move some need not.
+    /// Merges all changes now. Withdraws what the mover was asked to merge.
     fn settle_all(&self, next: &mut Version) {
         self.mover.withdraw();
         next.settle(&self.shape);
     }
 }
 
-/// A state of a `Table`, for one request or for as long as one likes; a clone of the latter costs a count.
+/// A state of a `Table`. A reader is for one request; a snapshot may be kept, and cloning it costs a reference count.
 #[derive(Clone)]
 pub struct TableView<D>(D);
 
@@ -304,7 +310,7 @@ impl Engine for Table {
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
             match next.moving {
                 None if is_full(&next, 1) => to_move = Some(next.begin_to_move(&self.shape)),
-                // Nobody is about it, or he is late.
+                // The mover has not begun, or is late.
                 Some(_) if is_full(&next, 1) && (self.mover.withdraw() || is_full(&next, MOVES_LATE)) => {
                     self.settle_all(&mut next);
                     is_settled = true;
@@ -313,7 +319,7 @@ impl Engine for Table {
             }
             (next, replaced)
         });
-        // Once it is published: who moves it looks for it there.
+        // After publishing, since the mover looks for the memtable in the published state.
         if let Some((base, moving)) = to_move {
             self.mover.ask(base, moving);
         }
@@ -338,7 +344,7 @@ impl Engine for Table {
 
     fn bare(&self, from: &Key, to: &Key) -> Result<(), Absent> {
         let bare = Stretch { first: *from, end: *to };
-        // Only what is brought shows whether it is lost.
+        // Only a leaf that was loaded shows whether it is lost.
         let mut leaves = self.published.reader().base.absent(from, Some(to), usize::MAX, usize::MAX);
         leaves.retain(|away| away.home.last >= *from);
         if !leaves.is_empty() {
@@ -362,9 +368,9 @@ impl Engine for Table {
 
     fn forgotten(&self, of: &Self::Snap) -> Self::Snap {
         let version = Version::clone(&of.0);
-        // The latest changes move first, for their leaves must be in memory (kv-I3).
+        // kv-I3: the memtables are merged first, while their leaves are in memory.
         let base = version.settled(&self.shape).forgotten();
-        TableView(Arc::new(Version { base, moving: None, recent: Recent::default(), ..version }))
+        TableView(Arc::new(Version { base, moving: None, recent: Memtable::default(), ..version }))
     }
 
     fn settle(&self) {
@@ -429,12 +435,12 @@ impl Engine for Table {
 
     fn end_checkpoint(&self, is_named: bool) {
         self.medium.iter().for_each(|medium| medium.end(is_named));
-        // After one that failed nothing may go that could not before.
+        // A failed checkpoint names no leaf, so no leaf more may leave memory.
         if is_named {
             self.cache.checkpoint_named();
             self.see_to_memory();
         } else {
-            // What nobody reads may have the places that it wanted.
+            // States without readers may hold the places that the checkpoint lacked.
             self.mover.forget();
             self.published.release();
         }
@@ -452,7 +458,7 @@ impl Engine for Table {
             records += batch.0.len() as u64;
             self.apply(at, batch);
         })?;
-        // A key that stood twice would have replaced itself.
+        // A key that stands twice replaced itself, so the sum of records is smaller.
         if self.figures().size.records != records {
             return Err(StreamError::Malformed("a key stands twice"));
         }
@@ -529,11 +535,11 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             f(key, value)
         });
         match shown {
-            // Of some keys before its end something is known since: in the tree they divide what is lost.
+            // A memtable has newer changes inside the lost range. Merged into the tree, they divide that range.
             Err(Miss::Damage(lost)) if self.0.latest(&seen, Some(&lost.end)).next().is_some() => {
                 let base = self.0.settled(&Shape::default());
                 let settled =
-                    Version { base, moving: None, recent: Recent::default(), ..Version::clone(&self.0) };
+                    Version { base, moving: None, recent: Memtable::default(), ..Version::clone(&self.0) };
                 settled.show(&seen, to, f)
             }
             shown => shown,
@@ -545,7 +551,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             Ok(()) => ControlFlow::Continue(()),
             Err(e) => ControlFlow::Break(e),
         };
-        // It reads what follows with what it needs, and keeps none of that in memory for others.
+        // It reads ahead, and keeps no leaf in memory for other readers.
         let mut ahead = VecDeque::new();
         let mut gap = |gap: Gap<'_>| {
             let away = match gap {
@@ -559,7 +565,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             if !ahead.front().is_some_and(is_it) {
                 ahead = home::read(self.0.base.absent(&away.home.first, None, AHEAD, AHEAD_WITHIN)).into();
             }
-            // Unless somebody has brought it meanwhile.
+            // The next one of the read-ahead may be in memory meanwhile.
             let read = ahead.pop_front().filter(is_it).map_or_else(|| away.home.read(), |(_, read)| read);
             read.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };

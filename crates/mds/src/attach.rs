@@ -46,7 +46,7 @@ impl Core {
         // 1. the same client again: after a reconnect, or a restart of this server
         if let Some(session) = self.sessions.find(|s| s.client == req.client) {
             session.touch(now);
-            return Ok(self.attach_reply(session.id, self.role.hold().slots.sequences(session.id)));
+            return Ok(self.attach_reply(session.id, self.executor.lead().slots.sequences(session.id)));
         }
         // 2. others: end the dead, wait until the living share
         for id in self.sessions.ids() {
@@ -57,7 +57,7 @@ impl Core {
         // 3. a session of its own, durable before it is used: its requests may be replayed after a power loss
         let session = self.begin_session(req, now)?;
         self.flush()?;
-        let slots = self.role.hold().slots.sequences(session.id);
+        let slots = self.executor.lead().slots.sequences(session.id);
         Ok(self.attach_reply(session.id, slots))
     }
 

@@ -50,7 +50,7 @@ impl Core {
         if req.run == 0 {
             // mds-BK1.
             let (snap, counts) = {
-                let seat = self.role.hold();
+                let seat = self.executor.lead();
                 (self.kv.snapshot(), seat.counts.clone())
             };
             let run = snap.seq().0 << 24 | (now_ms & 0xff_ffff).max(1);

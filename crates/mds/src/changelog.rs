@@ -311,7 +311,7 @@ impl Core {
         self.check_admin(&req.cap)?;
         until_loaded(&self.kv, &mut || {
             let (snap, consumer, upto) = {
-                let mut seat = self.role.hold();
+                let mut seat = self.executor.lead();
                 // Before the snapshot: what is flushed now is in it.
                 seat.changelog.note_flushed(self.volume.flushed_seq());
                 let consumer = seat.changelog.ledger.consumer(req.id).cloned();
@@ -335,7 +335,7 @@ impl Core {
     fn on_ack(&self, req: &AckChanges) -> Result<Empty, Fault> {
         self.check_admin(&req.cap)?;
         let flushed = {
-            let mut seat = self.role.hold();
+            let mut seat = self.executor.lead();
             seat.changelog.note_flushed(self.volume.flushed_seq());
             seat.changelog.flushed
         };
@@ -362,7 +362,7 @@ impl Core {
     fn on_list_consumers(&self, req: &ListConsumers) -> Result<ListConsumersReply, Fault> {
         self.check_admin(&req.cap)?;
         let (ledger, newest) = {
-            let mut seat = self.role.hold();
+            let mut seat = self.executor.lead();
             seat.changelog.note_flushed(self.volume.flushed_seq());
             (seat.changelog.ledger.clone(), seat.changelog.flushed)
         };
@@ -390,7 +390,7 @@ impl Core {
     fn try_alter(&self, alter: Alter<'_>) -> Result<(), Stop> {
         // Freed after the role was given on.
         let snap;
-        let mut seat = self.role.hold();
+        let mut seat = self.executor.lead();
         seat.check_open()?;
         let mut next = seat.changelog.ledger.clone();
         let forgotten = alter(&mut next)?;
@@ -412,7 +412,7 @@ impl Core {
 
     /// By the keeper, who leaves to the next round what is made meanwhile.
     pub fn trim_changes_so_far(&self) {
-        let last = self.role.hold().changelog.ledger.last;
+        let last = self.executor.lead().changelog.ledger.last;
         self.trim_changes_upto(last);
     }
 
@@ -424,7 +424,7 @@ impl Core {
     /// Forgets some of the records that nobody wants, or gives up some that there is no room for. Where they begin now; `None`: nothing is
     /// to be done, or can be.
     fn trim_changes(&self) -> Result<Option<u64>, Fault> {
-        let ledger = self.role.hold().changelog.ledger.clone();
+        let ledger = self.executor.lead().changelog.ledger.clone();
         let (floor, first) = (ledger.floor(), ledger.first);
         if first > floor {
             let is_done = self.changes_are_too_long(ledger.bytes()) && self.give_up_changes(first)?;
@@ -466,7 +466,7 @@ impl Core {
         // Only what is flushed may go, so that much of it is.
         self.flush()?;
         let flushed = {
-            let mut seat = self.role.hold();
+            let mut seat = self.executor.lead();
             seat.changelog.note_flushed(self.volume.flushed_seq());
             seat.changelog.flushed
         };

@@ -113,7 +113,7 @@ impl Core {
     /// Two entries, between which nobody else has the role.
     fn repair_counts(&self, findings: &Findings, n: usize) -> Result<bool, Fault> {
         self.until_done(&mut || {
-            let mut seat = self.role.hold();
+            let mut seat = self.executor.lead();
             seat.check_ready()?;
             let too_much = {
                 let reader = self.kv.reader();
@@ -147,7 +147,7 @@ impl Core {
     fn begin_check(&self, now_ms: u64) -> Result<Run, Fault> {
         // Of one moment: what the records do not say yet stands in the rows.
         let (snap, pending) = {
-            let seat = self.role.hold();
+            let seat = self.executor.lead();
             (self.kv.snapshot(), seat.counts.clone())
         };
         let id = u64::from(snap.seq().0 as u32) << 32 | (now_ms & 0xffff_ffff).max(1);

@@ -49,7 +49,7 @@ impl Core {
     fn try_checkpoint(&self, kept: &mut Kept) -> Result<(), VolumeError> {
         // With the writer's role table, slots, counts and the log's tail say the same; the copies cost a count for each session, and a few rows.
         let (snap, slots, counts, at) = {
-            let seat = self.role.hold();
+            let seat = self.executor.lead();
             self.kv.settle();
             (self.kv.snapshot(), seat.slots.clone(), seat.counts.clone(), self.volume.position())
         };

@@ -9,7 +9,7 @@ use wire::Header;
 
 use crate::Core;
 use crate::draft::Draft;
-use crate::execute::{Done, Seat, Stop};
+use crate::execute::{Done, ExecutorState, Stop};
 use crate::look::{Next, Page, SnapView, Trouble, Walk, page, until_loaded};
 use crate::overlay::Layer;
 use crate::serve::{parse, plain};
@@ -56,7 +56,7 @@ impl Core {
         }
         let reply = until_loaded(&self.kv, &mut || {
             let (snap, counts) = {
-                let seat = self.role.hold();
+                let seat = self.executor.lead();
                 (self.kv.snapshot(), seat.counts.clone())
             };
             let view = SnapView::new(&snap);
@@ -75,7 +75,7 @@ impl Core {
         // A few attempts bring all that it needs. If that does not stay in memory until then, it needs less.
         let mut max = 8 * FOLD_MAX;
         until_loaded(&self.kv, &mut || {
-            let mut seat = self.role.hold();
+            let mut seat = self.executor.lead();
             if seat.closed || !seat.counts.is_long() {
                 return Ok(());
             }
@@ -103,7 +103,7 @@ impl Core {
 
     /// Counts a file system whose records say nothing of it: an older program made it. Nobody is served yet.
     pub fn begin_counts(&self) -> Result<(), Fault> {
-        if !self.rules.counts() || self.role.hold().counts.is_counting() {
+        if !self.rules.counts() || self.executor.lead().counts.is_counting() {
             return Ok(());
         }
         let (walk, mut recount, mut from) =
@@ -136,13 +136,13 @@ impl Core {
         Ok(())
     }
 
-    fn commit_puts(&self, seat: &mut Seat, puts: Vec<(Key, Vec<u8>)>) -> Result<Seq, Stop> {
+    fn commit_puts(&self, seat: &mut ExecutorState, puts: Vec<(Key, Vec<u8>)>) -> Result<Seq, Stop> {
         let puts = puts.into_iter().map(|(key, value)| (key, Some(Value::new(&value))));
         self.commit_changes(seat, puts.collect())
     }
 
     /// An internal entry of changes that are right whatever the state is.
-    pub fn commit_changes(&self, seat: &mut Seat, changes: Layer) -> Result<Seq, Stop> {
+    pub fn commit_changes(&self, seat: &mut ExecutorState, changes: Layer) -> Result<Seq, Stop> {
         let snap = self.kv.snapshot();
         let mut draft = Draft::new(&snap);
         draft.changes = changes;
@@ -152,7 +152,7 @@ impl Core {
     /// An internal entry that reads nothing.
     fn commit_alone(&self, puts: &[(Key, Vec<u8>)]) -> Result<(), Fault> {
         loop {
-            match self.until_here(&mut || self.commit_puts(&mut self.role.hold(), puts.to_vec()))? {
+            match self.until_here(&mut || self.commit_puts(&mut self.executor.lead(), puts.to_vec()))? {
                 Ok(_) => return Ok(()),
                 Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
                 Err(stop) => return Err(stop.fault()),

@@ -1,16 +1,18 @@
-//! The executor: mutating requests from the door to the log and back.
+//! The executor: it carries out mutating requests, several per log entry.
 //!
 //! ```text
-//!   1 slot: was it done already?   2 ids: enough reserved?    3 rule over snapshot + batch + its own changes
-//!   4 room: may the table grow?    5 one log entry            6 apply, publish, note the slots, tell
+//!   1 slot: was it carried out already?      2 ids: are enough reserved?    3 the rule, over snapshot + batch + its own changes
+//!   4 free space: may the table grow?        5 one log entry                6 apply, publish, update the slots, report outcomes
 //! ```
-//! Who has the role (`role.rs`) does steps 1 to 4 for one request after the other, and 5 and 6 for all of them at once.
+//! The leader of the combining lock (`combining.rs`) does steps 1 to 4 for one request after the other, and steps 5 and 6 once for the batch.
 //!
-//! mds-E1: nothing of a batch is seen or told before its entry is in the log, not even a refusal: it may rest on what another made.
-//! mds-E2: all of a batch or none.  mds-E3: the order of the rules is the order of the seqs.  mds-E4: what is refused, or must wait, leaves nothing
-//! in the batch.  mds-E5: nobody waits for a medium or another server while he has the role. What must wait (a checkpoint because the
-//! log is full, a reservation of ids, records that are not in memory) is waited for by the request's own thread, and the request
-//! starts over.
+//! mds-E1: no result of a batch is visible or reported before its entry is in the log. That holds for refusals too: a refusal may rest on
+//!     a change of the same batch.
+//! mds-E2: the log has all of a batch or none of it.
+//! mds-E3: the order in which rules run is the order of the seqs.
+//! mds-E4: a request that is refused or must wait leaves nothing in the batch.
+//! mds-E5: the leader waits for no medium and no other server. A checkpoint of a full log, a reservation of ids and records that are not in
+//!     memory are waited for by the request's own thread, which then starts over.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use wire::{Header, Request};
 
 use crate::Core;
 use crate::changelog::Changelog;
+use crate::combining::{self, Turn};
 use crate::draft::{Draft, to_batch};
 use crate::ids::Ids;
 use crate::joined::Joined;
@@ -33,27 +36,26 @@ use crate::judge::Judged;
 use crate::look::{Trouble, until_loaded};
 use crate::overlay::{Layer, Overlay};
 use crate::record::{self, Member, Origin};
-use crate::role::{self, Turn};
 use crate::serve::{lets_objects_change, refuse_late};
 use crate::shared::Doom;
 use crate::slots::{Last, Slots, Verdict};
 
-/// What only the holder of the writer's role touches.
-pub struct Seat {
+/// State that only the leader touches.
+pub struct ExecutorState {
     pub slots: Slots,
-    /// Of directories: what their records do not say yet.
+    /// Count changes of directories that are not in their records yet.
     pub counts: Pending,
     pub ids: Ids,
     pub changelog: Changelog,
     /// The volume is closed or closing: nothing may be appended any more.
     pub closed: bool,
-    /// Of the last entry, for its memory.
+    /// The buffer of the last entry, reused for the next.
     pub payload: Vec<u8>,
 }
 
-pub type Role = role::Role<Seat, OwnAsk, Result<Carried, Stop>>;
-pub type Held<'a> = role::Held<'a, Seat, OwnAsk, Result<Carried, Stop>>;
-type Job = role::Job<OwnAsk, Result<Carried, Stop>>;
+pub type Executor = combining::CombiningLock<ExecutorState, OwnAsk, Result<Carried, Stop>>;
+pub type Leader<'a> = combining::Leadership<'a, ExecutorState, OwnAsk, Result<Carried, Stop>>;
+type Job = combining::Job<OwnAsk, Result<Carried, Stop>>;
 
 /// A mutating request.
 #[derive(Clone, Copy)]
@@ -64,7 +66,7 @@ pub struct Ask<'a> {
     pub judged: Option<&'a Judged>,
 }
 
-/// The same for another thread.
+/// A request that owns its bytes, for another thread to run.
 pub struct OwnAsk {
     pub head: Header,
     pub body: Vec<u8>,
@@ -81,36 +83,37 @@ pub struct Done {
     pub seq: Seq,
 }
 
-/// What its own thread has to know of it besides.
+/// The outcome, and what the request's own thread has to do before it answers.
 #[derive(Debug)]
 pub struct Carried {
     pub done: Done,
-    /// mds-M7: the client changes objects on the strength of the reply, and what that rests on may not be flushed.
+    /// mds-M7: the reply lets the client change objects, and the entry behind it may not be flushed.
     pub must_flush: bool,
 }
 
-/// How often a request starts over because the log was full or ids were short before its client is asked to try again. Each
-/// time something was done about it; more than two would mean that others take the room at once.
+/// Attempts of a request that finds the log full or ids short, before its client is asked to try again. Each attempt follows a
+/// checkpoint or a reservation, so a third one means that other requests took the space at once.
 const ATTEMPTS_MAX: u32 = 8;
-/// Operations of an entry, and batches that one does for others before he hands the role on.
+/// Most operations of an entry.
 const OPS_MAX: usize = 64;
+/// Batches that a leader runs for other threads before it hands leadership over.
 const ROUNDS_MAX: usize = 8;
-/// Records that the rules of a batch have looked at, after which it takes no more operations: some 7 ms, and 64 operations of 256 each. A
-/// rename looks at every directory above its new place.
+/// A batch whose rules read this many records takes no more operations. That is about 7 ms, or 64 operations of 256 records. A rename
+/// reads every directory above its new place.
 pub const LOOKS_MAX: u64 = 16_384;
-/// A record that is this long takes no more operations: it is written in well below a millisecond.
+/// An entry of this length takes no more operations. It is written in well below a millisecond.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// Why a request must start over, or not be made.
+/// Why a request has no outcome yet, or is refused.
 #[derive(Clone, Debug)]
 pub enum Stop {
     Refused(Fault),
-    /// Bytes that the log held then.
+    /// `used`: bytes of the log at that time.
     LogFull {
         used: u64,
     },
     NoIds,
-    /// A record that the rule asked for is not in memory.
+    /// A record that the rule needs is not in memory.
     Absent(Absent),
 }
 
@@ -121,7 +124,7 @@ impl From<Fault> for Stop {
 }
 
 impl Stop {
-    /// What is told where nothing is done about it.
+    /// The fault for a caller that does not start over.
     pub fn fault(self) -> Fault {
         match self {
             Stop::Refused(fault) => fault,
@@ -141,54 +144,54 @@ impl From<Trouble> for Stop {
     }
 }
 
-/// How far a request got before its batch is written.
+/// State of a request before its batch is in the log.
 enum Reached {
-    /// It joined the batch, at this place.
+    /// It joined the batch as operation `place`.
     Member { place: usize, reply: Arc<[u8]>, must_flush: bool },
-    /// What it found rests on what the batch changes, if that changes anything.
+    /// An outcome that may rest on changes of the batch, so it counts only if the batch is logged.
     Found(Result<Carried, Stop>),
-    /// Whatever becomes of the batch.
+    /// An outcome that does not depend on the batch.
     Known(Result<Carried, Stop>),
-    /// It must wait for the next batch: another of its slot is in this one.
+    /// It waits for the next batch, since this one has a request of the same slot.
     SlotTaken,
-    /// And so must all behind it: there is no room for more.
+    /// The batch is full. This request and all behind it wait for the next batch.
     Full,
 }
 
-/// A rule with all but its transaction filled in. It may run more than once, over transactions that came to nothing.
+/// A rule without its transaction. It may run several times, over transactions that were dropped.
 pub type Rule<'r> = &'r mut dyn FnMut(&mut Overlay<'_>) -> Result<Vec<u8>, Fault>;
 
 impl Core {
     /// Carries out a request as part of one log entry, or answers from its slot if that was done before.
     pub fn carry_out(&self, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Fault> {
-        self.until_done(&mut || match self.role.enter(ask.head.session, || ask.to_own()) {
+        self.until_done(&mut || match self.executor.enter(ask.head.session, || ask.to_own()) {
             Turn::Done(outcome) => outcome,
             Turn::Lead(held) => self.lead(held, ask, joined),
         })
     }
 
-    /// As `carry_out`, of several that came at once. They stand in line as their session's, so that they share an entry.
+    /// As `carry_out`, for several requests of one frame. They are queued together, so that they share an entry.
     pub fn carry_out_all(
         &self,
         session: SessionId,
         asks: Vec<OwnAsk>,
         joined: &Joined,
     ) -> Vec<Result<Carried, Fault>> {
-        let (jobs, held) = self.role.line_up(session, asks);
+        let (jobs, held) = self.executor.enqueue(session, asks);
         if let Some(mut held) = held {
             self.do_for_others(&mut held, joined);
         }
-        // In the order of the line: who is given the role waits for no job that is behind in it.
+        // In the order of the queue: this thread may become the leader, and must not wait for a job behind its own.
         let outcomes: Vec<_> = jobs
             .iter()
-            .map(|job| match self.role.await_turn(job) {
+            .map(|job| match self.executor.await_turn(job) {
                 Turn::Done(outcome) => outcome,
                 Turn::Lead(held) => self.lead(held, job.ask.as_ask(), joined),
             })
             .collect();
         drop(self.fold_counts());
         self.make_room_for_changes();
-        // Who must start over goes on alone.
+        // A request that must start over does so by itself.
         let end = |(job, outcome): (&Arc<Job>, _)| match outcome {
             Ok(carried) => Ok(carried),
             Err(Stop::Refused(fault)) => Err(fault),
@@ -199,13 +202,12 @@ impl Core {
         jobs.iter().zip(outcomes).map(end).collect()
     }
 
-    /// Carries out an internal change as an entry of its own. It has no slot.
-    /// `lease_high` is set whenever the rule draws a lease number.
+    /// Carries out an internal change as an entry of its own, without a slot. The rule sets `lease_high` when it draws a lease number.
     pub fn transact(&self, lease_high: &Cell<u32>, rule: Rule<'_>) -> Result<Done, Fault> {
         self.until_done(&mut || {
-            // Freed after the role was given on: by then it is the last to hold the state that this change replaces.
+            // Declared first, so that it is freed after the hand-over: it may be the last reference to the state that is replaced.
             let snap;
-            let mut seat = self.role.hold();
+            let mut seat = self.executor.lead();
             seat.check_ready()?;
             snap = self.kv.snapshot();
             let mut draft = Draft::new(&snap);
@@ -220,12 +222,12 @@ impl Core {
         })
     }
 
-    /// Does `attempt`, and what stopped it, until it is done or refused.
+    /// Repeats `attempt`, after removing what stopped it, until it succeeds or is refused.
     pub fn until_done<T>(&self, attempt: &mut dyn FnMut() -> Result<T, Stop>) -> Result<T, Fault> {
         for _ in 0..ATTEMPTS_MAX {
             match self.until_here(attempt)? {
                 Ok(done) => {
-                    // It is done, whatever becomes of this.
+                    // The request is done. A failure here is found again by the next fold.
                     drop(self.fold_counts());
                     self.make_room_for_changes();
                     return Ok(done);
@@ -238,7 +240,7 @@ impl Core {
         Err(Fault::new(Code::NotReady, "the MDT's log fills faster than it can be checkpointed; try again"))
     }
 
-    /// Does `attempt` until all that it needs is in memory. That is no attempt that failed, and has a bound of its own.
+    /// Repeats `attempt` until all records that it needs are in memory. These repeats do not count as attempts; they have their own bound.
     pub fn until_here<T>(
         &self,
         attempt: &mut dyn FnMut() -> Result<T, Stop>,
@@ -249,17 +251,17 @@ impl Core {
         })
     }
 
-    /// One's own request, and with it and after it those of others who wait.
-    fn lead(&self, mut held: Held<'_>, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Stop> {
+    /// Runs the leader's own request together with queued ones, then further queued ones.
+    fn lead(&self, mut held: Leader<'_>, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Stop> {
         let jobs = held.take(OPS_MAX - 1);
         let own = self.batch(&mut held, Some(ask), jobs, joined);
         self.do_for_others(&mut held, joined);
         drop(held);
-        own.expect("who leads with a request has an outcome")
+        own.expect("a leader with a request has an outcome")
     }
 
-    /// What stands in line, for some rounds.
-    fn do_for_others(&self, held: &mut Held<'_>, joined: &Joined) {
+    /// Runs queued requests for at most `ROUNDS_MAX` batches.
+    fn do_for_others(&self, held: &mut Leader<'_>, joined: &Joined) {
         for _ in 0..ROUNDS_MAX {
             let jobs = held.take(OPS_MAX);
             if jobs.is_empty() {
@@ -269,24 +271,24 @@ impl Core {
         }
     }
 
-    /// Runs requests, writes what they change as one entry, and tells those of `jobs`; the outcome of `own`.
+    /// Runs requests, writes their changes as one entry, reports the outcomes of `jobs`, and returns the outcome of `own`.
     fn batch(
         &self,
-        held: &mut Held<'_>,
+        held: &mut Leader<'_>,
         own: Option<Ask<'_>>,
         mut jobs: Vec<Arc<Job>>,
         joined: &Joined,
     ) -> Option<Result<Carried, Stop>> {
         let snap = self.kv.snapshot();
         let mut draft = Draft::new(&snap);
-        // meta-H2: held until the entry is applied, or given up.
+        // meta-H2: pending-unlink marks stay until the entry is applied or abandoned.
         let doom = Doom::new(&self.sharers);
         let around = (joined, &doom);
         // 1. The rules, one after the other.
         let own = own.map(|ask| self.step(held, &mut draft, ask, around));
         let mut reached = Vec::with_capacity(jobs.len());
         let (mut back, mut is_full): (Vec<Arc<Job>>, _) = (Vec::new(), false);
-        // Who is put back keeps his session's later ones behind him, and nobody else's.
+        // A job that is put back keeps later jobs of its session behind it, but no job of another session.
         jobs.retain(|job| {
             if !is_full && !back.iter().any(|b| b.session() == job.session()) {
                 match self.step(held, &mut draft, job.ask.as_ask(), around) {
@@ -304,7 +306,7 @@ impl Core {
         held.put_back(back);
         // 2. The entry.
         let written = self.commit(held, draft);
-        // 3. mds-E1: what is known now.
+        // 3. mds-E1: outcomes are final now.
         let outcome = |step| match (step, &written) {
             (Reached::Known(outcome), _) | (Reached::Found(outcome), Ok(_)) => outcome,
             (Reached::Member { place, reply, must_flush }, Ok(first)) => {
@@ -316,9 +318,10 @@ impl Core {
                 unreachable!("the first of a batch has room, and others were put back")
             }
         };
+        assert_eq!(jobs.len(), reached.len(), "mds-W2: each job of the batch has one outcome");
         let own = own.map(outcome);
         for (job, step) in jobs.iter().zip(reached) {
-            job.tell(outcome(step));
+            job.finish(outcome(step));
         }
         own
     }
@@ -326,7 +329,7 @@ impl Core {
     /// Steps 1 to 4 for one request.
     fn step(
         &self,
-        seat: &mut Seat,
+        seat: &mut ExecutorState,
         draft: &mut Draft<'_>,
         ask: Ask<'_>,
         (joined, doom): (&Joined, &Doom<'_>),
@@ -338,7 +341,7 @@ impl Core {
             Ok(None) if self.was_given_up(ask.head) => return Reached::Known(Err(refuse_late().into())),
             Ok(None) => {}
             Ok(Some(reached)) => {
-                // meta-H2: who hears of its open only now, for the MDT that made it has restarted since, has the file open no less.
+                // meta-H2: a repeated open counts as open too. The MDT may have restarted since the first answer.
                 if let Reached::Known(Ok(Carried { done, .. })) = &reached
                     && !done.reply.is_empty()
                 {
@@ -351,13 +354,13 @@ impl Core {
         if let Err(fault) = self.check_opens(ask) {
             return Reached::Known(Err(fault.into()));
         }
-        // A refusal that took long counts, too. The first of a batch has looked at nothing.
+        // Reads of refused requests count too. The first request of a batch always runs.
         if draft.looks.get() >= LOOKS_MAX {
             return Reached::Full;
         }
         let (lease_high, puts_inode) = (Cell::new(0), Cell::new(false));
         let space = self.room.space(draft.table_bytes());
-        // What the batch replaces is not taken off before it is applied: a refusal must not rest on that.
+        // Space that the batch frees counts only once it is applied, so the request waits instead of being refused.
         if space.is_full && !draft.members.is_empty() {
             return Reached::Full;
         }
@@ -374,8 +377,8 @@ impl Core {
         let lets_change = lets_objects_change(call, &reply);
         if changes.is_empty() {
             self.note_open(ask, &reply);
-            // Nothing to keep and nothing to repeat: judged again, it gives the same answer. mds-M7: what it rests on may be another's
-            // entry, of this batch or of one before.
+            // No slot is needed: a repeat gives the same answer. mds-M7: the answer may rest on an unflushed entry of another request, in
+            // this batch or an earlier one.
             let must_flush = lets_change && (draft.lets_change || self.is_change_unflushed());
             return Reached::Found(Ok(Carried { done: Done { reply, seq: Seq(0) }, must_flush }));
         }
@@ -384,7 +387,7 @@ impl Core {
             Err(stop) => return Reached::Found(Err(stop)),
             Ok(()) => {}
         }
-        // After the check: room for these is made otherwise (mds-C4), and none of it at the cost of what deletes.
+        // After the check: change records find their space by trimming (mds-C4), so that they never block a request that deletes.
         let mut noted = draft.noted;
         if !notes.is_empty() {
             changes.extend(seat.changelog.records(&mut noted, self.clock.wall(), session, notes));
@@ -392,15 +395,15 @@ impl Core {
         if !draft.has_room(&reply, &changes, self.entry_bytes_max()) {
             return Reached::Full;
         }
-        // mds-E5. Here, and not of all together: who misses something starts over by himself.
+        // mds-E5: asked per request, so that only the request that misses a record starts over.
         if let Err(what) = self.kv.admits(changes.keys()) {
             return Reached::Known(Err(Stop::Absent(what)));
         }
         draft.noted = noted;
         self.note_open(ask, &reply);
-        // What a growth that found no room leaves is no news: who tries again and again would hurry the purge by that alone.
+        // A migration that found no space leaves a dead layout each time. It does not count, or retries alone would hurry the purge.
         draft.died += if call == Grow::CALL { 0 } else { self.died_of(&changes) };
-        // A file that is opened once more may be as it was but for a time.
+        // A second open may change no more than a time of the file, and then lets no object change.
         let begins_change = lets_change && (puts_inode.get() || matches!(call, Truncate::CALL | Grow::CALL));
         draft.lets_change |= begins_change;
         let must_flush = lets_change && (draft.lets_change || self.is_change_unflushed());
@@ -408,15 +411,15 @@ impl Core {
         Reached::Member { place, reply, must_flush }
     }
 
-    /// mds-M7: an entry that let a client change objects may not be flushed yet.
+    /// mds-M7: is an entry that let a client change objects possibly not flushed?
     fn is_change_unflushed(&self) -> bool {
         self.volume.flushed_seq().0 < self.change_let_by.load(Ordering::Relaxed)
     }
 
-    /// Steps 1 and 2; `None`: it is new.
+    /// Steps 1 and 2. `None`: the request is new.
     fn admit(
         &self,
-        seat: &Seat,
+        seat: &ExecutorState,
         draft: &Draft<'_>,
         head: &Header,
         origin: Option<&Origin>,
@@ -432,7 +435,7 @@ impl Core {
                 Verdict::Repeat(Last { reply, seq, .. }) => (reply, seq),
                 Verdict::Old(seq) => (Arc::from([]), seq),
             };
-            // It runs no rule, and the first may not have come to its flush.
+            // The first copy may not have reached its flush.
             let must_flush = lets_objects_change(head.call, &reply);
             let carried = Carried { done: Done { reply, seq }, must_flush };
             return Ok(Some(Reached::Known(Ok(carried))));
@@ -441,16 +444,16 @@ impl Core {
         seat.check_ready().map(|()| None)
     }
 
-    /// Steps 5 and 6: appends one entry and applies it, if anything changed. The seq of its first operation.
-    pub fn commit(&self, seat: &mut Seat, draft: Draft<'_>) -> Result<Seq, Stop> {
+    /// Steps 5 and 6: appends one entry and applies it. Returns the seq of its first operation; 0 if the draft has no change.
+    pub fn commit(&self, seat: &mut ExecutorState, draft: Draft<'_>) -> Result<Seq, Stop> {
         let Draft { members, changes, died, lets_change, noted, .. } = draft;
         if changes.is_empty() {
             return Ok(Seq(0));
         }
         let mut changes = to_batch(changes);
         let learned = self.learn_counts(&seat.counts, &mut changes)?;
-        // mds-E5: nothing that it changes is missing once it is in the log. Of members that was asked in their steps, and of what goes with
-        // them it was just read. Nobody takes it away before: that is done with the role too, and who moves changes keeps it (mds-M4 of `kv`).
+        // mds-E5: a logged entry must be applicable, so all records that it changes are in memory. Each member asked for its own in its step;
+        // counts were just read. No record leaves memory before `apply`: eviction needs leadership, and the mover keeps them (kv-M4).
         if members.is_empty() {
             self.kv.admits(changes.keys()).map_err(Stop::Absent)?;
         }
@@ -465,9 +468,13 @@ impl Core {
         self.note_orphans(&changes);
         self.room.note_slots(&seat.slots);
         seat.counts.add(learned);
+        assert!(
+            ops as usize == members.len().max(1),
+            "an entry has an operation per member, or one of its own"
+        );
         let last = Seq(first.0 + u64::from(ops) - 1);
         if lets_change {
-            // Before anybody sees the change.
+            // Before the change is visible.
             self.change_let_by.store(last.0, Ordering::Relaxed);
         }
         self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);
@@ -492,7 +499,7 @@ impl Core {
         changes.iter().filter(|(key, value)| value.is_some() && self.rules.is_dead(key)).count()
     }
 
-    /// A small volume's log must have room for more than one.
+    /// Most bytes of an entry. The log of a small volume must hold several.
     fn entry_bytes_max(&self) -> usize {
         ENTRY_BYTES_MAX.min(self.volume.payload_bytes_max() / 4)
     }
@@ -503,7 +510,7 @@ impl Core {
         for _ in 0..ATTEMPTS_MAX {
             let reserved = self.until_here(&mut || {
                 let snap = self.kv.snapshot();
-                let mut seat = self.role.hold();
+                let mut seat = self.executor.lead();
                 seat.check_open()?;
                 if !seat.ids.are_low() && seat.ids.are_enough() {
                     return Ok(None);
@@ -519,7 +526,7 @@ impl Core {
                 Err(stop) => return Err(stop.fault()),
                 Ok(Some(promise)) => {
                     self.flush()?;
-                    self.role.hold().ids.keep(promise);
+                    self.executor.lead().ids.keep(promise);
                     return Ok(());
                 }
             }
@@ -535,7 +542,7 @@ impl Core {
         self.volume.flush().map_err(|e| self.volume_fault(e))
     }
 
-    /// The fault for a volume that did not do what it was asked. It has mostly failed for good: people must hear of it.
+    /// The fault for a failed volume operation, logged as an error: a volume that failed stays failed, and an operator must look at it.
     pub fn volume_fault(&self, e: VolumeError) -> Fault {
         let label = self.volume.label();
         let fault = Fault::from(e);
@@ -543,9 +550,9 @@ impl Core {
         Fault::new(fault.code, format!("MDT {} of {}: {}", label.index, label.fs_name, fault.detail))
     }
 
-    /// Ends the serving; who has the writer's role is waited for. A clean close leaves a checkpoint that holds everything, and the clean mark.
+    /// Stops serving, after the present leader. A clean close writes a checkpoint of everything and the clean mark.
     pub fn close(&self, clean: bool) -> Result<(), Fault> {
-        let was_closed = std::mem::replace(&mut self.role.hold().closed, true);
+        let was_closed = std::mem::replace(&mut self.executor.lead().closed, true);
         self.stopping.store(true, Ordering::Release);
         if was_closed || !clean {
             return Ok(());
@@ -555,7 +562,7 @@ impl Core {
     }
 }
 
-/// What a rule came to: the reply, the changes on top of the draft's, and what was noted of them.
+/// The result of a rule: its reply, its changes on top of the draft's, and its change records.
 struct Ran {
     reply: Vec<u8>,
     changes: Layer,
@@ -563,13 +570,18 @@ struct Ran {
 }
 
 /// Step 3.
-fn run(draft: &Draft<'_>, seat: &mut Seat, lease_high: &Cell<u32>, rule: Rule<'_>) -> Result<Ran, Stop> {
+fn run(
+    draft: &Draft<'_>,
+    seat: &mut ExecutorState,
+    lease_high: &Cell<u32>,
+    rule: Rule<'_>,
+) -> Result<Ran, Stop> {
     let mask = seat.changelog.mask();
     let mut txn = Overlay::new(draft.snap, &draft.changes, &mut seat.ids, lease_high).noting(mask);
     let reply = rule(&mut txn);
     let notes = txn.take_notes();
     draft.looks.set(draft.looks.get() + txn.looks());
-    // mds-V1: trouble first. What a rule refused because of a record that was not there is not refused.
+    // mds-V1: trouble first. A refusal that rests on an absent record is not a refusal.
     let changes = txn.finish()?;
     Ok(Ran { reply: reply?, changes, notes })
 }
@@ -588,7 +600,7 @@ impl OwnAsk {
     }
 }
 
-impl Seat {
+impl ExecutorState {
     pub fn check_open(&self) -> Result<(), Fault> {
         match self.closed {
             false => Ok(()),

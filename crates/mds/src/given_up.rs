@@ -90,7 +90,7 @@ impl Core {
         let kept = self.checkpointing.lock().clone();
         let (mut at, mut any) = (*first, false);
         while let Some(given) = self.until_done(&mut || {
-            let mut seat = self.role.hold();
+            let mut seat = self.executor.lead();
             seat.check_ready()?;
             self.kv.settle();
             let Some(given) = self.lost_from(&at, end)? else { return Ok(None) };

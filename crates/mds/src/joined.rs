@@ -67,7 +67,7 @@ impl Core {
         })?;
         let joined = Joined::new(&reply.map, me.fs, shard_of(reply.index)?, fabric)?;
         self.take_identity(reply, joined.fs_uuid)?;
-        self.role.hold().ids.set_shard(joined.shard);
+        self.executor.lead().ids.set_shard(joined.shard);
         self.epoch.fetch_max(reply.epoch.0, Ordering::Relaxed);
         self.joined.store(Some(Arc::new(joined)));
         Ok(())

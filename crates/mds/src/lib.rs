@@ -23,6 +23,7 @@ mod changelog;
 mod check;
 mod checkpoint;
 mod clock;
+mod combining;
 mod counts;
 mod draft;
 mod execute;
@@ -40,7 +41,6 @@ mod overlay;
 mod purge;
 pub mod record;
 mod recover;
-mod role;
 mod rules;
 mod serve;
 mod sessions;
@@ -95,7 +95,7 @@ pub struct Mdt {
 pub(crate) struct Core {
     volume: Volume,
     kv: Records,
-    role: execute::Role,
+    executor: execute::Executor,
     sessions: Sessions,
     sharers: shared::Sharers,
     /// One attach, detach or eviction at a time.

@@ -14,7 +14,7 @@ use types::{Code, Fault, Fid, Key, Seq, Shard};
 use crate::changelog::Changelog;
 use crate::checkpoint::{State, empty_on, read_state};
 use crate::counts::changed;
-use crate::execute::{Role, Seat};
+use crate::execute::{Executor, ExecutorState};
 use crate::format::shard_of;
 use crate::given_up::GivenUp;
 use crate::ids::Ids;
@@ -68,7 +68,14 @@ impl Mdt {
             change_let_by: AtomicU64::new(0),
             epoch: AtomicU32::new(label.epoch.0),
             kv,
-            role: Role::new(Seat { slots, counts, ids, changelog, closed: false, payload: Vec::new() }),
+            executor: Executor::new(ExecutorState {
+                slots,
+                counts,
+                ids,
+                changelog,
+                closed: false,
+                payload: Vec::new(),
+            }),
             sharers: crate::shared::Sharers::new(sessions.count()),
             sessions,
             ending: Mutex::new(()),

@@ -200,7 +200,7 @@ impl Core {
         while !self.is_stopping() {
             // Each step by itself: who brings requests waits for one at most.
             let tidied = {
-                let _seat = self.role.hold();
+                let _seat = self.executor.lead();
                 self.kv.tidy()
             };
             match tidied {

@@ -1,13 +1,13 @@
-//! Destaging: the oldest patches become extents, many at once, in one stretch of the medium.
+//! Destaging: folds the oldest patches (small writes that live in the log and in memory) into extents on the medium, many at once.
 //!
-//! Nothing of it is logged. The log says what the bytes are, not where: until the next checkpoint a recovery finds the patches in
-//! the log again, and the checkpoint names the new places.
+//! Destaging writes no log entry. The log tells the bytes of a patch, not their place. Recovery rebuilds the patches from the log until
+//! a checkpoint names the new places.
 //!
-//! store-G1: what a page had below its patch is used again only after a checkpoint that does not name it is durable.
-//! store-G2: a patch that changed while its page was written stays, and what was written goes back.
-//! store-G3: the log is trimmed to the oldest live patch, and no further.
-//! store-G4: one at a time, by whoever has the role; it takes no lock of a request while it reads and writes. A cached read
-//!     may keep him who has it for ever: nobody waits for the role without an end (`role`).
+//! store-G1: the space of a page below a patch is reused only after a durable checkpoint no longer names it.
+//! store-G2: a patch that changed while its page was being written stays. The page that was written is freed.
+//! store-G3: the log is trimmed up to the oldest live patch, and no further.
+//! store-G4: one destager runs at a time, and it holds no lock of a request while it reads and writes. A cached read can block the destager
+//!     for ever, so waits for its lock are bounded (`destager`).
 
 use disk::LogPoint;
 use parking_lot::MutexGuard;
@@ -31,20 +31,20 @@ use std::time::Duration;
 
 /// Pages of one batch, 4 MiB: large enough for any drive's full rate, and done in a few milliseconds.
 const BATCH_PAGES: usize = 1024;
-/// Batches of one round, 1 GiB: a stop is not kept waiting for more.
+/// Batches of one background round, 1 GiB. A stop waits for at most one round.
 const BATCHES_MAX: usize = 256;
-/// So often who waits for the role asks whether the medium is lost: unnoticed beside a batch, and costs nothing beside the wait.
-const ROLE_LOOK: Duration = Duration::from_millis(100);
-/// Rounds after which a patch is old; a round comes with each commit interval.
+/// A thread that waits for the destager's lock checks the medium this often. The check costs nothing beside a batch.
+const LOCK_CHECK: Duration = Duration::from_millis(100);
+/// Rounds after which a patch is old. There is one round per commit interval.
 const ROUNDS_OLD: usize = 5;
 
-/// A destager's working memory.
+/// Working memory of the destager.
 #[derive(Debug, Default)]
 pub struct Work {
     bytes: Buf,
 }
 
-/// One page on its way to an extent.
+/// One whole page that is about to be written to an extent.
 struct Job {
     name: Name,
     patch: Arc<Patch>,
@@ -52,17 +52,17 @@ struct Job {
 }
 
 impl Engine {
-    /// The role, once it is free. The medium may keep its holder for ever (store-G4), so who waits looks at that meanwhile.
-    fn role(&self) -> Result<MutexGuard<'_, Work>, StoreError> {
+    /// Locks the destager. Fails if the medium is lost meanwhile, since its holder may never return then (store-G4).
+    fn destager(&self) -> Result<MutexGuard<'_, Work>, StoreError> {
         loop {
-            if let Some(role) = self.overlay.role.try_lock_for(ROLE_LOOK) {
-                return Ok(role);
+            if let Some(work) = self.overlay.destager.try_lock_for(LOCK_CHECK) {
+                return Ok(work);
             }
             self.vol.check_media()?;
         }
     }
 
-    /// A round in the background: what is old is folded, and all if nothing was written since the last round.
+    /// A background round: folds old patches, or all of them if nothing was written since the last round.
     pub(crate) fn destage_old(&self) -> Result<(), StoreError> {
         self.overlay.queue.lock().stuck.clear();
         let now = self.vol.last_seq();
@@ -73,36 +73,36 @@ impl Engine {
             let old = if rounds.len() > ROUNDS_OLD { rounds.pop_front() } else { None };
             if is_idle { Some(now) } else { old }
         };
-        // The role is free in between, for who needs room at once.
+        // The lock is free between batches, for writers that need free space at once.
         for _ in 0..BATCHES_MAX {
             let Some(until) = until else { break };
-            let mut work = self.role()?;
+            let mut work = self.destager()?;
             if self.destage_batch(&mut work, until)? == 0 {
                 break;
             }
             self.overlay.ease();
         }
-        let _role = self.role()?;
+        let _work = self.destager()?;
         self.log_stuck_again()
     }
 
-    /// Folds the oldest and trims the log until neither is pressed. For the background, when `wait_pressed` says so.
+    /// Folds the oldest patches and trims the log until both are below their pressure limit. The background calls this after `wait_pressed`.
     pub(crate) fn relieve(&self) -> Result<(), StoreError> {
         while self.fullness() >= FILL_PRESSED && self.help()? {}
         Ok(())
     }
 
-    /// One step of that; false if there is nothing left to do.
+    /// One step of `relieve`. False: nothing is left to do.
     pub(crate) fn help(&self) -> Result<bool, StoreError> {
-        let mut work = self.role()?;
-        // Whoever waited for the role finds that some of it was done for him.
+        let mut work = self.destager()?;
+        // The destager that held the lock may have done enough.
         if self.fullness() < FILL_PRESSED {
             return Ok(true);
         }
         let done = self.destage_batch(&mut work, Seq(u64::MAX))?;
         self.overlay.ease();
         self.log_stuck_again()?;
-        // A checkpoint now trims what is folded, and is done before the log is full.
+        // A checkpoint trims the log up to what is folded. Begun now, it ends before the log is full.
         let trims = self.trimmable() > self.vol.log_capacity() / 8 || self.is_much_folded();
         if trims {
             self.make_checkpoint()?;
@@ -111,27 +111,27 @@ impl Engine {
         Ok(done > 0 || trims)
     }
 
-    /// So much was folded since the last checkpoint that a recovery, which finds it unfolded, should not find more.
+    /// True once enough was folded since the last checkpoint. A recovery finds all of that unfolded again, in memory.
     pub(crate) fn is_much_folded(&self) -> bool {
         self.overlay.folded.load(Ordering::Relaxed) * PAGE_SIZE as u64 > self.overlay_bytes_max()
     }
 
-    /// Folds all, as far as that can be.
+    /// Folds all patches that can be folded.
     pub(crate) fn destage_all(&self) -> Result<(), StoreError> {
         self.overlay.queue.lock().stuck.clear();
         loop {
-            let mut work = self.role()?;
+            let mut work = self.destager()?;
             if self.destage_batch(&mut work, Seq(u64::MAX))? == 0 {
                 return Ok(());
             }
         }
     }
 
-    /// Folds until the log may be trimmed to its half, as far as that can be, and checkpoints. For those who found the log full; who
-    /// waited for another that did it is served.
+    /// For writers that found the log full: folds until the log can be trimmed to its half, then checkpoints. A writer that waited for
+    /// another one's checkpoint here returns at once.
     pub(crate) fn make_log_room(&self) -> Result<(), StoreError> {
         let seen = self.checkpoints.load(Ordering::Acquire);
-        let mut work = self.role()?;
+        let mut work = self.destager()?;
         if self.checkpoints.load(Ordering::Acquire) != seen {
             return Ok(());
         }
@@ -140,18 +140,18 @@ impl Engine {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(e @ StoreError::Volume(_)) => return Err(e),
-                // No space, a place that cannot be written: the checkpoint may help all the same.
+                // No space, or an unwritable place: the checkpoint may still free some of the log.
                 Err(_) => break,
             }
         }
-        // There is room for this that nobody else takes.
+        // The log keeps a reserve for these entries.
         match self.log_stuck_again() {
             Err(e @ StoreError::Volume(disk::VolumeError::Failed(_))) => Err(e),
             _ => self.make_checkpoint(),
         }
     }
 
-    /// For those who found no space: what patches replace is free once they are folded and that is checkpointed.
+    /// For writers that found no space: pages below patches become free once the patches are folded and checkpointed.
     pub(crate) fn make_space(&self) -> Result<(), StoreError> {
         self.destage_all()?;
         self.make_checkpoint()
@@ -164,7 +164,7 @@ impl Engine {
         self.vol.log_used().saturating_sub(end.saturating_sub(from))
     }
 
-    /// store-G3: where the log begins to be needed, if any patch needs it.
+    /// store-G3: the place in the log of the oldest live patch, if there is one.
     pub(crate) fn oldest_patch(&self) -> Option<LogPoint> {
         loop {
             let oldest = self.overlay.queue.lock().names.first().copied()?;
@@ -175,29 +175,29 @@ impl Engine {
         }
     }
 
-    /// The patch that a name names, if it still does.
+    /// The patch that `name` stands for, if it is still the same one.
     fn live(&self, name: &Name) -> Option<Arc<Patch>> {
         let object = self.index.get(&name.object)?;
         let state = object.read();
         state.patches.get(name.page).filter(|p| p.since() == name.since).cloned()
     }
 
-    /// Under the tail lock: so many more patches are live.
+    /// Counts live patches. The caller holds the tail lock.
     pub(crate) fn count_patches(&self, more: i64) {
         self.recorder.set_overlay(self.overlay.count(more) * PAGE_SIZE as u64);
     }
 
-    /// Under the tail lock: these pages' patches began with entry `since`.
+    /// Queues the patches of these pages, which began with entry `since`. The caller holds the tail lock.
     pub(crate) fn name_patches(&self, object: &ObjectId, pages: &[u32], since: Seq, point: LogPoint) {
         let name =
             |page: &u32| Name { pos: point.pos, since, object: *object, page: *page, before: point.seq };
         self.overlay.queue.lock().names.extend(pages.iter().map(name));
     }
 
-    /// Folds up to `BATCH_PAGES` of the oldest patches that began at or before `until`. Answers how many names are done with; 0: there
-    /// is nothing to be done now.
+    /// Folds up to `BATCH_PAGES` of the oldest patches that began at or before `until`. Returns how many names left the queue; 0: there
+    /// is nothing to do now.
     fn destage_batch(&self, work: &mut Work, until: Seq) -> Result<usize, StoreError> {
-        // Their names stay, and the log with them, until they are gone.
+        // The names stay queued, and keep the log from being trimmed, until their patches are gone.
         let mut dropped = 0;
         let names = loop {
             let names = self.overlay.queue.lock().oldest(BATCH_PAGES, until);
@@ -206,7 +206,7 @@ impl Engine {
             let mut queue = self.overlay.queue.lock();
             dead.iter().for_each(|name| queue.remove(name));
             dropped += dead.len();
-            // Pages that were written often leave names: then there are more live ones behind.
+            // A page that is written often leaves many dead names. Then live ones follow, and the batch is filled with those.
             if dead.len() < BATCH_PAGES / 2 || live.len() + dead.len() < BATCH_PAGES {
                 break live;
             }
@@ -219,9 +219,9 @@ impl Engine {
         Ok(dropped + gone.len())
     }
 
-    /// Answers with those that cannot be folded: what they lie over cannot be read.
+    /// Folds the patches of `names`. Returns the names that cannot be folded because the page below cannot be read.
     fn destage_names(&self, work: &mut Work, names: &[Name]) -> Result<Vec<Name>, StoreError> {
-        // 1. Neighbours side by side.
+        // 1. Sort, so that neighbouring pages of an object lie side by side.
         let mut found: Vec<(Name, Arc<Patch>)> =
             names.iter().filter_map(|name| Some((*name, self.live(name)?))).collect();
         found.sort_unstable_by_key(|(name, _)| (name.object, name.page));
@@ -229,14 +229,14 @@ impl Engine {
         if found.is_empty() {
             return Ok(vec![]);
         }
-        // 2. Whole pages, in one piece of memory.
+        // 2. Make whole pages, in one buffer.
         let unit = self.settings.write_unit as usize;
         let space = work.bytes.space((found.len() * PAGE_SIZE).next_multiple_of(unit));
         let reading = self.readers.begin();
         let is_read = self.read_below_all(&found, space);
         let (mut jobs, mut stuck) = (Vec::with_capacity(found.len()), Vec::new());
         for (i, (name, patch)) in found.into_iter().enumerate() {
-            // Those that are stuck leave no gap.
+            // A stuck page leaves no gap in the buffer.
             let (from, to) = (i * PAGE_SIZE, jobs.len() * PAGE_SIZE);
             space.copy_within(from..from + PAGE_SIZE, to);
             match self.fold(&name, &patch, &mut space[to..to + PAGE_SIZE], is_read)? {
@@ -248,7 +248,7 @@ impl Engine {
         if jobs.is_empty() {
             return Ok(stuck);
         }
-        // 3. To new places. Whole units are written, whatever of the last one is used.
+        // 3. Write them to new places, in whole write units; the last one is padded.
         let unit_pages = unit / PAGE_SIZE;
         let wanted = jobs.len().next_multiple_of(unit_pages);
         let mut taken = match self.take(wanted as u32, jobs.len() as u64, Purpose::Destage) {
@@ -259,7 +259,7 @@ impl Engine {
             Err(e) => return Err(e),
         };
         space[jobs.len() * PAGE_SIZE..].fill(0);
-        // At once, all of them: of a medium whose free space is in pieces they are many and short.
+        // In one call: where free space is fragmented, the runs are many and short.
         let mut rest = &*space;
         let parts: Vec<(u64, &[u8])> = taken
             .runs
@@ -272,19 +272,19 @@ impl Engine {
             .collect();
         if let Err(e) = self.write_parts(jobs[0].name.object, &parts) {
             if matches!(&e, StoreError::Medium { source, .. } if !disk::is_passing(source)) {
-                // Not to be taken again at once, or the next batch would meet the same place.
+                // Pinned, so that the next batch does not get the same bad place.
                 let mut runs = std::mem::take(&mut taken.runs);
                 self.space.lock().pin(&mut runs);
             }
             return Err(e);
         }
         parts.iter().for_each(|(_, bytes)| self.recorder.destaged(bytes.len()));
-        // 4. There they are.
+        // 4. Replace the patches by extents.
         self.move_in(&jobs, taken);
         Ok(stuck)
     }
 
-    /// Reads what lies below parts of pages, at once, each to its page of `space`; false if that failed.
+    /// Reads the pages below partial patches in one call, each to its place in `space`. False: the read failed.
     fn read_below_all(&self, found: &[(Name, Arc<Patch>)], space: &mut [u8]) -> bool {
         let pages = found.iter().zip(space.chunks_exact_mut(PAGE_SIZE));
         let site = |name: &Name| self.index.get(&name.object)?.read().extents.site(name.page);
@@ -296,7 +296,8 @@ impl Engine {
         parts.is_empty() || self.vol.disk().read_many(&mut parts).is_ok()
     }
 
-    /// Makes a patch's page whole, and its CRC; `None` if what it lies over is damaged. `is_read`: that is in `bytes` already.
+    /// Merges a patch into the page below, and returns the CRC of the whole page. `None`: the page below is damaged. `is_read`: `bytes` has
+    /// the page below already.
     fn fold(
         &self,
         name: &Name,
@@ -305,7 +306,7 @@ impl Engine {
         is_read: bool,
     ) -> Result<Option<u32>, StoreError> {
         if !patch.is_whole() {
-            // The site cannot change under a patch that does not (store-P2 of `patch`); if it does, store-G2 throws this away.
+            // store-P2: the page below changes only together with the patch, and then store-G2 drops this result.
             let site = self.index.get(&name.object).and_then(|o| o.read().extents.site(name.page));
             let Some(site) = site else { return Ok(None) };
             if !is_read || crc32c(bytes) != site.crc {
@@ -324,7 +325,7 @@ impl Engine {
         Ok(Some(patch.whole_crc().unwrap_or_else(|| crc32c(bytes))))
     }
 
-    /// The pages' new places take the patches' place.
+    /// Replaces patches by extents at the pages' new places, under the tail lock.
     fn move_in(&self, jobs: &[Job], mut taken: Taken<'_>) {
         let mut places = taken.runs.iter().flat_map(|run| run.start..run.end());
         let mut freed: Vec<Run> = Vec::new();
@@ -335,7 +336,7 @@ impl Engine {
             for of_object in jobs.chunk_by(|a, b| a.name.object == b.name.object) {
                 let id = of_object[0].name.object;
                 let places: Vec<u64> = places.by_ref().take(of_object.len()).collect();
-                // An object that is gone must not be made again.
+                // `change` would create the object again if it is gone.
                 let Some(_kept) = self.index.get(&id) else {
                     unused.extend(places);
                     continue;
@@ -359,7 +360,7 @@ impl Engine {
                         .map(|(job, place)| (job.name.page, place, job.crc))
                         .collect();
                     folded += kept.len();
-                    // Neighbours on both sides become one extent.
+                    // Pages that are neighbours in the object and on the medium become one extent.
                     for near in kept.chunk_by(|a, b| a.0 + 1 == b.0 && a.1 + 1 == b.1) {
                         let crcs: Arc<[u32]> = near.iter().map(|(_, _, crc)| *crc).collect();
                         let run = Run { start: near[0].1, pages: near.len() as u32 };
@@ -375,7 +376,7 @@ impl Engine {
                 taken.runs.iter().for_each(|run| named.add(*run));
                 unused.iter().for_each(|start| named.remove(Run { start: *start, pages: 1 }));
             }
-            // The promise is kept.
+            // The pages are used now, so the promise for them ends.
             taken.give_up_claim();
             let mut space = self.space.lock();
             space.patched -= folded as u64;
@@ -389,7 +390,7 @@ impl Engine {
         taken.runs.clear();
     }
 
-    /// What cannot be folded must not hold the log for ever: when it holds a quarter, its bytes are logged again, and begin there.
+    /// Logs stuck patches again once they keep a quarter of the log from being trimmed. They begin at their new entry then.
     fn log_stuck_again(&self) -> Result<(), StoreError> {
         let old = self.vol.position().pos.saturating_sub(self.vol.log_capacity() / 4);
         let stuck: Vec<Name> =
@@ -404,7 +405,7 @@ impl Engine {
             return Ok(());
         };
         if !patch.is_sound() {
-            // What the log has is better than what memory has.
+            // The bytes in memory are damaged. The log still has good ones, so the old entry stays.
             return Ok(());
         }
         let len = self.index.attrs(&name.object).len;
@@ -425,7 +426,7 @@ impl Engine {
             let seq = self.vol.append(Epoch(self.epoch.load(Ordering::Relaxed)), &out)?;
             first.get_or_insert(seq);
         }
-        // Its last part may be past the object's end; then it stays as it is.
+        // All of it is past the object's end, so there was nothing to log.
         let Some(since) = first else { return Ok(()) };
         self.index.change(&name.object, |state| state.patches.begin_at(name.page, since));
         let again = Name { pos: point.pos, since, before: point.seq, ..*name };

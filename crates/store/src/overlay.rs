@@ -60,7 +60,7 @@ pub struct Overlay {
     /// Folded since the last checkpoint: a recovery would find them as patches again.
     pub folded: AtomicU64,
     /// Held by whoever destages.
-    pub role: Mutex<Work>,
+    pub destager: Mutex<Work>,
     /// Rung when the overlay or the log fills.
     bell: Mutex<bool>,
     rung: Condvar,
@@ -77,7 +77,7 @@ impl Overlay {
             queue: Mutex::default(),
             pages: AtomicU64::new(0),
             folded: AtomicU64::new(0),
-            role: Mutex::default(),
+            destager: Mutex::default(),
             bell: Mutex::new(false),
             rung: Condvar::new(),
             eased: Condvar::new(),

@@ -1,8 +1,10 @@
-//! Group flush: who waits is served by one device flush that began after his entries were written.
+//! Group flush: one device flush serves all threads whose entries were written before it began.
 //!
-//! Writers that flush each write come back in step: the flush that serves them wakes them all, and the first to be back would
-//! flush for himself alone while the others wait for the next one. So who flushes waits first until as many have come as were
-//! here last time; at most as long as a flush takes, which is what the others would wait otherwise.
+//! One thread is the flush leader; the others wait. After a flush the leader wakes the threads that it served, and one more, which leads next.
+//!
+//! Writers that flush each write arrive together, because one flush wakes them all. The first to arrive would flush for itself alone while
+//! the others wait for the flush after that. So a leader first waits until as many threads have arrived as last time. It waits at most as
+//! long as a flush takes, which the others would wait otherwise.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,23 +16,23 @@ use types::Seq;
 
 use super::{Volume, VolumeError};
 
-/// Nobody waits longer than this for others to come, however slow the device.
+/// Longest wait of a leader for others to arrive, however slow the device is.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 
-/// Where those who flush meet.
+/// Threads that flush.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     inner: Mutex<Inner>,
-    /// As many are here as are expected.
+    /// As many threads have arrived as are expected.
     gathered: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Someone flushes, or gathers those whom he will flush for.
-    is_led: bool,
+    /// A leader flushes, or waits for others to arrive.
+    has_leader: bool,
     waiting: Vec<Waiter>,
-    /// How many were here at the end of the last flush, served or waiting for the next.
+    /// Threads that were here at the end of the last flush, served or waiting for the next.
     expected: usize,
     /// How long the last flush took.
     took: Duration,
@@ -38,12 +40,14 @@ struct Inner {
 
 #[derive(Debug)]
 struct Waiter {
+    /// The seq that is to be flushed.
     want: u64,
     thread: Thread,
     is_called: Arc<AtomicBool>,
 }
 
 impl Waiter {
+    /// Wakes the thread.
     fn call(self) {
         self.is_called.store(true, Ordering::Release);
         self.thread.unpark();
@@ -51,9 +55,9 @@ impl Waiter {
 }
 
 impl Volume {
-    /// Makes durable every entry appended before the call, and what was written to the medium before those entries.
-    /// Returns the flushed_seq. If all is flushed already the device is not asked. A failed flush fails the volume for good:
-    /// nobody can know what it left.
+    /// Makes durable every entry appended before the call, and all data written to the medium before those entries. Returns the
+    /// flushed_seq. Does not ask the device if all is flushed already. A failed flush fails the volume for good, since the medium may
+    /// have any part of it.
     pub fn flush(&self) -> Result<Seq, VolumeError> {
         self.check_started()?;
         let want = self.last_seq().0;
@@ -61,14 +65,14 @@ impl Volume {
             let mut group = self.group.inner.lock();
             let flushed = self.check_alive().map(|()| self.flushed_seq());
             if flushed.as_ref().map_or(true, |seq| seq.0 >= want) {
-                // Who was called to lead, and need not, calls the next.
-                let next = if group.is_led { None } else { group.waiting.pop() };
+                // This thread may have been woken to lead. It need not, so it wakes the next waiter, which would wait for ever otherwise.
+                let next = if group.has_leader { None } else { group.waiting.pop() };
                 drop(group);
                 next.into_iter().for_each(Waiter::call);
                 return flushed;
             }
-            if !group.is_led {
-                group.is_led = true;
+            if !group.has_leader {
+                group.has_leader = true;
                 while group.waiting.len() + 1 < group.expected {
                     let at_most = group.took.min(GATHER_MAX);
                     if self.group.gathered.wait_for(&mut group, at_most).timed_out() {
@@ -79,7 +83,7 @@ impl Volume {
                 self.flush_for_group()?;
                 continue;
             }
-            // The flush under way may have begun before our entry; then the next round is ours.
+            // The flush under way may have begun before this thread's entry was written. Then the next one serves it.
             let is_called = Arc::new(AtomicBool::new(false));
             group.waiting.push(Waiter { want, thread: std::thread::current(), is_called: is_called.clone() });
             if group.waiting.len() + 1 == group.expected {
@@ -92,8 +96,7 @@ impl Volume {
         }
     }
 
-    /// The leader's flush. Afterwards those are called whom it served, or who are to be told that it failed, and of the others one, who
-    /// leads next.
+    /// The leader's flush. Afterwards it wakes the threads that it served, and one more to lead next. A failed flush wakes all of them.
     fn flush_for_group(&self) -> Result<(), VolumeError> {
         let began = Instant::now();
         let done = self.flush_now();
@@ -102,7 +105,7 @@ impl Volume {
             let mut group = self.group.inner.lock();
             group.took = began.elapsed();
             group.expected = group.waiting.len() + 1;
-            group.is_led = false;
+            group.has_leader = false;
             let flushed = self.flushed_seq().0;
             let is_done = |w: &mut Waiter| w.want <= flushed || done.is_err();
             called.extend(group.waiting.extract_if(.., is_done));
@@ -112,7 +115,7 @@ impl Volume {
         done
     }
 
-    /// disk-M3: the data first.
+    /// disk-M3: flushes the data's medium first.
     pub(super) fn flush_media(&self) -> Result<(), VolumeError> {
         self.disk.flush().map_err(|e| self.fail("flush", e))?;
         if !Arc::ptr_eq(&self.disk, &self.log) {
@@ -121,13 +124,14 @@ impl Volume {
         Ok(())
     }
 
-    /// One device flush, and what follows from it.
+    /// One device flush, which raises flushed_seq and sealed_seq.
     pub(super) fn flush_now(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
-        // Entries up to here were written before the flush begins, and the mark was in one of them: it becomes durable with it (disk-V3, disk-V7).
+        // disk-V3, disk-V7: read before the flush begins. Entries up to `seq` are written, and one of them has the mark.
         let mark = self.seen.mark.load(Ordering::Acquire);
         let seq = self.seen.seq.load(Ordering::Acquire);
         self.flush_media()?;
+        assert!(mark <= seq, "disk-V3: a mark speaks of entries before the one that has it");
         self.flushed_seq.fetch_max(seq, Ordering::AcqRel);
         self.sealed_seq.fetch_max(mark, Ordering::AcqRel);
         Ok(())
@@ -140,16 +144,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_called_to_lead_and_was_served_meanwhile_calls_the_next() {
+    fn a_thread_woken_to_lead_that_was_served_meanwhile_wakes_the_next() {
         let volume = started(formatted());
         volume.append(types::Epoch(1), b"x").unwrap();
-        // As a checkpoint's flush does: nobody who waits is called.
+        // As a checkpoint's flush does: it wakes no waiter.
         volume.flush_now().unwrap();
         let is_called = Arc::new(AtomicBool::new(false));
         let waiter = Waiter { want: 2, thread: std::thread::current(), is_called: is_called.clone() };
         volume.group.inner.lock().waiting.push(waiter);
         assert_eq!(volume.flush().unwrap(), Seq(1));
-        assert!(is_called.load(Ordering::Acquire), "or he would wait for ever");
+        assert!(is_called.load(Ordering::Acquire), "or that thread would wait for ever");
     }
 
     #[test]
@@ -166,6 +170,6 @@ mod tests {
         volume.flush_for_group().unwrap();
         let called: Vec<bool> = all.iter().map(|c| c.load(Ordering::Acquire)).collect();
         assert_eq!(called, [true, false, true, false, true]);
-        assert_eq!(volume.group.inner.lock().expected, 6, "with who flushed");
+        assert_eq!(volume.group.inner.lock().expected, 6, "with the leader");
     }
 }

@@ -16,13 +16,13 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Table;
 use crate::home;
-use crate::recent::Recent;
+use crate::memtable::Memtable;
 use crate::tree::{Edited, Tree};
 
 /// Changes that move, and the bytes of all records behind them.
 #[derive(Clone)]
 pub struct Moving {
-    pub row: Recent,
+    pub memtable: Memtable,
     pub settled_bytes: u64,
 }
 
@@ -101,16 +101,16 @@ impl Mover {
 impl Table {
     pub(super) fn move_next(&self, at_most: Duration) {
         match self.mover.next(at_most) {
-            Some((base, moving)) => self.move_row(base, moving),
+            Some((base, moving)) => self.merge(base, moving),
             None => self.mover.forget(),
         }
     }
 
-    fn move_row(&self, base: Tree, moving: Moving) {
-        let mut moved = base.edited(&moving.row.iter().collect::<Vec<_>>(), &self.shape);
+    fn merge(&self, base: Tree, moving: Moving) {
+        let mut moved = base.edited(&moving.memtable.iter().collect::<Vec<_>>(), &self.shape);
         if self.brings_neighbours(&mut moved).is_ok() {
             self.published.publish_if(|newest| {
-                newest.moving.as_ref().filter(|now| now.row.is_same_row(&moving.row))?;
+                newest.moving.as_ref().filter(|now| now.memtable.is_same_memtable(&moving.memtable))?;
                 let mut next = newest.clone();
                 next.end_to_move(std::mem::take(&mut moved));
                 self.mover.moved.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +240,7 @@ mod tests {
             let (base, moving) = scene.begin();
             scene.change(ROW / 2);
             scene.check();
-            scene.table.move_row(base, moving);
+            scene.table.merge(base, moving);
             assert!(!scene.is_moving());
             scene.check();
             scene.table.settle();
@@ -260,7 +260,7 @@ mod tests {
             if is_other_moving {
                 scene.change(ROW + 1);
             }
-            scene.table.move_row(base, moving);
+            scene.table.merge(base, moving);
             assert_eq!((scene.is_moving(), scene.table.figures().moves), (is_other_moving, 0));
             scene.check();
         }
@@ -289,7 +289,7 @@ mod tests {
         scene.check();
         scene.change(2);
         assert!(!scene.is_moving());
-        scene.table.move_row(late.0, late.1);
+        scene.table.merge(late.0, late.1);
         scene.check();
     }
 
@@ -434,7 +434,7 @@ mod tests {
     fn what_was_admitted_finds_its_leaf_in_memory() {
         let away = Away::new();
         let (base, moving) = away.begin_without();
-        away.table.move_row(base, moving);
+        away.table.merge(base, moving);
         assert_eq!(away.table.figures().moves, 1);
         away.table.apply(Seq(3), Batch((150..170).map(put).collect()));
         away.table.settle();
@@ -449,7 +449,7 @@ mod tests {
         let away = Away::new();
         let (base, moving) = away.begin_without();
         away.disk.fail(Op::Read, When::Always);
-        away.table.move_row(base, moving);
+        away.table.merge(base, moving);
         assert!(away.disk.failed(Op::Read) > 0);
         assert_eq!(away.table.figures().moves, 0);
         assert!(away.table.published.snapshot().moving.is_some());
@@ -474,7 +474,7 @@ mod tests {
         let right = (400..600).find(|n| away.is_away(*n)).expect("not all are in memory");
         let rotten: Vec<u64> = away.rot(left).chain(away.rot(right)).collect();
         let (base, moving) = away.begin_without();
-        away.table.move_row(base, moving);
+        away.table.merge(base, moving);
         assert_eq!((away.table.figures().moves, away.table.figures().broken > 0), (1, true));
         away.table.apply(Seq(3), Batch((150..170).map(put).collect()));
         for is_settled in [false, true] {
@@ -557,7 +557,7 @@ mod tests {
             assert!(lost.len() >= 2, "{when}: {lost:?}");
         };
         check("while they move");
-        away.table.move_row(base, moving);
+        away.table.merge(base, moving);
         assert_eq!(away.table.figures().moves, 1);
         check("moved");
         away.table.settle();

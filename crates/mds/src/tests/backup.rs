@@ -82,7 +82,7 @@ fn what_is_restored_is_the_state_of_the_backup_and_nobody_is_in_it() {
     (0..150).for_each(|_| play.step());
     let (before, numbers) = (lasting(&disk), limits(&disk));
     // Rows that no record has yet are in it, too.
-    assert!(play.rig.mdt.core.role.hold().counts.records().count() > 0);
+    assert!(play.rig.mdt.core.executor.lead().counts.records().count() > 0);
     let bytes = backup(&play.rig, &mut || ());
     (0..50).for_each(|_| play.step());
     assert!(lasting(&disk) != before, "it went on");
@@ -172,7 +172,7 @@ fn what_is_restored_has_given_up_nothing() {
     let (first, end) = (keys::kind_start(keys::ORPHAN), keys::kind_start(keys::ORPHAN + 1));
     let given = GivenUp { first, end }.encode();
     let layer = [(GivenUp::key(), Some(Value::new(&given)))].into();
-    rig.mdt.core.commit_changes(&mut rig.mdt.core.role.hold(), layer).unwrap();
+    rig.mdt.core.commit_changes(&mut rig.mdt.core.executor.lead(), layer).unwrap();
     let bytes = backup(&rig, &mut || ());
     assert!(bytes.windows(given.len()).any(|part| part == given), "the backup has it");
     let kept = lasting(&restore(&bytes).unwrap());

@@ -15,14 +15,14 @@ type Names = BTreeMap<String, Fid>;
 
 /// What comes of requests that stand in line together, in this order.
 fn in_line(rig: &Rig, asks: &[Ask]) -> Vec<Said> {
-    let role = &rig.mdt.core.role;
+    let executor = &rig.mdt.core.executor;
     std::thread::scope(|s| {
-        let held = role.hold();
+        let held = executor.lead();
         let mut threads = Vec::new();
         for ask in asks {
-            let before = role.waiting();
+            let before = executor.waiting();
             threads.push(s.spawn(|| ask.send(rig)));
-            while role.waiting() == before {
+            while executor.waiting() == before {
                 std::thread::yield_now();
             }
         }

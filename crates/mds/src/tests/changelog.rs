@@ -513,7 +513,7 @@ fn what_is_lost_is_not_given_to_another_change() {
     rig.create("c").unwrap();
     assert!(rig.mdt.core.volume.flushed_seq() < rig.mdt.core.volume.last_seq());
     {
-        let mut seat = rig.mdt.core.role.hold();
+        let mut seat = rig.mdt.core.executor.lead();
         seat.changelog.force_give_up();
     }
     let lost = rig.consumers().consumers[0].lost.clone();
@@ -600,14 +600,14 @@ fn a_torn_batch_leaves_names_and_records_alike() {
     disk.record();
     let mut shared = 0;
     for round in 0..8 {
-        let role = &rig.mdt.core.role;
+        let executor = &rig.mdt.core.executor;
         let before = rig.mdt.core.volume.last_seq();
         std::thread::scope(|s| {
-            let held = role.hold();
+            let held = executor.lead();
             for n in 0..5u32 {
-                let (waiting, rig) = (role.waiting(), &rig);
+                let (waiting, rig) = (executor.waiting(), &rig);
                 s.spawn(move || rig.create(&format!("f{round}-{n}")).unwrap());
-                while role.waiting() == waiting {
+                while executor.waiting() == waiting {
                     std::thread::yield_now();
                 }
             }

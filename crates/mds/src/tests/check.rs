@@ -61,7 +61,7 @@ fn mend(rig: &Rig) -> (BTreeSet<Wrong>, BTreeSet<Wrong>) {
 /// A tree, everything in it folded, so that there are records of counts.
 fn tree() -> (Rig, Arc<SimDisk>) {
     let (rig, disk) = fresh();
-    rig.mdt.core.role.hold().counts.rows_long = 0;
+    rig.mdt.core.executor.lead().counts.rows_long = 0;
     let mut play = Play::new(rig, 21);
     for _ in 0..120 {
         (play.dirs, play.files) = (of_kind(&play.rig, Kind::Dir), of_kind(&play.rig, Kind::File));

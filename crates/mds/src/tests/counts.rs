@@ -164,7 +164,7 @@ fn counts_are_exact_over_kills_power_losses_and_checkpoints() {
         let mut play = Play::new(rig, seed);
         for round in 0..24 {
             // Few rows, so that they are folded all the time.
-            play.rig.mdt.core.role.hold().counts.rows_long = [2, 5, 100][round % 3];
+            play.rig.mdt.core.executor.lead().counts.rows_long = [2, 5, 100][round % 3];
             // A power loss took some.
             (play.dirs, play.files) = (of_kind(&play.rig, Kind::Dir), of_kind(&play.rig, Kind::File));
             (0..25).for_each(|_| play.step());
@@ -208,11 +208,11 @@ fn an_older_file_system_is_counted_at_its_first_start() {
         Ok(vec![])
     })
     .unwrap();
-    core.role.hold().counts = Default::default();
+    core.executor.lead().counts = Default::default();
     play.step();
     play.rig.mdt.checkpoint().unwrap();
     let (rig, disk) = again(&disk, Crash::KeepAll);
-    assert!(rig.mdt.core.role.hold().counts.is_counting());
+    assert!(rig.mdt.core.executor.lead().counts.is_counting());
     check(&rig, "counted");
     assert!(recount(&rig).len() > 3);
     let (rig, _) = again(&disk, Crash::KeepAll);
@@ -231,13 +231,13 @@ fn a_fold_comes_to_its_end_with_little_memory() {
         rig.ask(&made, rig.session).unwrap().attr.fid
     };
     for n in 0..40 {
-        core.role.hold().ids.skip_fids(256);
+        core.executor.lead().ids.skip_fids(256);
         let dir = make(Fid::ROOT, format!("d{n}"));
         make(dir, "below".into());
     }
-    let rows = || core.role.hold().counts.records().count();
+    let rows = || core.executor.lead().counts.records().count();
     assert!(rows() > 40, "{}", rows());
-    core.role.hold().counts.rows_long = 2;
+    core.executor.lead().counts.rows_long = 2;
     let before = core.kv.loads();
     for n in 0..60 {
         make(Fid::ROOT, format!("e{n}"));

@@ -209,7 +209,7 @@ fn o5_a_block_is_flushed_before_its_first_id_is_used() {
     // The foreground reserves when nobody does it in the background: draw through two blocks.
     let mut last = Fid(0);
     for n in 0..(2 * crate::ids::BLOCK + 1000) {
-        let mut seat = rig.mdt.core.role.hold();
+        let mut seat = rig.mdt.core.executor.lead();
         match seat.ids.next_fid() {
             Some(fid) if seat.ids.are_enough() => last = last.max(fid),
             _ => {

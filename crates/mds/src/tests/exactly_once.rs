@@ -119,7 +119,7 @@ fn lease_versions_rise_over_the_low_half() {
     let first = cap();
     assert_eq!(first.lease_epoch, 1);
     object::cap::check_right(&super::rig::SECRET, &first, 1, 1_000_000).unwrap();
-    rig.mdt.core.role.hold().ids.skip_leases_to((1 << 32) + 7);
+    rig.mdt.core.executor.lead().ids.skip_leases_to((1 << 32) + 7);
     let second = cap();
     assert!((second.lease_epoch, second.lease_counter) > (first.lease_epoch, first.lease_counter));
     assert_eq!((second.lease_epoch, second.lease_counter), (2, 7));

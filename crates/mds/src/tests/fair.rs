@@ -22,15 +22,15 @@ fn two() -> (Rig, SessionId, SessionId) {
 /// starts over because a record is away.)
 fn places(rig: &Rig, asks: &[(SessionId, u32, u32)]) -> Vec<usize> {
     rig.mdt.core.kv.admit_all();
-    let role = &rig.mdt.core.role;
+    let executor = &rig.mdt.core.executor;
     let seqs: Vec<Seq> = std::thread::scope(|s| {
-        let held = role.hold();
+        let held = executor.lead();
         let mut threads = Vec::new();
         for (session, slot, sequence) in asks.iter().copied() {
-            let before = role.waiting();
+            let before = executor.waiting();
             let head = Header { call: rules::LEASE, session, slot, sequence, ..Header::default() };
             threads.push(s.spawn(move || rig.send(head, &[]).unwrap().0));
-            while role.waiting() == before {
+            while executor.waiting() == before {
                 std::thread::yield_now();
             }
         }

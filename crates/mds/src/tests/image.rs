@@ -28,7 +28,7 @@ pub fn check_image(rig: &Rig, disk: &SimDisk, when: &str) {
     assert_eq!(both, (0, 0), "{when}: records that differ");
     let slots = |n: usize| format!("{when}: {n} slots");
     let mut had = BTreeMap::new();
-    for (key, value) in rig.mdt.core.role.hold().slots.records() {
+    for (key, value) in rig.mdt.core.executor.lead().slots.records() {
         had.insert(key.as_bytes().to_vec(), value.raw().to_vec());
     }
     for ((session, slot), said) in &image.slots {

@@ -116,7 +116,7 @@ fn a_detach_ends_the_session_for_good() {
     assert_eq!(refused.code, Code::Access, "a session ends itself, not others");
     rig.ask(&Detach { session: rig.session }, SessionId(0)).unwrap();
     rig.ask(&Detach { session: rig.session }, SessionId(0)).unwrap();
-    assert_eq!(rig.mdt.core.role.hold().slots.bytes(), 0);
+    assert_eq!(rig.mdt.core.executor.lead().slots.bytes(), 0);
     let rig2 = Rig::open(Arc::new(disk.crash(Crash::KeepAll)));
     assert!(rig2.session > rig.session, "a new one");
     let core = &rig2.mdt.core;

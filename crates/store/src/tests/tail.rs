@@ -422,7 +422,7 @@ fn a_log_that_fills_in_the_middle_of_a_batch_takes_what_fits_and_the_rest_waits(
         until(|| disk_seen.begun() == begun + 1);
         let others: Vec<_> = (1..=WRITERS).map(put).collect();
         // One who found no room is about to make some; the others are as large, so that none of them finds room either.
-        until(|| store_seen.overlay.role.is_locked() || waiting(store_seen) == WRITERS);
+        until(|| store_seen.overlay.destager.is_locked() || waiting(store_seen) == WRITERS);
         joined = waiting(store_seen);
         crashed.resize(MEDIUM_BYTES as usize, 0);
         disk_seen.below.read_at(&mut crashed, 0).unwrap();

@@ -48,7 +48,7 @@ fn a_leaf_of_changes_that_rots_is_passed_over_at_once() {
     let said = |rig: &Rig, after| rig.ask(&ReadChanges { id, after, max: 1000, cap: cap() }, SessionId(0));
     let before = said(&rig, 0).unwrap().upto;
     let fault = said(&rig, before).unwrap_err();
-    let behind = rig.mdt.core.role.hold().changelog.numbers().1;
+    let behind = rig.mdt.core.executor.lead().changelog.numbers().1;
     let last = (before + 2..behind).find(|n| fault.detail.contains(&format!("acknowledge {n} to"))).unwrap();
     assert!(before < 151 && last >= 151 && last < before + 100, "{fault}");
     let told = said(&rig, last).unwrap().changes;
@@ -56,7 +56,7 @@ fn a_leaf_of_changes_that_rots_is_passed_over_at_once() {
     assert_eq!(told[0].name.0, format!("name {:03}", last).into_bytes(), "the first one behind it");
     let entry = rig.mdt.core.volume.last_seq();
     rig.ack(id, last).unwrap();
-    assert_eq!(rig.mdt.core.role.hold().changelog.numbers().0, last + 1);
+    assert_eq!(rig.mdt.core.executor.lead().changelog.numbers().0, last + 1);
     assert_eq!(rig.lost_stretches(), 1);
     assert!(rig.mdt.core.volume.last_seq().0 - entry.0 < 9);
     // The last of them, with some consumers: numbers are passed over at the start (mds-C2), and have no records to forget.
@@ -70,7 +70,7 @@ fn a_leaf_of_changes_that_rots_is_passed_over_at_once() {
     let id = newest;
     rig.create("new").unwrap();
     rig.mdt.flush().unwrap();
-    let last = rig.mdt.core.role.hold().changelog.numbers().1;
+    let last = rig.mdt.core.executor.lead().changelog.numbers().1;
     assert!(last > 1 << 20, "{last}");
     let entry = rig.mdt.core.volume.last_seq();
     rig.ack(id, last).unwrap();

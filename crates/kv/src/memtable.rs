@@ -48,7 +48,7 @@ struct Row {
 
 /// What one state sees of a row. A clone costs a count.
 #[derive(Clone)]
-pub struct Recent {
+pub struct Memtable {
     row: Arc<Row>,
     /// So many changes from the beginning.
     seen: u32,
@@ -56,21 +56,21 @@ pub struct Recent {
     bytes: u64,
 }
 
-impl Default for Recent {
+impl Default for Memtable {
     /// Shows nothing, and has no room: for states to which nothing is added.
-    fn default() -> Recent {
-        Recent::with_room(0)
+    fn default() -> Memtable {
+        Memtable::with_room(0)
     }
 }
 
-impl Recent {
-    pub fn with_room(changes: usize) -> Recent {
+impl Memtable {
+    pub fn with_room(changes: usize) -> Memtable {
         let nodes = iter::repeat_with(OnceLock::new).take(changes).collect();
         let keys = [const { AtomicU64::new(0) }; FILTER_WORDS];
-        Recent { row: Arc::new(Row { keys, head: no_links(), nodes }), seen: 0, bytes: 0 }
+        Memtable { row: Arc::new(Row { keys, head: no_links(), nodes }), seen: 0, bytes: 0 }
     }
 
-    pub fn is_same_row(&self, other: &Recent) -> bool {
+    pub fn is_same_memtable(&self, other: &Memtable) -> bool {
         Arc::ptr_eq(&self.row, &other.row)
     }
 
@@ -121,7 +121,7 @@ impl Recent {
             // kv-N3.
             // As long as the one before, or a few keys that change again and again would fill it at once.
             let room = (2 * self.iter().count()).max(16).max(self.row.nodes.len());
-            let mut own = Recent::with_room(room);
+            let mut own = Memtable::with_room(room);
             self.iter().for_each(|(key, value)| own.push(*key, value.cloned()));
             *self = own;
         }

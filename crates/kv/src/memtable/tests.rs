@@ -14,7 +14,7 @@ fn shown<'a>(changes: impl Iterator<Item = (&'a Key, Option<&'a Value>)>) -> Vec
     changes.map(|(key, value)| (*key, value.map(|value| value.raw().to_vec()))).collect()
 }
 
-fn check(recent: &Recent, model: &Model, rng: &mut Dice) {
+fn check(recent: &Memtable, model: &Model, rng: &mut Dice) {
     assert_eq!(shown(recent.iter()), model.clone().into_iter().collect::<Vec<_>>());
     let (from, to) = (key(rng.below(70) as u64), key(rng.below(70) as u64));
     let within: Vec<_> = match from < to {
@@ -33,7 +33,7 @@ fn check(recent: &Recent, model: &Model, rng: &mut Dice) {
 fn each_state_is_a_map_of_its_own() {
     for seed in 1..=30 {
         let rng = &mut Dice::new(seed);
-        let mut states = vec![(Recent::with_room(rng.below(200)), Model::new())];
+        let mut states = vec![(Memtable::with_room(rng.below(200)), Model::new())];
         for _ in 0..400 {
             let at = rng.below(states.len());
             // Mostly the newest one of its row, as a table does.
@@ -58,7 +58,7 @@ fn each_state_is_a_map_of_its_own() {
 
 #[test]
 fn the_newest_state_adds_to_its_row_and_an_older_one_gets_its_own() {
-    let mut newest = Recent::with_room(4);
+    let mut newest = Memtable::with_room(4);
     newest.add(key(1), None);
     let mut older = newest.clone();
     newest.add(key(2), None);
@@ -72,7 +72,7 @@ fn the_newest_state_adds_to_its_row_and_an_older_one_gets_its_own() {
 /// A row that is full is left with what can be seen: of one key the latest.
 #[test]
 fn a_key_that_changes_again_and_again_takes_little() {
-    let mut recent = Recent::with_room(16);
+    let mut recent = Memtable::with_room(16);
     (0..1000).for_each(|_| recent.add(key(7), None));
     assert!(
         recent.changes() <= 32 && recent.row.nodes.len() <= 64,
@@ -86,7 +86,7 @@ fn a_key_that_changes_again_and_again_takes_little() {
 #[test]
 fn readers_beside_a_writer() {
     const CHANGES: u64 = 20_000;
-    let published = parking_lot::Mutex::new((0, Recent::with_room(512)));
+    let published = parking_lot::Mutex::new((0, Memtable::with_room(512)));
     // Each change writes its number; the model of a state is what all keys were at its number.
     let at = |n: u64| n.wrapping_mul(0x9e37_79b9) % 61;
     std::thread::scope(|s| {
@@ -134,7 +134,7 @@ fn levels_are_spread() {
 /// Most keys that are asked for have no change: that must be seen without a search.
 #[test]
 fn few_keys_without_a_change_are_searched_for() {
-    let mut recent = Recent::with_room(320);
+    let mut recent = Memtable::with_room(320);
     // Such keys as there are: entries of a directory, numbers in a row.
     let of =
         |kind: u8, n: u64| Key::new(&[&[kind][..], &7u64.to_be_bytes(), &n.to_be_bytes()].concat()).unwrap();
