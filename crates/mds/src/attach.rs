@@ -1,7 +1,7 @@
-//! Sessions begin and end here.
+//! Begin, end and eviction of sessions.
 //!
-//! A newcomer waits until those who are there share the file system with it (mds-X2); one that was silent for the session's time is
-//! ended instead. A session that is alone is kept much longer: its client may only sleep.
+//! A newly attaching client waits until the sessions that exist share the file system (mds-X2). A session that was silent for its
+//! time-out is evicted instead. A lone session is kept much longer, since its client may only be suspended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,13 +17,13 @@ use crate::recover::no_lease;
 use crate::sessions::{Session, session_key};
 use crate::shared::Doom;
 
-/// Alone, a silent session is ended after this many times its time-out: a minute, by when its orphans are due.
+/// A lone silent session is evicted after this many time-outs. That is a minute; then its orphans are destroyed.
 const UNRIVALLED_FACTOR: u64 = 6;
-/// Orphans that one entry reaps. An orphan of 64 KiB inline has 17 records to delete, so the entry stays below 64 KiB.
+/// Most orphans per log entry. An orphan with 64 KiB inline has 17 records to delete, so the entry stays below 64 KiB.
 const REAP_MAX: usize = 64;
-/// Orphans of all sessions that are looked at at once.
+/// Orphans of all sessions that one look reads.
 const ORPHANS_AT_ONCE: usize = 4096;
-/// Sessions at one time, as many as an OST bears of several MDTs: each has 64 slots with an answer in each.
+/// Most sessions at a time, as many as an OST accepts from several MDTs. Each has 64 slots with an answer in each.
 pub const SESSIONS_MAX: usize = 4096;
 
 impl Core {
@@ -43,25 +43,25 @@ impl Core {
         }
         let _one = self.ending.lock();
         let now = self.clock.boot_ms();
-        // 1. the same client again: after a reconnect, or a restart of this server
+        // 1. The same client again, after a reconnect or a restart of this server.
         if let Some(session) = self.sessions.find(|s| s.client == req.client) {
             session.touch(now);
             return Ok(self.attach_reply(session.id, self.executor.lead().slots.sequences(session.id)));
         }
-        // 2. others: end the dead, wait until the living share
+        // 2. Other sessions: evict dead ones, wait until the live ones share.
         for id in self.sessions.ids() {
             self.end_if_dead(id, now)?;
         }
         self.check_sessions()?;
         self.wait_for_others(req.client, now)?;
-        // 3. a session of its own, durable before it is used: its requests may be replayed after a power loss
+        // 3. A new session, durable before it is used, so that its requests can be replayed after a power loss.
         let session = self.begin_session(req, now)?;
         self.flush()?;
         let slots = self.executor.lead().slots.sequences(session.id);
         Ok(self.attach_reply(session.id, slots))
     }
 
-    /// Ends session `id` if it was silent for its time.
+    /// Evicts session `id` if it was silent for its time-out.
     fn end_if_dead(&self, id: SessionId, now: u64) -> Result<(), Fault> {
         let Some(holder) = self.sessions.get(id) else { return Ok(()) };
         let silent = holder.silent_ms(now);
@@ -77,20 +77,20 @@ impl Core {
         self.evict(id)
     }
 
-    /// Who does not come in now may when another has left: it asks again.
+    /// Refuses a session too many. The client asks again, and is accepted when another session has ended.
     fn check_sessions(&self) -> Result<(), Fault> {
         match self.sessions.count() < SESSIONS_MAX {
             true => Ok(()),
             false => Err(Fault::new(
                 Code::NotReady,
                 format!(
-                    "this MDT has {SESSIONS_MAX} sessions, as many as it may; unmount clients that nobody needs"
+                    "this MDT has {SESSIONS_MAX} sessions, as many as it may; unmount clients that are not needed"
                 ),
             )),
         }
     }
 
-    /// mds-X2. The newcomer asks again until it is let in.
+    /// mds-X2. The attaching client asks again until it is accepted.
     fn wait_for_others(&self, client: Uuid, now: u64) -> Result<(), Fault> {
         if self.sessions.count() == 0 {
             return Ok(());
@@ -100,7 +100,7 @@ impl Core {
         if is_let_in() {
             return Ok(());
         }
-        // mds-X9: somebody wants that they share.
+        // mds-X9: a client waits for them, so overdue sessions are evicted.
         self.end_overdue()?;
         if is_let_in() {
             return Ok(());
@@ -160,7 +160,7 @@ impl Core {
 
     pub fn on_keep_alive(&self, req: &KeepAlive) -> Result<KeepAliveReply, Fault> {
         match self.sessions.touch(req.session, self.clock.boot_ms()) {
-            // After a clean stop the incarnation is the old one: this is how a client hears that what it holds is asked for.
+            // After a clean stop the incarnation is unchanged. This answer tells the client to attach and report its opens and locks.
             true if self.locks.is_awaited(req.session) || self.is_hold_awaited(req.session) => {
                 Err(Fault::new(Code::Moved, "this MDT was started anew; attach, and say what you hold"))
             }
@@ -169,9 +169,9 @@ impl Core {
         }
     }
 
-    /// A session that is gone already is fine: the request may come twice.
+    /// Succeeds for a session that is gone already, since the request may come twice.
     pub fn on_detach(&self, asking: SessionId, req: &Detach) -> Result<Empty, Fault> {
-        // Who has no session may end a dead one's: `up` after a kill.
+        // A caller without a session may evict a dead one: `stria up` does so after a kill.
         if asking != SessionId(0) && asking != req.session {
             return Err(Fault::new(
                 Code::Access,
@@ -188,10 +188,10 @@ impl Core {
         Ok(Empty {})
     }
 
-    /// Ends sessions that were silent so long that nobody can count on them coming back.
+    /// Evicts sessions that were silent too long.
     pub fn reap_sessions(&self) {
         let now = self.clock.boot_ms();
-        // With others there, what a dead session holds is in somebody's way.
+        // Beside other sessions, opens and locks of a dead one block others, so it is evicted sooner.
         let factor = if self.sessions.count() > 1 { 1 } else { UNRIVALLED_FACTOR };
         let limit = self.session_ttl_ms().saturating_mul(factor);
         for (id, name, silent_ms) in self.sessions.list(now) {
@@ -199,7 +199,7 @@ impl Core {
                 continue;
             }
             let _one = self.ending.lock();
-            // It may have spoken while we waited for the lock.
+            // The client may have sent something while this thread waited for the lock.
             let is_dead = self.sessions.get(id).is_some_and(|s| s.silent_ms(self.clock.boot_ms()) >= limit);
             if is_dead {
                 tracing::info!(session = id.0, client = name, silent_ms, "session ended: its client is gone");
@@ -212,15 +212,14 @@ impl Core {
         self.sharers.rest(&self.sessions.ids(), now);
     }
 
-    /// Ends a session that did not say farewell: what it said of unflushed sizes counts no more.
+    /// Ends a session whose client did not detach. Unflushed sizes that it reported are not trusted any more, so a new era begins.
     pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
         self.end_session(id)?;
         self.begin_era()
     }
 
-    /// Reaps the session's orphans and removes it. The session goes in an entry before which none was made since they were looked for, so
-    /// that no request of it can slip between. The lock `ending` is held; the role is not while orphans are looked for, for there may be
-    /// a million of others'.
+    /// Reaps the session's orphans and removes the session. Its record is deleted only if no orphan was added since the look, so that no
+    /// request of the session slips between. The caller holds `ending`, and no leadership: the look may pass a million orphans of others.
     pub fn end_session(&self, id: SessionId) -> Result<(), Fault> {
         let Some(session) = self.sessions.get(id) else { return Ok(()) };
         let mut is_last = false;
@@ -243,7 +242,7 @@ impl Core {
         Ok(())
     }
 
-    /// The orphans that a session holds.
+    /// Orphans of a session.
     fn orphans_of(&self, id: SessionId) -> Result<Vec<Fid>, Fault> {
         let (mut found, mut after) = (Vec::new(), Fid(0));
         loop {
@@ -260,11 +259,11 @@ impl Core {
         let doom = Doom::new(&self.sharers);
         let done = self.transact(&no_lease(), &mut |txn| {
             for fid in fids {
-                // It may have been let go meanwhile.
+                // A request may have released it meanwhile.
                 if self.rules.orphan_holder(txn, *fid) != Some(id) {
                     continue;
                 }
-                // The orphan record is gone in any case, so that a broken inode cannot keep the session for ever.
+                // The orphan record is deleted in any case, so that a damaged inode cannot keep the session for ever.
                 let next = doom.other_holder(id, *fid);
                 if let Err(fault) = self.rules.leave_orphan(txn, *fid, next) {
                     tracing::warn!(fid = fid.0, %fault, "an orphan's inode cannot be read; run fsck");
@@ -275,7 +274,7 @@ impl Core {
         done.map(drop)
     }
 
-    /// By who has the role, for each entry: whose orphans it makes.
+    /// Counts the orphans that an entry adds to each session. The leader calls this for each entry.
     pub fn note_orphans(&self, changes: &kv::Batch) {
         for kv::Change { key, value } in &changes.0 {
             let Some(value) = value else { continue };

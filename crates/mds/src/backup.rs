@@ -1,9 +1,9 @@
-//! Backup and restore of an MDT: all records of one state, copied out while it serves, and a new MDT made of them.
+//! Backup and restore of an MDT: copies all records of one state while the MDT serves, and makes a new MDT of them.
 //!
-//! mds-BK1: a backup is one state: a snapshot, and what the counts had pending then.  mds-BK2: what a restored MDT gives out (fids, leases, sessions) was
-//! not given out after the backup: counters are raised beyond what can have been, and the numbers of changes, and of files the generations of
-//! layouts, too.  mds-BK3: nobody is in it: sessions end, with what they
-//! had open and unlinked; slots are not in a backup. Nobody is registered at its changelog.
+//! mds-BK1: a backup is one state: a snapshot, and the counts that were pending at that time.
+//! mds-BK2: a restored MDT gives out no fid, lease or session id that was given out after the backup. Counters are raised past all that can
+//!     have been used. So are change numbers, and the layout generation of each file.
+//! mds-BK3: a restored MDT has no sessions, no orphans, no slots and no changelog consumers.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use wire::codec::Bytes;
 
 use crate::changelog::Left;
 use crate::checkpoint::empty_on;
-use crate::given_up::GivenUp;
+use crate::abandoned::Abandoned;
 use crate::ids::raised;
 use crate::look::{Trouble, Walk, look, until_loaded};
 use crate::{Core, FormatSpec, Mdt, Records, Settings};
 
-/// Records of an answer, about: with one of the longest it is still within a frame. Tests have several answers of little.
+/// Bytes of records per answer, about. With one more record of the longest kind it still fits a frame. Tests use small answers.
 const REPLY_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
-/// A copy that nobody went on with for so long is over.
+/// A backup that was not continued for this long is dropped.
 const IDLE_MS: u64 = 60_000;
 const MAGIC: [u8; 8] = *b"STRIAMDB";
 const VERSION: u32 = 1;
 const HEAD_BYTES_MAX: usize = 4096;
 
-/// A backup that is under way.
+/// A backup in progress.
 pub struct Copy {
     run: u64,
     used_ms: u64,
@@ -120,7 +120,7 @@ impl Core {
         }
     }
 
-    /// Forgets a copy that nobody goes on with.
+    /// Drops a backup that its client does not continue.
     pub fn sweep_copy(&self) {
         let Some(mut copying) = self.copying.try_lock() else { return };
         let is_idle = |copy: &Copy| self.clock.boot_ms().saturating_sub(copy.used_ms) >= IDLE_MS;
@@ -134,7 +134,7 @@ fn raw(key: &Key, value: &[u8]) -> RawRecord {
     RawRecord { key: Bytes(key.as_bytes().to_vec()), value: Bytes(value.to_vec()) }
 }
 
-/// What stands before the records in a backup.
+/// Encodes the head of a backup, which comes before the records.
 pub fn encode_head(head: &BackupHead) -> Vec<u8> {
     let body = head.to_bytes();
     let mut out = MAGIC.to_vec();
@@ -163,7 +163,7 @@ pub fn read_head(input: &mut dyn Read) -> Result<BackupHead, Fault> {
     BackupHead::from_bytes(&all[16..]).map_err(|e| wrong(&e.to_string()))
 }
 
-/// What a restore made.
+/// Result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     pub records: u64,
@@ -171,8 +171,8 @@ pub struct Restored {
 }
 
 impl Mdt {
-    /// Makes the MDT anew on `disk` that a backup was made of; `input` is what stands behind its head. A medium that is not blank is
-    /// refused without `force`. `settings` as it will be opened with, but for threads.
+    /// Makes the MDT of a backup anew on `disk`. `input` reads the records behind the head. Without `force`, refuses a medium that is not
+    /// blank. `settings` are those of later opens, except threads.
     pub fn restore(
         disk: Arc<dyn Disk>,
         head: &BackupHead,
@@ -202,11 +202,11 @@ impl Mdt {
                 if change.value.as_ref().is_some_and(|value| changelog.takes(&change.key, value.raw())) {
                     return false;
                 }
-                // Of what may be missing there is only the changelog.
-                if change.key == GivenUp::key() {
+                // A restored MDT has no abandoned range: a backup stops at damage, and the changelog is left out.
+                if change.key == Abandoned::key() {
                     return false;
                 }
-                // mds-BK2. What cannot be decoded stays so, and fsck tells of it.
+                // mds-BK2. A record that cannot be decoded is kept, and fsck reports it.
                 if let (Some(fid), Some(value)) = (meta::keys::fid_of_inode(&change.key), &change.value)
                     && let Ok(Some(raised)) = meta::restored::inode(fid, value.raw())
                 {
@@ -228,11 +228,11 @@ impl Mdt {
             return Err(damaged(&why));
         }
         let mut batch = Batch::new();
-        // What is not in memory must not be taken for absent here.
+        // `look` loads leaves, so that a record that is not in memory is not taken for absent.
         look(&kv, &mut |view| raised(view))??.into_iter().for_each(|(key, value)| batch.put(key, value));
         changelog.record().into_iter().for_each(|(key, value)| batch.put(key, value));
         kv.apply(Seq(0), batch);
-        // 3. Durable as the first checkpoint.
+        // 3. The first checkpoint makes all of it durable.
         let (snap, records) = (kv.snapshot(), kv.figures().size.records);
         let mut rows = counts.records().map(|(key, value)| (key, Value::new(&value)));
         volume
@@ -251,7 +251,7 @@ impl Mdt {
     }
 }
 
-/// Records of a copy as a stream behind the head.
+/// Writes records behind the head of a backup.
 pub struct Stream<'a>(kv::checkpoint::Writer<'a>);
 
 impl<'a> Stream<'a> {

@@ -1,9 +1,11 @@
 //! A batch: several requests of one session in one frame (`wire::batch`).
 //!
-//! mds-B1: the whole is looked at before anything of it is done: a batch that is refused did nothing.  mds-B2: what changes something stands in
-//! the executor's line as so many requests of the session, each with its slot, and takes its turns as if each had come alone (mds-W4):
-//! so they share an entry as far as others leave them room.  mds-B3: reads that stand together are of one state.  mds-B4: an answer that has no
-//! room is `TooMuch`, and so are all behind it, which are not begun; who was carried out by then is answered from its slot.
+//! mds-B1: the whole batch is checked before any operation runs. A refused batch changed nothing.
+//! mds-B2: operations that change something are queued as single requests, each with its slot, and take turns with other sessions (mds-W4).
+//!     They share a log entry as far as it has space.
+//! mds-B3: neighbouring reads of a batch see one state.
+//! mds-B4: an answer that does not fit is `TooMuch`, and so are all behind it, which are not begun. An operation that was carried out by
+//!     then is answered from its slot when it is sent again.
 
 use std::cell::Cell;
 
@@ -24,12 +26,12 @@ use crate::serve::{Around, parse};
 use crate::shared::Doom;
 use crate::slots::refuse_observer;
 
-/// How an operation is carried out.
+/// Kinds of operations, each carried out differently.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Mutate,
     Read,
-    /// An open, though nothing is changed: it is noted, and may be looked at twice.
+    /// An open that changes nothing. It is noted as open, and may read twice.
     OpenRead,
 }
 
@@ -53,7 +55,7 @@ impl Core {
         if head.session != SessionId(0) {
             self.check_session(head.session)?;
             self.check_come_back()?;
-            // Once for all of it: the session may end meanwhile, and nobody's requests are anybody's.
+            // Read once for the whole batch: if the session ended in between, later operations would run with another user's rights.
             user = self.sessions.one_user(head.session)?;
         }
         if ways.contains(&Way::Mutate) {
@@ -62,7 +64,7 @@ impl Core {
             }
             self.check_whole()?;
         }
-        // 2. Those of one way that stand together, together.
+        // 2. Run neighbouring operations of one kind together.
         let mut answers = Answers::begin(answer, ops.len(), self.volume.flushed_seq());
         let mut at = 0;
         while at < ops.len() {
@@ -84,7 +86,7 @@ impl Core {
         Ok(())
     }
 
-    /// What is to be done with each, if the whole may be done at all.
+    /// mds-B1: the kind of each operation, or why the batch is refused.
     fn ways_of(&self, head: &Header, ops: &[Op], bulk_bytes: usize) -> Result<Vec<Way>, Fault> {
         if head.flags & Flags::REPLAY != 0 || ops.len() > OPS_MAX {
             return Err(refuse("it has too many operations, or is sent again as one"));
@@ -126,7 +128,8 @@ impl Core {
             bulk = rest;
         }
         let mut carried = self.carry_out_all(head.session, asks, joined);
-        // mds-M7, once for all.
+        assert_eq!(carried.len(), ops.len(), "mds-B2: each operation has one outcome");
+        // mds-M7: one flush for the batch.
         if carried.iter().flatten().any(|c| c.must_flush)
             && let Err(fault) = self.flush()
         {
@@ -141,7 +144,7 @@ impl Core {
         }
     }
 
-    /// mds-B3. What fails is that one's affair.
+    /// mds-B3. A read that fails does not affect the others.
     fn read_all(
         &self,
         head: &Header,
@@ -193,12 +196,12 @@ fn refuse(why: &str) -> Fault {
     Fault::new(Code::BadRequest, format!("a batch: {why}"))
 }
 
-/// The reply in the making: `BatchReply`, written as it comes.
+/// A `BatchReply` that is being written.
 struct Answers<'a, 'b> {
     answer: &'a mut Answer<'b>,
     begin: usize,
     flushed_seq: Seq,
-    /// mds-B4.
+    /// mds-B4: an answer did not fit.
     is_full: bool,
 }
 
@@ -239,7 +242,7 @@ impl<'a, 'b> Answers<'a, 'b> {
         }
     }
 
-    /// An `OpReply`.
+    /// Appends an `OpReply`.
     fn put(&mut self, parts: &[&[u8]], bulk: &[u8]) {
         let Answer { body, bulk: all, .. } = &mut *self.answer;
         (bulk.len() as u32).put(body);

@@ -1,10 +1,12 @@
-//! The changelog: what the rules note of each operation, kept in the table until all consumers have acknowledged it (decision 0032).
+//! The changelog: change records of operations, kept in the table until all consumers have acknowledged them (decision 0032).
 //!
-//! mds-C1: a change and its record are in the same entry of the log, so there is never one without the other while somebody is registered
-//!     who wants to know.  mds-C2: numbers rise by one. Only what is flushed is told, and a start goes on behind what survived: so a number
-//!     that was told means that change for ever.  mds-C3: a record is kept until every consumer has acknowledged it, or has it among what it
-//!     is told to have lost.  mds-C4: records take a share of the MDT's room and no more; beyond it the oldest half is lost, and people and
-//!     who still wanted it are told.
+//! mds-C1: a change and its record are in the same log entry. While a consumer is registered for that kind of change, neither exists without
+//!     the other.
+//! mds-C2: numbers rise by one. Consumers read flushed records only, and a start continues behind the last surviving number. So a number that
+//!     was read means the same change for ever.
+//! mds-C3: a record is kept until every consumer has acknowledged it, or was told that it is lost.
+//! mds-C4: records use a share of the MDT's space and no more. Beyond it the oldest half is dropped; the log and the affected consumers
+//!     are told.
 
 mod load;
 
@@ -25,38 +27,37 @@ use crate::look::{SnapView, Trouble, look, until_loaded};
 use crate::overlay::Layer;
 use crate::serve::{parse, plain};
 
-/// Each entry keeps the marks of all, and each is asked of when records are forgotten.
+/// Most consumers. Trimming looks at the acknowledged number of each.
 const CONSUMERS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
-/// Records forgotten in one entry: more than a batch makes, so that who must make room does.
+/// Records that one entry deletes. A batch adds fewer, so a request that must free space makes progress.
 const STEP: usize = 256;
-/// Of an answer; and records that are looked at for one, since a mask may leave out most.
+/// Most changes and bytes of an answer, and most records read for one, since a mask may leave out nearly all.
 const CHANGES_MAX: usize = 1024;
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 const LOOKED_AT_MAX: u64 = 16 * 1024;
-/// On a full MDT the changelog may take this part of its share: a seventieth of the room, of the 4 % that are kept free there.
+/// On a full MDT the changelog may use this part of its share: a seventieth of the space, out of the 4 % that stay reserved.
 const CLOSED_SHARE: u64 = 8;
 /// A typical record with its key.
 const RECORD_BYTES: u64 = 64;
-/// Entries whose flush is awaited one by one; later ones are told together.
+/// Entries whose flush is tracked one by one. Later ones are tracked together with the last.
 const UNFLUSHED_MAX: usize = 4096;
 
-/// What is known of the changelog without a look into the table.
+/// State of the changelog in memory, so that the table need not be read for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     consumers: BTreeMap<u32, ConsumerRecord>,
-    /// The newest id that was given to any.
+    /// The newest consumer id that was given out.
     newest_consumer: u32,
-    /// The first record that is there; `last + 1` if none is. All from here to `last` are there.
+    /// The first record; `last + 1` if there is none. All from here to `last` exist.
     first: u64,
     last: u64,
-    /// `bytes_before` of the first record, and of the next one that is made.
+    /// `bytes_before` of the first record, and of the next one.
     first_at: u64,
     next_at: u64,
 }
 
-/// What the records of a backup leave of its changelog: nobody is registered, and what came after the backup had numbers that are not
-/// given again.
+/// What a restore keeps of a backup's changelog: no consumers, and numbers past all that were used after the backup.
 #[derive(Default)]
 pub struct Left {
     is_any: bool,
@@ -64,12 +65,12 @@ pub struct Left {
     newest_consumer: u32,
 }
 
-/// More changes than an MDT can have made since its last backup.
+/// More changes than an MDT can make between a backup and its restore.
 const NUMBERS_AFTER_BACKUP: u64 = 1 << 32;
 const CONSUMERS_AFTER_BACKUP: u32 = 1 << 16;
 
 impl Left {
-    /// Is it of the changelog? Then it is not to be restored.
+    /// True for a record of the changelog, which is not restored.
     pub fn takes(&mut self, key: &Key, value: &[u8]) -> bool {
         let (last, consumer) = match key.as_bytes().first() {
             Some(&keys::CHANGE) => (number_of(key), None),
@@ -94,19 +95,19 @@ impl Left {
     }
 }
 
-/// The ledger, and what follows from it and from flushes. By who has the writer's role.
+/// The ledger and its flush state. Only the executor's leader touches it.
 #[derive(Debug, Default)]
 pub struct Changelog {
     ledger: Ledger,
-    /// What anybody wants to know.
+    /// Union of the consumers' masks.
     mask: u64,
-    /// Everything up to here is flushed.
+    /// Records up to this number are flushed.
     flushed: u64,
-    /// Entries that may not be, each with its last operation and its last record.
+    /// Entries that may not be flushed: seq of the last operation, number of the last record.
     unflushed: VecDeque<(Seq, u64)>,
 }
 
-/// Of an entry in the making: records, and the bytes that they take.
+/// Records of an entry that is being built, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
     pub records: u64,
@@ -114,7 +115,7 @@ pub struct Noted {
 }
 
 impl Ledger {
-    /// Up to here no consumer wants anything.
+    /// No consumer needs records up to this number.
     fn floor(&self) -> u64 {
         self.consumers.values().map(|c| c.acked).min().unwrap_or(self.last)
     }
@@ -131,8 +132,8 @@ impl Ledger {
         self.consumers.get_mut(&id).ok_or_else(|| no_consumer(id))
     }
 
-    /// The oldest half of the records is given up, but nothing that is not flushed: what is told to be lost is no later change's number,
-    /// either (mds-C2). The consumers that still wanted some of it.
+    /// Drops the oldest half of the flushed records, and returns the consumers that lose some. Unflushed records stay: a number that was
+    /// reported as lost must not be given to a later change (mds-C2).
     fn give_up(&mut self, flushed: u64) -> Vec<Given> {
         let cut = (self.first + (self.last - self.first) / 2).min(flushed);
         let behind = self.consumers.values_mut().filter(|c| c.acked < cut);
@@ -146,7 +147,7 @@ impl Ledger {
             .collect()
     }
 
-    /// What makes `next` of it in the table; `forgotten`: numbers of the records that go.
+    /// The changes of the table that turn this ledger into `next`. `forgotten`: numbers of deleted records.
     fn difference(&self, next: &Ledger, forgotten: Vec<u64>) -> Layer {
         let mut layer: Layer = forgotten.into_iter().map(|n| (keys::change(n), None)).collect();
         let gone = self.consumers.keys().filter(|id| !next.consumers.contains_key(*id));
@@ -161,10 +162,10 @@ impl Ledger {
     }
 }
 
-/// A change of the ledger, and numbers of records that go with it.
+/// Changes the ledger. Returns the numbers of records to delete.
 type Alter<'a> = &'a mut dyn FnMut(&mut Ledger) -> Result<Vec<u64>, Fault>;
 
-/// What a consumer will not be told.
+/// Changes that a consumer loses.
 struct Given {
     name: String,
     is_news: bool,
@@ -173,7 +174,7 @@ struct Given {
 }
 
 impl Changelog {
-    /// At a start: what the table has is flushed.
+    /// Reads the changelog at a start. Everything in the table is flushed then.
     pub fn load<E: Engine>(kv: &E) -> Result<Changelog, Fault> {
         let ledger = until_loaded(kv, &mut || Ledger::load(&kv.reader()))?;
         let mut changelog = Changelog { flushed: ledger.last, ..Changelog::default() };
@@ -195,7 +196,7 @@ impl Changelog {
         self.ledger = ledger;
     }
 
-    /// Records of an operation's notes, behind those that its entry has already.
+    /// Records for an operation's notes, numbered behind those that the entry has already.
     pub fn records(&self, noted: &mut Noted, time: Time, session: SessionId, notes: Vec<Note>) -> Layer {
         let record = |note| {
             let bytes_before = self.ledger.next_at + noted.bytes;
@@ -208,8 +209,9 @@ impl Changelog {
         notes.into_iter().map(record).collect()
     }
 
-    /// An entry with such records is in the log; `seq`: of its last operation.
+    /// An entry with such records is in the log. `seq`: its last operation.
     pub fn add(&mut self, noted: Noted, seq: Seq, flushed: Seq) {
+        assert!(self.unflushed.back().is_none_or(|(last, _)| *last < seq), "mds-C2: entries are added in log order");
         self.ledger.last += noted.records;
         self.ledger.next_at += noted.bytes;
         self.note_flushed(flushed);
@@ -223,6 +225,7 @@ impl Changelog {
 
     fn note_flushed(&mut self, flushed: Seq) {
         while let Some((_, number)) = self.unflushed.pop_front_if(|(seq, _)| *seq <= flushed) {
+            assert!(number >= self.flushed && number <= self.ledger.last, "mds-C2: flushed numbers rise");
             self.flushed = number;
         }
     }
@@ -290,7 +293,7 @@ impl Core {
             said = Ok(RegisterConsumerReply { id, after });
             Ok(Vec::new())
         })?;
-        // What is done from here on has its records, whatever power does.
+        // Flushed, so that all later changes have records even after a power loss.
         self.flush()?;
         said
     }
@@ -312,7 +315,7 @@ impl Core {
         until_loaded(&self.kv, &mut || {
             let (snap, consumer, upto) = {
                 let mut seat = self.executor.lead();
-                // Before the snapshot: what is flushed now is in it.
+                // Before the snapshot, so that the snapshot has all flushed records.
                 seat.changelog.note_flushed(self.volume.flushed_seq());
                 let consumer = seat.changelog.ledger.consumer(req.id).cloned();
                 (self.kv.snapshot(), consumer, seat.changelog.flushed)
@@ -321,12 +324,12 @@ impl Core {
             let after = consumer.as_ref().map_or(0, |c| req.after.max(c.acked));
             let read = consumer.and_then(|consumer| read(&view, &consumer, req, upto));
             match view.finish() {
-                // What comes before it is told first.
+                // Records before the damage are returned first.
                 Err(Trouble::Damage(damage)) => Ok(read.and_then(|(reply, _)| match reply.upto > after {
                     true => Ok(reply),
                     false => Err(damaged(&damage, upto)),
                 })),
-                // Numbers that were passed over at a start have no records.
+                // Numbers that a start skipped have no records.
                 done => done.map(|()| read.map(|(reply, seen)| told_upto(reply, seen, upto))),
             }
         })?
@@ -388,7 +391,7 @@ impl Core {
     }
 
     fn try_alter(&self, alter: Alter<'_>) -> Result<(), Stop> {
-        // Freed after the role was given on.
+        // Declared first, so that it is freed after the hand-over of leadership.
         let snap;
         let mut seat = self.executor.lead();
         seat.check_open()?;
@@ -402,27 +405,27 @@ impl Core {
         Ok(())
     }
 
-    /// By who made records while there was no room for more: after his own entry, for as many as a batch makes.
+    /// Called after an entry. Trims if the changelog exceeds its share, by as much as a batch adds.
     pub fn make_room_for_changes(&self) {
         if self.changes_long.load(Ordering::Relaxed) && self.changes_long.swap(false, Ordering::Relaxed) {
-            // Once to give up, once to forget. What fails is tried again with the next record.
+            // The first call drops records, the second deletes them. A failure is tried again with the next record.
             let _ = self.trim_changes().and_then(|_| self.trim_changes());
         }
     }
 
-    /// By the keeper, who leaves to the next round what is made meanwhile.
+    /// Called by the keeper. Records that are added meanwhile wait for the next round.
     pub fn trim_changes_so_far(&self) {
         let last = self.executor.lead().changelog.ledger.last;
         self.trim_changes_upto(last);
     }
 
-    /// What fails is tried again by the keeper.
+    /// The keeper tries again after a failure.
     fn trim_changes_upto(&self, upto: u64) {
         while !self.is_stopping() && matches!(self.trim_changes(), Ok(Some(first)) if first <= upto) {}
     }
 
-    /// Forgets some of the records that nobody wants, or gives up some that there is no room for. Where they begin now; `None`: nothing is
-    /// to be done, or can be.
+    /// Deletes some records that no consumer needs, or drops some that exceed the share. Returns the first number that is left; `None`:
+    /// there is nothing to do, or it is not possible now.
     fn trim_changes(&self) -> Result<Option<u64>, Fault> {
         let ledger = self.executor.lead().changelog.ledger.clone();
         let (floor, first) = (ledger.floor(), ledger.first);
@@ -430,12 +433,12 @@ impl Core {
             let is_done = self.changes_are_too_long(ledger.bytes()) && self.give_up_changes(first)?;
             return Ok(is_done.then_some(first));
         }
-        // What is lost, and numbers that were passed over at a start, have no records to forget.
+        // Lost records, and numbers that a start skipped, have nothing to delete.
         let (forgotten, next) =
             until_loaded(&self.kv, &mut || load::numbers(&self.kv.reader(), first, floor + 1, STEP))?;
         let first_at = match next > ledger.last {
             true => ledger.next_at,
-            // If that one is damaged, the sum is wrong by a step until it is gone.
+            // If that record is damaged, the sum of bytes is wrong until the record is gone.
             false => look(&self.kv, &mut |view| {
                 let next = view.get(&keys::change(next));
                 next.and_then(|value| ChangeRecord::decode(&value).ok()).map(|r| r.bytes_before)
@@ -454,16 +457,16 @@ impl Core {
         Ok(done.then_some(next))
     }
 
-    /// On a full MDT a part of the share is what the reserve has room for.
+    /// On a full MDT only a part of the share is allowed, so that the reserve has space for it.
     pub fn changes_are_too_long(&self, bytes: u64) -> bool {
         let max = self.room.changes_max();
         let is_closed = || self.room.is_closed(self.kv.reader().medium_bytes());
         bytes > max || (bytes > max / CLOSED_SHARE && is_closed())
     }
 
-    /// mds-C4. `first`: as it was when there was too much.
+    /// mds-C4. `first`: the first number at the time when the share was exceeded. Does nothing if it has changed since.
     pub fn give_up_changes(&self, first: u64) -> Result<bool, Fault> {
-        // Only what is flushed may go, so that much of it is.
+        // Only flushed records may be dropped.
         self.flush()?;
         let flushed = {
             let mut seat = self.executor.lead();
@@ -490,7 +493,7 @@ impl Core {
         Ok(done)
     }
 
-    /// As `alter`, but where the log is full it leaves things as they are: a checkpoint is on its way. False: so it was.
+    /// As `alter`, but returns false on a full log and changes nothing. A checkpoint is under way then.
     fn unless_full(&self, alter: Alter<'_>) -> Result<bool, Fault> {
         match self.until_here(&mut || self.try_alter(alter))? {
             Ok(()) => Ok(true),
@@ -505,7 +508,7 @@ fn told_upto(reply: ReadChangesReply, seen: u64, flushed: u64) -> ReadChangesRep
     ReadChangesReply { upto, more: upto < flushed, ..reply }
 }
 
-/// Of the records up to `flushed`, what `consumer` wants behind what it has; and up to where it looked, if the view had all of that.
+/// Records up to `flushed` that `consumer` wants and does not have yet, and the number up to which it looked.
 fn read(
     view: &dyn View,
     consumer: &ConsumerRecord,
@@ -547,10 +550,10 @@ fn read(
     }
 }
 
-/// `newest`: of what is told.
+/// `newest`: the newest flushed number.
 fn damaged(damage: &Damage, newest: u64) -> Fault {
     let number = number_of(&damage.key).unwrap_or_default();
-    // The key behind a record that is damaged alone is no other's.
+    // A single damaged record has no range behind it.
     let behind = damage.is_stretch().then(|| number_from(&damage.end).unwrap_or(newest + 1));
     let what = match behind {
         Some(behind) if behind > number + 1 => format!(

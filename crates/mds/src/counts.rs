@@ -1,4 +1,4 @@
-//! Counts of directories: what each entry means for them, and when they go into their records. The rules are in `meta::counts`.
+//! Counts of directories: learns them from entries, and folds them into the directories' records. The rules are in `meta::counts`.
 
 use std::sync::atomic::Ordering;
 
@@ -14,18 +14,18 @@ use crate::look::{Next, Page, SnapView, Trouble, Walk, page, until_loaded};
 use crate::overlay::Layer;
 use crate::serve::{parse, plain};
 
-/// Records of an entry when a file system is counted for the first time.
+/// Most records and bytes per entry while a file system is counted for the first time.
 const SLICE: usize = 1024;
 const SLICE_BYTES: usize = 1 << 20;
 
-/// An entry's changes, as the rules take them.
+/// An entry's changes in the form of the rules.
 pub fn changed(changes: &Batch) -> impl Iterator<Item = Changed<'_>> + Clone {
     changes.0.iter().map(|Change { key, value }| (key, value.as_ref().map(|v| v.raw())))
 }
 
 impl Core {
-    /// What an entry means for the counts: to be asked before it is encoded, because records that nobody needs any more go with it,
-    /// and added to `counts` once it is in the log.
+    /// Effects of an entry on the counts. Call it before the entry is encoded, since it may add deletions of count records. Add the result to
+    /// `counts` once the entry is in the log.
     pub fn learn_counts(&self, counts: &Pending, changes: &mut Batch) -> Result<Learned, Stop> {
         if !self.rules.counts() {
             return Ok(Learned::default());
@@ -39,7 +39,7 @@ impl Core {
         Ok(learned)
     }
 
-    /// The call `Counts`: what the newest state has, and what is pending.
+    /// The call `Counts`: counts of the newest state, with pending ones.
     pub fn on_counts(&self, head: &Header, body: &[u8]) -> Result<Done, Fault> {
         self.joined()?;
         self.check_incarnation(head)?;
@@ -50,7 +50,7 @@ impl Core {
             user = self.sessions.one_user(head.session)?;
         }
         let mut req: wire::meta::Counts = parse(body)?;
-        // meta-J1 of the rules: of a judged session, the judge knows better.
+        // meta-J1: the judged credentials replace those of the request.
         if let Some(judged) = self.judged(user.as_ref(), head.call, body) {
             req.cred = judged.cred;
         }
@@ -66,13 +66,13 @@ impl Core {
         reply.map(plain)
     }
 
-    /// Brings some of what is pending into the records, if it is much. Who made it so does it, after his own entry.
+    /// Folds some pending counts into records if there are many. The thread whose entry made them many does it, after its entry.
     pub fn fold_counts(&self) -> Result<(), Fault> {
-        // One of all who were told of the batch that made it long.
+        // One thread of those whose requests were in that batch.
         if !self.counts_long.load(Ordering::Relaxed) || !self.counts_long.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        // A few attempts bring all that it needs. If that does not stay in memory until then, it needs less.
+        // A few attempts load all records. If they leave memory again before that, the next attempt folds fewer.
         let mut max = 8 * FOLD_MAX;
         until_loaded(&self.kv, &mut || {
             let mut seat = self.executor.lead();
@@ -87,7 +87,7 @@ impl Core {
                 not_absent(view)?;
                 fold
             };
-            // In a log that is full there is no room for it: a checkpoint is on its way, and the next one tries again.
+            // A full log has no space for it. A checkpoint is under way, and the next call tries again.
             match self.commit_puts(&mut seat, fold.puts) {
                 Ok(_) => {
                     seat.counts.fold_ended(fold.end);
@@ -95,13 +95,13 @@ impl Core {
                 }
                 Err(Stop::LogFull { .. } | Stop::NoIds) => Ok(()),
                 Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
-                // Its volume refuses: who asks for something is told.
+                // The volume refuses. The next request reports that.
                 Err(Stop::Refused(_)) => Ok(()),
             }
         })
     }
 
-    /// Counts a file system whose records say nothing of it: an older program made it. Nobody is served yet.
+    /// Counts a file system that an older program made without counts. Runs before any request is served.
     pub fn begin_counts(&self) -> Result<(), Fault> {
         if !self.rules.counts() || self.executor.lead().counts.is_counting() {
             return Ok(());
@@ -121,7 +121,7 @@ impl Core {
                 }
             };
         }
-        // It keeps the places of leaves from checkpoints.
+        // The walk keeps leaves' places from being reused by checkpoints.
         drop(walk);
         let puts: Vec<(Key, Vec<u8>)> = recount
             .finish()
@@ -129,7 +129,7 @@ impl Core {
             .map(|(dir, counts)| (meta::keys::counts(dir), counts.encode()))
             .collect();
         tracing::info!(directories = puts.len(), "the directories' contents were counted for the first time");
-        // Until the last record is there, a start begins anew.
+        // A start before the last record counts anew.
         for slice in puts.chunks(SLICE).chain([&[begun()][..]]) {
             self.commit_alone(slice)?;
         }
@@ -141,7 +141,7 @@ impl Core {
         self.commit_changes(seat, puts.collect())
     }
 
-    /// An internal entry of changes that are right whatever the state is.
+    /// An internal entry whose changes do not depend on the state.
     pub fn commit_changes(&self, seat: &mut ExecutorState, changes: Layer) -> Result<Seq, Stop> {
         let snap = self.kv.snapshot();
         let mut draft = Draft::new(&snap);
@@ -161,7 +161,7 @@ impl Core {
     }
 }
 
-/// A record that is damaged was found by who needs it more; here it would stop what has to go on, and fsck finds the sums wrong.
+/// Ignores damage: the request that needs the record reports it, and fsck finds wrong sums. Here it would only stop other work.
 fn not_absent(view: SnapView<'_>) -> Result<(), Trouble> {
     match view.finish() {
         Err(trouble @ Trouble::Absent(_)) => Err(trouble),

@@ -1,4 +1,4 @@
-//! An entry in the making: what the operations of a batch changed so far, on top of the newest state.
+//! A log entry that is being built: the changes of a batch's operations so far, on top of the newest state.
 
 use std::cell::Cell;
 
@@ -10,23 +10,23 @@ use crate::execute::Stop;
 use crate::overlay::Layer;
 use crate::record::{self, Member, Origin};
 
-/// mds-I1: `changes` is what `members`, one after the other, made of `snap`.  mds-I2: no two members have the same slot: a repeat is told
-/// from a new request by what the log has.
+/// `changes` is the result of `members`, run one after the other on `snap`. No two members have the same slot, since a repeat is recognised
+/// only by logged entries.
 pub struct Draft<'s> {
     pub snap: &'s dyn kv::View,
     pub changes: Layer,
     pub members: Vec<Member>,
-    /// Records of dead objects that began to wait for the purge.
+    /// Records that the entry adds to the unlink log.
     pub died: usize,
-    /// mds-M7: a member's client changes objects on the strength of it.
+    /// mds-M7: a member's reply lets its client change objects.
     pub lets_change: bool,
-    /// Of the changes: records of the changelog.
+    /// Change records among `changes`.
     pub noted: Noted,
-    /// Records that its rules have looked at, also those of what was refused.
+    /// Records that the rules have read, those of refused requests too.
     pub looks: Cell<u64>,
-    /// Of the record, about.
+    /// Bytes of the entry, about.
     bytes: usize,
-    /// That the changes may add to the table.
+    /// Bytes that the changes may add to the table.
     put_bytes: u64,
 }
 
@@ -45,7 +45,7 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// Bytes that the table takes on the medium, as far as is known before the entry is applied.
+    /// Bytes of the table on the medium with this entry, without the space that the entry frees.
     pub fn table_bytes(&self) -> u64 {
         self.snap.medium_bytes() + self.put_bytes
     }
@@ -55,13 +55,13 @@ impl<'s> Draft<'s> {
         self.members.iter().any(|m| m.origin.as_ref().is_some_and(is_same))
     }
 
-    /// May an operation with this reply and these changes still join an entry of at most `max` bytes? The first may always.
+    /// True if an operation with this reply and these changes fits an entry of at most `max` bytes. The first one always does.
     pub fn has_room(&self, reply: &[u8], changes: &Layer, max: usize) -> bool {
         let bytes = record::bytes_of(reply, changes.iter().map(|(k, v)| (k, v.as_ref())));
         self.members.is_empty() || self.bytes + bytes <= max
     }
 
-    /// The next operation's changes, which were made on top of those that are here; its place.
+    /// Adds the next operation, whose changes were made on top of those here. Returns its place.
     pub fn add(&mut self, member: Member, mut changes: Layer) -> usize {
         self.bytes += record::bytes_of(&member.reply, changes.iter().map(|(k, v)| (k, v.as_ref())));
         self.put_bytes += put_bytes(&changes);
@@ -73,7 +73,7 @@ impl<'s> Draft<'s> {
         self.members.len() - 1
     }
 
-    /// Bytes that the changes free of what is in the table or comes into it by this entry. Asked only when room is short.
+    /// Bytes of records that the changes replace, in the table or in this entry. Called only when space is short.
     pub fn replaced(&self, changes: &Layer) -> Result<u64, Stop> {
         let bytes = |key: &Key, len: Option<usize>| len.map_or(0, |len| record_bytes(key, len));
         let old = |key| match self.changes.get(key) {
@@ -88,7 +88,7 @@ impl<'s> Draft<'s> {
     }
 }
 
-/// Bytes of the records that are put.
+/// Bytes of the records that a layer puts.
 pub fn put_bytes(changes: &Layer) -> u64 {
     let put = |(key, value): (&Key, &Option<Value>)| value.as_ref().map(|v| record_bytes(key, v.raw().len()));
     changes.iter().filter_map(put).sum()

@@ -426,7 +426,7 @@ impl Core {
     ) -> Result<Option<Reached>, Stop> {
         if let Some(origin) = origin {
             seat.check_open()?;
-            // mds-I2 of `Draft`.
+            // A repeat is recognised only by logged entries, so a batch has one request per slot.
             if draft.has_slot_of(origin) {
                 return Ok(Some(Reached::SlotTaken));
             }

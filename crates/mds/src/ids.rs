@@ -60,8 +60,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Where a table stands: everything up to the reserved limits counts as used. Nothing can be drawn before `promise`,
-    /// a flush and `keep`.
+    /// Counters as a table has them. All ids up to the reserved limits count as used. None can be drawn before `promise`, a flush and `keep`.
     pub fn load(view: &dyn View) -> Result<Ids, Fault> {
         let first = |w: Which| if w == Which::Fid { Fid::FIRST } else { 1 };
         let mut counters = ALL.map(|w| Counter { next: first(w), limit: first(w), promised: first(w) });
@@ -75,17 +74,17 @@ impl Ids {
                 counters[which as usize - 1] = Counter { next: start, limit: start, promised: start };
             }
         }
-        // Any below may have been given before the restart.
+        // Any lower number may have been given out before the restart.
         let newest_lease = Arc::new(AtomicU64::new(counters[Which::Lease as usize - 1].next - 1));
         Ok(Ids { shard: Shard(0), counters, newest_lease })
     }
 
-    /// Of fids' counters and of sessions none from here on was given out.
+    /// Limits of the fid counter and of session ids. No id from here on was given out.
     pub fn limits(&self) -> (u64, SessionId) {
         (self.counters[0].limit, SessionId(self.counters[2].limit))
     }
 
-    /// The newest lease number that was given out, here or before a restart.
+    /// The newest lease number that was given out, before or after the restart.
     pub fn newest_lease(&self) -> Arc<AtomicU64> {
         self.newest_lease.clone()
     }
@@ -95,16 +94,16 @@ impl Ids {
         self.shard = shard
     }
 
-    /// Is it time to reserve in the background?
+    /// True when the background should reserve the next block.
     pub fn are_low(&self) -> bool {
         self.counters.iter().any(|c| c.left() < LOW && c.promised == c.limit)
     }
-    /// May a transaction start?
+    /// True if a transaction may start.
     pub fn are_enough(&self) -> bool {
         self.counters.iter().all(|c| c.left() >= TXN_IDS_MAX)
     }
 
-    /// The entry that reserves another block for every counter that is low. `keep` what it returns once that is flushed.
+    /// The entry that reserves another block for each low counter. Call `keep` with the promise once the entry is flushed.
     pub fn promise(&mut self) -> Result<(Batch, Promise), Fault> {
         let mut batch = Batch::new();
         for which in ALL {
@@ -112,7 +111,7 @@ impl Ids {
             if c.left() >= LOW {
                 continue;
             }
-            // A promise whose flush failed is made anew, further on: what it covered is skipped.
+            // After a failed flush the next promise lies further on, and skips the block of this one.
             c.promised += BLOCK;
             if which == Which::Fid && c.promised > 1 << 48 {
                 return Err(Fault::new(
@@ -125,10 +124,12 @@ impl Ids {
         Ok((batch, Promise(self.counters.map(|c| c.promised))))
     }
 
-    /// The reservation is flushed: its ids may be given out.
+    /// The reservation is flushed, so its ids may be given out.
     pub fn keep(&mut self, promise: Promise) {
         for (c, promised) in self.counters.iter_mut().zip(promise.0) {
+            assert!(promised <= c.promised, "mds-O5: a promise that was never made");
             c.limit = c.limit.max(promised);
+            assert!(c.next <= c.limit && c.limit <= c.promised, "mds-I1");
         }
     }
 
@@ -139,7 +140,7 @@ impl Ids {
     /// rise also when the low half starts again.
     pub fn next_lease(&mut self) -> Option<u64> {
         let number = self.counters[1].draw()?;
-        // Before anybody is told it, so before any object sees it.
+        // Before the number leaves, so before any object sees it.
         self.newest_lease.store(number, Ordering::SeqCst);
         Some(number)
     }
@@ -147,34 +148,33 @@ impl Ids {
         self.counters[2].draw().map(SessionId)
     }
 
-    /// As if everything below had been given out, in this process and flushed: for the test of the low half's end.
+    /// Skips numbers as if they were given out and flushed, for the test of the low half's end.
     #[cfg(test)]
     pub fn skip_leases_to(&mut self, next: u64) {
         self.counters[1] = Counter { next, limit: next + BLOCK, promised: next + BLOCK };
         self.newest_lease.store(next - 1, Ordering::SeqCst);
     }
 
-    /// As if so many had been given out.
+    /// Skips fids as if they were given out.
     #[cfg(test)]
     pub fn skip_fids(&mut self, some: u64) {
         self.counters[0].next += some;
     }
 
-    /// Has this fid been given out by this shard (or is it another shard's)? A replay may only ask for such.
+    /// True if this shard gave the fid out, or if it is another shard's. A replay may ask for no other.
     pub fn was_given(&self, fid: Fid) -> bool {
         fid.allocating_shard() != self.shard || fid.counter() < self.counters[0].next
     }
 }
 
-/// Limits that hold once the entry with them is flushed.
+/// Limits that hold once their entry is flushed.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise([u64; 3]);
 
-/// What a restored MDT skips of each counter: at 100,000 a second those of 127 days, for which a backup is old enough; and fids last for 256
-/// restores.
+/// Ids that a restore skips per counter: 127 days at 100,000 per second, more than a backup is old. Fids last for 256 restores.
 const RESTORE_SKIP: u64 = 1 << 40;
 
-/// The counters' records as a restored MDT has them.
+/// Counter records of a restored MDT.
 pub fn raised(view: &dyn View) -> Result<Vec<(Key, Value)>, Fault> {
     let mut all = Vec::new();
     for which in ALL {
@@ -186,7 +186,7 @@ pub fn raised(view: &dyn View) -> Result<Vec<(Key, Value)>, Fault> {
     Ok(all)
 }
 
-/// Of the counters' records.
+/// Keys of the counter records.
 pub fn keys() -> [Key; 3] {
     ALL.map(key)
 }

@@ -13,12 +13,12 @@ use wire::mgmt::RegisterReply;
 use crate::Core;
 use crate::format::shard_of;
 
-/// What is taken from a cluster map; replaced whole with each newer map.
+/// The MDT's view of a cluster map. A newer map replaces it as a whole.
 pub struct Joined {
     pub version: u64,
     pub fs: FsId,
     pub fs_uuid: Uuid,
-    /// Under which fids are allocated here.
+    /// The shard of fids that are allocated here.
     pub shard: Shard,
     /// Key of the capabilities' MACs.
     pub secret: Uuid,
@@ -27,7 +27,7 @@ pub struct Joined {
     pub commit_interval: Duration,
     /// In id order: what layouts may name.
     pub ost_mirrors: Vec<MirrorId>,
-    /// As far as the MGS has told: none of the file system's is down.
+    /// False if the map says that an OST of the file system is down.
     pub are_osts_up: bool,
     /// The target that orders writes of each OST mirror.
     pub primaries: HashMap<MirrorId, TargetId>,
@@ -73,7 +73,7 @@ impl Core {
         Ok(())
     }
 
-    /// The first registration names the target; every later one must name it the same.
+    /// The first registration gives the target its identity. Later ones must agree with it.
     fn take_identity(&self, reply: &RegisterReply, fs_uuid: Uuid) -> Result<(), Fault> {
         let mut label = self.volume.label();
         let is_new = label.target == TargetId(0);

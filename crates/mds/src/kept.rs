@@ -1,8 +1,8 @@
-//! The few records without which an MDT does not start, or makes nothing (the root directory, what is reserved of ids, the totals, that
-//! directories are counted): the head of a checkpoint has copies of them, so that a leaf that rots is not the loss of all the others.
+//! Copies of the few records without which an MDT cannot start or create files: the root directory, reserved ids, totals, and the mark that
+//! directories are counted. The head of a checkpoint has them, so that one damaged leaf does not cost all others.
 //!
-//! mds-KP1: copies are of the state that the checkpoint is of. A start that finds such a record lost puts its copy in its place before the log
-//! is replayed.  mds-KP2: what the table does not give back at a checkpoint has not changed since the one before, whose copy is kept.
+//! mds-KP1: copies are of the checkpoint's state. A start that finds such a record lost puts its copy back before it replays the log.
+//! mds-KP2: a record that the table cannot read at a checkpoint has not changed since the one before. Its older copy stays.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::look::{Trouble, look, until_loaded};
 /// Key kind of a copy: `(13, the record's key)` → its value. In checkpoints only.
 pub const KIND_COPY: u8 = meta::keys::COPY;
 
-/// Records, by their own keys.
+/// Copies by the keys of their records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept(BTreeMap<Key, Value>);
 
 impl Kept {
-    /// Of a state; `before`: those of the checkpoint before.
+    /// Copies of a state. `before`: copies of the checkpoint before.
     pub fn of<E: Engine>(kv: &E, snap: &E::Snap, keys: &[Key], before: &Kept) -> Kept {
         let mut kept = BTreeMap::new();
         for key in keys {
@@ -39,14 +39,14 @@ impl Kept {
         self.0.get(key)
     }
 
-    /// For a checkpoint.
+    /// The copies as records of a checkpoint.
     pub fn records(&self) -> impl Iterator<Item = (Key, Value)> + '_ {
         let key =
             |key: &Key| Key::new(&[&[KIND_COPY], key.as_bytes()].concat()).expect("these keys are short");
         self.0.iter().map(move |(of, value)| (key(of), value.clone()))
     }
 
-    /// Takes a record of a checkpoint back.
+    /// Takes a copy out of a checkpoint's record.
     pub fn restore(&mut self, key: &Key, value: &Value) -> Result<(), &'static str> {
         let of = key.as_bytes().get(1..).and_then(Key::new).ok_or("its key")?;
         match self.0.insert(of, value.clone()) {
@@ -55,7 +55,7 @@ impl Kept {
         }
     }
 
-    /// mds-KP1. By who opened the table, which has all up to `at`.
+    /// mds-KP1. Called after the table was opened, which has all entries up to `at`.
     pub fn put_back<E: Engine>(&self, kv: &E, at: Seq) -> Result<(), Fault> {
         for (key, value) in &self.0 {
             match look(kv, &mut |view| meta::View::get(view, key).is_some()) {

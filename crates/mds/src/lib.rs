@@ -1,17 +1,18 @@
 //! The metadata server of one MDT: a volume, an ordered table, sessions, and the executor that runs the rules of `meta`.
 //!
-//! Who brings a mutating request takes the writer's role, or leaves it to who has it. The holder runs the rules of all who came meanwhile
-//! one after the other over snapshot + overlay, appends one log entry, applies it, publishes the new state and tells them.
-//! Reads run over the published state and never wait for a request that changes something.
+//! A thread with a mutating request becomes the leader of the executor, or queues the request for the leader. The leader runs the rules of
+//! queued requests one after the other over snapshot + overlay, appends one log entry, applies it, publishes the new state and reports
+//! the outcomes. Reads run over the published state and never wait for a request that changes something.
 //!
-//! mds-M1: log order is apply order: both are done by who has the writer's role.  mds-M2: nothing is visible or answered before its entry
-//! is in the log.  mds-M3: a refused request changes nothing and leaves no entry; sent again it is judged again.
-//! mds-M4: a request that was carried out is never carried out again: its reply is in the entry that changed things.
-//! mds-M5: ids (fid, lease, session) come from blocks whose limit was flushed before the first was used (rule mds-O5).
-//! mds-M6: objects are destroyed only after the entry that made them dead is flushed.
-//! mds-M7: a reply that lets a client write to objects anew is sent only after its entry is flushed.
+//! mds-M1: log order is apply order, since one leader does both.
+//! mds-M2: a change is neither visible nor answered before its entry is in the log.
+//! mds-M3: a refused request changes nothing and leaves no entry. Sent again, it is judged again.
+//! mds-M4: a request that was carried out is never carried out again: its reply is in the entry of its change.
+//! mds-M5: ids (fid, lease, session) come from blocks whose limit was flushed before the first id was used (mds-O5).
+//! mds-M6: objects are destroyed only after the entry that put them into the unlink log is flushed.
+//! mds-M7: a reply that lets a client write to objects anew leaves only after its entry is flushed.
 //!
-//! Use: `Mdt::format` once, `Mdt::open`, then `join` with what the MGS answered; put it into a `net::Hub`.
+//! Use: `Mdt::format` once, `Mdt::open`, then `join` with the MGS's answer; put it into a `net::Hub`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
@@ -28,7 +29,7 @@ mod counts;
 mod draft;
 mod execute;
 mod format;
-mod given_up;
+mod abandoned;
 mod grace;
 mod ids;
 mod joined;
@@ -77,21 +78,21 @@ use joined::Joined;
 use sessions::Sessions;
 use workers::Workers;
 
-/// The engine below the executor: the only place that names one. Tests of this crate run over one that has nothing in memory before
-/// it was asked for, so that whatever reads here is shown to start over.
+/// The engine below the executor; no other place names one. Tests of this crate use an engine that has no record in memory before it was
+/// asked for, so that every read shows that it starts over.
 #[cfg(not(test))]
 type Records = kv::Table;
 #[cfg(test)]
 type Records = kv::away::AwayTable;
 
-/// An MDT that serves. Dropping it stops its threads and nothing else: what a killed process leaves behind.
+/// An MDT that serves. Dropping it only stops its threads, and leaves the medium as a killed process would.
 pub struct Mdt {
     core: Arc<Core>,
     workers: Workers,
 }
 
-/// What the serving threads and the background threads share.
-/// Taken in this order: `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the role.
+/// State that serving threads and background threads share.
+/// Locks are taken in this order: `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the executor.
 pub(crate) struct Core {
     volume: Volume,
     kv: Records,
@@ -100,20 +101,20 @@ pub(crate) struct Core {
     sharers: shared::Sharers,
     /// One attach, detach or eviction at a time.
     ending: Mutex<()>,
-    /// With the copies that the last checkpoint has.
+    /// Held during a checkpoint; has the copies of the last one.
     checkpointing: Mutex<kept::Kept>,
     reserving: Mutex<()>,
     joined: ArcSwapOption<Joined>,
-    /// This start's; the volume's own accessor takes a lock.
+    /// Incarnation of this start. The volume's own accessor takes a lock.
     incarnation: Incarnation,
     was_clean: bool,
-    /// When it did, seconds since 1970.
+    /// Time of the start, in seconds since 1970.
     started_sec: u64,
-    /// Our mirror's, as the newest map says.
+    /// Epoch of this mirror in the newest map.
     epoch: AtomicU32,
-    /// Many counts of directories wait to go into their records.
+    /// Many pending counts wait to be folded into records.
     counts_long: AtomicBool,
-    /// The changelog takes more than its share.
+    /// The changelog exceeds its share.
     changes_long: AtomicBool,
     rules: Arc<dyn Rules>,
     clock: Arc<dyn Clock>,
@@ -124,21 +125,21 @@ pub(crate) struct Core {
     stopping: AtomicBool,
     room: stat::Room,
     locks: locks::Locks,
-    /// Of `Ids`.
+    /// Shared with `Ids`.
     newest_lease: Arc<AtomicU64>,
-    /// mds-M7: the last entry that let a client change objects.
+    /// mds-M7: seq of the last entry that let a client change objects.
     change_let_by: AtomicU64,
-    /// The fsck that is under way, if one is.
+    /// The fsck in progress.
     checking: Mutex<Option<check::Run>>,
-    /// States of those two. Whoever ends them holds `checkpointing`.
+    /// Snapshots of the fsck and of the backup. Ending them requires `checkpointing`.
     walks: look::Walks<Records>,
-    /// The backup that is under way, if one is.
+    /// The backup in progress.
     copying: Mutex<Option<backup::Copy>>,
     grace: grace::Grace,
 }
 
 impl Mdt {
-    /// Who this target is, as its superblock says.
+    /// Identity of this target, from its superblock.
     pub fn label(&self) -> Label {
         self.core.volume.label()
     }
@@ -148,15 +149,15 @@ impl Mdt {
         self.core.was_clean
     }
 
-    /// Takes the place in the cluster that the MGS gave; from here on requests are served and dead objects destroyed.
-    /// The first time it writes the identity to the superblock; later it refuses another one.
+    /// Takes the place in the cluster that the MGS gave. From here on the MDT serves requests and destroys unlinked objects. The first call
+    /// writes the identity to the superblock; later calls refuse another identity.
     pub fn join(&self, reply: &RegisterReply, fabric: Arc<Fabric>) -> Result<(), Fault> {
         self.core.join(reply, fabric)?;
         self.workers.start_purge(&self.core);
         Ok(())
     }
 
-    /// A newer cluster map (new OSTs to place on, targets that moved). Older ones are ignored.
+    /// Takes a newer cluster map (new OSTs, targets that moved). Ignores older ones.
     pub fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {
         self.core.set_map(map)
     }
@@ -171,15 +172,15 @@ impl Mdt {
         self.core.checkpoint_now()
     }
 
-    /// Ends it: requests are refused with `NotReady`, threads end. `clean` writes a checkpoint and the clean mark, so that
-    /// the next start replays nothing and keeps its incarnation. Calling it twice is fine.
+    /// Stops the MDT: requests are refused with `NotReady`, and threads end. `clean` writes a checkpoint and the clean mark, so that the next
+    /// start replays nothing and keeps its incarnation. A second call does nothing.
     pub fn stop(&self, clean: bool) -> Result<(), Fault> {
         self.workers.stop(&self.core);
         self.core.close(clean)
     }
 
-    /// What reading requests look at and do not write, but for the time at which a session was last heard of: for who counts that
-    /// with breakpoints.
+    /// Memory words that reading requests share, for counting their writes with hardware breakpoints. Readers write none of them except the
+    /// time at which a session was last heard of.
     pub fn words(&self) -> Vec<Word> {
         let mut words = self.core.kv.words();
         words.extend(
@@ -189,17 +190,17 @@ impl Mdt {
         words
     }
 
-    /// What its records take, and how much of that is in memory.
+    /// Sizes of the table, and its share in memory.
     pub fn figures(&self) -> kv::Figures {
         self.core.kv.figures()
     }
 
-    /// Do several sessions share it, or does one ask to come in?
+    /// True if several sessions share the MDT, or if one waits to attach.
     pub fn is_sharing(&self) -> bool {
         self.core.sharers.is_sharing()
     }
 
-    /// Live sessions, for status displays: id, the client's name, milliseconds since it was last heard of.
+    /// Live sessions, for status displays: id, client name, milliseconds since the last sign of life.
     pub fn sessions(&self) -> Vec<(SessionId, String, u64)> {
         self.core.sessions.list(self.core.clock.boot_ms())
     }

@@ -1,10 +1,12 @@
-//! The purge: objects of files that are gone are destroyed, then their records.
+//! The purge: destroys the objects of unlinked files, then deletes their records from the unlink log.
 //!
-//! mds-P1 (mds-M6): nothing is destroyed before the entry that made it dead is flushed; else a power loss brings the file back
-//! without its bytes.  mds-P2: a record goes only after the OSTs flushed the destruction; else a power loss brings objects back
-//! that nobody remembers.  Destroying twice is harmless, so a crash anywhere starts over.
-//! mds-P3: every dead file has its turn. Rounds walk through the list, and begin anew only at its end: however many files of an
-//! OST that is down come first, those behind them are freed.
+//! mds-P1: no object is destroyed before the entry that put it into the unlink log is flushed (mds-M6). Otherwise a power loss would bring
+//!     the file back without its bytes.
+//! mds-P2: a record is deleted only after the OSTs flushed the destruction. Otherwise a power loss would bring back objects without a record.
+//! mds-P3: every record has its turn. Rounds walk through the unlink log and begin anew only at its end, so files of an OST that is down do not
+//!     keep later ones from being freed.
+//!
+//! Destroying an object twice is harmless, so a crash at any point starts over.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -25,42 +27,42 @@ use crate::joined::Joined;
 use crate::look::{SnapView, look_around};
 use crate::recover::no_lease;
 
-/// Files looked at in a round; doubled up to the maximum while some of them cannot be purged: each round waits for an OST
-/// that is down, and few rounds should do.
+/// Files per round. The number doubles up to the maximum while some files cannot be purged: each round waits for an OST that is down, so
+/// there should be few rounds.
 const FILES_MIN: usize = 256;
 const FILES_MAX: usize = 16 * 1024;
-/// Objects named in one request: 24 KiB of body.
+/// Most objects of one request: 24 KiB of body.
 const OBJECTS_MAX: usize = 1024;
-/// Records forgotten in one entry.
+/// Most records that one entry deletes.
 const FORGET_MAX: usize = 256;
-/// An OST that takes longer is tried again later; a stop waits no longer than this.
+/// An OST that takes longer is tried again later. A stop waits for this time at most.
 const CALL_MAX: Duration = Duration::from_secs(3);
 /// Longest pause after failures.
 const BACK_OFF_MAX: Duration = Duration::from_secs(30);
-/// Dead records looked at for who asks whether any names a mirror: first few, since mostly one of the first does. What lies behind
-/// them is taken to name it.
+/// Records of the unlink log that are read to tell whether any names a mirror: few at first, since mostly one of the first does. If there
+/// are more records, the answer is yes.
 const LOOKS: [usize; 2] = [64, 4096];
-/// The capability is made anew each round.
+/// Validity of the capability, which is made anew each round.
 const CAPABILITY_SEC: u64 = 3600;
 
-/// What a round came to.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Purged {
     pub files: usize,
-    /// Files whose OSTs did not all answer.
+    /// Files of which an OST did not answer.
     pub left: usize,
 }
 
-/// How far the list of dead files has been walked through.
+/// Position of a walk through the unlink log.
 #[derive(Default)]
 pub struct Walk {
-    /// The last record that was looked at. None: it begins anew.
+    /// The last record that was read. `None`: the walk begins anew.
     at: Option<Key>,
-    /// What this walk's rounds came to, or the last one's.
+    /// Sum of the rounds of this walk, or of the last one.
     sum: Purged,
-    /// The news when it began: it comes by all of them.
+    /// `Counts::news` when the walk began. The walk passes all of them.
     news: u64,
-    /// Those that failed in the last round. They are asked last: the others' space need not wait until their time is over.
+    /// Targets that failed in the last round. They are asked last, so that space on other OSTs does not wait for their time-out.
     failed: BTreeSet<TargetId>,
 }
 
@@ -70,17 +72,17 @@ impl Walk {
     }
 }
 
-/// What the purge has come to since the start, for those who wait for it.
+/// Progress of the purge since the start, for requests that wait for free space.
 pub struct Counts {
     walks_begun: AtomicU64,
     walks_ended: AtomicU64,
     rounds: AtomicU64,
-    /// Dead records that are gone.
+    /// Records deleted from the unlink log.
     freed: AtomicU64,
-    /// What a walk may find that one before it did not: dead records that were added, and new maps, by which OSTs may have come back.
-    /// Counted when it can be seen: a walk that saw it uncounted has one to come.
+    /// Events that give a walk more to do than the one before: added records, and new maps, which may bring OSTs back. Counted after the event
+    /// is visible. A walk that sees an event before it is counted is followed by one more walk.
     news: AtomicU64,
-    /// The news when a whole walk began that left some and freed none, or one that failed; `GOES_ON` if something was freed since.
+    /// `news` at the begin of a whole walk that failed, or left records and freed none. `GOES_ON` if something was freed since.
     held_up_at: AtomicU64,
 }
 
@@ -110,11 +112,11 @@ impl Counts {
     }
 }
 
-/// The records behind `key`, as the rules see them.
+/// A view of the records behind `key`.
 struct Behind<'a> {
     view: &'a SnapView<'a>,
     key: Option<Key>,
-    /// The last one that was seen.
+    /// The last record that was read.
     seen: Cell<Option<Key>>,
 }
 
@@ -152,7 +154,7 @@ impl Core {
             if round.is_ok() {
                 max = if sum.left == 0 { FILES_MIN } else { (max * 2).min(FILES_MAX) };
             }
-            // mds-P3: the longer pauses come at the end of a walk that freed nothing.
+            // mds-P3: only a whole walk that freed nothing makes the pause longer.
             let is_vain = round.is_err() || (!walk.is_under_way() && sum.files == 0 && sum.left > 0);
             if is_vain {
                 back_off =
@@ -163,7 +165,7 @@ impl Core {
             let is_busy = walk.is_under_way() && sum.left == 0;
             pause = match (is_vain, is_busy) {
                 (true, _) => back_off,
-                // Much to do: go on at once.
+                // There is more to do, so go on at once.
                 (false, true) => Duration::ZERO,
                 (false, false) => self.commit_interval(),
             };
@@ -173,10 +175,10 @@ impl Core {
         }
     }
 
-    /// Destroys the objects of the next `max` dead files of the walk.
+    /// Destroys the objects of the next `max` files of the walk.
     pub fn purge_round(&self, walk: &mut Walk, max: usize) -> Result<Purged, Fault> {
         if !walk.is_under_way() {
-            // Before the snapshot is taken: who reads a smaller count afterwards saw nothing that this walk may miss.
+            // Before the snapshot: a request that reads the smaller count saw no record that this walk may miss.
             self.purged.walks_begun.fetch_add(1, Ordering::SeqCst);
             walk.sum = Purged::default();
             walk.news = self.purged.news.load(Ordering::SeqCst);
@@ -209,7 +211,7 @@ impl Core {
         if dead.is_empty() {
             return Ok(Purged::default());
         }
-        // mds-P1: everything that was seen is flushed after this.
+        // mds-P1: flushes every record that was read.
         self.flush()?;
         walk.failed = self.destroy_all(&joined, &dead, &walk.failed);
         let failed = &walk.failed;
@@ -225,10 +227,10 @@ impl Core {
         Ok(Purged { files: done.len(), left: left.len() })
     }
 
-    /// Somebody found OSTs full: is space about to be free there?
+    /// A client found OSTs full. Tells whether space is about to become free there.
     pub fn on_dying(&self, req: &Dying) -> Result<DyingReply, Fault> {
         let (dying, walks_begun) = look_around(&self.kv, &mut |view| {
-            // A walk that begins later than this sees everything that is dead in the view.
+            // A walk that begins after this sees every record of the view.
             let walks_begun = self.purged.walks_begun.load(Ordering::SeqCst);
             let dying = LOOKS.iter().any(|max| {
                 let dead = self.rules.dead_list(view, *max);
@@ -240,7 +242,7 @@ impl Core {
         })?;
         let news = self.purged.news.load(Ordering::SeqCst);
         let held_up = dying && self.purged.held_up_at.load(Ordering::SeqCst) == news;
-        // Else its longer pauses would be void for as long as somebody finds an OST full.
+        // A purge that is held up is not rung, or its longer pauses would have no effect while a client finds an OST full.
         if dying && !held_up {
             self.bells.purge.ring();
         }
@@ -256,7 +258,7 @@ impl Core {
         })
     }
 
-    /// Destroys on every target what is dead there, and flushes; returns the targets where that did not work. Those of `late` come last.
+    /// Destroys the objects on every target, and flushes. Returns the targets that failed. Targets of `late` come last.
     fn destroy_all(
         &self,
         joined: &Joined,
@@ -266,7 +268,7 @@ impl Core {
         let mut by_target = BTreeMap::<TargetId, Vec<ObjectId>>::new();
         for (fid, layout) in dead {
             for (object, target) in targets_of(joined, *fid, layout) {
-                // A mirror that the map does not know has no target: its files stay on the list.
+                // A mirror that the map does not know has no target, so its files stay in the unlink log.
                 if let Some(target) = target {
                     by_target.entry(target).or_default().push(object);
                 }
@@ -276,7 +278,7 @@ impl Core {
         let (mut failed, mut is_news) = (BTreeSet::new(), false);
         for (target, objects) in first.into_iter().chain(last) {
             if is_news && late.contains(&target) {
-                // What was destroyed until here is free: who waits for it tries again now.
+                // The objects destroyed so far are free, so clients that wait for space may try again now.
                 self.purged.rounds.fetch_add(1, Ordering::SeqCst);
                 is_news = false;
             }
@@ -320,7 +322,7 @@ impl Core {
     }
 }
 
-/// Each object of a file with the target that has it, as the map says.
+/// The objects of a file, each with its target in the map.
 fn targets_of<'a>(
     joined: &'a Joined,
     fid: Fid,

@@ -1,7 +1,8 @@
-//! The MDT's log record: who asked, what they were answered, what changed. The byte form is in `docs/formats/mdt.md`.
+//! The MDT's log record: requests, their replies, and the changes. The byte form is in `docs/formats/mdt.md`.
 //!
-//! mds-R1: decoding never panics and allocates no more than a small multiple of the bytes at hand.  mds-R2: every value comes with the
-//! CRC that it was made with, and decoding checks it.  mds-R3: reserved bytes are zero, else the record is of a later version.
+//! mds-R1: decoding never panics, and allocates at most a small multiple of the bytes that it got.
+//! mds-R2: every value has the CRC of its creation, and decoding checks it.
+//! mds-R3: reserved bytes are zero. If not, the record is of a later version.
 
 use std::sync::Arc;
 
@@ -9,13 +10,13 @@ use kv::{Batch, VALUE_MAX, Value};
 use types::{Key, SessionId};
 use wire::{Malformed, Reader, Wire};
 
-/// Version of the record's form. A later one is refused: the program that wrote it can read it.
+/// Version of the record's form. A later one is refused; the program that wrote it can read it.
 const VERSION: u8 = 2;
-/// As it was when an entry held one operation; read, and written no more.
+/// The version in which an entry had one operation. It is read, and no longer written.
 const VERSION_OF_ONE: u8 = 1;
 const DELETE: u8 = 0;
 const PUT: u8 = 1;
-/// Fewest bytes that a change takes; bounds what a count is believed to mean.
+/// Fewest bytes of a change. Bounds the count of changes that is believed.
 const CHANGE_BYTES_MIN: usize = 2;
 /// Bytes before the first member.
 #[cfg(test)]
@@ -23,8 +24,8 @@ const HEAD_BYTES: usize = 16;
 /// Bytes of a member beside its reply.
 const MEMBER_BYTES: usize = 22;
 
-/// The request that an operation answers, for exactly-once. Without one: internal operations (ids reserved, sessions ended), and
-/// requests that want no slot.
+/// The request behind an operation, for exactly-once. Internal operations (ids reserved, sessions ended) and requests without a slot have
+/// none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub session: SessionId,
@@ -33,7 +34,7 @@ pub struct Origin {
     pub sequence: u32,
 }
 
-/// A request that an entry carried out. Its seq is the entry's plus its place.
+/// A request that an entry carried out. Its seq is that of the entry plus its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// For audit.
@@ -46,14 +47,14 @@ pub struct Member {
 /// One log entry's payload, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// In the order in which they were carried out; none: an internal change.
+    /// In execution order. Empty: an internal change.
     pub members: Vec<Member>,
-    /// Of all members together.
+    /// Changes of all members together.
     pub changes: Batch,
 }
 
 impl Record {
-    /// Operations of the entry: so many seqs it takes.
+    /// Operations of the entry, which takes as many seqs.
     pub fn ops(&self) -> u32 {
         ops_of(&self.members)
     }
@@ -64,14 +65,14 @@ pub fn ops_of(members: &[Member]) -> u32 {
     members.len().max(1) as u32
 }
 
-/// Bytes that a member with these changes adds to a record, or few more.
+/// Upper bound of the bytes that a member with these changes adds to a record.
 pub fn bytes_of<'a>(reply: &[u8], changes: impl Iterator<Item = (&'a Key, Option<&'a Value>)>) -> usize {
     let of_change =
         |(key, value): (&Key, Option<&Value>)| 10 + key.as_bytes().len() + value.map_or(0, |v| v.raw().len());
     MEMBER_BYTES + reply.len() + changes.map(of_change).sum::<usize>()
 }
 
-/// Puts the bytes of a record into `out`, in place of what was there. Takes its parts by reference: this runs for every entry.
+/// Writes a record into `out`, replacing its content. Takes its parts by reference, since this runs for every entry.
 pub fn encode(members: &[Member], changes: &Batch, out: &mut Vec<u8>) {
     out.clear();
     out.push(VERSION);
@@ -125,7 +126,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
     Ok(Record { members, changes })
 }
 
-/// Members, and how many changes follow.
+/// Decodes the members, and the number of changes that follow.
 fn get_members(r: &mut Reader<'_>) -> Result<(Vec<Member>, usize), Malformed> {
     let (n, count, len) = (u16::get(r)? as usize, u32::get(r)? as usize, u32::get(r)? as usize);
     if u32::get(r)? != 0 {
@@ -146,7 +147,7 @@ fn get_members(r: &mut Reader<'_>) -> Result<(Vec<Member>, usize), Malformed> {
     Ok((members, count))
 }
 
-/// The same of version 1. Call 0 is of the MDT itself.
+/// The same for version 1. Call 0 is an internal operation.
 fn get_one(r: &mut Reader<'_>) -> Result<(Vec<Member>, usize), Malformed> {
     let (call, slot, session, sequence) = (u16::get(r)?, u32::get(r)?, SessionId::get(r)?, u32::get(r)?);
     let (reply_len, count) = (u32::get(r)? as usize, u32::get(r)? as usize);

@@ -16,7 +16,7 @@ use crate::checkpoint::{State, empty_on, read_state};
 use crate::counts::changed;
 use crate::execute::{Executor, ExecutorState};
 use crate::format::shard_of;
-use crate::given_up::GivenUp;
+use crate::abandoned::Abandoned;
 use crate::ids::Ids;
 use crate::locks::Locks;
 use crate::look::{Trouble, look, look_around, until_loaded};
@@ -149,7 +149,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
                 fault.get_or_insert(f);
                 return Verdict::Cut;
             }
-            let given_up = match GivenUp::by(&r.changes) {
+            let given_up = match Abandoned::by(&r.changes) {
                 Ok(given_up) => given_up.map(|given| (given, r.changes.keys().copied().collect::<Vec<_>>())),
                 Err(why) => {
                     unreadable.get_or_insert(format!("log entry {}: {why}", entry.seq));

@@ -14,7 +14,7 @@ use wire::object::Capability;
 use super::counts::Play;
 use super::meta_rules::fresh;
 use super::rig::{Rig, SECRET};
-use crate::given_up::GivenUp;
+use crate::abandoned::Abandoned;
 use crate::kept::Kept;
 use crate::overlay::Overlay;
 use crate::recover::no_lease;
@@ -381,7 +381,7 @@ fn what_a_start_needs_is_given_up_only_for_its_copy() {
     let (kept, none) = (core.checkpointing.lock().clone(), Kept::default());
     let key = |bytes: &[u8]| Key::new(bytes).unwrap();
     let copies = |first: &[u8], end: &[u8], kept: &Kept| {
-        let copies = core.copies_for(&GivenUp { first: key(first), end: key(end) }, kept, true);
+        let copies = core.copies_for(&Abandoned { first: key(first), end: key(end) }, kept, true);
         copies.map(|copies| copies.into_keys().collect::<Vec<_>>()).map_err(|stop| stop.fault().code)
     };
     let (counter, root) = (keys::COUNTER, keys::inode(Fid::ROOT));

@@ -6,7 +6,7 @@ use meta::mem::MemTxn;
 use types::crc::crc32c;
 use types::{Key, SessionId, Uuid};
 
-use crate::given_up::GivenUp;
+use crate::abandoned::Abandoned;
 use crate::ids::{Ids, KIND_COUNTER};
 use crate::record::{self, Member, Origin};
 use crate::sessions::{Session, Sessions};
@@ -145,11 +145,11 @@ fn a_counter_is_read_or_refused() {
 #[test]
 fn what_was_given_up_is_read_or_refused() {
     let key = |bytes: &[u8]| Key::new(bytes).unwrap();
-    let seed = |first: &[u8], end: &[u8]| GivenUp { first: key(first), end: key(end) }.encode();
+    let seed = |first: &[u8], end: &[u8]| Abandoned { first: key(first), end: key(end) }.encode();
     let seeds = [seed(&[2, 0, 1], &[2, 0, 9]), seed(&[], &[1]), seed(&[1; 22], &[1; 23])];
     let hammer = Hammer::new("given up").seeds(seeds).bound(8, 8 << 10);
     let outcome = hammer.run(
-        |bytes| GivenUp::decode(bytes).ok(),
+        |bytes| Abandoned::decode(bytes).ok(),
         |bytes, given| {
             assert_eq!(given.encode(), bytes, "two byte forms");
             bytes.len()

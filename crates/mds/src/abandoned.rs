@@ -1,10 +1,10 @@
-//! Stretches of keys that are lost, and given up: an admin accepts by `stria fsck --repair` that nobody knows any more what was there. From then on
-//! nothing is there, and what is made there is as everywhere else.
+//! Abandoned ranges: key ranges of the table that are damaged and that an administrator abandons by `stria fsck --repair`. From then on the
+//! range is known to be empty, and new records can be made in it.
 //!
-//! mds-G1: it is an entry like any other, with a record that says which keys (`GivenUp`). Of these keys it leaves what it puts itself, and nothing
-//!     else, also where a replay finds the leaf sound again: what came after the entry does not know of it.
-//! mds-G2: who starts needs some records (`checkpoint::needed`). Where they are lost, the entry puts their copies (kept.rs); without one
-//!     nothing is given up.
+//! mds-G1: abandoning is logged, so that a replay cannot bring the range back. The entry has a record of the range (`Abandoned`), and
+//!     leaves in it only what it puts itself, even if a replay finds the leaf readable again.
+//! mds-G2: a start needs some records (`checkpoint::needed`). If they are in the range, the entry puts their copies (kept.rs). Without a copy
+//!     the range is not abandoned.
 
 use kv::{Batch, Engine, Miss, Value};
 use types::{Code, Fault, Key, Seq};
@@ -19,14 +19,14 @@ use crate::overlay::Layer;
 
 const VERSION: u8 = 1;
 
-/// The record of kind 16: which keys were given up last. From `first` on and below `end`.
+/// The record of kind 16: the last abandoned range, from `first` on and below `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GivenUp {
+pub struct Abandoned {
     pub first: Key,
     pub end: Key,
 }
 
-impl GivenUp {
+impl Abandoned {
     pub fn key() -> Key {
         meta::keys::kind_start(meta::keys::GIVEN_UP)
     }
@@ -36,7 +36,7 @@ impl GivenUp {
         [&[VERSION, first.len() as u8], first, &[end.len() as u8], end].concat()
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<GivenUp, Malformed> {
+    pub fn decode(bytes: &[u8]) -> Result<Abandoned, Malformed> {
         let r = &mut Reader::new(bytes);
         if u8::get(r)? != VERSION {
             return Err(Malformed("version of what was given up"));
@@ -47,22 +47,22 @@ impl GivenUp {
         };
         let (first, end) = (key()?, key()?);
         r.end()?;
-        if first < end { Ok(GivenUp { first, end }) } else { Err(Malformed("the end of what was given up")) }
+        if first < end { Ok(Abandoned { first, end }) } else { Err(Malformed("the end of what was given up")) }
     }
 
-    /// What an entry gives up.
-    pub fn by(changes: &Batch) -> Result<Option<GivenUp>, Malformed> {
+    /// The range that an entry abandons.
+    pub fn by(changes: &Batch) -> Result<Option<Abandoned>, Malformed> {
         let value =
-            changes.0.iter().find(|change| change.key == GivenUp::key()).and_then(|c| c.value.as_ref());
-        value.map(|value| GivenUp::decode(value.raw())).transpose()
+            changes.0.iter().find(|change| change.key == Abandoned::key()).and_then(|c| c.value.as_ref());
+        value.map(|value| Abandoned::decode(value.raw())).transpose()
     }
 
     fn has(&self, key: &Key) -> bool {
         (self.first..self.end).contains(key)
     }
 
-    /// mds-G1, once the entry is applied, which was the one at `at`; `put`: what it has put. By who may change the table, and who may wait for the
-    /// medium with that (the exception to mds-E5): no change may come between the entry and this.
+    /// mds-G1: empties the range, after its entry at `at` is applied. `put`: keys that the entry put. The caller is the leader and waits for the
+    /// medium here, the exception to mds-E5: no change may come between the entry and this.
     pub fn forget<E: Engine>(&self, kv: &E, at: Seq, put: &[Key]) -> Result<(), Fault> {
         until_loaded(kv, &mut || kv.bare(&self.first, &self.end).map_err(Trouble::Absent))?;
         let there = look(kv, &mut |view| {
@@ -84,9 +84,9 @@ impl GivenUp {
 }
 
 impl Core {
-    /// Gives up what of these keys is lost. What became known of some of them since divides it.
+    /// Abandons the lost ranges among these keys. Records that were made in a range since divide it.
     pub fn give_up(&self, first: &Key, end: &Key) -> Result<bool, Fault> {
-        // mds-KP2: of what is lost they stay as they are.
+        // mds-KP2: copies of lost records do not change.
         let kept = self.checkpointing.lock().clone();
         let (mut at, mut any) = (*first, false);
         while let Some(given) = self.until_done(&mut || {
@@ -95,7 +95,7 @@ impl Core {
             self.kv.settle();
             let Some(given) = self.lost_from(&at, end)? else { return Ok(None) };
             let mut changes = self.copies_for(&given, &kept, seat.counts.is_counting())?;
-            changes.insert(GivenUp::key(), Some(Value::new(&given.encode())));
+            changes.insert(Abandoned::key(), Some(Value::new(&given.encode())));
             let put: Vec<Key> = changes.keys().copied().collect();
             let seq = self.commit_changes(&mut seat, changes)?;
             given.forget(&self.kv, seq, &put)?;
@@ -106,24 +106,24 @@ impl Core {
         Ok(any)
     }
 
-    /// The next that is lost.
-    pub fn lost_from(&self, from: &Key, end: &Key) -> Result<Option<GivenUp>, Stop> {
+    /// The next lost range.
+    pub fn lost_from(&self, from: &Key, end: &Key) -> Result<Option<Abandoned>, Stop> {
         let reader = self.kv.reader();
         match kv::View::range(&reader, from, end, &mut |_, _| true) {
             Ok(()) => Ok(None),
             Err(Miss::Absent(what)) => Err(Stop::Absent(what)),
-            Err(Miss::Damage(damage)) => Ok(Some(GivenUp { first: damage.key, end: damage.end.min(*end) })),
+            Err(Miss::Damage(damage)) => Ok(Some(Abandoned { first: damage.key, end: damage.end.min(*end) })),
         }
     }
 
-    /// mds-G2.
-    pub fn copies_for(&self, given: &GivenUp, kept: &Kept, is_counting: bool) -> Result<Layer, Stop> {
+    /// mds-G2: copies of the needed records in the range.
+    pub fn copies_for(&self, given: &Abandoned, kept: &Kept, is_counting: bool) -> Result<Layer, Stop> {
         let mut copies = Layer::new();
         let begun = meta::counts::begun();
         for key in needed(&*self.rules).into_iter().filter(|key| given.has(key)) {
             let value = match kept.get(&key) {
                 Some(value) => value.clone(),
-                // The first builds made no copy of it, and it says what is known.
+                // The first builds made no copy of this record; its content is known.
                 None if key == begun.0 && is_counting => Value::new(&begun.1),
                 None => {
                     let why = format!(
@@ -148,12 +148,12 @@ mod tests {
 
     #[test]
     fn golden() {
-        let given = GivenUp { first: key(&[2, 0, 0x11]), end: key(&[2, 0, 0x12, 0]) };
+        let given = Abandoned { first: key(&[2, 0, 0x11]), end: key(&[2, 0, 0x12, 0]) };
         let bytes = [1, 3, 2, 0, 0x11, 4, 2, 0, 0x12, 0];
-        assert_eq!((GivenUp::key(), given.encode()), (key(&[16]), bytes.to_vec()));
-        assert_eq!(GivenUp::decode(&bytes), Ok(given));
-        assert!(GivenUp::decode(&[2, 3, 2, 0, 0x11, 4, 2, 0, 0x12, 0]).is_err(), "version");
-        assert!(GivenUp::decode(&[1, 1, 2, 1, 2]).is_err(), "its end is behind its begin");
-        assert!(GivenUp::decode(&[1, 1, 2, 1, 3, 0]).is_err(), "what follows");
+        assert_eq!((Abandoned::key(), given.encode()), (key(&[16]), bytes.to_vec()));
+        assert_eq!(Abandoned::decode(&bytes), Ok(given));
+        assert!(Abandoned::decode(&[2, 3, 2, 0, 0x11, 4, 2, 0, 0x12, 0]).is_err(), "version");
+        assert!(Abandoned::decode(&[1, 1, 2, 1, 2]).is_err(), "its end is behind its begin");
+        assert!(Abandoned::decode(&[1, 1, 2, 1, 3, 0]).is_err(), "what follows");
     }
 }
