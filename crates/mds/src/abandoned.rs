@@ -47,7 +47,11 @@ impl Abandoned {
         };
         let (first, end) = (key()?, key()?);
         r.end()?;
-        if first < end { Ok(Abandoned { first, end }) } else { Err(Malformed("the end of what was given up")) }
+        if first < end {
+            Ok(Abandoned { first, end })
+        } else {
+            Err(Malformed("the end of what was given up"))
+        }
     }
 
     /// The range that an entry abandons.

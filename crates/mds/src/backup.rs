@@ -18,9 +18,9 @@ use wire::Wire;
 use wire::check::{BackupHead, CopyOut, CopyReply, RawRecord};
 use wire::codec::Bytes;
 
+use crate::abandoned::Abandoned;
 use crate::changelog::Left;
 use crate::checkpoint::empty_on;
-use crate::abandoned::Abandoned;
 use crate::ids::raised;
 use crate::look::{Trouble, Walk, look, until_loaded};
 use crate::{Core, FormatSpec, Mdt, Records, Settings};
@@ -60,7 +60,7 @@ impl Core {
         let copy = match copying.as_mut() {
             Some(copy) if req.run == 0 || copy.run == req.run => copy,
             _ => {
-                let why = "this backup is over: another began, or nobody went on with it; begin anew";
+                let why = "this backup is over: another one began, or this one was not continued in time; begin anew";
                 return Err(Fault::new(Code::Stale, why));
             }
         };

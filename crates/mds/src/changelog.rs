@@ -211,7 +211,10 @@ impl Changelog {
 
     /// An entry with such records is in the log. `seq`: its last operation.
     pub fn add(&mut self, noted: Noted, seq: Seq, flushed: Seq) {
-        assert!(self.unflushed.back().is_none_or(|(last, _)| *last < seq), "mds-C2: entries are added in log order");
+        assert!(
+            self.unflushed.back().is_none_or(|(last, _)| *last < seq),
+            "mds-C2: entries are added in log order"
+        );
         self.ledger.last += noted.records;
         self.ledger.next_at += noted.bytes;
         self.note_flushed(flushed);

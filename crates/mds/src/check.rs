@@ -235,7 +235,7 @@ fn the_run(checking: &mut Option<Run>, id: u64) -> Result<&mut Run, Fault> {
         Some(run) if id == 0 || run.id == id => Ok(run),
         _ => Err(Fault::new(
             Code::Stale,
-            "this check is over: another began, or nobody went on with it; begin anew",
+            "this check is over: another one began, or this one was not continued in time; begin anew",
         )),
     }
 }

@@ -16,11 +16,11 @@ use crate::overlay::{Layer, Overlay};
 use crate::slots::Slots;
 use crate::{Mdt, Rules, record};
 
-/// What a new MDT is to be. The label's target, mirror, epoch and file system uuid may be zero: `join` fills them in.
+/// Parameters of a new MDT. The label's target, mirror, epoch and file system uuid may be zero; `join` fills them in.
 #[derive(Clone, Debug)]
 pub struct FormatSpec {
     pub label: Label,
-    /// Bytes of the log ring: half of it is what is replayed at most after a crash.
+    /// Bytes of the log ring. A start after a crash replays at most half of it.
     pub log_bytes: u64,
     /// Bytes of each of the two checkpoint slots: the most that the MDT's records can take.
     pub checkpoint_bytes: u64,

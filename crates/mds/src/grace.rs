@@ -1,10 +1,11 @@
-//! Removed inodes stay for a moment while path walks meet their absence.
+//! Keeps removed inodes for a moment while path walks meet removals.
 //!
-//! A call by path takes two steps: name → fid, and fid → call. A removal between them is `Stale`. The kernel then walks the path once
-//! more, and only once: a name that others remove and make in a loop would be `ESTALE` to the program.
-//! mds-GR1. Once a call was refused as `Stale`, inodes that are removed within `WINDOW_MS` stay as orphans of the session that removes them;
-//!     the answer says so (`kept`), and the session releases them after its own grace. The second walk found its name after the refusal,
-//!     so it finds the inode too. Removals cost nothing more while no walk meets one.
+//! A call by path has two steps: name → fid, and fid → call. If the inode is removed between them, the call is `Stale`. The kernel then walks
+//! the path once more, and only once. A name that is removed and made in a loop would be `ESTALE` to the program.
+//!
+//! mds-GR1: after a refusal as `Stale`, inodes that are removed within `WINDOW_MS` stay as orphans of the session that removes them. The reply
+//!     says so (`kept`), and the session releases them after its own grace period. The second walk finds its name after the refusal, so it
+//!     finds the inode too. While no walk meets a removal, removals cost nothing more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,10 +17,10 @@ use wire::meta::{
 };
 use wire::shared::Enter;
 
-/// Longer than a second walk takes on a loaded machine; shorter than a burst of removals that would fill the session's list.
+/// Longer than a second walk on a loaded machine, and shorter than a burst of removals that would fill the session's list.
 const WINDOW_MS: u64 = 3000;
 
-/// Whether removed inodes are to be kept now.
+/// Tells whether removed inodes are kept now.
 #[derive(Default)]
 pub struct Grace {
     /// Boot time; 0: no walk has met a removal yet.
@@ -27,7 +28,7 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// A request was refused.
+    /// Notes a refusal.
     pub fn on_refusal(&self, call: u16, fault: &Fault, now_ms: u64) {
         if fault.code == Code::Stale && is_step_of_a_walk(call) {
             self.until_ms.fetch_max(now_ms + WINDOW_MS, Ordering::Relaxed);

@@ -55,7 +55,7 @@ impl Counter {
 pub struct Ids {
     shard: Shard,
     counters: [Counter; 3],
-    /// The newest lease number, for those who may not wait for the writer.
+    /// The newest lease number, for threads that may not wait for the executor.
     newest_lease: Arc<AtomicU64>,
 }
 

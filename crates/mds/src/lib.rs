@@ -16,6 +16,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
+mod abandoned;
 mod attach;
 pub mod backup;
 mod batch_call;
@@ -29,7 +30,6 @@ mod counts;
 mod draft;
 mod execute;
 mod format;
-mod abandoned;
 mod grace;
 mod ids;
 mod joined;

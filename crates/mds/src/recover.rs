@@ -11,12 +11,12 @@ use kv::{Engine, Tidied};
 use parking_lot::Mutex;
 use types::{Code, Fault, Fid, Key, Seq, Shard};
 
+use crate::abandoned::Abandoned;
 use crate::changelog::Changelog;
 use crate::checkpoint::{State, empty_on, read_state};
 use crate::counts::changed;
 use crate::execute::{Executor, ExecutorState};
 use crate::format::shard_of;
-use crate::abandoned::Abandoned;
 use crate::ids::Ids;
 use crate::locks::Locks;
 use crate::look::{Trouble, look, look_around, until_loaded};
@@ -28,7 +28,7 @@ use crate::{Core, Mdt, Records, Settings, record};
 impl Mdt {
     /// Recovers the MDT on `disk`. It answers `NotReady` to clients until `join`.
     pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Mdt>, Fault> {
-        // 1. the medium
+        // 1. The medium.
         let volume = Volume::open(disk)?;
         let label = volume.label();
         if label.kind != Kind::Mdt {
@@ -37,22 +37,22 @@ impl Mdt {
                 format!("this device holds an OST of {}, not an MDT; give it to an oss", label.fs_name),
             ));
         }
-        // 2. the state of the checkpoint, and what came after it
+        // 2. The checkpoint, and the log behind it.
         let State { kv, mut slots, counts, kept } = restore(&settings, &volume)?;
-        // 3. from here on what was replayed is durable, and the incarnation is new unless the stop was clean
+        // 3. Start: all that was replayed is durable now, and the incarnation is new unless the stop was clean.
         let was_clean = volume.was_clean();
         let incarnation = volume.start()?;
-        // 4. what is derived from the table
+        // 4. State that follows from the table.
         check_formatted(&settings, &kv)?;
-        // A session of which the record is lost is no session any more, as if it had ended without a word.
+        // A session whose record is lost counts as ended without a detach.
         let sessions = look_around(&kv, &mut |view| Sessions::load(view, settings.clock.boot_ms()))??;
         slots.keep_only(&sessions.ids());
         let ids = look(&kv, &mut |view| Ids::load(view))??;
         let changelog = Changelog::load(&kv)?;
-        // One that never joined has no index, and nothing but what formatting made.
+        // An MDT that never joined has no index, and only the records of its formatting.
         if let Ok(shard) = shard_of(label.index) {
             for (from, to) in never_made(shard, &ids, &changelog) {
-                // What is lost and what can't be read now go on being so: no reason not to start.
+                // Unreadable leaves stay unreadable, which does not prevent a start.
                 if let Err(fault) = until_loaded(&kv, &mut || kv.bare(&from, &to).map_err(Trouble::Absent)) {
                     tracing::warn!(%fault, "a leaf cannot be read: look at the medium (`dmesg`)");
                 }
@@ -64,7 +64,7 @@ impl Mdt {
             incarnation,
             was_clean,
             newest_lease: ids.newest_lease(),
-            // The start flushes what it replayed.
+            // The start flushed all replayed entries.
             change_let_by: AtomicU64::new(0),
             epoch: AtomicU32::new(label.epoch.0),
             kv,
@@ -98,9 +98,9 @@ impl Mdt {
             volume,
             settings,
         });
-        // 5. ids: everything reserved before counts as used (mds-O5)
+        // 5. Ids: all that were reserved before count as used (mds-O5).
         core.reserve_ids()?;
-        // 6. counts, if a program made this that knew none
+        // 6. Counts, if an older program made the MDT without them.
         core.begin_counts()?;
         let workers = Workers::start(&core);
         tracing::info!(
@@ -115,7 +115,7 @@ impl Mdt {
     }
 }
 
-/// What the checkpoint and the log have.
+/// The state of the checkpoint with the log replayed.
 fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
     let empty = empty_on(volume, settings.cache_bytes)?;
     let State { kv, mut slots, mut counts, kept } = match volume.checkpoint_reader()? {
@@ -127,7 +127,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
     };
     let (mut unreadable, mut fault) = (None, None);
     volume.replay(&mut |entry| match record::decode(entry.payload) {
-        // Seqs are counted by the one and given by the other.
+        // The volume counts seqs by `entry.ops`, and members get theirs by `r.ops`. They must agree.
         Ok(r) if entry.ops != r.ops() => {
             let (ops, members) = (entry.ops, r.members.len());
             unreadable.get_or_insert(format!("log entry {}: {ops} operations, {members} members", entry.seq));
@@ -137,7 +137,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
             if settings.rules.counts() {
                 match look(&kv, &mut |view| counts.learn(view, changed(&r.changes))) {
                     Ok(learned) => counts.add(learned),
-                    // Damage is for who needs the record, and fsck finds the sums wrong.
+                    // The request that needs the record reports its damage, and fsck finds wrong sums.
                     Err(f) if f.code == Code::Damaged => {}
                     Err(f) => {
                         fault.get_or_insert(f);
@@ -165,7 +165,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
                 fault.get_or_insert(f);
                 return Verdict::Cut;
             }
-            // Nobody else has the writer's role yet.
+            // No other thread runs yet, so leaves are evicted here.
             while kv.tidy() != Tidied::Done {}
             Verdict::Keep
         }
@@ -174,8 +174,8 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
             Verdict::Cut
         }
     })?;
-    // The entry's own checksum held, so this is no torn write: a newer program wrote it, or it is damage. To cut it off
-    // would lose what was acknowledged.
+    // The entry's checksum is right, so this is no torn write: a newer program wrote it, or it is damage. Cutting the log here would lose
+    // acknowledged changes.
     if let Some(fault) = fault {
         return Err(fault);
     }
@@ -197,7 +197,7 @@ fn check_formatted(settings: &Settings, kv: &Records) -> Result<(), Fault> {
     }
 }
 
-/// Keys of what was not made yet. Records that are lost had none of them, however far the leaf reached.
+/// Key ranges of records that were never made. A lost leaf that covers some of them lost none of their records.
 fn never_made(shard: Shard, ids: &Ids, changelog: &Changelog) -> Vec<(Key, Key)> {
     use meta::keys::*;
     let (fid, session) = ids.limits();
@@ -214,7 +214,7 @@ fn never_made(shard: Shard, ids: &Ids, changelog: &Changelog) -> Vec<(Key, Key)>
     all
 }
 
-/// For who draws no lease numbers.
+/// For transactions that draw no lease number.
 pub fn no_lease() -> Cell<u32> {
     Cell::new(0)
 }

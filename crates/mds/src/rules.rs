@@ -1,13 +1,13 @@
-//! The seam to the rules: what the executor asks of them. `MetaRules` are the rules of crate `meta`; tests bring a few lines
-//! of their own, so that the executor is tested for what it promises whatever the rules are.
+//! The interface between executor and rules. `MetaRules` are the rules of crate `meta`. Tests have a few simple rules of their own, so that
+//! they show the executor's promises for any rules.
 
 use meta::{Ctx, Txn, View};
 use types::{Buf, Cred, Fault, Fid, Generation, Key, Layout, SessionId, Time};
 
 pub trait Rules: Send + Sync {
-    /// Does the call change things? `None`: no such call.
+    /// True if the call changes something. `None`: there is no such call.
     fn is_mutation(&self, call: u16) -> Option<bool>;
-    /// Carries out a mutating call; the reply body without its head.
+    /// Carries out a mutating call. Returns the reply's body without its head.
     fn mutate(
         &self,
         ctx: &Ctx<'_>,
@@ -16,7 +16,7 @@ pub trait Rules: Send + Sync {
         body: &[u8],
         bulk: &[u8],
     ) -> Result<Vec<u8>, Fault>;
-    /// Answers a reading call: the body without its head goes to the end of `reply`, bulk bytes go to `out`.
+    /// Answers a reading call. Appends the body without its head to `reply`, and bulk bytes to `out`.
     fn read(
         &self,
         ctx: &Ctx<'_>,
@@ -26,37 +26,37 @@ pub trait Rules: Send + Sync {
         reply: &mut Vec<u8>,
         out: &mut Buf,
     ) -> Result<(), Fault>;
-    /// Who a request says that it is for.
+    /// The credentials that a request claims.
     fn claimed(&self, _call: u16, _body: &[u8]) -> Option<Cred> {
         None
     }
     /// Makes a new name space.
     fn format(&self, txn: &mut dyn Txn, now: Time);
-    /// Was `format` ever done here?
+    /// True if `format` was done here.
     fn is_formatted(&self, view: &dyn View) -> bool;
-    /// Records without which no start is possible, or no change: checkpoints have them twice.
+    /// Records that a start or any change needs. Checkpoints have a copy of each.
     fn needed(&self) -> Vec<Key> {
         Vec::new()
     }
-    /// Up to `max` files behind `after` that were unlinked while they were open, with the sessions that hold them.
+    /// Up to `max` orphans behind `after`, with the sessions that hold them.
     fn orphans(&self, view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)>;
-    /// The session that holds such a file, if this is the record that says so.
+    /// The session that holds an orphan, if this is its record.
     fn orphan_in(&self, key: &Key, value: &[u8]) -> Option<SessionId>;
-    /// An orphan's end: it is gone, its objects wait for the purge.
+    /// Removes an orphan. Its objects go to the unlink log.
     fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault>;
-    /// An orphan's holder lets it go: it becomes `next`'s, or ends.
+    /// Releases an orphan. Its next holder is `next`; without one it is removed.
     fn leave_orphan(&self, txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Result<(), Fault>;
-    /// The session that keeps an orphan.
+    /// The session that holds an orphan.
     fn orphan_holder(&self, view: &dyn View, fid: Fid) -> Option<SessionId>;
-    /// Nobody has the file open for writing any more.
+    /// The last writer of the file has closed it.
     fn rest(&self, txn: &mut dyn Txn, fid: Fid, era: u64) -> Result<(), Fault>;
-    /// Up to `max` files whose objects wait to be destroyed, in the order of their records; none behind the last is looked at.
+    /// Up to `max` records of the unlink log, in order. Reads none behind the last.
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)>;
-    /// Is this the record of a file whose objects wait to be destroyed?
+    /// True for keys of the unlink log.
     fn is_dead(&self, key: &Key) -> bool;
-    /// The objects are destroyed: the record may go.
+    /// Deletes a record of the unlink log, after its objects were destroyed.
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation);
-    /// Are the records those of `meta::counts`?
+    /// True if the rules use `meta::counts`.
     fn counts(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The door: which request goes where, and what every reply carries.
+//! Dispatch of requests, and the fields that every reply has.
 
 mod mutate;
 mod read;
@@ -29,11 +29,11 @@ use crate::joined::Joined;
 use crate::judge::Judged;
 use crate::shared::{Doom, Others};
 
-/// How long a capability opens objects. Nothing renews one before leases exist, and a job may hold a file open for weeks; what
-/// a client loses meanwhile (truncate, eviction) is fenced by the lease version, not by this.
+/// Validity of a capability. Nothing renews one before there are leases, and a job may hold a file open for weeks. A truncation or an eviction
+/// ends access by the lease version, not by this time.
 const CAPABILITY_SEC: u64 = 90 * 24 * 3600;
 
-/// A request and its surroundings.
+/// A request and the state that its rule needs.
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
     pub head: &'a Header,
@@ -58,7 +58,7 @@ impl Core {
                 answer.body.extend_from_slice(&reply);
             }
             Err(fault) => {
-                // An observer walks no paths.
+                // Observers walk no paths.
                 if head.session != SessionId(0) {
                     self.grace.on_refusal(head.call, &fault, self.clock.boot_ms());
                 }
@@ -69,7 +69,7 @@ impl Core {
         }
     }
 
-    /// `None`: the answer has its body already.
+    /// Runs a request. `None`: the answer has its body already.
     fn dispatch(
         &self,
         head: &Header,
@@ -92,7 +92,7 @@ impl Core {
                 Ok(plain(Empty {}))
             }
             Hold::CALL => {
-                // mds-X1: said to an earlier life, it comes before what its client has still to send again to this one.
+                // mds-X1: a `Hold` for an earlier incarnation is refused: its client must replay its requests first.
                 self.check_incarnation(head)?;
                 self.on_hold(head.session, &parse(body)?).map(plain)
             }
@@ -124,8 +124,7 @@ impl Core {
         done.map(Some)
     }
 
-    /// Makes durable what was acknowledged. Of an earlier incarnation's acknowledgements nothing can be said here, so a client
-    /// that has not noticed the restart is told of it.
+    /// Makes acknowledged entries durable. A client that has not noticed a restart is refused, since its earlier entries may be lost.
     fn on_flush(&self, head: &Header) -> Result<Done, Fault> {
         self.check_incarnation(head)?;
         self.sessions.touch(head.session, self.clock.boot_ms());
@@ -133,7 +132,7 @@ impl Core {
         Ok(plain(Empty {}))
     }
 
-    /// What the rules are told of the request and its surroundings.
+    /// Calls `f` with the context that rules see.
     pub fn with_ctx<T>(
         &self,
         Around { head, joined, judged, space, doom }: Around<'_>,
@@ -146,7 +145,7 @@ impl Core {
             let expiry_sec = self.clock.wall().sec.max(0) as u64 + CAPABILITY_SEC;
             object::cap::make(&joined.secret, fid, generation, rights, lease, head.session, expiry_sec)
         };
-        // meta-J2: anything else that it may open says so by itself.
+        // meta-J2: other capabilities count by their own rights.
         let is_ours = |cap: &Capability| {
             let now_sec = self.clock.wall().sec.max(0) as u64;
             cap.session == head.session && object::cap::check_right(&joined.secret, cap, 0, now_sec).is_ok()
@@ -163,7 +162,7 @@ impl Core {
             epoch,
             make_cap: &make_cap,
             sharing: Some(&Others { core: self, session: head.session, lease_high, doom }),
-            // What was acknowledged had room when it was made.
+            // A replayed request had space when it was acknowledged.
             space: if replay { Space::AMPLE } else { space },
         })
     }
@@ -175,8 +174,8 @@ impl Core {
         }
     }
 
-    /// A client that speaks to an earlier incarnation must first send again what may be lost, in order; anything new of it
-    /// would come before that.
+    /// Refuses a request for an earlier incarnation. Its client must first replay requests that may be lost, in order, before it sends a new
+    /// one.
     pub fn check_incarnation(&self, head: &Header) -> Result<(), Fault> {
         let known = head.incarnation;
         if known == Incarnation(0) || known == self.incarnation {
@@ -197,7 +196,7 @@ pub fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
         .map_err(|Malformed(what)| Fault::new(Code::BadRequest, format!("the request's body: {what}")))
 }
 
-/// A reply to what leaves no entry.
+/// A reply without a log entry.
 pub fn plain<T: Wire>(reply: T) -> Done {
     Done { reply: Arc::from(reply.to_bytes()), seq: Seq(0) }
 }

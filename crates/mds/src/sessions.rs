@@ -1,7 +1,8 @@
-//! Who is a client: the sessions that requests may name, and when each was last heard of.
+//! Sessions: the clients that may send requests, and the time of each one's last sign of life.
 //!
-//! The truth is in the table (records of kind 7, written by attach and by a session's end); this is the form that every
-//! request looks at without a lock. mds-S1: a session listed here has its record in the table.
+//! The table is authoritative (records of kind 7, written at attach and at a session's end). This list is what requests read, without a lock.
+//!
+//! mds-S1: a session in the list has its record in the table.
 //! mds-S2: the list is in the order of session ids, and a newer id is higher.
 
 use std::sync::Arc;
@@ -17,22 +18,22 @@ use crate::workers::Bell;
 
 /// Key kind of sessions' records: `(7, session u64)` → client uuid, name.
 pub const KIND_SESSION: u8 = meta::keys::SESSION;
-/// Longest client name that is kept, in bytes; longer ones are cut. Host, pid and mount point fit.
+/// Longest client name in bytes; longer ones are cut. Host, pid and mount point fit.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// How fine it is known when a client was last heard of: a small part of the time that it may be silent.
+/// Resolution of a client's last sign of life: a small part of the session time-out.
 const SEEN_EACH_MS: u64 = 16;
 
 #[derive(Debug)]
 pub struct Session {
     pub id: SessionId,
-    /// The client's own id: the same again is the same session.
+    /// The client's own id. The same client gets the same session again.
     pub client: Uuid,
     pub name: String,
-    /// Whom it may act for.
+    /// Users that it may act for.
     pub claims: Claims,
     seen_ms: AtomicU64,
-    /// How many entries made it the holder of an orphan, or of another one, since this start.
+    /// Entries since this start that gave the session an orphan.
     pub orphaned: AtomicU64,
     /// Lock requests with a lower number are late copies.
     pub lock_floor: AtomicU64,
@@ -58,18 +59,18 @@ impl Session {
         }
     }
 
-    /// A request came. All threads of a client read this word, so it is written rarely.
+    /// Notes a sign of life. All threads of a client read this word, so it is written rarely.
     pub fn touch(&self, now_ms: u64) {
         if now_ms >= self.seen_ms.load(Ordering::Relaxed) + SEEN_EACH_MS {
             self.seen_ms.fetch_max(now_ms, Ordering::Relaxed);
         }
     }
-    /// Milliseconds since the client was last heard of, or up to `SEEN_EACH_MS` more.
+    /// Milliseconds since the last sign of life, or up to `SEEN_EACH_MS` more.
     pub fn silent_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.seen_ms.load(Ordering::Relaxed))
     }
 
-    /// The user that it may act for; `None` if that is anybody.
+    /// The only user that it may act for; `None`: it may act for any user.
     pub fn one_user(&self) -> Option<&Cred> {
         match &self.claims {
             Claims::All => None,
@@ -106,7 +107,7 @@ pub fn session_of_key(key: &Key) -> Option<SessionId> {
     Some(SessionId(u64::from_be_bytes(id.try_into().ok()?))).filter(|_| *kind == KIND_SESSION)
 }
 
-/// The sessions, as a list that is replaced whole.
+/// The list of sessions. A change replaces the whole list.
 #[derive(Default)]
 pub struct Sessions(ArcSwap<List>);
 
@@ -139,7 +140,7 @@ impl List {
 }
 
 impl Sessions {
-    /// Those of the table. Each counts as heard of just now: after a restart every client gets its whole time to come back.
+    /// Reads the sessions of the table. Each counts as heard of now, so that after a restart every client has its whole time-out.
     pub fn load(view: &dyn View, now_ms: u64) -> Result<Sessions, Fault> {
         let (from, to) = (Key::new(&[KIND_SESSION]), Key::new(&[KIND_SESSION + 1]));
         let (from, to) = (from.expect("a byte fits"), to.expect("a byte fits"));
@@ -159,7 +160,7 @@ impl Sessions {
         Ok(Sessions(ArcSwap::from_pointee(List(list))))
     }
 
-    /// The list as it is, for one request: looked at without a count.
+    /// The present list, for one request. Takes no reference count.
     pub fn now(&self) -> Guard<Arc<List>> {
         self.0.load()
     }
@@ -188,14 +189,14 @@ impl Sessions {
         self.0.load().all().find(|s| is_it(s)).cloned()
     }
 
-    /// The user that session `id` may act for; `None` if that is anybody. A session that is none any more may act for nobody.
+    /// The only user that session `id` may act for; `None`: it may act for any user. A session that has ended is an error.
     pub fn one_user(&self, id: SessionId) -> Result<Option<Cred>, Fault> {
         let sessions = self.0.load();
         let session = sessions.get(id).ok_or_else(|| object::slots::unknown(id))?;
         Ok(session.one_user().cloned())
     }
 
-    /// A request of `id` came; false: there is no such session.
+    /// Notes a sign of life of `id`. False: there is no such session.
     pub fn touch(&self, id: SessionId, now_ms: u64) -> bool {
         self.0.load().get(id).map(|s| s.touch(now_ms)).is_some()
     }

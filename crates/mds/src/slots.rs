@@ -1,7 +1,7 @@
-//! What was done last in each slot of each session, with its reply: a repeated request is answered from here.
+//! Slots: the last request of each slot of each session, with its reply. A repeated request is answered from here.
 //!
-//! It changes with the log entry that carries the same facts (mds-M4) and stands in checkpoints as records of kind 8. Refusals
-//! are not recorded: a refused request that comes again is judged again, and gaps in a slot's sequences are normal.
+//! Slots change together with the log entry of their request (mds-M4), and checkpoints have them as records of kind 8. Refusals are not
+//! recorded: a refused request that is sent again is judged again. So gaps in a slot's sequences are normal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::sessions::{KIND_SESSION, session_of_key};
 /// Key kind of slot records in checkpoints.
 pub const KIND_SLOT: u8 = meta::keys::SLOT;
 
-/// What was done last in a slot.
+/// The last request of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Last {
     pub sequence: u32,
-    /// The log entry that did it.
+    /// Seq of the operation.
     pub seq: Seq,
     /// The reply's body without its head.
     pub reply: Arc<[u8]>,
@@ -33,16 +33,16 @@ pub struct Last {
 pub enum Verdict {
     New,
     Repeat(Last),
-    /// Done long since, by an entry not after this one; its reply is not kept.
+    /// Carried out by an entry up to this one. Its reply is gone.
     Old(Seq),
 }
 
-/// mds-I1: `bytes` is what the records of all slots take in a checkpoint.  mds-I2: sessions here are those of the table's records of
-/// kind 7.
+/// All slots. The sessions are those of the table's records of kind 7.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
     /// Shared with checkpoints that are being written.
     sessions: HashMap<SessionId, Arc<Vec<Option<Last>>>>,
+    /// Bytes of all slots in a checkpoint.
     bytes: u64,
 }
 
@@ -67,7 +67,7 @@ impl Slots {
         if self.sessions.contains_key(&session) { Ok(()) } else { Err(unknown(session)) }
     }
 
-    /// Highest sequence carried out in each slot.
+    /// The highest sequence that was carried out in each slot.
     pub fn sequences(&self, session: SessionId) -> Vec<u32> {
         match self.sessions.get(&session) {
             Some(slots) => slots.iter().map(|s| s.as_ref().map_or(0, |l| l.sequence)).collect(),
@@ -75,9 +75,9 @@ impl Slots {
         }
     }
 
-    /// Takes over what an entry says: who was answered, and which sessions began or ended. `first` is the seq of its first member.
+    /// Applies an entry: replies of its members, and sessions that began or ended. `first`: seq of the first member.
     pub fn apply(&mut self, members: &[Member], first: Seq, changes: &Batch) {
-        // Entries of requests touch no session record, and those of sessions are rare: one byte decides.
+        // Few entries change a session record, so one byte of the key decides.
         for Change { key, value } in
             changes.0.iter().filter(|c| c.key.as_bytes().first() == Some(&KIND_SESSION))
         {
@@ -103,7 +103,7 @@ impl Slots {
         self.bytes -= slots.iter().flat_map(|slots| slots.iter().flatten()).map(slot_bytes).sum::<u64>();
     }
 
-    /// A slot of a session that is not (any more) here is not kept: the entry's session ended later in the log.
+    /// Notes the last request of a slot. Does nothing if the session is unknown: then it ended later in the log.
     fn note(&mut self, session: SessionId, slot: u32, last: Last) {
         let slots = self.sessions.get_mut(&session).map(Arc::make_mut);
         let Some(place) = slots.and_then(|s| s.get_mut(slot as usize)) else { return };
@@ -143,7 +143,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Forgets slots of sessions that are not in `known`, and makes room for those that have none yet (mds-I2).
+    /// Drops slots of sessions that are not in `known`, and adds empty ones for known sessions without slots.
     pub fn keep_only(&mut self, known: &[SessionId]) {
         let gone: Vec<SessionId> = self.sessions.keys().filter(|s| !known.contains(s)).copied().collect();
         gone.into_iter().for_each(|s| self.end(s));

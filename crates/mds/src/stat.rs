@@ -1,7 +1,7 @@
-//! How much room there is, and the numbers for `statfs` and status.
+//! Free space of an MDT, and the numbers for `statfs` and status.
 //!
-//! The next checkpoint must find room, or the log could never be trimmed again. So growth ends below that: what creates is
-//! refused first, and what deletes goes on working to the end.
+//! The next checkpoint must find space, or the log could never be trimmed again. So growth ends before that: requests that create are
+//! refused first, and requests that delete always work.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -20,32 +20,32 @@ use crate::overlay::Layer;
 use crate::slots::Slots;
 use crate::{Core, Records};
 
-/// From this share of the room on, rules are told that the MDT is full and refuse what makes files or adds bytes.
+/// From this share of the space on, the MDT is full: rules refuse requests that create files or add bytes.
 const FULL_PERCENT: u64 = 90;
-/// Shares of what users may take, from which on new content of a file lies inline up to so many bytes only: it can lie in objects, and names
-/// cannot. The least is about what the layout of objects takes.
+/// Shares of the usable space, and the inline limit from that share on. Content can move to objects, and names cannot. The lowest limit is about
+/// the size of a layout.
 const INLINE_STEPS: [(u64, u32); 3] = [(80, 512), (65, 4 << 10), (50, 16 << 10)];
-/// From this share on, every transaction that makes the table larger is refused. The rest is for what deletes (which adds
-/// records of dead objects before it frees others), for ids, sessions and slots.
+/// From this share on, every transaction that grows the table is refused. The rest is for deletions (which add to the unlink log before they
+/// free records), ids, sessions and slots.
 const CLOSED_PERCENT: u64 = 96;
-/// What the changelog may take, of what users may.
+/// The changelog's part of the usable space.
 const CHANGES_SHARE: u64 = 8;
-/// What a file is reckoned to take when free inodes are estimated: entry and inode of a typical name, with an inline page now
-/// and then. Inodes are not pre-allocated, so their free number is an estimate and is said to be one in the documents.
+/// Bytes per file in the estimate of free inodes: entry and inode of a typical name, with an inline page now and then. Inodes are not
+/// pre-allocated, so the documents call their free number an estimate.
 const FILE_BYTES: u64 = 512;
 
-/// Of a leaf's name in the head of a checkpoint: with a key of 18 bytes and one run, and a little more.
+/// Bytes of a leaf's name in the head of a checkpoint: a key of 18 bytes, one run, and a little more.
 const NAME_BYTES: u64 = 72;
 
-/// The room for records.
+/// Space for records.
 pub struct Room {
-    /// What leaves may take: another copy of them always fits.
+    /// Most bytes of leaves, such that another copy of them fits.
     capacity_bytes: u64,
-    /// What the head of a checkpoint may, which names the leaves and has the slots.
+    /// Most bytes of a checkpoint's head, which names the leaves and has the slots.
     head_bytes: u64,
-    /// For who has not the writer's role.
+    /// Bytes of slots, for threads that are not the leader.
     slots_bytes: AtomicU64,
-    /// The least of `INLINE_STEPS` that was told of.
+    /// The lowest of `INLINE_STEPS` that was logged.
     inline_told: AtomicU32,
 }
 
@@ -60,32 +60,32 @@ impl Room {
         }
     }
 
-    /// Of `capacity_bytes`. `table_bytes`: as `kv::View::medium_bytes` has them.
+    /// Used part of `capacity_bytes`. `table_bytes`: see `kv::View::medium_bytes`.
     fn used(&self, table_bytes: u64, slots_bytes: u64) -> u64 {
         let head = u128::from(slots_bytes + table_bytes / types::PAGE_SIZE as u64 * NAME_BYTES);
         // The fuller of the two decides.
         table_bytes.max((head * u128::from(self.capacity_bytes) / u128::from(self.head_bytes)) as u64)
     }
 
-    /// By who changed them.
+    /// Called after each change of slots.
     pub fn note_slots(&self, slots: &Slots) {
         self.slots_bytes.store(slots.bytes(), Ordering::Relaxed);
     }
-    /// What users may take.
+    /// Bytes that users may take.
     pub fn usable(&self) -> u64 {
         self.share(FULL_PERCENT)
     }
-    /// What is taken of `usable`; `table_bytes`: as `kv::View::medium_bytes` has them.
+    /// Used part of `usable`. `table_bytes`: see `kv::View::medium_bytes`.
     fn taken(&self, table_bytes: u64) -> u64 {
         self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed))
     }
 
-    /// What new content may take inline where so much is taken, and from which share of the room on that is so.
+    /// The step of `INLINE_STEPS` that holds at this use.
     fn inline_step(&self, used: u64) -> Option<&'static (u64, u32)> {
         INLINE_STEPS.iter().find(|(percent, _)| used >= self.usable() / 100 * percent)
     }
 
-    /// What rules are told.
+    /// The free space in the form that rules see.
     pub fn space(&self, table_bytes: u64) -> Space {
         let used = self.taken(table_bytes);
         let (usable, step) = (self.usable(), self.inline_step(used));
@@ -101,11 +101,11 @@ impl Room {
         Space { is_full: used >= usable, inline_max: step.map_or(u32::MAX, |(_, bytes)| *bytes) }
     }
 
-    /// Is everything refused that grows?
+    /// True if every transaction that grows the table is refused.
     pub fn is_closed(&self, table_bytes: u64) -> bool {
         self.taken(table_bytes) >= self.share(CLOSED_PERCENT)
     }
-    /// What the changelog may take.
+    /// Most bytes of the changelog.
     pub fn changes_max(&self) -> u64 {
         self.usable() / CHANGES_SHARE
     }
@@ -114,7 +114,7 @@ impl Room {
         self.capacity_bytes / 100 * percent
     }
 
-    /// May these changes be made after those of `draft`?
+    /// Refuses changes, on top of those of `draft`, for which there is no space.
     pub fn check(&self, draft: &Draft<'_>, slots: &Slots, changes: &Layer) -> Result<(), Stop> {
         let (used, put) = (self.used(draft.table_bytes(), slots.bytes()), put_bytes(changes));
         if used + put <= self.share(CLOSED_PERCENT) || put <= draft.replaced(changes)? {
@@ -131,7 +131,7 @@ impl Room {
     }
 }
 
-/// What users may take of an MDT's medium that is not served now: as `TargetStatReply::bytes_total` says while it is.
+/// Bytes that users may take of an MDT that is not served now. While it is served, `TargetStatReply::bytes_total` tells it.
 pub fn usable_bytes(volume: &Volume) -> u64 {
     let area = LeafArea::new(volume.disk().clone(), &volume.layout().slots);
     kv::leaves_bytes(&area) / 100 * FULL_PERCENT
@@ -144,7 +144,7 @@ impl Core {
         let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
         let total = self.room.usable();
         let free = total.saturating_sub(used);
-        // A sparse file promises more than its host has.
+        // A sparse file may promise more than its host file system has.
         let room_below = self.volume.disk().room_below().unwrap_or(u64::MAX);
         Ok(TargetStatReply {
             target: label.target,
@@ -157,7 +157,7 @@ impl Core {
             files_total: inodes + free / FILE_BYTES,
             files_free: free / FILE_BYTES,
             sessions: self.sessions.count() as u32,
-            // Damage of an MDT's records is reported to whoever meets it; a list of it comes with the scrub.
+            // Damage of records is reported to the request that meets it. There is no list of it yet.
             damage_count: 0,
             log_bytes_used: self.volume.log_used(),
             log_bytes_total: self.volume.log_capacity(),

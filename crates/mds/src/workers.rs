@@ -1,6 +1,7 @@
-//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), mover (of changes to the table's tree), purge.
+//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), mover (memtables to the tree), purge.
 //!
-//! mds-T1: a stop ends each within one request to an OST. mds-T2: none of them holds the `Mdt`, so dropping it ends them.
+//! mds-T1: a stop ends each thread within one request to an OST.
+//! mds-T2: no thread holds the `Mdt`, so dropping it ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use types::{Fault, Key};
 
 use crate::Core;
 
-/// Wakes one thread. A ring that comes while it works counts for its next wait.
+/// Wakes one thread. A ring while the thread works counts for its next wait.
 #[derive(Debug, Default)]
 pub struct Bell {
     rung: Mutex<bool>,
@@ -29,7 +30,7 @@ impl Bell {
             self.wake.notify_one();
         }
     }
-    /// Until rung, at most so long. True: it was.
+    /// Waits until the bell rings, for at most `at_most`. True: it rang.
     pub fn wait(&self, at_most: Duration) -> bool {
         let mut rung = self.rung.lock();
         if !*rung {
@@ -45,7 +46,7 @@ pub struct Bells {
     pub flush: Bell,
     pub checkpoint: Bell,
     pub purge: Bell,
-    /// Too much of what is in memory cannot go before there is a checkpoint.
+    /// Too many leaves in memory cannot be evicted before a checkpoint.
     pub unwritten: AtomicBool,
 }
 
@@ -54,7 +55,7 @@ pub struct Bells {
 pub struct Workers(Mutex<Vec<JoinHandle<()>>>);
 
 impl Workers {
-    /// Starts what needs no cluster: all but the purge.
+    /// Starts all threads but the purge, which needs the cluster.
     pub fn start(core: &Arc<Core>) -> Workers {
         let workers = Workers::default();
         workers.spawn(core, "mdt-flush", flusher);
@@ -64,7 +65,7 @@ impl Workers {
         workers
     }
 
-    /// Once; the OSTs are known now.
+    /// Starts the purge, once the OSTs are known. A second call does nothing.
     pub fn start_purge(&self, core: &Arc<Core>) {
         if !self.0.lock().iter().any(|t| t.thread().name() == Some("mdt-purge")) {
             self.spawn(core, "mdt-purge", |core| core.purge());
@@ -78,7 +79,7 @@ impl Workers {
         let core = core.clone();
         match std::thread::Builder::new().name(name.into()).spawn(move || run(&core)) {
             Ok(thread) => self.0.lock().push(thread),
-            // Requests still work: who finds the log full checkpoints it, who finds no ids reserves them.
+            // Requests still work: a request that finds the log full writes a checkpoint, and one that finds no ids reserves them.
             Err(error) => {
                 tracing::error!(name, %error, "cannot start a thread of the MDT, it will be slow; raise the limit of threads and restart it")
             }
@@ -109,10 +110,10 @@ impl Core {
         self.joined.load().as_ref().map_or(self.settings.commit_interval, |j| j.commit_interval)
     }
 
-    /// One round of the flusher: what was acknowledged becomes durable, and earlier flush marks with it.
+    /// One round of the flusher: makes acknowledged entries durable, with earlier flush marks.
     pub fn flush_round(&self) -> Result<(), Fault> {
         match self.volume.mark() {
-            // A full log has no room for the mark either; the checkpoint that makes room is a better one.
+            // A full log has no space for the mark. The checkpoint that frees some says the same and more.
             Err(VolumeError::LogFull { used, .. }) => self.checkpoint_below(used)?,
             other => other.map(|_| ()).map_err(|e| self.volume_fault(e))?,
         }
@@ -126,7 +127,7 @@ impl Core {
 fn flusher(core: &Core) {
     while !core.is_stopping() {
         core.bells.flush.wait(core.commit_interval());
-        // Who stops in order flushes by itself, and who plays a dying server does not.
+        // An orderly stop flushes by itself, and a test that plays a dying server must not flush.
         if core.is_stopping() {
             return;
         }
@@ -136,7 +137,7 @@ fn flusher(core: &Core) {
             Ok(()) => {}
             Err(fault) => {
                 tracing::error!(%fault, "the MDT cannot make its log durable; look at its medium, then restart it");
-                // A failed volume stays failed: ask rarely.
+                // A failed volume stays failed, so ask rarely.
                 core.bells.flush.wait(Duration::from_secs(10));
             }
         }
@@ -155,7 +156,7 @@ fn keeper(core: &Core) {
         {
             tracing::error!(%fault, "the MDT's checkpoint failed; the log goes on until it is full");
             core.bells.unwritten.fetch_or(is_asked, Ordering::Relaxed);
-            // The table's state will not be better at once, and each try writes all of it, whoever rings.
+            // The next try would fail too, and each try writes the whole table. So rings are ignored for a while.
             let until = Instant::now() + Duration::from_secs(10);
             while let Some(left) =
                 until.checked_duration_since(Instant::now()).filter(|_| !core.is_stopping())
@@ -163,18 +164,19 @@ fn keeper(core: &Core) {
                 core.bells.checkpoint.wait(left);
             }
         }
+        // Before the discard, which may take long on a slow medium: a dead session blocks other clients.
+        core.reap_sessions();
         if let Err(error) = core.kv.discard() {
             tracing::warn!(%error, "space that is free on the MDT was not given back to its medium; it is free all the same, and this is tried again");
         }
         core.trim_changes_so_far();
-        core.reap_sessions();
         core.sweep_locks();
         core.sweep_check();
         core.sweep_copy();
     }
 }
 
-/// Longest wait for something to tidy.
+/// Longest wait for leaves to evict.
 const TIDIES_WITHIN: Duration = Duration::from_secs(10);
 
 fn tidier(core: &Core) {
@@ -185,7 +187,7 @@ fn tidier(core: &Core) {
     }
 }
 
-/// Longest wait for changes that are to move.
+/// Longest wait for a full memtable.
 const MOVES_WITHIN: Duration = Duration::from_secs(10);
 
 fn mover(core: &Core) {
@@ -195,10 +197,10 @@ fn mover(core: &Core) {
 }
 
 impl Core {
-    /// Keeps memory within its bound.
+    /// Evicts leaves until memory is within its bound.
     pub fn tidy(&self) {
         while !self.is_stopping() {
-            // Each step by itself: who brings requests waits for one at most.
+            // Leadership per step, so that requests wait for one step at most.
             let tidied = {
                 let _seat = self.executor.lead();
                 self.kv.tidy()
@@ -214,14 +216,14 @@ impl Core {
         }
     }
 
-    /// After a start: what fits into memory is brought before somebody waits for it, in order and so at the medium's best speed.
+    /// After a start: loads leaves until memory is full, in order and so at the medium's best speed, before requests wait for them.
     fn warm_up(&self) {
         let mut from = Key::default();
         while !self.is_stopping() {
             match self.kv.warm(&mut from) {
                 Ok(true) => self.tidy(),
                 Ok(false) => return,
-                // Who needs it will be told.
+                // The request that needs the leaf reports the error.
                 Err(_) => return,
             }
         }
