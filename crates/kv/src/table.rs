@@ -1,15 +1,16 @@
-//! The table in memory: a persistent tree of packed leaves (tree.rs, leaf.rs), and on top of it a row of the latest changes (recent.rs).
-//! A snapshot shares both with the table.
+//! The in-memory table: a persistent (copy-on-write) tree of packed leaves (tree.rs, leaf.rs) under a memtable of the latest changes
+//! (recent.rs). Both are shared with every snapshot.
 //!
-//! Why two: each batch is published at once, and in the tree each would copy its path from the root. In the row nothing is copied;
-//! the tree is changed once per `Shape::changes` changes, and copies each touched leaf once for all. A row that is full stays as it is while
-//! its changes move to the tree, which who brings the next ones need not wait for (mover.rs).
+//! Why a memtable: each batch is published at once, and in the tree each batch would copy its path from the root. The memtable copies
+//! nothing; the tree changes once per `Shape::changes` changes and copies each touched leaf once for all of them. A full memtable becomes
+//! immutable (`moving`) and a new active one (`recent`) takes its place. The mover applies the immutable one to the tree while the writer
+//! goes on (mover.rs).
 //!
-//! kv-I1: `size` of a state is the sum over what `recent` over `moving` over `base` shows.
-//! kv-I2: each row has at most `Shape::changes` changes, of `RECENT_BYTES_MAX`, and one batch's more; `recent` has `MOVES_LATE` times as
-//!     much while the mover of the other one is late.
-//! kv-I3: the leaf of each key in the rows is in memory in `base`, or lost.
-//! kv-I4: while something is moving, `base` stays what it is.
+//! kv-I1: `size` of a version is the sum over the records that it shows: `recent` hides `moving`, and `moving` hides `base`.
+//! kv-I2: a memtable has at most `Shape::changes` changes and `RECENT_BYTES_MAX` of values, plus one batch. `recent` may hold `MOVES_LATE`
+//!     times as much while the mover is late.
+//! kv-I3: the leaf of each key in a memtable is in memory in `base`, or lost.
+//! kv-I4: while `moving` is set, `base` does not change.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -38,33 +39,33 @@ mod mover;
 use cache::Cache;
 use mover::{Mover, Moving};
 
-/// Bytes of the values of a row's changes before they move to the tree.
+/// Bytes of values in a memtable at which its changes move to the tree.
 const RECENT_BYTES_MAX: u64 = 1 << 20;
-/// Room in a row for one batch's more, as most are.
+/// Extra capacity of a memtable for one more batch; most batches are smaller.
 const BATCH_ROOM: usize = 64;
-/// Rows that come together while one moves: then whoever moves it does not come to it, and nobody waits for that.
+/// A mover is late when the active memtable is this many times full. The writer then moves both memtables itself, and does not wait.
 const MOVES_LATE: usize = 4;
 
-/// Leaves that a range brings at once: those of a page of a listing.
+/// Leaves that a range scan loads at once: those of one page of a listing.
 const AHEAD: usize = 96;
-/// Leaves that it looks at for that: most of what follows may be here.
+/// Leaves that a range scan examines to find them: most of the following leaves may be in memory already.
 const AHEAD_WITHIN: usize = 8 * AHEAD;
 
-/// One state of the table (kv-I1 to kv-I4).
+/// One version of the table (kv-I1 to kv-I4).
 #[derive(Clone, Default)]
 pub struct Version {
     base: Tree,
-    /// Changes that are just moving to `base`.
+    /// The immutable memtable, whose changes are moving to `base`.
     moving: Option<Moving>,
-    /// The latest changes; `None` hides a record of what is below.
+    /// The active memtable. The value `None` is a tombstone: it hides a record below.
     recent: Recent,
     size: Size,
-    /// `size.bytes` when the latest changes moved last.
+    /// `size.bytes` when changes last moved to the tree.
     settled_bytes: u64,
     seq: Seq,
 }
 
-/// For the changes that come next.
+/// A new active memtable.
 fn row(shape: &Shape) -> Recent {
     Recent::with_room(shape.changes + BATCH_ROOM)
 }
@@ -78,7 +79,7 @@ impl Version {
         }
     }
 
-    /// Bytes of the record that only older states have now.
+    /// Returns the bytes of the replaced record, which only older versions have from now on.
     fn change(&mut self, Change { key, value }: Change) -> u64 {
         let old = match self.get(&key) {
             Ok(old) => old.map(|old| record_bytes(&key, old.raw().len())),
@@ -97,14 +98,14 @@ impl Version {
         old.unwrap_or(0)
     }
 
-    /// Moves all changes to the tree.
+    /// Moves all changes of both memtables to the tree.
     fn settle(&mut self, shape: &Shape) {
         self.take(self.base.edited(&self.edits(), shape));
         (self.moving, self.recent) = (None, row(shape));
         self.settled_bytes = self.size.bytes;
     }
 
-    /// The latest changes begin to move. What there is to do.
+    /// Makes the active memtable the immutable one. Returns the mover's work.
     fn begin_to_move(&mut self, shape: &Shape) -> (Tree, Moving) {
         let row = std::mem::replace(&mut self.recent, row(shape));
         let moving = Moving { row, settled_bytes: self.size.bytes };
@@ -112,7 +113,7 @@ impl Version {
         (self.base.clone(), moving)
     }
 
-    /// They have come to the tree.
+    /// Puts the mover's tree in place of `base` and drops the immutable memtable.
     fn end_to_move(&mut self, moved: Edited) {
         let Some(moving) = self.moving.take() else { return };
         let before = self.size.bytes;
@@ -124,7 +125,7 @@ impl Version {
         self.recent.changes() > shape.changes * times || self.recent.bytes() > RECENT_BYTES_MAX * times as u64
     }
 
-    /// Another tree, and what it has leaves in place of.
+    /// Replaces `base`, and takes records that were found lost out of `size`.
     fn take(&mut self, Edited { tree: base, replaced, .. }: Edited) {
         let before = self.base.sums().lost;
         replaced.iter().for_each(|away| away.replaced());
@@ -134,7 +135,7 @@ impl Version {
         self.size.bytes = self.size.bytes.saturating_sub(lost.bytes - before.bytes);
     }
 
-    /// The tree with the latest changes in it.
+    /// The tree with the changes of both memtables in it.
     fn settled(&self, shape: &Shape) -> Tree {
         self.base.edit(&self.edits(), shape)
     }
@@ -143,7 +144,7 @@ impl Version {
         self.latest(&Key::default(), None).collect()
     }
 
-    /// The latest change of each key with `from <= key`, and `key < to` if that is given, in order.
+    /// The latest change of each key with `from <= key`, and `key < to` if that is given, in key order: a merge of both memtables.
     fn latest<'a>(&'a self, from: &Key, to: Option<&Key>) -> impl Iterator<Item = Edit<'a>> + use<'a> {
         let mut older =
             self.moving.as_ref().map(|moving| moving.row.range(from, to)).into_iter().flatten().peekable();
@@ -159,7 +160,7 @@ impl Version {
         })
     }
 
-    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks. `gap`: as of `Tree::range`.
+    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks. `gap`: see `Tree::range`.
     fn walk<B>(
         &self,
         from: &Key,
@@ -186,7 +187,7 @@ impl Version {
 }
 
 impl Version {
-    /// As `View::range`, but that a stretch that is lost hides the latest changes in and before it.
+    /// As `View::range`, except that a lost range also hides the latest changes in and before it.
     fn show(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Miss> {
         let mut record = |key: &Key, value: Content<'_>| match verified(key, value.raw(), value.crc()) {
             Err(damage) => ControlFlow::Break(Err(damage.into())),
@@ -207,7 +208,7 @@ impl Version {
     }
 }
 
-/// Takes so many bytes.
+/// A writer that accepts at most `left` bytes.
 struct Bounded<'a> {
     out: &'a mut dyn io::Write,
     left: u64,
@@ -216,7 +217,7 @@ struct Bounded<'a> {
 impl io::Write for Bounded<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.left {
-            // What is behind it belongs to leaves. (Not `StorageFull`: it is no shorter when others let go of leaves.)
+            // The space behind it belongs to leaves. Not `StorageFull`: freeing leaves would not make the head shorter.
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 "the head of the checkpoint is too long",
@@ -235,7 +236,7 @@ impl io::Write for Bounded<'_> {
 pub struct Table {
     published: Published<Version>,
     shape: Shape,
-    /// `None`: checkpoints have all records in their stream.
+    /// `None`: the stream of a checkpoint has all records.
     medium: Option<OnMedium>,
     cache: Cache,
     mover: Mover,
@@ -252,7 +253,8 @@ impl Table {
         Table::default()
     }
 
-    /// An empty table whose checkpoints write leaves to the medium, and name them in their stream. If the medium has a checkpoint, `open` it.
+    /// An empty table whose checkpoints write leaves to the medium and name them in their stream. If the medium has a checkpoint, call
+    /// `open`.
     pub fn over(medium: Medium) -> io::Result<Table> {
         Table::over_shaped(medium, Shape::default())
     }
@@ -271,14 +273,14 @@ impl Table {
         Table { published, shape, medium: None, cache: Cache::default(), mover: Mover::default() }
     }
 
-    /// All changes move now; who was asked to move some need not.
+    /// Moves all changes now, and cancels the mover's work if it has not begun.
     fn settle_all(&self, next: &mut Version) {
         self.mover.withdraw();
         next.settle(&self.shape);
     }
 }
 
-/// A state of a `Table`, for one request or for as long as one likes; a clone of the latter costs a count.
+/// A view of one version of a `Table`: for one request (`Reader`), or for any time (`Arc`; a clone raises a reference count).
 #[derive(Clone)]
 pub struct TableView<D>(D);
 
@@ -304,7 +306,7 @@ impl Engine for Table {
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
             match next.moving {
                 None if is_full(&next, 1) => to_move = Some(next.begin_to_move(&self.shape)),
-                // Nobody is about it, or he is late.
+                // No mover runs, or it is late.
                 Some(_) if is_full(&next, 1) && (self.mover.withdraw() || is_full(&next, MOVES_LATE)) => {
                     self.settle_all(&mut next);
                     is_settled = true;
@@ -313,7 +315,7 @@ impl Engine for Table {
             }
             (next, replaced)
         });
-        // Once it is published: who moves it looks for it there.
+        // Only after publication: the mover compares its work with the published version.
         if let Some((base, moving)) = to_move {
             self.mover.ask(base, moving);
         }
@@ -338,7 +340,7 @@ impl Engine for Table {
 
     fn bare(&self, from: &Key, to: &Key) -> Result<(), Absent> {
         let bare = Stretch { first: *from, end: *to };
-        // Only what is brought shows whether it is lost.
+        // A leaf must be loaded to learn whether it is lost.
         let mut leaves = self.published.reader().base.absent(from, Some(to), usize::MAX, usize::MAX);
         leaves.retain(|away| away.home.last >= *from);
         if !leaves.is_empty() {
@@ -362,7 +364,7 @@ impl Engine for Table {
 
     fn forgotten(&self, of: &Self::Snap) -> Self::Snap {
         let version = Version::clone(&of.0);
-        // The latest changes move first, for their leaves must be in memory (kv-I3).
+        // The memtables move first: the leaves of their keys must be in memory (kv-I3), and `forgotten` drops leaves.
         let base = version.settled(&self.shape).forgotten();
         TableView(Arc::new(Version { base, moving: None, recent: Recent::default(), ..version }))
     }
@@ -429,12 +431,12 @@ impl Engine for Table {
 
     fn end_checkpoint(&self, is_named: bool) {
         self.medium.iter().for_each(|medium| medium.end(is_named));
-        // After one that failed nothing may go that could not before.
+        // Only a checkpoint that succeeded makes more leaves evictable.
         if is_named {
             self.cache.checkpoint_named();
             self.see_to_memory();
         } else {
-            // What nobody reads may have the places that it wanted.
+            // Versions that no reader holds may keep the space that the failed checkpoint needed: free them.
             self.mover.forget();
             self.published.release();
         }
@@ -452,7 +454,7 @@ impl Engine for Table {
             records += batch.0.len() as u64;
             self.apply(at, batch);
         })?;
-        // A key that stood twice would have replaced itself.
+        // A key that occurs twice replaced its own record, so the count is too low.
         if self.figures().size.records != records {
             return Err(StreamError::Malformed("a key stands twice"));
         }
@@ -529,7 +531,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             f(key, value)
         });
         match shown {
-            // Of some keys before its end something is known since: in the tree they divide what is lost.
+            // Some keys before the end of the lost range were changed since: in the tree those changes divide the range.
             Err(Miss::Damage(lost)) if self.0.latest(&seen, Some(&lost.end)).next().is_some() => {
                 let base = self.0.settled(&Shape::default());
                 let settled =
@@ -545,7 +547,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             Ok(()) => ControlFlow::Continue(()),
             Err(e) => ControlFlow::Break(e),
         };
-        // It reads what follows with what it needs, and keeps none of that in memory for others.
+        // Reads the following leaves together with the needed one. They do not stay in memory for other views.
         let mut ahead = VecDeque::new();
         let mut gap = |gap: Gap<'_>| {
             let away = match gap {
@@ -559,7 +561,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             if !ahead.front().is_some_and(is_it) {
                 ahead = home::read(self.0.base.absent(&away.home.first, None, AHEAD, AHEAD_WITHIN)).into();
             }
-            // Unless somebody has brought it meanwhile.
+            // Another thread may have loaded the leaf meanwhile, so that the read-ahead does not have it.
             let read = ahead.pop_front().filter(is_it).map_or_else(|| away.home.read(), |(_, read)| read);
             read.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
