@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// kv-M4: all that a leaf had goes, and what is left of its stretch is the neighbour's, which is not in memory.
+    /// kv-M4: a leaf loses all its records, and the neighbour that takes over its keys is not in memory.
     #[test]
     fn what_was_admitted_finds_its_leaf_in_memory() {
         let away = Away::new();
@@ -445,7 +445,7 @@ mod tests {
         }
     }
 
-    /// kv-M4, where the medium does not give the neighbour now: nothing is moved, nothing is lost, and who needs room goes on when it does.
+    /// kv-M4, with a medium that cannot return the neighbour now: nothing moves and nothing is lost. The writer goes on once it can.
     #[test]
     fn a_neighbour_that_cannot_be_read_now_leaves_all_as_it_is() {
         let away = Away::new();
@@ -466,11 +466,11 @@ mod tests {
         assert_eq!(away.table.figures().broken, 0);
     }
 
-    /// kv-M4, where the neighbour is not what was written there: its own records are lost and no others, whatever comes into its stretch.
+    /// kv-M4, with a damaged neighbour: its own records are lost and no others, whatever is added in its key range.
     #[test]
     fn a_neighbour_that_has_rotted_takes_nothing_with_it() {
         let away = Away::new();
-        // Those left and right of what goes.
+        // The leaves left and right of the deleted range.
         away.load(&(100..400).map(key).collect::<Vec<_>>());
         let left = (0..100).rev().find(|n| away.is_away(*n)).expect("not all are in memory");
         let right = (400..600).find(|n| away.is_away(*n)).expect("not all are in memory");
@@ -498,11 +498,12 @@ mod tests {
         }
     }
 
-    /// Of what is lost some is written anew, by changes that move and by some that came since: they are there, and the rest is told as lost.
+    /// Some records of a lost range are written anew, by changes that move and by later ones: they are there, and the rest is reported
+    /// lost.
     #[test]
     fn both_rows_divide_what_is_lost() {
         let away = Away::new();
-        // A leaf has few records, so one that has more of them is made of what lies between.
+        // A leaf has few records, so a longer run spans several leaves.
         away.rot(300);
         let lost = away.is_there(300);
         assert_eq!(lost, None);
@@ -511,17 +512,17 @@ mod tests {
         assert_eq!(stretches.len(), 1);
         assert!(whole.len() >= 2, "{whole:?}");
         let (first, last) = (whole[0], *whole.last().unwrap());
-        // Between two numbers there is room for more keys.
+        // There are free keys between two numbers.
         let between = |n: u64, more: u8| Key::new(&[&n.to_be_bytes()[..], &[more]].concat()).unwrap();
         let value = Some(Value::new(b"new"));
         let new = |key: Key| Change { key, value: value.clone() };
-        // One moves, with so many others that the row is full.
+        // One change moves, with enough others to fill the memtable.
         let mut full: Vec<Change> = vec![new(between(first, 1)), new(between(first, 5))];
         full.extend((10_000..10_000 + ROW as u64 + 1).map(put));
         away.load(&full.iter().map(|change| change.key).collect::<Vec<_>>());
         away.table.apply(Seq(2), Batch(full));
         let (base, moving) = away.table.mover.next(Duration::ZERO).expect("a row was full");
-        // One comes, and one that moves goes again.
+        // One record is added, and one that moves is deleted again.
         away.table.apply(
             Seq(3),
             Batch(vec![
@@ -566,7 +567,7 @@ mod tests {
         check("settled");
     }
 
-    /// One moves, one brings changes, one reads.
+    /// A mover, a writer and a reader run at once.
     #[test]
     fn moves_beside_a_writer_and_readers() {
         let mut scene = Scene::default();
@@ -583,7 +584,7 @@ mod tests {
                 let _end = Ends(&is_over);
                 let mut last = 0;
                 while !is_over.load(Ordering::Relaxed) {
-                    // All keys are changed together, so one state has the same in all.
+                    // All keys change together, so a version has the same value in all.
                     let view = table.reader();
                     let first = view.get(&key(0)).unwrap().map(|value| value.into_owned());
                     for n in 0..40 {
@@ -597,11 +598,11 @@ mod tests {
             let _end = Ends(&is_over);
             for seq in 1..=4000u64 {
                 let value = Some(Value::new(&seq.to_le_bytes()));
-                // And some that nobody reads, or a row would never be full.
+                // Add keys that are not read, or the memtable would never be full.
                 let keys = (0..40).chain((0..20).map(|n| 1000 + seq * 17 % 9000 + n));
                 let changes = keys.map(|n| Change { key: key(n), value: value.clone() }).collect();
                 table.apply(Seq(seq), Batch(changes));
-                // Or it might never come to its turn.
+                // Otherwise the mover might never get to run.
                 let is_moving = || table.published.snapshot().moving.is_some();
                 while seq.is_multiple_of(5) && is_moving() && !is_over.load(Ordering::Relaxed) {
                     std::thread::yield_now();
