@@ -1,8 +1,8 @@
-//! Group flush: who waits is served by one device flush that began after his entries were written.
+//! Group flush: one device flush serves all threads whose entries were written before it began.
 //!
-//! Writers that flush each write come back in step: the flush that serves them wakes them all, and the first to be back would
-//! flush for himself alone while the others wait for the next one. So who flushes waits first until as many have come as were
-//! here last time; at most as long as a flush takes, which is what the others would wait otherwise.
+//! Threads that flush after each write come back in step: a flush that serves them wakes them all. The first to return would flush
+//! for itself alone, and the others would wait for the flush after that one. The flush leader therefore waits first, until as many threads
+//! have arrived as at the last flush. It waits at most as long as one flush takes, which is what the others would lose otherwise.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,25 +14,25 @@ use types::Seq;
 
 use super::{Volume, VolumeError};
 
-/// Nobody waits longer than this for others to come, however slow the device.
+/// Longest time that a flush leader waits for other threads, however slow the device is.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 
-/// Where those who flush meet.
+/// The threads that want a flush.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     inner: Mutex<Inner>,
-    /// As many are here as are expected.
+    /// Signalled when the expected number of threads has arrived.
     gathered: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Someone flushes, or gathers those whom he will flush for.
+    /// A flush leader is flushing, or waits for other threads.
     is_led: bool,
     waiting: Vec<Waiter>,
-    /// How many were here at the end of the last flush, served or waiting for the next.
+    /// Threads that took part in the last flush or waited for the next one when it ended.
     expected: usize,
-    /// How long the last flush took.
+    /// Duration of the last flush.
     took: Duration,
 }
 
@@ -51,9 +51,9 @@ impl Waiter {
 }
 
 impl Volume {
-    /// Makes durable every entry appended before the call, and what was written to the medium before those entries.
-    /// Returns the flushed_seq. If all is flushed already the device is not asked. A failed flush fails the volume for good:
-    /// nobody can know what it left.
+    /// Makes durable every entry appended before the call, and everything written to the medium before those entries. Returns the
+    /// flushed_seq. If all entries are flushed already, the device is not used. A failed flush fails the volume for good, because it is
+    /// unknown which writes it left on the medium.
     pub fn flush(&self) -> Result<Seq, VolumeError> {
         self.check_started()?;
         let want = self.last_seq().0;
@@ -61,7 +61,7 @@ impl Volume {
             let mut group = self.group.inner.lock();
             let flushed = self.check_alive().map(|()| self.flushed_seq());
             if flushed.as_ref().map_or(true, |seq| seq.0 >= want) {
-                // Who was called to lead, and need not, calls the next.
+                // A waiter that was woken to lead, and is served already, wakes the next one to lead.
                 let next = if group.is_led { None } else { group.waiting.pop() };
                 drop(group);
                 next.into_iter().for_each(Waiter::call);
@@ -79,7 +79,7 @@ impl Volume {
                 self.flush_for_group()?;
                 continue;
             }
-            // The flush under way may have begun before our entry; then the next round is ours.
+            // The flush under way may have begun before this thread's entry was written: then the next one serves it.
             let is_called = Arc::new(AtomicBool::new(false));
             group.waiting.push(Waiter { want, thread: std::thread::current(), is_called: is_called.clone() });
             if group.waiting.len() + 1 == group.expected {
@@ -92,8 +92,9 @@ impl Volume {
         }
     }
 
-    /// The leader's flush. Afterwards those are called whom it served, or who are to be told that it failed, and of the others one, who
-    /// leads next.
+    /// Runs the leader's flush. Afterwards wakes the waiters that it served, or all of them if it failed; and one of the others, which
+    /// leads
+    /// the next flush.
     fn flush_for_group(&self) -> Result<(), VolumeError> {
         let began = Instant::now();
         let done = self.flush_now();
@@ -112,7 +113,7 @@ impl Volume {
         done
     }
 
-    /// disk-M3: the data first.
+    /// disk-M3: flushes the data's medium first.
     pub(super) fn flush_media(&self) -> Result<(), VolumeError> {
         self.disk.flush().map_err(|e| self.fail("flush", e))?;
         if !Arc::ptr_eq(&self.disk, &self.log) {
@@ -121,10 +122,11 @@ impl Volume {
         Ok(())
     }
 
-    /// One device flush, and what follows from it.
+    /// Runs one device flush, and raises `flushed_seq` and `sealed_seq`.
     pub(super) fn flush_now(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
-        // Entries up to here were written before the flush begins, and the mark was in one of them: it becomes durable with it (disk-V3, disk-V7).
+        // disk-V3, disk-V7: entries up to `seq` were written before the flush begins, so the flush makes them durable. `mark` is stored in
+        // one of them and becomes durable too. The tail lock is not held.
         let mark = self.seen.mark.load(Ordering::Acquire);
         let seq = self.seen.seq.load(Ordering::Acquire);
         self.flush_media()?;
@@ -143,7 +145,7 @@ mod tests {
     fn who_is_called_to_lead_and_was_served_meanwhile_calls_the_next() {
         let volume = started(formatted());
         volume.append(types::Epoch(1), b"x").unwrap();
-        // As a checkpoint's flush does: nobody who waits is called.
+        // As a checkpoint's flush does: it wakes no waiter.
         volume.flush_now().unwrap();
         let is_called = Arc::new(AtomicBool::new(false));
         let waiter = Waiter { want: 2, thread: std::thread::current(), is_called: is_called.clone() };
