@@ -1,10 +1,9 @@
 //! A buddy allocator over pages: power-of-two runs from 4 KiB to 8 MiB, lowest address first.
 //!
-//! Lowest first, because space that the medium has used before is cheaper than fresh space (a sparse file allocates, a drive
-//! maps), and because it keeps free space in large pieces at the far end.
-//! A stream continues where its last write ended, or moves to a whole free piece of the largest size. Writes of other streams leave the
-//! rest
-//! of that piece to it. Concurrent streams therefore do not interleave on the medium, and freeing one of them frees large runs.
+//! Lowest first, because space that the medium has used before is cheaper than fresh space (a sparse file allocates, a drive maps), and
+//! because it keeps free space in large pieces at the far end. A stream continues where its last write ended, or moves to a whole free
+//! piece of the largest size. Writes of other streams leave the rest of that piece to it. Concurrent streams therefore do not interleave on
+//! the medium, and freeing one of them frees large runs.
 //!
 //! With a fixed sub-block, space is allocated in such pieces, and a piece is free again when none of its pages is in use. This serves
 //! comparisons with file systems that do so. Pages of a piece beyond the requested ones are waste until then.
@@ -150,8 +149,7 @@ impl Buddy {
     }
 
     /// Takes one run of up to `want` pages. A piece is aligned to its size: a request for multiples of a unit gets whole, aligned ones,
-    /// while
-    /// there are any.
+    /// while there are any.
     fn take_one(&mut self, want: u32) -> Option<Run> {
         let fits = (want.next_power_of_two().trailing_zeros() as usize).min(ORDER_MAX);
         let order = match self.lowest_from(fits) {

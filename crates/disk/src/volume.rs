@@ -11,8 +11,7 @@
 //! disk-V3: `flushed_seq` is raised only by a device flush that began after the entry was written, and `sealed_seq` only to a
 //!     flushed_seq that is itself durable, in a flushed entry or in the superblock.
 //! disk-V4: the ring never overwrites an entry at or after the log start that either superblock copy names, not even with zeros: appends
-//!     write
-//!     whole pages, and one page of the ring stays free.
+//!     write whole pages, and one page of the ring stays free.
 //! disk-V5: a checkpoint slot is written only while both superblock copies name the other one.
 //! disk-V6: after one failed write or flush the volume refuses every call that would promise something. (Not after a failed write to a
 //!     checkpoint slot that no superblock names yet: that checkpoint is abandoned, and the one before it stays valid.)
@@ -444,8 +443,7 @@ impl Volume {
     }
 
     /// disk-V6: fails the volume if a medium has hung for too long, even if no call of the volume waits for it: an abandoned write may
-    ///     still be
-    /// carried out at any time. The owner calls this regularly.
+    /// still be carried out at any time. The owner calls this regularly.
     pub fn check_media(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
         match self.disk.lost().or_else(|| self.log.lost()) {

@@ -134,8 +134,7 @@ fn put_record(out: &mut Vec<u8>, flag: u8, key: &Key, v: &[u8], crc: u32) {
 }
 
 /// Reads a stream of records, batch by batch. Each batch is verified with all its values before `take` gets it. An error may come after
-/// some
-/// batches: the caller must then discard what it built from them.
+/// some batches: the caller must then discard what it built from them.
 pub fn read_stream(input: &mut dyn Read, take: &mut dyn FnMut(Batch)) -> Result<(), StreamError> {
     match read_any(input, take)? {
         Some(_) => {

@@ -1,11 +1,9 @@
 //! Leaves on the medium: the place of a leaf (`Home`), and a leaf that need not be in memory (`Away`).
 //!
 //! kv-H1: the bytes at a home do not change while the home is referenced: by the durable head, by the checkpoint under way, or by an `Away`
-//!     of
-//!     any version. The last reference frees its pages.
+//!     of any version. The last reference frees its pages.
 //! kv-H2: an `Away` is filled once and keeps the leaf while it lives, so that readers may borrow from it. To evict the leaf, the table puts
-//!     an
-//!     empty `Away` in its place, in a new version.
+//!     an empty `Away` in its place, in a new version.
 //! kv-H3: a leaf is broken if the medium itself returned other bytes than were written, twice, and a caller wanted the leaf. A read that
 //!     fails says nothing about the bytes: the `Away` stays empty, and the caller gets the error.
 

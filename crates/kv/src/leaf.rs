@@ -261,8 +261,7 @@ impl Leaf {
     }
 
     /// Touches the cache lines that a search will need, if the record is `share` of the way through the `records`. The caller knows both
-    /// from
-    /// the parent node. All lines then come from memory together, where the search would wait for one after the other.
+    /// from the parent node. All lines then come from memory together, where the search would wait for one after the other.
     #[inline]
     pub fn bring(&self, records: usize, share: Share) {
         let (heads, index, last) = (HEAD * records, INDEX * records, self.bytes.len() - 1);

@@ -121,8 +121,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     }
 
     /// Writes a stream from which `open` restores this snapshot; runs beside `apply`. `rest`: records of the owner's that go into the
-    /// stream
-    /// and that no view shows.
+    /// stream and that no view shows.
     fn checkpoint(
         &self,
         of: &Self::Snap,
@@ -134,8 +133,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn end_checkpoint(&self, _is_named: bool) {}
 
     /// On an empty engine: restores the snapshot that the checkpoint was written from. `at`: that snapshot's `seq`. `is_rest` sees every
-    /// record
-    /// of the stream and returns true for those of the owner.
+    /// record of the stream and returns true for those of the owner.
     fn open(
         self,
         at: Seq,

@@ -124,8 +124,7 @@ impl<S> Published<S> {
     }
 
     /// Publishes the version that `make` makes of the newest one. `make` also returns the bytes of the old version that the new one does
-    /// not
-    /// have. One writer at a time: others wait here.
+    /// not have. One writer at a time: others wait here.
     pub fn publish(&self, make: impl FnOnce(&S) -> (S, u64)) {
         self.publish_if(|newest| Some(make(newest)));
     }

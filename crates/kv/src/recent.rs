@@ -8,8 +8,7 @@
 //! kv-N1: a change is complete before a link leads to it: links are stored with release and read with acquire.
 //! kv-N2: links only lead forward in the order. A stored link is only ever changed to lead to a change between its two ends.
 //! kv-N3: of all versions that share an array, one is the newest: it sees all changes of the array. Adding to an older version, or to a
-//!     full
-//!     array, first copies the changes that this version shows to an array of its own.
+//!     full array, first copies the changes that this version shows to an array of its own.
 
 use std::iter;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -7,8 +7,7 @@
 //! memory.
 //!
 //! `Away` stands for a leaf that lies on the medium and need not be in memory. `Lost` stands for a leaf that cannot be read back: only its
-//! key
-//! range is known, and a change of a key in the range divides it.
+//! key range is known, and a change of a key in the range divides it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -213,8 +212,7 @@ impl Sums {
 }
 
 /// A node, one piece of memory like a leaf. The common prefix of `firsts` is stored once, and `heads` are the eight bytes behind it: a
-/// search
-/// compares those.
+/// search compares those.
 #[derive(Clone, Debug)]
 struct Inner {
     count: usize,
@@ -460,8 +458,7 @@ impl Tree {
     }
 
     /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks. `gap` provides a leaf for one
-    /// that
-    /// is not in memory, or breaks.
+    /// that is not in memory, or breaks.
     pub fn range<'a, B>(
         &'a self,
         from: &Key,

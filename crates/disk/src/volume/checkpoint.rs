@@ -32,8 +32,7 @@ impl Volume {
     }
 
     /// As `checkpoint`, for a state that leaves some entries to the log: the log is trimmed only to `from`, an earlier position. Replay
-    /// shows
-    /// those entries again; the owner recognises them by `checkpoint_seq`.
+    /// shows those entries again; the owner recognises them by `checkpoint_seq`.
     pub fn checkpoint_keeping(
         &self,
         at: LogPoint,

@@ -93,8 +93,7 @@ impl Volume {
     }
 
     /// Runs the leader's flush. Afterwards wakes the waiters that it served, or all of them if it failed; and one of the others, which
-    /// leads
-    /// the next flush.
+    /// leads the next flush.
     fn flush_for_group(&self) -> Result<(), VolumeError> {
         let began = Instant::now();
         let done = self.flush_now();

@@ -185,8 +185,7 @@ impl Table {
             *tidied = Tidied::Unwritten;
         }
         // Unwritten leaves can be evicted only after a checkpoint. Leaves that were spared can go in the next round, which pays off only
-        // when
-        // there are more of them.
+        // when there are more of them.
         if over_bytes > 0 && (moved == 0 || *tidied == Tidied::Unwritten) {
             clock.not_before = Some(memory.leaves() + bound / 32);
         }

@@ -1,8 +1,7 @@
 //! The clock: evicts leaves that lie on the medium and that no reader used since the clock passed last.
 //!
 //! Each step handles a part of the tree and makes a new tree, as an edit does, in which evicted leaves are `Away`. The step also replaces
-//! an
-//! `Away` that was filled by its leaf, which saves a search one step.
+//! an `Away` that was filled by its leaf, which saves a search one step.
 
 use std::sync::Arc;
 
