@@ -1,14 +1,15 @@
 //! A buddy allocator over pages: power-of-two runs from 4 KiB to 8 MiB, lowest address first.
 //!
-//! Lowest first, because space that the medium has used before is cheaper than fresh space (a sparse file allocates, a drive
-//! maps), and because it keeps free space in large pieces at the far end.
-//! A stream goes on where its last write ended, or moves to a whole free piece of the largest size, whose rest the next writes of other
-//! streams leave to it: so streams that run at once do not lie in turns on the medium, and what is freed with one is large.
+//! Lowest first, because space that the medium has used before is cheaper than fresh space (a sparse file allocates, a drive maps), and
+//! because it keeps free space in large pieces at the far end. A stream continues where its last write ended, or moves to a whole free
+//! piece of the largest size. Writes of other streams leave the rest of that piece to it. Concurrent streams therefore do not interleave on
+//! the medium, and freeing one of them frees large runs.
 //!
-//! With a fixed sub-block, space is given out in such pieces and a piece is free again when none of its pages is in use: for comparison
-//! with file systems that do so. What is in a piece beyond what was asked for is waste until then.
-//! disk-I1: free runs are aligned to their size and never overlap.  disk-I2: two free buddies never stay apart.
-//! disk-I3: `free` is the sum of all free runs.  disk-I4: with a fixed sub-block, free runs are of whole ones; `partial` has those in use in part.
+//! With a fixed sub-block, space is allocated in such pieces, and a piece is free again when none of its pages is in use. This serves
+//! comparisons with file systems that do so. Pages of a piece beyond the requested ones are waste until then.
+//! disk-I1: free runs are aligned to their size and never overlap.  disk-I2: two free buddies are always merged.
+//! disk-I3: `free` is the sum of all free runs.  disk-I4: with a fixed sub-block, free runs are whole sub-blocks; `partial` has those in
+//!     partial use.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -34,13 +35,13 @@ pub struct Buddy {
     orders: [BTreeSet<u64>; ORDER_MAX + 1],
     free: u64,
     total: u64,
-    /// Space is given out in pieces of 2^this pages.
+    /// Space is allocated in pieces of 2^this pages.
     unit_order: usize,
-    /// Pieces of which some pages are in use and some are waste: how many are in use.
+    /// Pieces with pages in use and wasted pages: the number in use.
     partial: HashMap<u64, u32>,
 }
 
-/// A write of at least this many pages that goes on where the one before ended is of a stream: 1 MiB, the most that a client sends.
+/// A write of at least this many pages that continues where the one before ended belongs to a stream: 1 MiB, the most that a client sends.
 pub const STREAM_PAGES: u32 = 256;
 
 impl Buddy {
@@ -48,7 +49,7 @@ impl Buddy {
     pub fn all_used(total: u64) -> Buddy {
         Buddy::in_sub_blocks(total, 0)
     }
-    /// As `all_used`, to be given out in sub-blocks of 2^`unit_order` pages.
+    /// As `all_used`, allocating in sub-blocks of 2^`unit_order` pages.
     pub fn in_sub_blocks(total: u64, unit_order: u8) -> Buddy {
         let unit_order = usize::from(unit_order).min(ORDER_MAX);
         Buddy { orders: Default::default(), free: 0, total, unit_order, partial: HashMap::new() }
@@ -65,13 +66,13 @@ impl Buddy {
     pub fn unit_pages(&self) -> u64 {
         1 << self.unit_order
     }
-    /// What so many pages take.
+    /// Pages that an allocation of `pages` takes.
     pub fn rounded(&self, pages: u64) -> u64 {
         pages.next_multiple_of(self.unit_pages())
     }
 
-    /// Takes `pages` pages in as few runs as can be, appended to `out`; false, and nothing taken, if there are not enough. `near`: where
-    /// the stream would go on that these pages belong to.
+    /// Takes `pages` pages in as few runs as possible, appended to `out`. False, and nothing taken, if there are not enough. `near`: where
+    /// the stream of these pages would continue.
     pub fn take(&mut self, pages: u32, near: Option<u64>, out: &mut Vec<Run>) -> bool {
         let taken = self.rounded(pages.into()) as u32;
         if u64::from(taken) > self.free {
@@ -98,7 +99,7 @@ impl Buddy {
         }
     }
 
-    /// One run at `near`, or else at the begin of a whole piece of the largest size.
+    /// Takes one run at `near`, or at the begin of a whole piece of the largest size.
     fn take_for_stream(&mut self, pages: u32, near: u64) -> Option<Run> {
         if self.is_free(near, pages) {
             return Some(self.take_at(near, pages));
@@ -107,7 +108,7 @@ impl Buddy {
         Some(self.take_at(start, pages))
     }
 
-    /// The free piece that `page` lies in.
+    /// The free piece that has `page`.
     fn piece_around(&self, page: u64) -> Option<(u64, usize)> {
         (0..=ORDER_MAX).map(|o| (page >> o << o, o)).find(|(start, o)| self.orders[*o].contains(start))
     }
@@ -139,7 +140,7 @@ impl Buddy {
         Run { start, pages }
     }
 
-    /// The last `waste` pages of what was taken are in the last sub-block and not in use.
+    /// Records that the last `waste` pages of an allocation belong to its last sub-block and are not in use.
     fn leave_waste(&mut self, taken: &mut [Run], waste: u32) {
         if let Some(last) = taken.last_mut().filter(|_| waste > 0) {
             last.pages -= waste;
@@ -147,8 +148,8 @@ impl Buddy {
         }
     }
 
-    /// Takes one run of up to `want` pages. A piece is aligned to its size: who asks for multiples of a unit gets whole ones, aligned, while
-    /// there are any.
+    /// Takes one run of up to `want` pages. A piece is aligned to its size: a request for multiples of a unit gets whole, aligned ones,
+    /// while there are any.
     fn take_one(&mut self, want: u32) -> Option<Run> {
         let fits = (want.next_power_of_two().trailing_zeros() as usize).min(ORDER_MAX);
         let order = match self.lowest_from(fits) {
@@ -158,7 +159,7 @@ impl Buddy {
         let start = self.orders[order].pop_first().expect("the order was found not empty");
         self.free -= 1 << order;
         let pages = (want as u64).min(1 << order);
-        // What the request does not need goes back at once, so that a 5 KiB file costs 8 KiB and not 8 MiB.
+        // The unneeded rest goes back at once, so that a 5 KiB file costs 8 KiB and not 8 MiB.
         self.free_run(start + pages, (1 << order) - pages);
         Some(Run { start, pages: pages as u32 })
     }
@@ -171,7 +172,7 @@ impl Buddy {
             .map(|(_, o)| o)
     }
 
-    /// Takes the whole free run that `page` lies in, if it has at least 2^`order` pages.
+    /// Takes the whole free run that has `page`, if it has at least 2^`order` pages.
     pub fn take_around(&mut self, page: u64, order: usize) -> Option<Run> {
         let (start, order) = (order..=ORDER_MAX)
             .map(|o| (page >> o << o, o))

@@ -1,55 +1,56 @@
-//! Free space that is yet to be given back to the medium, which under a sparse file is the host's.
+//! Freed space that will be discarded, which returns it to the medium or, under a sparse file, to the host.
 //!
-//! disk-FR1: space is left alone for a while after it was freed: reusing it is cheaper than fresh space. Where the host has little room left, it is
-//!     not.
-//! disk-FR2: nothing is forgotten: what cannot be remembered, or was freed before the start, a sweep over all free space finds.
-//! disk-FR3: a run is out of the allocator while it is discarded, so nobody's bytes can be in it.
+//! disk-FR1: freed space is kept for a while, because reusing it is cheaper than fresh space. If the host has little free space left, it is
+//!     discarded at once.
+//! disk-FR2: no free space is forgotten: a sweep over all free space finds runs that could not be remembered or were freed before the
+//!     start.
+//! disk-FR3: a run is out of the allocator while it is discarded, so no new data can be in it.
 
 use std::collections::BTreeSet;
 
 use crate::Disk;
 use crate::alloc::{Buddy, Run};
 
-/// The least that is discarded, 1 MiB: for less, the file system below would keep books of many small holes.
+/// Smallest discarded run, 1 MiB: smaller ones would make the file system below track many small holes.
 pub const ORDER_MIN: usize = 8;
-/// Rounds from one ripening to the next; what was freed is left alone for one such time at least and two at most. One round comes
-/// with each commit interval, so these are a minute and two.
+/// Rounds from one aging step to the next; freed space is kept for at least one such time and at most two. A round comes
+/// with each commit interval, so these are one and two minutes.
 pub const ROUNDS_YOUNG: u32 = 60;
-/// Rounds for which a host that was short of room is taken to be: removing a large file frees its space in several steps.
+/// Rounds for which a host counts as short of space after it was: removing a large file frees its space in several steps.
 const ROUNDS_URGENT: u32 = 15;
-/// Runs discarded in a round, 512 MiB at most, so that a stop is not kept waiting and the file system below not held up.
+/// Runs discarded in a round, 512 MiB at most, so that a round neither delays a stop nor blocks the file system below.
 pub const RUNS_MAX: usize = 64;
-/// Stretches of 2^`ORDER_MIN` pages that are remembered of each age, 64 GiB. What is beyond is swept.
+/// Stretches of 2^`ORDER_MIN` pages that are remembered of each age, 64 GiB. A sweep finds the others.
 const STRETCHES_MAX: usize = 65_536;
-/// Stretches that a sweep looks at in a round: 64 GiB of space that is in use.
+/// Stretches that a sweep examines in a round: 64 GiB of space that is in use.
 const LOOKS_MAX: u64 = 65_536;
 
-/// Stretches of which something was freed.
+/// Stretches in which pages were freed.
 #[derive(Debug, Default)]
 pub struct Freed {
-    /// Since the last ripening.
+    /// Freed since the last aging step.
     young: BTreeSet<u64>,
-    /// Between the last two.
+    /// Freed between the last two steps.
     resting: BTreeSet<u64>,
-    /// Before that.
+    /// Freed before that: to be discarded.
     due: BTreeSet<u64>,
-    /// Since the last ripening.
+    /// Rounds since the last aging step.
     rounds: u32,
-    /// Rounds for which nothing is left alone (disk-FR1).
+    /// Rounds for which freed space is discarded at once (disk-FR1).
     urgent: u32,
-    /// disk-FR2: something was freed that none of these has.
+    /// disk-FR2: pages were freed that none of these sets has.
     is_lost: bool,
-    /// The stretch at which a sweep goes on.
+    /// The next stretch of the sweep, while one is under way.
     sweep: Option<u64>,
-    /// Stretches that this round's sweep may yet look at.
+    /// Stretches that this round's sweep may still examine.
     looks: u64,
-    /// Pages that are being discarded, or may yet be: free, and out of the allocator.
+    /// Pages that are being discarded, or may still be: free, and out of the allocator.
     pub out_pages: u64,
 }
 
 impl Freed {
-    /// What is to be discarded at a start: under a sparse file all that is free, since an earlier process may have freed it. A device keeps
-    /// what it was not told of, until it is used and freed again.
+    /// Space to discard after a start: under a sparse file all free space, since an earlier process may have freed it. A device is not
+    /// swept: its old free space is discarded only after it is used and freed again.
     pub fn at_start(disk: &dyn Disk) -> Freed {
         if disk.room_below().is_some() { Freed::with_sweep() } else { Freed::default() }
     }
@@ -65,7 +66,7 @@ impl Freed {
         }
     }
 
-    /// A round begins. `is_short`: the host has little room left (disk-FR1).
+    /// Begins a round. `is_short`: the host has little free space left (disk-FR1).
     pub fn age(&mut self, is_short: bool) {
         self.looks = LOOKS_MAX;
         self.rounds += 1;
@@ -74,7 +75,7 @@ impl Freed {
             self.due.append(&mut self.resting);
             self.due.append(&mut self.young);
         }
-        // Not before all that was due is done: so no age outgrows its bound.
+        // Only once all due stretches are done, so that no set outgrows its bound.
         if self.rounds >= ROUNDS_YOUNG && self.due.is_empty() {
             self.rounds = 0;
             self.due = std::mem::replace(&mut self.resting, std::mem::take(&mut self.young));
@@ -84,7 +85,7 @@ impl Freed {
         }
     }
 
-    /// Takes out the next run to discard. `may`: is enough free without it? What may not go now is swept later.
+    /// Takes out the next run to discard. `may`: is enough space free without the run? A run that may not go now is left to a later sweep.
     pub fn take(&mut self, buddy: &mut Buddy, may: impl Fn(&Buddy) -> bool) -> Option<Run> {
         while let Some(stretch) = self.next(buddy.total_pages()) {
             let Some(run) = buddy.take_around(stretch << ORDER_MIN, ORDER_MIN) else { continue };
@@ -93,7 +94,7 @@ impl Freed {
                 self.is_lost = true;
                 continue;
             }
-            // It goes as a whole, so its other stretches are done too.
+            // The run is discarded as a whole, so its other stretches are done too.
             let next = run.end() >> ORDER_MIN;
             self.due = self.due.split_off(&next);
             self.sweep = self.sweep.map(|at| if at > stretch { at.max(next) } else { at });
@@ -114,7 +115,7 @@ impl Freed {
         Some(stretch)
     }
 
-    /// It was discarded, or will not be.
+    /// Returns a run that was discarded, or will not be.
     pub fn return_run(&mut self, buddy: &mut Buddy, run: Run) {
         self.out_pages -= run.pages as u64;
         buddy.give_back(run.start, run.pages as u64);
@@ -133,7 +134,7 @@ mod tests {
         buddy
     }
 
-    /// All runs of a round, which go back.
+    /// All runs of a round, which are then returned.
     fn round(freed: &mut Freed, buddy: &mut Buddy) -> Vec<Run> {
         let mut runs = Vec::new();
         while let Some(run) = freed.take(buddy, |_| true) {
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn a_sweep_finds_all_that_is_free_and_nothing_else_once() {
         let (mut freed, mut buddy) = (Freed::with_sweep(), Buddy::all_used(10 * STRETCH));
-        // The first, a part of the third, and the last two, which are one run.
+        // Free: the first stretch, a part of the third, and the last two, which are one run.
         for (start, pages) in [(0, STRETCH), (2 * STRETCH, STRETCH / 2), (8 * STRETCH, 2 * STRETCH)] {
             buddy.give_back(start, pages);
         }

@@ -1,19 +1,20 @@
-//! The volume: what an MDT and an OST stand on. One medium (or two, `media`) with a superblock (two copies), a log ring, two checkpoint slots
-//! and a data region that is the owner's. Formats: docs/formats/volume.md.
+//! The volume below an MDT or an OST. It has one medium (or two, `media`) with a superblock (two copies), a log ring, two checkpoint slots
+//! and a data region that its owner uses. Formats: docs/formats/volume.md.
 //!
-//! Life: `open` → `checkpoint_reader` (load the state) → `replay` (apply what came after) → `start` → `append`, `flush`,
-//! `checkpoint` … → `close_clean`. Anything out of this order is refused.
+//! Life: `open` → `checkpoint_reader` (load the state) → `replay` (apply the later entries) → `start` → `append`, `flush`,
+//! `checkpoint` … → `close_clean`. A call out of this order is refused.
 //!
-//! disk-V1: from entry to entry seq rises by the operations that the one before holds, one mostly, and the position by its bytes; a scan accepts nothing else.
-//! disk-V2: an entry that was once behind a cut tail is never accepted: each start without a clean stop makes the superblock say
+//! disk-V1: from entry to entry the seq rises by the operations of the entry before, mostly one, and the position by its bytes; a scan
+//!     accepts nothing else.
+//! disk-V2: an entry that was once behind a cut tail is never accepted. Each start without a clean stop makes the superblock say
 //!     "from this position on only incarnation ≥ n", durably, before the first append.
 //! disk-V3: `flushed_seq` is raised only by a device flush that began after the entry was written, and `sealed_seq` only to a
 //!     flushed_seq that is itself durable, in a flushed entry or in the superblock.
-//! disk-V4: the ring never overwrites an entry at or after the log start that either superblock copy names, nor with zeros: appends write
-//!     whole pages, and one page of the ring stays free.
+//! disk-V4: the ring never overwrites an entry at or after the log start that either superblock copy names, not even with zeros: appends
+//!     write whole pages, and one page of the ring stays free.
 //! disk-V5: a checkpoint slot is written only while both superblock copies name the other one.
-//! disk-V6: after one failed write or flush the volume refuses everything that would promise something. (Not after a failed write to
-//!     the checkpoint slot that nothing names yet: that checkpoint is given up, and the one before it stands.)
+//! disk-V6: after one failed write or flush the volume refuses every call that would promise something. (Not after a failed write to a
+//!     checkpoint slot that no superblock names yet: that checkpoint is abandoned, and the one before it stays valid.)
 //! disk-V7: the tail lock is never held during a device flush.
 
 mod append;
@@ -82,13 +83,13 @@ pub struct Format {
     pub checkpoint_bytes: u64,
 }
 
-/// Where things lie on a medium, in bytes.
+/// The regions of a medium, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The medium that the log has of its own; then `log` is a range of that.
+    /// The log's own medium, if it has one; then `log` is a range of that medium.
     pub log_medium: Option<Uuid>,
     pub log: Range<u64>,
-    /// Of checkpoints.
+    /// The two checkpoint slots.
     pub slots: [Range<u64>; 2],
     pub data: Range<u64>,
 }
@@ -106,33 +107,33 @@ pub struct LogPoint {
 
 /// An open volume. All methods take `&self` and may be called from many threads.
 pub struct Volume {
-    /// Counted.
+    /// The main medium, with its requests counted.
     disk: Arc<dyn Disk>,
-    /// Where the log ring is: the same medium, or one of its own (disk-M1).
+    /// The medium of the log ring: the main one, or one of its own (disk-M1).
     log: Arc<dyn Disk>,
     counts: Arc<Counts>,
     access: Access,
     regions: Regions,
-    /// Folded from the uuid; in every log entry, so that entries of an earlier format of the medium are strangers.
+    /// Folded from the uuid and stored in every log entry, so that entries of an earlier volume on this medium are not accepted.
     tag: u64,
-    /// How many of the two superblock copies were good at open.
+    /// Number of superblock copies that were good at open, of two.
     copies_good: u8,
     was_clean: bool,
-    /// As last committed.
+    /// The superblock as last committed.
     superblock: Mutex<Superblock>,
-    /// Serializes commits; held during their flushes, so it is never taken under another lock of this struct but `slots`.
+    /// Serializes commits and is held during their flushes; of the locks of this struct, only `slots` may be held when it is taken.
     commits: Mutex<()>,
     /// Serializes checkpoints and the clean stop.
     slots: Mutex<()>,
     tail: Mutex<Tail>,
-    /// What others ask of the tail, without its lock: that is held while the ring is written.
+    /// Copies of the tail's numbers, readable without its lock, which is held while the ring is written.
     seen: Seen,
     group: flush::Group,
     flushed_seq: AtomicU64,
     sealed_seq: AtomicU64,
-    /// Of the last replay.
+    /// What the last replay left out.
     cut_off: Mutex<CutOff>,
-    /// Why the volume failed, once it has.
+    /// The reason of the failure, once the volume has failed.
     failed: OnceLock<String>,
 }
 
@@ -142,7 +143,7 @@ enum Access {
     ReadOnly,
 }
 
-/// How far the volume is in its life.
+/// The steps of the volume's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Opened,
@@ -158,19 +159,19 @@ struct Tail {
     start: u64,
     pos: u64,
     seq: u64,
-    /// seq of the last entry that is not a mark.
+    /// seq of the last entry that is not a flush mark.
     seq_of_payload: u64,
-    /// flushed_seq as the last entry, or the superblock at start, says it.
+    /// flushed_seq as stored in the last entry, or in the superblock at start.
     mark: u64,
-    /// The ring is known to be written below this position; at most the ring's length (the first lap).
+    /// The ring is known to have been written below this position, at most the ring's length (the first lap).
     prepared: u64,
-    /// What the log's last page holds below `pos`; known from the start on. Appends write the page whole.
+    /// The content of the log's last page below `pos`, known from the start on. Appends write that page whole.
     page: Vec<u8>,
-    /// Working memory of appends of one entry.
+    /// Reused buffer for appends of one entry.
     own: Entries,
 }
 
-/// The tail's numbers as of the last append, or trim. None runs ahead of what is written.
+/// The tail's numbers as of the last append or trim. None is ahead of what is written.
 #[derive(Debug, Default)]
 struct Seen {
     is_started: AtomicBool,
@@ -186,17 +187,17 @@ impl Volume {
         Volume::open_with(media.into(), Access::ReadWrite)
     }
 
-    /// Opens for inspection: `checkpoint_reader` and `replay` work, whatever would write is refused.
+    /// Opens for inspection: `checkpoint_reader` and `replay` work, calls that would write are refused.
     pub fn open_read_only(media: impl Into<Media>) -> Result<Volume, VolumeError> {
         Volume::open_with(media.into(), Access::ReadOnly)
     }
 
-    /// Whose volume it is, without opening it.
+    /// The label of the volume on this medium, without opening it.
     pub fn label_on(disk: &dyn Disk) -> Result<Label, VolumeError> {
         superblock::read(disk)?.best.map(|sb| sb.label).ok_or(VolumeError::NoSuperblock)
     }
 
-    /// Of the two places, how many hold a superblock, or the label of a log, whose checksum holds.
+    /// Number of the two places that hold a superblock, or a log label, with a valid checksum.
     pub(crate) fn copies_on(disk: &dyn Disk) -> usize {
         let is_good = |place: u64| {
             let mut block = vec![0; SUPERBLOCK_BYTES];
@@ -207,7 +208,7 @@ impl Volume {
         PLACES.into_iter().filter(|p| is_good(*p)).count()
     }
 
-    /// Which medium of its own a volume's log has; `None` if it has none.
+    /// The uuid of the log's own medium; `None` if the log is on this one.
     pub fn log_on(disk: &dyn Disk) -> Result<Option<Uuid>, VolumeError> {
         let sb = superblock::read(disk)?.best.ok_or(VolumeError::NoSuperblock)?;
         Ok(sb.log_medium.map(|l| l.uuid))
@@ -246,7 +247,7 @@ impl Volume {
         let volume = Volume {
             access,
             regions: sb.regions.clone(),
-            // With a log of its own also from the log's: a ring may hold entries of a volume that was formatted anew elsewhere.
+            // The log's uuid is folded in too: its ring may hold entries of an earlier volume whose main medium was formatted anew.
             tag: entry::tag_of(&sb.label.uuid) ^ sb.log_medium.map_or(0, |l| entry::tag_of(&l.uuid)),
             copies_good: found.copies_good,
             was_clean: sb.clean,
@@ -268,8 +269,8 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Allows appends from here on and returns the incarnation: the old one after a clean stop, else a new one. Everything
-    /// that `replay` kept is flushed when this returns. Refused with `LogDamaged` if replay found that a flushed entry is
+    /// Allows appends from here on and returns the incarnation: the old one after a clean stop, else a new one. All entries
+    /// that `replay` kept are flushed when this returns. Fails with `LogDamaged` if replay found that a flushed entry is
     /// unreadable.
     pub fn start(&self) -> Result<Incarnation, VolumeError> {
         let phase = self.tail.lock().phase;
@@ -279,7 +280,7 @@ impl Volume {
         }
     }
 
-    /// As `start`, but a damaged log is cut where the damage is: flushed entries are given up. An operator's decision.
+    /// As `start`, but cuts a damaged log at the damage and so abandons flushed entries. Only an operator decides that.
     pub fn start_accepting_loss(&self) -> Result<Incarnation, VolumeError> {
         self.check_writable()?;
         let (phase, pos, seq) = {
@@ -289,9 +290,9 @@ impl Volume {
         let Phase::Replayed { cut, lost } = phase else {
             return Err(VolumeError::WrongOrder("start comes once, after replay"));
         };
-        // 1. What replay read may be in the page cache only (a killed process); make it durable, so that it is flushed.
+        // 1. After a killed process, replayed entries may be in the page cache only: make them durable, so that they are flushed.
         self.flush_media()?;
-        // 2. disk-V2: say durably, before the first append, that nothing older counts behind the tail.
+        // 2. disk-V2: record durably, before the first append, that no older entry behind the tail is valid.
         self.commit(|sb| {
             if !sb.clean || cut || lost.is_some() {
                 sb.incarnation = Incarnation(sb.incarnation.0 + 1);
@@ -310,7 +311,7 @@ impl Volume {
         tail.incarnation = self.superblock.lock().incarnation;
         tail.mark = seq;
         tail.seq_of_payload = seq;
-        // Stale bytes behind the tail may be anything; what lies below the tail on the first lap is written.
+        // Bytes behind the tail may be stale; on the first lap everything below the tail has been written.
         tail.prepared = tail.prepared.max(pos).min(self.regions.log.len());
         tail.page = page;
         tail.phase = Phase::Started;
@@ -358,23 +359,23 @@ impl Volume {
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
-    /// What was asked of the medium since the opening, all through `disk` included.
+    /// Counts of all requests to the medium since it was opened, those through `disk` included.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
-    /// Whether the stop before this opening was clean.
+    /// Whether the last stop before this opening was clean.
     pub fn was_clean(&self) -> bool {
         self.was_clean
     }
-    /// Sound entries that the start left out of the log; worth a warning.
+    /// Valid entries that the start left out of the log; worth a warning.
     pub fn cut_off(&self) -> CutOff {
         *self.cut_off.lock()
     }
-    /// The size of the medium that the log has of its own; 0: it has none.
+    /// The size of the log's own medium; 0 if it has none.
     pub fn log_medium_bytes(&self) -> u64 {
         if Arc::ptr_eq(&self.disk, &self.log) { 0 } else { self.log.size() }
     }
-    /// How many of the two superblock copies were good when the volume was opened; 1 is worth a warning.
+    /// Number of superblock copies that were good when the volume was opened, of two; 1 is worth a warning.
     pub fn superblock_copies_good(&self) -> u8 {
         self.copies_good
     }
@@ -386,35 +387,36 @@ impl Volume {
     pub fn last_seq(&self) -> Seq {
         Seq(self.seen.seq.load(Ordering::Acquire))
     }
-    /// Entries up to here are durable, and all that was written to the medium before they were appended.
+    /// Entries up to here are durable, and so is everything written to the medium before they were appended.
     pub fn flushed_seq(&self) -> Seq {
         Seq(self.flushed_seq.load(Ordering::Acquire))
     }
-    /// Recovery will know of entries up to here that they were flushed, so what they superseded may be reused (disk-O1, disk-O2).
+    /// After a crash, recovery knows that entries up to here were flushed, so the space that they superseded may be reused (disk-O1,
+    /// disk-O2).
     pub fn sealed_seq(&self) -> Seq {
         Seq(self.sealed_seq.load(Ordering::Acquire))
     }
-    /// The tail now. For a checkpoint, call it under the lock that makes state and log agree.
+    /// The log's tail now. For a checkpoint, call it under the lock that keeps state and log in agreement.
     pub fn position(&self) -> LogPoint {
         let tail = self.tail.lock();
         LogPoint { seq: Seq(tail.seq), pos: tail.pos }
     }
     /// Bytes of the ring in use.
     pub fn log_used(&self) -> u64 {
-        // Both only rise, so that in this order the end is not before the start.
+        // Both only rise: loading the start first keeps it at or below the end.
         let start = self.seen.start.load(Ordering::Acquire);
         self.seen.pos.load(Ordering::Acquire) - start
     }
-    /// Bytes that entries may take of the ring: one page stays free. A log that an earlier release filled may use that too.
+    /// Bytes of the ring that entries may take: one page stays free. A log of an earlier release may have used that page too.
     pub fn log_capacity(&self) -> u64 {
         self.regions.log.len() - append::PAGE_BYTES
     }
-    /// Why the volume failed, if it has.
+    /// The reason of the volume's failure, if it has failed.
     pub fn failure(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
 
-    /// Writes the changed superblock to both places in turn, each flushed, so that one rotten copy never costs anything.
+    /// Writes the changed superblock to both places one after the other, each flushed, so that a single damaged copy loses nothing.
     fn commit(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), VolumeError> {
         self.check_writable()?;
         let _turn = self.commits.lock();
@@ -422,7 +424,7 @@ impl Volume {
         {
             let tail = self.tail.lock();
             sb.prepared = tail.prepared;
-            // Before the start the log may yet be cut below what was flushed once.
+            // Before the start the log may still be cut below what was flushed once.
             if matches!(tail.phase, Phase::Started | Phase::Closed) {
                 sb.flushed_seq = self.flushed_seq();
             }
@@ -440,8 +442,8 @@ impl Volume {
         Ok(())
     }
 
-    /// disk-V6: a medium that has hung for too long fails the volume, also if nothing of the volume's own waits for it: what was written and given
-    /// up may yet be carried out, and nobody knows when. To be asked now and then.
+    /// disk-V6: fails the volume if a medium has hung for too long, even if no call of the volume waits for it: an abandoned write may
+    /// still be carried out at any time. The owner calls this regularly.
     pub fn check_media(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
         match self.disk.lost().or_else(|| self.log.lost()) {
@@ -450,7 +452,7 @@ impl Volume {
         }
     }
 
-    /// Under the tail lock, after what changes its numbers.
+    /// Copies the tail's numbers to `seen`. Call it under the tail lock after each change of them.
     fn publish(&self, tail: &Tail) {
         let Seen { is_started, start, pos, seq, mark } = &self.seen;
         is_started.store(tail.phase == Phase::Started, Ordering::Release);
@@ -460,9 +462,9 @@ impl Volume {
         mark.store(tail.mark, Ordering::Release);
     }
 
-    /// disk-V6: remembers the first failure for good.
+    /// disk-V6: records the first failure; it stays.
     fn fail(&self, what: &str, e: io::Error) -> VolumeError {
-        // What is under way may be carried out late: only a process that comes after it finds what is true.
+        // Operations under way may still be carried out late: only a later process can know what is on the medium.
         let is_hang = e.kind() == io::ErrorKind::TimedOut;
         let advice = if is_hang {
             "; see the kernel's log, and restart the target once the device answers"

@@ -1,5 +1,5 @@
-//! A table that plays a larger one: at first all of it is away, and what was loaded goes away again. For tests of those who read:
-//! a rule that meets an absent record must come to nothing, and start over once it was loaded.
+//! A test double that acts like a table larger than memory: at first no record is in memory, and loaded records are evicted again. It tests
+//! callers: a rule that meets an absent record must have no effect, and start over once the record was loaded.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,21 +15,21 @@ use crate::{
     View,
 };
 
-/// Loads after which all goes away.
+/// Loads after which all records are evicted.
 const LOADS: usize = 24;
-/// Of so many requests one must wait.
+/// One of so many requests must wait for a load.
 const ADMISSIONS: usize = 17;
 /// Bytes of a key that its neighbours in a leaf have in common, at most: a kind, and all of an id but its last byte.
 const LEAF_BYTES: usize = 8;
 
-/// Leaves that are in memory, and loads so far.
+/// The leaves in memory, and counts of calls.
 #[derive(Default)]
 struct Loaded {
     leaves: BTreeSet<Key>,
     loads: usize,
     admissions: usize,
     admits_all: bool,
-    /// Who changes it has to bring it first; and can he?
+    /// A key whose change must wait for a load, and whether that load succeeds.
     lacks: Option<(Key, bool)>,
 }
 
@@ -46,15 +46,15 @@ impl AwayTable {
     pub fn over(medium: Medium) -> io::Result<AwayTable> {
         Ok(AwayTable { table: Table::over(medium)?, ..AwayTable::default() })
     }
-    /// From here on no change waits. For tests of what shares an entry of the log.
+    /// From here on no change waits. For tests of operations that share a log entry.
     pub fn admit_all(&self) {
         self.loaded.lock().admits_all = true;
     }
-    /// A change of this key waits until it is brought, and `is_there` says whether that can be.
+    /// A change of this key waits for a load; `is_there` says whether the load succeeds.
     pub fn lack(&self, key: Key, is_there: bool) {
         self.loaded.lock().lacks = Some((key, is_there));
     }
-    /// How often something was brought.
+    /// The number of loads so far.
     pub fn loads(&self) -> usize {
         self.loaded.lock().loads
     }
@@ -91,7 +91,7 @@ impl Engine for AwayTable {
     fn apply(&self, upto: Seq, batch: Batch) {
         self.table.apply(upto, batch)
     }
-    /// As the table below says, and sometimes what a change needs is away.
+    /// As the table below says, and sometimes the first key is reported absent.
     fn admits<'k>(&self, keys: impl Iterator<Item = &'k Key>) -> Result<(), Absent> {
         let loaded = &mut *self.loaded.lock();
         loaded.admissions += 1;

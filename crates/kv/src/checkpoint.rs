@@ -1,8 +1,8 @@
-//! A table as a stream of bytes: what an MDT's checkpoint slot holds. The format is in `docs/formats/mdt.md`.
+//! A table as a stream of bytes: the content of an MDT's checkpoint slot. The format is in `docs/formats/mdt.md`.
 //!
-//! Records travel in batches of about 64 KiB, each with a CRC32C, so that a changed byte is found before anything of its
-//! batch is believed; a trailer with the counts tells a whole stream from a cut one.
-//! kv-C1: nothing after the trailer belongs to the stream.  kv-C2: no key stands in a stream twice.
+//! Records travel in batches of about 64 KiB, each with a CRC32C, so that a changed byte is found before anything of its batch is used. A
+//! trailer with the counts tells a whole stream from a cut one.
+//! kv-C1: nothing after the trailer belongs to the stream.  kv-C2: no key occurs in a stream twice.
 
 use std::io::{self, Read, Write};
 
@@ -15,15 +15,15 @@ use crate::value::verified;
 use crate::{Batch, RECORD_OVERHEAD_BYTES, VALUE_MAX, Value};
 
 const MAGIC: [u8; 8] = *b"STRIAKV\0";
-/// All records.
+/// A stream of all records.
 const VERSION_OF_RECORDS: u32 = 1;
-/// Names of leaves, then the owner's records.
+/// A stream of leaves' names, then of the owner's records.
 const VERSION_OF_LEAVES: u32 = 2;
-/// In a key's length: the record is the name of a leaf, the key its first one's.
+/// A flag in the key length: this record is the name of a leaf, and its key is the leaf's first one.
 const IS_LEAF: u8 = 0x80;
 /// A batch is closed once it is this long: large enough for sequential speed, small enough to stay in cache.
 const BATCH_BYTES: usize = 64 * 1024;
-/// Longest batch that a reader accepts: one that was just under the line and took a longest record.
+/// Longest batch that a reader accepts: one just under `BATCH_BYTES`, and then a longest record.
 const BATCH_BYTES_MAX: usize = BATCH_BYTES + RECORD_OVERHEAD_BYTES as usize + KEY_MAX + VALUE_MAX;
 const BATCH_HEAD_BYTES: usize = 12;
 
@@ -79,7 +79,7 @@ impl<'a> Writer<'a> {
         self.put(0, key, value, crc)
     }
 
-    /// Names a leaf, or says that one is lost.
+    /// Adds the name of a leaf, or a lost range.
     pub fn name(&mut self, item: &Item) -> io::Result<()> {
         let name = item.encode();
         self.put(IS_LEAF, &item.first(), &name, crc32c(&name))
@@ -94,7 +94,7 @@ impl<'a> Writer<'a> {
         if self.batch.len() >= BATCH_BYTES { self.close_batch() } else { Ok(()) }
     }
 
-    /// Writes what is left and the trailer.
+    /// Writes the last batch and the trailer.
     pub fn finish(mut self) -> io::Result<()> {
         if self.in_batch > 0 {
             self.close_batch()?;
@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
         let mut head = [0u8; BATCH_HEAD_BYTES];
         head[..4].copy_from_slice(&self.in_batch.to_le_bytes());
         head[4..8].copy_from_slice(&(self.batch.len() as u32).to_le_bytes());
-        // The CRC covers count and length too: else a flipped count would only show at the end of the batch.
+        // The CRC covers count and length too. Otherwise a flipped count would only show at the end of the batch.
         let crc = batch_crc(&head, &self.batch);
         head[8..].copy_from_slice(&crc.to_le_bytes());
         self.out.write_all(&head)?;
@@ -133,8 +133,8 @@ fn put_record(out: &mut Vec<u8>, flag: u8, key: &Key, v: &[u8], crc: u32) {
     out.extend_from_slice(v);
 }
 
-/// Reads a stream of records, batch by batch, each verified with all its values before it is handed out. An error may come after some
-/// batches: what was built from them is then to be thrown away.
+/// Reads a stream of records, batch by batch. Each batch is verified with all its values before `take` gets it. An error may come after
+/// some batches: the caller must then discard what it built from them.
 pub fn read_stream(input: &mut dyn Read, take: &mut dyn FnMut(Batch)) -> Result<(), StreamError> {
     match read_any(input, take)? {
         Some(_) => {
@@ -144,7 +144,7 @@ pub fn read_stream(input: &mut dyn Read, take: &mut dyn FnMut(Batch)) -> Result<
     }
 }
 
-/// As `read_stream`; and the leaves that it names, if it is a stream of leaves.
+/// As `read_stream`; also returns the leaves' names, if the stream has names.
 pub fn read_any(input: &mut dyn Read, take: &mut dyn FnMut(Batch)) -> Result<Option<Vec<Item>>, StreamError> {
     let mut head = [0u8; 16];
     input.read_exact(&mut head)?;
@@ -274,7 +274,7 @@ mod tests {
         let hex: String = stream(&t).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, GOLDEN);
     }
-    /// The name of a leaf in two runs, what is lost behind it, and a record of the owner's.
+    /// The name of a leaf in two runs, a lost range behind it, and a record of the owner's.
     #[test]
     fn golden_of_leaves() {
         let mut out = Vec::new();

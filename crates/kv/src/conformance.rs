@@ -1,6 +1,6 @@
-//! What every `Engine` must do, as one function that each implementation's tests call: `all(Table::new)`.
+//! The promises of every `Engine`, as one function that each implementation's tests call: `all(Table::new)`.
 //!
-//! It panics at the first promise that is broken, naming the step; the random part is seeded, so a failure repeats.
+//! It panics at the first broken promise and names the step. The random part is seeded, so a failure repeats.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ pub fn all<E: Engine>(make: impl Fn() -> E) {
     all_of(&make, &|_| make());
 }
 
-/// As `all`, of engines with a medium: `again` makes an empty one over that of another.
+/// As `all`, for engines with a medium: `again` makes an empty engine over the medium of another.
 pub fn all_of<E: Engine>(make: &dyn Fn() -> E, again: &dyn Fn(&E) -> E) {
     a_batch_is_seen_whole_by_later_views_only(&make());
     the_later_change_of_a_key_counts(&make());
@@ -27,7 +27,7 @@ pub fn all_of<E: Engine>(make: &dyn Fn() -> E, again: &dyn Fn(&E) -> E) {
     beside_who_moves(&make(), |kv| random_batches_agree_with_a_model(kv, again, false));
 }
 
-/// `check` while a thread of its own puts changes in their places.
+/// Runs `check` while a mover thread moves changes to the tree.
 fn beside_who_moves<E: Engine>(kv: &E, check: impl FnOnce(&E)) {
     let is_over = AtomicBool::new(false);
     thread::scope(|s| {
@@ -36,13 +36,13 @@ fn beside_who_moves<E: Engine>(kv: &E, check: impl FnOnce(&E)) {
                 kv.move_changes(Duration::from_millis(1));
             }
         });
-        // Also when it panics, or nobody would hear of it.
+        // Ends the mover also when `check` panics. Otherwise the scope would wait for ever and hide the panic.
         let _end = Ends(&is_over);
         check(kv);
     });
 }
 
-/// The others end with who has it, whatever ends that one.
+/// Sets the flag when dropped, also by a panic, so that other threads end.
 pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -66,7 +66,7 @@ fn batch(changes: &[(u32, Option<&[u8]>)]) -> Batch {
     b
 }
 
-/// kv-K7: what the changes need is there, then they are made.
+/// kv-K7: loads the leaves that the changes need, then applies them.
 fn applied<E: Engine>(kv: &E, upto: Seq, batch: Batch) {
     while let Err(what) = kv.admits(batch.keys()) {
         kv.load(what).expect("the medium is sound");
@@ -74,14 +74,14 @@ fn applied<E: Engine>(kv: &E, upto: Seq, batch: Batch) {
     kv.apply(upto, batch);
 }
 
-/// kv-K5: a checkpoint that counts, after which as much goes as may.
+/// kv-K5: makes a checkpoint durable, then evicts as much as possible.
 fn shrunk<E: Engine>(kv: &E) {
     written(kv, &kv.snapshot(), &[]).expect("a Vec takes all");
     kv.end_checkpoint(true);
     while kv.tidy() != Tidied::Done {}
 }
 
-/// kv-K7: what is absent is there once it was loaded, also for a view from before.
+/// kv-K7: loads what is absent; the same view then shows it.
 fn looked_up<E: Engine>(kv: &E, view: &impl View, key: &Key) -> Result<Option<Vec<u8>>, Damage> {
     loop {
         match view.get(key) {
@@ -118,7 +118,7 @@ fn listed<E: Engine>(
     }
 }
 
-/// kv-K1, of readers and of snapshots.
+/// kv-K1, for readers and for snapshots.
 fn a_batch_is_seen_whole_by_later_views_only<E: Engine>(kv: &E) {
     let (before, read_before) = (kv.snapshot(), kv.reader());
     applied(kv, Seq(1), batch(&[(1, Some(b"one")), (2, Some(b"two"))]));
@@ -188,7 +188,7 @@ fn damage_is_reported_with_its_key<E: Engine>(kv: &E) {
     assert!(written(kv, &view, &[]).is_err(), "a checkpoint does not launder it");
 }
 
-/// A checkpoint's bytes, or why there is none.
+/// A checkpoint's bytes, or its error.
 fn written<E: Engine>(kv: &E, of: &E::Snap, rest: &[(Key, Value)]) -> std::io::Result<Vec<u8>> {
     let mut out = Vec::new();
     kv.checkpoint(of, &mut rest.iter().cloned(), &mut out).map(|()| out)
@@ -228,7 +228,7 @@ fn a_checkpoint_opens_whole_or_not_at_all<E: Engine>(kv: &E, again: &dyn Fn(&E) 
 }
 
 /// kv-K1, kv-K2, kv-K5 under random batches, compared with a plain map; snapshots taken on the way stay true to the end.
-/// `moves`: now and then changes are put in their places.
+/// `moves`: now and then changes are moved to the tree.
 fn random_batches_agree_with_a_model<E: Engine>(kv: &E, again: &dyn Fn(&E) -> E, moves: bool) {
     let mut model = BTreeMap::<Key, Vec<u8>>::new();
     let mut kept = Vec::new();

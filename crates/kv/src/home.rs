@@ -1,11 +1,11 @@
-//! Leaves on the medium: where one lies (`Home`), and one that memory need not have (`Away`).
+//! Leaves on the medium: the place of a leaf (`Home`), and a leaf that need not be in memory (`Away`).
 //!
-//! kv-H1: what lies at a home does not change while somebody has it: the durable head, the checkpoint under way, and each `Away` of whatever
-//!     state. The last one to let go of it frees its pages.
-//! kv-H2: an `Away` is filled once, and keeps that while it lives, so that who reads may borrow from it. The table forgets what it was
-//!     filled with by an empty one in its place, in a new state.
-//! kv-H3: it is broken if the medium itself gave bytes twice that are not those that were written, and somebody wants them. What cannot be
-//!     read at all says nothing of them: it stays as it is, and who wants it is told.
+//! kv-H1: the bytes at a home do not change while the home is referenced: by the durable head, by the checkpoint under way, or by an `Away`
+//!     of any version. The last reference frees its pages.
+//! kv-H2: an `Away` is filled once and keeps the leaf while it lives, so that readers may borrow from it. To evict the leaf, the table puts
+//!     an empty `Away` in its place, in a new version.
+//! kv-H3: a leaf is broken if the medium itself returned other bytes than were written, twice, and a caller wanted the leaf. A read that
+//!     fails says nothing about the bytes: the `Away` stays empty, and the caller gets the error.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,10 +17,10 @@ use types::Key;
 use crate::Size;
 use crate::leaf::Leaf;
 
-/// What homes stand on, and what was brought from there.
+/// The medium below all homes, and statistics of what was loaded from it.
 pub struct Ground {
     pub area: LeafArea,
-    /// That leaves take which some `Away` was filled with.
+    /// Memory of the leaves that fill an `Away`.
     filled_bytes: AtomicU64,
     loads: AtomicU64,
     broken: AtomicU64,
@@ -38,19 +38,19 @@ impl Ground {
     pub fn count_filled(&self, bytes: u64) {
         self.filled_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
-    /// Leaves that were brought so far.
+    /// Leaves loaded so far.
     pub fn loads(&self) -> u64 {
         self.loads.load(Ordering::Relaxed)
     }
-    /// Leaves that were not what had been written there, or could not be read.
+    /// Leaves found damaged so far (kv-H3).
     pub fn broken(&self) -> u64 {
         self.broken.load(Ordering::Relaxed)
     }
 }
 
-/// Where a leaf lies, and what a head says of it.
+/// The place of a leaf, and what a head says about the leaf.
 pub struct Home {
-    /// Of its records.
+    /// The first and the last key of its records.
     pub first: Key,
     pub last: Key,
     pub size: Size,
@@ -59,7 +59,7 @@ pub struct Home {
 }
 
 impl Drop for Home {
-    /// kv-H1.
+    /// kv-H1: frees the pages.
     fn drop(&mut self) {
         self.ground.area.give_back(&self.place);
     }
@@ -71,12 +71,12 @@ impl std::fmt::Debug for Home {
     }
 }
 
-/// What was found at a home is not what was written there.
+/// The bytes at a home are not the ones that were written (kv-H3).
 #[derive(Clone, Copy, Debug)]
 pub struct Broken;
 
 impl Home {
-    /// The leaf, read anew each time. `InvalidData`: it is not what was written there (kv-H3).
+    /// Reads and decodes the leaf, anew at each call. The error `InvalidData` says that the bytes are wrong (kv-H3).
     pub fn read(&self) -> io::Result<Arc<Leaf>> {
         self.leaf_of(self.ground.area.read(&self.place))
     }
@@ -88,7 +88,7 @@ impl Home {
 
     fn leaf_of(&self, bytes: io::Result<Vec<u8>>) -> io::Result<Arc<Leaf>> {
         match self.decoded(bytes) {
-            // It may have been the way here.
+            // The error may have happened on the way: read once more, past caches.
             Err(e) if is_wrong(&e) => self.decoded(self.ground.area.read_medium(&self.place)),
             read => read,
         }
@@ -110,17 +110,17 @@ impl Home {
     }
 }
 
-/// Were there bytes, and not those that were written?
+/// Did the medium return bytes, but wrong ones?
 fn is_wrong(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::InvalidData
 }
 
-/// A leaf that memory need not have.
+/// A leaf that need not be in memory.
 #[derive(Debug)]
 pub struct Away {
     pub home: Arc<Home>,
     found: OnceLock<Result<Arc<Leaf>, Broken>>,
-    /// It is in the ground's `filled_bytes`.
+    /// The leaf counts in the ground's `filled_bytes`.
     is_counted: AtomicBool,
 }
 
@@ -129,7 +129,7 @@ impl Away {
         Away { home, found: OnceLock::new(), is_counted: AtomicBool::new(false) }
     }
 
-    /// The newest state has something else in its place: what it was filled with is memory of older ones.
+    /// The newest version no longer has this `Away`: its leaf is memory of older versions.
     pub fn replaced(&self) {
         if let Some(Ok(leaf)) = self.found.get()
             && self.is_counted.swap(false, Ordering::Relaxed)
@@ -138,7 +138,7 @@ impl Away {
         }
     }
 
-    /// What it was filled with.
+    /// The leaf, if it was loaded.
     pub fn found(&self) -> Option<Result<&Arc<Leaf>, Broken>> {
         self.found.get().map(|found| found.as_ref().map_err(|broken| *broken))
     }
@@ -150,7 +150,7 @@ impl Away {
             leaf.set_home(&self.home);
         }
         let is_broken = found.is_err();
-        // Of two who bring it one counts.
+        // If two threads load it, one of them counts.
         if self.found.set(found).is_ok() {
             ground.filled_bytes.fetch_add(bytes, Ordering::Relaxed);
             self.is_counted.store(true, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Drop for Away {
     }
 }
 
-/// Brings those that are not here: all that are `wanted`, or there is an error; and those of `ahead` that are sound.
+/// Loads leaves that are not in memory: all `wanted` ones, or returns an error; and those of `ahead` that are sound.
 pub fn fill(wanted: Vec<Arc<Away>>, ahead: Vec<Arc<Away>>) -> io::Result<()> {
     let wanted = wanted.into_iter().map(|away| (away, true));
     let mut leaves: Vec<_> = wanted.chain(ahead.into_iter().map(|away| (away, false))).collect();
@@ -179,7 +179,7 @@ pub fn fill(wanted: Vec<Arc<Away>>, ahead: Vec<Arc<Away>>) -> io::Result<()> {
         for ((away, leaf), is_wanted) in read(some).into_iter().zip(is_wanted) {
             match leaf {
                 Ok(leaf) => away.fill(Ok(leaf)),
-                // kv-H3: it is nobody's loss yet.
+                // kv-H3: no caller wants it, so it is not yet broken.
                 Err(_) if !is_wanted => {}
                 Err(e) if is_wrong(&e) => {
                     tracing::error!(why = %e, "records of the MDT are lost: restore them from a mirror or run fsck");
@@ -192,7 +192,7 @@ pub fn fill(wanted: Vec<Arc<Away>>, ahead: Vec<Arc<Away>>) -> io::Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Reads them, as they lie, and those that follow each other at once.
+/// Reads the leaves in the order of their places, and leaves that follow each other in one request.
 pub fn read(leaves: Vec<Arc<Away>>) -> Vec<(Arc<Away>, io::Result<Arc<Leaf>>)> {
     let Some(first) = leaves.first() else { return Vec::new() };
     let ground = first.home.ground.clone();
@@ -206,5 +206,5 @@ pub fn read(leaves: Vec<Arc<Away>>) -> Vec<(Arc<Away>, io::Result<Arc<Leaf>>)> {
     leaves.into_iter().zip(read.into_iter().flatten()).collect()
 }
 
-/// Leaves: bounds what is in memory twice, and is enough for a device to work on.
+/// Leaves per read: bounds the bytes that are in memory twice, and is enough to keep a device busy.
 const READ_AT_ONCE: usize = 128;

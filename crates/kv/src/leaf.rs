@@ -1,7 +1,7 @@
-//! Leaves: the records of one stretch of keys, packed into one piece of memory.
+//! Leaves: the records of one key range, packed into one piece of memory.
 //!
-//! What all keys of a leaf begin with is there once. A record's *head* is the four bytes of its key behind that, as a number:
-//! a search looks at heads, which lie side by side, and at a key only where heads are the same.
+//! The common prefix of all keys of a leaf is stored once. A record's *head* is the four bytes of its key behind the prefix, as a number.
+//! A search compares heads, which lie side by side, and compares keys only where heads are equal.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -9,11 +9,11 @@
 //! | 2 each | where each cell ends |
 //! | ... | cells: length of the key's rest (1), length of the value (2), its CRC (4), what the rest has behind the head, the value |
 //!
-//! A value of more than `SMALL_MAX` bytes stays what it was, beside the leaf (`large`), and its cell has a number in place of it:
-//! a leaf is copied at each change, file content is not.
+//! A value of more than `SMALL_MAX` bytes lies beside the leaf (`large`), and its cell has an index into `large` instead. A change copies
+//! the leaf but not such a value.
 //!
-//! kv-L1: keys rise.  kv-L2: a leaf has a record at least, and unless it has only one, no more than `Shape::leaf_bytes`.
-//! kv-L3: the cells' lengths lead from one to the next and to the end.
+//! kv-L1: keys rise.  kv-L2: a leaf has at least one record; with more than one it has no more than `Shape::leaf_bytes`.
+//! kv-L3: the cells' lengths lead from one cell to the next and to the end.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,48 +28,48 @@ use crate::{Size, Value, record_bytes};
 
 mod form;
 
-/// Longest value in a cell: entries, inodes, records of dead objects. Inline pages, most xattrs and wide layouts are longer.
+/// Longest value in a cell: directory entries, inodes and unlink records fit. Inline pages, most xattrs and wide layouts are longer.
 pub const SMALL_MAX: usize = 512;
-/// In place of a value's length: a number in `large` is what follows.
+/// In place of a value's length: the CRC field holds an index into `large`.
 const IS_LARGE: u16 = u16::MAX;
-/// What a value in `large` counts as: a leaf goes to the medium with those, and is to stay at some ten pages.
+/// Weight of a value in `large`: it goes to the medium with its leaf, which should stay at some ten pages.
 fn weight_of_large(len: usize) -> usize {
     192 + len / 16
 }
 const HEAD: usize = 4;
-/// Of a record beside its cell: the head and where the cell ends.
+/// Bytes of a record beside its cell: the head, and where the cell ends.
 const INDEX: usize = HEAD + 2;
-/// Of a cell before the key: key length, value length, CRC.
+/// Bytes of a cell before the key: key length, value length, CRC.
 const CELL: usize = 1 + 2 + 4;
 
-/// One state of the records of one stretch of keys. All but large values is one piece of memory, so that a search that finds
-/// nothing of it in cache waits once.
+/// One version of the records of one key range. All but large values is one piece of memory, so that a search with cold caches waits for
+/// memory once.
 #[derive(Debug)]
 pub struct Leaf<B: ?Sized = [u8]> {
-    /// What all keys begin with, and how long it is.
+    /// The common prefix of all keys. `prefix_len` is its length.
     prefix: Key,
     prefix_len: u8,
     records: u16,
-    /// Somebody read it since the clock came by. Readers look at it, and write it only if it is not set.
+    /// A reader used the leaf since the clock passed. Readers write it only if it is clear, so that they share the cache line.
     used: AtomicBool,
     large: Box<[Value]>,
-    /// Where it lies on the medium as it is here, once a checkpoint that counts has written it. What a head names keeps it, and a state
-    /// that nobody else is in any more does not.
+    /// Where this leaf lies on the medium, unchanged, once a durable checkpoint has written it. Weak: the list of what the head names holds
+    /// the home, and an old version must not.
     home: Mutex<Weak<Home>>,
-    /// Maybe with zeros at the end.
+    /// May end with zeros.
     bytes: B,
 }
 
-/// Of memory beside a leaf: counts of who has it, and the allocator's; and beside a large value, its place in `large` too.
+/// Memory beside a leaf: reference counts and the allocator's header. A large value also has its place in `large`.
 const COUNTS: usize = 32;
 const LARGE_OVERHEAD: usize = COUNTS + size_of::<Value>();
 
-/// A leaf's bytes are a multiple of this long, as the type of each length is one.
+/// A leaf's length in bytes is a multiple of this, because each length is a type of its own.
 const STEP: usize = 128;
-/// Of the longest of them.
+/// The longest of these types.
 const BYTES_MAX: usize = 32 * STEP;
 
-/// A leaf with so many bytes, or a few more, all zeros yet.
+/// A leaf of at least `bytes` bytes, all zeros.
 fn blank(prefix: Key, prefix_len: u8, records: u16, bytes: usize) -> Arc<Leaf> {
     macro_rules! of_len {
         ($($steps:literal)*) => {
@@ -86,7 +86,7 @@ fn blank(prefix: Key, prefix_len: u8, records: u16, bytes: usize) -> Arc<Leaf> {
     of_len!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
 }
 
-/// A record's value as a leaf has it.
+/// A record's value in a leaf.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
     Small { bytes: &'a [u8], crc: u32 },
@@ -114,13 +114,13 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The first bytes of a key behind so many, as a number that sorts as they do.
+/// The four bytes of a key behind the prefix, as a number that sorts like the bytes.
 #[inline]
 fn head_of(key: &Key, prefix: usize) -> u32 {
     (key.word_at(prefix) >> 32) as u32
 }
 
-/// How far into a leaf something probably is.
+/// The estimated position of a record in a leaf, as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share(u32);
 
@@ -128,10 +128,10 @@ impl Share {
     const WHOLE: u32 = 1 << 16;
     pub const HALF: Share = Share(Share::WHOLE / 2);
 
-    /// That `n` is of `of`; not more than the whole.
+    /// The fraction `n` of `of`, at most one.
     #[inline]
     pub fn of(n: u64, of: u64) -> Share {
-        // Both with the same bits cut off, so that a short division does.
+        // Both lose the same low bits, so that a 32-bit division is enough.
         let cut = (of | 1).leading_zeros();
         let (n, of) = ((n.min(of) << cut >> 32) as u32, (of << cut >> 48) as u32);
         Share((n / of.max(1)).min(Share::WHOLE))
@@ -143,16 +143,16 @@ impl Share {
     }
 }
 
-/// Of memory that comes at once.
+/// A cache line.
 const LINE: usize = 64;
-/// Lines of cells before and behind the one that is guessed: of 90 records whose keys are hashes, two of three lie within as much.
+/// Lines of cells to touch before and behind the estimate: of 90 records whose keys are hashes, two of three lie within this.
 const LINES_AROUND: usize = 2;
 
-/// A cell taken apart.
+/// A decoded cell.
 struct Cell<'a> {
     /// Bytes of the key behind the prefix.
     rest_len: usize,
-    /// Those of them behind the head.
+    /// The key's bytes behind prefix and head.
     tail: &'a [u8],
     content: Content<'a>,
 }
@@ -170,7 +170,7 @@ impl Leaf {
         self.prefix_len.into()
     }
 
-    /// Where cell `i` begins, and where the one before it ends.
+    /// Where cell `i` begins, which is where the one before it ends.
     #[inline]
     fn begin_of(&self, i: usize) -> usize {
         match i {
@@ -228,8 +228,8 @@ impl Leaf {
         self.home.lock().upgrade()
     }
 
-    /// The first one counts while it is one: all have the same bytes. A head may have let go of it while the leaf was hidden by a
-    /// change that came to nothing.
+    /// The first home stays while it is alive: all homes of a leaf have the same bytes. A home can be gone if a change hid the leaf from a
+    /// head, and was undone before it reached the tree.
     pub fn set_home(&self, home: &Arc<Home>) {
         let mut own = self.home.lock();
         if own.strong_count() == 0 {
@@ -237,7 +237,7 @@ impl Leaf {
         }
     }
 
-    /// It is read.
+    /// Marks the leaf as used.
     #[inline]
     pub fn touch(&self) {
         if !self.used.load(Ordering::Relaxed) {
@@ -245,7 +245,7 @@ impl Leaf {
         }
     }
 
-    /// Was it read since this was asked last?
+    /// Was the leaf used since the last call?
     pub fn take_used(&self) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         if used {
@@ -254,14 +254,14 @@ impl Leaf {
         used
     }
 
-    /// That it takes in memory, with its large values.
+    /// Bytes that the leaf takes in memory, with its large values.
     pub fn memory_bytes(&self) -> u64 {
         let large: usize = self.large.iter().map(|value| LARGE_OVERHEAD + value.raw().len()).sum();
         (size_of_val(self) + COUNTS + large) as u64
     }
 
-    /// Looks at what a search will look at that comes to a record `share` of the way through its `records`, which who asks knows from
-    /// elsewhere. All of that comes from memory together then; the search waits for one after the other.
+    /// Touches the cache lines that a search will need, if the record is `share` of the way through the `records`. The caller knows both
+    /// from the parent node. All lines then come from memory together, where the search would wait for one after the other.
     #[inline]
     pub fn bring(&self, records: usize, share: Share) {
         let (heads, index, last) = (HEAD * records, INDEX * records, self.bytes.len() - 1);
@@ -273,11 +273,11 @@ impl Leaf {
         let cell = index + share.part(last.saturating_sub(index));
         let around = cell.saturating_sub(LINES_AROUND * LINE);
         (0..=2 * LINES_AROUND).for_each(|n| look(around + n * LINE));
-        // Nobody waits for this.
+        // The result is not used, so the processor does not wait for it.
         std::hint::black_box(seen);
     }
 
-    /// The record with this key, or where it would be.
+    /// The record with this key, or the position where it would be.
     #[inline]
     fn find(&self, key: &Key) -> Result<(usize, Content<'_>), usize> {
         if !key.starts_with(&self.prefix) {
@@ -286,19 +286,19 @@ impl Leaf {
         let rest = &key.as_bytes()[self.prefix_len()..];
         let head = head_of(key, self.prefix_len());
         let heads = self.bytes[..HEAD * self.records()].as_chunks::<HEAD>().0;
-        // All of them are looked at: that is a few instructions for many at once, and the lines of memory come side by side, where a
-        // search by halves would wait for one after the other.
+        // Compares all heads: that is a few vector instructions, and the lines of memory come side by side. A binary search would wait for
+        // one after the other.
         let low =
             heads.iter().map(|other| u32::from(u32::from_le_bytes(*other) < head)).sum::<u32>() as usize;
         let same = heads[low..].iter().take_while(|other| u32::from_le_bytes(**other) == head).count();
-        // Which of those with this head: nearly always there is one at most.
+        // A binary search among equal heads: nearly always there is one at most.
         let (mut low, mut high) = (low, low + same);
         while low < high {
             let middle = (low + high) / 2;
             let cell = self.cell(middle);
             let order = match rest.len().min(cell.rest_len) >= HEAD {
                 true => cell.tail.cmp(&rest[HEAD..]),
-                // The shorter one is what the longer one begins with, since heads are the same.
+                // Heads are equal, so the shorter key is a prefix of the longer one.
                 false => cell.rest_len.cmp(&rest.len()),
             };
             match order {
@@ -314,7 +314,7 @@ impl Leaf {
         self.find(key).ok().map(|(_, content)| content)
     }
 
-    /// Numbers of the records with `from <= key`, and `key < to` if that is given.
+    /// Indexes of the records with `from <= key`, and `key < to` if that is given.
     pub fn within(&self, from: &Key, to: Option<&Key>) -> Range<usize> {
         let at = |key| self.find(key).map_or_else(|i| i, |(i, _)| i);
         at(from)..to.map_or(self.records(), at)
@@ -325,20 +325,20 @@ impl Leaf {
         (self.key_of(i, &cell), cell.content)
     }
 
-    /// What decides whether a leaf has become too small or too large.
+    /// The measure by which a leaf is too small or too large.
     pub fn weight(&self) -> usize {
         let large = self.large.iter().map(|value| weight_of_large(value.raw().len()));
         self.begin_of(self.records()) + large.sum::<usize>()
     }
 
-    /// Bytes of some of its records in a leaf of which all keys have `prefix` bytes in common, or a little more than that.
+    /// Bytes that a run of its records takes in a leaf whose common prefix has `prefix` bytes; an upper bound.
     fn bytes_of(&self, run: &Range<usize>, prefix: usize) -> usize {
         let cells = self.begin_of(run.end) - self.begin_of(run.start);
         let longer = self.prefix_len().saturating_sub(prefix);
         cells + (INDEX + longer) * run.len()
     }
 
-    /// The weight of what some of its records have beside it.
+    /// The weight of the large values of a run.
     fn beside(&self, run: &Range<usize>) -> usize {
         let of_large = |i| match self.cell(i).content {
             Content::Large(value) => weight_of_large(value.raw().len()),
@@ -352,10 +352,10 @@ impl Leaf {
     }
 }
 
-/// Part of what leaves are to be made of.
+/// A part of the input from which leaves are packed.
 #[derive(Clone, Debug)]
 pub enum Piece<'a> {
-    /// Records as this leaf has them.
+    /// Records of an existing leaf.
     Old(&'a Leaf, Range<usize>),
     New(&'a Key, &'a Value),
 }
@@ -393,10 +393,10 @@ impl Piece<'_> {
     }
 }
 
-/// A change as a leaf takes it: a new value, or gone.
+/// A change to a leaf: a new value, or a deletion.
 pub type Edit<'a> = (&'a Key, Option<&'a Value>);
 
-/// What a leaf becomes by changes, which are in order of their keys. `None`: it stays as it is.
+/// The pieces of a leaf after changes, which are in key order. `None`: the leaf does not change.
 pub fn edited<'a>(leaf: &'a Leaf, edits: &[Edit<'a>]) -> Option<Vec<Piece<'a>>> {
     let mut pieces = Vec::with_capacity(2 * edits.len() + 1);
     let mut at = 0;
@@ -419,8 +419,8 @@ pub fn edited<'a>(leaf: &'a Leaf, edits: &[Edit<'a>]) -> Option<Vec<Piece<'a>>> 
     (!is_same).then_some(pieces)
 }
 
-/// Packs pieces, which are in order, into as few leaves as hold them (kv-L2). Records that come after all others, as inodes do, fill
-/// leaves one by one; others are divided evenly, so that each leaf has room for more.
+/// Packs pieces, which are in key order, into as few leaves as hold them (kv-L2). Records appended behind all others, as inodes are, fill
+/// leaves one by one. Other records are divided evenly, so that each leaf has space for more.
 pub fn pack(pieces: Vec<Piece<'_>>, leaf_bytes: usize) -> Vec<Arc<Leaf>> {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Vec::new() };
     let prefix = first.first().common_prefix(&last.last()).as_bytes().len();
@@ -435,7 +435,7 @@ pub fn pack(pieces: Vec<Piece<'_>>, leaf_bytes: usize) -> Vec<Arc<Leaf>> {
     Groups { rest: pieces.into(), prefix, limit, room: leaf_bytes }.map(|group| packed(&group)).collect()
 }
 
-/// Is it a row of new records that is too much, with next to nothing behind it? Other keys come by ones and twos.
+/// Is it a run of new records that does not fit, with next to nothing behind it? Keys at random places come by ones and twos.
 fn is_appended(pieces: &[Piece<'_>], prefix: usize, room: usize) -> bool {
     const ROW_MIN: usize = 4;
     let is_new = |piece: &Piece<'_>| matches!(piece, Piece::New(..));
@@ -445,7 +445,7 @@ fn is_appended(pieces: &[Piece<'_>], prefix: usize, room: usize) -> bool {
     last - first + 1 >= ROW_MIN && sum(&pieces[..first]) <= room && sum(&pieces[last + 1..]) * 4 < room
 }
 
-/// Divides pieces into groups of about `limit`, and of no more than `room`.
+/// Divides pieces into groups of about `limit` bytes, and at most `room`.
 struct Groups<'a> {
     rest: std::collections::VecDeque<Piece<'a>>,
     prefix: usize,
@@ -468,7 +468,7 @@ impl<'a> Iterator for Groups<'a> {
             }
             match piece {
                 Piece::Old(leaf, run) => {
-                    // As many of them as fit, and one that begins a group whatever it weighs.
+                    // As many records as fit; the first of a group is taken whatever it weighs.
                     let least = run.start + usize::from(group.is_empty());
                     let fits = |n: usize| weight + leaf.weight_of(&(run.start..n), self.prefix) <= self.limit;
                     let end = (least + 1..=run.end).take_while(|n| fits(*n)).last().unwrap_or(least);
@@ -489,7 +489,7 @@ impl<'a> Iterator for Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// A last group of next to nothing goes with the one before it, if that has room.
+    /// Joins the rest to this group if both fit within `room`, so that the last group is not tiny.
     fn with_end(&mut self, mut group: Vec<Piece<'a>>) -> Option<Vec<Piece<'a>>> {
         let mut left = self.room;
         let all = group.iter().chain(&self.rest);
@@ -505,7 +505,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// One leaf of all these.
+/// One leaf of all these pieces.
 fn packed(pieces: &[Piece<'_>]) -> Arc<Leaf> {
     let (first, last) = (pieces[0].first(), pieces[pieces.len() - 1].last());
     let begin = first.common_prefix(&last);
@@ -513,7 +513,7 @@ fn packed(pieces: &[Piece<'_>]) -> Arc<Leaf> {
     let records: usize = pieces.iter().map(|p| if let Piece::Old(_, run) = p { run.len() } else { 1 }).sum();
     let bytes: usize = pieces.iter().map(|piece| piece.bytes(prefix)).sum();
     let mut leaf = blank(begin, prefix as u8, u16::try_from(records).expect("a leaf is short"), bytes);
-    let new = Arc::get_mut(&mut leaf).expect("nobody else has it yet");
+    let new = Arc::get_mut(&mut leaf).expect("it was just made and is not shared");
     let (heads, rest) = new.bytes.split_at_mut(HEAD * records);
     let (ends, cells) = rest.split_at_mut(2 * records);
     let mut out =
@@ -535,14 +535,14 @@ fn packed(pieces: &[Piece<'_>]) -> Arc<Leaf> {
     leaf
 }
 
-/// A leaf being made.
+/// A leaf being packed.
 struct Packing<'a> {
     heads: &'a mut [u8],
     ends: &'a mut [u8],
     cells: &'a mut [u8],
     /// Where the first cell begins in the leaf.
     begin: usize,
-    /// In `cells`.
+    /// The write position in `cells`.
     at: usize,
     next: usize,
     prefix: usize,
@@ -569,7 +569,7 @@ impl Packing<'_> {
         self.end_cell(self.begin + self.at);
     }
 
-    /// Records of a leaf with the same prefix and without large values, as they are.
+    /// Copies records of a leaf with the same prefix and without large values as they are.
     fn put_run(&mut self, leaf: &Leaf, run: Range<usize>) {
         let heads = HEAD * self.next..HEAD * (self.next + run.len());
         self.heads[heads].copy_from_slice(&leaf.bytes[HEAD * run.start..HEAD * run.end]);

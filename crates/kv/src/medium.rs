@@ -1,9 +1,9 @@
-//! A table's leaves on the medium. A checkpoint writes those that are not there yet, and a head that names all of them; a start reads
+//! A table's leaves on the medium. A checkpoint writes the leaves that are not there yet, and a head that names all of them. A start reads
 //! the head, and no leaf.
 //!
-//! kv-D1: what the durable head names is not overwritten: its homes are let go once a head without them is named.
-//! kv-D2: a leaf knows its home only once a named head has it; until then the checkpoint that wrote it does.
-//! kv-D3: so the newest state has no leaf on the medium that the durable head does not name.
+//! kv-D1: a leaf that the durable head names is not overwritten: its home is released only once a head without it is durable.
+//! kv-D2: a leaf learns its home only once a durable head names it; until then the checkpoint that wrote it holds the home.
+//! kv-D3: therefore the newest version has no leaf on the medium that the durable head does not name.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -25,24 +25,24 @@ use crate::{RECORD_OVERHEAD_BYTES, Room, Size, VALUE_MAX};
 /// Where a table lies, for `Table::over`.
 pub struct Medium {
     pub disk: Arc<dyn Disk>,
-    /// The two slots of checkpoints. A head lies at the begin of one; leaves behind the heads.
+    /// The two checkpoint slots. A head lies at the begin of one of them; leaves lie behind the heads.
     pub slots: [Range<u64>; 2],
-    /// What the last checkpoint takes of its slot, if there is one.
+    /// The part of its slot that the last checkpoint takes, if there is one.
     pub checkpoint: Option<Range<u64>>,
-    /// That leaves may take in memory, with their names: `Figures::memory_bytes`.
+    /// Memory that leaves and their names may take: the bound of `Figures::memory_bytes`.
     pub cache_bytes: u64,
 }
 
 const PAGE: u64 = types::PAGE_SIZE as u64;
-/// Of the name of a leaf before its last key, and of a run of pages behind that.
+/// Bytes of a leaf's name before its last key, and of each run of pages behind that.
 const NAME_BYTES: usize = 24;
 const RUN_BYTES: usize = 12;
-/// A leaf counts them so.
+/// Most records of a leaf: its counter has 16 bits.
 const RECORDS_MAX: u32 = u16::MAX as u32;
-/// One record of the longest value, or many that count as 4 KiB.
+/// Longest leaf: one record with the longest value, or many records that count as 4 KiB.
 const LEAF_BYTES_MAX: u64 = 8192 + VALUE_MAX as u64;
 
-/// The leaves that a head names, and the one being made.
+/// The leaves that the durable head names, and those of the checkpoint under way.
 pub struct OnMedium {
     pub ground: Arc<Ground>,
     pub cache_bytes: u64,
@@ -53,7 +53,7 @@ pub struct OnMedium {
 #[derive(Default)]
 struct State {
     named: Vec<Arc<Home>>,
-    /// A checkpoint of an earlier release, which leaves must not be written over.
+    /// A checkpoint of an earlier release. It lies where leaves do, and they must not be written over it.
     old_stream: Option<Range<u64>>,
     making: Option<Making>,
 }
@@ -64,7 +64,7 @@ struct Making {
     written: Vec<(Arc<Leaf>, Arc<Home>)>,
 }
 
-/// What a head names: a leaf, or a stretch of keys of which nobody knows any more what they were.
+/// An entry of a head: a leaf, or a key range whose records are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     Leaf(Named),
@@ -112,23 +112,23 @@ impl Item {
     }
 }
 
-/// What comes next in a head, when those before it that are in a row have been written.
+/// The next entry of a head. It waits until the new leaves before it have been written.
 enum Unnamed {
     Lost(Stretch),
     Leaf(Arc<Home>),
     New(Arc<Leaf>),
 }
 
-/// A row that is not full is written when so many wait to be named.
+/// A row of new leaves that is not full is written when so many entries wait for it.
 const UNNAMED_MAX: usize = 1 << 16;
 
-/// A leaf as a head has it.
+/// A leaf's name in a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     pub first: Key,
     pub last: Key,
     pub records: u32,
-    /// What its records take by themselves: `Size::bytes`.
+    /// Bytes of its records by themselves: `Size::bytes`.
     pub record_bytes: u64,
     pub place: Place,
 }
@@ -174,10 +174,10 @@ impl Named {
             .collect::<Option<_>>()
             .unwrap_or_default();
         let (bytes, pages) = (u64_of(&head[16..]), runs.iter().map(|run| u64::from(run.pages)).sum::<u64>());
-        // As many records as a leaf can have, and what they take by themselves: all of their keys, too.
+        // The number of records has the bounds of a leaf, and their bytes fit the leaf's length, all keys in full included.
         let least = u64::from(records) * RECORD_OVERHEAD_BYTES;
         let most = bytes.saturating_add(u64::from(records) * (RECORD_OVERHEAD_BYTES + KEY_MAX as u64));
-        // As many pages as the bytes need, each within what a medium can have.
+        // The pages are as many as the bytes need, and each lies within the largest possible medium.
         let is_medium = |run: &Run| run.pages > 0 && run.start < 1 << 52;
         if bytes == 0
             || bytes > LEAF_BYTES_MAX
@@ -207,13 +207,13 @@ impl OnMedium {
         Ok(OnMedium { ground, cache_bytes, head_bytes, state: Mutex::new(state) })
     }
 
-    /// A tree of the leaves of a head, in order, all of them away; all else is free from here on.
+    /// Builds the tree of a head's entries, none of its leaves in memory. All other space is free from here on.
     pub fn open(&self, items: Vec<Item>, shape: &Shape) -> Result<Tree, StreamError> {
         if items.windows(2).any(|two| !two[0].is_before(&two[1])) {
             return Err(StreamError::Malformed("the order of its leaves"));
         }
         let mut state = self.state.lock();
-        // One of an earlier release: it names nothing, and lies where leaves do.
+        // A checkpoint of an earlier release names no leaves, and lies where leaves do.
         let kept = state.old_stream.take().filter(|_| items.is_empty());
         let places = items.iter().filter_map(|item| match item {
             Item::Leaf(named) => Some(&named.place),
@@ -237,11 +237,11 @@ impl OnMedium {
         Arc::new(Home { first, last, size, place, ground: self.ground.clone() })
     }
 
-    /// Writes the leaves that are not on the medium yet, and names all.
+    /// Writes the leaves that are not on the medium yet, and names all leaves in `out`.
     pub fn write(&self, tree: &Tree, out: &mut Writer<'_>) -> io::Result<()> {
-        // One that was begun and never named.
+        // A checkpoint that was begun before and never named is abandoned.
         self.end(false);
-        // Given up with all that it wrote, if it fails.
+        // If the write fails, dropping this frees all that it wrote.
         let mut making = Making::default();
         let (mut row, mut unnamed, mut bytes) = (Row::default(), Vec::new(), Vec::new());
         let mut take = |tip: Tip<'_>| {
@@ -273,7 +273,7 @@ impl OnMedium {
         Ok(())
     }
 
-    /// Writes a row, and names what came so far, in order.
+    /// Writes a row of new leaves, then names all entries that wait, in order.
     fn name(
         &self,
         row: &mut Row,
@@ -306,7 +306,7 @@ impl OnMedium {
         Ok(())
     }
 
-    /// The head that was made last is named now, or never will be.
+    /// The last head is durable now, or, with false, never will be.
     pub fn end(&self, is_named: bool) {
         let old = {
             let mut state = self.state.lock();
@@ -314,7 +314,7 @@ impl OnMedium {
             if !is_named {
                 making
             } else {
-                // kv-D2.
+                // kv-D2: from here on the leaves know their homes.
                 making.written.iter().for_each(|(leaf, home)| leaf.set_home(home));
                 if let Some(stream) = state.old_stream.take() {
                     self.ground.area.let_go(stream);
@@ -322,18 +322,18 @@ impl OnMedium {
                 Making { named: std::mem::replace(&mut state.named, making.named), ..Making::default() }
             }
         };
-        // kv-D1.
+        // kv-D1: this frees the homes that only the old head names.
         drop(old);
     }
 
-    /// So many leaves that there is always room for another copy of all; a head without what the volume adds to it.
+    /// Leaves such that another copy of all always finds space; a head without the volume's own chunk headers.
     pub fn room(&self) -> Room {
         let chunks = self.head_bytes / (1 << 20) + 2;
         Room { leaves_bytes: leaves_bytes(&self.ground.area), head_bytes: self.head_bytes - chunks * 32 }
     }
 }
 
-/// What leaves may take: another copy of them always has room.
+/// Bytes that leaves may take, so that another copy of all always finds space.
 pub fn leaves_bytes(area: &LeafArea) -> u64 {
     area.pages() / 2 * PAGE
 }

@@ -1,14 +1,14 @@
-//! The latest changes of a table, in the order of their keys: one writer adds, states see what was there when they were made.
+//! The memtable: the latest changes of a table in key order. One writer adds changes; a version sees those that it had when it was made.
 //!
-//! Changes lie in a row as they came, are never changed and never moved. Over them is a skip list, in the order of keys, of one key the
-//! latest first. A state sees the first so many changes of the row and passes over later ones, so that adding one is a search and a
-//! few links: nothing is copied, and what a change replaced goes with the row. Beside the list is a bit for each key that has a change:
-//! most keys that are asked for have none.
+//! Changes lie in an array in the order of arrival, and are never changed or moved. A skip list over the array gives the key order; of
+//! several changes of one key the latest comes first. A version sees the first `seen` changes and skips later ones. Adding a change is
+//! therefore one search and a few links: nothing is copied, and a replaced change is freed with the array. A filter has a bit for each
+//! key that has a change, because most keys that are looked up have none.
 //!
-//! kv-N1: a change is whole before a link leads to it: links are stored with release and read with acquire.
-//! kv-N2: links only lead forward in the order. One that was stored is only ever changed to lead to a change between its two ends.
-//! kv-N3: of a row, one state is the newest: the one that sees all of it. Who adds to another state, or to a row that is full, gets a row of
-//!     his own with what that state shows.
+//! kv-N1: a change is complete before a link leads to it: links are stored with release and read with acquire.
+//! kv-N2: links only lead forward in the order. A stored link is only ever changed to lead to a change between its two ends.
+//! kv-N3: of all versions that share an array, one is the newest: it sees all changes of the array. Adding to an older version, or to a
+//!     full array, first copies the changes that this version shows to an array of its own.
 
 use std::iter;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,14 +18,14 @@ use types::Key;
 
 use crate::value::Value;
 
-/// One change in four has a link of the next level: enough for some thousand.
+/// One change in four has a link of the next level: enough for some thousand changes.
 const LEVELS: usize = 6;
-/// Bits for keys: of twelve hundred changes one key in twenty that has none is searched for all the same.
+/// Filter words. With twelve hundred changes, one key in twenty without a change is searched for in vain.
 const FILTER_WORDS: usize = 384;
-/// A link that leads nowhere.
+/// The end of a chain of links.
 const END: u32 = u32::MAX;
 
-/// Where links begin: at the head, or at a change.
+/// The links of the head, or of one change.
 type Links = [AtomicU32; LEVELS];
 
 fn no_links() -> Links {
@@ -34,25 +34,25 @@ fn no_links() -> Links {
 
 struct Node {
     key: Key,
-    /// `None`: the record is gone.
+    /// `None`: a tombstone, the record is deleted.
     value: Option<Value>,
     next: Links,
 }
 
 struct Row {
-    /// A bit for each key that has a change: most keys that are asked for have none.
+    /// The filter: a bit for each key that has a change.
     keys: [AtomicU64; FILTER_WORDS],
     head: Links,
     nodes: Box<[OnceLock<Node>]>,
 }
 
-/// What one state sees of a row. A clone costs a count.
+/// One version's part of a memtable. A clone only raises a reference count.
 #[derive(Clone)]
 pub struct Memtable {
     row: Arc<Row>,
-    /// So many changes from the beginning.
+    /// This version sees so many changes from the beginning of the array.
     seen: u32,
-    /// Of their values.
+    /// Bytes of the values of those changes.
     bytes: u64,
 }
 
@@ -74,17 +74,17 @@ impl Memtable {
         Arc::ptr_eq(&self.row, &other.row)
     }
 
-    /// Changes, those among them that a later one replaced.
+    /// Number of changes, including those that a later change of the same key replaced.
     pub fn changes(&self) -> usize {
         self.seen as usize
     }
 
-    /// Of all their values.
+    /// Bytes of the values of all these changes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The latest change of `key`: `Some(None)` says that its record is gone.
+    /// The latest change of `key`: `Some(None)` is a tombstone.
     pub fn get(&self, key: &Key) -> Option<Option<&Value>> {
         if !self.row.may_have(key) {
             return None;
@@ -102,7 +102,7 @@ impl Memtable {
         let (to, mut shown) = (to.copied(), None);
         self.from(self.row.seek(from, |_, _| {}))
             .take_while(move |node| to.is_none_or(|to| node.key < to))
-            // Of one key the latest comes first.
+            // Of several changes of one key the latest comes first.
             .filter(move |node| shown.replace(node.key) != Some(node.key))
             .map(|node| (&node.key, node.value.as_ref()))
     }
@@ -111,15 +111,14 @@ impl Memtable {
         self.range(&Key::default(), None)
     }
 
-    /// Adds a change: this state sees it, and no clone that was made before does.
+    /// Adds a change: this version sees it, and no clone that was made before does.
     pub fn add(&mut self, key: Key, value: Option<Value>) {
         let is_newest = match self.row.nodes.get(self.seen as usize) {
             Some(next) => next.get().is_none(),
             None => false,
         };
         if !is_newest {
-            // kv-N3.
-            // As long as the one before, or a few keys that change again and again would fill it at once.
+            // kv-N3. The copy has at least the old capacity. Otherwise a few keys that change again and again would fill it at once.
             let room = (2 * self.iter().count()).max(16).max(self.row.nodes.len());
             let mut own = Memtable::with_room(room);
             self.iter().for_each(|(key, value)| own.push(*key, value.cloned()));
@@ -131,7 +130,7 @@ impl Memtable {
     fn push(&mut self, key: Key, value: Option<Value>) {
         self.bytes += value.as_ref().map_or(0, |value| value.raw().len() as u64);
         let mut before: [&Links; LEVELS] = [&self.row.head; LEVELS];
-        // The latest of its key: before all others of it.
+        // The position of the latest change of this key: before all other changes of it.
         self.row.seek(&key, |level, links| before[level] = links);
         let before = &before[..levels(self.seen)];
         let next = no_links();
@@ -147,7 +146,7 @@ impl Memtable {
         self.seen += 1;
     }
 
-    /// Changes from `at` on, in order, those that this state sees.
+    /// The changes from `at` on, in key order, that this version sees.
     fn from(&self, at: u32) -> impl Iterator<Item = &Node> {
         let mut at = at;
         iter::from_fn(move || {
@@ -162,7 +161,7 @@ impl Memtable {
     }
 }
 
-/// Which bit of which word.
+/// The filter's word, and the bit in it.
 #[inline]
 fn bit_of(key: &Key) -> (usize, u64) {
     let hash = [0, 8, 16]
@@ -180,7 +179,7 @@ impl Row {
         self.keys[word].load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Before the change: who is given a state that has it sees its bit.
+    /// Sets the key's filter bit before the change is linked, so that a reader of a version with this change sees the bit.
     fn note(&self, key: &Key) {
         let (word, bit) = bit_of(key);
         self.keys[word].store(self.keys[word].load(Ordering::Relaxed) | bit, Ordering::Relaxed);
@@ -190,14 +189,15 @@ impl Row {
         self.nodes.get(number as usize)?.get()
     }
 
-    /// The first change, of all in the row, whose key is not before `key`. Shows `passed` on each level the links that lead to it or beyond.
+    /// The first of all changes in the array whose key is not before `key`. Shows `passed`, on each level, the links that lead to it or
+    /// beyond.
     #[inline]
     fn seek<'a>(&'a self, key: &Key, mut passed: impl FnMut(usize, &'a Links)) -> u32 {
         let (mut links, mut at, mut not_before) = (&self.head, END, END);
         for level in (0..LEVELS).rev() {
             loop {
                 at = links[level].load(Ordering::Acquire);
-                // Where the level above stopped, this one does.
+                // This level must stop where the level above stopped.
                 if at == not_before {
                     break;
                 }
@@ -213,7 +213,7 @@ impl Row {
     }
 }
 
-/// Levels of the change of that number: one and a further one for a quarter of them each, spread as if by lot.
+/// Levels of the change with this number: at least one, and each further one for a quarter of the changes, spread by a hash.
 fn levels(number: u32) -> usize {
     let lot = (number ^ number >> 7).wrapping_mul(0x9e37_79b1).rotate_left(15).wrapping_mul(0x85eb_ca77);
     (1 + lot.leading_zeros() as usize / 2).min(LEVELS)

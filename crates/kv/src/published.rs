@@ -1,15 +1,16 @@
-//! States that one writer publishes and any number of threads read, without writes to memory that readers share.
+//! Versions that one writer publishes and any number of threads read, without a write to memory that readers share.
 //!
-//! Each thread has a slot of its own, with the state that it read last. A reader locks that slot, which nobody else wants,
-//! and compares two numbers; if nothing was published since, that is all, and the only line of memory that was written is the
-//! slot's. Once per publication and thread the slot is filled anew from `newest`.
+//! Each thread has a slot with the version that it read last. A reader locks its slot, which no other reader uses, and compares two
+//! numbers.
+//! If nothing was published since, that is all: the slot's cache line is the only one written. Otherwise the slot is filled from `newest`,
+//! once per publication and thread.
 //!
-//! kv-R1: a state is not freed while a reader is in it: the slot, which is locked, counts.
-//! kv-R2: what idle slots hold is bounded: after `SWEEP_STATES` publications, or `SWEEP_BYTES` that only older states have, the writer
-//!     empties the slots in which nobody reads.
-//! kv-R3: the writer frees, never a reader: a state that a slot was given lies in `retired` until nobody else has it. (A snapshot is
-//!     freed by whoever lets go of it last.)
-//! kv-R4: numbers only rise, and a reader that begins after `publish` returned is in that state or a later one.
+//! kv-R1: a version is not freed while a reader uses it: the locked slot holds a reference.
+//! kv-R2: memory that idle slots hold is bounded. After `SWEEP_STATES` publications, or once only older versions hold `SWEEP_BYTES`, the
+//!     writer empties the slots that no reader uses.
+//! kv-R3: the writer frees versions, never a reader: a version that was given to a slot stays in `retired` until `retired` has the last
+//!     reference. (The last holder of a snapshot frees it.)
+//! kv-R4: version numbers only rise. A reader that begins after `publish` returned uses that version or a later one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Deref;
@@ -19,37 +20,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use types::Word;
 
-/// Threads that have a slot at one time: the connections of a server (1024) and a mount's threads. Further ones share `newest`, which is
-/// slower and as right.
+/// Threads that have a slot at one time: the connections of a server (1024) and a mount's threads. Further threads share `newest`, which is
+/// slower and equally correct.
 const SLOTS: usize = 1088;
-/// Each publication leaves a few KiB of nodes in the state before it.
+/// Each publication leaves a few KiB of nodes in the version before it.
 const SWEEP_STATES: usize = 256;
-/// Values that were replaced or deleted, and that an idle slot may keep.
+/// Bytes of replaced or deleted values that idle slots may keep.
 const SWEEP_BYTES: u64 = 4 << 20;
-/// States that one publication frees, of those that were given to slots: more than it adds.
+/// Retired versions that one publication frees: more than it adds.
 const FREED_EACH: usize = 2;
 
-/// A line of memory, and the one that the processor fetches with it, for one writer.
+/// A cache line, and the one that the processor fetches with it, for one writer.
 #[repr(align(128))]
 #[derive(Default)]
 struct Lone<T>(T);
 
 pub struct Published<S> {
-    /// Of the newest state. Written once per publication, read by all.
+    /// Number of the newest version. Written once per publication, read by all.
     number: Lone<AtomicU64>,
     newest: Lone<Mutex<Newest<S>>>,
     slots: Box<[Lone<Mutex<Held<S>>>]>,
-    /// The writer's: held while it makes and publishes a state.
+    /// The writer's: held while it makes and publishes a version.
     retired: Lone<Mutex<Retired<S>>>,
 }
 
 struct Newest<S> {
     state: Arc<S>,
-    /// A reader has it, or had it.
+    /// A reader took this version, now or before.
     is_taken: bool,
 }
 
-/// What a thread read last.
+/// The version that a thread read last.
 struct Held<S> {
     number: u64,
     state: Option<Arc<S>>,
@@ -58,15 +59,15 @@ struct Held<S> {
 struct Retired<S> {
     /// Oldest first.
     states: VecDeque<Arc<S>>,
-    /// Since the last sweep.
+    /// Publications since the last sweep.
     published: usize,
     bytes: u64,
 }
 
-/// A state for one request on this thread.
+/// A version for one request on this thread.
 pub enum Reader<'a, S> {
     Seated(MappedMutexGuard<'a, Arc<S>>),
-    /// This thread is in a state already, or has no slot.
+    /// This thread has a reader already, or has no slot.
     Standing(Arc<S>),
 }
 
@@ -92,12 +93,12 @@ impl<S> Published<S> {
     }
 
     pub fn reader(&self) -> Reader<'_, S> {
-        // A reader within a reader finds its slot locked; so does one whose slot is just being swept.
+        // A reader within a reader finds its slot locked; so does a reader whose slot is being swept.
         let slot = seat().and_then(|seat| self.slots.get(seat)).and_then(|slot| slot.0.try_lock());
         let Some(mut held) = slot else { return Reader::Standing(self.take().1) };
         if held.number != self.number.0.load(Ordering::Acquire) || held.state.is_none() {
             let (number, state) = self.take();
-            // kv-R3: the one before is in `retired`, so this lowers its count and frees nothing.
+            // kv-R3: `retired` has the version before, so this lowers its count and frees nothing.
             *held = Held { number, state: Some(state) };
         }
         Reader::Seated(MutexGuard::map(held, |held| held.state.as_mut().expect("it was filled")))
@@ -107,12 +108,12 @@ impl<S> Published<S> {
         self.newest.0.lock().state.clone()
     }
 
-    /// Older states that are in memory because a reader is, or was, in them.
+    /// Older versions that are in memory because a reader uses them, or used them last.
     pub fn kept(&self) -> usize {
         self.retired.0.lock().states.len()
     }
 
-    /// What only the writer writes, unless a reader finds a state that it has not seen.
+    /// Words that only the writer writes, unless a reader meets a version that is new to it.
     pub fn words(&self) -> Vec<Word> {
         let count = Word::count("count of the newest state", &self.newest.0.lock().state);
         vec![
@@ -122,13 +123,13 @@ impl<S> Published<S> {
         ]
     }
 
-    /// Publishes what `make` makes of the newest state, and how many bytes of that are not in the new one. One writer at a time:
-    /// others wait here.
+    /// Publishes the version that `make` makes of the newest one. `make` also returns the bytes of the old version that the new one does
+    /// not have. One writer at a time: others wait here.
     pub fn publish(&self, make: impl FnOnce(&S) -> (S, u64)) {
         self.publish_if(|newest| Some(make(newest)));
     }
 
-    /// The same, unless there is nothing to publish.
+    /// As `publish`, unless `make` returns `None`.
     pub fn publish_if(&self, make: impl FnOnce(&S) -> Option<(S, u64)>) {
         let retired = &mut *self.retired.0.lock();
         let old = self.snapshot();
@@ -137,7 +138,7 @@ impl<S> Published<S> {
         let (number, was_taken) = {
             let mut newest = self.newest.0.lock();
             newest.state = next;
-            // kv-R4: with the state, under the lock: who takes one has the number of the other.
+            // kv-R4: number and version change together, under the lock, so that a reader takes a matching pair.
             let number = self.number.0.load(Ordering::Relaxed) + 1;
             self.number.0.store(number, Ordering::Release);
             (number, std::mem::take(&mut newest.is_taken))
@@ -151,14 +152,14 @@ impl<S> Published<S> {
             self.sweep(retired, number);
         }
         for _ in 0..FREED_EACH {
-            // Nobody takes an old state, so a count of one stays one.
+            // No reader takes an old version, so a count of one stays one.
             if retired.states.front().is_some_and(|state| Arc::strong_count(state) == 1) {
                 retired.states.pop_front();
             }
         }
     }
 
-    /// Frees older states that nobody reads, at once.
+    /// Frees at once all older versions that no reader holds.
     pub fn release(&self) {
         let freed: VecDeque<_> = {
             let retired = &mut *self.retired.0.lock();
@@ -179,10 +180,10 @@ impl<S> Published<S> {
         (retired.published, retired.bytes) = (0, 0);
     }
 
-    /// Those in which nobody reads, and that have not the newest state.
+    /// Empties the slots that no reader uses and that have an older version.
     fn empty_slots(&self, number: u64) {
         for slot in self.slots.iter().take(seats()) {
-            // A slot that is locked is being read, or was filled a moment ago.
+            // A locked slot is in use, or was filled a moment ago.
             if let Some(mut held) = slot.0.try_lock()
                 && held.number != number
             {
@@ -198,11 +199,11 @@ impl<S> Published<S> {
     }
 }
 
-/// A number that a thread has while it lives, as low as there is one.
+/// A thread's slot number for its lifetime, the lowest free one.
 struct Seat(usize);
 
 struct Seats {
-    /// Those from here on were never given.
+    /// Numbers from here on were never given.
     given: usize,
     free: BTreeSet<usize>,
 }
@@ -225,7 +226,7 @@ impl Drop for Seat {
     }
 }
 
-/// This thread's number; none in its last moments.
+/// This thread's number; `None` while the thread ends.
 fn seat() -> Option<usize> {
     SEAT.try_with(|seat| seat.0).ok()
 }

@@ -50,7 +50,7 @@ const AHEAD: usize = 96;
 /// Leaves that it looks at to find those, since most of them may be in memory.
 const AHEAD_WITHIN: usize = 8 * AHEAD;
 
-/// One state of the table (kv-I1 to kv-I4).
+/// One version of the table (kv-I1 to kv-I4).
 #[derive(Clone, Default)]
 pub struct Version {
     base: Tree,

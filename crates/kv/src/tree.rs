@@ -1,13 +1,13 @@
-//! A persistent B+tree over leaves: each change makes a new tree, which shares with the one before all that it did not touch.
+//! A persistent B+tree over leaves: each change makes a new tree, which shares all untouched nodes with the one before.
 //!
-//! Changes come many at a time and in order, so that each node they touch is copied once for all of them.
+//! Changes come many at a time and in key order, so that each touched node is copied once for all of them.
 //!
-//! kv-T1: child `i` of a node has the keys from `firsts[i]` on that are below `firsts[i + 1]`; the first one also has what is below it.
-//! kv-T2: all leaves are equally deep.  kv-T3: no node is empty, and what has become small was joined with its neighbour, if that is in
+//! kv-T1: child `i` of a node has the keys from `firsts[i]` on and below `firsts[i + 1]`; child 0 also has the keys below `firsts[0]`.
+//! kv-T2: all leaves are equally deep.  kv-T3: no node is empty, and a small node or leaf was joined with its neighbour, if that is in
 //! memory.
 //!
-//! A leaf that lies on the medium need not be in memory: `Away` stands for it. What cannot be read back is known only by its keys'
-//! stretch, and a change of one of them divides that (`Lost`).
+//! `Away` stands for a leaf that lies on the medium and need not be in memory. `Lost` stands for a leaf that cannot be read back: only its
+//! key range is known, and a change of a key in the range divides it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -23,13 +23,13 @@ mod sweep;
 
 pub use sweep::Sweep;
 
-/// How large leaves, nodes and the row of the latest changes grow.
+/// Bounds of leaves, nodes and the memtable.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub leaf_bytes: usize,
     /// Children of a node.
     pub fanout: usize,
-    /// Changes in the row before they move to the tree.
+    /// Changes in the memtable before they move to the tree.
     pub changes: usize,
 }
 
@@ -43,30 +43,30 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Below this a leaf or a node is joined with its neighbour: well under half, so that what was just divided stays so.
+    /// A leaf or node below this is joined with its neighbour. The line is well under half, so that a node that was just divided stays so.
     fn is_small(&self, child: &Child) -> bool {
         match child {
             Child::Leaf(leaf, _) => leaf.weight() * 4 < self.leaf_bytes,
             Child::Inner(inner) => inner.count * 4 < self.fanout,
-            // Neither is worth a read.
+            // Joining is not worth a read of the medium.
             Child::Away(_) | Child::Lost(_) => false,
         }
     }
 }
 
-/// Children of a node, at most.
+/// Most children of a node.
 const FANOUT_MAX: usize = 32;
 
 #[derive(Clone, Debug)]
 enum Child {
     Inner(Arc<Inner>),
-    /// And how many records it has: a search knows by this where to look before it has seen any of it.
+    /// With its number of records: a search uses it to estimate a position before it has touched the leaf.
     Leaf(Arc<Leaf>, u16),
     Away(Arc<Away>),
     Lost(Arc<Stretch>),
 }
 
-/// Keys of which nobody knows whether there were records: from `first` on, and below `end`.
+/// A key range, from `first` on and below `end`, whose records are lost: it is unknown whether there were any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub first: Key,
@@ -74,11 +74,11 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Of a leaf's records.
+    /// The key range of a leaf's records.
     fn of(home: &Home) -> Stretch {
         Stretch { first: home.first, end: home.last.after() }
     }
-    /// `None`: there are none.
+    /// `None`: the range is empty.
     fn between(first: Key, end: Key) -> Option<Stretch> {
         (first < end).then_some(Stretch { first, end })
     }
@@ -88,7 +88,7 @@ impl Stretch {
     fn has(&self, key: &Key) -> bool {
         (self.first..self.end).contains(key)
     }
-    /// What is before the other one, and behind it.
+    /// The parts before and behind the other range.
     fn without(self, other: Option<&Stretch>) -> [Option<Stretch>; 2] {
         match other {
             None => [Some(self), None],
@@ -100,14 +100,14 @@ impl Stretch {
     }
 }
 
-/// What a tree has in place of a leaf: at its leaves' depth, in order.
+/// One entry at the leaves' depth of a tree.
 pub enum Tip<'a> {
     Here(&'a Arc<Leaf>),
     Away(&'a Arc<Away>),
     Lost(&'a Stretch),
 }
 
-/// Why it has no answer.
+/// Why a tree cannot show a record.
 #[derive(Clone, Copy, Debug)]
 pub enum Gap<'a> {
     Away(&'a Arc<Away>),
@@ -115,7 +115,7 @@ pub enum Gap<'a> {
 }
 
 impl Gap<'_> {
-    /// There is no record below it.
+    /// The gap has no record below this key.
     pub fn first(&self) -> &Key {
         match self {
             Gap::Away(away) => &away.home.first,
@@ -144,7 +144,7 @@ impl Child {
         Child::Leaf(leaf, records)
     }
 
-    /// The leaf, of what is at a leaf's place.
+    /// The leaf of a child at the leaves' depth.
     #[inline]
     fn leaf(&self) -> Result<&Arc<Leaf>, Gap<'_>> {
         match self {
@@ -155,7 +155,7 @@ impl Child {
                 None => Err(Gap::Away(away)),
             },
             Child::Lost(stretch) => Err(Gap::Lost(**stretch)),
-            Child::Inner(_) => unreachable!("it is no node's place (kv-T2)"),
+            Child::Inner(_) => unreachable!("kv-T2: a node at the leaves' depth"),
         }
     }
 
@@ -173,17 +173,17 @@ impl Child {
     }
 }
 
-/// Over the leaves of a tree.
+/// Sums over the leaves of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     pub leaves: u64,
-    /// That they take on the medium.
+    /// Pages that leaves take on the medium.
     pub pages: u64,
-    /// That those take in memory which are `Here`.
+    /// Memory of the leaves that are `Child::Leaf`.
     pub here_bytes: u64,
-    /// Those that are `Away`, filled or not.
+    /// Leaves that are `Away`, filled or not.
     pub away: u64,
-    /// What there was in leaves that are given up.
+    /// Records that were in leaves that became lost.
     pub lost: Size,
 }
 
@@ -211,8 +211,8 @@ impl Sums {
     }
 }
 
-/// One piece of memory, as a leaf is. What `firsts` begin with alike is there once too, and heads of what they have behind that: the
-/// search looks at those.
+/// A node, one piece of memory like a leaf. The common prefix of `firsts` is stored once, and `heads` are the eight bytes behind it: a
+/// search compares those.
 #[derive(Clone, Debug)]
 struct Inner {
     count: usize,
@@ -238,7 +238,7 @@ impl Inner {
             (inner.firsts[inner.count], inner.children[inner.count]) = (first, Some(child));
             inner.count += 1;
         }
-        // Of the first child's nobody asks.
+        // No search compares the first child's key (kv-T1), so it does not count for the prefix.
         if let [_, second, .., last] = &inner.firsts[..inner.count] {
             inner.prefix = second.common_prefix(last);
         }
@@ -257,13 +257,13 @@ impl Inner {
         self.children[i].as_ref().expect("it is one of `count`")
     }
 
-    /// The child that has the key if there is one: as many of `firsts` are not above the key, without the first one's.
+    /// The index of the child that has the key if there is one: the number of `firsts`, without the first one, that are not above the key.
     fn way(&self, key: &Key) -> usize {
         if !key.starts_with(&self.prefix) {
             return if *key < self.prefix { 0 } else { self.count - 1 };
         }
         let head = key.word_at(self.prefix.as_bytes().len());
-        // All of them, as a leaf does it.
+        // Compares all heads, as a leaf does.
         let i = self.heads[1..self.count].iter().map(|of_child| u64::from(*of_child < head)).sum::<u64>()
             as usize;
         let same = self.heads[1 + i..self.count].iter().take_while(|of_child| **of_child == head).count();
@@ -273,11 +273,11 @@ impl Inner {
         }
     }
 
-    /// How far the key is from where child `i` begins to where the next one does. Keys of a kind are hashes or numbers in a row, so
-    /// that it is as far into the child's records.
+    /// The position of the key between the begins of child `i` and of the next one, as a fraction. Keys of a kind are hashes or consecutive
+    /// numbers, so the fraction is also the key's estimated position in the child.
     #[inline]
     fn share(&self, i: usize, key: &Key) -> Share {
-        // The first one begins, and the last one ends, nobody knows where: as far from here as the child beside it.
+        // The begin of the first child and the end of the last one are unknown: assume the width of the child beside it.
         let heads = &self.heads[1..self.count];
         let (begin, end) = match (i, heads) {
             (0, [a, b, ..]) => (a.saturating_sub(b - a), *a),
@@ -294,13 +294,13 @@ impl Inner {
     }
 }
 
-/// What a tree becomes.
+/// The result of an edit.
 #[derive(Debug, Default)]
 pub struct Edited {
     pub tree: Tree,
-    /// What it has leaves in place of.
+    /// `Away`s that the new tree replaced by leaves.
     pub replaced: Vec<Arc<Away>>,
-    /// A key of each leaf that is there no more: its neighbour, which may not be in memory, has such keys now.
+    /// A key of each leaf that was emptied: its neighbour, which may not be in memory, has such keys now.
     pub emptied: Vec<Key>,
 }
 
@@ -316,16 +316,16 @@ pub struct Tree {
     sums: Sums,
 }
 
-/// An edit under way: how leaves are to be, and sums over those that it made and those that it replaced.
+/// An edit under way: the shape of leaves, and sums over the leaves that it made and replaced.
 struct Work<'a> {
     shape: &'a Shape,
     made: Cell<Sums>,
     replaced: Cell<Sums>,
-    /// Of those that it replaced.
+    /// The `Away`s among the leaves that it replaced.
     aways: RefCell<Vec<Arc<Away>>>,
     /// See `Edited`.
     emptied: RefCell<Vec<Key>>,
-    /// No key of it had a record, whatever is lost.
+    /// A range known as empty: it is cut out of every lost range.
     bare: Option<&'a Stretch>,
 }
 
@@ -339,7 +339,7 @@ impl Work<'_> {
 }
 
 impl Tree {
-    /// What has the key, if anything does, and how far into that it probably is.
+    /// The leaf's place that has the key, and the key's estimated position in it.
     fn tip(&self, key: &Key) -> Option<(&Child, Share)> {
         let (mut at, mut share) = (self.root.as_ref()?, Share::HALF);
         while let Child::Inner(inner) = at {
@@ -349,7 +349,7 @@ impl Tree {
         Some((at, share))
     }
 
-    /// The leaf that must be brought before the key is changed.
+    /// The leaf that must be loaded before the key is changed.
     pub fn needs(&self, key: &Key) -> Option<&Arc<Away>> {
         match self.tip(key)?.0.leaf() {
             Err(Gap::Away(away)) => Some(away),
@@ -372,7 +372,7 @@ impl Tree {
         }
     }
 
-    /// Of leaves in order, which lie on the medium, and what is lost between them.
+    /// Builds a tree of leaves on the medium and the lost ranges between them, in key order.
     pub fn of(leaves: impl Iterator<Item = Result<Arc<Away>, Stretch>>, shape: &Shape) -> Tree {
         let child = |leaf| match leaf {
             Ok(away) => Child::Away(away),
@@ -405,7 +405,7 @@ impl Tree {
         Tree { root, sums }
     }
 
-    /// Shows `f` what may have records with `from <= key`, and `key < to` if that is given, in order, until it breaks.
+    /// Shows `f` the leaves' places that may have records with `from <= key`, and `key < to` if that is given, in order, until it breaks.
     pub fn tips<'a, B>(
         &'a self,
         from: &Key,
@@ -417,13 +417,13 @@ impl Tree {
                 Child::Leaf(leaf, _) => Tip::Here(leaf),
                 Child::Away(away) => Tip::Away(away),
                 Child::Lost(stretch) => Tip::Lost(stretch),
-                Child::Inner(_) => unreachable!("it is no node's place (kv-T2)"),
+                Child::Inner(_) => unreachable!("kv-T2: a node at the leaves' depth"),
             })
         };
         self.root.as_ref().map_or(ControlFlow::Continue(()), |root| visit(root, from, to, &mut tip))
     }
 
-    /// Leaves with such keys that are not in memory, `max` of them at most, among the first `within`.
+    /// Leaves with such keys that are not in memory: at most `max` of them, among the first `within`.
     pub fn absent(&self, from: &Key, to: Option<&Key>, max: usize, within: usize) -> Vec<Arc<Away>> {
         let (mut absent, mut seen) = (Vec::new(), 0);
         let _ = self.tips(from, to, &mut |tip| {
@@ -440,7 +440,7 @@ impl Tree {
         absent
     }
 
-    /// Stretches with such keys that are known to be lost.
+    /// Ranges with such keys that are known to be lost.
     pub fn lost(&self, from: &Key, to: Option<&Key>) -> Vec<Stretch> {
         let mut lost = Vec::new();
         let _ = self.tips::<()>(from, to, &mut |tip| {
@@ -457,8 +457,8 @@ impl Tree {
         lost
     }
 
-    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks; `gap` says what stands for
-    /// a leaf that is not here.
+    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks. `gap` provides a leaf for one
+    /// that is not in memory, or breaks.
     pub fn range<'a, B>(
         &'a self,
         from: &Key,
@@ -483,19 +483,20 @@ impl Tree {
         self.root.as_ref().map_or(ControlFlow::Continue(()), |root| visit(root, from, to, &mut tip))
     }
 
-    /// The tree after changes, which are in order, each key once. The leaves of all of them are in memory, or lost.
+    /// The tree after changes, which are in key order, each key once. The leaves of all these keys are in memory, or lost.
     pub fn edit(&self, edits: &[Edit<'_>], shape: &Shape) -> Tree {
         self.edited(edits, shape).tree
     }
 
-    /// As `edit`; and what it has leaves in place of.
+    /// As `edit`; also returns the `Away`s that were replaced and the keys of emptied leaves.
     pub fn edited(&self, edits: &[Edit<'_>], shape: &Shape) -> Edited {
         self.changed(edits, None, shape)
     }
 
-    /// The tree that knows that none of these keys had a record; as `edited`. Leaves that may have such keys are in memory, or lost.
+    /// The tree with a range marked as known empty; returns as `edited` does. Leaves that may have keys in the range are in memory, or
+    /// lost.
     pub fn bared(&self, bare: &Stretch, shape: &Shape) -> Edited {
-        // To go where they are: of each the first such key, which nobody has.
+        // One key of each lost range leads the edit there. The keys have no record, so deleting them changes nothing else.
         let lost = self.lost(&bare.first, Some(&bare.end));
         let keys: Vec<Key> = lost.iter().map(|l| l.first.max(bare.first)).collect();
         self.changed(&keys.iter().map(|key| (key, None)).collect::<Vec<_>>(), Some(bare), shape)
@@ -536,11 +537,11 @@ fn visit<'a, B>(
     ControlFlow::Continue(())
 }
 
-/// What a child becomes, whose keys are below `end`; `None`: it stays.
+/// The children in place of one child, whose keys are below `end`; `None`: it does not change.
 fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> Option<Row> {
     match at {
         Child::Inner(inner) => {
-            // 1. What each child becomes that some change is for.
+            // 1. Edit each child that has changes.
             let (mut rest, mut changed) = (edits, Vec::with_capacity(edits.len().min(inner.count)));
             while let Some((key, _)) = rest.first() {
                 let i = inner.way(key);
@@ -549,7 +550,7 @@ fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> O
                 changed.extend(edit(inner.child(i), next, &rest[..mine], work).map(|new| (i, new)));
                 rest = &rest[mine..];
             }
-            // 2. Nearly always each is one again.
+            // 2. Nearly always each child stays one child: copy this node.
             if changed.is_empty() {
                 return None;
             }
@@ -561,14 +562,14 @@ fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> O
                 }
                 return Some(vec![(new.firsts[0], Child::Inner(Arc::new(new)))]);
             }
-            // 3. Else there is another row of them.
+            // 3. Otherwise build a new row of children.
             let mut row = Row::with_capacity(inner.count + 2);
             let mut changed = changed.into_iter().peekable();
             for (i, (first, child)) in inner.children().enumerate() {
                 match changed.next_if(|(at, _)| *at == i) {
                     None => row.push((first, child)),
                     Some((_, new)) => {
-                        // kv-T1: what lies below the first record is this child's yet.
+                        // kv-T1: keys below the first record still belong to this child.
                         let firsts = std::iter::once(first).chain(new.iter().skip(1).map(|(f, _)| *f));
                         row.extend(firsts.zip(new.iter().map(|(_, child)| child.clone())));
                     }
@@ -583,7 +584,7 @@ fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> O
                     leaves(pieces, work)
                 }),
                 Err(Gap::Lost(stretch)) => divided(tip, stretch, edits, work),
-                Err(Gap::Away(away)) => unreachable!("{:?} is to change, and was not loaded", away.home),
+                Err(Gap::Away(away)) => unreachable!("kv-I3: {:?} is to change, and was not loaded", away.home),
             };
             if new.as_ref().is_some_and(Vec::is_empty) {
                 work.emptied.borrow_mut().extend(edits.first().map(|(key, _)| **key));
@@ -593,7 +594,7 @@ fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> O
     }
 }
 
-/// What is lost, without the keys that were changed since: of those it is known what they are.
+/// A lost range, divided at the keys that have changes: their records are known again.
 fn divided(lost: &Child, stretch: Stretch, edits: &[Edit<'_>], work: &Work<'_>) -> Option<Row> {
     if !edits.iter().any(|(key, value)| value.is_some() || stretch.has(key)) {
         return None;
@@ -628,7 +629,7 @@ fn leaves(pieces: Vec<Piece<'_>>, work: &Work<'_>) -> Row {
     row
 }
 
-/// Nodes over these children, as even as they can be.
+/// Nodes over these children, as even as possible.
 fn nodes(row: Row, shape: &Shape) -> Row {
     if row.is_empty() {
         return row;
@@ -643,7 +644,7 @@ fn nodes(row: Row, shape: &Shape) -> Row {
     made
 }
 
-/// kv-T3.
+/// kv-T3: joins small neighbours.
 fn joined(row: Row, work: &Work<'_>) -> Row {
     let shape = work.shape;
     if row.len() < 2 || !row.iter().any(|(_, child)| shape.is_small(child)) {
@@ -651,7 +652,7 @@ fn joined(row: Row, work: &Work<'_>) -> Row {
     }
     let mut out = Row::with_capacity(row.len());
     for (first, child) in row {
-        // What is not in memory stays by itself.
+        // A leaf that is not in memory is not joined.
         let is_here = |child: &Child| matches!(child, Child::Inner(_)) || child.leaf().is_ok();
         let is_one =
             |b: &Child| (shape.is_small(b) || shape.is_small(&child)) && is_here(b) && is_here(&child);
@@ -662,13 +663,13 @@ fn joined(row: Row, work: &Work<'_>) -> Row {
         let mut both = match (&before, &child) {
             (Child::Inner(a), Child::Inner(b)) => {
                 let children = [(first_before, a), (first, b)].into_iter().flat_map(|(first, inner)| {
-                    // What lies above the node knows better where it begins.
+                    // The parent has the true begin of a node; the node's own first key may be higher.
                     inner
                         .children()
                         .enumerate()
                         .map(move |(i, (f, child))| (if i == 0 { first } else { f }, child))
                 });
-                // Two that were in different nodes are neighbours now.
+                // Children of two nodes are neighbours now, and may be small.
                 nodes(joined(children.collect(), work), shape)
             }
             tips => match (tips.0.leaf(), tips.1.leaf()) {

@@ -1,4 +1,4 @@
-//! A record's value with its CRC32C: made once, checked whenever it is read.
+//! A record's value with its CRC32C: computed once, checked at every read.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub const VALUE_MAX: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Damage {
     pub key: Key,
-    /// The first key behind it: of one record the next one, of a stretch that is lost what may be known again.
+    /// The first key behind the damage: for one record the next possible key, for a lost range the first key that may be known again.
     pub end: Key,
 }
 
@@ -21,7 +21,7 @@ impl Damage {
     pub fn of(key: Key) -> Damage {
         Damage { key, end: key.after() }
     }
-    /// Nobody knows how many records there were.
+    /// A range of keys is lost, and the number of records in it is unknown.
     pub fn is_stretch(&self) -> bool {
         self.end != self.key.after()
     }
@@ -39,7 +39,7 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// Bytes and the CRC32C that they had when they were written. Shared: a clone costs a count.
+/// Bytes and the CRC32C that they had when they were written. Shared: a clone only raises a reference count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     bytes: Arc<[u8]>,
@@ -47,12 +47,12 @@ pub struct Value {
 }
 
 impl Value {
-    /// Takes the bytes as true and computes their CRC.
+    /// Trusts the bytes and computes their CRC.
     pub fn new(bytes: &[u8]) -> Value {
         Value { crc: crc32c(bytes), bytes: bytes.into() }
     }
 
-    /// Bytes with the CRC that was stored with them; whether they agree shows at the first read.
+    /// Bytes with the CRC that was stored with them; the first read shows whether they agree.
     pub fn stored(bytes: &[u8], crc: u32) -> Value {
         Value { bytes: bytes.into(), crc }
     }
@@ -65,7 +65,7 @@ impl Value {
     pub fn crc(&self) -> u32 {
         self.crc
     }
-    /// The bytes as they are, for those that carry the CRC along.
+    /// The unverified bytes, for callers that carry the CRC along.
     pub fn raw(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,8 +1,8 @@
-//! Adding entries to the log ring: the write is acknowledged when this returns, and flushed by a later flush.
+//! Appending entries to the log ring. An entry is written when the call returns, and a later flush makes it durable.
 //!
-//! Whole pages are written: the tail's page from its begin, and zeros to the end of the last. A part of a page that the page cache does
-//! not hold would have to be read from the device first, at every append on a block device and on every later lap. So one page
-//! of the ring stays free: the zeros reach no live entry (disk-V4).
+//! Appends write whole pages: the tail's page from its begin, and zeros up to the end of the last page. A partial page that the page cache
+//! does not hold would first be read from the device, at every append on a block device and on every later lap. Therefore one page
+//! of the ring stays free, so that the zeros reach no live entry (disk-V4).
 
 use std::sync::atomic::Ordering;
 
@@ -14,19 +14,19 @@ use super::{LogPoint, Tail, Volume, VolumeError};
 
 /// Largest payload in bytes: a request's bulk (1 MiB) and as much again for what goes with it.
 pub const PAYLOAD_BYTES_MAX: usize = 2 << 20;
-/// What the page cache reads and writes at once.
+/// The unit in which the page cache reads and writes.
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// On the first lap the ring is zeroed ahead in steps of this, so that one flush in so many bytes, and not each, makes the
-/// file system below allocate, where there is one. Whole pages alone would not do: each would be another extent to convert.
+/// On the first lap the ring is zeroed ahead in steps of this. On a file, then only one flush per step makes the file system below
+/// allocate, and not every flush. Whole pages alone would not do: each would be another extent to convert.
 const PREPARE_BYTES: u64 = 1 << 20;
-/// Most operations of an entry.
+/// Most operations in one entry.
 pub const OPS_MAX: u32 = 1 << 16;
 
-/// Entries on their way into the log, one behind the other: their bytes as they will lie in the ring, but for the headers, which are
-/// filled in once their place is known. Used again, it keeps its memory.
+/// Entries to be appended together, as one piece of bytes in the form that the ring has. Headers are filled in by the append, once their
+/// position is known. A reused value keeps its memory.
 #[derive(Debug)]
 pub struct Entries {
-    /// A page that is free for what the ring's page has before the first entry; then the entries.
+    /// A free page for the bytes that the tail's page holds before the first entry; then the entries.
     bytes: Vec<u8>,
     list: Vec<Piece>,
 }
@@ -47,8 +47,8 @@ impl Default for Entries {
 }
 
 impl Entries {
-    /// Adds one behind the others; `payload_crc` is the payload's `crc32c`, which takes time that who holds a lock has not.
-    /// Payloads are `Volume::payload_bytes_max` bytes at most.
+    /// Adds an entry. `payload_crc` is the payload's `crc32c`; the caller computes it before it takes a lock, because that takes time.
+    /// A payload has at most `Volume::payload_bytes_max` bytes.
     pub fn push(&mut self, epoch: Epoch, payload: &[u8], payload_crc: u32) {
         self.add(EntryKind::Payload, 1, epoch, payload, payload_crc);
     }
@@ -67,11 +67,11 @@ impl Entries {
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
-    /// What they take in the ring.
+    /// Bytes that the entries take in the ring.
     pub fn ring_bytes(&self) -> u64 {
         self.bytes.len() as u64 - PAGE_BYTES
     }
-    /// What each takes in the ring, in order.
+    /// Bytes that each entry takes in the ring, in order.
     pub fn sizes(&self) -> impl Iterator<Item = u64> + '_ {
         self.list.iter().map(|piece| entry_bytes(piece.payload_len as usize))
     }
@@ -83,25 +83,25 @@ impl Entries {
 
 impl Volume {
     /// Appends an entry and returns its seq. Definite: on `LogFull` and `TooLarge` nothing was appended; `Failed` is unknown.
-    /// Who needs the order of entries to be the order of applying holds a lock of its own around both.
+    /// A caller that must apply entries in the order of the log holds a lock of its own around append and apply.
     pub fn append(&self, epoch: Epoch, payload: &[u8]) -> Result<Seq, VolumeError> {
         self.append_ops(epoch, payload, 1)
     }
 
-    /// As `append`, an entry that holds `ops` operations, 1 to `OPS_MAX`: all of them or none, whatever becomes of the machine. Each has a
-    /// seq of its own; the first one's is returned. Only an MDT's volume has entries of several.
+    /// As `append`, for an entry of `ops` operations, 1 to `OPS_MAX`: a crash leaves all of them or none. Each operation has a
+    /// seq of its own; the first one's is returned. Only an MDT's volume has entries of several operations.
     pub fn append_ops(&self, epoch: Epoch, payload: &[u8], ops: u32) -> Result<Seq, VolumeError> {
         self.check_payload(payload.len())?;
         let is_allowed = ops == 1 || (2..=OPS_MAX).contains(&ops) && self.superblock.lock().has_ops();
         assert!(is_allowed, "{ops} operations in an entry of this volume");
-        // The CRC of a large payload takes time that the tail lock should not be held for.
+        // Computed before the tail lock is taken, because the CRC of a large payload takes time.
         let payload_crc = crc32c(payload);
         let mut tail = self.tail.lock();
         self.append_one(&mut tail, EntryKind::Payload, ops, epoch, payload, payload_crc)
     }
 
-    /// Appends entries by one write, and returns the log's end before them: the first has the next seq, and so on. All or none, as
-    /// `append` says; after a crash a part of them may be there, from the first on, as if each had been written alone.
+    /// Appends entries with one write, and returns the log's end before them: the first has the next seq, and so on. All or none, as
+    /// `append` says. After a crash the first few of them may be there without the rest, as if each had been written alone.
     pub fn append_many(&self, entries: &mut Entries) -> Result<LogPoint, VolumeError> {
         for piece in &entries.list {
             self.check_payload(piece.payload_len as usize)?;
@@ -111,7 +111,7 @@ impl Volume {
 
     /// Largest payload of this volume in bytes.
     pub fn payload_bytes_max(&self) -> usize {
-        // An entry larger than the ring would be refused as `LogFull` for ever.
+        // An entry larger than the ring would be refused with `LogFull` for ever.
         PAYLOAD_BYTES_MAX.min(self.log_capacity() as usize - HEADER_BYTES)
     }
 
@@ -120,14 +120,14 @@ impl Volume {
         if len > max { Err(VolumeError::TooLarge { len, max }) } else { Ok(()) }
     }
 
-    /// Appends an empty entry if flushed entries wait to be sealed, so that the next flush seals them. Does nothing on a
-    /// volume at rest.
+    /// Appends a flush mark, which is an empty entry, if flushed entries wait to be sealed; the next flush then seals them. Does nothing
+    /// on an idle volume.
     pub fn mark(&self) -> Result<(), VolumeError> {
         let mut tail = self.tail.lock();
-        // Marks alone need no sealing, or each would ask for the next for ever.
+        // Marks do not count: otherwise each mark would need another one, for ever.
         let waits = tail.seq_of_payload.min(self.flushed_seq().0) > tail.mark;
         if waits {
-            // A mark is the volume's own and belongs to no epoch.
+            // A mark belongs to the volume itself, and to no epoch.
             self.append_one(&mut tail, EntryKind::Mark, 1, Epoch(0), &[], crc32c(&[]))?;
         }
         Ok(())
@@ -159,7 +159,7 @@ impl Volume {
         if used + bytes > capacity {
             return Err(VolumeError::LogFull { used, capacity, wanted: bytes });
         }
-        // 2. Their headers: disk-V1, each follows from the one before.
+        // 2. Fill in the headers: disk-V1, each follows from the one before.
         let before = LogPoint { seq: Seq(tail.seq), pos: tail.pos };
         let flushed_seq = self.flushed_seq.load(Ordering::Acquire);
         let (mut seq, mut pos, mut seq_of_payload) = (tail.seq, tail.pos, tail.seq_of_payload);
@@ -185,7 +185,7 @@ impl Volume {
                 seq_of_payload = seq;
             }
         }
-        // 3. Written in one piece, with what their first page held before and zeros behind.
+        // 3. Write everything at once, with the bytes that the first page held before, and zeros behind.
         let (page, written_end) = (page_begin(before.pos), pos.next_multiple_of(PAGE_BYTES));
         self.prepare(tail, written_end)?;
         assert_eq!(tail.page.len() as u64, before.pos - page, "the tail's page is known");
@@ -196,19 +196,20 @@ impl Volume {
         tail.page.clear();
         let of_page = begin + (page_begin(pos) - page) as usize..begin + (pos - page) as usize;
         tail.page.extend_from_slice(&entries.bytes[of_page]);
-        // 4. It is the log's end now.
+        // 4. Move the log's end.
         (tail.pos, tail.seq, tail.mark, tail.seq_of_payload) = (pos, seq, flushed_seq, seq_of_payload);
         self.publish(tail);
         Ok(before)
     }
 
-    /// Makes sure that the ring is written below `end`, a page's end, once the caller has written its pages, and zeroes to the next step.
+    /// Ensures that the ring will have been written below `end`, a page boundary, once the caller has written its pages: zeroes up to the
+    /// next step.
     fn prepare(&self, tail: &mut Tail, end: u64) -> Result<(), VolumeError> {
         let lap = self.regions.log.len();
         if tail.prepared >= end.min(lap) || self.log.is_device() {
             return Ok(());
         }
-        // First lap: `start..pos` lies below `end` and nothing live above, so the zeros touch no entry (disk-V4).
+        // First lap: all live entries lie below `end`, so the zeros overwrite none (disk-V4).
         let upto = end.next_multiple_of(PREPARE_BYTES).min(lap);
         if end < upto {
             self.write_ring(end, &vec![0; (upto - end) as usize])?;
@@ -217,7 +218,7 @@ impl Volume {
         Ok(())
     }
 
-    /// What the page at the log's end holds below it.
+    /// Reads the part of the tail's page that lies below the log's end.
     pub(super) fn read_tail_page(&self, pos: u64) -> Result<Vec<u8>, VolumeError> {
         let log = self.regions.log;
         let mut page = vec![0; (pos - page_begin(pos)) as usize];
@@ -227,7 +228,7 @@ impl Volume {
         Ok(page)
     }
 
-    /// Writes at a logical position: one write, two where the ring wraps.
+    /// Writes at a logical position: one device write, or two where the ring wraps.
     fn write_ring(&self, pos: u64, bytes: &[u8]) -> Result<(), VolumeError> {
         let log = self.regions.log;
         let at = pos % log.len();
@@ -240,7 +241,7 @@ impl Volume {
     }
 }
 
-/// Of the page that a logical position lies in: the ring is whole pages.
+/// The begin of the page at a logical position: the ring is whole pages.
 fn page_begin(pos: u64) -> u64 {
     pos / PAGE_BYTES * PAGE_BYTES
 }

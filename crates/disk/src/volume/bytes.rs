@@ -20,7 +20,7 @@ pub fn u64_at(b: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(b, at))
 }
 
-/// The CRC32C in the last four bytes of a record is that of the bytes before them.
+/// Stores the CRC32C of all other bytes in the last four bytes of a record.
 pub fn seal(record: &mut [u8]) {
     let at = record.len() - 4;
     let crc = types::crc::crc32c(&record[..at]);

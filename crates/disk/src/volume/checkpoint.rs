@@ -1,7 +1,7 @@
-//! Checkpoints: the owner's whole state as a stream of chunks in one of two slots, named by the superblock.
+//! Checkpoints: the owner's whole state as a stream of chunks in one of two slots. The superblock names the valid one.
 //!
 //! A chunk is a 32-byte header and up to 1 MiB of payload; a chunk of length 0 ends the stream. Headers carry the seq of
-//! the checkpoint and count up, so a chunk of an older checkpoint in the same slot is a stranger. The superblock keeps the
+//! the checkpoint and a running index, so that a chunk of an older checkpoint in the same slot is not accepted. The superblock keeps the
 //! stream's length and a CRC over all headers.
 
 use std::io::{self, Read, Write};
@@ -31,15 +31,15 @@ impl Volume {
         self.checkpoint_keeping(at, at, write)
     }
 
-    /// As `checkpoint`, of a state that leaves something to the log: that is trimmed to `from` only, an earlier position. Replay shows
-    /// these entries again; the owner tells them by `checkpoint_seq`.
+    /// As `checkpoint`, for a state that leaves some entries to the log: the log is trimmed only to `from`, an earlier position. Replay
+    /// shows those entries again; the owner recognises them by `checkpoint_seq`.
     pub fn checkpoint_keeping(
         &self,
         at: LogPoint,
         from: LogPoint,
         write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), VolumeError> {
-        // 1. One at a time, and only a point that the log has.
+        // 1. One checkpoint at a time, and only at a point of the live log.
         let _slots = self.slots.lock();
         self.check_started()?;
         {
@@ -65,43 +65,43 @@ impl Volume {
             seq: at.seq,
             crc: out.crc,
         };
-        // 3. Flush it, and with it the log up to `at` and the data that its entries name: nobody will verify that again.
+        // 3. Flush the slot, the log up to `at`, and the data that its entries name: recovery verifies data only of later entries.
         self.flush_now()?;
-        // 4. Name it, durably, in both copies.
+        // 4. Name the checkpoint in both superblock copies, durably.
         self.commit(|sb| {
             sb.checkpoint = Some(named);
             sb.log_start = from;
         })?;
-        // 5. Only now may the ring overwrite what came before (disk-V4).
+        // 5. Only now may the ring overwrite entries before `from` (disk-V4).
         let mut tail = self.tail.lock();
         tail.start = from.pos;
         self.publish(&tail);
         Ok(())
     }
 
-    /// The last entry that the checkpoint holds; the log may begin before it.
+    /// The last entry whose changes the checkpoint holds; the log may begin before it.
     pub fn checkpoint_seq(&self) -> Seq {
         self.superblock.lock().checkpoint.map_or(Seq(0), |c| c.seq)
     }
 
-    /// Where the last checkpoint's stream lies on the medium. What a slot has behind it, and behind what the next one will take, is the
-    /// owner's to use.
+    /// Where the last checkpoint's stream lies on the medium. The owner may use the part of a slot behind it and behind the place that the
+    /// next stream will take.
     pub fn checkpoint_place(&self) -> Option<Range<u64>> {
         let named = self.superblock.lock().checkpoint?;
         let begin = self.regions.slots[named.slot as usize].begin;
         Some(begin..begin + named.stream_bytes)
     }
 
-    /// Bytes of state that a checkpoint can hold: what a slot has beside chunk headers.
+    /// Bytes of state that a checkpoint can hold: a slot without its chunk headers.
     pub fn checkpoint_capacity(&self) -> u64 {
         let slot = self.regions.slots.iter().map(Region::len).min().unwrap_or(0);
-        // One header per whole chunk, one for a last part, one for the end.
+        // One header per whole chunk, one for a last partial chunk, one for the end.
         let headers = (slot / CHUNK_BYTES_MAX as u64 + 2) * CHUNK_HEADER_BYTES as u64;
         slot.saturating_sub(headers)
     }
 
-    /// The state of the last checkpoint; `None` on a volume that never made one. Bytes are verified before they are handed
-    /// out, and the end of the stream is the end of the state: damage or a missing part is an `InvalidData` error.
+    /// Reads the state of the last checkpoint; `None` if the volume never made one. Bytes are verified before they are returned,
+    /// and the end of the stream is the end of the state: damage or a missing part is an `InvalidData` error.
     pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader<'_>>, VolumeError> {
         let named = self.superblock.lock().checkpoint;
         Ok(named.map(|named| CheckpointReader {
@@ -146,7 +146,7 @@ impl ChunkHeader {
     }
 }
 
-/// The CRC of a stream's headers so far and one more.
+/// The CRC over the headers so far, extended by one more.
 fn chain(crc: u32, header: &[u8; CHUNK_HEADER_BYTES]) -> u32 {
     let mut both = [0; 4 + CHUNK_HEADER_BYTES];
     put_u32(&mut both, 0, crc);
@@ -158,13 +158,13 @@ struct ChunkWriter<'a> {
     volume: &'a Volume,
     region: Region,
     seq: Seq,
-    /// Room for the header, then the payload gathered so far.
+    /// Space for the header, then the payload gathered so far.
     chunk: Vec<u8>,
     index: u32,
     stream_bytes: u64,
     payload_bytes: u64,
     crc: u32,
-    /// The reason, if it was ours and not the owner's.
+    /// The error, if it came from the volume and not from the owner's stream.
     refused: Option<VolumeError>,
 }
 
@@ -187,7 +187,7 @@ impl<'a> ChunkWriter<'a> {
         }
         let place = self.region.begin + self.stream_bytes;
         if let Err(e) = self.volume.disk.write_at(&self.chunk, place) {
-            // No superblock names this slot (disk-V5), so nothing that was promised is in doubt.
+            // No superblock names this slot (disk-V5), so no promise is affected.
             return self.refuse(VolumeError::CheckpointWrite(e));
         }
         self.stream_bytes += self.chunk.len() as u64;
@@ -198,7 +198,7 @@ impl<'a> ChunkWriter<'a> {
         Ok(())
     }
 
-    /// Fails the owner's stream too, so that it stops early; what it says then does not matter.
+    /// Fails the owner's stream too, so that it stops early; the volume reports `refused`, whatever error the owner returns.
     fn refuse(&mut self, why: VolumeError) -> io::Result<()> {
         let told = io::Error::other(why.to_string());
         self.refused.get_or_insert(why);
@@ -206,7 +206,7 @@ impl<'a> ChunkWriter<'a> {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        // An owner that swallowed our error must not get a checkpoint with a hole.
+        // An owner that ignored the write error must not get a checkpoint with a hole.
         if let Some(why) = &self.refused {
             return Err(io::Error::other(why.to_string()));
         }
@@ -250,7 +250,7 @@ impl CheckpointReader<'_> {
     pub fn payload_bytes(&self) -> u64 {
         self.named.payload_bytes
     }
-    /// The state is that after this entry.
+    /// The last entry whose changes the state has.
     pub fn seq(&self) -> Seq {
         self.named.seq
     }
@@ -260,7 +260,7 @@ impl CheckpointReader<'_> {
         self.take(&mut header)?;
         let h = ChunkHeader::decode(&header).filter(|h| h.index == self.index && h.seq == self.named.seq.0);
         let h = h.ok_or_else(|| self.damage("its header"))?;
-        // An error below leaves an empty chunk, so that what follows it fails too and nothing is handed out twice.
+        // After an error below the chunk is empty, so that later reads fail too and no byte is returned twice.
         let mut chunk = std::mem::take(&mut self.chunk);
         self.given = 0;
         chunk.resize(h.len as usize, 0);

@@ -5,11 +5,11 @@ use types::{Epoch, Incarnation, Uuid};
 use super::bytes::*;
 
 pub const HEADER_BYTES: usize = 64;
-/// Entries begin at multiples of this, so a header's place is found in steps.
+/// Entries begin at multiples of this, so a scan looks for headers in steps of it.
 pub const ALIGN_BYTES: usize = 8;
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SLE1");
 
-/// Who wrote an entry.
+/// The writer of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EntryKind {
@@ -22,13 +22,13 @@ pub enum EntryKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     pub kind: EntryKind,
-    /// Operations that the entry holds, 1 to 65536: each has a seq of its own.
+    /// Operations of the entry, 1 to 65536: each has a seq of its own.
     pub ops: u32,
     pub tag: u64,
-    /// Of the first operation.
+    /// seq of the first operation.
     pub seq: u64,
     pub pos: u64,
-    /// The flush mark: what was known to be flushed when this entry was appended.
+    /// The flush mark: flushed_seq when this entry was appended.
     pub flushed_seq: u64,
     pub epoch: Epoch,
     pub incarnation: Incarnation,
@@ -37,7 +37,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Of the last operation.
+    /// seq of the last operation.
     pub fn last_seq(&self) -> u64 {
         self.seq + u64::from(self.ops) - 1
     }
@@ -59,8 +59,8 @@ impl Header {
         o
     }
 
-    /// `None` if these bytes are no header: wrong length, magic, CRC, kind, reserved bytes, a mark of several
-    /// operations, or a flush mark from the future.
+    /// `None` if these bytes are no header: wrong length, magic, CRC, kind or reserved bytes, a mark of several
+    /// operations, or a flush mark that is not below the entry's own seq.
     pub fn decode(b: &[u8]) -> Option<Header> {
         if b.len() != HEADER_BYTES || u32_at(b, 0) != MAGIC || !is_sealed(b) {
             return None;

@@ -11,24 +11,24 @@ pub enum VolumeError {
     /// `format` without force found something on the medium.
     #[error("the medium is not blank ({0}); format with force to overwrite it")]
     NotBlank(&'static str),
-    /// The wish cannot be fulfilled: sizes, names. Nothing was written.
+    /// The wanted sizes or names are impossible. Nothing was written.
     #[error("cannot format so: {0}")]
     BadFormat(String),
     #[error("no superblock: neither copy is valid; this is not a Stria volume, or its head was overwritten")]
     NoSuperblock,
-    /// A newer release wrote it, or it has a feature that this one lacks.
+    /// A newer release wrote the volume, or it has a feature that this release does not know.
     #[error("the volume needs a newer release: {0}")]
     Unsupported(String),
-    /// The checksum holds and the content makes no sense.
+    /// The checksum is valid, but the content is impossible.
     #[error("superblock is malformed: {0}")]
     Malformed(&'static str),
-    /// The file system below has not the space that must be there before anything is promised. Nothing can be formatted so.
+    /// The file system below lacks the space that must be reserved before anything is promised. The volume was not formatted.
     #[error("no room for the log and the checkpoints, which take {wanted} bytes at once: {source}")]
     NoRoom { wanted: u64, source: io::Error },
-    /// The volume's log is on a medium of its own, and that was not given.
+    /// The volume's log is on a medium of its own, and the caller did not give it.
     #[error("its log is on another device, log {log}, which was not given")]
     LogMissing { log: types::Uuid },
-    /// The medium given for the log is not this volume's.
+    /// The medium given for the log does not belong to this volume.
     #[error("the device given for its log is not the right one: {0}")]
     LogForeign(String),
     #[error("the volume was opened read-only")]
@@ -54,7 +54,7 @@ pub enum VolumeError {
     /// A flushed log entry is unreadable: durable data is lost.
     #[error("{0}")]
     LogDamaged(Lost),
-    /// A write or flush failed: nothing more can be promised. What was unflushed may or may not be there.
+    /// A write or flush failed: the volume promises nothing more. Unflushed entries may or may not be on the medium.
     #[error("the volume has failed and must be opened anew: {0}")]
     Failed(String),
     /// A read failed.
@@ -63,7 +63,7 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
-    /// The same for another whose entry shared the write that failed.
+    /// A copy of the error for another caller whose entry shared the failed write.
     pub fn for_another(&self) -> VolumeError {
         match self {
             VolumeError::LogFull { used, capacity, wanted } => {

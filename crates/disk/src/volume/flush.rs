@@ -34,7 +34,7 @@ struct Inner {
     waiting: Vec<Waiter>,
     /// Threads that were here at the end of the last flush, served or waiting for the next.
     expected: usize,
-    /// How long the last flush took.
+    /// Duration of the last flush.
     took: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Making a volume on a medium.
+//! Formatting: makes a volume on a medium.
 
 use types::{Incarnation, Seq, Uuid};
 
@@ -7,29 +7,30 @@ use super::superblock::{self, LOG_BEGIN, Region, Regions, SUPERBLOCK_BYTES, Supe
 use super::{FS_NAME_BYTES_MAX, Format, LOG_BYTES_MIN, Label, Layout, LogPoint, Volume, VolumeError};
 use crate::{Disk, content};
 
-/// Regions begin and end at whole pages, the data region at whole MiB so that its large blocks are aligned on the medium.
+/// Regions begin and end at whole pages, the data region at a whole MiB, so that its large blocks are aligned on the medium.
 const PAGE_BYTES: u64 = 4096;
 const DATA_ALIGN_BYTES: u64 = 1 << 20;
-/// Of each checkpoint slot at most this share of the medium is reserved when it is formatted: more than the slot of an OST, and
-/// 128 MiB of an MDT of 8 GiB, which a quarter of a million files fill. But so much always, which the slots of the smallest OSTs have.
+/// Formatting reserves at most this share of the medium of each checkpoint slot: more than the slot of an OST, and 128 MiB on an
+/// MDT of 8 GiB, which a quarter of a million files fill. It always reserves `SLOT_BYTES_RESERVED_MIN`, which the smallest OSTs' slots
+/// have.
 const SLOT_SHARE: u64 = 64;
 const SLOT_BYTES_RESERVED_MIN: u64 = 4 << 20;
 
-/// What a new volume reserves of each checkpoint slot, from its begin on.
+/// Bytes that formatting reserves of each checkpoint slot, from its begin on.
 pub fn slot_bytes_reserved(medium_bytes: u64) -> u64 {
     (medium_bytes / SLOT_SHARE).max(SLOT_BYTES_RESERVED_MIN).next_multiple_of(PAGE_BYTES)
 }
 
-/// A medium that becomes the log of a volume and nothing else.
+/// A medium that becomes the log of a volume, and holds nothing else.
 #[derive(Clone, Copy)]
 pub struct NewLog<'a> {
     pub disk: &'a dyn Disk,
-    /// Of this log: another one at each formatting.
+    /// The log's uuid: a new one at each formatting.
     pub uuid: Uuid,
 }
 
 impl Volume {
-    /// How a medium of this size, and one for the log if there is one, would be divided, or why it cannot be.
+    /// How a medium of this size, and an own medium of the log if there is one, would be divided, or why it cannot be.
     pub fn plan(
         medium_bytes: u64,
         log_medium: Option<LogMedium>,
@@ -41,23 +42,23 @@ impl Volume {
     }
 
     /// Makes a fresh, cleanly stopped volume. Without `force` a medium that holds anything in its first MiB is refused;
-    /// with it, everything on the medium is given up. Flushed on return.
+    /// with it, everything on the medium is lost. Flushed on return.
     pub fn format(disk: &dyn Disk, format: &Format, force: bool) -> Result<(), VolumeError> {
         Volume::format_on(disk, None, format, force)
     }
 
-    /// As `format`, with the log on a medium of its own; `force` counts for both.
+    /// As `format`, with the log on a medium of its own; `force` applies to both.
     pub fn format_on(
         disk: &dyn Disk,
         log: Option<NewLog<'_>>,
         format: &Format,
         force: bool,
     ) -> Result<(), VolumeError> {
-        // 1. Refuse before anything is touched.
+        // 1. Refuse before anything is changed.
         let log_medium = log.map(|l| LogMedium { uuid: l.uuid, bytes: l.disk.size() });
         let regions = divide(disk.size(), log_medium.map(|l| l.bytes), format)?;
         check_label(&format.label)?;
-        // Unreadable or foreign superblocks do not matter here: they are to be overwritten.
+        // Unreadable or foreign superblocks do not matter here: they will be overwritten.
         let old = superblock::read(disk).ok().and_then(|f| f.best);
         if !force && !is_blank(disk)? {
             let what = if old.is_some() { "it holds a Stria volume" } else { "its first MiB has other data" };
@@ -69,16 +70,16 @@ impl Volume {
         {
             return Err(VolumeError::NotBlank("the first MiB of the log's device has data"));
         }
-        // 2. Take the old volume's superblocks away, so that a crash from here on leaves no volume rather than half of one.
+        // 2. Erase the old volume's superblocks, so that a crash from here on leaves no volume rather than half of one.
         let failed = |e| VolumeError::Failed(format!("formatting failed: {e}"));
         if force {
-            // Also where the first MiB is zero: some keep their descriptors at the end.
+            // Also where the first MiB is zero: some formats keep their descriptors at the end.
             wipe(disk).map_err(failed)?;
             log.map_or(Ok(()), |l| wipe(l.disk)).map_err(failed)?;
         }
-        // 3. The space that no promise can be kept without, while failing is still free.
+        // 3. Reserve the space that promises depend on, while a failure still costs nothing.
         reserve(disk, log.map(|l| l.disk), &regions)?;
-        // 4. The log's label, which without a superblock that names it says nothing yet.
+        // 4. Write the log's label. It is not valid until a superblock names it.
         if let Some(NewLog { disk: medium, uuid }) = log {
             let Label { kind, fs_name, uuid: volume, .. } = format.label.clone();
             let label =
@@ -88,7 +89,7 @@ impl Volume {
             }
             medium.flush().map_err(failed)?;
         }
-        // 5. The new superblocks. Under the same uuid, old log entries are told apart by the incarnation, and by the log's uuid.
+        // 5. Write the new superblocks. Under the same uuid, incarnation and the log's uuid tell old log entries apart.
         let incarnation = Incarnation(old.map_or(1, |o| o.incarnation.0.saturating_add(1)));
         let mut sb = Superblock {
             compat: 0,
@@ -145,15 +146,15 @@ fn divide(medium_bytes: u64, log_medium_bytes: Option<u64>, format: &Format) -> 
     };
     let mut slot = || take(format.checkpoint_bytes, medium_bytes);
     let slots = [slot()?, slot()?];
-    // A medium that ends before the next MiB has an empty data region: enough for an MDT.
+    // A medium that ends before the next MiB has an empty data region, which is enough for an MDT.
     let end = medium_bytes / PAGE_BYTES * PAGE_BYTES;
     let begin = at.next_multiple_of(DATA_ALIGN_BYTES).min(end);
     Ok(Regions { log, slots, data: Region { begin, bytes: end - begin } })
 }
 
-/// Superblocks and log wholly, so that an append never meets a full host below a sparse file; of the checkpoint slots a share
-/// of the medium: OSTs have smaller ones, and those of an MDT are nearly all of its medium, which would not be sparse any more.
-/// A checkpoint that outgrows that and meets a full host is given up, and the log goes on until it is full.
+/// Reserves superblocks and log wholly, so that an append never meets a full host below a sparse file. Of the checkpoint slots only a share
+/// of the medium is reserved: OSTs have smaller slots, and those of an MDT are nearly its whole medium, which would not be sparse any more.
+/// A checkpoint that needs more and meets a full host is abandoned, and the log goes on until it is full.
 fn reserve(disk: &dyn Disk, log: Option<&dyn Disk>, regions: &Regions) -> Result<(), VolumeError> {
     let slot_bytes_max = slot_bytes_reserved(disk.size());
     let head = Region { begin: 0, bytes: LOG_BEGIN };
@@ -187,8 +188,8 @@ fn is_blank(disk: &dyn Disk) -> Result<bool, VolumeError> {
     content::is_zero(disk).map_err(|source| VolumeError::Read { what, source })
 }
 
-/// What is there is no volume from the first flush on. Head and tail are zeroed, where all that is known keeps its descriptors: who
-/// probes the medium later must find this volume alone.
+/// Erases the old volume; from the first flush on there is none. Zeroes head and tail, where all known formats keep their descriptors, so
+/// that a program that probes the medium later finds only the new volume.
 fn wipe(disk: &dyn Disk) -> std::io::Result<()> {
     let (size, head) = (disk.size(), content::HEAD_BYTES.min(disk.size()));
     for place in superblock::PLACES.into_iter().filter(|p| p + SUPERBLOCK_BYTES as u64 <= size) {

@@ -1,10 +1,10 @@
-//! What a volume lies on: one medium, or two where the log has one of its own.
+//! The media of a volume: one medium, or two where the log has one of its own.
 //!
-//! disk-M1: the volume's superblock names its log medium by uuid, and the log's label names itself and the volume; both must agree, so
-//!     neither can be swapped for another unseen.
-//! disk-M2: the label is written once, when the volume is formatted, and never again: no order between the two media need be kept for it.
-//! disk-M3: a flush flushes the data's medium first and the log's second. An entry that is flushed therefore has its data; one that is not
-//!     may lie on the log's medium without its data, which recovery verifies anyhow (disk-O2): no mark covers it (disk-V3).
+//! disk-M1: the volume's superblock names its log medium by uuid, and the log's label names itself and the volume. Both must agree, so that
+//!     neither can be replaced by another unnoticed.
+//! disk-M2: the label is written once, when the volume is formatted, so no order between writes to the two media has to be kept for it.
+//! disk-M3: a flush flushes the data's medium first and the log's second. A flushed entry therefore has its data. An unflushed one
+//!     may lie on the log's medium without its data, which recovery verifies anyway (disk-O2): no mark covers it (disk-V3).
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::Disk;
 #[derive(Clone)]
 pub struct Media {
     pub main: Arc<dyn Disk>,
-    /// Of the log, if it has one of its own.
+    /// The log's medium, if it has one of its own.
     pub log: Option<Arc<dyn Disk>>,
 }
 
@@ -36,20 +36,20 @@ impl<D: Disk + 'static> From<Arc<D>> for Media {
 
 const MAGIC: [u8; 8] = *b"STRIALOG";
 const VERSION: u32 = 1;
-/// First byte behind the fields; from here to the CRC all is zero.
+/// First byte behind the fields; from here to the CRC all bytes are zero.
 const FIELDS_END: usize = 168;
 
-/// What the medium of a log says of itself, in 4 KiB at 0 and again at 64 KiB.
+/// The label of a log's own medium, in 4 KiB at 0 and again at 64 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLabel {
-    /// Of this log.
+    /// The log's uuid.
     pub uuid: Uuid,
-    /// Whose log it is.
+    /// The volume's uuid.
     pub volume: Uuid,
     pub kind: Kind,
     pub fs_name: String,
     pub(super) ring: Region,
-    /// Of the medium when it was formatted.
+    /// Size of the medium when it was formatted.
     pub(super) medium_bytes: u64,
 }
 
@@ -62,7 +62,7 @@ impl std::fmt::Display for LogLabel {
 }
 
 impl LogLabel {
-    /// `None` if neither copy is one.
+    /// `None` if neither copy is a label.
     pub fn read(disk: &dyn Disk) -> Result<Option<LogLabel>, VolumeError> {
         let mut trouble = None;
         for place in PLACES.into_iter().filter(|p| p + SUPERBLOCK_BYTES as u64 <= disk.size()) {
@@ -70,7 +70,7 @@ impl LogLabel {
             match disk.read_at(&mut block, place) {
                 Ok(()) if counts(&block) => return decode(&block).map(Some),
                 Ok(()) => {}
-                // One unreadable copy is what the other is for.
+                // The other copy may still be readable.
                 Err(e) => trouble = Some(e),
             }
         }
@@ -102,7 +102,7 @@ pub(super) fn counts(block: &[u8]) -> bool {
     block[..8] == MAGIC && is_sealed(block)
 }
 
-/// Reads a block whose magic and CRC hold.
+/// Decodes a block whose magic and CRC are valid.
 fn decode(b: &[u8]) -> Result<LogLabel, VolumeError> {
     let version = u32_at(b, 8);
     let incompat = u64_at(b, 32);
@@ -138,7 +138,7 @@ fn decode(b: &[u8]) -> Result<LogLabel, VolumeError> {
     })
 }
 
-/// Behind the labels or superblocks, within the medium, in whole pages.
+/// The ring is behind the labels or superblocks, within the medium, and in whole pages.
 pub(super) fn is_ring(ring: Region, medium_bytes: u64) -> bool {
     let end = ring.begin.checked_add(ring.bytes);
     ring.begin >= LOG_BEGIN
@@ -151,11 +151,11 @@ pub(super) fn is_ring(ring: Region, medium_bytes: u64) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogMedium {
     pub uuid: Uuid,
-    /// Of the medium when it was formatted.
+    /// Size of the medium when it was formatted.
     pub bytes: u64,
 }
 
-/// disk-M1: the medium that the log lies on, if it is the right one.
+/// disk-M1: the medium of the log, if it is the right one.
 pub(super) fn log_of(
     media: &Media,
     volume: Uuid,

@@ -1,7 +1,7 @@
-//! Reading the log back: from the checkpoint to the first entry that does not follow.
+//! Replay: reads the log from the checkpoint to the first entry that does not follow.
 //!
-//! The end of the log is where power loss cut it, unless something proves that an entry there was flushed: then it is
-//! damage, and is said to be (`Lost`), for a cut would silently give up durable data.
+//! The log ends where power loss cut it, unless a later entry proves that the missing entry was flushed. Then the log is damaged and replay
+//! reports it (`Lost`), because a cut would silently lose durable data.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,26 +16,26 @@ use super::{LogPoint, Phase, Volume, VolumeError};
 
 /// The ring is read in pieces of this many bytes.
 const WINDOW_BYTES: usize = 1 << 20;
-/// How far behind the end proof of damage is looked for: more than is written between an entry and the end of its flush.
+/// How far behind the end replay looks for proof of damage: more than is written between an entry and the end of its flush.
 const PROOF_BYTES_MAX: u64 = 64 << 20;
 
-/// An entry of the log as replay shows it.
+/// An entry of the log, as replay shows it.
 #[derive(Debug)]
 pub struct LogEntry<'a> {
     pub epoch: Epoch,
-    /// Of its first operation.
+    /// seq of its first operation.
     pub seq: Seq,
-    /// Operations that it holds, each with a seq of its own.
+    /// Operations of the entry, each with a seq of its own.
     pub ops: u32,
     pub incarnation: Incarnation,
     /// Logical position of the entry's header.
     pub pos: u64,
-    /// A flush mark in the log covers it: what it names is durable. Data of other entries must be verified (disk-O2).
+    /// A flush mark in the log covers the entry: the data that it names is durable. The owner must verify data of other entries (disk-O2).
     pub flushed: bool,
     pub payload: &'a [u8],
 }
 
-/// What the owner thinks of an entry.
+/// The owner's decision on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Keep,
@@ -43,12 +43,12 @@ pub enum Verdict {
     Cut,
 }
 
-/// What replay found.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplaySummary {
-    /// Entries that were shown and kept; marks of the volume are not shown.
+    /// Entries that were shown and kept; the volume's marks are not shown.
     pub kept: u64,
-    /// The log's end after it, behind the last kept entry.
+    /// The log's end after replay, behind the last kept entry.
     pub end: LogPoint,
     /// Entries up to here are known to have been flushed.
     pub flushed_seq: Seq,
@@ -59,17 +59,17 @@ pub struct ReplaySummary {
     pub cut_off: CutOff,
 }
 
-/// Sound entries that replay left out, since something before them is not there: what follows a torn entry, or one that the owner cut.
-/// After power loss that is nothing strange, since unflushed pages reach the medium in any order; after a mere kill it is, and it is
-/// all that tells of an unflushed entry that rotted.
+/// Valid entries that replay left out because an entry before them is missing: those behind a torn entry, or behind the owner's cut. After
+/// power loss this is normal, since unflushed pages reach the medium in any order. After a mere kill it is not, and it is the only sign
+/// that an unflushed entry was damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CutOff {
     pub entries: u64,
-    /// From the log's end to the last of them.
+    /// From the log's end to the end of the last one.
     pub bytes: u64,
 }
 
-/// Proof of damage: entry `seq` at `pos` is unreadable though everything up to `flushed_seq` was flushed.
+/// Proof of damage: entry `seq` at `pos` is unreadable, although everything up to `flushed_seq` was flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     pub seq: Seq,
@@ -98,7 +98,7 @@ impl Volume {
             return Err(VolumeError::WrongOrder("replay comes before start"));
         }
         let sb = self.superblock.lock().clone();
-        // 1. Find the end and the last flush mark: an entry is shown with what later ones say of it.
+        // 1. Find the end and the last flush mark: whether an entry is flushed may be stored in later ones.
         let mut flushed = sb.flushed_seq.0;
         let mut scan = Scan::new(self, &sb);
         let mut behind_cut = 0;
@@ -108,7 +108,7 @@ impl Volume {
         }
         let end = scan.point();
         let (lost, behind) = scan.look_behind()?;
-        // 2. Show them.
+        // 2. Show the entries.
         let mut summary = ReplaySummary {
             kept: 0,
             end: scan.begin_again(),
@@ -136,11 +136,11 @@ impl Volume {
             summary.end = scan.point();
         }
         summary.flushed_seq = Seq(flushed.min(summary.end.seq.0));
-        // What the owner cut was sound.
+        // Entries behind the owner's cut are valid too.
         summary.cut_off.entries += behind_cut;
         summary.cut_off.bytes += end.pos - summary.end.pos;
         *self.cut_off.lock() = summary.cut_off;
-        // 3. The log ends there.
+        // 3. Set the log's end.
         let mut tail = self.tail.lock();
         (tail.pos, tail.seq, tail.seq_of_payload) = (summary.end.pos, summary.end.seq.0, seq_of_payload);
         tail.phase = Phase::Replayed { cut: summary.cut.is_some(), lost };
@@ -176,12 +176,12 @@ impl<'a> Scan<'a> {
         self.point()
     }
 
-    /// Ring bytes from the scan's position that can hold live entries.
+    /// Bytes from the scan's position to the end of the lap, which is where live entries can be.
     fn room(&self) -> u64 {
         self.sb.log_start.pos + self.volume.regions.log.len() - self.pos
     }
 
-    /// The next entry, if one follows (disk-V1, disk-V2).
+    /// The next entry, if a valid one follows (disk-V1, disk-V2).
     fn next(&mut self) -> Result<Option<(Header, &[u8])>, VolumeError> {
         if self.room() < HEADER_BYTES as u64 {
             return Ok(None);
@@ -214,12 +214,12 @@ impl<'a> Scan<'a> {
             && entry_bytes(len) <= self.room()
     }
 
-    /// disk-V2: not from behind a cut tail.
+    /// disk-V2: entries behind a cut tail are not valid.
     fn may_count(&self, h: &Header) -> bool {
         h.pos < self.sb.cut_pos || h.incarnation >= self.sb.cut_incarnation
     }
 
-    /// Looks for proof that the entry which should follow the end was flushed; and for what else follows.
+    /// Looks for proof that the missing entry at the end was flushed, and counts valid entries behind it.
     fn look_behind(&mut self) -> Result<(Option<Lost>, CutOff), VolumeError> {
         let (pos, want) = (self.pos, self.seq + 1);
         let mut behind = CutOff::default();
@@ -227,12 +227,12 @@ impl<'a> Scan<'a> {
         if self.sb.flushed_seq.0 >= want {
             return Ok((lost(self.sb.flushed_seq.0), behind));
         }
-        // After a clean stop the superblock knows the last entry, so there is nothing to look for.
+        // After a clean stop the superblock knows the last entry, so no entry can be missing.
         if self.sb.clean {
             return Ok((None, behind));
         }
-        // A later entry whose flush mark covers the missing one. Its position may be laps ahead, if the superblock is an
-        // old one because the newer rotted.
+        // Look for a later entry whose flush mark covers the missing one. Its position may be laps ahead, if the newer superblock copy was
+        // damaged and this is the older one.
         let limit = pos + self.room();
         let mut at = pos;
         while at + HEADER_BYTES as u64 <= limit.min(pos + PROOF_BYTES_MAX) {
@@ -258,7 +258,7 @@ impl<'a> Scan<'a> {
         Ok((None, behind))
     }
 
-    /// Was this one appended behind the end, in the same life, and is it whole?
+    /// Was this entry appended behind the end in the same incarnation, and is it whole?
     fn is_left(&mut self, h: &Header, at: u64, limit: u64) -> Result<bool, VolumeError> {
         let len = h.payload_len as usize;
         let same_life = match self.incarnation {
@@ -311,7 +311,7 @@ fn read_ring(volume: &Volume, pos: u64, buf: &mut [u8]) -> std::io::Result<()> {
     if !second.is_empty() {
         volume.log.read_at(second, log.begin)?;
     }
-    // The next window is wanted while this one is worked on.
+        // Announce the next window, to be read while this one is processed.
     let next = (at + buf.len() as u64) % log.len();
     volume.log.will_read(log.begin + next, (WINDOW_BYTES as u64).min(log.len() - next));
     Ok(())

@@ -1,7 +1,7 @@
 //! The superblock: 4 KiB at 0 and again at 64 KiB. Format: docs/formats/volume.md.
 //!
-//! A copy counts if magic and CRC hold; of two, the one with the higher generation. A copy that counts and cannot be
-//! understood is refused: the older one beside it would be a lie.
+//! A copy is valid if its magic and CRC are; of two valid copies the one with the higher generation counts. If its content is not
+//! understood, the volume is refused: the older copy describes a state that is no longer true.
 
 use std::ops::Range;
 
@@ -25,9 +25,9 @@ const RO_COMPAT: u64 = 0;
 const INCOMPAT: u64 = LOG_ELSEWHERE | ENTRIES_OF_OPS;
 /// The log ring is on a medium of its own.
 pub const LOG_ELSEWHERE: u64 = 1;
-/// Log entries may hold several operations. An MDT's volume has it from the first start by a release that knows it.
+/// Log entries may hold several operations. An MDT's volume gets this feature at the first start by a release that knows it.
 pub const ENTRIES_OF_OPS: u64 = 2;
-/// First byte behind the fields; from here to the CRC all is zero.
+/// First byte behind the fields; from here to the CRC all bytes are zero.
 const FIELDS_END: usize = 352;
 
 /// A range of the medium, in bytes.
@@ -53,7 +53,7 @@ pub struct Regions {
     pub data: Region,
 }
 
-/// The checkpoint that counts.
+/// The valid checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointRef {
     pub slot: u8,
@@ -61,7 +61,7 @@ pub struct CheckpointRef {
     pub stream_bytes: u64,
     /// Bytes that the owner wrote.
     pub payload_bytes: u64,
-    /// The state after this entry.
+    /// The last entry whose changes it has.
     pub seq: Seq,
     /// Over all chunk headers; see `checkpoint`.
     pub crc: u32,
@@ -76,21 +76,21 @@ pub struct Superblock {
     pub label: Label,
     pub clean: bool,
     pub incarnation: Incarnation,
-    /// disk-V2: entries at or behind `cut_pos` count only from `cut_incarnation` on.
+    /// disk-V2: entries at or behind `cut_pos` are valid only from `cut_incarnation` on.
     pub cut_pos: u64,
     pub cut_incarnation: Incarnation,
     pub regions: Regions,
-    /// Entries after this point are to be replayed.
+    /// Entries after this point are replayed.
     pub log_start: LogPoint,
     pub flushed_seq: Seq,
     pub prepared: u64,
     pub checkpoint: Option<CheckpointRef>,
     pub medium_bytes: u64,
-    /// With `LOG_ELSEWHERE` only; then the ring of `regions` is on that.
+    /// Only with `LOG_ELSEWHERE`; then the ring of `regions` is on this medium.
     pub log_medium: Option<LogMedium>,
 }
 
-/// Where the superblock of this generation goes.
+/// The place of the superblock with this generation.
 pub fn place_of(generation: u64) -> u64 {
     PLACES[(generation % 2) as usize]
 }
@@ -100,7 +100,7 @@ pub struct Found {
     pub copies_good: u8,
 }
 
-/// Reads both copies. `best` is `None` if neither counts.
+/// Reads both copies. `best` is `None` if neither is valid.
 pub fn read(disk: &dyn Disk) -> Result<Found, VolumeError> {
     let mut found: Vec<Vec<u8>> = Vec::new();
     let mut trouble = None;
@@ -112,7 +112,7 @@ pub fn read(disk: &dyn Disk) -> Result<Found, VolumeError> {
         match disk.read_at(&mut block, place) {
             Ok(()) if counts(&block) => found.push(block),
             Ok(()) => {}
-            // One unreadable copy is what the other is for.
+            // The other copy may still be readable.
             Err(e) => trouble = Some(e),
         }
     }
@@ -194,7 +194,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// The medium may have grown since it was formatted; if it shrank, something is cut off.
+    /// The medium may have grown since it was formatted. A smaller one lacks a part of the volume.
     pub fn check_fits(&self, medium_bytes: u64) -> Result<(), VolumeError> {
         if medium_bytes < self.medium_bytes {
             return Err(VolumeError::Malformed("the medium is smaller than when it was formatted"));
@@ -213,7 +213,7 @@ impl Regions {
         Layout { log_medium: None, log: self.log.range(), slots, data: self.data.range() }
     }
 
-    /// In order, within the medium, not overlapping, the ring in whole pages; a ring elsewhere for itself.
+    /// Regions are in order, within the medium and disjoint, and the ring is whole pages. A ring on its own medium is checked by itself.
     fn are_valid(&self, medium_bytes: u64, elsewhere: Option<LogMedium>) -> bool {
         let of_log = if elsewhere.is_some() { Region { begin: LOG_BEGIN, bytes: 0 } } else { self.log };
         let mut at = LOG_BEGIN;
@@ -233,7 +233,7 @@ fn check_incompat(incompat: u64) -> Result<(), VolumeError> {
     }
 }
 
-/// Reads a block whose magic and CRC hold.
+/// Decodes a block whose magic and CRC are valid.
 fn decode(b: &[u8]) -> Result<Superblock, VolumeError> {
     let version = u32_at(b, 8);
     if version != VERSION {
@@ -242,7 +242,7 @@ fn decode(b: &[u8]) -> Result<Superblock, VolumeError> {
         )));
     }
     decode_fields(b).map_err(|e| match e {
-        // Such a feature may give any field another meaning: then the feature is the reason, not the field.
+        // An unknown incompatible feature may change the meaning of any field: then report the feature, not the field.
         VolumeError::Malformed(_) => check_incompat(u64_at(b, 32)).err().unwrap_or(e),
         e => e,
     })
@@ -273,7 +273,7 @@ fn decode_fields(b: &[u8]) -> Result<Superblock, VolumeError> {
         log_medium: (u64_at(b, 32) & LOG_ELSEWHERE != 0)
             .then(|| LogMedium { uuid: Uuid(array_at(b, 328)), bytes: u64_at(b, 344) }),
     };
-    // A feature that this release does not know may use the reserved bytes; `check_features` speaks of it.
+    // An unknown feature may use the reserved bytes; `check_features` reports it.
     let unknown = (sb.incompat & !INCOMPAT) | (sb.ro_compat & !RO_COMPAT) | sb.compat;
     let log_fields = if sb.log_medium.is_some() { FIELDS_END } else { 328 };
     let reserved = [12..16, 83..84, 116..120, 217..224, 252..256, log_fields..SUPERBLOCK_BYTES - 4];
@@ -283,7 +283,7 @@ fn decode_fields(b: &[u8]) -> Result<Superblock, VolumeError> {
     if !sb.regions.are_valid(sb.medium_bytes, sb.log_medium) {
         return Err(VolumeError::Malformed("region table"));
     }
-    // Positions and numbers rise by what a device can write; near the end of u64 they are not ours and would overflow.
+    // Positions and numbers rise by what a device can write. Numbers near the end of u64 cannot be real, and would overflow.
     let numbers = [sb.log_start.pos, sb.log_start.seq.0, sb.flushed_seq.0, sb.cut_pos, sb.generation];
     if numbers.into_iter().any(|n| n > u64::MAX >> 2) || sb.incarnation.0 == u32::MAX {
         return Err(VolumeError::Malformed("a position or number is out of range"));

@@ -20,7 +20,7 @@ fn stream(records: &[(&[u8], &[u8])]) -> Vec<u8> {
     out
 }
 
-/// Checksums of values and of batches, wherever their lengths lead.
+/// Sets valid checksums of values and of batches, wherever the lengths lead.
 fn repair(bytes: &mut [u8]) {
     let mut at = 16;
     while let Some(head) = bytes.get(at..at + 12) {
@@ -47,7 +47,7 @@ fn repair(bytes: &mut [u8]) {
 #[test]
 fn a_stream_is_read_or_refused() {
     let seeds = [stream(&[]), stream(&[(&[2, 7], b"hello"), (&[2, 8], b""), (&[5], &[9; 300])])];
-    // A batch may claim a longest record, and its room is there before its bytes are read.
+    // A batch may claim a longest record, and memory for it is allocated before its bytes are read.
     let slack = 3 * (64 * 1024 + VALUE_MAX);
     let hammer = Hammer::new("MDT checkpoint").seeds(seeds).repair(&repair).bound(64, slack);
     let outcome = hammer.run(
@@ -82,7 +82,7 @@ fn a_stream_of_names_is_read_or_refused() {
     items.iter().for_each(|item| writer.name(item).expect("memory takes it"));
     writer.record(&Key::new(&[8, 1]).expect("short"), b"slot", crc32c(b"slot")).expect("memory takes it");
     writer.finish().expect("memory takes it");
-    // As above; a name has 35 bytes at least, and 120 in memory.
+    // As above; a name has 35 bytes at least, and takes 120 in memory.
     let slack = 3 * (64 * 1024 + VALUE_MAX);
     let hammer = Hammer::new("MDT checkpoint of leaves").seeds([seed]).repair(&repair).bound(64, slack);
     let outcome = hammer.run(

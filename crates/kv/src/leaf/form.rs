@@ -1,4 +1,4 @@
-//! A leaf's bytes on the medium: docs/formats/mdt.md.
+//! A leaf's bytes on the medium: the format is in docs/formats/mdt.md.
 
 use std::sync::Arc;
 
@@ -37,14 +37,14 @@ impl Leaf {
         Ok(())
     }
 
-    /// That it takes on the medium.
+    /// Pages that the leaf takes on the medium.
     pub fn pages(&self) -> u64 {
         let large: usize = self.large.iter().map(|value| 8 + value.raw().len()).sum();
         let bytes = HEADER_BYTES + self.prefix_len() + self.begin_of(self.records()) + large;
         bytes.div_ceil(types::PAGE_SIZE) as u64
     }
 
-    /// Of bytes that `encode` made; of others, why not.
+    /// Decodes bytes that `encode` made; for other bytes, returns the reason.
     pub fn decode(bytes: &[u8]) -> Result<Arc<Leaf>, &'static str> {
         let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(SHORT)?;
         if head[..4] != MAGIC || head[7] != 0 {
@@ -57,13 +57,13 @@ impl Leaf {
         let prefix = Key::new(prefix).ok_or("what its keys begin with")?;
         let (cells, rest) = rest.split_at_checked(len).filter(|_| len <= BYTES_MAX).ok_or("its length")?;
         let mut leaf = blank(prefix, prefix_len, records, len);
-        let new = Arc::get_mut(&mut leaf).expect("nobody else has it yet");
+        let new = Arc::get_mut(&mut leaf).expect("it was just made and is not shared");
         new.bytes[..len].copy_from_slice(cells);
         new.large = large(rest, u32_at(12))?;
         new.check(len).map(|()| leaf)
     }
 
-    /// Everything that other functions rely on: kv-L1, kv-L3.
+    /// Checks everything that other functions rely on: kv-L1, kv-L3.
     fn check(&self, len: usize) -> Result<(), &'static str> {
         let (records, prefix) = (self.records(), self.prefix_len());
         let (mut at, mut large, mut before) = (INDEX * records, 0, None::<Key>);

@@ -1,7 +1,7 @@
-//! How much of a table is in memory: when leaves are taken out of it, and which step of the clock is next.
+//! The memory of a table: when leaves are evicted, and which step of the clock algorithm is next.
 //!
-//! A table has a bound for its leaves and their names. Names stay: some two hundred bytes for each leaf. If they take more than three
-//! quarters of the bound, leaves have the last quarter all the same.
+//! A table has a bound for its leaves and their names together. Names always stay in memory: some two hundred bytes for each leaf. If names
+//! take more than three quarters of the bound, leaves may still use a quarter of it.
 
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,21 +14,21 @@ use super::{Table, Version};
 use crate::tree::Sweep;
 use crate::{Tidied, home};
 
-/// Of a leaf that is on the medium: its home, its runs, its place in a node and in the list of what the head names; about.
+/// Memory of a leaf's name: its home, its runs, its entry in a node and in the list of the leaves that the head names; an estimate.
 const NAME_BYTES: u64 = 248;
 /// Leaves of one step: a third of a millisecond, if none of them is in the processor's caches.
 const STEP_LEAVES: usize = 2048;
-/// Leaves that a start brings at once: some 2 MiB.
+/// Leaves that one step of warming loads at once: some 2 MiB.
 const WARM_LEAVES: usize = 512;
-/// Leaves that were brought are put in their places when they are a quarter of those that are there, and more than this.
+/// Loaded leaves are put in the tree when they take a quarter of the memory of the leaves that are there, plus this.
 const FILLED_BYTES: u64 = 1 << 20;
 
 /// Bytes in memory.
 #[derive(Clone, Copy)]
 pub struct Memory {
-    /// Of leaves in their places.
+    /// Leaves that are part of the tree.
     here: u64,
-    /// Of those that were brought.
+    /// Leaves that were loaded into an `Away`.
     filled: u64,
     names: u64,
 }
@@ -46,7 +46,7 @@ impl Memory {
 pub struct Cache {
     clock: Mutex<Clock>,
     evictions: AtomicU64,
-    /// There is something to do.
+    /// There is work for `tidy`.
     rung: Mutex<bool>,
     wake: Condvar,
 }
@@ -54,22 +54,22 @@ pub struct Cache {
 #[derive(Default)]
 struct Clock {
     hand: Key,
-    /// Of this round: what is not on the medium, what went or may go in the next one, and what was put in its place.
+    /// Sums of this round: bytes not on the medium, leaves evicted or due in the next round, leaves put in the tree.
     unwritten_bytes: u64,
     moved: u64,
     placed: u64,
-    /// The round was interrupted: nothing is known of the table by it.
+    /// The round was interrupted: its sums say nothing about the table.
     is_void: bool,
-    /// A checkpoint must come first, or as much memory must be taken.
+    /// Eviction waits for a checkpoint, or until leaves take this much memory.
     not_before: Option<u64>,
-    /// Bytes that were brought, and that a whole round found no place for: only older states have them.
+    /// Loaded bytes that a whole round did not find in the tree: only older versions have them.
     filled_elsewhere: u64,
-    /// A start has brought what there is room for: one round puts all of it in its place, however little it is.
+    /// The warming after a start has ended: one round puts all loaded leaves in the tree, however few they are.
     places_all: bool,
 }
 
 impl Clock {
-    /// What it saw so far may be otherwise now.
+    /// The sums of this round may no longer be true.
     fn interrupt(&mut self) {
         self.is_void |= self.hand != Key::default();
     }
@@ -96,7 +96,7 @@ impl Cache {
         }
     }
 
-    /// What could not go may go now.
+    /// Leaves that the checkpoint wrote can be evicted now.
     pub fn checkpoint_named(&self) {
         let mut clock = self.clock.lock();
         clock.not_before = None;
@@ -111,16 +111,16 @@ impl Table {
         Memory { here: sums.here_bytes, filled, names: NAME_BYTES * sums.leaves }
     }
 
-    /// What leaves may take.
+    /// Memory that leaves may take.
     fn bound(&self, memory: &Memory) -> u64 {
         let all = self.medium.as_ref().map_or(u64::MAX, |medium| medium.cache_bytes);
         all.saturating_sub(memory.names).max(all / 4)
     }
 
-    /// How much must go, and are leaves to be put in their places? `None`: nothing is to be done.
+    /// Bytes that must be freed; 0: leaves are only put in the tree. `None`: there is nothing to do.
     fn over_bytes(&self, memory: &Memory, clock: &Clock) -> Option<u64> {
         let bound = self.bound(memory);
-        // A little more than that, or each leaf that is brought would be a step of its own.
+        // Frees a little more than necessary. Otherwise each loaded leaf would need a step of its own.
         let over = match memory.leaves() > clock.not_before.unwrap_or(bound).max(bound) {
             true => memory.leaves() - bound + bound / 32,
             false => 0,
@@ -132,7 +132,7 @@ impl Table {
         (over > 0 || memory.filled > filled_max).then_some(over)
     }
 
-    /// Wakes who tidies, if there is something to do.
+    /// Wakes the thread that calls `tidy`, if there is work for it.
     pub(super) fn see_to_memory(&self) {
         let memory = self.memory(&self.published.reader());
         if self.over_bytes(&memory, &self.cache.clock.lock()).is_some() {
@@ -153,7 +153,7 @@ impl Table {
             };
             let mut next = newest.clone();
             if over_bytes > 0 || next.moving.is_some() {
-                // kv-I3: or a leaf would go that is to be changed. kv-I4.
+                // kv-I3: otherwise a leaf could be evicted that a memtable's change needs. kv-I4.
                 self.settle_all(&mut next);
             }
             let (base, swept) = next.base.swept(Sweep { from: clock.hand, leaves: STEP_LEAVES, over_bytes });
@@ -172,7 +172,7 @@ impl Table {
         tidied
     }
 
-    /// What a whole round says: round and round the next one would find the same. `over_bytes`: that must go yet.
+    /// Judges a whole round, so that the next one is not made in vain. `over_bytes`: bytes that must still be freed.
     fn end_round(&self, clock: &mut Clock, memory: &Memory, over_bytes: u64, tidied: &mut Tidied) {
         let (unwritten, is_void) = (take(&mut clock.unwritten_bytes), take(&mut clock.is_void));
         let (moved, placed) = (take(&mut clock.moved), take(&mut clock.placed));
@@ -184,8 +184,8 @@ impl Table {
         if over_bytes > 0 && unwritten > bound / 4 {
             *tidied = Tidied::Unwritten;
         }
-        // What is not written goes after a checkpoint only. Of the rest some may have been spared: they go with the next round, which is worth it
-        // when there is some more.
+        // Unwritten leaves can be evicted only after a checkpoint. Leaves that were spared can go in the next round, which pays off only
+        // when there are more of them.
         if over_bytes > 0 && (moved == 0 || *tidied == Tidied::Unwritten) {
             clock.not_before = Some(memory.leaves() + bound / 32);
         }

@@ -1,12 +1,14 @@
-//! Moving changes to the tree beside who brings more of them.
+//! The mover: a background thread that applies an immutable memtable to the tree while the writer adds changes to the active one.
 //!
-//! kv-M1: what moved is published only over the state's own `moving` row: a state that was settled meanwhile has none, or another one.
-//! kv-M2: nobody waits for who moves, but while he publishes. A row that nobody has begun with is taken back, and one that is late is moved by
-//! who needs room.
-//! kv-M3: what was replaced is freed by who moves, with the older states that nobody reads, unless somebody reads it yet: with the next row, or
-//! when none came for a while. So he keeps places on the medium (kv-H1) for no longer than that, and for as long as he is about a row.
-//! kv-M4: a change that `admits` let in finds its leaf in memory, whatever is moved before it is applied: where a leaf is there no more, the
-//! neighbour that has its keys now is brought first.
+//! kv-M1: the mover publishes its tree only if the newest version still has the same immutable memtable. A version that was settled
+//!     meanwhile has none, or another one.
+//! kv-M2: the writer waits for the mover only while it publishes. Work that the mover has not begun is withdrawn, and the writer does it.
+//!     If the mover is late, the writer moves all changes itself.
+//! kv-M3: the mover frees the tree that it replaced, together with older versions that no reader holds. If a reader holds it, the mover
+//!     frees it after the next memtable, or when none came within `KEPT`. A replaced tree keeps places on the medium in use (kv-H1)
+//!     for no longer than that.
+//! kv-M4: a change that `admits` accepted finds its leaf in memory, whatever moves before it is applied. If a moved change empties a leaf,
+//!     the neighbour that takes over its keys is loaded before the new tree is published.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +21,14 @@ use crate::home;
 use crate::memtable::Memtable;
 use crate::tree::{Edited, Tree};
 
-/// Changes that move, and the bytes of all records behind them.
+/// An immutable memtable, and the bytes of all records as of its last change.
 #[derive(Clone)]
 pub struct Moving {
     pub memtable: Memtable,
     pub settled_bytes: u64,
 }
 
-/// So long what was replaced is kept when no row comes.
+/// How long the replaced tree is kept when no further memtable comes.
 const KEPT: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -39,9 +41,9 @@ pub struct Mover {
 #[derive(Default)]
 struct Work {
     asked: Option<(Tree, Moving)>,
-    /// Somebody is about what was asked for.
+    /// The mover has taken its work and has not ended it.
     is_begun: bool,
-    /// What the last one replaced (kv-M3).
+    /// The tree and memtable of the last move (kv-M3).
     replaced: Option<(Tree, Moving)>,
     is_woken: bool,
 }
@@ -52,7 +54,7 @@ impl Mover {
         self.wake.notify_one();
     }
 
-    /// True: nobody is about what was asked for, or was, and nobody will be.
+    /// Cancels work that has not begun. True: the mover is idle, and nothing is left for it.
     pub fn withdraw(&self) -> bool {
         let mut work = self.work.lock();
         let asked = work.asked.take();
@@ -66,13 +68,13 @@ impl Mover {
         self.wake.notify_one();
     }
 
-    /// kv-M3.
+    /// kv-M3: frees what the last move replaced.
     pub fn forget(&self) {
         let replaced = self.work.lock().replaced.take();
         drop(replaced);
     }
 
-    /// Rows that moved beside who brings changes.
+    /// Memtables that the mover has moved.
     pub fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
@@ -118,12 +120,12 @@ impl Table {
             });
         }
         self.mover.end((base, moving));
-        // kv-M3: each older state has all that was replaced since, which nobody counts.
+        // kv-M3: each older version keeps the leaves that were replaced since, and no statistic counts that memory.
         self.published.release();
         self.see_to_memory();
     }
 
-    /// kv-M4. An error: who needs room moves the row, with all that came since and so all at once.
+    /// kv-M4. On an error nothing is published: when the active memtable is full, the writer moves all changes at once.
     fn brings_neighbours(&self, moved: &mut Edited) -> io::Result<()> {
         let emptied = std::mem::take(&mut moved.emptied);
         let neighbours = emptied.iter().filter_map(|key| moved.tree.needs(key)).cloned().collect();
@@ -154,10 +156,10 @@ mod tests {
         Key::new(&n.to_be_bytes()).unwrap()
     }
 
-    /// Changes of a row that is full, fewer than there are keys.
+    /// Changes of a full memtable, fewer than there are keys.
     const ROW: usize = 256;
 
-    /// A table and what it is to hold.
+    /// A table and the records that it must show.
     struct Scene {
         table: Table,
         model: BTreeMap<Key, Vec<u8>>,
@@ -172,7 +174,7 @@ mod tests {
     }
 
     impl Scene {
-        /// So many changes, one at a time, of keys that were changed before and others.
+        /// Applies `changes` changes, one at a time: of keys that were changed before, and of others.
         fn change(&mut self, changes: usize) {
             for _ in 0..changes {
                 self.seq += 1;
@@ -197,7 +199,7 @@ mod tests {
             range.unwrap();
             assert_eq!(seen, self.model);
             assert_eq!(view.size().records, self.model.len() as u64);
-            // Any part, and as much of it as somebody wants.
+            // Any part of the range, and any number of its records.
             for n in 0..60 {
                 let at = |n: u64| key((self.seq + n) * 31 % 1009);
                 let (from, to) = (at(n), at(n * n));
@@ -248,7 +250,7 @@ mod tests {
         }
     }
 
-    /// kv-M1: whatever happened to the state meanwhile.
+    /// kv-M1: whatever happened to the version meanwhile.
     #[test]
     fn what_moved_too_late_changes_nothing() {
         for is_other_moving in [false, true] {
@@ -266,18 +268,18 @@ mod tests {
         }
     }
 
-    /// kv-M2: and no row grows without end.
+    /// kv-M2: and no memtable grows without a bound.
     #[test]
     fn nobody_waits_for_who_moves() {
         let mut scene = Scene::default();
-        // Nobody moves anything.
+        // No mover runs.
         for _ in 0..10 * ROW {
             scene.change(1);
             assert!(scene.table.published.snapshot().recent.changes() <= ROW + 1);
         }
         scene.check();
         scene.table.settle();
-        // Somebody has begun, and does not come to an end.
+        // A mover has begun, and does not end.
         let late = loop {
             match scene.table.mover.next(Duration::ZERO) {
                 Some(late) => break late,
@@ -293,7 +295,7 @@ mod tests {
         scene.check();
     }
 
-    /// Of a thread that has looked once, and of all states that others were in: what moved is in memory once.
+    /// A thread that read once and is idle does not keep older versions: moved changes are in memory once.
     #[test]
     fn who_looked_once_keeps_no_older_states() {
         let mut scene = Scene::default();
@@ -310,7 +312,7 @@ mod tests {
             looked.1.recv().unwrap();
             for n in 0..4 * ROW as u64 {
                 table.apply(Seq(100 + n), Batch((0..5).map(|m| put((5 * n + m) * 7919 % 5000)).collect()));
-                // As who carries out requests does.
+                // As a server thread does for a request.
                 drop(table.reader());
                 let moves = table.figures().moves;
                 table.move_changes(Duration::ZERO);
@@ -377,26 +379,26 @@ mod tests {
             self.table.published.snapshot().base.needs(&key(n)).is_some()
         }
 
-        /// The leaf of a key rots before anybody has it in memory. What was in it.
+        /// Damages the leaf of a key before it is loaded. Returns the keys that were in it.
         fn rot(&self, n: u64) -> RangeInclusive<u64> {
             let away = self.table.published.snapshot().base.needs(&key(n)).expect("not in memory").clone();
             self.disk.flip_bit(away.home.at() + 100, 3).unwrap();
             number(&away.home.first)..=number(&away.home.last)
         }
 
-        /// Everything from 100 to 399 goes, and who moves that has begun.
+        /// Deletes everything from 100 to 399, and begins the mover's work.
         fn begin_without(&self) -> (Tree, Moving) {
             let keys: Vec<Key> = (100..400).map(key).collect();
             self.load(&keys);
             assert!(self.is_away(90) && self.is_away(410));
             self.table.apply(Seq(2), Batch((100..400).map(gone).collect()));
             let begun = self.table.mover.next(Duration::ZERO).expect("a row was full");
-            // What comes is admitted while they move.
+            // Further changes are admitted while these move.
             self.table.admits(keys.iter()).unwrap();
             begun
         }
 
-        /// `None`: it is lost.
+        /// `None`: the record is lost.
         fn is_there(&self, n: u64) -> Option<bool> {
             loop {
                 match self.table.snapshot().get(&key(n)) {
@@ -407,7 +409,7 @@ mod tests {
             }
         }
 
-        /// What a listing shows, and what it says to be lost.
+        /// The records that a listing shows, and the ranges that it reports lost.
         fn listed(&self) -> (BTreeSet<u64>, Vec<(Key, Key)>) {
             let (mut shown, mut lost) = (BTreeSet::new(), Vec::new());
             let (view, mut from) = (self.table.snapshot(), Key::default());
@@ -429,7 +431,7 @@ mod tests {
         }
     }
 
-    /// kv-M4: all that a leaf had goes, and what is left of its stretch is the neighbour's, which is not in memory.
+    /// kv-M4: a leaf loses all its records, and the neighbour that takes over its keys is not in memory.
     #[test]
     fn what_was_admitted_finds_its_leaf_in_memory() {
         let away = Away::new();
@@ -443,7 +445,7 @@ mod tests {
         }
     }
 
-    /// kv-M4, where the medium does not give the neighbour now: nothing is moved, nothing is lost, and who needs room goes on when it does.
+    /// kv-M4, with a medium that cannot return the neighbour now: nothing moves and nothing is lost. The writer goes on once it can.
     #[test]
     fn a_neighbour_that_cannot_be_read_now_leaves_all_as_it_is() {
         let away = Away::new();
@@ -464,11 +466,11 @@ mod tests {
         assert_eq!(away.table.figures().broken, 0);
     }
 
-    /// kv-M4, where the neighbour is not what was written there: its own records are lost and no others, whatever comes into its stretch.
+    /// kv-M4, with a damaged neighbour: its own records are lost and no others, whatever is added in its key range.
     #[test]
     fn a_neighbour_that_has_rotted_takes_nothing_with_it() {
         let away = Away::new();
-        // Those left and right of what goes.
+        // The leaves left and right of the deleted range.
         away.load(&(100..400).map(key).collect::<Vec<_>>());
         let left = (0..100).rev().find(|n| away.is_away(*n)).expect("not all are in memory");
         let right = (400..600).find(|n| away.is_away(*n)).expect("not all are in memory");
@@ -496,11 +498,12 @@ mod tests {
         }
     }
 
-    /// Of what is lost some is written anew, by changes that move and by some that came since: they are there, and the rest is told as lost.
+    /// Some records of a lost range are written anew, by changes that move and by later ones: they are there, and the rest is reported
+    /// lost.
     #[test]
     fn both_rows_divide_what_is_lost() {
         let away = Away::new();
-        // A leaf has few records, so one that has more of them is made of what lies between.
+        // A leaf has few records, so a longer run spans several leaves.
         away.rot(300);
         let lost = away.is_there(300);
         assert_eq!(lost, None);
@@ -509,17 +512,17 @@ mod tests {
         assert_eq!(stretches.len(), 1);
         assert!(whole.len() >= 2, "{whole:?}");
         let (first, last) = (whole[0], *whole.last().unwrap());
-        // Between two numbers there is room for more keys.
+        // There are free keys between two numbers.
         let between = |n: u64, more: u8| Key::new(&[&n.to_be_bytes()[..], &[more]].concat()).unwrap();
         let value = Some(Value::new(b"new"));
         let new = |key: Key| Change { key, value: value.clone() };
-        // One moves, with so many others that the row is full.
+        // One change moves, with enough others to fill the memtable.
         let mut full: Vec<Change> = vec![new(between(first, 1)), new(between(first, 5))];
         full.extend((10_000..10_000 + ROW as u64 + 1).map(put));
         away.load(&full.iter().map(|change| change.key).collect::<Vec<_>>());
         away.table.apply(Seq(2), Batch(full));
         let (base, moving) = away.table.mover.next(Duration::ZERO).expect("a row was full");
-        // One comes, and one that moves goes again.
+        // One record is added, and one that moves is deleted again.
         away.table.apply(
             Seq(3),
             Batch(vec![
@@ -564,7 +567,7 @@ mod tests {
         check("settled");
     }
 
-    /// One moves, one brings changes, one reads.
+    /// A mover, a writer and a reader run at once.
     #[test]
     fn moves_beside_a_writer_and_readers() {
         let mut scene = Scene::default();
@@ -581,7 +584,7 @@ mod tests {
                 let _end = Ends(&is_over);
                 let mut last = 0;
                 while !is_over.load(Ordering::Relaxed) {
-                    // All keys are changed together, so one state has the same in all.
+                    // All keys change together, so a version has the same value in all.
                     let view = table.reader();
                     let first = view.get(&key(0)).unwrap().map(|value| value.into_owned());
                     for n in 0..40 {
@@ -595,11 +598,11 @@ mod tests {
             let _end = Ends(&is_over);
             for seq in 1..=4000u64 {
                 let value = Some(Value::new(&seq.to_le_bytes()));
-                // And some that nobody reads, or a row would never be full.
+                // Add keys that are not read, or the memtable would never be full.
                 let keys = (0..40).chain((0..20).map(|n| 1000 + seq * 17 % 9000 + n));
                 let changes = keys.map(|n| Change { key: key(n), value: value.clone() }).collect();
                 table.apply(Seq(seq), Batch(changes));
-                // Or it might never come to its turn.
+                // Otherwise the mover might never get to run.
                 let is_moving = || table.published.snapshot().moving.is_some();
                 while seq.is_multiple_of(5) && is_moving() && !is_over.load(Ordering::Relaxed) {
                     std::thread::yield_now();

@@ -1,7 +1,7 @@
-//! The clock: takes leaves out of memory that lie on the medium and that nobody read since it came by last.
+//! The clock: evicts leaves that lie on the medium and that no reader used since the clock passed last.
 //!
-//! It goes a stretch of the tree at a time, and makes a new tree as an edit does, in which those leaves are `Away`. On its way it puts
-//! leaves that were brought in their places: a search has one step less there.
+//! Each step handles a part of the tree and makes a new tree, as an edit does, in which evicted leaves are `Away`. The step also replaces
+//! an `Away` that was filled by its leaf, which saves a search one step.
 
 use std::sync::Arc;
 
@@ -12,33 +12,33 @@ use crate::home::Away;
 
 /// One step of the clock.
 pub struct Sweep {
-    /// Where it begins.
+    /// The first key of the step.
     pub from: Key,
-    /// Leaves that it looks at.
+    /// Leaves that the step examines.
     pub leaves: usize,
-    /// Bytes of memory that are to be freed; 0: leaves are put in their places, and none goes.
+    /// Bytes of memory to free; 0: filled leaves are put in the tree, and none is evicted.
     pub over_bytes: u64,
 }
 
-/// What came of it.
+/// The result of a step.
 #[derive(Default)]
 pub struct Swept {
-    /// Where the next one begins; `None`: it came to the end.
+    /// Where the next step begins; `None`: the round has ended.
     pub next: Option<Key>,
     pub evicted: u64,
     pub freed_bytes: u64,
-    /// Leaves that were read since it came by last: the next time they may go.
+    /// Leaves that were used since the clock passed last: the next round may evict them.
     pub spared: u64,
-    /// Leaves that were brought and are in their places now.
+    /// Leaves that had been loaded and are in the tree now.
     pub placed: u64,
-    /// Of leaves that are not on the medium.
+    /// Memory of leaves that are not on the medium.
     pub unwritten_bytes: u64,
     made: Sums,
     replaced: Sums,
 }
 
 impl Tree {
-    /// The tree with fewer leaves in memory, and the same records. Whoever changes a record later must find its leaf in memory.
+    /// The tree with fewer leaves in memory, and the same records. A later change must first load its leaf.
     pub fn swept(&self, mut sweep: Sweep) -> (Tree, Swept) {
         let mut swept = Swept::default();
         let from = sweep.from;
@@ -50,7 +50,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// The same records, and nothing of what was brought.
+    /// The same records, with an empty `Away` for each filled one.
     pub fn forgotten(&self) -> Tree {
         let root = self.root.as_ref().map(|root| root.forgotten().unwrap_or_else(|| root.clone()));
         Tree { root, sums: self.sums }
@@ -58,7 +58,7 @@ impl Tree {
 }
 
 impl Child {
-    /// `None`: nothing below was brought.
+    /// `None`: nothing below was loaded.
     fn forgotten(&self) -> Option<Child> {
         match self {
             Child::Away(away) => {
@@ -78,7 +78,7 @@ impl Child {
         }
     }
 
-    /// What it becomes, whose keys are from `first` on; `None`: it stays.
+    /// The child in its place, whose keys are from `first` on; `None`: it does not change.
     fn swept(&self, first: &Key, from: &Key, sweep: &mut Sweep, swept: &mut Swept) -> Option<Child> {
         let Child::Inner(inner) = self else {
             if sweep.leaves == 0 {
