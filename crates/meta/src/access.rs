@@ -1,4 +1,5 @@
-//! Who may do what: permission bits and ACLs, ownership, the sticky bit, `chattr` flags. Exactly as Linux decides, never stricter.
+//! Access rights: permission bits and ACLs, ownership, the sticky bit, `chattr` flags. The decisions are exactly those of Linux, never
+//! stricter.
 
 use types::*;
 
@@ -13,11 +14,11 @@ pub const EXEC: u32 = 1;
 /// The group class of a mode.
 const GROUP_ALL: u32 = 0o070;
 
-/// Whether `cred` has all of `wanted` (bits READ, WRITE, EXEC) on a file or directory. Root has everything, and so has a caller that the
-/// client's kernel has judged.
+/// True if `cred` has all of `wanted` (bits READ, WRITE, EXEC) on a file or directory. Root has every right, and so has a caller that the
+/// client's kernel has checked.
 pub fn allows(inode: &InodeRecord, cred: &Cred, wanted: u32) -> bool {
     let attr = &inode.attr;
-    // Linux looks at an ACL only if the group class has any bit: without one nobody that it names gets anything from it.
+    // Linux uses an ACL only if the group class has any bit: without one, no named user or group gets a right from it.
     let has_acl = !inode.access_acl.is_empty() && attr.mode & GROUP_ALL != 0;
     let shift = match () {
         _ if cred.may_all() => return true,
@@ -42,12 +43,12 @@ pub fn need(inode: &InodeRecord, cred: &Cred, wanted: u32) -> Result<(), Fault> 
     Err(Fault::new(Code::Access, format!("uid {} has no '{letters}' on file {}", cred.uid, inode.fid())))
 }
 
-/// Nobody, not even root, changes what is immutable.
+/// Refuses a change of an immutable file, also by root.
 pub fn need_mutable(inode: &InodeRecord) -> Result<(), Fault> {
     refuse_flags(inode, FLAG_IMMUTABLE)
 }
 
-/// As for a change that is not an append: of attributes, links, or bytes that are there.
+/// Refuses a change that is not an append: of attributes, links, or existing bytes.
 pub fn need_unprotected(inode: &InodeRecord) -> Result<(), Fault> {
     refuse_flags(inode, FLAG_IMMUTABLE | FLAG_APPEND)
 }
@@ -61,17 +62,17 @@ fn refuse_flags(inode: &InodeRecord, flags: u32) -> Result<(), Fault> {
     Err(Fault::new(Code::Perm, format!("file {} is {word}", inode.fid())))
 }
 
-/// May look names up in a directory.
+/// Needs the right to look up names in a directory.
 pub fn need_search(dir: &InodeRecord, cred: &Cred) -> Result<(), Fault> {
     need(dir, cred, EXEC)
 }
 
-/// May add or remove names in a directory.
+/// Needs the right to add or remove names in a directory.
 pub fn need_change(dir: &InodeRecord, cred: &Cred) -> Result<(), Fault> {
     need(dir, cred, WRITE | EXEC)
 }
 
-/// May take the name of `victim` out of `dir`: change it, and in a sticky directory own one of the two.
+/// Needs the right to remove the name of `victim` from `dir`: to change `dir`, and in a sticky directory to own one of the two.
 pub fn need_remove(dir: &InodeRecord, victim: &InodeRecord, cred: &Cred) -> Result<(), Fault> {
     need_change(dir, cred)?;
     need_unprotected(dir)?;
@@ -86,7 +87,7 @@ pub fn need_remove(dir: &InodeRecord, victim: &InodeRecord, cred: &Cred) -> Resu
     }
 }
 
-/// The owner, or root.
+/// True for the owner and for root.
 pub fn is_owner(inode: &InodeRecord, cred: &Cred) -> bool {
     cred.may_all() || cred.uid == inode.attr.uid
 }
@@ -100,7 +101,7 @@ pub fn need_owner(inode: &InodeRecord, cred: &Cred) -> Result<(), Fault> {
     }
 }
 
-/// May keep the setgid bit of a file of group `gid`.
+/// True if the caller may keep the setgid bit of a file of group `gid`.
 pub fn keeps_setgid(cred: &Cred, gid: u32) -> bool {
     cred.may_all() || cred.is_in_group(gid)
 }

@@ -1,4 +1,4 @@
-//! Accessed: access times, as Linux's `relatime` keeps them.
+//! Accessed: updates access times by Linux's `relatime`.
 
 use types::*;
 use wire::Empty;
@@ -13,7 +13,7 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 pub fn accessed(_: &Ctx<'_>, txn: &mut dyn Txn, req: Accessed) -> Result<Empty, Fault> {
     for read in &req.reads {
-        // It may be gone by now: nobody will ask for its times.
+        // The inode may be gone by now, and its times with it.
         let Ok(mut inode) = load_inode(txn, read.fid) else { continue };
         if is_due(&inode, read) && access::allows(&inode, &req.cred, access::READ) {
             inode.attr.atime = read.atime;

@@ -1,17 +1,17 @@
-//! POSIX access control lists, as Linux keeps and evaluates them.
+//! POSIX access control lists, stored and evaluated as Linux does.
 //!
-//! An inode has an access ACL only if it says more than the mode does; owner, group class (the mask, if there is one) and others
-//! stand in both and are kept in step: chmod changes the ACL, a new ACL changes the mode. A directory's default ACL is what is
-//! made in it starts with, in place of the umask.
+//! An inode has an access ACL only if the mode cannot express it. Owner, group class (the mask, if there is one) and others are in both
+//! and stay equal: chmod changes the ACL, a new ACL changes the mode. A directory's default ACL applies to new files in it instead of the
+//! umask.
 
 use types::*;
 use wire::codec::{Malformed, Reader, Wire};
 
-/// Most entries: what a page holds in the kernel's form, as it sends and takes.
+/// Most entries: as many as fit a page in the kernel's form.
 pub const ENTRIES_MAX: usize = 511;
-/// Version of the attribute's value, the kernel's.
+/// Version of the attribute's value, as in the kernel.
 const XATTR_VERSION: u32 = 2;
-/// In entries without a user or group.
+/// The id of entries without a user or group.
 const NO_ID: u32 = u32::MAX;
 
 const USER_OBJ: u16 = 0x01;
@@ -26,11 +26,11 @@ pub struct AclEntry {
     tag: u16,
     /// 4 read, 2 write, 1 execute.
     perm: u16,
-    /// Of a named user or group.
+    /// The named user or group.
     id: u32,
 }
 
-/// A list in the kernel's order; empty: there is none.
+/// A list in the kernel's order. Empty: there is no ACL.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Acl(Vec<AclEntry>);
 
@@ -39,7 +39,7 @@ impl Acl {
         self.0.is_empty()
     }
 
-    /// From an attribute's value. A list without entries takes the ACL away.
+    /// Decodes an attribute's value. A list without entries removes the ACL.
     pub fn from_xattr(value: &[u8]) -> Result<Acl, Fault> {
         let mut r = Reader::new(value);
         let invalid = |_: Malformed| Fault::new(Code::Invalid, "not the form of an ACL");
@@ -63,7 +63,7 @@ impl Acl {
         out
     }
 
-    /// Entries to the end of `r`.
+    /// Decodes entries to the end of `r`.
     fn get_entries(r: &mut Reader<'_>) -> Result<Acl, Malformed> {
         let mut entries = Vec::with_capacity(r.remaining() / 8);
         while r.remaining() > 0 {
@@ -81,7 +81,7 @@ impl Acl {
         }
     }
 
-    /// One owner, group and others each, in the kernel's order; a mask if anybody is named.
+    /// True if owner, group and others occur once each, in the kernel's order, with a mask if any entry names a user or group.
     fn is_valid(&self) -> bool {
         let rank = |tag| [USER_OBJ, USER, GROUP_OBJ, GROUP, MASK, OTHER].iter().position(|t| *t == tag);
         let ranks: Option<Vec<usize>> = self.0.iter().map(|e| rank(e.tag)).collect();
@@ -101,30 +101,30 @@ impl Acl {
     fn set_perm(&mut self, tag: u16, perm: u32) {
         self.0.iter_mut().filter(|e| e.tag == tag).for_each(|e| e.perm = perm as u16 & 7);
     }
-    /// The entry that the mode's group bits stand for.
+    /// The entry that has the mode's group bits.
     fn group_class(&self) -> u16 {
         if self.perm_of(MASK).is_some() { MASK } else { GROUP_OBJ }
     }
 
-    /// The nine bits that this list makes of a mode.
+    /// The nine mode bits of this list.
     pub fn mode_bits(&self) -> u32 {
         let of = |tag| self.perm_of(tag).unwrap_or(0);
         of(USER_OBJ) << 6 | of(self.group_class()) << 3 | of(OTHER)
     }
 
-    /// Says no more than a mode does.
+    /// True if a mode can express the list.
     pub fn is_minimal(&self) -> bool {
         self.0.iter().all(|e| matches!(e.tag, USER_OBJ | GROUP_OBJ | OTHER))
     }
 
-    /// After a chmod.
+    /// Takes the mode of a chmod.
     pub fn set_mode(&mut self, mode: u32) {
         self.set_perm(USER_OBJ, mode >> 6);
         self.set_perm(self.group_class(), mode >> 3);
         self.set_perm(OTHER, mode);
     }
 
-    /// The access ACL and the mode of what is made with `mode` under this default ACL: neither allows what the other does not.
+    /// The access ACL and mode of a new file with `mode` under this default ACL: each grants only what the other grants too.
     pub fn inherited(&self, mode: u32) -> (Acl, u32) {
         let mut acl = self.clone();
         acl.set_mode(self.mode_bits() & mode);
@@ -132,7 +132,7 @@ impl Acl {
         if acl.is_minimal() { (Acl::default(), mode) } else { (acl, mode) }
     }
 
-    /// Does it allow `cred` all of `wanted` on a file of owner `uid` and group `gid`? For who is not the owner.
+    /// True if the list grants `cred`, which is not the owner, all of `wanted` on a file of group `gid`.
     pub fn allows(&self, gid: u32, cred: &Cred, wanted: u32) -> bool {
         let mask = self.perm_of(MASK).unwrap_or(7);
         let has = |e: &AclEntry, mask: u32| e.perm as u32 & mask & wanted == wanted;
@@ -152,7 +152,7 @@ impl Acl {
     }
 }
 
-/// In records: a count, then the entries.
+/// The form in records: a count, then the entries.
 impl Wire for Acl {
     fn put(&self, out: &mut Vec<u8>) {
         (self.0.len() as u32).put(out);

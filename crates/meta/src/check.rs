@@ -1,8 +1,9 @@
-//! Fsck of the name space: every record is looked at once, in key order, over one state; then what can only be said of all of them.
+//! Fsck of the name space: reads every record of one state once, in key order; then checks what needs all of them together.
 //!
-//! meta-F1: memory is taken for directories, for names that their inodes do not know, and for findings (`FINDINGS_MAX`); not for files.
-//! meta-F2: what is wrong with a record is a function of the view (`judge`): it is asked again over a fresh state before it is told,
-//!     and once more inside the transaction that repairs it.  meta-F3: a record counts either wholly or not at all: `look` reads, `add` notes.
+//! meta-F1: memory is used for directories, for names without a parent hint, and for findings (`FINDINGS_MAX`), but not for files.
+//! meta-F2: the finding about a record is a function of the view (`judge`). It is computed again over a fresh state before it is
+//! reported, and once more inside the transaction that repairs it.  meta-F3: a record counts either wholly or not at all: `look` reads,
+//! `add` counts.
 
 mod judge;
 mod repair;
@@ -21,20 +22,20 @@ use crate::{View, keys, path_of, stretch};
 use judge::{Links, judge, subdirs_of};
 pub use repair::{counts_too_much, repair, repair_of};
 
-/// Findings that are kept. More than these are one damage, and another check after the repair finds the rest.
+/// Most findings that are kept. More than these come from one cause; another check after the repair finds the rest.
 pub const FINDINGS_MAX: usize = 10_000;
 
-/// Something wrong, as `judge` or the sums told it.
+/// One finding, from `judge` or from the sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub wrong: Wrong,
-    /// The record that it is about; of counts that are wrong, the directory's inode.
+    /// The record at fault; for wrong counts, the directory's inode.
     pub key: Key,
     pub what: String,
     off: Off,
 }
 
-/// By how much sums say too much. While things change, this stays.
+/// By how much sums are too large. This difference stays constant while the sums change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Off {
     Not,
@@ -45,7 +46,7 @@ enum Off {
 }
 
 impl Finding {
-    /// Of a stretch of keys of which nothing is known: its end.
+    /// The end of the range of lost keys, for a finding about one.
     pub fn lost_before(&self) -> Option<Key> {
         match self.off {
             Off::Lost(end) => Some(end),
@@ -59,7 +60,7 @@ impl Finding {
 pub struct Check {
     looked: Looked,
     subdirs: HashMap<Fid, u32>,
-    /// Names that their inodes have no hint for.
+    /// Number of names without a parent hint, by inode.
     unhinted: HashMap<Fid, u32>,
     recount: Recount,
     said: HashMap<Fid, counts::Counts>,
@@ -68,11 +69,11 @@ pub struct Check {
     dropped: u64,
 }
 
-/// What a look at one record gave. Nothing: what it stands on is damaged.
+/// The result of reading one record. Empty if a record that it depends on is damaged.
 #[derive(Default)]
 pub struct Seen {
     found: Vec<(Wrong, String)>,
-    /// An entry that its inode does not know.
+    /// The inode of an entry without a parent hint.
     unhinted: Option<Fid>,
 }
 
@@ -81,7 +82,7 @@ impl Check {
         Check::default()
     }
 
-    /// meta-F3: what there is to say of one record. Nothing is noted yet: the view may have missed something.
+    /// meta-F3: reads one record and counts nothing yet: the view may have missed a record.
     pub fn look(&self, view: &dyn View, key: &Key, value: &[u8]) -> Seen {
         let links = Links {
             subdirs: &|dir| self.subdirs.get(&dir).copied().unwrap_or(0),
@@ -96,7 +97,7 @@ impl Check {
         Seen { found, unhinted }
     }
 
-    /// The record and what was seen of it.
+    /// Counts a record, with the result of `look`.
     pub fn add(&mut self, key: &Key, value: &[u8], seen: Seen) {
         let looked = &mut self.looked;
         looked.records += 1;
@@ -136,7 +137,7 @@ impl Check {
         }
     }
 
-    /// A record whose bytes are not those that were written, or all that there were from there on and before `end`.
+    /// Adds a finding about a record with a wrong checksum, or about all records from `key` on and before `end` that are lost.
     pub fn add_damaged(&mut self, key: &Key, end: &Key) {
         let (what, off) = match *end == key.after() {
             true => (format!("record {key:?}: its checksum is wrong"), Off::Not),
@@ -159,7 +160,7 @@ impl Check {
         }
     }
 
-    /// Everything was looked at: all that was found, in the order of repairs, and how many more. `pending`: of the same state.
+    /// Ends the check: all findings in the order of repairs, and the number of dropped ones. `pending` is of the same state.
     pub fn finish(mut self, pending: &Pending) -> Findings {
         self.check_loops();
         let inodes = self.looked.inodes;
@@ -184,7 +185,7 @@ impl Check {
         Findings { found: self.findings, dropped: self.dropped, unhinted: self.unhinted }
     }
 
-    /// Each circle of directories, once.
+    /// Finds each loop of directories, once.
     fn check_loops(&mut self) {
         let (mut known, mut loops) = (HashSet::from([Fid::ROOT]), Vec::new());
         let parents = self.recount.parents();
@@ -218,21 +219,21 @@ fn say(off: &counts::Counts) -> String {
     format!("counted too much by {} in it, {} in all below", each(&off.own), each(&off.tree))
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub found: Vec<Finding>,
-    /// Findings that there was no room for.
+    /// Findings beyond `FINDINGS_MAX`.
     pub dropped: u64,
     unhinted: HashMap<Fid, u32>,
 }
 
 impl Findings {
-    /// meta-F2: what still shows of finding `n`.
+    /// meta-F2: finding `n` as it shows now; `None` if it no longer does.
     pub fn confirm(&self, view: &dyn View, n: usize) -> Option<Finding> {
         let finding = self.found.get(n)?;
         if finding.off != Off::Not || finding.wrong == Wrong::DamagedRecord {
-            // What sums are off by stays while they change; but directories go. Of damage the view says more than a rule could.
+            // The error of a sum stays while the sum changes, but its directory may go. For damage the view itself is the evidence.
             let is_there = finding.wrong != Wrong::WrongCounts || view.get(&finding.key).is_some();
             return is_there.then(|| finding.clone());
         }
@@ -247,12 +248,12 @@ impl Findings {
         Some(Finding { wrong, what, ..finding.clone() })
     }
 
-    /// Of an inode of few names all hints are there, or that is the finding.
+    /// For an inode of few names all hints are there; otherwise that is the finding.
     fn unhinted_now(&self, view: &dyn View, fid: Fid) -> u32 {
         let then = self.unhinted.get(&fid).copied().unwrap_or(0);
         let links = judge::inode_of(view, fid).map_or(0, |inode| inode.attr.nlink);
         match links as usize > HINTS_MAX {
-            // Names came and went: which of them are known, only another check can say.
+            // Names changed meanwhile. Only another check can tell which of them have hints.
             true => links.saturating_sub(judge::inode_of(view, fid).map_or(0, |i| i.parents.len() as u32)),
             false => then,
         }
@@ -270,7 +271,7 @@ fn is_in_a_loop(view: &dyn View, dir: Fid) -> bool {
     false
 }
 
-/// Where the thing lies that a finding is about, as far as names lead there.
+/// The path of a finding's subject, as far as names lead there.
 pub fn path(view: &dyn View, finding: &Finding) -> Vec<u8> {
     let of = |fid| {
         let first = judge::inode_of(view, fid).and_then(|inode| inode.parents.first().copied());

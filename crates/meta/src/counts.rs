@@ -1,16 +1,17 @@
-//! What lies in each directory, and in all below it: files, directories, others, their bytes and blocks, exact after every entry.
+//! Counts of each directory and of its whole tree: files, directories, others, their bytes and blocks, exact after every entry.
 //!
-//! An inode counts in the directory of its first parent hint, however many names it has; one without a hint counts nowhere. To put
-//! the sums of every ancestor into each entry would cost a create as much as all else it does, so the records (kind 11) lag behind:
-//! what they do not have yet stands in `Pending`, in the memory of who has the writer's role.
+//! An inode counts in the directory of its first parent hint, however many names it has; one without a hint counts nowhere. Updating the
+//! sums of every ancestor in each entry would double the cost of a create. So the records (kind 11) lag behind, and the difference is in
+//! `Pending`, in the memory of the executor's leader.
 //!
-//! meta-D1: of each directory, `tree` of its record and the rows of `Pending` of itself and of all directories below it add up to what
-//!     lies below it now; `own` of its record and of its row, to what lies in it.
-//! meta-D2: `Pending` follows from the records and the log's entries alone (`learn`): a replay has the same, and a checkpoint keeps its rows.
-//! meta-D3: a fold moves one row into its directory's record and on to its parent's row. It keeps meta-D1 whatever row it takes, so it can
-//!     stop after each; what it does, `learn` learns from its entry, as of any other.
+//! meta-D1: for each directory, `tree` of its record plus the rows of `Pending` of itself and of all directories below it is the present
+//! content below it; `own` of its record plus that of its row is its own content.
+//! meta-D2: `Pending` follows from the records and the log's entries alone (`learn`): a replay gives the same, and a checkpoint keeps its
+//! rows.
+//! meta-D3: a fold moves one row into its directory's record and on to its parent's row. It keeps meta-D1 whichever row it takes, so it
+//! can stop after each. `learn` learns the effect of a fold from its entry, as of any other.
 //!
-//! Sums are modulo 2^64, so what came goes again, even if the sizes of sparse files add up to more than that.
+//! Sums are modulo 2^64, so a removal exactly undoes an addition, even if the sizes of sparse files exceed 2^64 in total.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -24,14 +25,14 @@ use crate::inode::load_inode;
 use crate::records::{self, Counted, VERSION};
 use crate::{Txn, View, access, keys};
 
-/// Rows from which on some are folded with each entry: a file system of as many directories, or a job in as many, never folds for
-/// want of room. They take 400 KiB of memory, and a quarter of that in a checkpoint.
+/// Number of rows above which each entry folds some. A file system with fewer directories, or a job in fewer, never folds for lack of
+/// memory. The rows take 400 KiB of memory, and a quarter of that in a checkpoint.
 pub const ROWS_LONG: usize = 4096;
-/// Rows of one fold: between a fraction of a millisecond of the writer's role, and what keeps the rows from growing without a bound in
-/// a tree so deep that each has a long way up.
+/// Rows of one fold. The minimum costs the leader a fraction of a millisecond; the maximum bounds the rows even in a tree so deep that
+/// each has many ancestors.
 const FOLD_MIN: usize = 256;
 pub const FOLD_MAX: usize = 512;
-/// A way up that is longer is a loop that only damage makes.
+/// Most ancestors of a directory. More are a loop, which only damage can make.
 const DEPTH_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,12 +43,12 @@ pub struct Sums {
     pub others: u64,
     /// Sizes of files and symlinks.
     pub bytes: u64,
-    /// Of 512 bytes, of all but directories.
+    /// In units of 512 bytes, of all but directories.
     pub blocks: u64,
 }
 
 impl Sums {
-    /// What one inode adds to its directory.
+    /// The share of one inode in its directory's sums.
     fn of(inode: &Counted) -> Sums {
         let none = Sums::default();
         match inode.kind {
@@ -108,12 +109,12 @@ impl std::ops::AddAssign for Sums {
     }
 }
 
-/// Of a directory; and the record of kind 11, which may lag behind (meta-D1).
+/// The counts of a directory; also the record of kind 11, which may lag behind (meta-D1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What lies in the directory itself.
+    /// The content of the directory itself.
     pub own: Sums,
-    /// That, and what lies in all directories below it.
+    /// Its own content and that of all directories below it.
     pub tree: Sums,
 }
 
@@ -122,7 +123,7 @@ impl Counts {
         let mut out = Vec::with_capacity(24);
         out.push(VERSION);
         self.own.each().iter().for_each(|n| put_varint(&mut out, *n));
-        // Of most directories, which have none below them, both are the same.
+        // For most directories, which have no subdirectories, both are the same.
         if self.tree != self.own {
             self.tree.each().iter().for_each(|n| put_varint(&mut out, *n));
         }
@@ -146,11 +147,11 @@ fn versioned(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
     if r.byte()? == VERSION { Ok(r) } else { Err(Malformed("record version")) }
 }
 
-/// What a directory's record has not yet.
+/// The difference between a directory's counts and its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Row {
     own: Sums,
-    /// Of directories below it, beside `own`.
+    /// Of directories below it, without `own`.
     below: Sums,
 }
 
@@ -159,7 +160,7 @@ impl Row {
         self.own.is_zero() && self.below.is_zero()
     }
 
-    /// Differences, so either may be below zero.
+    /// Differences may be negative, hence zigzag.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24);
         out.push(VERSION);
@@ -178,40 +179,40 @@ impl Row {
     }
 }
 
-/// What the records of counts have not yet, by directory.
+/// The differences between the counts and their records, by directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
     rows: BTreeMap<Fid, Row>,
-    /// `ROWS_LONG`, but in tests.
+    /// `ROWS_LONG`, except in tests.
     pub rows_long: usize,
-    /// The records were made once, and meta-D1 holds. In a file system of an older program they are not there at first.
+    /// True once the records were made, so that meta-D1 holds. In a file system of an older program they do not exist at first.
     counting: bool,
-    /// Where the last fold ended, so that every row has its turn.
+    /// The last row of the last fold, so that the folds visit all rows in turn.
     turn: Fid,
 }
 
-/// What one entry's changes mean for the counts.
+/// The effect of one entry's changes on the counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Learned {
     rows: Vec<(Fid, Row)>,
-    /// Directories without a name from here on: their records of counts go with the same entry.
+    /// Directories that lost their last name: the same entry deletes their records of counts.
     gone: Vec<Fid>,
     begins: bool,
-    /// No directory came, went or moved.
+    /// The entry added, removed or moved no directory.
     dirs_stay: bool,
 }
 
-/// Records to put, and the last row that is in them.
+/// The records to put, and the last row that they include.
 pub struct Fold {
     pub puts: Vec<(Key, Vec<u8>)>,
     pub end: Fid,
 }
 
-/// A change: the key, and the new value or none.
+/// A change: the key, and the new value or `None`.
 pub type Changed<'c> = (&'c Key, Option<&'c [u8]>);
 
 impl Learned {
-    /// Keys of the records that the entry must delete, too.
+    /// Keys of the records that the entry must delete too.
     pub fn obsolete(&self, view: &dyn View) -> Vec<Key> {
         let keys = self.gone.iter().map(|dir| keys::counts(*dir));
         keys.filter(|key| view.get(key).is_some()).collect()
@@ -230,8 +231,8 @@ impl Learned {
         let Some(fid) = keys::parse_fid(key) else { return };
         let counted = |bytes: &[u8]| records::counted(fid, bytes).ok();
         let new = new.and_then(counted);
-        // Whatever is made: its directory's times changed, and to look what it was before would cost the most of all this.
-        // One that has no name any more is an orphan whatever else came to be under its name in the same entry.
+        // If no directory moves, its record only has new times, and a look at the old record would cost more than the rest of this. An
+        // inode without a name is an orphan, even if the same entry gave its name to another inode.
         let is_named = |inode: Counted| inode.parent.is_some() || fid == Fid::ROOT;
         if self.dirs_stay && new.is_some_and(|inode| inode.kind == Kind::Dir && is_named(inode)) {
             return;
@@ -243,7 +244,7 @@ impl Learned {
         let place = |inode: &Option<Counted>| inode.as_ref().and_then(|i| Some((i.parent?, Sums::of(i))));
         let (from, to) = (place(&old), place(&new));
         let is_dir = [&old, &new].into_iter().flatten().any(|inode| inode.kind == Kind::Dir);
-        // A directory takes with it what its record has; what is pending below it finds the new way up by itself.
+        // The sums of a directory's record move along with it. Pending rows below it reach the new ancestors by themselves.
         let moves = is_dir && from.map(|f| f.0) != to.map(|t| t.0);
         let tree = if moves { record(view, fid).tree } else { Sums::default() };
         if let Some((parent, sums)) = from {
@@ -261,7 +262,7 @@ impl Learned {
         }
     }
 
-    /// meta-D3: what the record has now, the row has not any more, and the parent's row has.
+    /// meta-D3: the sums that the record gained leave the row and enter the parent's row.
     fn folded(&mut self, view: &dyn View, dir: Fid, new: &[u8]) {
         let Ok(new) = Counts::decode(new) else { return };
         let old = record(view, dir);
@@ -282,12 +283,12 @@ impl Default for Pending {
 }
 
 impl Pending {
-    /// The first thing to do with the records of a checkpoint.
+    /// Called first, with the records of a checkpoint.
     pub fn look_at(&mut self, view: &dyn View) {
         self.counting = view.get(&keys::kind_start(keys::COUNTS)).is_some();
     }
 
-    /// The record that says so cannot be read, and was there.
+    /// The record that marks the counts as kept existed, but is unreadable.
     pub fn go_on(&mut self) {
         self.counting = true;
     }
@@ -300,14 +301,14 @@ impl Pending {
         self.rows.len() > self.rows_long
     }
 
-    /// meta-D2: what an entry means, whose `changes` are about to be applied to `view`.
+    /// meta-D2: the effect of an entry whose `changes` are about to be applied to `view`.
     pub fn learn<'c>(&self, view: &dyn View, changes: impl Iterator<Item = Changed<'c>> + Clone) -> Learned {
         let mut learned = Learned { dirs_stay: !changes.clone().any(may_move_dir), ..Learned::default() };
         for (key, value) in changes {
             match (key.as_bytes(), value) {
                 ([keys::COUNTS], Some(_)) => learned.begins = true,
                 ([keys::INODE, ..], value) if self.counting => learned.inode(view, key, value),
-                // Its deletion comes with that of its directory, from which it is learned.
+                // The record's deletion comes with that of its directory, which has the same effect.
                 ([keys::COUNTS, ..], Some(value)) if self.counting => {
                     keys::parse_fid(key).into_iter().for_each(|dir| learned.folded(view, dir, value));
                 }
@@ -317,7 +318,7 @@ impl Pending {
         learned
     }
 
-    /// The entry is in the log.
+    /// Takes the effect of an entry that is in the log.
     pub fn add(&mut self, learned: Learned) {
         for (dir, delta) in learned.rows {
             let row = self.rows.entry(dir).or_default();
@@ -333,8 +334,8 @@ impl Pending {
         self.counting |= learned.begins;
     }
 
-    /// meta-D3: the next few records to put. Once they are in the log, `fold_ended` is to hear of it: a fold that comes to nothing is made
-    /// again of the same rows, whose records were brought meanwhile, or of `max` of them.
+    /// meta-D3: the next records to put. The caller reports their log entry by `fold_ended`. A fold without effect is repeated with the
+    /// same rows, whose records were loaded meanwhile, or with `max` of them.
     pub fn fold(&self, view: &dyn View, max: usize) -> Fold {
         let many = self.rows.len().saturating_sub(self.rows_long).clamp(FOLD_MIN, FOLD_MAX).min(max.max(1));
         let after = self.rows.range((Bound::Excluded(self.turn), Bound::Unbounded));
@@ -349,12 +350,12 @@ impl Pending {
         Fold { puts: turn.into_iter().map(put).collect(), end }
     }
 
-    /// The next fold is the others' turn. `end`: this one's.
+    /// The next fold begins after `end`, the last row of this one.
     pub fn fold_ended(&mut self, end: Fid) {
         self.turn = end;
     }
 
-    /// meta-D1: of the directory `dir`.
+    /// meta-D1: the counts of the directory `dir`.
     pub fn counts(&self, view: &dyn View, dir: Fid) -> Counts {
         let mut counts = record(view, dir);
         counts.own += self.rows.get(&dir).map_or(Sums::default(), |row| row.own);
@@ -378,12 +379,12 @@ impl Pending {
         Ok(CountsReply { own: own.to_wire(), tree: tree.to_wire() })
     }
 
-    /// Records of kind 12, for a checkpoint.
+    /// The rows as records of kind 12, for a checkpoint.
     pub fn records(&self) -> impl Iterator<Item = (Key, Vec<u8>)> + '_ {
         self.rows.iter().map(|(dir, row)| (keys::pending(*dir), row.encode()))
     }
 
-    /// Takes a record of a checkpoint back.
+    /// Restores a row from a checkpoint.
     pub fn restore(&mut self, key: &Key, value: &[u8]) -> Result<(), Malformed> {
         let dir = keys::parse_fid(key).ok_or(Malformed("key"))?;
         match self.rows.insert(dir, Row::decode(value)?) {
@@ -393,7 +394,7 @@ impl Pending {
     }
 }
 
-/// Is `fid` below what `known` says is the top? Every directory on a way is looked at once.
+/// True if `fid` is below the directory that `known` has as the top. Every directory on the way is looked up once.
 fn is_below(view: &dyn View, fid: Fid, known: &mut HashMap<Fid, bool>) -> bool {
     let (mut way, mut at) = (Vec::new(), Some(fid));
     let answer = loop {
@@ -408,7 +409,7 @@ fn is_below(view: &dyn View, fid: Fid, known: &mut HashMap<Fid, bool>) -> bool {
     answer
 }
 
-/// The record of a directory's counts; without one, there was nothing when it was due.
+/// The record of a directory's counts. Without one, the directory was empty at its last fold.
 pub(crate) fn record(view: &dyn View, dir: Fid) -> Counts {
     view.get(&keys::counts(dir)).and_then(|value| Counts::decode(&value).ok()).unwrap_or_default()
 }
@@ -418,23 +419,24 @@ fn parent_of(view: &dyn View, dir: Fid) -> Option<Fid> {
     records::counted(dir, &value).ok()?.parent
 }
 
-/// A directory that comes, goes or moves has its entry put or deleted (meta-I2), and of what is deleted the key says not what it was.
+/// True if the change may add, remove or move a directory: then its entry is put or deleted (meta-I2). The key of a deleted entry does
+/// not tell its kind.
 fn may_move_dir((key, value): Changed<'_>) -> bool {
     key.as_bytes().first() == Some(&keys::ENTRY) && value.is_none_or(records::may_be_of_dir)
 }
 
-/// From here on counts are kept: the records say what there is.
+/// Marks that counts are kept from here on: the records match the content.
 pub fn begin(txn: &mut dyn Txn) {
     let (key, value) = begun();
     txn.put(key, value);
 }
 
-/// The record that says so.
+/// The record that marks the counts as kept.
 pub fn begun() -> (Key, Vec<u8>) {
     (keys::kind_start(keys::COUNTS), vec![VERSION])
 }
 
-/// All counts from the inodes alone: each record is shown to it, in any order. Memory for the directories only.
+/// Computes all counts from the inodes alone: each record is shown to it, in any order. Uses memory for directories only.
 #[derive(Default)]
 pub struct Recount {
     own: BTreeMap<Fid, Sums>,
@@ -455,12 +457,12 @@ impl Recount {
         }
     }
 
-    /// Directories and where they are, by their first hints.
+    /// Directories and their parents, by first hints.
     pub(crate) fn parents(&self) -> &HashMap<Fid, Fid> {
         &self.parents
     }
 
-    /// By how much records and rows together say too much (meta-D1), of each directory of which they do. `said`: the records of kind 11.
+    /// The excess of records and rows over the content (meta-D1), for each directory with an error. `said`: the records of kind 11.
     pub(crate) fn errors(self, said: &HashMap<Fid, Counts>, pending: &Pending) -> Vec<(Fid, Counts)> {
         let parents = self.parents.clone();
         let mut off: BTreeMap<Fid, Counts> = said.iter().map(|(dir, counts)| (*dir, *counts)).collect();
@@ -477,12 +479,12 @@ impl Recount {
             let off = off.entry(dir).or_default();
             *off = Counts { own: off.own - own, tree: off.tree - tree };
         }
-        // A record of what is no directory is another matter.
+        // A counts record of an inode that is not a directory is another finding.
         let is_dir = |dir: &Fid| *dir == Fid::ROOT || parents.contains_key(dir);
         off.into_iter().filter(|(dir, off)| is_dir(dir) && *off != Counts::default()).collect()
     }
 
-    /// Of the directories that are not empty.
+    /// The counts of the directories that are not empty.
     pub fn finish(self) -> BTreeMap<Fid, Counts> {
         let mut all: BTreeMap<Fid, Counts> = BTreeMap::new();
         for (dir, sums) in self.own {

@@ -1,4 +1,4 @@
-//! Create: a regular or special file with its first name, or the open of one that is there. CreateWith: a regular file with content.
+//! Create: makes a regular or special file, or opens an existing one. CreateWith: makes a regular file with content.
 
 use types::crc::verify_fragments;
 use types::*;
@@ -9,8 +9,8 @@ use crate::make::{Content, Made, Seed, make};
 use crate::open::{Wanted, need_open, open_reply};
 use crate::{Ctx, Txn};
 
-/// A character device of this number is a whiteout, by which overlayfs marks what is removed: it leads to no driver, and so on Linux
-/// everybody may make one.
+/// A character device of this number is a whiteout, with which overlayfs marks removed names. It leads to no driver, so Linux allows
+/// everyone to make one.
 pub const WHITEOUT_DEV: u32 = 0;
 
 pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateReply, Fault> {
@@ -39,38 +39,38 @@ pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateRep
     }
 }
 
-/// A new file, its name and its content, all or nothing.
+/// Makes a new file, its name and its content, all or nothing.
 pub fn create_with(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
     req: CreateWith,
     bulk: &[u8],
 ) -> Result<OpenReply, Fault> {
-    // 1. The bytes are those that were sent.
+    // 1. Verify the bytes.
     if let Err(at) = verify_fragments(0, bulk, &req.crcs) {
         let of = String::from_utf8_lossy(&req.name.0);
         return Err(Fault::new(Code::BadChecksum, format!("bytes at {at} of the new file '{of}'")));
     }
-    // 2. The file with them.
+    // 2. Make the file with them.
     let CreateWith { parent, mode, umask, now, written, want, .. } = req;
     let content = if bulk.is_empty() { Content::None } else { Content::Bytes(bulk, written) };
     let kind = Kind::File;
     let seed = Seed { kind, mode, umask, rdev: 0, content, cred: &req.cred, now, want };
     let mut inode = match make(ctx, txn, parent, &req.name, seed)? {
         Made::New(inode) => inode,
-        // In a replay. It came with its content, and may have been changed since: it stays as it is.
+        // In a replay. The file was made with its content and may have changed since, so it stays as it is.
         Made::Taken { fid, is_ours: true } => load_named(txn, fid, parent)?,
         Made::Taken { .. } => return Err(Code::Exists.into()),
     };
     open_reply(ctx, txn, &mut inode, true)
 }
 
-/// The name was there: what `open` with `O_CREAT` does then.
+/// The name exists: the rest of an `open` with `O_CREAT`.
 fn open_existing(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: &Create, fid: Fid) -> Result<CreateReply, Fault> {
     let mut inode = load_named(txn, fid, req.parent)?;
     match inode.attr.kind {
         Kind::Dir => return Err(Code::IsDir.into()),
-        // To follow it is the caller's work: it looks the name up again.
+        // The caller follows the symlink: it looks the target up again.
         Kind::Symlink => return Err(Code::Exists.into()),
         _ => {}
     }

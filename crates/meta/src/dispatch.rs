@@ -1,6 +1,7 @@
-//! From call numbers to operations: decodes the request, runs its rule, encodes the reply body (without its head).
+//! Dispatch by call number: decodes the request, runs its rule, encodes the reply body (without its head).
 //!
-//! Bodies that do not decode are `BadRequest`; numbers that are no metadata call, or of the other sort, are `Unsupported`.
+//! Bodies that do not decode are `BadRequest`. Numbers that are not metadata calls, or are of the other sort (read or change), are
+//! `Unsupported`.
 
 use types::{Buf, Code, Fault};
 use wire::accessed::Accessed;
@@ -17,7 +18,7 @@ use crate::{
     xattr,
 };
 
-/// An inode and what is told beside it.
+/// Usual size of a reply in bytes: an inode and a few more fields.
 const REPLY_BYTES: usize = 192;
 
 macro_rules! table {
@@ -31,10 +32,10 @@ const CALLS: &[(u16, bool)] = table! {
     OpenRead CreateWith WriteInline GetAttrs PathsOf MoveTail AllocateInline SeekInline Enter Accessed
 };
 
-/// The numbers of metadata calls begin here, and are fewer than `KINDS` has.
+/// The lowest number of a metadata call. All of them lie within the length of `KINDS`.
 const FIRST: u16 = 0x0200;
 
-/// By call number less `FIRST`, so that a request is not looked for among all calls.
+/// Indexed by call number less `FIRST`, so that a request needs no search.
 const KINDS: [Option<bool>; 0x80] = {
     let (mut kinds, mut n) = ([None; 0x80], 0);
     while n < CALLS.len() {
@@ -45,7 +46,7 @@ const KINDS: [Option<bool>; 0x80] = {
     kinds
 };
 
-/// Whether `call` changes records; `None` if it is no metadata call.
+/// True if `call` changes records; `None` if it is not a metadata call.
 pub fn is_mutation(call: u16) -> Option<bool> {
     *KINDS.get(usize::from(call.checked_sub(FIRST)?))?
 }
@@ -88,8 +89,8 @@ pub fn mutate(
     }
 }
 
-/// Carries out a call that only reads: the reply's body goes to the end of `reply`, its bulk bytes to `out`. After an error what
-/// stands there is void.
+/// Carries out a call that only reads: the reply's body is appended to `reply`, its bulk bytes go to `out`. After an error their content
+/// is void.
 pub fn read(
     ctx: &Ctx<'_>,
     view: &dyn View,
@@ -134,7 +135,7 @@ fn answer<R: Request>(
     Ok(reply)
 }
 
-/// As `answer`, into a body that has a head already.
+/// As `answer`, appended to a body that has a head already.
 fn tell<R: Request>(
     body: &[u8],
     reply: &mut Vec<u8>,
@@ -149,7 +150,7 @@ fn malformed(call: u16) -> impl Fn(Malformed) -> Fault {
     move |e| Fault::new(Code::BadRequest, format!("call {call:#06x}: {e}"))
 }
 
-/// As `answer`, of a request that says who asks: of a judged session, the judge knows better (meta-J1).
+/// As `answer`, for a request with a `Cred`: in a judged session the judge's `Cred` replaces it (meta-J1).
 fn answer_as<R: Claimed>(
     ctx: &Ctx<'_>,
     body: &[u8],

@@ -1,5 +1,5 @@
-//! `fallocate` and `lseek` of inline content. Space that is kept for bytes is kept as pages of zeros that are marked as reserved: what
-//! is written there later takes no more of the MDT than they do.
+//! `fallocate` and `lseek` of inline content. Reserved space is stored as pages of zeros that are marked as reserved, so a later write
+//! there takes no more space of the MDT.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -13,7 +13,7 @@ use crate::stripe::inline_max;
 use crate::{Ctx, Txn, View, access, grow, keys, note};
 
 const PAGE: u64 = PAGE_SIZE as u64;
-/// `SeekInlineReply` has a bit for each page.
+/// `SeekInlineReply` has one bit per page.
 const _: () = assert!(INLINE_MAX as u64 <= 64 * PAGE);
 
 pub fn allocate_inline(
@@ -21,7 +21,7 @@ pub fn allocate_inline(
     txn: &mut dyn Txn,
     req: AllocateInline,
 ) -> Result<AllocateInlineReply, Fault> {
-    // 1. The file can take it. Space past the end is not kept inline: objects can do that.
+    // 1. Check the range. Space past the end is not reserved inline; objects can have it.
     let end = req.offset.checked_add(req.len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Code::FileTooBig)?;
     ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_WRITE)?;
     let mut inode = load_inode(txn, req.fid)?;
@@ -35,12 +35,12 @@ pub fn allocate_inline(
         return Err(Code::NeedLayout.into());
     }
     grow::change_record(txn, &mut inode, true)?;
-    // 2. Bytes to zeros. A range that goes on past the end takes the last page whole.
+    // 2. Make bytes zeros. A range that reaches past the end includes the whole last page.
     let zeros_end = if end > size { size.next_multiple_of(PAGE) } else { end };
     if req.erase && req.offset < zeros_end {
         erase(txn, req.fid, req.offset, zeros_end, req.allocate)?;
     }
-    // 3. Space for the rest.
+    // 3. Reserve space for the rest.
     if req.allocate {
         let is_new = reserve(txn, req.fid, req.offset, end)?;
         if is_new && end > ctx.space.inline_max as u64 {
@@ -59,7 +59,7 @@ pub fn allocate_inline(
     Ok(AllocateInlineReply { attr: inode.attr })
 }
 
-/// The pages of a range, each with its part of it.
+/// The pages of a range, each with its part of the range.
 fn parts(begin: u64, end: u64) -> impl Iterator<Item = (u32, std::ops::Range<usize>)> {
     let part = move |page: u64| {
         let at = |offset: u64| offset.clamp(page * PAGE, (page + 1) * PAGE) - page * PAGE;
@@ -90,7 +90,7 @@ fn erase(txn: &mut dyn Txn, fid: Fid, begin: u64, end: u64, is_kept: bool) -> Re
     Ok(())
 }
 
-/// True if that takes space that was not taken before.
+/// Reserves space; true if it takes space that was not taken before.
 fn reserve(txn: &mut dyn Txn, fid: Fid, begin: u64, end: u64) -> Result<bool, Fault> {
     let mut is_new = false;
     for (page, part) in parts(begin, end) {

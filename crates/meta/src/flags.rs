@@ -1,4 +1,4 @@
-//! SetFlags: what `chattr` sets. The two that protect a file are root's to change and hold for root, too; see `access`.
+//! SetFlags: sets the flags of `chattr`. Only root may change the two that protect a file, and they bind root too; see `access`.
 
 use types::*;
 use wire::changelog::WHAT_FLAGS;
@@ -20,7 +20,7 @@ pub fn set_flags(_: &Ctx<'_>, txn: &mut dyn Txn, req: SetFlags) -> Result<Inode,
     if wanted & !FLAGS_KEPT != 0 {
         return Err(Fault::new(Code::Unsupported, format!("flags {:#x} are not kept", wanted & !FLAGS_KEPT)));
     }
-    // As ext4: what stays immutable stays as it is.
+    // As ext4: a file that stays immutable cannot change its other flags.
     if now & wanted & FLAG_IMMUTABLE != 0 && now != wanted {
         access::need_mutable(&inode)?;
     }

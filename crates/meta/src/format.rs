@@ -1,4 +1,4 @@
-//! The records of a new file system: the root directory, the totals, and that directories are counted.
+//! The records of a new file system: the root directory, the totals, and the mark that counts are kept.
 
 use types::*;
 
@@ -6,7 +6,7 @@ use crate::inode::{DIR_BLOCKS, DIR_SIZE, store_inode};
 use crate::records::InodeRecord;
 use crate::{Txn, counts, totals};
 
-/// Makes the root directory, mode 0755, of root. It has no name, so no parent hint.
+/// Makes the root directory, mode 0755, owned by root. It has no name, so it has no parent hint.
 pub fn format(txn: &mut dyn Txn, now: Time) {
     store_inode(
         txn,

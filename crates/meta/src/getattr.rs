@@ -1,4 +1,4 @@
-//! GetAttr: a fid's inode, also of one that has no name any more but is held open. GetAttrs: those of several.
+//! GetAttr: reads a fid's inode, also of an unlinked file that is held open. GetAttrs: reads several.
 
 use types::*;
 use wire::Wire;
@@ -8,7 +8,7 @@ use crate::inode::load_inode;
 use crate::sharing::For;
 use crate::{Ctx, View};
 
-/// Bytes of inodes in an answer; layouts may be long, so it may be cut short.
+/// Most bytes of inodes in a reply. Layouts may be long, so a reply may have fewer inodes than requested.
 const INODES_BYTES_MAX: usize = 1 << 20;
 
 pub fn getattr(ctx: &Ctx<'_>, view: &dyn View, req: GetAttr) -> Result<Inode, Fault> {

@@ -1,7 +1,7 @@
 //! Inline-to-object migration: an inline file outgrows its record.
 //!
-//! meta-O4: all bytes are in flushed objects before one entry switches the layout and drops the inline bytes. `Grow` gives a layout, the client writes all bytes to the objects and flushes them,
-//! then `Switch` changes the layout and drops the inline bytes in one entry.
+//! meta-O4: all bytes are in flushed objects before one entry switches the layout and drops the inline bytes. `Grow` assigns a layout.
+//! The client writes all bytes to the objects and flushes them. Then `Switch` changes the layout and drops the inline bytes in one entry.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -24,7 +24,7 @@ pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fa
         Some(_) => true,
         None => {
             let layout = give_layout(ctx, txn, &mut inode, &req.avoid)?;
-            // An empty file has no bytes to carry over: it switches here and now.
+            // An empty file has no bytes to copy, so it switches at once.
             let switched = inode.attr.size == 0;
             match switched {
                 true => {
@@ -47,7 +47,7 @@ pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fa
     Ok(GrowReply { inode: inode.shown(ctx, For::Using), layout, cap, switched })
 }
 
-/// A layout of a new generation; objects of an earlier attempt that never switched go to the purge list.
+/// Assigns a layout of a new generation. Objects of an earlier migration that never switched go to the purge list.
 fn give_layout(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
@@ -62,8 +62,9 @@ fn give_layout(
     stripe::make_layout(ctx, inode.fid(), inode.spec.as_ref(), inode.generation, avoid)
 }
 
-/// meta-O4: what a growth carries over is the record as it stood when it began. Who has a section changes it, and then that growth is given up:
-/// the one who began it has died or been stopped, and a late `Switch` of theirs must not bring back what was there. Who has none waits for it.
+/// meta-O4: a migration copies the record as it was at its begin. A change by a client with a section abandons the migration: the client
+/// that began it has died or was stopped, and its late `Switch` must not bring the old bytes back. A client without a section must wait
+/// for the migration.
 pub fn change_record(txn: &mut dyn Txn, inode: &mut InodeRecord, in_section: bool) -> Result<(), Fault> {
     if inode.pending.is_some() && !in_section {
         return Err(Code::NeedSection.into());
@@ -72,7 +73,7 @@ pub fn change_record(txn: &mut dyn Txn, inode: &mut InodeRecord, in_section: boo
     Ok(())
 }
 
-/// A layout that was given and never counted: its objects, if there are any, go to the purge list.
+/// Abandons a layout that was assigned but never switched to: its objects, if there are any, go to the purge list.
 fn give_up(txn: &mut dyn Txn, inode: &mut InodeRecord) {
     if let Some(pending) = inode.pending.take() {
         reap::bury(txn, inode.fid(), &pending);
@@ -100,7 +101,7 @@ pub fn switch(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Switch) -> Result<SwitchRep
     Ok(SwitchReply { inode: inode.shown(ctx, For::Using) })
 }
 
-/// Or's reported bits into a layout; bits of stripes that do not exist are refused.
+/// Adds reported written bits to a layout. Bits of stripes that do not exist are refused.
 pub fn mark_written(layout: &mut Layout, written: &[WrittenBits]) -> Result<(), Fault> {
     for w in written {
         let Some(component) = layout.components.get_mut(w.component as usize) else {

@@ -1,6 +1,7 @@
 //! Inline content: pages of up to 4 KiB in the MDT's records, each with its own CRC.
 //!
-//! A page that is absent, or shorter than what is read of it, reads as zeros. Bytes past the file's size never exist.
+//! An absent page, and the part of a read after a short page, reads as zeros. No page has bytes past the file's size, except reserved
+//! space.
 
 use types::crc::{crc32c, fragments, verify_fragments};
 use types::*;
@@ -19,12 +20,12 @@ pub fn write_inline(
     req: WriteInline,
     bulk: &[u8],
 ) -> Result<WriteInlineReply, Fault> {
-    // 1. The bytes are those that were sent.
+    // 1. Verify the bytes.
     if let Err(at) = verify_fragments(0, bulk, &req.crcs) {
         let detail = format!("the bytes from {at} on that were to be written to file {}", req.fid);
         return Err(Fault::new(Code::BadChecksum, detail));
     }
-    // 2. The file can take them.
+    // 2. Check that the file can take them.
     ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_WRITE)?;
     let mut inode = load_inode(txn, req.fid)?;
     access::need_mutable(&inode)?;
@@ -52,7 +53,7 @@ pub fn write_inline(
     if ctx.space.is_full && !is_kept() {
         return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
     }
-    // 3. Page by page: merge with what is there, verified.
+    // 3. Write page by page: each is merged with its old bytes, verified.
     let is_dense = inode.attr.blocks == inode.attr.size.div_ceil(512) && offset <= inode.attr.size;
     for (at, len) in fragments(offset, bulk.len()) {
         write_fragment(txn, &inode, offset + at as u64, &bulk[at..at + len])?;
@@ -70,7 +71,7 @@ pub fn write_inline(
     Ok(WriteInlineReply { attr: inode.attr })
 }
 
-/// The content of a file that is just being made.
+/// Writes the content of a file that is being made.
 pub fn fill(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
@@ -90,7 +91,7 @@ pub fn fill(
     Ok(())
 }
 
-/// Is there a page for every byte of the range? Then a write takes no space.
+/// True if every byte of the range has a page, so that a write takes no new space.
 fn is_kept(view: &(impl View + ?Sized), inode: &InodeRecord, begin: u64, end: u64) -> bool {
     fragments(begin, (end - begin) as usize).all(|(at, len)| {
         let offset = begin + at as u64;
@@ -128,7 +129,7 @@ pub fn read_inline(
     Ok(ReadInlineReply { crcs, size: inode.attr.size })
 }
 
-/// The bytes of a range within the file, and the CRCs of their fragments.
+/// Reads a range within the file; returns the CRCs of its fragments.
 pub fn content(
     view: &dyn View,
     inode: &InodeRecord,
@@ -157,7 +158,7 @@ pub fn require_inline(inode: &InodeRecord) -> Result<(), Fault> {
     }
 }
 
-/// The verified bytes of a page; none if it is absent.
+/// The verified bytes of a page; empty if it is absent.
 pub fn load_page(view: &(impl View + ?Sized), fid: Fid, page: u32) -> Result<Vec<u8>, Fault> {
     let Some(value) = view.get(&keys::inline(fid, page)) else { return Ok(Vec::new()) };
     match InlinePage::decode(&value) {
@@ -166,7 +167,7 @@ pub fn load_page(view: &(impl View + ?Sized), fid: Fid, page: u32) -> Result<Vec
     }
 }
 
-/// Cuts inline content to `size` bytes: pages past it go, the last one is trimmed.
+/// Cuts inline content to `size` bytes: later pages are deleted, the last one is trimmed.
 pub fn cut(txn: &mut dyn Txn, fid: Fid, size: u64) -> Result<(), Fault> {
     let whole = size.div_ceil(PAGE_SIZE as u64) as u32;
     delete_pages(txn, fid, whole);
@@ -186,7 +187,7 @@ pub fn cut(txn: &mut dyn Txn, fid: Fid, size: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes pages `first` and later.
+/// Deletes the pages from `first` on.
 pub fn delete_pages(txn: &mut dyn Txn, fid: Fid, first: u32) {
     let mut doomed = Vec::new();
     txn.range(&keys::inline(fid, first), &keys::inline(Fid(fid.0 + 1), 0), &mut |k, _| {
@@ -196,7 +197,7 @@ pub fn delete_pages(txn: &mut dyn Txn, fid: Fid, first: u32) {
     doomed.iter().for_each(|k| txn.delete(k));
 }
 
-/// Blocks of 512 bytes that an inline file's pages take.
+/// Blocks of 512 bytes of an inline file's pages.
 pub fn count_blocks(view: &(impl View + ?Sized), fid: Fid) -> u64 {
     let mut blocks = 0;
     view.range(&keys::inline(fid, 0), &keys::inline(Fid(fid.0 + 1), 0), &mut |_, value| {
@@ -206,12 +207,12 @@ pub fn count_blocks(view: &(impl View + ?Sized), fid: Fid) -> u64 {
     blocks
 }
 
-/// Bytes that a page holds or keeps space for.
+/// Bytes that a page holds or reserves.
 pub fn page_len(value: &[u8]) -> usize {
     value.len().saturating_sub(InlinePage::HEAD_BYTES)
 }
 
-/// Bytes that an inline file's pages hold, for fsck.
+/// Bytes in an inline file's pages, for fsck.
 pub fn stored_bytes(view: &dyn View, fid: Fid) -> u64 {
     let mut total = 0;
     view.range(&keys::inline(fid, 0), &keys::inline(Fid(fid.0 + 1), 0), &mut |_, v| {

@@ -1,30 +1,30 @@
-//! Loading and storing inode records, and the small changes that many operations make to them.
+//! Loads and stores inode records, and makes the small changes that many operations share.
 
 use types::*;
 
 use crate::records::{InodeRecord, Parent};
 use crate::{Ctx, Txn, View, keys};
 
-/// Bits of `Attr::mode` beside the nine of read, write and execute.
+/// Bits of `Attr::mode` above the nine of read, write and execute.
 pub const SETUID: u32 = 0o4000;
 pub const SETGID: u32 = 0o2000;
 pub const STICKY: u32 = 0o1000;
-/// Execute by the group: with it setgid means what it says, without it once meant mandatory locks.
+/// Execute by the group. With it, setgid has its own meaning; without it, setgid once meant mandatory locks.
 pub const GROUP_EXEC: u32 = 0o010;
 /// All bits that `Attr::mode` may hold.
 pub const MODE_BITS: u32 = 0o7777;
 
-/// What `stat` says of every directory, as ext4 does of small ones. Entries have no size of their own here.
+/// The size that `stat` shows for every directory, as ext4 does for small ones. Entries have no size of their own here.
 pub const DIR_SIZE: u64 = 4096;
 pub const DIR_BLOCKS: u64 = DIR_SIZE / 512;
 
-/// The inode of `fid`; `Stale` if there is none (any more), `Damaged` if its record does not decode.
+/// The inode of `fid`. `Stale` if there is none (any more), `Damaged` if its record does not decode.
 pub fn load_inode(view: &dyn View, fid: Fid) -> Result<InodeRecord, Fault> {
     let value = view.get(&keys::inode(fid)).ok_or(Code::Stale)?;
     decode(&value, fid)
 }
 
-/// The inode that an entry names. The entry promised it (meta-I2), so its absence is damage.
+/// The inode of an entry. An entry's inode exists (meta-I2), so its absence is damage.
 pub fn load_named(view: &dyn View, fid: Fid, parent: Fid) -> Result<InodeRecord, Fault> {
     match view.get(&keys::inode(fid)) {
         Some(value) => decode(&value, fid),
@@ -35,8 +35,8 @@ pub fn load_named(view: &dyn View, fid: Fid, parent: Fid) -> Result<InodeRecord,
     }
 }
 
-/// The directory whose names a call asks for. One that was removed is `NotFound`, as on ext4, where it is still there and has no names.
-/// `Stale` would be the kernel's to try again, and a name made and removed in a loop would be `ESTALE` to the program.
+/// The directory of a request for names. A removed one is `NotFound`, as on ext4, where it still exists but has no names. With `Stale`
+/// the kernel would retry, and a loop that makes and removes a name could give a program `ESTALE`.
 pub fn load_parent(view: &dyn View, fid: Fid) -> Result<InodeRecord, Fault> {
     load_inode(view, fid).map_err(|fault| match fault.code {
         Code::Stale => Code::NotFound.into(),
@@ -44,7 +44,7 @@ pub fn load_parent(view: &dyn View, fid: Fid) -> Result<InodeRecord, Fault> {
     })
 }
 
-/// A directory in which names are about to be looked for or changed. One that was removed but is still open has no names.
+/// A directory whose names are to be searched or changed. A removed directory that is still open has no names.
 pub fn load_dir(view: &dyn View, fid: Fid) -> Result<InodeRecord, Fault> {
     let dir = load_parent(view, fid)?;
     match dir.is_dir() {
@@ -63,24 +63,24 @@ fn decode(value: &[u8], fid: Fid) -> Result<InodeRecord, Fault> {
         .map_err(|e| Fault::new(Code::Damaged, format!("inode record of file {fid}: {e}; run stria fsck")))
 }
 
-/// The names in a directory changed.
+/// Updates a directory's times after a change of its names.
 pub fn touch(dir: &mut InodeRecord, now: Time) {
     dir.attr.mtime = now;
     dir.attr.ctime = now;
 }
 
-/// Parent hints that an inode keeps at most. A hint has 17 bytes, and each change of an inode writes its whole record: with a hint
-/// for each of 65,000 links that would be a megabyte. Links beyond it count and have no hint.
+/// Most parent hints of an inode. A hint has 17 bytes, and each change of an inode writes its whole record: hints for each of 65,000
+/// links would be a megabyte. Links beyond it count but have no hint.
 pub const HINTS_MAX: usize = 256;
 
-/// An inode has one more link, at `at`.
+/// Adds a hint for one more link, at `at`.
 pub fn add_hint(inode: &mut InodeRecord, at: Parent) {
     if inode.parents.len() < HINTS_MAX {
         inode.parents.push(at);
     }
 }
 
-/// The link at `from` of an inode lies at `to` now. One without a hint gets one if there is room.
+/// Moves a link of an inode from `from` to `to`. A link without a hint gets one if there is space.
 pub fn move_link(inode: &mut InodeRecord, from: Parent, to: Parent) {
     match inode.parents.iter_mut().find(|p| **p == from) {
         Some(link) => *link = to,
@@ -88,7 +88,7 @@ pub fn move_link(inode: &mut InodeRecord, from: Parent, to: Parent) {
     }
 }
 
-/// Refuses what would grow a full MDT.
+/// Refuses an operation that would let a full MDT grow.
 pub fn need_room(ctx: &Ctx<'_>) -> Result<(), Fault> {
     match ctx.space.is_full {
         true => Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it")),

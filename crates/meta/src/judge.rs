@@ -1,8 +1,8 @@
-//! Whose rights count. A session that may act for anybody is taken at its word (its kernel has checked), and rules check the
-//! `Cred` that a request carries. Any other session is judged: each of its requests counts as one user's, whatever it claims.
+//! Decides whose rights apply. A session that may act for anybody is trusted (its kernel has checked), and the rules check the `Cred` of
+//! each request. Any other session is judged: each of its requests counts as one user's, whatever it claims.
 //!
-//! meta-J1: no rule sees a claimed `Cred` of a judged session: the dispatch puts the judged one in its place.
-//! meta-J2: what a judged session does to a file's content by its fid it proves with the capability of an open (`held`).
+//! meta-J1: no rule sees a claimed `Cred` of a judged session: the dispatch replaces it by the judged one.
+//! meta-J2: for an operation on a file's content by fid, a judged session proves its right with the capability of an open (`held`).
 
 use types::{Code, Cred, Fault, Fid};
 use wire::Request;
@@ -13,17 +13,17 @@ use wire::object::{Capability, RIGHT_WRITE};
 use crate::records::InodeRecord;
 use crate::{Ctx, access};
 
-/// How a request of a judged session is judged.
+/// The rights by which a request of a judged session counts.
 pub struct Judge<'a> {
-    /// Who asks.
+    /// The session's user.
     pub cred: Cred,
-    /// The session may act for anybody.
+    /// True if the session may act for anybody.
     pub is_anybody: bool,
-    /// Was the capability made for this session, and is it unchanged?
+    /// True if the capability was made for this session and is unchanged.
     pub is_ours: &'a dyn Fn(&Capability) -> bool,
 }
 
-/// A request that says who asks.
+/// A request with a claimed `Cred`.
 pub trait Claimed: Request {
     fn cred_mut(&mut self) -> &mut Cred;
 }
@@ -35,7 +35,7 @@ macro_rules! claimed {
                 &mut self.cred
             }
         })*
-        /// Who a request says that it is for; `None` if it does not say, or cannot be read.
+        /// The claimed user of a request; `None` if the call has none, or if the body does not decode.
         pub fn claimed(call: u16, body: &[u8]) -> Option<Cred> {
             use wire::Wire;
             match call {
@@ -49,13 +49,13 @@ claimed!(Lookup SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename Read
     Open OpenRead Truncate SetStripe SetFlags Tmpfile Accessed Counts CreateWith);
 
 impl Ctx<'_> {
-    /// meta-J2: what an open gave for `fid`, good for all of `rights`. True where nobody is judged.
+    /// meta-J2: true if `held` is a capability for `fid` with all of `rights`. Always true in a session that is not judged.
     pub fn proves(&self, held: Option<&Capability>, fid: Fid, rights: u8) -> bool {
         let Some(judge) = &self.judge else { return true };
         held.is_some_and(|cap| cap.fid == fid && cap.rights & rights == rights && (judge.is_ours)(cap))
     }
 
-    /// Refuses a judged session that has no proof.
+    /// Refuses a judged session without proof.
     pub fn need_proof(&self, held: Option<&Capability>, fid: Fid, rights: u8) -> Result<(), Fault> {
         match self.proves(held, fid, rights) {
             true => Ok(()),
@@ -65,7 +65,7 @@ impl Ctx<'_> {
         }
     }
 
-    /// May change a file's content: it is open for that, or `cred` may open it.
+    /// Needs the right to change a file's content: the file is open for writing, or `cred` may open it so.
     pub fn need_write(
         &self,
         held: Option<&Capability>,
@@ -76,7 +76,7 @@ impl Ctx<'_> {
         if is_open { Ok(()) } else { access::need(inode, cred, access::WRITE) }
     }
 
-    /// Tools look at everything: root only.
+    /// Refuses users other than root: tools may read all records.
     pub fn need_root(&self) -> Result<(), Fault> {
         match &self.judge {
             Some(judge) if judge.cred.uid != 0 => {

@@ -14,11 +14,11 @@ pub const COUNTER: u8 = 9;
 pub const TOTAL: u8 = 10;
 pub const COUNTS: u8 = 11;
 pub const PENDING: u8 = 12;
-/// Of another record, in the head of a checkpoint.
+/// A copy of another record, in the head of a checkpoint.
 pub const COPY: u8 = 13;
 pub const CHANGE: u8 = 14;
 pub const CONSUMER: u8 = 15;
-/// Which keys were lost, and given up.
+/// Abandoned ranges of lost keys.
 pub const GIVEN_UP: u8 = 16;
 
 fn key<const N: usize>(parts: [&[u8]; N]) -> Key {
@@ -34,13 +34,13 @@ fn key<const N: usize>(parts: [&[u8]; N]) -> Key {
 pub fn entry(parent: Fid, h64: u64, collision: u8) -> Key {
     key([&[ENTRY], &parent.0.to_be_bytes(), &h64.to_be_bytes(), &[collision]])
 }
-/// The first key after all entries of `parent` whose cookie is at most `cookie`, for listings.
+/// The first key after all entries of `parent` with cookies up to `cookie`, for listings.
 pub fn entry_after(parent: Fid, cookie: u64) -> Key {
     let next = cookie.saturating_add(1);
     let mask = (1u64 << types::hash::COLLISION_BITS) - 1;
     entry(parent, next & !mask, (next & mask) as u8)
 }
-/// One past the last entry of `parent`.
+/// The key after the last entry of `parent`.
 pub fn entries_end(parent: Fid) -> Key {
     match parent.0.checked_add(1) {
         Some(next) => key([&[ENTRY], &next.to_be_bytes()]),
@@ -50,7 +50,7 @@ pub fn entries_end(parent: Fid) -> Key {
 pub fn inode(fid: Fid) -> Key {
     key([&[INODE], &fid.0.to_be_bytes()])
 }
-/// `None`: it is another record's.
+/// The fid of an inode's key; `None` for keys of other kinds.
 pub fn fid_of_inode(key: &Key) -> Option<Fid> {
     let fid = key.as_bytes().strip_prefix(&[INODE])?;
     Some(Fid(u64::from_be_bytes(fid.try_into().ok()?)))
@@ -79,14 +79,14 @@ pub fn session(session: SessionId) -> Key {
 pub fn slot(session: SessionId, slot: u32) -> Key {
     key([&[SLOT], &session.0.to_be_bytes(), &slot.to_be_bytes()])
 }
-/// Of a changelog's record.
+/// The key of a changelog record.
 pub fn change(number: u64) -> Key {
     key([&[CHANGE], &number.to_be_bytes()])
 }
 pub fn consumer(id: u32) -> Key {
     key([&[CONSUMER], &id.to_be_bytes()])
 }
-/// First key of a kind; `kind_start(kind + 1)` ends it.
+/// The first key of a kind; `kind_start(kind + 1)` is its end.
 pub fn kind_start(kind: u8) -> Key {
     key([&[kind]])
 }
@@ -95,13 +95,13 @@ fn u64_at(k: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(k.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// An entry key's `(parent, h64, collision)`.
+/// The `(parent, h64, collision)` of an entry's key.
 pub fn parse_entry(k: &Key) -> Option<(Fid, u64, u8)> {
     let b = k.as_bytes();
     (b.len() == 18 && b[0] == ENTRY).then_some(())?;
     Some((Fid(u64_at(b, 1)?), u64_at(b, 9)?, b[17]))
 }
-/// The fid of a key of kinds 1 to 6, 11 and 12; of an entry, its directory's.
+/// The fid of a key of kinds 1 to 6, 11 and 12; for an entry, that of its directory.
 pub fn parse_fid(k: &Key) -> Option<Fid> {
     Some(Fid(u64_at(k.as_bytes(), 1)?))
 }

@@ -1,9 +1,10 @@
-//! Metadata rules: one file per operation over a synchronous transaction. Pure: no clock, no I/O, no threads.
+//! Metadata rules: one file per operation, over a synchronous transaction. Pure: no clock, no I/O, no threads.
 //!
-//! meta-I1: an operation that is refused has changed nothing of the transaction that is kept (the executor drops it).
-//! meta-I2: every link of an inode stands in its `parents`, and every entry's inode exists.
-//! meta-I3: an object that no layout names any more stands in a dead record until it is destroyed.
-//! meta-I4: a directory's `nlink` is 2 plus its subdirectories; every other inode's is the length of its `parents`.
+//! meta-I1: a refused operation changes nothing: the executor drops its transaction.
+//! meta-I2: every link of an inode has a hint in its `parents`, up to `HINTS_MAX` of them, and every entry's inode exists.
+//! meta-I3: objects that no layout names have a record in the unlink log until they are destroyed.
+//! meta-I4: a directory's `nlink` is 2 plus its subdirectories; every other inode's is its number of names, at least the length of its
+//! `parents`.
 
 pub mod access;
 pub mod accessed;
@@ -76,33 +77,34 @@ use wire::object::Capability;
 
 /// A consistent view of an MDT's records.
 pub trait View {
-    /// The value as it lies there, mostly; a rule decodes it and lets it go before it changes anything.
+    /// The value, mostly borrowed from the table. A rule decodes it, and releases it before it changes records.
     fn get(&self, key: &Key) -> Option<Cow<'_, [u8]>>;
     /// Visits records with `from <= key < to` in key order until `f` returns false.
     fn range(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool);
 }
 
-/// A view that can be changed; changes show in it at once and elsewhere when the batch commits, or never.
+/// A view that can be changed. The transaction sees its changes at once; other views see them when the batch commits, or never.
 pub trait Txn: View {
     fn put(&mut self, key: Key, value: Vec<u8>);
     fn delete(&mut self, key: &Key);
-    /// A fid or lease counter that is never given twice (reserved ahead, rule mds-O5).
+    /// A fid or lease counter that is never assigned twice (reserved ahead, rule mds-O5).
     fn next_fid(&mut self) -> Fid;
     fn next_lease(&mut self) -> u32;
-    /// Does anybody want to be told of such changes? If not, no note of them is made.
+    /// True if a consumer wants such changes. Otherwise the rules make no note of them.
     fn is_noted(&self, _: ChangeOp) -> bool {
         false
     }
-    /// What the operation did, for the changelog.
+    /// Takes a note of the operation for the changelog.
     fn note(&mut self, _: Note) {}
 }
 
-/// What room the MDT's records have yet.
+/// Free space for the MDT's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// There is none: refuse what grows with `NoSpace`, allow what removes.
+    /// The MDT is full: operations that need space are refused with `NoSpace`, those that free space are allowed.
     pub is_full: bool,
-    /// New content of a file lies inline up to so many bytes, whatever the file system and the directory say: names cannot lie anywhere else.
+    /// Size in bytes up to which new content lies inline, whatever the file system and the directory allow: names need the rest of the
+    /// space.
     pub inline_max: u32,
 }
 
@@ -110,22 +112,22 @@ impl Space {
     pub const AMPLE: Space = Space { is_full: false, inline_max: u32::MAX };
 }
 
-/// What an operation may know beside the records.
+/// The context of an operation, beside the records.
 pub struct Ctx<'a> {
     pub session: SessionId,
-    /// The request is sent again after a restart: `want` fids are honoured.
+    /// The request is a replay after a restart: `want` fids are honoured.
     pub replay: bool,
     /// The file system's `inline_max`, bytes.
     pub inline_max: u32,
-    /// OST mirrors in id order: what layouts may name.
+    /// OST mirrors in id order, which layouts may name.
     pub ost_mirrors: &'a [MirrorId],
     pub shard: Shard,
     pub epoch: Epoch,
     /// Makes a capability for `(fid, generation, rights, lease counter)`.
     pub make_cap: &'a dyn Fn(Fid, Generation, u8, u32) -> Capability,
-    /// What is known of other sessions; `None`: there are none.
+    /// State of other sessions; `None`: there are none.
     pub sharing: Option<&'a dyn sharing::Sharing>,
     pub space: Space,
-    /// `None`: the client's kernel judges, and the rules check what `Cred`s claim.
+    /// `None`: the client's kernel checks rights, and the rules trust the claimed `Cred`s.
     pub judge: Option<Judge<'a>>,
 }

@@ -1,4 +1,4 @@
-//! Link: one more name for a file that is no directory.
+//! Link: adds a name to an inode that is not a directory.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -20,7 +20,7 @@ pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault>
     access::need_search(&dir, &req.cred)?;
     let at = match names::find_slot(txn, req.parent, &req.name)? {
         Slot::Free(at) => at,
-        // A replay whose link survived finds its own work.
+        // In a replay whose link survived, this is the request's own link.
         Slot::Taken(found) if ctx.replay && found.entry.fid == req.fid => {
             return Ok(inode.shown(ctx, For::Looking));
         }
@@ -33,12 +33,12 @@ pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault>
     access::need_unprotected(&inode)?;
     match inode.attr.nlink {
         0 if inode.flags & LINKABLE != 0 => {
-            // The file's first name: from here on it is no orphan.
+            // The file's first name: it is no longer an orphan.
             need_room(ctx)?;
             txn.delete(&keys::orphan(req.fid));
             inode.flags &= !LINKABLE;
         }
-        // An orphan that had names stays one: its end is decided already.
+        // An orphan that had names stays one: its purge is decided already.
         0 => return Err(Code::NotFound.into()),
         n if n >= LINKS_MAX => return Err(Code::TooManyLinks.into()),
         _ => need_room(ctx)?,

@@ -1,11 +1,11 @@
-//! Locks of files: who holds which bytes, who waits, and who would wait for ever (decision 0015).
+//! The table of file locks: held ranges, waiting requests, and the search for deadlocks (decision 0015).
 //!
-//! A table of what several owners hold of several files. It is not made of records and survives nothing: its clients know what they
-//! hold. Times are milliseconds of the caller's clock.
+//! The table is not made of records and does not survive a restart: the clients know what they hold. Times are milliseconds of the
+//! caller's clock.
 //!
 //! meta-L1: two owners never hold overlapping ranges of one file and space, unless both read.
-//! meta-L2: a lock is only given to who asks for it now. A waiter has a place in a queue, and loses it when it does not ask.
-//! meta-L3: what one owner holds of a file does not overlap, and neighbours of one kind are one.
+//! meta-L2: a lock is only granted to an owner that asks for it now. A waiter has a queue position, and loses it when it stops asking.
+//! meta-L3: the ranges that one owner holds of a file do not overlap, and adjacent ranges of one kind are merged.
 
 mod deadlock;
 mod queue;
@@ -20,17 +20,17 @@ use wire::lock::{FoundLock, HeldLock, LockKind, LockOutcome, LockSpace};
 pub use queue::Held;
 use queue::{Queue, Waiter};
 
-/// A waiter that has not asked for so long has lost its place. Clients ask ten times a second.
+/// A waiter that has not asked for this long loses its queue position. Clients ask ten times a second.
 pub const PLACE_MS: u64 = 2000;
-/// Locks that a session may hold in one table, and places that it may have. The kernel bounds neither; 65,536 ranges are some
-/// 4 MiB, and a waiter is a thread of a program.
+/// Most locks that a session may hold in one table, and most queue positions. The kernel bounds neither; 65,536 ranges are some 4 MiB,
+/// and a waiter is a thread of a program.
 pub const HELD_MAX: u32 = 65_536;
 pub const WAITING_MAX: u32 = 4096;
 
-/// What locks are taken on.
+/// The subject of locks: a file and a space.
 pub type Resource = (Fid, LockSpace);
 
-/// Who holds a lock: a process or an open file description, as its client numbers them.
+/// The owner of a lock: a process or an open file description, as its client numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
     pub session: SessionId,
@@ -69,12 +69,12 @@ pub struct Ask {
 pub struct LockTable {
     files: HashMap<Resource, Queue>,
     sessions: HashMap<SessionId, Load>,
-    /// Where `Posix` owners wait, for the search for deadlocks. It may name places that are lost by now.
+    /// Resources for which `Posix` owners wait, for the search for deadlocks. It may include positions that are lost by now.
     blocked: HashMap<Owner, Vec<Resource>>,
     woken: Vec<SessionId>,
 }
 
-/// What counts against the bounds.
+/// The numbers that are bounded.
 #[derive(Clone, Copy, Default)]
 struct Load {
     held: u32,
@@ -82,19 +82,19 @@ struct Load {
 }
 
 impl LockTable {
-    /// Takes, changes or gives back a lock, or queues the request.
+    /// Takes, changes or releases a lock, or queues the request.
     pub fn ask(&mut self, ask: &Ask, now_ms: u64) -> LockOutcome {
         self.edit(ask.resource, |queue| queue.expire(now_ms));
-        // 1. What is given back is given back.
+        // 1. A release is always granted.
         if ask.kind == LockKind::Unlock {
             self.put(ask);
             return LockOutcome::Granted;
         }
-        // 2. flock changes a lock by giving the old one up first, also if the new one is refused then.
+        // 2. flock changes a lock by releasing the old one first, even if the new one is then refused.
         if ask.resource.1 == LockSpace::Flock && self.file(ask.resource).has_other_kind(ask) {
             self.put(&Ask { kind: LockKind::Unlock, range: Range::ALL, ticket: None, ..*ask });
         }
-        // 3. Is it free, and nobody's turn before ours?
+        // 3. Grant it if it is free, and if no earlier waiter has precedence.
         let queue = self.file(ask.resource);
         if queue.conflict(ask).is_none() && !queue.is_others_turn(ask) {
             return match self.load(ask.owner.session).held < HELD_MAX {
@@ -105,7 +105,7 @@ impl LockTable {
                 false => self.leave(ask, LockOutcome::Full),
             };
         }
-        // 4. Wait, if that has an end.
+        // 4. Otherwise wait, unless that would be a deadlock.
         let Some(ticket) = ask.ticket else { return LockOutcome::Conflict };
         if ask.resource.1 == LockSpace::Posix && self.would_deadlock(ask, now_ms) {
             return self.leave(ask, LockOutcome::Deadlock);
@@ -124,7 +124,7 @@ impl LockTable {
         LockOutcome::Wait
     }
 
-    /// The first lock that stands in the way of one like `ask`.
+    /// The first lock that conflicts with `ask`.
     pub fn test(&self, ask: &Ask) -> Option<FoundLock> {
         let held = self.file(ask.resource).conflict(ask)?;
         Some(FoundLock {
@@ -136,7 +136,7 @@ impl LockTable {
         })
     }
 
-    /// Keeps the place of a ticket. True: its owner shall ask now, since it is its turn or it has no place any more.
+    /// Keeps the queue position of a ticket. True: the owner must ask now, because the lock can be taken or because it lost its position.
     pub fn look(&mut self, resource: Resource, session: SessionId, ticket: u64, now_ms: u64) -> bool {
         self.edit(resource, |queue| {
             queue.refresh(session, ticket, now_ms);
@@ -145,12 +145,12 @@ impl LockTable {
         self.file(resource).is_due(session, ticket)
     }
 
-    /// Gives a place up.
+    /// Gives up a queue position.
     pub fn cancel(&mut self, resource: Resource, session: SessionId, ticket: u64) {
         self.edit(resource, |queue| queue.cancel(session, ticket));
     }
 
-    /// Gives back all that `owner` holds of a file. A process may go on waiting for a lock in another of its threads.
+    /// Releases all locks of `owner` on a file. A process keeps its queue positions: another of its threads may be waiting.
     pub fn drop_owner(&mut self, resource: Resource, owner: Owner) {
         let is_gone = resource.1 != LockSpace::Posix;
         self.edit(resource, |queue| {
@@ -158,7 +158,7 @@ impl LockTable {
         });
     }
 
-    /// Gives back all that a session holds or waits for.
+    /// Releases all locks and queue positions of a session.
     pub fn drop_session(&mut self, session: SessionId) {
         let of = |owner: &Owner| owner.session == session;
         let files: Vec<_> = self.files.iter().filter(|(_, q)| q.concerns(session)).map(|(r, _)| *r).collect();
@@ -169,7 +169,7 @@ impl LockTable {
         self.sessions.remove(&session);
     }
 
-    /// Puts a lock back that its client held before this table was made. False: another holds it.
+    /// Restores a lock that its client held before this table was made. False: another owner holds it.
     pub fn reclaim(&mut self, session: SessionId, lock: &HeldLock) -> bool {
         let ask = Ask {
             resource: (lock.fid, lock.space),
@@ -186,17 +186,17 @@ impl LockTable {
         is_free
     }
 
-    /// Makes the owner's locks in the range what is asked, whatever others hold: for who only notes what a table elsewhere gave.
+    /// Sets the owner's locks in the range, whatever others hold, for a client that copies the grants of a table elsewhere.
     pub fn set(&mut self, ask: &Ask) {
         self.put(ask);
     }
 
-    /// All that is held.
+    /// All held locks.
     pub fn all(&self) -> impl Iterator<Item = (Resource, &Held)> {
         self.files.iter().flat_map(|(resource, queue)| queue.held().iter().map(|held| (*resource, held)))
     }
 
-    /// Forgets places that nobody asks for, in files that nobody asks about.
+    /// Drops expired queue positions in files that get no requests.
     pub fn sweep(&mut self, now_ms: u64) {
         let waited: Vec<_> = self.files.iter().filter(|(_, q)| q.has_waiters()).map(|(r, _)| *r).collect();
         for resource in waited {
@@ -209,17 +209,17 @@ impl LockTable {
         });
     }
 
-    /// The sessions whose turn may have come since this was asked last; one may be there twice.
+    /// The sessions that may take a lock now, since the last call; one may occur twice.
     pub fn take_woken(&mut self) -> Vec<SessionId> {
         std::mem::take(&mut self.woken)
     }
 
-    /// All that is held of a file, in the order of first bytes.
+    /// All locks held on a file, in the order of first bytes.
     pub fn held(&self, resource: Resource) -> &[Held] {
         self.file(resource).held()
     }
 
-    /// Nobody holds anything or waits.
+    /// True if there are no locks and no waiters.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -237,7 +237,7 @@ impl LockTable {
         self.edit(ask.resource, |queue| queue.put(ask));
     }
 
-    /// Out of the queue, with this answer.
+    /// Drops the queue position and returns `outcome`.
     fn leave(&mut self, ask: &Ask, outcome: LockOutcome) -> LockOutcome {
         if let Some(ticket) = ask.ticket {
             self.cancel(ask.resource, ask.owner.session, ticket);
@@ -245,7 +245,7 @@ impl LockTable {
         outcome
     }
 
-    /// Changes a file's queue, counts what came and went, and notes whose turn has come.
+    /// Changes a file's queue, updates the sessions' counts, and notes the sessions that may take a lock now.
     fn edit(&mut self, resource: Resource, change: impl FnOnce(&mut Queue) -> queue::Change) {
         let queue = self.files.entry(resource).or_default();
         let change = change(queue);

@@ -1,4 +1,5 @@
-//! Lookup: a name to its inode. Two gets when the name is there. The name `..` leads from a directory to its parent, by the parent hint.
+//! Lookup: resolves a name to its inode, with two gets if the name exists. The name `..` leads from a directory to its parent, by the
+//! parent hint.
 
 use types::*;
 use wire::meta::Inode;
@@ -7,7 +8,7 @@ use crate::inode::{load_dir, load_inode, load_named, load_parent};
 use crate::sharing::For;
 use crate::{Ctx, View, access, names};
 
-/// A kernel that was given a directory's handle, and has no path to it, goes up by this name.
+/// A kernel that has a directory's handle but no path to it goes up by this name.
 const UP: &[u8] = b"..";
 
 pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, parent: Fid, name: &[u8], cred: &Cred) -> Result<Inode, Fault> {
@@ -15,7 +16,7 @@ pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, parent: Fid, name: &[u8], cred: &C
         return parent_of(ctx, view, parent, cred);
     }
     names::validate(name)?;
-    // Root may search everywhere: the directory's record is not even looked at.
+    // Root may search everywhere, so the directory's record is not needed.
     if !cred.may_all() {
         access::need_search(&load_parent(view, parent)?, cred)?;
     }
@@ -25,7 +26,7 @@ pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, parent: Fid, name: &[u8], cred: &C
     }
 }
 
-/// The directory that names `dir`; the root is its own parent, as everywhere.
+/// The parent of `dir`; the root is its own parent.
 fn parent_of(ctx: &Ctx<'_>, view: &dyn View, dir: Fid, cred: &Cred) -> Result<Inode, Fault> {
     let below = load_dir(view, dir)?;
     access::need_search(&below, cred)?;
@@ -47,7 +48,7 @@ fn parent_of(ctx: &Ctx<'_>, view: &dyn View, dir: Fid, cred: &Cred) -> Result<In
     }
 }
 
-/// Why there is no such entry: only a directory that exists can say that a name does not.
+/// The refusal for an absent name: `NotFound` only if the directory exists.
 fn absent(view: &dyn View, parent: Fid) -> Fault {
     match load_parent(view, parent) {
         Ok(dir) if dir.is_dir() => Code::NotFound.into(),

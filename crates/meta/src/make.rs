@@ -1,4 +1,4 @@
-//! A new inode with its first name: what Create, MakeDir and Symlink have in common.
+//! Makes an inode with its first name: the common part of Create, MakeDir and Symlink.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -12,45 +12,45 @@ use crate::names::{self, Slot};
 use crate::records::{InodeRecord, Parent};
 use crate::{Ctx, Txn, access, inline, keys, note, stripe, totals};
 
-/// What a directory hands down of its `chattr` flags, as on ext4.
+/// The `chattr` flags that new files take from their directory, as on ext4.
 const FLAGS_INHERITED: u32 = FLAG_NODUMP | FLAG_NOATIME;
 
-/// What the new inode is to be.
+/// The properties of a new inode.
 pub struct Seed<'a> {
     pub kind: Kind,
     pub mode: u32,
-    /// Counts where no default ACL does.
+    /// Ignored if the directory has a default ACL.
     pub umask: u32,
     pub rdev: u32,
     pub content: Content<'a>,
     pub cred: &'a Cred,
     pub now: Time,
-    /// In a replay: the fid that the first answer gave.
+    /// In a replay: the fid of the first answer.
     pub want: Fid,
 }
 
-/// What it is made with.
+/// The content of a new inode.
 #[derive(Clone, Copy)]
 pub enum Content<'a> {
     None,
-    /// Of a symlink.
+    /// The target of a symlink.
     Target(&'a [u8]),
-    /// Of a regular file, and when they were written.
+    /// The bytes of a regular file, and the time at which they were written.
     Bytes(&'a [u8], Time),
 }
 
-/// A name that a maker found to be taken, or the new inode.
+/// The new inode, or the inode that has the name already.
 #[expect(clippy::large_enum_variant, reason = "taken apart at once where it is returned; never kept")]
 pub enum Made {
     New(InodeRecord),
-    /// The name exists. In a replay it may be what this very request made before.
+    /// The name exists. In a replay this very request may have made it.
     Taken {
         fid: Fid,
         is_ours: bool,
     },
 }
 
-/// Makes an inode and its entry in `parent`, unless the name is taken.
+/// Makes an inode and its entry in `parent`, unless the name exists.
 pub fn make(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
@@ -58,7 +58,7 @@ pub fn make(
     name: &[u8],
     seed: Seed<'_>,
 ) -> Result<Made, Fault> {
-    // 1. The name, and whether it is free. As in Linux, a taken name is told before a missing right to write.
+    // 1. Check the name. As in Linux, an existing name is reported before a missing right to write.
     names::validate(name)?;
     let mut dir = crate::inode::load_dir(txn, parent)?;
     access::need_search(&dir, seed.cred)?;
@@ -66,16 +66,16 @@ pub fn make(
         Slot::Free(at) => at,
         Slot::Taken(found) => {
             let fid = found.entry.fid;
-            // [S-claims] That it is a replay is the client's word: one that is judged had no file but of the user whom it acts for.
+            // [S-claims] The replay flag is the client's claim. A judged session can only have made files of its own user.
             let may_be = |inode: InodeRecord| ctx.judge.is_none() || inode.attr.uid == seed.cred.uid;
             let is_ours = ctx.replay && fid == seed.want && load_inode(txn, fid).is_ok_and(may_be);
             return Ok(Made::Taken { fid, is_ours });
         }
     };
-    // 2. Right and room.
+    // 2. Check rights and free space.
     access::need_change(&dir, seed.cred)?;
     need_room(ctx)?;
-    // 3. The inode, its entry, its parent, and the count.
+    // 3. Make the inode and its entry; update the parent and the totals.
     let (cred, content) = (seed.cred, seed.content);
     let inode = make_at(ctx, txn, &dir, (at, name), seed)?;
     if inode.is_dir() {
@@ -90,7 +90,7 @@ pub fn make(
     Ok(Made::New(inode))
 }
 
-/// The inode and its entry at a place of `dir` that is free, or becomes so in the same step.
+/// Makes the inode and its entry at a place of `dir` that is free, or that this transaction frees.
 pub fn make_at(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
@@ -119,7 +119,7 @@ fn op_of(kind: Kind) -> ChangeOp {
     }
 }
 
-/// A replay gets the fid that the client knows already, if nobody else has it.
+/// In a replay the fid that the client already knows, if it is free; otherwise a new one.
 fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid) -> Fid {
     let wanted = ctx.replay && want.counter() >= Fid::FIRST && want.allocating_shard() == ctx.shard;
     let is_free = wanted && txn.get(&keys::inode(want)).is_none();
@@ -129,7 +129,7 @@ fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid) -> Fid {
     }
 }
 
-/// An inode in `dir` that has no name: an orphan.
+/// Makes an inode without a name: an orphan. `dir` gives the inherited properties.
 pub fn make_nameless(ctx: &Ctx<'_>, txn: &mut dyn Txn, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
     let mut inode = inode_from(fid_for(ctx, txn, seed.want), dir, seed);
     inode.attr.nlink = 0;
@@ -175,14 +175,14 @@ fn inode_from(fid: Fid, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
     inode
 }
 
-/// Mode and group: a setgid directory hands its group down, and to directories the bit as well.
+/// Mode and group: a setgid directory passes its group to new files, and the bit as well to directories.
 fn inherited(kind: Kind, mode: u32, dir: &Attr, cred: &Cred) -> (u32, u32) {
     let from_dir = dir.mode & SETGID != 0;
     let gid = if from_dir { dir.gid } else { cred.gid };
     let mode = match kind {
-        // As Linux's mkdir: setuid and setgid are not asked for, only inherited.
+        // As Linux's mkdir: setuid and setgid are ignored, and only inherited.
         Kind::Dir => mode & (0o777 | STICKY) | if from_dir { SETGID } else { 0 },
-        // A program that runs as a group is not handed out by whoever is not in it.
+        // A caller outside the group must not make a program that runs as the group.
         _ if from_dir && mode & GROUP_EXEC != 0 && !access::keeps_setgid(cred, gid) => {
             mode & MODE_BITS & !SETGID
         }

@@ -1,4 +1,4 @@
-//! A transaction in memory, for tests: every change is at once the state.
+//! A transaction in memory, for tests: every change is visible at once.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct MemTxn {
     pub records: BTreeMap<Key, Arc<[u8]>>,
     pub fid: u64,
     pub lease: u32,
-    /// Everything is noted.
+    /// The test transaction takes every note.
     pub notes: Vec<Note>,
 }
 

@@ -1,4 +1,4 @@
-//! MakeDir: an empty directory. Its `.` and `..` are no entries; they count in `nlink` (meta-I4).
+//! MakeDir: makes an empty directory. Its `.` and `..` are not stored as entries; they count in `nlink` (meta-I4).
 
 use types::*;
 use wire::meta::{Inode, MakeDir};

@@ -1,4 +1,4 @@
-//! A reference model of the name space: plain maps, no records, no keys. Random operations must give the same answers here and
+//! A reference model of the name space: plain maps, without records or keys. Random operations must give the same answers here and
 //! through the dispatch, and the same tree in the end.
 
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ impl Model {
         }
     }
 
-    /// Refuses as the kernel does before it looks at anything but names and kinds. The whiteout, if it is to leave one.
+    /// Refuses as the kernel does, which checks names and kinds first. Returns the whiteout, if one was requested.
     pub fn rename(
         &mut self,
         from: Node,
@@ -164,7 +164,7 @@ impl Model {
         }
     }
 
-    /// Whether `node` is `root` or lies below it.
+    /// True if `node` is `root` or lies below it.
     fn is_below(&self, mut node: Node, root: Node) -> bool {
         loop {
             if node == root {

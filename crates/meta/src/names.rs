@@ -1,8 +1,8 @@
-//! Names in directories: where an entry lies, and how it gets there.
+//! Names in directories: finds an entry's key, and puts entries.
 //!
-//! An entry's key is `(parent, h64(name), collision number)`. Names with one hash take numbers 0 to 255, the lowest that is free. A number never
-//! changes while its entry lives, because it is part of the listing's cookie; so numbers may have holes, and only a look
-//! at the whole run of a hash proves that a name is absent.
+//! An entry's key is `(parent, h64(name), collision number)`. Names with equal hashes take the lowest free number, 0 to 255. A number
+//! never changes while its entry exists, because it is part of the listing's cookie. So the numbers may have holes, and only a scan of
+//! the whole run of a hash proves that a name is absent.
 
 use types::*;
 use wire::codec::Malformed;
@@ -10,22 +10,22 @@ use wire::codec::Malformed;
 use crate::records::{EntryRecord, Parent};
 use crate::{Txn, View, keys};
 
-/// An entry and where it lies.
+/// An entry and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub at: Parent,
     pub entry: EntryRecord,
 }
 
-/// What a directory says of a name.
+/// The place of a name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
     Taken(Found),
-    /// Where the name may be put.
+    /// The key at which the name may be put.
     Free(Parent),
 }
 
-/// Refuses what cannot be a name: `NameTooLong`, else `Invalid`.
+/// Refuses invalid names: `NameTooLong`, otherwise `Invalid`.
 pub fn validate(name: &[u8]) -> Result<(), Fault> {
     if name.len() > NAME_MAX {
         return Err(Code::NameTooLong.into());
@@ -39,7 +39,7 @@ pub fn validate(name: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// The entry of `name`, if there is one. One get if the name is there and its hash is its own.
+/// The entry of `name`, if it exists. One get if no other name has its hash.
 pub fn find_entry(view: &dyn View, parent: Fid, name: &[u8]) -> Result<Option<Found>, Fault> {
     let at = Parent { fid: parent, h64: h64(name), collision: 0 };
     if let Some(value) = view.get(&key_of(at)) {
@@ -51,7 +51,7 @@ pub fn find_entry(view: &dyn View, parent: Fid, name: &[u8]) -> Result<Option<Fo
     Ok(scan_run(view, parent, name)?.0)
 }
 
-/// The entry of `name`, or the place for it: one look at the run of its hash.
+/// The entry of `name`, or the place for it: one scan of the run of its hash.
 pub fn find_slot(view: &dyn View, parent: Fid, name: &[u8]) -> Result<Slot, Fault> {
     match scan_run(view, parent, name)? {
         (Some(found), _) => Ok(Slot::Taken(found)),
@@ -63,7 +63,7 @@ pub fn find_slot(view: &dyn View, parent: Fid, name: &[u8]) -> Result<Slot, Faul
     }
 }
 
-/// All entries with the hash of `name`: the one of that name, and the lowest number that was free on the way there.
+/// Scans all entries with the hash of `name`: the entry of that name, and the lowest free number before it.
 fn scan_run(view: &dyn View, parent: Fid, name: &[u8]) -> Result<(Option<Found>, Option<Parent>), Fault> {
     let hash = h64(name);
     let place = |collision| Parent { fid: parent, h64: hash, collision };
@@ -84,12 +84,12 @@ fn scan_run(view: &dyn View, parent: Fid, name: &[u8]) -> Result<(Option<Found>,
     Ok((outcome?, u8::try_from(free).ok().map(place)))
 }
 
-/// The entry of a name that must be there.
+/// The entry of `name`; `NotFound` if there is none.
 pub fn need_entry(view: &dyn View, parent: Fid, name: &[u8]) -> Result<Found, Fault> {
     find_entry(view, parent, name)?.ok_or(Fault { code: Code::NotFound, detail: String::new() })
 }
 
-/// Puts an entry where `find_slot` said, or over one that is there.
+/// Puts an entry at a place from `find_slot`, or replaces the one there.
 pub fn put_entry(txn: &mut dyn Txn, at: Parent, fid: Fid, kind: Kind, name: &[u8]) {
     txn.put(key_of(at), EntryRecord { fid, kind, name: name.to_vec() }.encode());
 }
@@ -98,7 +98,7 @@ pub fn remove_entry(txn: &mut dyn Txn, at: Parent) {
     txn.delete(&key_of(at));
 }
 
-/// Whether a directory has no entries.
+/// True if a directory has no entries.
 pub fn is_empty(view: &dyn View, dir: Fid) -> bool {
     let mut empty = true;
     view.range(&keys::entry_after(dir, 0), &keys::entries_end(dir), &mut |_, _| {

@@ -1,7 +1,8 @@
-//! Notes of what an operation did, for the changelog (decision 0032): made by the rules, numbered and kept by the executor.
+//! Notes for the changelog (decision 0032): the rules make them, the executor numbers and stores them.
 //!
-//! meta-N1: a note goes with the changes that it tells of, or never (they are of one transaction).  meta-N2: whoever carries out the notes on
-//! names, in order, on an empty tree has the same names for the same fids as the MDT.  meta-N3: a rule that nobody listens to makes none.
+//! meta-N1: a note and the changes that it describes are in one transaction, so both are stored or neither is.  meta-N2: a replay of the
+//! notes on names, in order, on an empty tree gives the same names for the same fids as the MDT has.  meta-N3: a rule makes no note that
+//! no consumer wants.
 
 use types::*;
 use wire::changelog::{CHANGE_EXCHANGE, CHANGE_LAST, Change, ChangeOp, Who};
@@ -12,7 +13,7 @@ use wire::{put_varint, unzigzag, zigzag};
 use crate::records::VERSION;
 use crate::{Txn, keys};
 
-/// What an operation did. As `wire::changelog::Change`, but for what the executor knows better.
+/// The effect of an operation. As `wire::changelog::Change`, without the fields that the executor fills in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub op: ChangeOp,
@@ -28,7 +29,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// Of what was done to a file, and to none of its names.
+    /// A note about a file but none of its names.
     fn of(op: ChangeOp, fid: Fid, who: Option<&Cred>) -> Note {
         Note {
             op,
@@ -45,14 +46,14 @@ impl Note {
     }
 }
 
-/// A name of `fid` is there now.
+/// Notes that `fid` has a new name.
 pub fn named(txn: &mut dyn Txn, op: ChangeOp, fid: Fid, at: (Fid, &[u8]), cred: &Cred) {
     if txn.is_noted(op) {
         txn.note(Note { parent: at.0, name: at.1.to_vec(), ..Note::of(op, fid, Some(cred)) });
     }
 }
 
-/// A name is gone; `left`: what it was of.
+/// Notes that a name is gone; `left` is its file.
 pub fn unnamed(txn: &mut dyn Txn, op: ChangeOp, left: &UnlinkReply, at: (Fid, &[u8]), cred: &Cred) {
     if txn.is_noted(op) {
         let note = Note::of(op, left.attr.fid, Some(cred));
@@ -60,7 +61,7 @@ pub fn unnamed(txn: &mut dyn Txn, op: ChangeOp, left: &UnlinkReply, at: (Fid, &[
     }
 }
 
-/// How a rename ended for what had the new name.
+/// The effect of a rename on the file that had the new name.
 pub enum Other<'a> {
     None,
     Lost(&'a UnlinkReply),
@@ -91,7 +92,7 @@ fn last(left: &UnlinkReply) -> u8 {
     if left.attr.nlink == 0 { CHANGE_LAST } else { 0 }
 }
 
-/// Of a file itself, by whom if the request says it.
+/// Notes a change of a file itself, with the user if the request names one.
 pub fn changed(txn: &mut dyn Txn, op: ChangeOp, fid: Fid, who: Option<&Cred>) {
     if txn.is_noted(op) {
         txn.note(Note::of(op, fid, who));
@@ -110,17 +111,17 @@ pub fn xattr(txn: &mut dyn Txn, fid: Fid, name: &[u8], cred: &Cred) {
     }
 }
 
-/// The value of a change record: kind 14, under its number.
+/// The value of a change record: kind 14, with the number as key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeRecord {
-    /// Bytes of all records before it, whether or not they are there any more: two of them tell what lies between.
+    /// Bytes of all records before it, whether they still exist or not. The difference of two of them is the size of the records between.
     pub bytes_before: u64,
     pub time: Time,
     pub session: SessionId,
     pub note: Note,
 }
 
-/// Longest name, and so the longest length byte.
+/// A name's length fits its length byte.
 const _: () = assert!(NAME_MAX <= u8::MAX as usize && crate::xattr::XATTR_NAME_MAX <= u8::MAX as usize);
 
 impl ChangeRecord {
@@ -169,7 +170,7 @@ impl ChangeRecord {
         Ok(ChangeRecord { bytes_before, time: Time::new(sec, nsec), session, note })
     }
 
-    /// As a consumer is told.
+    /// The change in the form that consumers get.
     pub fn to_wire(self, number: u64) -> Change {
         let ChangeRecord { time, session, note, .. } = self;
         let Note { op, flags, who, fid, parent, name, old_parent, old_name, other, what } = note;
@@ -200,16 +201,16 @@ fn name(r: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
     Ok(r.take(len)?.to_vec())
 }
 
-/// The value of a consumer: kind 15, under its id.
+/// The value of a consumer: kind 15, with the id as key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerRecord {
     pub name: String,
     /// Bit n: `ChangeOp` n.
     pub mask: u64,
-    /// It wants nothing up to here.
+    /// The consumer has acknowledged all changes up to here.
     pub acked: u64,
     pub acked_at: Time,
-    /// First and last change that it can never be told. (0, 0): none, or it knows.
+    /// First and last change that it can never read. (0, 0): there is none, or the consumer was informed.
     pub lost: (u64, u64),
 }
 
@@ -243,10 +244,10 @@ impl ConsumerRecord {
     }
 }
 
-/// The record of kind 15 with no id: what must outlive all consumers and change records.
+/// The record of kind 15 without an id: state that must outlive all consumers and change records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangelogRecord {
-    /// No change up to here is numbered again.
+    /// No change up to this number is ever numbered again.
     pub number: u64,
     /// The newest id of a consumer.
     pub consumer: u32,
@@ -279,12 +280,12 @@ pub fn number_of(key: &Key) -> Option<u64> {
     }
 }
 
-/// The first number of a record whose key is not below this one; `None`: there is no such number.
+/// The lowest number of a record whose key is at or above this one; `None` if no number is.
 pub fn number_from(key: &Key) -> Option<u64> {
     match key.as_bytes() {
         [keys::CHANGE, rest @ ..] => {
             let number = u64::from_be_bytes(std::array::from_fn(|n| rest.get(n).copied().unwrap_or(0)));
-            // What lies behind a record's key is behind its number.
+            // A key above a record's key has a higher number.
             if rest.len() > 8 { number.checked_add(1) } else { Some(number) }
         }
         [kind, ..] if *kind > keys::CHANGE => None,
@@ -292,7 +293,7 @@ pub fn number_from(key: &Key) -> Option<u64> {
     }
 }
 
-/// The id of a key of kind 15; 0: of what is kept beside the consumers.
+/// The id of a key of kind 15; 0 for the record without an id.
 pub fn consumer_of(key: &Key) -> Option<u32> {
     match key.as_bytes() {
         [keys::CONSUMER] => Some(0),

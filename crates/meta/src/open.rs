@@ -1,4 +1,5 @@
-//! Open by fid: attributes, layout and the capability for the objects. A write open of a file with objects marks it as being written.
+//! Open by fid: returns attributes, layout and the capability for the objects. Opening a file with objects for writing marks it as being
+//! written.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -18,7 +19,7 @@ pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fa
     }
     let Open { read, write, append, truncate, keep_write, .. } = req;
     need_open(&inode, &req.cred, Wanted { read, write, append, truncate })?;
-    // What there is goes on as it was, whatever became of the file's permissions (meta-J2).
+    // Existing descriptors keep their rights, even if the file's permissions changed since (meta-J2).
     let held = req.held.as_ref();
     if keep_write && !may_recover(ctx, &inode) {
         ctx.need_proof(held, req.fid, RIGHT_WRITE)?;
@@ -33,8 +34,8 @@ pub fn open(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Open) -> Result<OpenReply, Fa
     open_reply(ctx, txn, &mut inode, write || keep_write)
 }
 
-/// An open that changes nothing. `None` where `open` would change something, or draw a lease number: a dead session is fenced by a
-/// new one, and those who share need one that they have in common.
+/// Opens without changing records. `None` where `open` would change records or assign a lease number: a dead session is fenced by a new
+/// one, and sharing sessions need a common one.
 pub fn open_read(
     ctx: &Ctx<'_>,
     view: &dyn View,
@@ -64,18 +65,18 @@ pub fn open_read(
     Ok(OpenReadReply { open: Some(OpenReply { inode: inode.shown(ctx, For::Using), cap }), crcs })
 }
 
-/// meta-J2: the proof for what lies here. No OST ever sees it, so it needs no lease version.
+/// meta-J2: the proof for inline content. No OST ever gets it, so it needs no lease version.
 fn inline_proof(ctx: &Ctx<'_>, inode: &InodeRecord, rights: u8) -> Option<Capability> {
     ctx.judge.as_ref().map(|_| (ctx.make_cap)(inode.fid(), inode.generation, rights, 0))
 }
 
-/// What a dead session left unsettled is finished by whoever finds it and may write it.
+/// True if the session may recover the file: a dead session left it unsettled, and the caller may write it.
 fn may_recover(ctx: &Ctx<'_>, inode: &InodeRecord) -> bool {
     let may_write = |j: &crate::Judge<'_>| j.is_anybody || access::allows(inode, &j.cred, access::WRITE);
     sharing::is_left_over(ctx, inode) && ctx.judge.as_ref().is_some_and(may_write)
 }
 
-/// What a new descriptor is to do.
+/// The access modes of a new descriptor.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     pub read: bool,
@@ -84,7 +85,7 @@ pub struct Wanted {
     pub truncate: bool,
 }
 
-/// May `cred` open it so? What is append-only is opened for nothing else.
+/// Checks that `cred` may open the file with these modes. An append-only file may only be opened for appending.
 pub fn need_open(inode: &InodeRecord, cred: &Cred, wanted: Wanted) -> Result<(), Fault> {
     let Wanted { read, write, append, truncate } = wanted;
     let write_bit = if write || truncate { access::WRITE } else { 0 };
@@ -98,12 +99,12 @@ pub fn need_open(inode: &InodeRecord, cred: &Cred, wanted: Wanted) -> Result<(),
     }
 }
 
-/// To run a file is to open it for reading; the wire does not tell the two apart, the caller's kernel did.
+/// Running a file means opening it for reading. The request does not distinguish the two; the caller's kernel did.
 fn may_run(inode: &InodeRecord, cred: &Cred) -> bool {
     inode.attr.kind == Kind::File && access::allows(inode, cred, access::EXEC)
 }
 
-/// The answer to an open or create of `inode`. With `write`, a settled file with objects becomes `Writing(session)`; a file that another
+/// The answer to an open or create of `inode`. With `write`, a settled file with objects becomes `Writing(session)`. A file that another
 /// session left unsettled keeps its state, which tells the client to recover it first.
 pub fn open_reply(
     ctx: &Ctx<'_>,
@@ -114,7 +115,7 @@ pub fn open_reply(
     let is_left_over = sharing::is_left_over(ctx, inode);
     if write && inode.layout.is_some() && !is_left_over {
         let state = sharing::writing(ctx, inode);
-        // One session that goes on writing changes nothing.
+        // A session that continues to write changes nothing.
         if state != inode.state {
             inode.state = state;
             store_inode(txn, inode);
@@ -128,7 +129,7 @@ pub fn open_reply(
     Ok(OpenReply { inode: inode.shown(ctx, For::Using), cap })
 }
 
-/// The call `Enter`, which the executor has let in: an open of the content as it is now.
+/// The call `Enter`, after the executor has admitted it: an open of the content as it is now.
 pub fn enter(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Enter) -> Result<EnterReply, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
     ctx.need_proof(req.held.as_ref(), req.fid, if req.write { RIGHT_WRITE } else { RIGHT_READ })?;
@@ -136,7 +137,8 @@ pub fn enter(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Enter) -> Result<EnterReply,
     Ok(EnterReply { granted: true, open: Some(open) })
 }
 
-/// A capability with a new lease version, or with the one that those who share have in common; a dead session is fenced.
+/// A capability with a new lease version, or with the common one of the sharing sessions. With `fence` the version is new, which fences a
+/// dead session.
 pub fn capability(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,

@@ -1,4 +1,4 @@
-//! The paths of a fid, by the parent hints that every inode carries.
+//! Paths of a fid, from the parent hints of inodes.
 
 use types::*;
 use wire::codec::Bytes;
@@ -8,12 +8,12 @@ use crate::inode::{HINTS_MAX, load_inode};
 use crate::records::{EntryRecord, InodeRecord, Parent};
 use crate::{Ctx, View, keys};
 
-/// Deepest path: PATH_MAX allows 2,048 names of one letter; twice that ends any loop that damage could make.
+/// Deepest path. PATH_MAX allows 2,048 names of one letter; twice that ends a loop, which only damage can make.
 const DEPTH_MAX: usize = 4096;
-/// Bytes of all paths in an answer; the first is there however long it is.
+/// Most bytes of all paths in a reply. The first path is included whatever its length.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// One path: by the first hint.
+/// The path of the first hint.
 pub fn path_of(ctx: &Ctx<'_>, view: &dyn View, req: PathOf) -> Result<PathOfReply, Fault> {
     ctx.need_root()?;
     let inode = load_inode(view, req.fid)?;
@@ -24,7 +24,7 @@ pub fn path_of(ctx: &Ctx<'_>, view: &dyn View, req: PathOf) -> Result<PathOfRepl
     Ok(PathOfReply { path: Bytes(path_by(view, req.fid, first)?) })
 }
 
-/// One path by each hint, in the order of the hints.
+/// One path per hint, in the order of the hints.
 pub fn paths_of(ctx: &Ctx<'_>, view: &dyn View, req: PathsOf) -> Result<PathsOfReply, Fault> {
     ctx.need_root()?;
     let inode = load_inode(view, req.fid)?;
@@ -48,7 +48,7 @@ pub fn paths_of(ctx: &Ctx<'_>, view: &dyn View, req: PathsOf) -> Result<PathsOfR
     Ok(PathsOfReply { names, paths })
 }
 
-/// The path by which `parent` names `fid`; above that by first hints.
+/// The path in which `parent` names `fid`; above that by first hints.
 pub(crate) fn path_by(view: &dyn View, fid: Fid, parent: Option<Parent>) -> Result<Vec<u8>, Fault> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let (mut at, mut hint) = (fid, parent);

@@ -1,5 +1,5 @@
-//! ReadDir: a page of entries in cookie order. A cookie is the entry's place in key order, so it outlives restarts and other entries'
-//! coming and going.
+//! ReadDir: reads a page of entries in cookie order. A cookie is the entry's place in key order, so it stays valid over restarts and over
+//! changes of other entries.
 
 use types::*;
 use wire::codec::Bytes;
@@ -11,12 +11,12 @@ use crate::records::{EntryRecord, InodeRecord, Parent};
 use crate::sharing::For;
 use crate::{Ctx, View, keys, names};
 
-/// Most entries of a page, and the bytes of records after which it ends: what one reply should carry.
+/// Most entries of a page, and the bytes of records after which it ends, so that it fits one reply.
 pub const ENTRIES_MAX: usize = 4096;
 pub const BYTES_MAX: usize = 1 << 20;
-/// Bytes of an entry on the wire beside its name.
+/// Bytes of an entry on the wire, without its name.
 const ENTRY_BYTES: usize = 4 + 8 + 1 + 8 + 1;
-/// Bytes of an inode on the wire beside its layout, and of a component beside its lists; about.
+/// Bytes of an inode on the wire without its layout, and of a component without its lists; about.
 const INODE_BYTES: usize = 128;
 const COMPONENT_BYTES: usize = 20;
 
@@ -26,7 +26,7 @@ pub fn readdir(ctx: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirRe
         return Err(Code::NotDir.into());
     }
     access::need(&dir, &req.cred, READ)?;
-    // Attributes are for who may look the names up.
+    // Attributes are only for callers that may look the names up.
     let plus = req.plus && access::allows(&dir, &req.cred, EXEC);
     let max = (req.max as usize).clamp(1, ENTRIES_MAX);
     let (mut entries, mut bytes, mut more, mut fault) = (Vec::new(), 0, false, None);
@@ -50,7 +50,7 @@ pub fn readdir(ctx: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirRe
     }
 }
 
-/// An entry for the listing, and the bytes that it takes.
+/// An entry for the listing, and its size in bytes.
 fn entry_of(
     ctx: &Ctx<'_>,
     view: &dyn View,
@@ -61,7 +61,7 @@ fn entry_of(
     let (fid, h64, collision) = keys::parse_entry(key).unwrap_or_default();
     let entry = EntryRecord::decode(value).map_err(|e| names::broken(Parent { fid, h64, collision }, e))?;
     let mut size = ENTRY_BYTES + entry.name.len();
-    // An entry without a sound inode is listed all the same: fsck's user wants to see its name.
+    // An entry without a readable inode is listed too, so that an administrator can see its name.
     let record = plus.then(|| view.get(&keys::inode(entry.fid))).flatten();
     let inode =
         record.and_then(|r| InodeRecord::decode(entry.fid, &r).ok()).map(|i| i.shown(ctx, For::Looking));
@@ -70,7 +70,7 @@ fn entry_of(
     Ok((DirEntry { name: Bytes(entry.name), fid: entry.fid, kind: entry.kind, cookie, inode }, size))
 }
 
-/// What an inode takes in the reply, about: its record is much shorter.
+/// Bytes of an inode in the reply, about: its record is much shorter.
 fn wire_bytes(inode: &Inode) -> usize {
     let components = inode.layout.iter().flat_map(|l| &l.components);
     let bytes = components.map(|c| COMPONENT_BYTES + 4 * c.mirrors.len() + 8 * c.written.len());

@@ -1,4 +1,4 @@
-//! ReadLink: a symlink's target.
+//! ReadLink: reads a symlink's target.
 
 use types::*;
 use wire::codec::Bytes;

@@ -1,7 +1,7 @@
-//! Ends: what becomes of an inode without names, and of objects without a layout.
+//! Removal of inodes without names, and of objects without a layout.
 //!
-//! An orphan (no name, but held open) keeps its inode and has an orphan record with its holder's session. Objects that no layout
-//! names stand in a dead record (meta-I3) until the purge worker has destroyed them and calls `forget_dead`.
+//! An orphan (no name, but held open) keeps its inode and has an orphan record with its holder's session. Objects that no layout names
+//! have a record in the unlink log (meta-I3), until the purge has destroyed them and calls `forget_dead`.
 
 use types::*;
 use wire::Empty;
@@ -11,7 +11,7 @@ use crate::inode::{load_inode, store_inode};
 use crate::records::{self, InodeRecord, Parent};
 use crate::{Ctx, Txn, View, inline, keys, totals};
 
-/// An inode lost the name at `from`. The last one (a directory's only one) ends it, unless it is held open.
+/// Removes the link at `from` from an inode. The last link (a directory's only one) removes the inode, unless a session holds it open.
 pub fn lose_link(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
@@ -23,7 +23,7 @@ pub fn lose_link(
     inode.parents.retain(|p| *p != from);
     inode.attr.nlink = if inode.is_dir() { 0 } else { inode.attr.nlink.saturating_sub(1) };
     inode.attr.ctime = now;
-    // meta-H2: the session that has it open keeps it. mds-GR1: so does the remover while path walks meet removals.
+    // meta-H2: a session that has it open keeps it. mds-GR1: so does the removing session while path walks meet removals.
     let holder = match held || ctx.keeps_removed() {
         true => Some(ctx.session),
         false => ctx.opened_elsewhere(inode.fid()),
@@ -39,7 +39,7 @@ pub fn lose_link(
     UnlinkReply { attr: inode.attr, kept: inode.attr.nlink == 0 && holder == Some(ctx.session) }
 }
 
-/// Removes all records of an inode; its objects go to the purge list.
+/// Deletes all records of an inode; its objects go to the purge list.
 pub fn drop_inode(txn: &mut dyn Txn, inode: &InodeRecord) {
     let fid = inode.fid();
     txn.delete(&keys::inode(fid));
@@ -53,21 +53,21 @@ pub fn drop_inode(txn: &mut dyn Txn, inode: &InodeRecord) {
     totals::inode_dropped(txn);
 }
 
-/// meta-I3: the objects of `layout` are to be destroyed once this entry is flushed.
+/// meta-I3: the objects of `layout` are destroyed once this entry is flushed.
 pub fn bury(txn: &mut dyn Txn, fid: Fid, layout: &Layout) {
     txn.put(keys::dead(fid, layout.generation), records::encode_dead(layout));
 }
 
 /// The call `Release`: the holder closed its last descriptor.
 pub fn release(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Release) -> Result<Empty, Fault> {
-    // Another's it is if that one had it open, too, and was named when the last name went.
+    // The orphan has another holder if that session had it open too, and was recorded when the last name was removed.
     if orphan_holder(txn, req.fid) == Some(ctx.session) {
         leave_orphan(txn, req.fid, ctx.opened_elsewhere(req.fid))?;
     }
     Ok(Empty {})
 }
 
-/// A holder lets an orphan go: it is the `next` holder's, or nobody's and ends (meta-H2).
+/// A holder releases an orphan: the `next` holder gets it, or without one it is removed (meta-H2).
 pub fn leave_orphan(txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Result<(), Fault> {
     match next {
         None => reap(txn, fid),
@@ -80,12 +80,12 @@ pub fn leave_orphan(txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Res
     }
 }
 
-/// The session that keeps an orphan.
+/// The session that holds an orphan.
 pub fn orphan_holder(view: &dyn View, fid: Fid) -> Option<SessionId> {
     records::decode_orphan(&view.get(&keys::orphan(fid))?).ok()
 }
 
-/// Ends an orphan. A fid that is none is left alone: it has names again, or is gone already.
+/// Removes an orphan. A fid that is not an orphan stays as it is: it has names again, or is gone already.
 pub fn reap(txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
     if txn.get(&keys::orphan(fid)).is_none() {
         return Ok(());
@@ -100,7 +100,7 @@ pub fn reap(txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Up to `max` orphans behind `after`, with the sessions that hold them open. Records that do not decode are left for fsck.
+/// Up to `max` orphans after `after`, with the sessions that hold them open. Records that do not decode are left for fsck.
 pub fn orphans(view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)> {
     let mut found = Vec::new();
     let begin = keys::orphan(Fid(after.0.saturating_add(1)));
@@ -117,7 +117,7 @@ pub fn orphan_in(key: &Key, value: &[u8]) -> Option<SessionId> {
     records::decode_orphan(value).ok()
 }
 
-/// The first `max` dead layouts in key order. Records that do not decode are left for fsck.
+/// The first `max` layouts of the unlink log in key order. Records that do not decode are left for fsck.
 pub fn dead_list(view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
     let mut found = Vec::new();
     view.range(&keys::kind_start(keys::DEAD), &keys::kind_start(keys::DEAD + 1), &mut |key, value| {
@@ -129,12 +129,12 @@ pub fn dead_list(view: &dyn View, max: usize) -> Vec<(Fid, Layout)> {
     found
 }
 
-/// Is this a record of `dead_list`?
+/// True if this is a record of `dead_list`.
 pub fn is_dead(key: &Key) -> bool {
     key.as_bytes().first() == Some(&keys::DEAD)
 }
 
-/// The objects of this generation are destroyed.
+/// Deletes the record of a generation whose objects are destroyed.
 pub fn forget_dead(txn: &mut dyn Txn, fid: Fid, generation: Generation) {
     txn.delete(&keys::dead(fid, generation));
 }

@@ -1,7 +1,8 @@
 //! Values of the MDT's records, to the byte: a version byte, then the fields in order (docs/formats/meta.md).
 //!
-//! A record that does not decode is a broken MDT, not a user's error: `Damaged`, with the key in the detail. Inodes and entries, of
-//! which there are most, are written in the compact form of version 2 (`compact`); version 1 is read, and gone with the next change.
+//! A record that does not decode is a fault of the MDT, not of a user: `Damaged`, with the key in the detail. Inodes and entries are the
+//! most frequent records. They are written in the compact form of version 2 (`compact`); version 1 is still read, and is replaced by the
+//! next change.
 
 use types::*;
 use wire::codec::{Malformed, Reader, Wire};
@@ -14,15 +15,15 @@ mod v1;
 
 pub use compact::{counted, may_be_of_dir};
 
-/// Version of every record but inodes and entries, and of those that older programs wrote.
+/// Version of every record except inodes and entries, and of those that older programs wrote.
 pub const VERSION: u8 = 1;
 /// Version of inodes and entries.
 pub const COMPACT: u8 = 2;
 
-/// In `InodeRecord::flags`: a file that was made without a name (`O_TMPFILE`) and may be given its first one.
+/// In `InodeRecord::flags`: the file was made without a name (`O_TMPFILE`) and may get its first one.
 pub const LINKABLE: u32 = 1 << 31;
 
-/// A name of an inode: where one of its entries lies. Kept per link from the first day, so that a fid has a path.
+/// A parent hint: the place of one of an inode's entries. Kept per link, so that a fid has a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
     pub fid: Fid,
@@ -43,30 +44,30 @@ pub struct EntryRecord {
 pub struct InodeRecord {
     pub attr: Attr,
     pub state: FileState,
-    /// Highest generation ever given to a layout of this file.
+    /// The highest generation ever assigned to a layout of this file.
     pub generation: Generation,
     pub parents: Vec<Parent>,
     /// `None`: inline, or not a regular file.
     pub layout: Option<Layout>,
-    /// Given by `Grow`, not switched to yet (rule meta-O4).
+    /// Assigned by `Grow`, not switched to yet (rule meta-O4).
     pub pending: Option<Layout>,
     pub spec: Option<StripeSpec>,
-    /// Target of a symlink.
+    /// The target of a symlink.
     pub target: Vec<u8>,
-    /// When somebody last set mtime by hand (zero: never): bytes that were written before then do not change it any more.
+    /// When a user last set mtime (zero: never). Bytes that were written before then no longer change it.
     pub mtime_set_at: Time,
     /// `FLAG_*` of the wire, and `LINKABLE`.
     pub flags: u32,
-    /// Only if it says more than the mode.
+    /// Empty if the mode alone expresses the rights.
     pub access_acl: Acl,
-    /// A directory's, for what is made in it.
+    /// A directory's default ACL, for new files in it.
     pub default_acl: Acl,
 }
 
-/// What of an inode counts for the directory that it is in.
+/// The fields of an inode that count for its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// By its first hint.
+    /// From its first hint.
     pub parent: Option<Fid>,
     pub kind: Kind,
     pub size: u64,
@@ -96,11 +97,11 @@ impl InodeRecord {
     pub fn is_dir(&self) -> bool {
         self.attr.kind == Kind::Dir
     }
-    /// A regular file whose content lies in its record.
+    /// A regular file whose content lies in the MDT's records.
     pub fn is_inline(&self) -> bool {
         self.attr.kind == Kind::File && self.layout.is_none()
     }
-    /// As a client sees it.
+    /// The inode in the form that clients see.
     pub fn to_wire(&self) -> Inode {
         Inode {
             attr: self.attr,
@@ -111,17 +112,17 @@ impl InodeRecord {
     }
 }
 
-/// An inline page: CRC32C, then up to 4 KiB. Bytes of the page past the value's end read as zero.
+/// An inline page: CRC32C, then up to 4 KiB. Bytes of the page past the value's end read as zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlinePage {
     pub bytes: Vec<u8>,
 }
 
-/// The first byte of a page whose zeros only keep space for what will be written.
+/// The first byte of a page whose zeros only reserve space for later writes.
 const RESERVED: u8 = 2;
 
 impl InlinePage {
-    /// What a page takes beside its bytes.
+    /// Bytes of a page's head.
     pub const HEAD_BYTES: usize = 5;
 
     pub fn encode(bytes: &[u8]) -> Vec<u8> {
@@ -165,7 +166,7 @@ pub fn decode_orphan(bytes: &[u8]) -> Result<SessionId, Malformed> {
     whole(bytes)
 }
 
-/// The value of a dead record: the layout whose objects are to be destroyed.
+/// The value of a record of the unlink log: the layout whose objects are to be destroyed.
 pub fn encode_dead(layout: &Layout) -> Vec<u8> {
     let mut out = vec![VERSION];
     layout.put(&mut out);
@@ -175,7 +176,7 @@ pub fn decode_dead(bytes: &[u8]) -> Result<Layout, Malformed> {
     whole(bytes)
 }
 
-/// A version byte and one value, to the end.
+/// Decodes a version byte and one value, to the end.
 fn whole<T: Wire>(bytes: &[u8]) -> Result<T, Malformed> {
     let mut r = versioned(bytes)?;
     let value = T::get(&mut r)?;

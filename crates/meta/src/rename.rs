@@ -1,7 +1,7 @@
-//! Rename: a name moves, replaces, or changes places with another (`RENAME_EXCHANGE`). With `RENAME_WHITEOUT` the old name is a
-//! whiteout's afterwards. Checks come in Linux's order.
+//! Rename: moves a name, replaces another, or exchanges both (`RENAME_EXCHANGE`). With `RENAME_WHITEOUT` a whiteout gets the old name.
+//! Checks are in Linux's order.
 //!
-//! One MDT holds the whole name space, so the walk up from the new parent that forbids loops sees one consistent tree.
+//! One MDT holds the whole name space, so the walk up from the new parent that prevents loops sees one consistent tree.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -15,10 +15,10 @@ use crate::note::{Other, named, renamed};
 use crate::records::{InodeRecord, Parent};
 use crate::{Ctx, Txn, View, access, reap};
 
-/// Deepest directory that a walk up believes in; a longer way is a loop that only damage makes.
+/// Most ancestors that a walk up visits. More are a loop, which only damage can make.
 const DEPTH_MAX: usize = 1 << 20;
 
-/// The directories of a rename; `to` is absent if it is the same one, so that no record is changed in two copies.
+/// The directories of a rename. `to` is `None` if both are the same, so that no record is changed in two copies.
 struct Dirs {
     from: InodeRecord,
     to: Option<InodeRecord>,
@@ -42,17 +42,17 @@ impl Dirs {
     }
 }
 
-/// Nothing lost its name, and nothing was made.
+/// The reply if no file lost its name and no whiteout was made.
 const DONE: RenameReply = RenameReply { replaced: None, whiteout: Fid(0) };
 
-/// A name with its entry and inode.
+/// A name with its place and inode.
 struct Named {
     at: Parent,
     inode: InodeRecord,
 }
 
 pub fn rename(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Rename) -> Result<RenameReply, Fault> {
-    // 1. The words of the request.
+    // 1. Check the names and flags.
     names::validate(&req.name)?;
     names::validate(&req.new_name)?;
     let exchange = req.flags & RENAME_EXCHANGE != 0;
@@ -60,14 +60,14 @@ pub fn rename(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Rename) -> Result<RenameRep
     if req.flags & !known != 0 || exchange && req.flags != RENAME_EXCHANGE {
         return Err(Fault::new(Code::Invalid, format!("rename flags {:#x}", req.flags)));
     }
-    // 2. The directories, and what the names are now.
+    // 2. Load the directories and the present entries.
     let dirs = load_dirs(txn, &req)?;
     let Found { at, entry } = names::need_entry(txn, req.parent, &req.name)?;
     let slot = names::find_slot(txn, req.new_parent, &req.new_name)?;
     match &slot {
         Slot::Taken(_) if req.flags & RENAME_NOREPLACE != 0 => return Err(Code::Exists.into()),
         Slot::Free(_) if exchange => return Err(Code::NotFound.into()),
-        // Two names of one inode: POSIX says that both stay.
+        // Two names of one inode: POSIX keeps both.
         Slot::Taken(found) if found.entry.fid == entry.fid => return Ok(DONE),
         _ => {}
     }
@@ -95,7 +95,7 @@ fn load_dirs(view: &dyn View, req: &Rename) -> Result<Dirs, Fault> {
     Ok(Dirs { from, to })
 }
 
-/// The new name is free.
+/// Moves to a free name.
 fn move_to(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
@@ -123,7 +123,7 @@ fn move_to(
     Ok(RenameReply { whiteout, ..DONE })
 }
 
-/// The old name goes, or becomes a whiteout's.
+/// Removes the old name, or gives it to a whiteout.
 fn leave(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
@@ -149,14 +149,14 @@ fn leave(
     Ok(make_at(ctx, txn, from, (at, &req.name), seed)?.fid())
 }
 
-/// After the note of the rename itself: only then is the old name free for it.
+/// Notes the whiteout. It comes after the note of the rename: only then is the old name free for it.
 fn note_whiteout(txn: &mut dyn Txn, req: &Rename, whiteout: Fid) {
     if whiteout != Fid(0) {
         named(txn, ChangeOp::MakeNode, whiteout, (req.parent, &req.name), &req.cred);
     }
 }
 
-/// The new name is taken: its file loses it.
+/// Moves to a name whose present file loses it.
 fn replace(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
@@ -177,7 +177,7 @@ fn replace(
         return Err(Code::NotEmpty.into());
     }
     if source.inode.is_dir() {
-        // Where it came from there is one directory less; where it went, one came and one goes.
+        // The old parent has one subdirectory less; the new one gains one and loses one.
         dirs.from.attr.nlink = dirs.from.attr.nlink.saturating_sub(1);
     }
     let fid = source.inode.fid();
@@ -190,7 +190,7 @@ fn replace(
     Ok(RenameReply { replaced: Some(replaced), whiteout })
 }
 
-/// Both names stay and change inodes.
+/// Exchanges the inodes of two names.
 fn swap(
     txn: &mut dyn Txn,
     req: &Rename,
@@ -218,7 +218,7 @@ fn swap(
     Ok(DONE)
 }
 
-/// Writes the entry and the parent hint of a name that lies at `at` now.
+/// Writes the entry and the parent hint of a name that is now at `at`.
 fn settle_in(txn: &mut dyn Txn, named: Named, at: Parent, name: &[u8], now: Time) {
     let Named { at: before, mut inode } = named;
     move_link(&mut inode, before, at);
@@ -227,7 +227,7 @@ fn settle_in(txn: &mut dyn Txn, named: Named, at: Parent, name: &[u8], now: Time
     store_inode(txn, &inode);
 }
 
-/// A directory's `..` changes with its parent: that is a write to it.
+/// A directory's `..` changes with its parent, which needs the right to write to it.
 fn need_adopt(moved: &InodeRecord, dirs: &Dirs, cred: &Cred) -> Result<(), Fault> {
     match moved.is_dir() && dirs.differ() {
         true => access::need(moved, cred, access::WRITE),
@@ -235,7 +235,7 @@ fn need_adopt(moved: &InodeRecord, dirs: &Dirs, cred: &Cred) -> Result<(), Fault
     }
 }
 
-/// Refuses to move a directory to a place below itself.
+/// Refuses to move a directory below itself.
 fn refuse_loop(view: &dyn View, moved: &InodeRecord, dirs: &Dirs, new_parent: Fid) -> Result<(), Fault> {
     if !moved.is_dir() || !dirs.differ() {
         return Ok(());

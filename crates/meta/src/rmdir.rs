@@ -1,4 +1,4 @@
-//! RemoveDir: an empty directory goes, with its name and its inode.
+//! RemoveDir: removes an empty directory, its name and its inode.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -9,7 +9,7 @@ use crate::{Ctx, Txn, access, names, note, reap};
 
 pub fn rmdir(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: RemoveDir) -> Result<UnlinkReply, Fault> {
     if *req.name == *b".." {
-        // It holds at least the directory that it is the parent of.
+        // The parent has at least the directory from which `..` was looked up.
         return Err(Code::NotEmpty.into());
     }
     names::validate(&req.name)?;

@@ -1,4 +1,4 @@
-//! Scan: every record of the name space in key order, a page at a time, for fsck.
+//! Scan: reads every record of the name space in key order, a page at a time, for fsck.
 
 use types::*;
 use wire::codec::Bytes;
@@ -7,10 +7,10 @@ use wire::meta::{Scan, ScanRecord, ScanReply};
 use crate::records::{self, EntryRecord, InodeRecord};
 use crate::{Ctx, View, inline, keys};
 
-/// Most records of a page, and roughly most bytes.
+/// Most records of a page, and about the most bytes.
 const RECORDS_MAX: usize = 4096;
 const BYTES_MAX: usize = 1 << 20;
-/// What a record takes on the wire, where numbers have a fixed length: as much as this, and as this for each of its bytes, about.
+/// Size of a record on the wire, where numbers have fixed length, about: this much, plus this factor for each of its bytes.
 const INODE_BYTES: usize = 128;
 const WIRE_BYTES_PER_BYTE: usize = 4;
 

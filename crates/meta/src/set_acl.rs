@@ -1,4 +1,4 @@
-//! ACLs as the attributes `system.posix_acl_access` and `system.posix_acl_default`, which is how programs set and read them.
+//! ACLs as the attributes `system.posix_acl_access` and `system.posix_acl_default`, through which programs set and read them.
 
 use types::*;
 
@@ -10,7 +10,7 @@ use crate::records::InodeRecord;
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// Which of an inode's two lists.
+/// Selects one of an inode's two lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     Access,
@@ -29,7 +29,7 @@ pub fn get(inode: &InodeRecord, which: Which) -> Result<Vec<u8>, Fault> {
     }
 }
 
-/// Sets a list; an empty one takes it away. An access ACL sets the mode, too, and is not kept if that says it all.
+/// Sets a list; an empty one removes it. An access ACL also sets the mode, and is not kept if the mode expresses it.
 pub fn set(inode: &mut InodeRecord, which: Which, acl: Acl, cred: &Cred) -> Result<(), Fault> {
     need_able(inode)?;
     access::need_unprotected(inode)?;

@@ -1,4 +1,4 @@
-//! SetAttr: mode, owner, group and times, by Linux's rules of who may. Sizes are changed by `Truncate`.
+//! SetAttr: changes mode, owner, group and times, with the permissions of Linux. `Truncate` changes sizes.
 
 use types::*;
 use wire::meta::{Inode, SET_ATIME, SET_GID, SET_KILLPRIV, SET_MODE, SET_MTIME, SET_TOUCH, SET_UID, SetAttr};
@@ -16,7 +16,7 @@ pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, 
         return Err(Fault::new(Code::BadRequest, format!("attribute bits {:#x}", req.valid & !KNOWN)));
     }
     let mut inode = load_inode(txn, req.fid)?;
-    // 1. May it all be done? All or nothing.
+    // 1. Check all parts: all or nothing.
     need_chown(&inode, &req)?;
     need_chgrp(&inode, &req)?;
     if req.valid & SET_MODE != 0 {
@@ -25,12 +25,12 @@ pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, 
     need_utimes(&inode, &req)?;
     need_changeable(&inode, &req)?;
     need_content(ctx, &inode, &req)?;
-    // 2. Mode: by the old owner's bits and the new group.
+    // 2. Mode: from the old owner's bits and the new group.
     inode.attr.mode = new_mode(&inode, &req);
     if req.valid & SET_MODE != 0 {
         inode.access_acl.set_mode(inode.attr.mode);
     }
-    // 3. The rest as asked.
+    // 3. The other attributes.
     let Attr { uid, gid, atime, mtime, ctime, .. } = &mut inode.attr;
     let fields: [(u32, &mut u32, u32); 2] = [(SET_UID, uid, req.uid), (SET_GID, gid, req.gid)];
     let times: [(u32, &mut Time, Time); 2] = [(SET_ATIME, atime, req.atime), (SET_MTIME, mtime, req.mtime)];
@@ -45,20 +45,20 @@ pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, 
     Ok(inode.shown(ctx, For::Looking))
 }
 
-/// What it names; that set-id bits go with a change of content is a change of the mode.
+/// The changed attributes, for the changelog. Clearing the set-id bits is a change of the mode.
 fn what(req: &SetAttr) -> u32 {
     let mode = if req.valid & SET_KILLPRIV != 0 { SET_MODE } else { 0 };
     req.valid & (SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME) | mode
 }
 
-/// Both times become *now*. As on Linux, one alone is a time that the caller chose, even if it is the present one.
+/// True if both times become *now*. As on Linux, a single time counts as chosen by the caller, even if it is the present one.
 fn is_touch(req: &SetAttr) -> bool {
     let both = SET_ATIME | SET_MTIME;
     req.valid & SET_TOUCH != 0 && req.valid & both == both
 }
 
-/// `chattr` flags: nothing of an immutable file changes, its ctime by a request that names nothing neither; of an append-only one both
-/// times may become *now*.
+/// Checks `chattr` flags. An immutable file allows no change, not even of its ctime by a request without attributes. An append-only file
+/// allows to set both times to *now*.
 fn need_changeable(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     let sets_times = req.valid & (SET_ATIME | SET_MTIME) != 0 && !is_touch(req);
     match req.valid & (SET_MODE | SET_UID | SET_GID) != 0 || sets_times {
@@ -67,19 +67,19 @@ fn need_changeable(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     }
 }
 
-/// Set-id bits go with a change of content, and only if that is allowed: it is asked for afterwards.
+/// The set-id bits are cleared after a change of content, so the caller needs the right to make one.
 fn need_content(ctx: &Ctx<'_>, inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     if req.valid & SET_KILLPRIV == 0 {
         return Ok(());
     }
-    // Where the client's kernel judges, it has.
+    // A client's kernel that checks rights has checked this too.
     match ctx.judge.is_some() && !access::is_owner(inode, &req.cred) {
         true => ctx.need_write(req.held.as_ref(), inode, &req.cred),
         false => Ok(()),
     }
 }
 
-/// Only root gives files away; the owner may name itself.
+/// Only root may change the owner; the owner may set its own uid.
 fn need_chown(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     let stays = req.uid == inode.attr.uid && req.cred.uid == inode.attr.uid;
     match req.valid & SET_UID == 0 || req.cred.may_all() || stays {
@@ -88,7 +88,7 @@ fn need_chown(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     }
 }
 
-/// The owner may choose among the groups it is in.
+/// The owner may choose among its groups.
 fn need_chgrp(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     let owner = req.cred.uid == inode.attr.uid;
     let stays = owner && (req.gid == inode.attr.gid || req.cred.is_in_group(req.gid));
@@ -101,7 +101,7 @@ fn need_chgrp(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     }
 }
 
-/// Owners set any time; a caller that may write sets both to the present one.
+/// The owner may set any time; a caller with the right to write may set both to the present.
 fn need_utimes(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     let asks = req.valid & (SET_ATIME | SET_MTIME) != 0;
     match asks && !access::is_owner(inode, &req.cred) {
@@ -111,7 +111,7 @@ fn need_utimes(inode: &InodeRecord, req: &SetAttr) -> Result<(), Fault> {
     }
 }
 
-/// The mode after this request: as asked, or what a change of owner leaves of it.
+/// The mode after this request: as requested, or without the set-id bits that a change of owner clears.
 fn new_mode(inode: &InodeRecord, req: &SetAttr) -> u32 {
     let Attr { mode, gid, .. } = inode.attr;
     if req.valid & SET_MODE != 0 {
@@ -122,7 +122,7 @@ fn new_mode(inode: &InodeRecord, req: &SetAttr) -> u32 {
     if req.valid & (SET_UID | SET_GID | SET_KILLPRIV) == 0 || inode.is_dir() {
         return mode;
     }
-    // A program must not run as its new owner unasked; also root's chown clears the bits.
+    // A program must not run as its new owner without that owner's consent. Root's chown clears the bits too.
     let keeps_setgid = mode & GROUP_EXEC == 0 && access::keeps_setgid(&req.cred, gid);
     mode & !SETUID & if keeps_setgid { MODE_BITS } else { !SETGID }
 }

@@ -1,4 +1,4 @@
-//! Settle (rule plan-O3): the MDT learns what flushed bytes have proven.
+//! Settle (rule plan-O3): updates size, times and written bits that flushed bytes have proven.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -27,12 +27,12 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
         ));
     };
     mark_written(layout, &req.written)?;
-    // 1. Size: it rises with what was written; only a shrink that is under way sets it.
+    // 1. Size: it rises with the written bytes; only a shrink in progress sets it.
     let is_left_over = sharing::is_left_over(ctx, &inode);
     let mut proven = sharing::proven(&inode);
     inode.attr.size = match inode.state {
         FileState::Truncating { .. } => req.size,
-        // meta-H1: what was said in an era that is over counts only as far as it was flushed, or as the objects say.
+        // meta-H1: a size reported in an earlier era counts only as far as it was flushed, or as the objects prove it.
         FileState::Shared { proven, .. } if is_left_over => proven.max(req.size),
         _ => inode.attr.size.max(req.size),
     };
@@ -41,7 +41,7 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     }
     // 2. Times and blocks.
     let mtime = match req.hint && inode.mtime_set_at == Time::default() {
-        // Programs tell by mtime whether what they know is old, and the clock of who writes may be behind.
+        // Programs detect changes by mtime, and the writer's clock may be behind. So mtime must rise.
         true => req.mtime.max(just_after(inode.attr.mtime)),
         false => req.mtime,
     };
@@ -69,8 +69,8 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     Ok(SettleReply { attr: inode.attr })
 }
 
-/// Nobody has the file open for writing any more: if all of it is flushed, it is settled. (Who told the last of it may have been told
-/// that another still wrote.) What is of another era than `now` was left over, and its objects are asked.
+/// Settles a file that no session has open for writing any more, if all of it is flushed. (The last writer's update may have come while
+/// another still wrote.) A file of another era than `now` needs recovery from its objects instead.
 pub fn rest(txn: &mut dyn Txn, fid: Fid, now: u64) -> Result<(), Fault> {
     let mut inode = match load_inode(txn, fid) {
         Err(fault) if fault.code == Code::Stale => return Ok(()),
@@ -91,7 +91,7 @@ fn just_after(time: Time) -> Time {
     }
 }
 
-/// Of a file that is settled, and nothing that would change it: an `fsync` by who only reads it, among others.
+/// True if a settled file would not change, as with an `fsync` by a program that only reads it.
 fn is_no_news(inode: &InodeRecord, req: &Settle) -> bool {
     let is_same = inode.layout.as_ref().is_some_and(|l| l.generation == req.generation);
     inode.state == FileState::Settled
@@ -102,7 +102,7 @@ fn is_no_news(inode: &InodeRecord, req: &Settle) -> bool {
         && !is_newer_write(inode, req.mtime)
 }
 
-/// A judged session settles what it wrote, and nothing that is settled: it could make any file longer.
+/// A judged session may settle only files that it writes, and no settled ones. Otherwise it could make any file longer.
 fn need_concern(ctx: &Ctx<'_>, inode: &InodeRecord) -> Result<(), Fault> {
     let is_its = match inode.state {
         FileState::Settled => false,
@@ -117,12 +117,12 @@ fn need_concern(ctx: &Ctx<'_>, inode: &InodeRecord) -> Result<(), Fault> {
     }
 }
 
-/// Does mtime become `told`, the time of some write? Among writes the latest counts, whatever order they are told in. A time that
-/// was set by hand gives way to writes after that moment, be it earlier or later than theirs, and to none before.
+/// True if mtime becomes `told`, the time of a write. Among writes the latest counts, in whatever order they are reported. A time that a
+/// user set is replaced by writes after that moment, whether it is earlier or later than theirs, and by none before.
 fn is_newer_write(inode: &InodeRecord, told: Time) -> bool {
     match inode.mtime_set_at == Time::default() {
         true => told > inode.attr.mtime,
-        // The client may tell the time that was set, which is no write's.
+        // The client may report the time that was set, which is not the time of a write.
         false => told > inode.mtime_set_at && told != inode.attr.mtime,
     }
 }

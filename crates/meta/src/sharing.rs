@@ -1,8 +1,8 @@
-//! Several sessions at once: what the rules are told of the others, and what state each session is shown.
+//! Several sessions at once: the rules' view of other sessions, and the state that each session is shown.
 //!
-//! meta-H1: the size in a record of state `Shared` is what its writers said, as long as the `era` lasts in which it was said. After it
-//! only `proven` bytes are sure; who finds the file so asks its objects, as with any file that a dead session left.
-//! meta-H2: an inode that a session has open keeps its records, whoever takes its last name.
+//! meta-H1: the size in a record of state `Shared` is the one that its writers reported, while the `era` of the report lasts. After it
+//! only `proven` bytes are certain, and a session that finds the file reads its objects, as with any file of a dead session.
+//! meta-H2: an inode that a session has open keeps its records when its last name is removed.
 
 use types::*;
 use wire::meta::{FileState, Inode};
@@ -10,23 +10,23 @@ use wire::meta::{FileState, Inode};
 use crate::records::InodeRecord;
 use crate::{Ctx, Txn};
 
-/// What an MDT knows of its sessions beside the records. Without it (`Ctx::sharing` is `None`) there is one session.
+/// The MDT's knowledge of its sessions, beside the records. If `Ctx::sharing` is `None`, there is one session.
 pub trait Sharing {
-    /// Do several sessions share the file system now?
+    /// True if several sessions share the file system now.
     fn is_shared(&self) -> bool;
     fn is_alive(&self, session: SessionId) -> bool;
-    /// Another session than the asking one that has the file open.
+    /// A session other than the asking one that has the file open.
     fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId>;
-    /// Has another session it open for writing?
+    /// True if another session has it open for writing.
     fn written_elsewhere(&self, fid: Fid) -> bool;
-    /// Changes whenever hints of before cannot be trusted any more: a session was evicted, or the MDT restarted.
+    /// Changes when earlier hints are no longer reliable: a session was evicted, or the MDT restarted.
     fn era(&self) -> u64;
-    /// The lease counter that all sessions have in common, so that they do not fence each other; `None`: draw one, and tell it.
+    /// The common lease counter of all sessions, so that they do not fence each other; `None`: the caller assigns one by `set_lease`.
     fn lease(&self) -> Option<u32>;
     fn set_lease(&self, counter: u32);
-    /// The newest lease counter that was given to anybody: no object has seen a higher version.
+    /// The newest lease counter that any session got: no object has seen a higher version.
     fn newest_lease(&self) -> u32;
-    /// Do removed inodes stay as orphans of the session that removes them?
+    /// True if removed inodes stay as orphans of the session that removes them.
     fn keeps_removed(&self) -> bool;
 }
 
@@ -38,7 +38,7 @@ impl Ctx<'_> {
     pub fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
         self.sharing.filter(|s| s.is_shared())?.opened_elsewhere(fid)
     }
-    /// A replay brings back what its client knows; a late keep would leave an orphan that no client releases.
+    /// A replay restores state that its client knows; keeping a removed inode then would leave an orphan that no client releases.
     pub fn keeps_removed(&self) -> bool {
         !self.replay && self.sharing.is_some_and(|s| s.keeps_removed())
     }
@@ -46,12 +46,12 @@ impl Ctx<'_> {
         self.sharing.is_some_and(|s| s.is_alive(session))
     }
     fn is_era(&self, era: u64) -> bool {
-        // 0: said before the first era began.
+        // 0: reported before the first era began.
         era != 0 && self.sharing.is_some_and(|s| s.era() == era)
     }
 }
 
-/// The state of a file that the asking session begins, or goes on, to write.
+/// The state of a file that the asking session writes.
 pub fn writing(ctx: &Ctx<'_>, inode: &InodeRecord) -> FileState {
     match ctx.sharing {
         Some(sharing) if sharing.is_shared() => {
@@ -61,17 +61,18 @@ pub fn writing(ctx: &Ctx<'_>, inode: &InodeRecord) -> FileState {
     }
 }
 
-/// How much of the recorded size is flushed.
+/// How many bytes of the recorded size are flushed.
 pub fn proven(inode: &InodeRecord) -> u64 {
     match inode.state {
         FileState::Shared { proven, .. } => proven.min(inode.attr.size),
-        // What a lone session told was flushed; it told all before others came (a session that died is found by `is_left_over`).
+        // The updates of a lone session were flushed, and it sent all of them before other sessions came. (`is_left_over` finds a dead
+        // session.)
         FileState::Settled | FileState::Writing(_) => inode.attr.size,
         FileState::Truncating { size, .. } => size,
     }
 }
 
-/// Did a session that is gone leave it unsettled? Then the objects must be asked.
+/// True if a session that is gone left the file unsettled, so that the objects must be read.
 pub fn is_left_over(ctx: &Ctx<'_>, inode: &InodeRecord) -> bool {
     match inode.state {
         FileState::Settled => false,
@@ -81,17 +82,17 @@ pub fn is_left_over(ctx: &Ctx<'_>, inode: &InodeRecord) -> bool {
     }
 }
 
-/// For whom an inode is shown.
+/// The purpose for which an inode is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum For {
-    /// Who asks for attributes only.
+    /// Attributes only.
     Looking,
-    /// Who is about to use the content: a shrink that is under way must be finished first.
+    /// Use of the content: a shrink in progress must be completed first.
     Using,
 }
 
 impl InodeRecord {
-    /// As the asking session is to see it (meta-H1): others that live are trusted, what dead ones left is `Writing(0)`.
+    /// The inode as the asking session sees it (meta-H1). Live sessions are trusted; files of dead ones are `Writing(0)`.
     pub fn shown(&self, ctx: &Ctx<'_>, whom: For) -> Inode {
         let mut inode = self.to_wire();
         let is_shared = ctx.is_shared();
@@ -115,14 +116,14 @@ impl InodeRecord {
     }
 }
 
-/// The lease of who only reads. Reading leaves no version at objects, so who is alone needs none of its own: the newest that was given
-/// is as high as any that an object has seen. Those who share have one in common; `None` if none was drawn yet.
+/// The lease counter for reading. A read leaves no version at objects, so a lone session needs no counter of its own: the newest one is
+/// as high as any that an object has seen. Sharing sessions use the common one; `None` if it is not assigned yet.
 pub fn lease_to_read(ctx: &Ctx<'_>) -> Option<u32> {
     let sharing = ctx.sharing?;
     if sharing.is_shared() { sharing.lease() } else { Some(sharing.newest_lease()) }
 }
 
-/// The number of a lease for content: one for all who share, unless a dead session is to be fenced.
+/// The lease counter for content: a common one for all sharing sessions, unless a dead session must be fenced.
 pub fn lease(ctx: &Ctx<'_>, txn: &mut dyn Txn, is_left_over: bool) -> u32 {
     let Some(sharing) = ctx.sharing.filter(|s| s.is_shared()) else { return txn.next_lease() };
     if let Some(counter) = sharing.lease().filter(|_| !is_left_over) {

@@ -1,10 +1,10 @@
-//! What a stretch of keys has, in words for people.
+//! Describes the content of a range of keys, for people.
 
 use types::{Fid, Key};
 
 use crate::keys::{self, ENTRY, GIVEN_UP};
 
-/// Of each kind: its records, and whether a fid stands in their keys.
+/// For each kind: its records, and whether their keys have a fid.
 const KINDS: [(&str, bool); GIVEN_UP as usize] = [
     ("names in directories", true),
     ("inodes", true),
@@ -24,7 +24,7 @@ const KINDS: [(&str, bool); GIVEN_UP as usize] = [
     ("what was given up", false),
 ];
 
-/// The kinds of records from `first` on and before `end`, and of which fids.
+/// The kinds of records from `first` on and before `end`, with their fids.
 pub fn of(first: &Key, end: &Key) -> String {
     let (from, to) = (kind(first).max(ENTRY), kind(end).min(GIVEN_UP));
     let fid = |key: &Key, of: u8| (kind(key) == of).then(|| keys::parse_fid(key)).flatten();
@@ -44,7 +44,7 @@ pub fn of(first: &Key, end: &Key) -> String {
     (from..=to).filter(has_any).map(of_kind).collect::<Vec<_>>().join(", ")
 }
 
-/// The directory of which all of that is names.
+/// The directory, if all keys of the range are entries of one.
 pub fn directory(first: &Key, end: &Key) -> Option<Fid> {
     let dir = |key: &Key| keys::parse_fid(key).filter(|_| kind(key) == ENTRY);
     dir(first).filter(|first| dir(end) == Some(*first))

@@ -1,4 +1,4 @@
-//! Striping: what a user asked for (`StripeSpec`), and the layout made from it when bytes need one.
+//! Striping: the request of a user (`StripeSpec`), and the layout made from it when a file needs objects.
 
 use types::layout::{STRIPE_SIZE, STRIPE_SIZE_MIN};
 use types::*;
@@ -13,7 +13,7 @@ use crate::{Ctx, Txn, View, access, note};
 /// `-c -1` and `-i -1`: all OSTs, any OST.
 pub const ALL: u16 = u16::MAX;
 
-/// Sets or clears the striping of a directory, or of a regular file that has no content yet.
+/// Sets or clears the striping of a directory, or of a regular file without content.
 pub fn set_stripe(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetStripe) -> Result<Empty, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
     if !access::is_owner(&inode, &req.cred) {
@@ -48,12 +48,12 @@ pub fn get_stripe(ctx: &Ctx<'_>, view: &dyn View, req: GetStripe) -> Result<GetS
     })
 }
 
-/// What a file or directory made in `parent` starts with.
+/// The striping of a new file or directory in `parent`.
 pub fn inherit_spec(parent: &InodeRecord) -> Option<StripeSpec> {
     parent.spec.clone()
 }
 
-/// Bytes up to which this file may stay inline.
+/// Size in bytes up to which this file may stay inline.
 pub fn inline_max(ctx: &Ctx<'_>, inode: &InodeRecord) -> u32 {
     inode.spec.as_ref().and_then(|s| s.inline_max).unwrap_or(ctx.inline_max)
 }
@@ -94,10 +94,10 @@ fn effective_size(c: &StripeComponent) -> u32 {
     if c.stripe_size == 0 { STRIPE_SIZE } else { c.stripe_size }
 }
 
-/// The layout of a file whose bytes need objects. Deterministic in `(fid, spec, OSTs, avoid)`, so that a replay gives the same.
+/// The layout of a file that needs objects. Deterministic in `(fid, spec, OSTs, avoid)`, so that a replay gives the same.
 ///
-/// The first stripe lies on OST `fid mod n`: files made one after the other go round all OSTs. Each further component goes on
-/// where the one before ended.
+/// The first stripe lies on OST `fid mod n`, so successive files use all OSTs in turn. Each further component begins after the last OST
+/// of the one before.
 pub fn make_layout(
     ctx: &Ctx<'_>,
     fid: Fid,
@@ -106,7 +106,7 @@ pub fn make_layout(
     avoid: &[MirrorId],
 ) -> Result<Layout, Fault> {
     if ctx.ost_mirrors.is_empty() {
-        // Not `NoSpace`: the client waits for what is about to come up.
+        // Not `NoSpace`: the client waits for an OST that is about to start.
         return Err(Fault::new(Code::NotReady, "no OST has registered yet; start one"));
     }
     let layout = Layout { generation, components: lay(ctx, fid, &wanted(spec), avoid) };
@@ -116,7 +116,7 @@ pub fn make_layout(
     }
 }
 
-/// What a specification asks for, component by component; the last reaches to the end of any file.
+/// The components of a specification; the last reaches to the end of any file.
 pub fn wanted(spec: Option<&StripeSpec>) -> Vec<StripeComponent> {
     let mut wanted = match spec {
         Some(s) if !s.components.is_empty() => s.components.clone(),
@@ -128,8 +128,8 @@ pub fn wanted(spec: Option<&StripeSpec>) -> Vec<StripeComponent> {
     wanted
 }
 
-/// Components as they are wanted. Mirrors to avoid are named only where the specification says with which OST to start, or if there are
-/// no others. There is an OST.
+/// Makes components as wanted. Mirrors in `avoid` are used only where the specification names the first OST, or if there are no others.
+/// There must be an OST.
 pub fn lay(ctx: &Ctx<'_>, fid: Fid, wanted: &[StripeComponent], avoid: &[MirrorId]) -> Vec<Component> {
     let all = ctx.ost_mirrors;
     let roomy: Vec<MirrorId> = all.iter().filter(|m| !avoid.contains(m)).copied().collect();
@@ -161,7 +161,7 @@ pub fn lay(ctx: &Ctx<'_>, fid: Fid, wanted: &[StripeComponent], avoid: &[MirrorI
     components
 }
 
-/// Does the specification say with which OST the component starts?
+/// True if the specification names the first OST of the component.
 pub fn is_pinned(ctx: &Ctx<'_>, c: &StripeComponent) -> bool {
     c.start != ALL && (c.start as usize) < ctx.ost_mirrors.len()
 }

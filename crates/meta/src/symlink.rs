@@ -1,4 +1,4 @@
-//! Symlink: the target is kept in the inode record; it is bytes, and need not exist.
+//! Symlink: stores the target in the inode record. The target is a byte string, and need not exist.
 
 use types::*;
 use wire::meta::{Inode, Symlink};
@@ -10,7 +10,7 @@ use crate::{Ctx, Txn};
 pub fn symlink(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Symlink) -> Result<Inode, Fault> {
     let Symlink { parent, name, target, now, cred, want } = req;
     match target.len() {
-        // As Linux says of an empty path.
+        // As Linux does for an empty path.
         0 => return Err(Code::NotFound.into()),
         n if n > SYMLINK_MAX => return Err(Code::NameTooLong.into()),
         _ if target.contains(&0) => {

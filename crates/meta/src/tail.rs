@@ -1,7 +1,8 @@
-//! A growing file moves on to OSTs that have room (decision 0050): the layout from an offset on is made anew, for no object has bytes there.
+//! Moves the tail of a growing file to OSTs with free space (decision 0050): the layout is made anew from an offset on, where no object
+//! has bytes.
 //!
-//! meta-T1: objects keep their names: those that exist stay in the layout under the numbers that they have, if only in an empty component.
-//! meta-T2: the layout is changed as the client saw it, or not at all.
+//! meta-T1: objects keep their names: existing ones stay in the layout under their numbers, if only in an empty component.
+//! meta-T2: the layout is changed only if it is still the one that the client saw.
 
 use types::layout::COMPONENTS_MAX;
 use types::*;
@@ -14,8 +15,8 @@ use crate::records::InodeRecord;
 use crate::sharing::For;
 use crate::{Ctx, Txn, note, stripe};
 
-/// As long as there are no more components, those that hold nothing are kept: an OST may remember leases of their objects, which go with the
-/// file.
+/// Up to this number of components, empty ones are kept: an OST may remember leases of their objects, which the file's removal then
+/// clears.
 const KEPT_MAX: usize = 16;
 
 pub fn move_tail(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: MoveTail) -> Result<MoveTailReply, Fault> {
@@ -35,7 +36,7 @@ pub fn move_tail(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: MoveTail) -> Result<Move
     {
         return Err(Fault::new(Code::Stale, format!("file {fid}: its layout or size is being changed")));
     }
-    // meta-T2 is for what comes late, beside the rules of slots.
+    // meta-T2 refuses late requests, beside the rules of slots.
     layout.components = joined(layout, &req, fresh)
         .ok_or_else(|| Fault::new(Code::NoSpace, format!("file {fid}: it has moved on too often")))?;
     store_inode(txn, &inode);
@@ -43,7 +44,7 @@ pub fn move_tail(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: MoveTail) -> Result<Move
     Ok(MoveTailReply { inode: inode.shown(ctx, For::Using) })
 }
 
-/// The components from `from` on, as the striping wants them, where there is room.
+/// The components from `from` on that the striping requests, on OSTs with free space.
 fn fresh(ctx: &Ctx<'_>, inode: &InodeRecord, req: &MoveTail) -> Result<Vec<Component>, Fault> {
     let wanted: Vec<StripeComponent> =
         stripe::wanted(inode.spec.as_ref()).into_iter().filter(|c| c.end > req.from).collect();
@@ -57,7 +58,7 @@ fn fresh(ctx: &Ctx<'_>, inode: &InodeRecord, req: &MoveTail) -> Result<Vec<Compo
     Ok(stripe::lay(ctx, inode.fid(), &wanted, &req.avoid))
 }
 
-/// What there is up to `from`, then what follows. `None`: there would be too many.
+/// The components up to `from`, then `fresh`. `None`: too many.
 fn joined(layout: &Layout, req: &MoveTail, mut fresh: Vec<Component>) -> Option<Vec<Component>> {
     let old = &layout.components;
     let is_used = |c: &Component| c.written.iter().any(|w| *w != 0);
@@ -68,7 +69,7 @@ fn joined(layout: &Layout, req: &MoveTail, mut fresh: Vec<Component>) -> Option<
     let mut all: Vec<Component> = old[..kept].to_vec();
     all.iter_mut().for_each(|c| c.end = c.end.min(req.from));
     if kept + fresh.len() > COMPONENTS_MAX {
-        // The last ones that there are: one for all that follows.
+        // The last component that may exist covers all the rest.
         fresh.truncate(1);
         fresh[0].end = u64::MAX;
     }

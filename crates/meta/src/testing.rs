@@ -1,4 +1,4 @@
-//! A small world for this crate's tests: records in memory, three users, and short words for requests.
+//! A small world for this crate's tests: records in memory, three users, and short constructors of requests.
 
 use types::*;
 use wire::codec::Bytes;
@@ -15,12 +15,12 @@ use crate::{Ctx, Judge, Space, View, keys};
 pub const ROOT: Fid = Fid::ROOT;
 pub const ALICE: u32 = 1000;
 pub const BOB: u32 = 1001;
-/// A group that Alice is in beside her own; Bob is not.
+/// A group of Alice beside her own; Bob is not in it.
 pub const CREW: u32 = 2000;
 
 pub const FULL: Space = Space { is_full: true, ..Space::AMPLE };
 
-/// Root, or a user whose group has her number; Alice is in CREW, too.
+/// Root, or a user whose group has the same number; Alice is in CREW too.
 pub fn cred(uid: u32) -> Cred {
     let groups = if uid == ALICE { vec![CREW] } else { vec![] };
     Cred { uid, gid: uid, groups }
@@ -36,9 +36,9 @@ pub struct World {
     pub now: Time,
     pub replay: bool,
     pub space: Space,
-    /// Who asks in the helpers below.
+    /// The user of the helpers below.
     pub who: u32,
-    /// The session is judged as this user.
+    /// The user as which the session is judged.
     pub judged: Option<u32>,
 }
 
@@ -53,7 +53,7 @@ impl World {
         World::with_judge(replay, space, None, f)
     }
 
-    /// As `with_ctx`; the session is judged as `who`, if given. A capability is its own if the MAC is the one made here.
+    /// As `with_ctx`; if a user is given, the session is judged as that user. A capability is the session's own if it has the MAC made here.
     pub fn with_judge<T>(replay: bool, space: Space, who: Option<u32>, f: impl FnOnce(&Ctx<'_>) -> T) -> T {
         let is_ours = |cap: &Capability| cap.mac == Mac([1; 16]);
         let make_cap = |fid, generation, rights, lease| Capability {
@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// A request through the dispatch; a refused one leaves no trace, as the executor has it (meta-I1).
+    /// A request through the dispatch. A refused one changes nothing, as in the executor (meta-I1).
     pub fn call<R: Request>(&mut self, req: R) -> Result<R::Reply, Code> {
         self.call_with(req, &[])
     }
@@ -203,13 +203,13 @@ impl World {
     pub fn set_owner(&mut self, fid: Fid, uid: u32, gid: u32) {
         self.edit(fid, |i| (i.attr.uid, i.attr.gid) = (uid, gid))
     }
-    /// Changes an inode record behind the rules' back.
+    /// Changes an inode record without the rules.
     pub fn edit(&mut self, fid: Fid, change: impl FnOnce(&mut InodeRecord)) {
         let mut inode = self.inode(fid);
         change(&mut inode);
         crate::inode::store_inode(&mut self.txn, &inode);
     }
-    /// Puts a foreign name into the run of `name`'s hash, as a collision would.
+    /// Puts another name into the run of `name`'s hash, as a collision would.
     pub fn collide(&mut self, parent: Fid, name: &str, collision: u8, other: &str, fid: Fid) {
         names::put_entry(
             &mut self.txn,
@@ -219,7 +219,7 @@ impl World {
             other.as_bytes(),
         );
     }
-    /// The collision number that a name has.
+    /// The collision number of a name.
     pub fn collision_of(&self, parent: Fid, name: &str) -> u8 {
         match names::find_slot(&self.txn, parent, name.as_bytes()).expect("sound entries") {
             Slot::Taken(found) => found.at.collision,

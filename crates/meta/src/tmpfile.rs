@@ -1,4 +1,4 @@
-//! Tmpfile: a regular file without a name, held open by who made it. `Link` gives it its first name, unless it was made exclusive.
+//! Tmpfile: makes a regular file without a name, held open by its session. `Link` gives it its first name, unless it was made exclusive.
 
 use types::*;
 use wire::meta::{OpenReply, Tmpfile};
@@ -11,7 +11,7 @@ use crate::{Ctx, Txn, access, keys};
 
 pub fn tmpfile(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Tmpfile) -> Result<OpenReply, Fault> {
     let Tmpfile { parent, mode, umask, exclusive, now, cred, want } = req;
-    // A replay whose file survived finds its own work.
+    // In a replay whose file survived, this is the request's own file.
     if ctx.replay && txn.get(&keys::orphan(want)).is_some() {
         let mut made = load_inode(txn, want)?;
         return open_reply(ctx, txn, &mut made, true);

@@ -1,4 +1,4 @@
-//! Totals of the MDT for `statfs`, kept exact in the entry that changes them: one record, one more put.
+//! Totals of the MDT for `statfs`, exact after each entry that changes them: one record, one more put.
 
 use wire::codec::{Malformed, Reader, Wire};
 
@@ -11,7 +11,7 @@ pub struct Totals {
     pub inodes: u64,
 }
 
-/// The totals; zero if the record is missing or broken, which fsck finds by counting.
+/// The totals; zero if the record is missing or unreadable, which fsck finds by counting.
 pub fn totals(view: &dyn View) -> Totals {
     view.get(&keys::kind_start(keys::TOTAL)).and_then(|v| Totals::decode(&v).ok()).unwrap_or_default()
 }

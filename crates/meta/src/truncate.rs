@@ -1,4 +1,4 @@
-//! Truncate. Four cases, all in one entry here; only a shrink of objects leaves work for the client.
+//! Truncate. Four cases, each in one entry; only a shrink of objects leaves work for the client.
 
 use types::*;
 use wire::changelog::ChangeOp;
@@ -26,7 +26,7 @@ pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<Trunc
     access::need_unprotected(&inode)?;
     let mut pending = false;
     if req.size == 0 {
-        // Empty: old objects, if any, go to the purge list; the file starts inline again.
+        // Empty: old objects, if any, go to the purge list; the file becomes inline again.
         empty(txn, &mut inode, req.now);
     } else if inode.layout.is_none() {
         if req.size > inline_max(ctx, &inode) as u64 {
@@ -39,8 +39,8 @@ pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<Trunc
         inode.attr.size = req.size;
         inode.attr.blocks = inline::count_blocks(txn, req.fid);
     } else {
-        // A session may have written past the size that is recorded: then, too, the objects must be cut. A cut to the present
-        // size frees what is reserved past it.
+        // An unsettled file may have bytes past the recorded size, so its objects must be cut too. A cut to the present size frees
+        // reserved space past it.
         let unsettled = inode.state != FileState::Settled;
         pending = req.size <= inode.attr.size || unsettled;
         if pending {
@@ -57,7 +57,7 @@ pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<Trunc
     Ok(TruncateReply { inode: inode.shown(ctx, For::Using), cap, pending })
 }
 
-/// Makes a file empty and inline: size 0, no layout, old objects buried.
+/// Makes a file empty and inline: size 0, no layout, old objects in the unlink log.
 pub fn empty(txn: &mut dyn Txn, inode: &mut InodeRecord, now: Time) {
     inline::delete_pages(txn, inode.fid(), 0);
     for layout in [inode.layout.take(), inode.pending.take()].into_iter().flatten() {

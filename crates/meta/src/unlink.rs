@@ -1,4 +1,4 @@
-//! Unlink: a name goes; with the last one the inode goes too, or becomes an orphan if the client holds it open.
+//! Unlink: removes a name. With the last one the inode is removed too, or becomes an orphan if a client holds it open.
 
 use types::*;
 use wire::changelog::ChangeOp;

@@ -1,7 +1,7 @@
-//! Extended attributes: all of an inode's lie in one record, sorted by name.
+//! Extended attributes: all of an inode's are in one record, sorted by name.
 //!
-//! `user.*` belongs to regular files and directories and follows their permissions; `trusted.*` is root's alone; `security.*` is
-//! root's to change; ACLs are kept in the inode and seen here under their `system.*` names. Other names are `Unsupported`.
+//! `user.*` is for regular files and directories, and follows their permissions. Only root sees `trusted.*`, and only root changes
+//! `security.*`. ACLs are stored in the inode and appear here under their `system.*` names. Other names are `Unsupported`.
 
 use types::*;
 use wire::Empty;
@@ -17,7 +17,7 @@ use crate::records::{InodeRecord, VERSION};
 use crate::set_acl::{self, Which};
 use crate::{Ctx, Txn, View, keys, note};
 
-/// Linux's limits: of a name, of all values of an inode here (of one there), and of a list of names.
+/// Linux's limits: of a name, of all values of an inode (in Linux: of one value), and of a list of names.
 pub const XATTR_NAME_MAX: usize = 255;
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
 pub const XATTR_LIST_MAX: usize = 64 << 10;
@@ -156,7 +156,7 @@ fn need_change(inode: &InodeRecord, name: &[u8], cred: &Cred) -> Result<(), Faul
         Space::User if !takes_user(inode) => {
             Err(Fault::new(Code::Perm, "user.* is for regular files and directories"))
         }
-        // In a directory like /tmp everybody may write, but not leave notes on the directory itself.
+        // In a directory such as /tmp all users may write, but only the owner may set attributes of the directory itself.
         Space::User if inode.is_dir() && inode.attr.mode & STICKY != 0 => {
             access::need_owner(inode, cred)?;
             access::need(inode, cred, WRITE)
@@ -165,7 +165,7 @@ fn need_change(inode: &InodeRecord, name: &[u8], cred: &Cred) -> Result<(), Faul
     }
 }
 
-/// As a change. But file capabilities go with a change of content, at the hands of whoever may change that.
+/// As a change, except that a change of content removes file capabilities: a caller with the right to write may do so.
 fn need_remove(inode: &InodeRecord, name: &[u8], cred: &Cred) -> Result<(), Fault> {
     match name == CAPABILITY {
         true => access::need(inode, cred, WRITE),
@@ -197,7 +197,7 @@ impl XattrsRecord {
     }
     fn fits(&self) -> bool {
         let values: usize = self.0.iter().map(|(_, value)| value.len()).sum();
-        // Each name ends with a NUL in what listxattr gives.
+        // In the result of listxattr each name ends with a NUL.
         let names: usize = self.0.iter().map(|(name, _)| name.len() + 1).sum();
         values <= XATTR_BYTES_MAX && names <= XATTR_LIST_MAX
     }

@@ -1,9 +1,9 @@
-//! What of the map a client may see.
+//! The part of the cluster map that clients may see.
 
 use types::Uuid;
 use wire::map::ClusterMap;
 
-/// The map without the file systems' secrets: who knows them can make capabilities.
+/// The map without the file systems' secrets, with which a client could make capabilities.
 pub fn client_view(map: &ClusterMap) -> ClusterMap {
     let mut map = map.clone();
     for fs in &mut map.file_systems {

@@ -1,14 +1,14 @@
-//! The rules of membership: what a registration and a silence do to the cluster map.
+//! Rules of membership: the effect of registrations and of silence on the cluster map.
 //!
-//! Pure: a map and an event go in, the next map and the answer come out. The caller stores the map by compare-and-swap
-//! before it answers; time and randomness are arguments.
+//! Pure: a map and an event go in, the next map and the answer come out. The caller stores the map by compare-and-swap before it answers.
+//! Time and randomness are arguments.
 //!
-//! mgmt-I1: ids of file systems, nodes, targets and mirrors are never used twice: entries stay in the map for ever, and a new id
-//!     is one above the highest. 0 is never given (target 0 is the MGS).
-//! mgmt-I2: a target is known by its uuid; its id, index, kind, file system and mirror never change.
+//! mgmt-I1: ids of file systems, nodes, targets and mirrors are never used twice: entries stay in the map for ever, and a new id is one
+//! above the highest. 0 is never assigned (target 0 is the MGS).
+//! mgmt-I2: a target is identified by its uuid; its id, index, kind, file system and mirror never change.
 //! mgmt-I3: every change raises the map's version by one; every registration raises the mirror's epoch by one.
 //! mgmt-I4: the map's wire form stays below `MAP_BYTES_MAX`, so that it fits the frame that carries it.
-//! mgmt-I5: a target that is heard of is not given to another host.
+//! mgmt-I5: a target whose heartbeats arrive is not assigned to another host.
 
 mod client_view;
 mod name;
@@ -20,7 +20,7 @@ pub use name::{FS_NAME_MAX, check_fs_name};
 pub use register::{COMMIT_INTERVAL_MS, Fresh, MAP_BYTES_MAX, apply_register, refuse_second_copy};
 pub use states::{HEARTBEAT_MS, Reports, SILENCE_MS_MAX, next_states};
 
-/// `Target::state`.
+/// Values of `Target::state`.
 pub const STATE_UNKNOWN: u8 = 0;
 pub const STATE_UP: u8 = 1;
 pub const STATE_DOWN: u8 = 2;

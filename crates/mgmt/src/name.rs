@@ -2,7 +2,7 @@
 
 use types::{Code, Fault};
 
-/// Bytes, as Lustre's: it stands in target names (`name-OST0003`), mount sources and devices' labels.
+/// Longest name in bytes, as in Lustre: it is part of target names (`name-OST0003`), mount sources and device labels.
 pub const FS_NAME_MAX: usize = 8;
 
 /// Accepts 1 to 8 ASCII letters, digits, `-` and `_`.

@@ -1,4 +1,4 @@
-//! A target registers: a new one gets its place in the map, a known one is found again.
+//! Registration of targets: a new one gets its place in the map, a known one keeps it.
 
 use types::*;
 use wire::Wire;
@@ -8,33 +8,32 @@ use wire::mgmt::{Register, RegisterReply};
 use crate::name::check_fs_name;
 use crate::{Reports, STATE_DOWN, STATE_UP};
 
-/// Default of a new file system: milliseconds between flushes of what nobody fsynced.
+/// Default of a new file system: milliseconds between background flushes of acknowledged changes.
 pub const COMMIT_INTERVAL_MS: u32 = 1000;
-/// Largest map in bytes: a reply's body is at most 4 MiB, and head and other fields stand beside the map in it.
+/// Largest map in bytes: a reply's body is at most 4 MiB, and it has a head and other fields too.
 pub const MAP_BYTES_MAX: usize = 3 << 20;
-/// "Any index" in a registration.
+/// The value for any index in a registration.
 const INDEX_ANY: u32 = u32::MAX;
-/// Highest index: 65,535 means "the MDT chooses" in a stripe specification.
+/// Highest index: in a stripe specification 65,535 lets the MDT choose.
 const INDEX_MAX: u32 = 65_534;
-/// Longest node name in bytes, as POSIX' host names.
+/// Longest node name in bytes, as for POSIX host names.
 const NODE_NAME_MAX: usize = 255;
-/// NIDs of a node: some rails with two address families each.
+/// Most NIDs of a node: some rails with two address families each.
 const NIDS_MAX: usize = 16;
-/// Longest NID in bytes, as the fabric's handshake has room for.
+/// Longest NID in bytes, the limit of the fabric's handshake.
 const NID_BYTES_MAX: usize = 192;
 
-/// Randomness for a file system that may be made: its identity and the key of its capabilities.
+/// Randomness for a new file system: its identity and the key of its capabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Fresh {
     pub fs_uuid: Uuid,
     pub secret: Uuid,
 }
 
-/// What `request` does to `map`: the next map, to be stored before the reply is sent, and the reply (with secrets: it goes
-/// to a server).
+/// Registers a target: gives the next map, to be stored before the reply is sent, and the reply (with secrets: it goes to a server).
 ///
-/// - The first MDT with a new name makes the file system; an OST of an unknown one is `NotReady`: its MDT comes first.
-/// - A known uuid keeps id, index and mirror; name, kind or id that disagree are `Invalid`, a wanted index `Exists`.
+/// - The first MDT with a new name makes the file system; an OST of an unknown one is `NotReady`: its MDT must register first.
+/// - A known uuid keeps id, index and mirror. A different name, kind or id is `Invalid`, a different wanted index `Exists`.
 /// - An index that another target has is `Exists`; so is a second MDT, since the first serves the whole name space.
 pub fn apply_register(
     map: &ClusterMap,
@@ -76,12 +75,12 @@ pub fn apply_register(
     Ok((next, reply))
 }
 
-/// Refuses, as `Busy`, to move a target away from a node that serves it now: two servers over copies of one medium would each
+/// Refuses, as `Busy`, to move a target away from a node that serves it now. Otherwise two servers of copies of one medium would each
 /// acknowledge writes that the other does not have.
 ///
-/// A node is told by its host's name: its NIDs change with each start if the kernel chooses the port, and who comes back after
-/// a crash must be let in at once. So a copy on the same host is not seen here; the medium's lock keeps one medium from being
-/// served twice. Who is only in the MGS' own process, with no NID, was not served elsewhere by it.
+/// A node is identified by its host's name. Its NIDs change with each start if the kernel chooses the port, and a server that restarts
+/// after a crash must be admitted at once. So this rule does not see a copy on the same host; there the lock of the medium prevents a
+/// second server. A target that runs only in the MGS' own process, without a NID, was not served by another host.
 pub fn refuse_second_copy(
     map: &ClusterMap,
     reports: &Reports,
@@ -106,7 +105,7 @@ pub fn refuse_second_copy(
     Err(Fault::new(Code::Busy, why))
 }
 
-/// What can be said of a request without the map.
+/// Checks the parts of a request that need no map.
 fn check(request: &Register) -> Result<(), Fault> {
     check_fs_name(&request.fs_name)?;
     let invalid = |why: String| Err(Fault::new(Code::Invalid, why));
@@ -129,7 +128,7 @@ fn check(request: &Register) -> Result<(), Fault> {
     Ok(())
 }
 
-/// mgmt-I2: a known target comes back as what it was.
+/// mgmt-I2: checks that a known target registers with its old identity.
 fn agree(map: &ClusterMap, known: &Target, request: &Register) -> Result<(), Fault> {
     let fs = map.fs(known.fs).map_or("?", |f| f.name.as_str());
     let name = target_name(fs, known.is_mdt, known.index);
@@ -157,7 +156,7 @@ fn agree(map: &ClusterMap, known: &Target, request: &Register) -> Result<(), Fau
     Ok(())
 }
 
-/// Adds a target that was never here, its mirror, and its file system if it is the first MDT of one.
+/// Adds a target that was never registered, its mirror, and its file system if it is the first MDT of one.
 fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<TargetId, Fault> {
     if request.target.0 != 0 {
         let why = format!(
@@ -222,7 +221,7 @@ fn choose_index(map: &ClusterMap, fs: FsId, request: &Register) -> Result<u32, F
         Err(Fault::new(Code::Exists, format!("{name} is already there, with uuid {}; {next_step}", t.uuid)))
     };
     if request.is_mdt {
-        // A second MDT would be given no shard, so it would only look like a part of the file system.
+        // A second MDT would get no shard, so it would be a part of the file system in name only.
         if let Some(first) = kin.first() {
             return exists(first, "a file system has one MDT for now; choose another file system name");
         }
@@ -241,16 +240,16 @@ fn choose_index(map: &ClusterMap, fs: FsId, request: &Register) -> Result<u32, F
     }
 }
 
-/// The node that the target is on now; made or changed as needed.
+/// The present node of the target, added or changed as needed.
 ///
-/// Several servers may run on one host, each with its own NIDs: so a name alone is no node. A server that comes back at
-/// other NIDs keeps its node if nobody else is on it.
+/// Several servers may run on one host, each with its own NIDs, so a name alone does not identify a node. A server that registers with
+/// other NIDs keeps its node if no other target is on it.
 fn place(next: &mut ClusterMap, target: TargetId, request: &Register) -> Result<NodeId, Fault> {
-    // 1. the node with this name and these NIDs.
+    // 1. The node with this name and these NIDs.
     if let Some(n) = next.nodes.iter().find(|n| n.name == request.node_name && n.nids == request.nids) {
         return Ok(n.id);
     }
-    // 2. its own node, or one of this name that everybody left.
+    // 2. Its own node, or one of this name that has no target any more.
     let is_only_its = |id: NodeId| next.targets.iter().all(|t| t.node != id || t.id == target);
     let own = next.target(target).map(|t| t.node);
     let free = next
@@ -264,7 +263,7 @@ fn place(next: &mut ClusterMap, target: TargetId, request: &Register) -> Result<
         node.nids = request.nids.clone();
         return Ok(node.id);
     }
-    // 3. a new one.
+    // 3. A new one.
     let highest = next.nodes.iter().map(|n| n.id.0).max().unwrap_or(0);
     let id = NodeId(highest.checked_add(1).ok_or_else(|| used_up("node id"))?);
     next.nodes.push(Node { id, name: request.node_name.clone(), nids: request.nids.clone() });

@@ -1,7 +1,7 @@
-//! Who is up: heartbeats, and what their absence means.
+//! States of targets, from heartbeats and their absence.
 //!
-//! With one member per mirror a state moves nothing: it tells people and tools. So it does not raise the mirror's epoch,
-//! which would make the target's own stale without need.
+//! With one member per mirror a state has no effect on requests: it informs people and tools. So a change of state does not raise the
+//! mirror's epoch, which would make the target's own epoch stale without need.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,15 @@ use wire::mgmt::Heartbeat;
 
 use crate::{STATE_DOWN, STATE_UNKNOWN, STATE_UP};
 
-/// How often a server says that it lives.
+/// The interval of a server's heartbeats.
 pub const HEARTBEAT_MS: u64 = 1000;
-/// A target that was silent for longer is down: six heartbeats lost in a row, with room for a slow one.
+/// A target that is silent for longer is down: six heartbeats lost in a row, with time for a slow one.
 pub const SILENCE_MS_MAX: u64 = 7000;
 
-/// What the servers said of themselves. Bounded by the map: only targets in it are noted.
+/// The servers' reports about themselves. Bounded by the map: only its targets are recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
-    /// When this MGS began to listen: until `SILENCE_MS_MAX` after it, silence means nothing.
+    /// When this MGS began to receive reports. Silence has no meaning until `SILENCE_MS_MAX` later.
     begun_ms: u64,
     heard: HashMap<TargetId, Heard>,
 }
@@ -35,12 +35,12 @@ impl Reports {
         Reports { begun_ms: now_ms, heard: HashMap::new() }
     }
 
-    /// A registration: the target lives.
+    /// Records a registration: the target is alive.
     pub fn on_register(&mut self, target: TargetId, now_ms: u64) {
         self.heard.insert(target, Heard::At(now_ms));
     }
 
-    /// A heartbeat speaks for the targets that the map has on its node, and for no other.
+    /// Records a heartbeat, for those of its targets that the map has on its node.
     pub fn on_heartbeat(&mut self, map: &ClusterMap, beat: &Heartbeat, now_ms: u64) {
         let heard = if beat.leaving { Heard::Left } else { Heard::At(now_ms) };
         for id in &beat.targets {
@@ -50,7 +50,7 @@ impl Reports {
         }
     }
 
-    /// Was the target heard of lately, or may it be that it was before this MGS began to listen?
+    /// True if the target reported recently, or if it was up before this MGS began to receive reports.
     pub fn is_up(&self, target: &Target, now_ms: u64) -> bool {
         self.state_of(target, now_ms) == STATE_UP
     }
@@ -67,7 +67,7 @@ impl Reports {
     }
 }
 
-/// The map with the states that the reports prove, or `None` if it has them already.
+/// The map with the states that follow from the reports; `None` if it has them already.
 pub fn next_states(map: &ClusterMap, reports: &Reports, now_ms: u64) -> Option<ClusterMap> {
     let states: Vec<u8> = map.targets.iter().map(|t| reports.state_of(t, now_ms)).collect();
     if map.targets.iter().zip(&states).all(|(t, s)| t.state == *s) {

@@ -1,10 +1,10 @@
 //! The management service: keeps the cluster map, registers targets, watches heartbeats. It is target 0 of its process.
 //!
-//! Rules are `mgmt`'s, keeping is `mapstore`'s; this crate waits, applies, stores and answers. It has no thread of its own:
-//! states are looked at by whoever asks something. It is never needed for I/O: while it is away the map does not change.
+//! The rules are in `mgmt`, the storage in `mapstore`; this crate waits, applies, stores and answers. It has no thread of its own: each
+//! request updates the states. It is never needed for I/O: while it is down the map does not change.
 //!
 //! mgs-M1: a change is stored before it is answered.
-//! mgs-M2: secrets go to servers only. Who says to be a server is believed: networks are trusted until there is TLS.
+//! mgs-M2: secrets go to servers only. A client that claims to be a server is believed: networks are trusted until there is TLS.
 
 mod random;
 mod state;
@@ -24,18 +24,18 @@ use wire::{Empty, Header, Malformed, ReplyHead, Request, encode_reply};
 
 use state::State;
 
-/// The MGS' place in every hub.
+/// The target id of the MGS in every hub.
 pub const MGS: TargetId = TargetId(0);
 
-/// A running management service; put it into a `net::Hub` as `MGS`.
+/// A running management service; add it to a `net::Hub` as `MGS`.
 pub struct Mgs {
     state: Mutex<State>,
-    /// The clock's zero.
+    /// Time zero of its clock.
     begun: Instant,
 }
 
 impl Mgs {
-    /// Opens or makes the map in the directory `path`. Refused while another process has it, and if the map is damaged.
+    /// Opens or makes the map in the directory `path`. Refused while another process has it open, and if the map is damaged.
     pub fn open(path: &Path) -> Result<Arc<Mgs>, Fault> {
         let store = FileStore::open(path).map_err(fault)?;
         if let Some(warning) = store.take_warning() {
@@ -46,23 +46,23 @@ impl Mgs {
         Mgs::over(Box::new(store))
     }
 
-    /// Is there a map in the directory `path`? An empty one too, if it was opened before.
+    /// True if the directory `path` has a map. A map that was only opened before counts too, though it is empty.
     pub fn is_in(path: &Path) -> bool {
         FileStore::is_in(path)
     }
 
-    /// Runs over any store.
+    /// Starts the service over any store.
     pub fn over(store: Box<dyn MapStore>) -> Result<Arc<Mgs>, Fault> {
         let state = State::load(store, 0)?;
         Ok(Arc::new(Mgs { state: Mutex::new(state), begun: Instant::now() }))
     }
 
-    /// Deletes the map in the directory `path`, for taking a whole cluster down; refused while a process has it.
+    /// Deletes the map in the directory `path`, to remove a whole cluster. Refused while a process has it open.
     pub fn delete(path: &Path) -> Result<(), Fault> {
         FileStore::delete(path).map_err(fault)
     }
 
-    /// The map as it is now, with secrets.
+    /// The present map, with secrets.
     pub fn map(&self) -> ClusterMap {
         self.state.lock().map().clone()
     }
@@ -81,7 +81,7 @@ impl Mgs {
                 state.heartbeat(&req, now_ms)?;
                 Ok(HeartbeatReply { version: state.map().version })
             }),
-            // Everything is durable when it is answered, and there are no sessions to end.
+            // Every answered change is durable already, and there are no sessions to end.
             Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
             KeepAlive::CALL => self.answer::<KeepAlive>(body, |_, _, _| Ok(KeepAliveReply { mode: 0 })),
             TargetStat::CALL => self.answer::<TargetStat>(body, |state, _, _| Ok(stat(state.map()))),
@@ -92,7 +92,7 @@ impl Mgs {
         }
     }
 
-    /// 1. read. 2. look who is silent. 3. apply, which stores. 4. the reply's bytes.
+    /// 1. Decode. 2. Update the states of silent targets. 3. Apply, which stores. 4. Encode the reply.
     fn answer<R: Request>(
         &self,
         body: &[u8],
@@ -119,7 +119,7 @@ impl Service for Mgs {
     }
 }
 
-/// A client that knows the version is not sent the map again. Version 0 is "none known", so it is always sent.
+/// Answers without the map if the client has this version. Version 0 means that it has none, so the map is always sent.
 fn get_map(map: &ClusterMap, request: &GetMap) -> GetMapReply {
     if request.known_version != 0 && request.known_version == map.version {
         return GetMapReply { map: None };
@@ -127,7 +127,7 @@ fn get_map(map: &ClusterMap, request: &GetMap) -> GetMapReply {
     GetMapReply { map: Some(if request.server { map.clone() } else { mgmt::client_view(map) }) }
 }
 
-/// The MGS has no medium to measure: what it can say is how many targets it knows and its map's version.
+/// The MGS has no medium to measure: it reports the number of targets and its map's version.
 fn stat(map: &ClusterMap) -> TargetStatReply {
     TargetStatReply {
         target: MGS,
@@ -149,7 +149,7 @@ fn stat(map: &ClusterMap) -> TargetStatReply {
     }
 }
 
-/// A store's error as it travels.
+/// Turns a store's error into a fault for the wire.
 fn fault(e: StoreError) -> Fault {
     let code = match e {
         StoreError::Conflict { .. } | StoreError::InUse { .. } => Code::Busy,

@@ -1,4 +1,4 @@
-//! The map in memory, its store, and what was heard: event in, next map stored.
+//! The map in memory, its store, and the servers' reports: an event comes in, the next map is stored.
 
 use mapstore::{MapStore, StoreError};
 use mgmt::{Fresh, Reports, apply_register, next_states, refuse_second_copy};
@@ -8,15 +8,15 @@ use wire::mgmt::{Heartbeat, Register, RegisterReply};
 
 use crate::{fault, random};
 
-/// Other users of a shared store may win this often in a row before a change is given up.
+/// Lost races against other users of a shared store, in a row, before a change is abandoned.
 const ATTEMPTS_MAX: u32 = 8;
-/// States are looked at this often at most: a map change costs two flushes.
+/// Shortest time between two reviews of the states: a map change costs two flushes.
 const REVIEW_MS: u64 = 500;
 
 pub struct State {
     store: Box<dyn MapStore>,
     map: ClusterMap,
-    /// A change failed half way: `map` may be behind the store until it was loaded again.
+    /// A change failed half way: `map` may be older than the store until it is loaded again.
     is_doubtful: bool,
     reports: Reports,
     reviewed_ms: u64,
@@ -60,7 +60,7 @@ impl State {
         self.restate(now_ms)
     }
 
-    /// Looks who has been silent for too long. Also ends the doubt after a failed change.
+    /// Updates the states of silent targets. After a failed change it loads the map again first.
     pub fn review(&mut self, now_ms: u64) -> Result<(), Fault> {
         if self.is_doubtful {
             self.reload()?;
@@ -80,7 +80,8 @@ impl State {
         done.map(|_| ())
     }
 
-    /// Applies a rule and stores its map (mgs-M1); again on the newer map if somebody else changed it meanwhile.
+    /// Applies a rule and stores its map (mgs-M1). If another process changed the map meanwhile, it applies the rule again to the newer
+    /// map.
     fn change<T>(
         &mut self,
         rule: impl Fn(&ClusterMap) -> Result<Option<(ClusterMap, T)>, Fault>,
@@ -96,7 +97,7 @@ impl State {
                 }
                 Err(StoreError::Conflict { .. }) if attempt < ATTEMPTS_MAX => self.reload()?,
                 Err(e) => {
-                    // It may have been stored: nothing is said of the map until it was loaded again.
+                    // The map may have been stored, so it must be loaded again before it is used.
                     self.is_doubtful = true;
                     return Err(fault(e));
                 }

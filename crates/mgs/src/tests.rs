@@ -1,4 +1,4 @@
-//! Stories over the fabric: what servers and clients see.
+//! Stories over the fabric, from the side of servers and clients.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -162,7 +162,7 @@ fn the_map_outlives_its_service() {
     assert!(!dir.exists());
 }
 
-/// Stores the change and says that it failed, or is changed by somebody else, as it is told.
+/// A store that fails as instructed: it stores the change and reports an error, or another process changes the map first.
 #[derive(Default)]
 struct Trouble {
     inner: MemoryStore,

@@ -1,15 +1,15 @@
-//! Capabilities: what an open hands out for OST access, and the check that every OST request passes first.
+//! Capabilities: makes the one that an open hands out for OST access, and checks it before every OST request.
 //!
-//! A capability is signed with the file system's secret, which clients never see: 16 bytes of keyed BLAKE3 over every other
-//! field. object-C1: a capability with any field changed does not pass.  object-C2: an expired one does not pass.  object-C3: it opens the objects
-//! of its fid and generation only, unless it carries `RIGHT_ADMIN` (servers and tools).
+//! A capability is signed with the file system's secret, which clients never see: 16 bytes of keyed BLAKE3 over every other field.
+//! object-C1: a capability with any field changed does not pass.  object-C2: an expired one does not pass.  object-C3: it opens the
+//! objects of its fid and generation only, unless it carries `RIGHT_ADMIN` (servers and tools).
 
 use types::{Code, Fault, Fid, Generation, ObjectId, SessionId, Uuid};
 use wire::object::{Capability, Mac, RIGHT_ADMIN, RIGHT_READ, RIGHT_WRITE};
 
 use crate::LeaseVersion;
 
-/// Rights that exist; others are refused so that a later meaning cannot be smuggled in.
+/// Rights that exist. Unknown bits are refused, so that an old capability cannot gain a meaning that a later version adds.
 const RIGHTS_ALL: u8 = RIGHT_READ | RIGHT_WRITE | RIGHT_ADMIN;
 
 /// Signs access to the objects of `(fid, generation)` for `session` until `expiry_sec` (seconds since 1970).
@@ -36,14 +36,13 @@ pub fn make(
     cap
 }
 
-/// Signs access to every object, for a server (purge) or a tool (fsck). It carries no lease version, so it neither fences nor
-/// is fenced.
+/// Signs access to every object, for a server (purge) or a tool (fsck). It has no lease version, so it neither fences nor is fenced.
 pub fn make_admin(secret: &Uuid, expiry_sec: u64) -> Capability {
     let rights = RIGHT_READ | RIGHT_WRITE | RIGHT_ADMIN;
     make(secret, Fid(0), Generation(0), rights, LeaseVersion::NONE, SessionId(0), expiry_sec)
 }
 
-/// May the holder of `cap` do what needs `right` to `object` at `now_sec` (seconds since 1970)? Refuses with `Fenced`.
+/// Checks that `cap` gives `right` on `object` at `now_sec` (seconds since 1970). Refuses with `Fenced`.
 pub fn check(
     secret: &Uuid,
     cap: &Capability,
@@ -60,7 +59,7 @@ pub fn check(
 
 /// As `check`, for requests that name no object (lists, damage).
 pub fn check_right(secret: &Uuid, cap: &Capability, right: u8, now_sec: u64) -> Result<(), Fault> {
-    // The signature first: no other field means anything before it holds.
+    // The signature is checked first: no other field can be trusted before it holds.
     if !same(&mac_of(secret, cap).0, &cap.mac.0) {
         return Err(refused(format!("its signature is wrong (file {})", cap.fid)));
     }
@@ -88,7 +87,7 @@ fn refused(why: String) -> Fault {
     Fault::new(Code::Fenced, format!("capability refused: {why}; open the file again"))
 }
 
-/// The key is derived from the secret with a context of its own, so that the secret can sign other things later.
+/// The key is derived from the secret with a context of its own, so that the secret can sign other data later.
 fn mac_of(secret: &Uuid, cap: &Capability) -> Mac {
     let mut fields = [0u8; 8 + 4 + 1 + 4 + 4 + 8 + 8];
     let mut at = 0;

@@ -1,15 +1,15 @@
-//! Is a request well formed? Ranges, lengths and counts, before anything is locked, allocated or written.
+//! Checks the form of a request: ranges, lengths and counts, before the OST locks, allocates or writes.
 
 use types::crc::fragment_count;
 use types::{BULK_MAX, Code, FILE_SIZE_MAX, Fault, ObjectId};
 use wire::object::SeekFrom;
 
-/// Most objects in one Destroy or Glimpse: 24 bytes each keep a log entry below 64 KiB; callers with more send several.
+/// Most objects in one Destroy or Glimpse: at 24 bytes each a log entry stays below 64 KiB. A caller with more sends several requests.
 pub const OBJECTS_MAX: usize = 2048;
-/// Most objects in one List reply: 61 bytes each keep it well below the largest body.
+/// Most objects in one List reply: at 61 bytes each it stays well below the largest body.
 pub const LIST_MAX: u32 = 16_384;
 
-/// A write of `len` bulk bytes with `crcs` fragment CRCs.
+/// Checks a write of `len` bulk bytes with `crcs` fragment CRCs.
 pub fn write(object: &ObjectId, offset: u64, len: usize, crcs: usize) -> Result<(), Fault> {
     id(object)?;
     if len == 0 || len > BULK_MAX {
@@ -26,26 +26,26 @@ pub fn write(object: &ObjectId, offset: u64, len: usize, crcs: usize) -> Result<
     Ok(())
 }
 
-/// A read of up to `len` bytes.
+/// Checks a read of up to `len` bytes.
 pub fn read(object: &ObjectId, offset: u64, len: u32) -> Result<(), Fault> {
     id(object)?;
     if len as usize > BULK_MAX {
         return Err(bad(object, format!("a read carries up to {BULK_MAX} bytes, not {len}")));
     }
-    // Any offset may be asked for: past the end nothing is there.
+    // Any offset is allowed: a read past the end gives no bytes.
     match offset.checked_add(len as u64) {
         Some(_) => Ok(()),
         None => Err(bad(object, format!("offset {offset} and length {len} do not add up"))),
     }
 }
 
-/// A cut or extension to `len` bytes.
+/// Checks a cut or extension to `len` bytes.
 pub fn truncate(object: &ObjectId, len: u64) -> Result<(), Fault> {
     id(object)?;
     end_of(object, 0, len)
 }
 
-/// A range to reserve, to release or to punch, and the length that comes with it.
+/// Checks a range to reserve, release or punch, and the object length `end` that comes with it.
 pub fn range(object: &ObjectId, offset: u64, len: u64, end: u64) -> Result<(), Fault> {
     id(object)?;
     if len == 0 {
@@ -55,7 +55,7 @@ pub fn range(object: &ObjectId, offset: u64, len: u64, end: u64) -> Result<(), F
     end_of(object, 0, end)
 }
 
-/// A list of objects to seek in.
+/// Checks a list of objects to seek in.
 pub fn seeks(from: &[SeekFrom]) -> Result<(), Fault> {
     count(from.len())?;
     from.iter().try_for_each(|f| {
@@ -64,7 +64,7 @@ pub fn seeks(from: &[SeekFrom]) -> Result<(), Fault> {
     })
 }
 
-/// A list of objects to destroy or to glimpse.
+/// Checks a list of objects to destroy or glimpse.
 pub fn objects(objects: &[ObjectId]) -> Result<(), Fault> {
     count(objects.len())?;
     objects.iter().try_for_each(id)
@@ -78,7 +78,7 @@ fn count(objects: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Snapshots do not exist yet: their number is zero.
+/// Snapshots do not exist yet, so their number must be zero.
 fn id(object: &ObjectId) -> Result<(), Fault> {
     match object.snapshot {
         0 => Ok(()),

@@ -1,14 +1,14 @@
-//! Lease versions fence: an object keeps the highest version seen and refuses lower ones.
+//! Fencing by lease version: an object keeps the highest version seen and refuses lower ones.
 //!
-//! A version is `(MDT epoch, counter)` and rises over a fail-over. Evicting a client, the MDT glimpses the file's objects with
-//! the next version; from then on the evicted client's writes are refused. object-F1: what an object has seen never falls.
+//! A version is `(MDT epoch, counter)` and rises over a fail-over. To evict a client, the MDT glimpses the file's objects with the next
+//! version. From then on the OST refuses the evicted client's writes. object-F1: the version that an object has seen never falls.
 
 use types::{Code, Fault, ObjectId};
 use wire::object::Capability;
 
 use crate::cap::is_admin;
 
-/// A lease's version; order is `(epoch, counter)`.
+/// The version of a lease. The order is `(epoch, counter)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LeaseVersion {
     pub epoch: u32,
@@ -22,7 +22,7 @@ impl LeaseVersion {
     pub fn of(cap: &Capability) -> LeaseVersion {
         LeaseVersion { epoch: cap.lease_epoch, counter: cap.lease_counter }
     }
-    /// As one number with the same order: how the store keeps it.
+    /// One number with the same order: the form in which the store keeps it.
     pub fn to_u64(self) -> u64 {
         (self.epoch as u64) << 32 | self.counter as u64
     }
@@ -31,10 +31,10 @@ impl LeaseVersion {
     }
 }
 
-/// May a holder of `cap` touch an object that has seen `seen`?
+/// Checks that a request with `cap` may reach an object that has seen version `seen`. Refuses with `Fenced`.
 pub fn admit(cap: &Capability, object: &ObjectId, seen: LeaseVersion) -> Result<(), Fault> {
     let asked = LeaseVersion::of(cap);
-    // Servers and tools act for nobody's lease: the purge worker must be able to destroy what a later lease has touched.
+    // Servers and tools hold no lease. The purge must be able to destroy an object that a later lease has touched.
     if is_admin(cap) || asked >= seen {
         return Ok(());
     }

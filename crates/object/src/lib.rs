@@ -1,9 +1,9 @@
-//! What a request to an OST means, decided without touching anything: pure rules over values.
+//! The rules of a request to an OST: pure functions over values that touch no store.
 //!
-//! - `cap`: capabilities are made and checked here, with one key per file system.
-//! - `fence`: lease versions rise only; a request with a lower one than the object has seen is refused.
-//! - `slots`: exactly once: a repeated `(session, slot, sequence)` is answered from what was recorded, never carried out again.
-//! - `check`: ranges, lengths and counts of requests, before anything is locked or written.
+//! - `cap`: makes and checks capabilities, with one key per file system.
+//! - `fence`: lease versions only rise; a request with a lower version than the object has seen is refused.
+//! - `slots`: exactly once: a repeated `(session, slot, sequence)` is answered from its record and never carried out again.
+//! - `check`: ranges, lengths and counts of requests, before the OST locks or writes.
 //!
 //! Nothing here has a clock, a socket, a file or a thread; `now` is an argument.
 

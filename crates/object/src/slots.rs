@@ -1,36 +1,37 @@
-//! Exactly once: what was done last in a slot decides what to do with the next request in it.
+//! Exactly once: the last record of a slot decides about the next request in it.
 //!
-//! A session sends mutating requests in numbered slots; within a slot one at a time, sequences rising from 1. What was done
-//! last in a slot is part of the log entry that did it, so it survives a crash with the change or is lost with it.
+//! A session sends mutating requests in numbered slots: one at a time in each slot, with sequences rising from 1. The slot's record is
+//! part of the log entry of the change. A crash keeps both or loses both.
 //! object-S1: a sequence recorded in a slot is never carried out there again.  object-S2: a session has `SLOTS` slots of one small record
-//! each; how many sessions there may be is the target's bound.  object-S3: a failed request is not recorded: it did not happen, so it may be tried again.
+//! each; the number of sessions is bounded by the target.  object-S3: a failed request is not recorded: it changed nothing, so the client
+//! may try it again.
 
 use types::{Code, Fault, Seq, SessionId};
 use wire::session::{SLOTS, comes_after};
 
-/// What was done last in a slot; sequence 0: nothing yet.
+/// The last request carried out in a slot; sequence 0 if there is none yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Done {
     pub sequence: u32,
-    /// The log entry that did it.
+    /// The log entry of its change.
     pub seq: Seq,
-    /// The reply's one number (for a write: the object's length after it); every OST mutation answers with at most one.
+    /// The reply's one number (for a write: the object's length after it). Every OST mutation answers with at most one number.
     pub answer: u64,
 }
 
-/// What to do with a request.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Never seen: carry it out, and record it.
+    /// Not carried out yet: carry it out, and record it.
     New,
-    /// The last one of its slot: answer with this again.
+    /// The last one of its slot: repeat this answer.
     Repeat(Done),
-    /// Older than the last one of its slot: the client has seen its reply long since; it was done.
+    /// Older than the last one of its slot: it was carried out, and the client has had its reply long since.
     Old,
 }
 
-/// Decides on a request with `sequence` in a slot whose last record is `last`. A gap is no error: what failed was not
-/// recorded (object-S3).
+/// Decides about a request with `sequence` in a slot whose last record is `last`. A gap is no error: failed requests are not recorded
+/// (object-S3).
 pub fn admit(last: Done, sequence: u32) -> Admission {
     match sequence {
         n if n == last.sequence => Admission::Repeat(last),
@@ -39,7 +40,7 @@ pub fn admit(last: Done, sequence: u32) -> Admission {
     }
 }
 
-/// Is there such a slot?
+/// Checks that the slot exists.
 pub fn check_slot(session: SessionId, slot: u32) -> Result<(), Fault> {
     match slot < SLOTS {
         true => Ok(()),
@@ -50,7 +51,7 @@ pub fn check_slot(session: SessionId, slot: u32) -> Result<(), Fault> {
     }
 }
 
-/// The refusal of a session that never attached here, or ended.
+/// The refusal of a session that never attached to this target, or that has ended.
 pub fn unknown(session: SessionId) -> Fault {
     Fault::new(Code::NoSession, format!("session {session} is not attached to this target; attach again"))
 }
@@ -67,11 +68,11 @@ mod tests {
             (Done::default(), 1, Admission::New),
             (done(1), 1, Admission::Repeat(done(1))),
             (done(1), 2, Admission::New),
-            // Sequence 2 failed and was not recorded: 3 is as new as 2 is.
+            // Sequence 2 failed and was not recorded, so 3 is new.
             (done(1), 3, Admission::New),
             (done(3), 2, Admission::Old),
             (done(3), 3, Admission::Repeat(done(3))),
-            // They go round.
+            // Sequences wrap around.
             (done(u32::MAX), 1, Admission::New),
             (done(1), u32::MAX, Admission::Old),
         ];

@@ -1,4 +1,4 @@
-//! What every request passes before it is carried out: address, capability, slot.
+//! Admission: the checks of address, capability and slot that every request passes before it is carried out.
 
 use object::slots::{Admission, admit, check_slot, unknown};
 use object::{cap, fence};
@@ -12,8 +12,8 @@ use crate::serve::Ctx;
 use crate::{Core, SLOT_LOCKS};
 
 impl Core {
-    /// Is the request for this target as it is now? oss-P3: a client that speaks to an earlier incarnation must first send again
-    /// what may be lost, in order; anything new of it would come before that.
+    /// Checks that the request addresses this target in its present state. oss-P3: a client that knows an earlier incarnation must first
+    /// replay, in order, the requests that may be lost. A new request before that would overtake the replay.
     pub fn check_address(&self, ctx: &Ctx<'_>) -> Result<(), Fault> {
         let head = ctx.head;
         let moved = |what: String| Err(Fault::new(Code::Moved, what));
@@ -40,7 +40,7 @@ impl Core {
         ))
     }
 
-    /// oss-P1: may the holder do what needs `right` to `object`?
+    /// oss-P1: checks that the capability gives `right` on `object` to this session.
     pub fn check_cap(
         &self,
         ctx: &Ctx<'_>,
@@ -58,8 +58,8 @@ impl Core {
         check_holder(ctx.head, given)
     }
 
-    /// oss-P2: carries out a request in its slot once, and answers a repeat from the record. `again` makes the answer to one that
-    /// was done so long ago that its record is gone.
+    /// oss-P2: carries out a request in its slot once, and answers a repeat from the record. `again` makes the answer for a request so
+    /// old that its record is gone.
     pub fn once(
         &self,
         head: &Header,
@@ -67,12 +67,12 @@ impl Core {
         run: impl FnOnce(Option<Origin>) -> Result<Done, Fault>,
     ) -> Result<Done, Fault> {
         let Header { session, slot, sequence, .. } = *head;
-        // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
+        // Sequence 0: the caller declares the request idempotent and uses no slot.
         if sequence == 0 {
             return run(None);
         }
         check_slot(session, slot)?;
-        // A repeat that arrives while the first is still at work waits for it here.
+        // A repeat that arrives while the first is being carried out waits for it here.
         let _turn = self.slot_locks[slot_lock(session, slot)].lock();
         let last = self.store.slot(session, slot).ok_or_else(|| unknown(session))?;
         let Slot { sequence: done, seq, answer } = last;
@@ -84,7 +84,7 @@ impl Core {
     }
 }
 
-/// A capability is for the session that it was given to; servers and tools have none.
+/// A capability belongs to the session that received it. Those of servers and tools belong to none.
 fn check_holder(head: &Header, given: &Capability) -> Result<(), Fault> {
     if cap::is_admin(given) || given.session == head.session {
         return Ok(());
@@ -94,7 +94,7 @@ fn check_holder(head: &Header, given: &Capability) -> Result<(), Fault> {
     Err(Fault::new(Code::Fenced, detail))
 }
 
-/// The fence as the store asks for it, at the moment of the change.
+/// The fence check in the form that the store calls at the moment of the change.
 pub fn gate_of<'a>(
     given: &'a Capability,
     object: &'a ObjectId,
@@ -102,7 +102,7 @@ pub fn gate_of<'a>(
     move |attrs| fence::admit(given, object, object::LeaseVersion::from_u64(attrs.lease))
 }
 
-/// The lease version that a request leaves behind at its object. Servers and tools leave none.
+/// The lease version that a request leaves at its object; 0 for servers and tools.
 pub fn lease_of(given: &Capability) -> u64 {
     match cap::is_admin(given) {
         true => 0,
@@ -110,7 +110,7 @@ pub fn lease_of(given: &Capability) -> u64 {
     }
 }
 
-/// A session's 64 slots get neighbouring locks, and sessions different ones.
+/// The 64 slots of a session get neighbouring locks; different sessions get different locks.
 fn slot_lock(session: SessionId, slot: u32) -> usize {
     (session.0.wrapping_mul(64).wrapping_add(slot as u64) % SLOT_LOCKS as u64) as usize
 }

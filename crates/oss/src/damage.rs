@@ -1,4 +1,4 @@
-//! Damage: recorded once where it is found, listed and cleared for the operator.
+//! Damage: recorded once where it is found; listed and cleared for the operator.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::Core;
 use crate::serve::{Ctx, Served};
 
 impl Core {
-    /// oss-P5: on its way to the caller, damage is recorded.
+    /// oss-P5: records the damage that an error reports, and turns the error into the caller's fault.
     pub fn note_damage(&self, ctx: &Ctx<'_>, e: StoreError) -> Fault {
         if let StoreError::Damaged { object, offset, kind } = e {
             self.record_damage(ctx, object, offset, kind);
@@ -29,9 +29,9 @@ impl Core {
             Ok(Recorded::New) => {
                 tracing::error!(%target, %object, offset, ?kind, "damage found; see `stria damage list`")
             }
-            // Known already: one line per damage is enough.
+            // Known already: one log line per damage is enough.
             Ok(Recorded::Known) => {}
-            // It may be met at every read: said once, and summed up when there is room again.
+            // A read may meet the same damage again and again. It is logged once, and counted until the list has space again.
             Ok(Recorded::Full) => {
                 if self.unlisted_damage.fetch_add(1, Ordering::Relaxed) == 0 {
                     tracing::error!(
@@ -47,8 +47,7 @@ impl Core {
         }
     }
 
-    /// A client says that an object is missing which its layout says was written. We look ourselves: a stale layout is no
-    /// damage.
+    /// A client reports a missing object that its layout marks as written. The OST looks itself, because a stale layout is not damage.
     pub fn on_report_missing(
         &self,
         ctx: &Ctx<'_>,

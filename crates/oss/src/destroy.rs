@@ -17,8 +17,8 @@ impl Core {
         Ok(Served { seq: done.seq })
     }
 
-    /// If some objects cannot be told of, the others are removed all the same: else one bad place of the index would keep the space of all
-    /// that is removed. Asked again, it does no harm.
+    /// If the index cannot be read for some objects, the others are removed all the same. Otherwise one bad index leaf would keep the
+    /// space of all the others. A repeat is harmless.
     fn destroy_all(&self, objects: &[ObjectId], origin: Option<Origin>) -> Result<Done, Fault> {
         let done = self.store.destroy(objects, origin);
         if matches!(done, Err(StoreError::Index { .. })) {

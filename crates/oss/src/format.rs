@@ -1,19 +1,19 @@
-//! What a new OST is to be.
+//! The specification of a new OST.
 
 use disk::volume::{Format, Kind, Label};
 use store::{Geometry, geometry};
 use types::{Epoch, MirrorId, TargetId, Uuid};
 
-/// Identity of a new OST. The rest of its label comes with the first `join`.
+/// Identity of a new OST. The first `join` fills in the rest of its label.
 #[derive(Clone, Debug)]
 pub struct FormatSpec {
     pub fs_name: String,
     pub uuid: Uuid,
     /// Wanted index, or `u32::MAX` for the next free one.
     pub index: u32,
-    /// Of the log; by default what `store::geometry` says of the medium.
+    /// Size of the log. The default comes from `store::geometry` for the medium.
     pub log_bytes: Option<u64>,
-    /// Overwrite a medium that holds something.
+    /// Overwrite a medium that is not blank.
     pub force: bool,
 }
 
@@ -22,13 +22,13 @@ impl FormatSpec {
         FormatSpec { fs_name: fs_name.into(), uuid, index: u32::MAX, log_bytes: None, force: false }
     }
 
-    /// How a medium of `medium_bytes` is divided.
+    /// The division of a medium of `medium_bytes`.
     pub(crate) fn division(&self, medium_bytes: u64) -> Geometry {
         let usual = geometry(medium_bytes);
         Geometry { log_bytes: self.log_bytes.unwrap_or(usual.log_bytes), ..usual }
     }
 
-    /// As `division`, with the label: what the volume is made by.
+    /// The division with the label: the input of the volume's format.
     pub fn format(&self, medium_bytes: u64) -> Format {
         let Geometry { log_bytes, checkpoint_bytes } = self.division(medium_bytes);
         Format { label: self.label(), log_bytes, checkpoint_bytes }

@@ -1,5 +1,5 @@
-//! Glimpse: lengths and times of objects as acknowledged. With a higher lease version than an object has seen it fences: from
-//! the answer on no write with a lower one is carried out, so the answer stays true.
+//! Glimpse: lengths and times of objects as acknowledged. A higher lease version than an object has seen fences it: after the answer no
+//! write with a lower version is carried out, so the answer stays true.
 
 use object::{LeaseVersion, fence};
 use store::Attrs;
@@ -19,7 +19,7 @@ impl Core {
         for id in &g.objects {
             self.check_cap(ctx, &g.cap, id, RIGHT_READ)?;
             fence::admit(&g.cap, id, LeaseVersion::from_u64(self.store.lease(*id)?))?;
-            // The fence first: what is looked at afterwards cannot be changed by those fenced off.
+            // Fence first, so that fenced clients cannot change the object after it was looked at.
             self.store.fence(*id, lease_of(&g.cap))?;
             objects.push(describe(*id, self.store.stat(*id)?));
         }

@@ -1,4 +1,4 @@
-//! Grant: space is kept for what a client holds unwritten.
+//! Grant: reserves free space for data that a client holds unwritten.
 
 use object::slots::unknown;
 use types::{Code, Fault, SessionId};

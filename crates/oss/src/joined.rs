@@ -1,4 +1,4 @@
-//! The OST's place in the cluster: its file system, the key of capabilities, its mirror's epoch.
+//! The OST's place in the cluster: its file system, the capability key, its mirror's epoch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use wire::mgmt::RegisterReply;
 
 use crate::Core;
 
-/// What registration told us.
+/// The registration's result.
 pub struct Joined {
     pub fs: FsId,
     pub fs_uuid: Uuid,
-    /// Key of the capabilities' MACs.
+    /// Key of the MACs of capabilities.
     pub secret: Uuid,
     pub target: TargetId,
     pub index: u32,
@@ -41,7 +41,7 @@ impl Core {
         Ok(())
     }
 
-    /// The first registration names the target; every later one must name it the same.
+    /// The first registration names the target. Every later one must give the same name.
     fn take_identity(&self, reply: &RegisterReply, fs_uuid: Uuid) -> Result<(), Fault> {
         let mut label = self.store.label();
         let is_new = label.target == TargetId(0);

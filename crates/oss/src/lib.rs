@@ -1,13 +1,13 @@
-//! The object storage server of one OST: the store, capabilities, fencing, exactly once, and three background threads.
+//! The object storage server of one OST: the store, capabilities, fencing, exactly once, and its background threads.
 //!
 //! A request runs on the thread that received it: admit (incarnation, epoch, capability), slot, store, reply.
-//! oss-P1: no request is carried out without a capability that allows it, but for the handshake and the numbers of `df`.
-//! oss-P2: a slotted request is carried out once: its record is in the log entry of its change; a repeat is answered from it.
-//! oss-P3: a request for another incarnation is refused (`Moved`) before anything is done, so nothing new passes a replay.
+//! oss-P1: no request is carried out without a capability that allows it, except the handshake and the numbers for `df`.
+//! oss-P2: a slotted request is carried out once: its record is in the log entry of its change, and a repeat is answered from the record.
+//! oss-P3: a request for another incarnation is refused (`Moved`) before it changes anything, so no new request overtakes a replay.
 //! oss-P4: every reply carries epoch, incarnation and flushed_seq.
-//! oss-P5: damage that is found is recorded, once, and logged as an error with object and offset; once only, if the list is full.
+//! oss-P5: found damage is recorded once, and logged as an error with object and offset. When the list is full, only the first is logged.
 //!
-//! Use: `Ost::format` once, `Ost::open`, then `join` with what the MGS answered; put it into a `net::Hub`.
+//! Use: `Ost::format` once, `Ost::open`, then `join` with the MGS's reply; then add it to a `net::Hub`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
@@ -54,19 +54,19 @@ pub use settings::Settings;
 use joined::Joined;
 use workers::Workers;
 
-/// Locks that slots share; a slot's request holds its lock, so that a repeat waits for the first to end.
+/// Locks that the slots share. A request holds its slot's lock, so that a repeat waits for the first to end.
 const SLOT_LOCKS: usize = 1024;
 
-/// An OST that serves. Dropping it stops its threads and nothing else: what a killed process leaves behind.
+/// A serving OST. Dropping it only stops its threads, as a killed process would.
 pub struct Ost {
     core: Arc<Core>,
     workers: Workers,
 }
 
-/// What the serving threads and the background threads share.
+/// State that the serving threads and the background threads share.
 pub(crate) struct Core {
     store: Arc<dyn ObjectStore>,
-    /// This start's.
+    /// The incarnation of this start.
     incarnation: Incarnation,
     joined: RwLock<Option<Arc<Joined>>>,
     slot_locks: Vec<Mutex<()>>,
@@ -76,7 +76,7 @@ pub(crate) struct Core {
     stopping: AtomicBool,
     /// Seconds since 1970.
     started_sec: u64,
-    /// How often damage was met that the list had no room for, since it was cleared.
+    /// How often damage was found that the full list could not take, since the list was last cleared.
     unlisted_damage: AtomicU64,
 }
 
@@ -86,7 +86,7 @@ impl Ost {
         Ok(Engine::format_as(disk, spec.label(), spec.division(disk.size()), spec.force)?)
     }
 
-    /// Opens and recovers; requests are refused with `NotReady` until `join`.
+    /// Opens and recovers an OST. Requests are refused with `NotReady` until `join`.
     pub fn open(media: impl Into<Media>, settings: Settings) -> Result<Arc<Ost>, Fault> {
         let store = Engine::open_with(media, settings.store)?;
         let unreadable = store.take_unreadable();
@@ -135,25 +135,25 @@ impl Ost {
         Arc::new(Ost { workers: Workers::start(&core), core })
     }
 
-    /// Who this target is, as its superblock says.
+    /// The target's identity, from its superblock.
     pub fn label(&self) -> Label {
         self.core.store.label()
     }
 
-    /// Takes the place in the cluster that the MGS gave; from here on requests are served. The first time it writes the
-    /// identity to the superblock; later it refuses another one.
+    /// Takes the place in the cluster that the MGS assigned; from then on requests are served. The first call writes the identity to the
+    /// superblock; later ones refuse a different identity.
     pub fn join(&self, reply: &RegisterReply) -> Result<(), Fault> {
         self.core.join(reply)
     }
 
-    /// Makes everything acknowledged so far durable.
+    /// Makes all acknowledged requests durable.
     pub fn flush(&self) -> Result<(), Fault> {
         self.core.store.flush()?;
         Ok(())
     }
 
-    /// Ends it: requests are refused with `NotReady`, threads end. `clean` writes a checkpoint and the clean mark, so that
-    /// the next start replays nothing and keeps its incarnation. Calling it twice is fine.
+    /// Stops the OST: requests are refused with `NotReady`, and its threads end. `clean` writes a checkpoint and the clean mark, so that
+    /// the next start replays nothing and keeps its incarnation. A second call does nothing more.
     pub fn stop(&self, clean: bool) -> Result<(), Fault> {
         let was_stopping = self.core.stopping.swap(true, Ordering::AcqRel);
         self.workers.stop(&self.core);

@@ -1,4 +1,4 @@
-//! List and Verify: what fsck asks.
+//! List and Verify: the calls of fsck.
 
 use object::check::LIST_MAX;
 use types::Fault;
@@ -9,7 +9,7 @@ use crate::Core;
 use crate::glimpse::describe;
 use crate::serve::{Ctx, Served};
 
-/// Looked at at once.
+/// Pages verified per call of the store.
 const PART_PAGES: u32 = 1024;
 
 impl Core {

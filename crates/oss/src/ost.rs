@@ -1,4 +1,4 @@
-//! OstStat and OstSpace: what this target did, and how its space is used, for tools.
+//! OstStat and OstSpace: the target's counters and its use of space, for tools.
 
 use disk::counted::Sizes;
 use store::{Amount, ClassUse, Cursor, SpaceReport, Survey};
@@ -13,7 +13,7 @@ use wire::ost::{
 use crate::Core;
 use crate::serve::{Ctx, Served};
 
-/// Objects of one reply: a few milliseconds.
+/// Objects of one reply: a survey of a few milliseconds.
 const OBJECTS_AT_ONCE: u64 = 16 << 10;
 
 impl Core {
@@ -79,7 +79,7 @@ impl Core {
     pub fn on_ost_space(&self, ctx: &Ctx<'_>, s: OstSpace, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         self.check_cap_right(ctx, &s.cap, RIGHT_ADMIN)?;
         let (part, next) = self.store.survey(Cursor::behind(s.after), OBJECTS_AT_ONCE)?;
-        // It is the same for all parts, and takes a walk over the allocator.
+        // The space report is the same for all parts, and needs a walk over the allocator. Only the first part has it.
         let is_first = s.after.is_none();
         let space = if is_first { self.store.space() } else { SpaceReport::default() };
         let amount = |a: &Amount| OstAmount { count: a.count, bytes: a.bytes };

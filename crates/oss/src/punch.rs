@@ -1,4 +1,4 @@
-//! Punch: bytes become zeros, and their pages holes or reserved ones.
+//! Punch: makes bytes zeros; whole pages become holes or stay reserved.
 
 use store::Leave;
 use types::Fault;

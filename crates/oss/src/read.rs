@@ -1,4 +1,4 @@
-//! Read: bytes of an object, verified, with their CRCs.
+//! Read: verified bytes of an object, with their CRCs.
 
 use types::{Buf, Fault};
 use wire::Wire;

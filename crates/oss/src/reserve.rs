@@ -1,4 +1,4 @@
-//! Reserve and release: space that is promised to pages before they are written.
+//! Reserve and release: space promised to pages before they are written.
 
 use store::Reservation;
 use types::Fault;
@@ -13,7 +13,7 @@ impl Core {
     pub fn on_reserve(&self, ctx: &Ctx<'_>, r: Reserve, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         object::check::range(&r.object, r.offset, r.len, r.end)?;
         self.check_cap(ctx, &r.cap, &r.object, RIGHT_WRITE)?;
-        // Of one that was done long ago it is not known any more what it found: nothing, so that nobody takes it back.
+        // The result of an old request is no longer known. Answer that it reserved nothing, so that the client releases nothing.
         let long_ago = || Ok(Reservation { pages: 0, is_mixed: true }.to_answer());
         let done = self.once(ctx.head, long_ago, |origin| {
             let reserve = store::Reserve {

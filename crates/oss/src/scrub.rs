@@ -1,11 +1,11 @@
-//! The scrub: every page of every object, and every leaf of the index, is read from the medium and checked, in the background, at a bounded
-//! rate.
+//! The scrub: a background thread that reads every page of every object, and every leaf of the index, from the medium and checks it, at a
+//! bounded rate.
 //!
-//! oss-B1: a pass reads every object that was there from its begin to its end, and comes to its end however much is written meanwhile: what
-//!     is made or appended during it waits for the next.
-//! oss-B2: its state is kept on the medium each `SAVE_SEC`, and before an operator's change is answered; a restart repeats what came after that
-//!     at most.
-//! oss-B3: it holds no lock while it reads, but for a page that did not match; a request or a stop changes its course within one step.
+//! oss-B1: a pass reads every object that exists from its begin to its end. It ends however much is written meanwhile: objects made and
+//! pages appended during a pass wait for the next.
+//! oss-B2: the scrub's state is kept on the medium every `SAVE_SEC`, and before an operator's change is answered; a restart repeats at
+//! most the work since then.
+//! oss-B3: it holds no lock while it reads, except for a page that did not match; a request or a stop changes its course within one step.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -20,22 +20,22 @@ use wire::object::{RIGHT_ADMIN, ScrubControl, ScrubPass, ScrubReply, scrub_actio
 use crate::Core;
 use crate::serve::{Ctx, Served};
 
-/// Pages of one step: 1 MiB, so that a pause is obeyed at once and a rate holds within a fraction of a second.
+/// Pages of one step: 1 MiB. A pause takes effect at once, and a rate holds within a fraction of a second.
 const STEP_PAGES: u32 = 256;
 /// Objects of one step.
 const STEP_OBJECTS: usize = 64;
-/// What reading an object costs at least: many small ones are seeks, not bytes.
+/// Least charge for reading an object: many small objects cost seeks, not bytes.
 const OBJECT_BYTES: u64 = 64 << 10;
 /// Steps per second at a low rate.
 const STEPS_PER_SEC: u64 = 4;
-/// Between two saves of how far it is. Seconds.
+/// Seconds between two saves of the scrub's position.
 const SAVE_SEC: u64 = 30;
-/// Longest pause, for rates below a page in it. Seconds.
+/// Longest pause in seconds, for rates below one page per pause.
 const PAUSE_SEC_MAX: f64 = 3600.0;
-/// While there is nothing to do.
+/// Pause while there is no work.
 const REST: Duration = Duration::from_secs(5);
 
-/// How far the scrub is.
+/// The position of the scrub.
 pub struct Scrubber(Mutex<Course>);
 
 struct Course {
@@ -50,9 +50,9 @@ impl Scrubber {
 }
 
 impl Core {
-    /// One step. Answers how long to wait before the next.
+    /// Runs one step. Returns the pause before the next.
     pub fn scrub_round(&self) -> Result<Duration, Fault> {
-        // One that failed promises nothing any more, and keeps no damage.
+        // A failed store gives no promises any more, and keeps no damage records.
         if self.joined.read().is_none() || self.store.health().failure.is_some() {
             return Ok(REST);
         }
@@ -66,7 +66,7 @@ impl Core {
         let bytes = step.pass.bytes - course.pass.bytes;
         let charged = bytes.max((step.pass.objects - course.pass.objects) * OBJECT_BYTES);
         let mut known = self.scrubber.0.lock();
-        // An operator was quicker: it goes on as they said, and what was just read is read again at most.
+        // If an operator changed the state meanwhile, theirs counts. At most this step is read again.
         let place = |s: &Scrub| (s.state, s.object, s.page, s.pass);
         if place(&known.now) == place(&course) {
             let next = Scrub { rate: known.now.rate, every_sec: known.now.every_sec, ..step };
@@ -90,8 +90,8 @@ impl Core {
         for _ in 0..STEP_OBJECTS {
             let end = at.page_end.saturating_sub(at.page);
             let (found, is_lost) = match self.store.verify(at.object, at.page, left.min(end)) {
-                // With its leaf: the pass told of that when it came to it. Of one that went bad since then `stria ost stat` tells, and the
-                // next pass.
+                // The object's leaf is bad. The pass reported the leaf when it reached it. A leaf that went bad since then is reported by
+                // `stria ost stat` and by the next pass.
                 Err(StoreError::Index { source, .. }) if !disk::is_passing(&source) => {
                     (Verified::default(), true)
                 }
@@ -115,14 +115,14 @@ impl Core {
                 ahead = places(self.store.list_readable(Some(at.object), STEP_OBJECTS)?);
             }
             let mut next = ahead.pop_front().filter(|place| place.object <= at.last_object);
-            // Each leaf of the index when the pass comes to it, so that its rot does not wait for one who wants an object there.
+            // Each leaf of the index is checked when the pass reaches it, so that its damage is found before a request needs it.
             let until = next.map_or(at.last_object, |place| place.object);
             let leaves = self.scrub_leaves(at.object, until, found_sec)?;
             at.pass.bytes += leaves.bytes;
             at.pass.bad_pages += u64::from(leaves.bad.is_some());
             left -= u32::try_from(leaves.bytes / PAGE_SIZE as u64).map_or(left, |pages| pages.min(left));
             if let Some(end) = leaves.end {
-                // The rest of them first; then the list goes on from there.
+                // The remaining leaves first; the list then continues from there.
                 next = Some(Place::unknown(end));
                 ahead.clear();
             }
@@ -134,7 +134,7 @@ impl Core {
                     break;
                 }
             }
-            // A bad page may have taken long, and a stop waits for this.
+            // A bad page may have taken long, and a stop waits for this step.
             if left == 0
                 || leaves.bad.is_some()
                 || !found.bad.is_empty()
@@ -146,8 +146,8 @@ impl Core {
         Ok(at)
     }
 
-    /// Checks the leaves that begin behind `after` and not behind `until`, up to the first bad one. What memory has of that is written anew
-    /// at once; otherwise it is damage.
+    /// Checks the leaves that begin after `after` and up to `until`, and stops at the first bad one. A leaf that memory still has is
+    /// written anew at once; otherwise it is damage.
     fn scrub_leaves(
         &self,
         after: ObjectId,
@@ -160,7 +160,7 @@ impl Core {
             None => {}
             Some(BadLeaf { at, is_saved: true, .. }) => {
                 tracing::warn!(%target, offset = at, "a part of the index is bad on the medium, and is written anew from memory");
-                // The pass is not held up by what keeps checkpoints from being made: the next one that can be made has it.
+                // An obstacle to checkpoints does not stop the pass: the next checkpoint writes the leaf.
                 if let Err(error) = self.store.checkpoint() {
                     tracing::warn!(%target, %error, "it is not written anew yet; the next checkpoint tries again");
                 }
@@ -173,12 +173,12 @@ impl Core {
         Ok(found)
     }
 
-    /// A new pass, if the last one is long enough ago.
+    /// Begins a new pass, if the last one ended long enough ago.
     fn begin_if_due(&self, now_sec: u64) -> Result<(), Fault> {
         let mut known = self.scrubber.0.lock();
         let Scrub { state, every_sec, since_sec, .. } = known.now;
         if since_sec == 0 || since_sec > now_sec {
-            // New, or the clock was set back: it counts from here.
+            // New, or the clock was set back: the interval counts from now.
             let next = Scrub { since_sec: now_sec.max(1), ..known.now };
             return self.save(&mut known, next, now_sec);
         }
@@ -189,7 +189,7 @@ impl Core {
         Ok(())
     }
 
-    /// At the begin of a pass.
+    /// The state at the begin of a pass.
     fn begun(&self, scrub: Scrub, now_sec: u64) -> Scrub {
         Scrub {
             state: Scrubbing::Running,
@@ -202,20 +202,20 @@ impl Core {
         }
     }
 
-    /// What cannot be kept is not so: whoever wanted it wants it again.
+    /// Saves a state, then adopts it. If the save fails the state stays unchanged, and the caller repeats the change.
     fn save(&self, course: &mut Course, next: Scrub, now_sec: u64) -> Result<(), Fault> {
         self.store.set_scrub(next)?;
         (course.now, course.saved_sec) = (next, now_sec);
         Ok(())
     }
 
-    /// For a clean stop: what was read need not be read again.
+    /// For a clean stop: saves the position, so that the next start does not read the same part again.
     pub fn save_scrub(&self) -> Result<(), Fault> {
         let known = self.scrubber.0.lock();
         if known.now != self.store.scrub() { Ok(self.store.set_scrub(known.now)?) } else { Ok(()) }
     }
 
-    /// The state that an operator wants, or why it cannot be.
+    /// The state that an operator asks for, or the refusal.
     fn wished(&self, before: Scrub, s: &ScrubControl, now_sec: u64) -> Result<Scrub, Fault> {
         let refused = |why: &str| Err(Fault::new(Code::BadRequest, why));
         let mut next = before;
@@ -255,7 +255,7 @@ impl Core {
         };
         let is_look = (s.action, s.rate, s.every_sec) == (scrub_action::LOOK, None, None);
         if !is_look {
-            // oss-B2, also where nothing had to be changed: the change before may be this one, and not flushed.
+            // oss-B2: flush even if nothing changed. An equal change may have come before and not be flushed yet.
             self.store.flush()?;
             self.bell.ring();
         }
@@ -274,16 +274,16 @@ impl Core {
     }
 }
 
-/// Where the pass goes next.
+/// The next place of a pass.
 #[derive(Clone, Copy)]
 struct Place {
     object: ObjectId,
-    /// Where the object ended when it was listed.
+    /// The object's end in pages when it was listed.
     page_end: u32,
 }
 
 impl Place {
-    /// An id up to which the index was looked at. If there is an object by then, or it can be read by then, it is read whole.
+    /// An id up to which the index was checked. If an object exists there by then, or can be read by then, the pass reads all of it.
     fn unknown(object: ObjectId) -> Place {
         Place { object, page_end: u32::MAX }
     }
@@ -299,7 +299,7 @@ fn places(list: Readable) -> VecDeque<Place> {
     places
 }
 
-/// So many pages that a low rate is kept too.
+/// Few enough pages that a low rate is kept too.
 fn pages_of_step(rate: u64) -> u32 {
     match rate {
         0 => STEP_PAGES,
@@ -312,7 +312,7 @@ fn on_wire(pass: &Pass) -> ScrubPass {
     ScrubPass { begun_sec, ended_sec, bytes, objects, bad_pages }
 }
 
-/// How long `bytes` last at a rate; none for rate 0.
+/// The time that `bytes` take at `rate` bytes per second; none for rate 0.
 fn pause_of(bytes: u64, rate: u64) -> Duration {
     match rate {
         0 => Duration::ZERO,

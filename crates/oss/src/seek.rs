@@ -1,4 +1,4 @@
-//! Seek: where objects have bytes and where they have none.
+//! Seek: finds data and holes in objects.
 
 use types::Fault;
 use wire::Wire;

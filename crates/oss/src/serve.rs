@@ -1,4 +1,4 @@
-//! The door: which request goes where, and what every reply carries.
+//! Entry point of requests: dispatch by call number, and the fields that every reply carries.
 
 use std::sync::atomic::Ordering;
 
@@ -15,14 +15,14 @@ use wire::{Header, Malformed, ReplyHead, Request, Wire};
 use crate::Core;
 use crate::joined::Joined;
 
-/// A request on its way: who asks, and what the target knows.
+/// The context of a request: its header and the target's place in the cluster.
 pub struct Ctx<'a> {
     pub head: &'a Header,
     pub joined: &'a Joined,
     pub now_sec: u64,
 }
 
-/// What was done: the reply's bytes are in the answer already.
+/// The result of a request; the reply's bytes are in the answer already.
 pub struct Served {
     /// The log entry that holds the change; 0 for reads.
     pub seq: Seq,
@@ -37,7 +37,7 @@ impl Core {
         answer.bulk.clear();
         let mut reply = Vec::new();
         let outcome = self.dispatch(head, body, bulk, answer.bulk, &mut reply);
-        // oss-P4: flushed_seq is read after the work, so that a Flush shows its own effect.
+        // oss-P4: flushed_seq is read after the work, so that the reply of a Flush shows its effect.
         let flushed_seq = self.store.flushed_seq();
         answer.head.epoch = self.joined.read().as_ref().map_or(Default::default(), |j| j.epoch);
         answer.head.incarnation = self.incarnation;

@@ -1,6 +1,6 @@
-//! Attach, KeepAlive, Detach, Flush: a client and this target.
+//! Attach, KeepAlive, Detach, Flush: the session of a client at this target.
 //!
-//! An OST does not end sessions by time: the MDT decides who lives, and capabilities and lease versions keep the dead out.
+//! An OST never ends a session by time. The MDT decides which sessions live; capabilities and lease versions keep evicted clients out.
 
 use object::slots::unknown;
 use types::{Code, Fault, SessionId};
@@ -10,7 +10,7 @@ use wire::{Empty, Wire};
 use crate::Core;
 use crate::serve::{Ctx, Served};
 
-/// No time ends a session here.
+/// No session expires at an OST.
 const SESSION_TTL_MS: u32 = u32::MAX;
 
 impl Core {
@@ -48,7 +48,7 @@ impl Core {
     }
 
     pub fn on_keep_alive(&self, k: KeepAlive, reply: &mut Vec<u8>) -> Result<Served, Fault> {
-        // An observer has no session, and is alive as long as it asks.
+        // An observer has no session, and is alive as long as it sends requests.
         if k.session != SessionId(0) {
             self.store.slot(k.session, 0).ok_or_else(|| unknown(k.session))?;
         }
@@ -56,7 +56,8 @@ impl Core {
         Ok(Served::READ)
     }
 
-    /// A session may end itself; a server (session 0) may end any. One that is gone already is fine: it may come twice.
+    /// A client may end its own session; a server (session 0) may end any. A session that is already gone is fine: the request may come
+    /// twice.
     pub fn on_detach(&self, ctx: &Ctx<'_>, d: Detach, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         if ctx.head.session != SessionId(0) && ctx.head.session != d.session {
             let detail = format!("session {} cannot end session {}", ctx.head.session, d.session);

@@ -1,4 +1,4 @@
-//! What can be set of an OST, with defaults that suit a mount.
+//! Settings of an OST, with defaults that suit a mount.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,16 +6,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The time of day in seconds since 1970, for the expiry of capabilities and for damage records.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// How an OST behaves. `Default` is what the servers use.
+/// Behaviour of an OST. `Default` is the setting of the servers.
 #[derive(Clone)]
 pub struct Settings {
-    /// Time between flushes of what nobody asked to be flushed. After `join` the cluster map's value counts.
+    /// Time between background flushes. After `join` the cluster map's value is used.
     pub commit_interval: Duration,
-    /// False: no threads; the owner flushes and checkpoints by hand (tests of power loss, which need every step to repeat).
+    /// False: no background threads; the owner flushes and checkpoints by hand (power-loss tests, where every step must be repeatable).
     pub background: bool,
-    /// False: no thread scrubs (an OST that is only looked at).
+    /// False: no scrub thread (for an OST that is only inspected).
     pub scrub: bool,
-    /// How the engine treats small writes.
+    /// The engine's handling of small writes.
     pub store: store::Settings,
     pub clock: Clock,
 }

@@ -1,4 +1,4 @@
-//! TargetStat: this target's numbers, for `statfs`, `df` and `status`.
+//! TargetStat: the target's numbers, for `statfs`, `df` and `status`.
 
 use types::Fault;
 use wire::Wire;

@@ -1,4 +1,4 @@
-//! The OST as its callers see it: requests in, replies out, crashes between.
+//! Tests of the OST from its callers' side: requests in, replies out, crashes between.
 
 mod admission;
 mod damage;
@@ -68,7 +68,7 @@ fn reply_of_mgs() -> RegisterReply {
 }
 
 fn settings() -> Settings {
-    // Tests look for bytes in the place where they belong.
+    // Tests look for bytes at their final place.
     let store = store::Settings { patch_bytes_max: 0, ..store::Settings::default() };
     Settings { background: false, store, clock: Arc::new(|| NOW_SEC), ..Settings::default() }
 }
@@ -105,7 +105,7 @@ fn read_of(cap: Capability, offset: u64, len: u32) -> Read {
     Read { cap, object: object(), offset, len }
 }
 
-/// What a call brings back.
+/// The parts of a reply.
 struct Said<T> {
     frame: Header,
     head: ReplyHead,

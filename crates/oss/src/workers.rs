@@ -1,6 +1,6 @@
 //! The background threads: the flusher, the checkpointer, the destager, and the scrub.
 //!
-//! oss-T1: a stop ends all at once. oss-T2: none holds the `Ost`, so dropping it ends them.
+//! oss-T1: a stop ends all of them at once. oss-T2: no thread holds the `Ost`, so dropping it ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,19 +12,19 @@ use types::Fault;
 
 use crate::Core;
 
-/// After an error the state will not be better at once: ask rarely, and do not fill the log with lines.
+/// An error will not go away at once: try rarely, and do not fill the log with lines.
 const AFTER_ERROR: Duration = Duration::from_secs(10);
 
 /// Wakes the threads when the target stops.
 #[derive(Default)]
 pub struct Bell {
-    /// How often it rang.
+    /// How often it was rung.
     rung: Mutex<u64>,
     wake: Condvar,
 }
 
 impl Bell {
-    /// The threads look at once what there is to do.
+    /// Wakes the threads: each looks at once for work.
     pub fn ring(&self) {
         *self.rung.lock() += 1;
         self.wake.notify_all();
@@ -34,7 +34,7 @@ impl Bell {
         *self.rung.lock()
     }
 
-    /// Waits, unless it rang since `seen`.
+    /// Waits, unless the bell was rung since `seen`.
     fn wait(&self, seen: u64, pause: Duration) {
         let mut rung = self.rung.lock();
         if *rung == seen {
@@ -67,7 +67,7 @@ impl Workers {
         let core = core.clone();
         match std::thread::Builder::new().name(name.into()).spawn(move || run(&core)) {
             Ok(thread) => self.0.lock().push(thread),
-            // Requests still work: Flush flushes, and who finds the log full checkpoints it.
+            // Requests still work: Flush flushes, and a request that finds the log full makes a checkpoint.
             Err(error) => {
                 tracing::error!(name, %error, "cannot start a thread of the OST, it will be slow; raise the limit of threads and restart it")
             }
@@ -85,12 +85,12 @@ impl Workers {
     }
 }
 
-/// One thread's life: rounds until the target stops, each after the pause that the one before asked for.
+/// The loop of one thread: rounds until the target stops, each after the pause that the round before returned.
 fn run(core: &Core, what: &str, round: impl Fn(&Core) -> Result<Duration, Fault>) {
     let mut pause = core.commit_interval();
     let mut seen = core.bell.rung();
     loop {
-        // A stop rings after it set `stopping`; what rings during a round is not missed.
+        // A stop rings after it set `stopping`. A ring during a round is not missed.
         if !core.stopping.load(Ordering::Acquire) {
             core.bell.wait(seen, pause);
         }
@@ -113,7 +113,7 @@ impl Core {
         self.joined.read().as_ref().map_or(self.settings.commit_interval, |j| j.commit_interval)
     }
 
-    /// What was acknowledged becomes durable; the mark lets the next round's flush seal it. At rest it does nothing.
+    /// Makes acknowledged requests durable. The mark lets the next round's flush seal it. Does nothing if nothing was written.
     pub fn flush_round(&self) -> Result<(), Fault> {
         if self.store.is_dirty() {
             self.store.flush()?;
@@ -122,13 +122,13 @@ impl Core {
         Ok(())
     }
 
-    /// What is old in the log of small writes goes to where it belongs; and at once, while that log is filling. Returns without a pause,
-    /// since it waits inside.
+    /// Destages old records of the small-write log to their final places, and at once while that log is filling. Returns no pause, since
+    /// it waits inside.
     pub fn destage_round(&self) -> Result<Duration, Fault> {
         let until = Instant::now() + self.commit_interval();
         while !self.stopping.load(Ordering::Acquire) {
             let left = until.saturating_duration_since(Instant::now());
-            // A stop is not kept waiting for longer than this.
+            // Bounds the time that a stop must wait.
             if self.store.wait_pressed(left.min(Duration::from_millis(100))) {
                 self.store.relieve()?;
             }
@@ -140,7 +140,7 @@ impl Core {
         Ok(Duration::ZERO)
     }
 
-    /// A checkpoint if it is due, freed space back to the medium, and grants of the dead back to the living.
+    /// Makes a checkpoint if it is due, discards freed space, and takes back expired grants.
     pub fn checkpoint_round(&self) -> Result<(), Fault> {
         if self.store.is_checkpoint_due() {
             self.store.checkpoint()?;

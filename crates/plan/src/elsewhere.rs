@@ -1,16 +1,19 @@
-//! An OST is full: on which others may a growing file go on?
+//! When an OST is full: the OSTs on which the tail of a growing file may continue.
 
 use std::collections::BTreeSet;
 
 use types::MirrorId;
 
-/// Less room than this is none: a file that moved on for less would be on its way again with the next write.
+/// Bytes that an OST must have free beyond the wanted ones. With less, the next write would move the file again.
 pub const ROOM_MIN: u64 = 2 << 20;
-/// Of the roomiest, an OST must have this share: those that fill at about the same time are left together, in one move.
+/// An OST must have at least 1/SHARE of the free space of the emptiest OST. OSTs that fill at about the same time are so left together,
+/// in one move.
 const SHARE: u64 = 2;
 
-/// The mirrors that the tail of a file is to avoid, of `all` with the bytes that each has for `wanted` more (`None`: it does not say).
-/// Nothing if there is nowhere to go. Those that `refused` are full, whatever they say: others may have been quicker to take what is there.
+/// The mirrors that the tail of a file must avoid. `all` has each mirror with its free bytes (`None`: the OST did not report them);
+/// `wanted` is in bytes.
+/// `None` if no mirror has enough free space. Mirrors in `refused` count as full whatever they report: other clients may have taken the
+/// space since.
 pub fn avoided(
     all: &[(MirrorId, Option<u64>)],
     refused: &BTreeSet<MirrorId>,
@@ -28,7 +31,7 @@ pub fn avoided(
 mod tests {
     use super::*;
 
-    /// What OSTs say, those that refused, what is wanted; and what is to be avoided.
+    /// Free bytes by OST, mirrors that refused, wanted bytes; the expected mirrors to avoid.
     type Row<'a> = (&'a [Option<u64>], &'a [u32], u64, Option<&'a [u32]>);
 
     #[test]

@@ -1,11 +1,11 @@
-//! Objects compared with the layouts that name them: what should be there and is not, and the other way round. (The name space the MDT
-//! checks itself: `meta::check`.)
+//! Compares objects with the layouts that name them: missing objects and objects without a layout. (The MDT checks its name space itself:
+//! `meta::check`.)
 //!
-//! Both are listed in the order of files and compared file by file, so memory is taken for what is found and for the files that wait to be
-//! destroyed. The listings go on while the system changes, so a single finding may be a change that happened between them. plan-K1: only
-//! what two rounds find alike (`confirmed`), and what then still shows when it is looked at alone (`still_shows`), is reported; what comes
-//! and goes all the time may be found in two rounds.
-//! plan-K2: nothing here repairs anything; the advice says what a person may do.
+//! Objects and inodes are listed in the order of fids and compared file by file. Memory is needed only for findings and for the files
+//! that wait for the purge. The system changes while the listings run, so a single finding may be a change between the two.
+//! plan-K1: only a finding that two rounds share (`confirmed`), and that a look at its file alone still shows (`still_shows`), is
+//! reported. The look is needed because objects that come and go all the time may show in two rounds.
+//! plan-K2: this module repairs nothing; the advice says what an administrator may do.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -16,24 +16,24 @@ use wire::object::ObjectStat;
 
 pub use purge::{Purges, Verdict};
 
-/// What is wrong.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Problem {
-    /// Something of the name space, as the MDT found it.
+    /// A finding of the name space, reported by the MDT.
     Records(Wrong),
     /// No inode, pending layout or purge record names the object.
     OrphanObject,
-    /// The object holds flushed bytes by its written bit, and is not there.
+    /// The layout's written bit says that the object holds flushed bytes, but the object does not exist.
     MissingObject,
     /// The object, or a copy of it, is on another mirror than the layout says.
     MisplacedObject,
     /// The objects prove a larger size than the settled one, or hold bytes past it.
     SizeMismatch,
-    /// Objects wait to be destroyed, and nothing of it happens.
+    /// Objects wait to be destroyed, and the purge makes no progress.
     SlowPurge,
 }
 
-/// What a finding is about: the same in each round, whatever numbers its text has.
+/// The subject of a finding. It is the same in each round, even if the numbers in the text change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum About {
     /// The MDT's finding with this number.
@@ -44,7 +44,7 @@ pub enum About {
 }
 
 impl About {
-    /// The file that it belongs to.
+    /// The file that the finding belongs to; the root for a finding of the MDT.
     pub fn fid(&self) -> Fid {
         match self {
             About::Records(_) => Fid::ROOT,
@@ -59,16 +59,16 @@ impl About {
 pub struct Finding {
     pub kind: Problem,
     pub about: About,
-    /// The object, fid or name, with what was found.
+    /// The object, fid or name, with the observed state.
     pub what: String,
-    /// Path as far as it is known; empty for what has none.
+    /// The path as far as it is known; empty if there is none.
     pub path: String,
     pub advice: String,
-    /// What a repair would do; empty if there is no one safe answer.
+    /// The change that a repair would make; empty if no single safe repair exists.
     pub repair: String,
 }
 
-/// What was looked at.
+/// Numbers of the records and objects that the check read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counts {
     pub entries: u64,
@@ -79,15 +79,15 @@ pub struct Counts {
     pub dead_records: u64,
     pub objects: u64,
     pub object_bytes: u64,
-    /// Files that somebody writes: their sizes are not judged.
+    /// Files in the state `Writing`: their sizes are not checked.
     pub writing: u64,
 }
 
-/// One file: its inode, if it has one, and the objects that bear its number.
+/// One file: its inode, if it has one, and the objects with its fid.
 pub struct File {
     fid: Fid,
     known: Option<Known>,
-    /// By both, so that two copies of an object are two.
+    /// The key has the mirror too, so that two copies of an object are two entries.
     objects: BTreeMap<(ObjectId, MirrorId), ObjectStat>,
 }
 
@@ -103,7 +103,7 @@ impl File {
         File { fid, known: None, objects: BTreeMap::new() }
     }
 
-    /// Of an inode's record; others say nothing here.
+    /// Takes the state of the file from an inode's record; other records are ignored.
     pub fn add_record(&mut self, record: ScanRecord) {
         if let ScanRecord::Inode { inode, pending, .. } = record {
             let (size, layout, state) = (inode.attr.size, inode.layout, inode.state);
@@ -115,7 +115,7 @@ impl File {
         self.objects.insert((stat.object, mirror), stat);
     }
 
-    /// Everything that looks wrong, in a stable order.
+    /// All findings of this file, in a stable order.
     pub fn findings(&self) -> Vec<Finding> {
         let mut out = Vec::new();
         if let Some(known) = &self.known
@@ -198,12 +198,12 @@ impl Round {
         self.findings.extend(file.findings());
     }
 
-    /// Of the queue of the purge, which is looked at last: what was removed meanwhile is there by then.
+    /// Adds a record of the purge queue. The queue is read last: by then it has the files that were removed during the round.
     pub fn add_dead(&mut self, fid: Fid, generation: Generation) {
         self.dead.insert((fid, generation));
     }
 
-    /// Whose objects wait to be destroyed. That is no finding; `Purges` says when it becomes one.
+    /// The files whose objects wait for the purge. That is not a finding by itself; `Purges` decides when it becomes one.
     pub fn dead(&self) -> &BTreeSet<(Fid, Generation)> {
         &self.dead
     }
@@ -215,7 +215,7 @@ impl Round {
     }
 }
 
-/// Nobody names such an object, and it will be destroyed.
+/// True for an orphan object whose file is in the purge queue: the purge will destroy it.
 pub fn waits_for_the_purge(finding: &Finding, dead: &BTreeSet<(Fid, Generation)>) -> bool {
     match (finding.kind, &finding.about) {
         (Problem::OrphanObject, About::Object(object, _)) => dead.contains(&(object.fid, object.generation)),
@@ -223,13 +223,13 @@ pub fn waits_for_the_purge(finding: &Finding, dead: &BTreeSet<(Fid, Generation)>
     }
 }
 
-/// What both rounds found, as the second tells it.
+/// The findings of the second round that the first round had too.
 pub fn confirmed(first: &[Finding], second: Vec<Finding>) -> Vec<Finding> {
     let seen: HashSet<_> = first.iter().map(|f| (f.kind, &f.about)).collect();
     second.into_iter().filter(|f| seen.contains(&(f.kind, &f.about))).collect()
 }
 
-/// The finding as a look at its file alone tells it; `None` if it does not show there.
+/// The same finding from a new look at its file alone; `None` if it no longer shows.
 pub fn still_shows(finding: &Finding, look: &File) -> Option<Finding> {
     look.findings().into_iter().find(|f| f.kind == finding.kind && f.about == finding.about)
 }

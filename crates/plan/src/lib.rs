@@ -1,13 +1,13 @@
-//! What a client does next, decided without doing it: pure rules over values, with table tests.
+//! The client's decisions as pure rules over values, with table tests; nothing here performs them.
 //!
-//! - `range`: a file range becomes pieces of objects; what came back becomes bytes, holes or damage.
-//! - `size`: what a glimpse of objects proves about a file; how a shrink cuts objects.
-//! - `spans`: whole ranges as spans of objects; where a file has bytes and where holes.
-//! - `settle`: what may be told to the MDT after which flushes (rule plan-O3).
+//! - `range`: splits a file range into pieces of objects; judges each answer as bytes, hole or damage.
+//! - `size`: the size that a glimpse of objects proves; the cuts of a shrink.
+//! - `spans`: long ranges as spans of objects; search for data and holes.
+//! - `settle`: which size and attribute updates the MDT may get after which flushes (rule plan-O3).
 //! - `retry`: whether and when a request is sent again.
-//! - `elsewhere`: on which OSTs a growing file goes on when one is full.
-//! - `room`: whether who found an OST full waits for what is being destroyed there.
-//! - `replay`: what is kept until it is flushed, and in which order it is sent again.
+//! - `elsewhere`: the OSTs on which a growing file continues when one is full.
+//! - `room`: whether a client that found an OST full waits for the purge.
+//! - `replay`: retained requests until they are flushed, and the order of a replay.
 //! - `stripe`: striping as text, as users write it and as `getstripe` shows it.
 //! - `fsck`: the name space compared with the objects.
 //!

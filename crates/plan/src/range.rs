@@ -1,11 +1,11 @@
-//! A file range becomes pieces of objects, none larger than a request carries; and the answers become bytes again.
+//! Splits a file range into pieces of objects, none larger than one request carries, and judges the answers.
 //!
-//! plan-R1: the pieces cover the range once, in file order.  plan-R2: a byte is never made up: where an object is missing although
-//! it was written, or an answer is longer than asked for, the range is damaged; zeros stand only for holes.
+//! plan-R1: the pieces cover the range once, in file order.  plan-R2: a read never invents a byte. The range is damaged if a written
+//! object is missing, or if an answer is longer than the request. Zeros stand only for holes.
 
 use types::{BULK_MAX, Fid, Layout, Piece};
 
-/// The pieces of `[offset, offset + len)`, each at most `BULK_MAX` bytes.
+/// The pieces of `[offset, offset + len)` in file order, each at most `BULK_MAX` bytes.
 pub fn pieces(layout: &Layout, fid: Fid, offset: u64, len: usize) -> Vec<Piece> {
     let mut pieces = layout.split(fid, offset, len);
     if pieces.iter().all(|p| p.len <= BULK_MAX) {
@@ -29,22 +29,22 @@ fn cut(piece: Piece) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// What a read of one piece yields.
+/// The result of reading one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// So many bytes came; what is left of the piece is a hole at the object's end and reads as zeros.
+    /// This many bytes came. The rest of the piece lies past the object's end and reads as zeros.
     Bytes(usize),
     /// The object was never written: zeros.
     Hole,
-    /// The object is missing although it holds flushed bytes: report it, fail the read.
+    /// The object is missing although it holds flushed bytes. The caller reports it and fails the read.
     Missing,
-    /// More bytes than asked for: the answer is not to be trusted.
+    /// More bytes than requested: the answer cannot be trusted.
     Excess,
 }
 
-/// Judges the answer to the read of a piece: does the object exist, and how many bytes came. `piece.written` is the layout's bit, or
-/// says that this client had written the object before it asked. A write acknowledged later proves nothing: the OST may have answered
-/// the read first.
+/// Judges the answer to the read of a piece: whether the object exists, and how many bytes came. `piece.written` is the layout's bit, or
+/// is set because this client had written the object before it sent the read. A write that was acknowledged after that proves nothing:
+/// the OST may have answered the read first.
 pub fn judge(piece: &Piece, exists: bool, got: usize) -> Share {
     match (exists, piece.written) {
         (true, _) if got > piece.len => Share::Excess,
@@ -54,7 +54,7 @@ pub fn judge(piece: &Piece, exists: bool, got: usize) -> Share {
     }
 }
 
-/// How many bytes of a read of `len` at `offset` a file of `size` bytes has.
+/// How many bytes of a read of `len` at `offset` lie within a file of `size` bytes.
 pub fn clip(size: u64, offset: u64, len: usize) -> usize {
     size.saturating_sub(offset).min(len as u64) as usize
 }

@@ -1,15 +1,15 @@
-//! What was acknowledged and is not flushed yet: kept until it is, to be sent again if the target loses it.
+//! Retained requests: acknowledged by a target but not yet flushed. If the target loses them, the client replays them.
 //!
-//! plan-P1: replays go in acknowledged order (the target's own log order), so overlapping writes end as they did.
-//! plan-P2: what the recovered target has carried out (its slot table says so) is not sent again.
-//! plan-P3: memory is bounded: past `bytes_max` the holder flushes before it keeps more.
+//! plan-P1: replays go in acknowledged order (the order of the target's log), so overlapping writes end with the same bytes.
+//! plan-P2: a request that the recovered target has carried out, by its slot table, is not replayed.
+//! plan-P3: memory is bounded: past `bytes_max` the client flushes the target before it retains more.
 
 use std::collections::BTreeMap;
 
 use types::Seq;
 use wire::session::comes_after;
 
-/// What one kept request costs beside its bytes; keeps the bound honest for small requests.
+/// Memory of a retained request beside its bytes, so that many small requests stay within the bound too.
 const ENTRY_BYTES: usize = 256;
 
 /// A request that a target acknowledged as entry `seq`.
@@ -36,7 +36,7 @@ impl<T> Retention<T> {
         Retention { kept: BTreeMap::new(), bytes: 0, bytes_max }
     }
 
-    /// Keeps a request; an older one under the same entry and slot (a repeated answer) is replaced.
+    /// Retains a request. A repeated answer has the same entry and slot, and replaces the older request.
     pub fn keep(&mut self, kept: Kept<T>) {
         self.bytes += kept.bytes + ENTRY_BYTES;
         if let Some(old) = self.kept.insert((kept.seq, kept.slot), kept) {
@@ -44,14 +44,14 @@ impl<T> Retention<T> {
         }
     }
 
-    /// Everything up to `flushed` is durable.
+    /// Drops the requests up to entry `flushed`: they are durable.
     pub fn release(&mut self, flushed: Seq) {
         while let Some(first) = self.kept.first_entry().filter(|e| e.key().0 <= flushed) {
             self.bytes -= first.remove().bytes + ENTRY_BYTES;
         }
     }
 
-    /// plan-P3: true if the target is to be flushed before more is sent.
+    /// plan-P3: true if the target must be flushed before the next request is sent.
     pub fn is_over(&self) -> bool {
         self.bytes > self.bytes_max
     }
@@ -65,8 +65,8 @@ impl<T> Retention<T> {
         self.kept.is_empty()
     }
 
-    /// Takes out what a recovered target has lost, in acknowledged order. `carried_out`: for each slot the highest
-    /// sequence that it has.
+    /// Takes out the requests that a recovered target has lost, in acknowledged order. `carried_out`: for each slot the highest sequence
+    /// that the target has.
     pub fn take_lost(&mut self, carried_out: &[u32]) -> Vec<Kept<T>> {
         let is_lost =
             |k: &Kept<T>| carried_out.get(k.slot as usize).is_none_or(|have| comes_after(k.sequence, *have));
@@ -77,7 +77,7 @@ impl<T> Retention<T> {
         lost.into_iter().map(|(_, k)| k).collect()
     }
 
-    /// Takes out everything, in acknowledged order: the session has ended and nothing of it can be sent again.
+    /// Takes out all requests, in acknowledged order: the session was evicted, so no replay is possible.
     pub fn take_all(&mut self) -> Vec<Kept<T>> {
         self.take_lost(&[])
     }
@@ -100,7 +100,7 @@ mod tests {
         }
         r.release(Seq(9));
         assert_eq!(r.len(), 4);
-        // Slot 0 has carried out sequence 1, slot 1 sequence 1; slot 2 has nothing of ours.
+        // Slot 0 has carried out sequence 1, slot 1 sequence 1; slot 2 has none of our requests.
         let lost: Vec<u64> = r.take_lost(&[1, 1, 4]).into_iter().map(|k| k.what).collect();
         assert_eq!(lost, [12, 13]);
         assert_eq!(r.len(), 2);

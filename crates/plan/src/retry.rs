@@ -1,44 +1,44 @@
 //! Whether a request is sent again, and when.
 //!
-//! plan-Y1: what may have happened (`NoAnswer`) is sent again only under its old slot and sequence, or if it changes nothing.
+//! plan-Y1: a request that may have been carried out (`NoAnswer`) is sent again only under its old slot and sequence, or if it changes
+//! nothing.
 //! plan-Y2: every wait is bounded by `BACKOFF_MAX`, every try by the caller's deadline.
 
 use std::time::Duration;
 
 use types::Code;
 
-/// First and longest wait between two tries: a server that restarts is found within half a second of its coming back, and
-/// one that is only busy within a millisecond.
+/// First and longest wait between two tries. A client finds a restarted server within half a second, and a busy one within a millisecond.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(1);
 pub const BACKOFF_MAX: Duration = Duration::from_millis(500);
-/// Bytes that arrive changed this often are no accident of a line: memory or a card is broken.
+/// Tries of a request whose bytes arrive changed. After so many the cause is broken memory or a broken card, not line noise.
 pub const CHECKSUM_TRIES: u32 = 4;
 
-/// How a try ended.
+/// The result of one try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Definite: it did not happen.
+    /// Definite: the request was not carried out.
     NotSent,
-    /// Unknown: it may have happened.
+    /// Unknown: the request may have been carried out.
     NoAnswer,
-    /// Definite: the target refused it.
+    /// Definite: the target refused the request.
     Refused(Code),
 }
 
-/// What to do next.
+/// The next step of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Wait, then send the same again, under the same slot and sequence.
+    /// Wait, then send the same request again, under the same slot and sequence.
     Again { after: Duration },
-    /// The target restarted or forgot the session: attach (and replay), then send the same again.
+    /// The target restarted or does not know the session: attach and replay, then send the same request again.
     Reattach,
-    /// The right to the objects has run out: open the file again, then make a new request.
+    /// The capability for the objects has expired or is fenced: open the file again, then make a new request.
     Refresh,
-    /// The error is the caller's.
+    /// Pass the error to the caller.
     GiveUp,
 }
 
-/// Decides after `tries` tries (≥ 1).
+/// Decides after `tries` tries; the first try is 1.
 pub fn next(ended: Ended, tries: u32) -> Next {
     let wait = Next::Again { after: backoff(tries) };
     match ended {

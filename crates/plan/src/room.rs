@@ -1,12 +1,13 @@
-//! Whoever finds an OST full while what was removed is still being destroyed: is it tried again, and when?
+//! Decides whether and when a client retries on a full OST while the purge is still freeing space there.
 //!
-//! plan-W1: it ends, after one whole walk of the purge that began after the first question, or after `WAIT_MAX`. What others remove
-//! meanwhile prolongs nothing, so writers and removers cannot keep each other busy. A mirror that refuses for the first time is asked after
-//! as the first one was: of a call whose bytes go to many, the later ones may refuse when the earlier ones had room. `WAIT_MAX` is for all.
-//! plan-W2: a full OST is not asked in a spin: a try follows a round of the purge and a pause, or is the last one, which also who runs out of
-//! his time has.
-//! plan-W3: nobody waits for a purge that is held up, as the MDT says, or as an earlier wait has found: see `Vain`.
-//! plan-W4: of those who hold a thread that others need, only some wait that long; the others wait for a round or two.
+//! plan-W1: a wait ends after one whole walk of the purge that began after the first question, or after `WAIT_MAX`. Files that others
+//! remove meanwhile do not prolong it, so writers and removers cannot keep each other busy. A mirror that refuses for the first time
+//! starts a new count of walks: the bytes of one call may go to many mirrors, and the later ones may refuse when the earlier ones have
+//! space. `WAIT_MAX` covers them all.
+//! plan-W2: a client does not spin on a full OST. Each try follows a round of the purge and a pause, or is the last try; a client whose
+//! time is over gets a last try too.
+//! plan-W3: no client waits for a purge that the MDT reports as held up, or that an earlier wait found stuck: see `Vain`.
+//! plan-W4: of the waiting callers that occupy a thread other callers need, only some wait that long; the rest wait for a round or two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,20 +15,20 @@ use std::time::{Duration, Instant};
 use types::MirrorId;
 use wire::purge::DyingReply;
 
-/// A purge that takes longer is held up: an OST or its device is down. Programs of local file systems wait for less.
+/// Longest wait. A purge that takes longer is held up: an OST or its device is down. Programs of local file systems wait for less.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
-/// plan-W4: enough for a purge that nothing holds up, and short enough for whoever needs the thread.
+/// plan-W4: long enough for a purge that nothing holds up, and short enough for a caller that needs the thread.
 pub const BRIEF_MAX: Duration = Duration::from_millis(100);
 /// First and longest pause between two questions. A round of the purge is three device flushes, a few milliseconds.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// What to do next.
+/// The next step of a waiting caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Make the request anew, after so long.
+    /// Make the request anew after this pause.
     Try(Duration),
-    /// Wait, then ask the MDT again.
+    /// Wait for this long, then ask the MDT again.
     Pause(Duration),
 }
 
@@ -37,19 +38,19 @@ pub struct Room {
     since: Instant,
     /// Mirrors that refused so far.
     refused: BTreeSet<MirrorId>,
-    /// What the first answer said: the walk after which everything that was dead then has had its turn, and the rounds.
+    /// From the first answer: the walk by whose end all that was in the purge queue then was visited, and the count of rounds.
     covered: Option<(u64, u64)>,
-    /// What the first answer said; and that, if by the last one something was still dying and nothing had been freed.
+    /// The purge's state in the first answer. `stuck_at` has it while the queue is not empty and nothing was freed since.
     before: Option<State>,
     stuck_at: Option<State>,
     pauses: u32,
-    /// The next try is the last one, by what was heard; or since the time is over.
+    /// `is_last`: the next try is the last, by the MDT's answer. `is_over`: it is the last because the time is over.
     is_last: bool,
     is_over: bool,
 }
 
 impl Room {
-    /// An OST said `NoSpace` for the first time.
+    /// Begins a wait: an OST answered `NoSpace` for the first time.
     pub fn new(now: Instant) -> Room {
         Room {
             since: now,
@@ -63,7 +64,7 @@ impl Room {
         }
     }
 
-    /// These mirrors refused the try.
+    /// Notes the mirrors that refused the try.
     pub fn refused(&mut self, mirrors: &[MirrorId]) {
         let before = self.refused.len();
         self.refused.extend(mirrors);
@@ -72,26 +73,27 @@ impl Room {
         }
     }
 
-    /// May the MDT be asked (again)? If not, the file system is full.
+    /// True if the MDT may be asked again. Otherwise the file system is full.
     pub fn goes_on(&self, now: Instant) -> bool {
         !self.is_last && !self.is_over && now < self.since + WAIT_MAX
     }
 
-    /// It goes on no more. What was freed since the last try may be enough, though no round has ended.
+    /// True once, after `goes_on` became false: space freed since the last try may be enough even though no round has ended.
     pub fn may_try_once_more(&mut self) -> bool {
         !self.is_last && !std::mem::replace(&mut self.is_over, true)
     }
 
-    /// May it pause for so long? plan-W4: who may not wait `long` gives up sooner.
+    /// True if the caller may pause for this long. plan-W4: a caller without `long` stops at `BRIEF_MAX`.
     pub fn may_pause(&self, now: Instant, pause: Duration, long: bool) -> bool {
         now + pause <= self.since + if long { WAIT_MAX } else { BRIEF_MAX }
     }
 
-    /// The MDT answered.
+    /// Takes an answer of the MDT and gives the next step.
     pub fn heard(&mut self, said: &DyingReply) -> Next {
         let is_first = self.covered.is_none();
         let (covered, rounds) = self.covered.get_or_insert((said.walks_begun + 1, said.rounds));
-        // Also if nothing was dying from the first: it may have been destroyed between the refusal and the question.
+        // This is the last try even if the queue was empty in the first answer: the purge may have freed space between the refusal and
+        // the question.
         self.is_last = !said.dying || said.held_up || said.walks_ended >= *covered;
         let before = *self.before.get_or_insert(State::of(said));
         self.stuck_at = (said.dying && before.freed == said.freed).then_some(before);
@@ -106,13 +108,13 @@ impl Room {
         Next::Pause(PAUSE_MIN.saturating_mul(1 << (self.pauses - 1).min(16)).min(PAUSE_MAX))
     }
 
-    /// It waited for all its time and nothing was freed: how the purge stood.
+    /// The state of the purge, if the caller waited its whole time and nothing was freed.
     pub fn outlasted(&self, now: Instant) -> Option<State> {
         self.stuck_at.filter(|_| self.is_over && !self.may_pause(now, PAUSE_MAX, true))
     }
 }
 
-/// How a purge stands: what it has come to, and what it was given.
+/// The purge's counters: freed so far, and queued so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     freed: u64,
@@ -125,8 +127,8 @@ impl State {
     }
 }
 
-/// plan-W3: mirrors for which somebody waited to the end of his time while nothing was freed, and how the purge stood. Until something is
-/// freed, or more is removed, nobody waits for them again. (A walk may take minutes, and free much meanwhile: its end is no measure.)
+/// plan-W3: mirrors for which a caller waited its whole time while nothing was freed, with the purge's state. No caller waits for them
+/// again until the purge frees or is given something. (The end of a walk is no measure: a walk may take minutes and free much meanwhile.)
 /// At most one entry per mirror.
 #[derive(Debug, Default)]
 pub struct Vain(BTreeMap<MirrorId, State>);
@@ -136,7 +138,7 @@ impl Vain {
         self.0.extend(mirrors.iter().map(|m| (*m, state)));
     }
 
-    /// Has nothing happened since somebody waited in vain for one of these?
+    /// True if the purge's state is the same as after a wait in vain for one of these mirrors.
     pub fn holds(&self, mirrors: &[MirrorId], said: &DyingReply) -> bool {
         said.dying && mirrors.iter().any(|m| self.0.get(m) == Some(&State::of(said)))
     }
@@ -150,7 +152,7 @@ mod tests {
         DyingReply { dying, held_up: false, walks_begun, walks_ended, rounds, freed: 50, news: 70 }
     }
 
-    /// An answer, what follows, and whether the MDT may be asked again then.
+    /// An answer, the next step, and whether the MDT may be asked again then.
     type Step = (DyingReply, Next, bool);
 
     #[test]

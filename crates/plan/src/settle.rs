@@ -1,9 +1,9 @@
-//! What a client knows of a striped file and the MDT does not yet: size, times, written bits, and where the unflushed
-//! bytes lie that prove them.
+//! A client's state of a striped file that the MDT does not have yet: size, times, written bits, and the log entries that hold the
+//! unflushed bytes.
 //!
-//! plan-O3: what is told was in a `Snapshot` taken before the flush of every mark in it.
-//! plan-S2: what changed after the snapshot stays untold.  plan-S3: a mark goes only when a flush covered it.
-//! plan-S4: a snapshot from before a truncate is void: told late, its size would bring cut bytes back as zeros.
+//! plan-O3: every value that the MDT gets was in a `Snapshot` taken before the flush of every mark in it.
+//! plan-S2: changes after the snapshot stay pending for the next update.  plan-S3: a mark goes only when a flush covered it.
+//! plan-S4: a truncate voids earlier snapshots: settled late, their size would bring cut bytes back as zeros.
 
 use types::{Incarnation, ObjectId, PAGE_SIZE, Seq, TargetId, Time};
 use wire::meta::WrittenBits;
@@ -14,26 +14,26 @@ use crate::size::{has_bit, set_bit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub target: TargetId,
-    /// Numbers of different incarnations do not compare: a restarted target may use one again.
+    /// Sequence numbers of different incarnations do not compare: a restarted target may use a number again.
     pub incarnation: Incarnation,
     pub seq: Seq,
 }
 
 impl Mark {
-    /// Do the target's present incarnation and its flushed entries cover this mark?
+    /// True if the target's present incarnation and its flushed entries cover this mark.
     pub fn is_covered(&self, incarnation: Incarnation, flushed: Seq) -> bool {
         self.incarnation == incarnation && self.seq <= flushed
     }
 }
 
-/// What was true before a flush, to be told after it.
+/// The state before a flush, to be sent to the MDT after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     pub size: u64,
     pub blocks: u64,
     pub mtime: Time,
     pub written: Vec<WrittenBits>,
-    /// To be flushed before any of the above is told.
+    /// Log entries that must be flushed before the MDT gets any of the above.
     pub marks: Vec<Mark>,
     change: u64,
     data_change: u64,
@@ -47,26 +47,26 @@ pub struct Progress {
     /// 512-byte units.
     pub blocks: u64,
     pub mtime: Time,
-    /// When bytes were last written; unlike `mtime` never set by hand.
+    /// When bytes were last written. Unlike `mtime`, a user cannot set it.
     pub written_at: Time,
     written: Vec<WrittenBits>,
     marks: Vec<Mark>,
-    /// Rises with everything that the MDT should know, and with what a reader of the bytes needs of it (size, bits).
+    /// Counts of changes: all that the MDT should know, and those that readers of the bytes need (size, written bits).
     change: u64,
     data_change: u64,
     told: u64,
     data_told: u64,
-    /// How often the size was set instead of reached.
+    /// How often a truncate set the size, as opposed to a write that extended it.
     cuts: u64,
 }
 
 impl Progress {
-    /// Begins with what the MDT says.
+    /// Begins with the values that the MDT reports.
     pub fn new(size: u64, blocks: u64, mtime: Time) -> Progress {
         Progress { size, blocks, mtime, ..Progress::default() }
     }
 
-    /// An object has acknowledged bytes.
+    /// Notes that an object has acknowledged bytes. `known`: the MDT has the object's written bit.
     pub fn wrote(&mut self, object: ObjectId, known: bool, mark: Mark) {
         self.change += 1;
         if !known && !has_bit(&self.written, object.component, object.stripe) {
@@ -80,12 +80,12 @@ impl Progress {
         }
     }
 
-    /// Bytes took so many pages that had no space before. (What a repeat of a lost answer does not tell, the closing settle counts.)
+    /// Adds pages that had no space before. (The repeat of a lost answer does not report them; the settle at close counts them.)
     pub fn took(&mut self, pages: u64) {
         self.blocks += pages * (PAGE_SIZE as u64 / 512);
     }
 
-    /// The file's bytes up to `end` are acknowledged, at `now`.
+    /// Notes that the file's bytes up to `end` were acknowledged at `now`.
     pub fn reached(&mut self, end: u64, now: Time) {
         self.change += 1;
         self.mtime = now;
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// Space was given or taken, or bytes became zeros: the file takes `blocks` now.
+    /// Notes that space was allocated or freed, or bytes became zeros: the file now takes `blocks`.
     pub fn changed(&mut self, blocks: u64, now: Time) {
         self.change += 1;
         self.blocks = blocks;
@@ -104,25 +104,25 @@ impl Progress {
         self.written_at = now;
     }
 
-    /// A user set mtime.
+    /// Takes an mtime that a user set.
     pub fn set_mtime(&mut self, mtime: Time) {
         self.mtime = mtime
     }
 
-    /// A truncate has set the size; what it says is known to the MDT or is settled by who truncates.
+    /// Takes the size that a truncate set. The MDT has it already, or the truncating caller settles it.
     pub fn set_size(&mut self, size: u64, blocks: u64, mtime: Time) {
         (self.size, self.blocks, self.mtime) = (size, blocks, mtime);
         self.cuts += 1;
     }
 
-    /// What the MDT says, where others change the file, too. Own bytes that are not flushed yet stay owed; a snapshot that says more
+    /// Takes the MDT's values, in a file that other clients change too. Own unflushed bytes stay pending. A snapshot with a larger size
     /// than the file has now is void (plan-S4).
     pub fn adopt(&mut self, size: u64, blocks: u64, mtime: Time) {
         self.cuts += (size < self.size) as u64;
         (self.size, self.blocks, self.mtime) = (size, blocks, mtime);
     }
 
-    /// The file has a new generation of objects, with nothing in them: what was unflushed is not wanted any more.
+    /// Starts over with a new generation of empty objects: pending state of the old ones is dropped.
     pub fn start_anew(&mut self, size: u64, blocks: u64, mtime: Time) {
         *self = Progress { cuts: self.cuts + 1, ..Progress::new(size, blocks, mtime) }
     }
@@ -136,23 +136,23 @@ impl Progress {
         &self.marks
     }
 
-    /// True if the MDT lacks something: of everything, or of what readers of the bytes need.
+    /// True if the MDT lacks an update: of any kind, or of the kind that readers of the bytes need.
     pub fn is_untold(&self) -> bool {
         self.change != self.told
     }
     pub fn is_data_untold(&self) -> bool {
         self.data_change != self.data_told
     }
-    /// True if this client ever changed something since it took over from the MDT.
+    /// True if this client changed the file since it took the MDT's values.
     pub fn is_changed(&self) -> bool {
         self.change > 0
     }
-    /// True if nothing is left to flush or to tell.
+    /// True if there is nothing to flush and nothing to settle.
     pub fn is_clean(&self) -> bool {
         !self.is_untold() && self.marks.is_empty()
     }
 
-    /// plan-O3: take this first, then flush its marks, then tell it.
+    /// Takes a snapshot. plan-O3: the caller then flushes its marks, and only then sends it to the MDT.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             size: self.size,
@@ -166,23 +166,23 @@ impl Progress {
         }
     }
 
-    /// True if nothing changed since the snapshot.
+    /// True if the file did not change since the snapshot.
     pub fn is_still(&self, snapshot: &Snapshot) -> bool {
         self.change == snapshot.change
     }
 
-    /// plan-S4: true if the size was not set since the snapshot.
+    /// plan-S4: true if no truncate set the size since the snapshot.
     pub fn is_valid(&self, snapshot: &Snapshot) -> bool {
         self.cuts == snapshot.cuts
     }
 
-    /// The snapshot's marks are flushed.
+    /// Drops the snapshot's marks: they are flushed.
     pub fn flushed(&mut self, snapshot: &Snapshot) {
-        // plan-S3: a mark that moved on since the snapshot stays.
+        // plan-S3: a mark that a later write raised since the snapshot stays.
         self.marks.retain(|m| !snapshot.marks.contains(m));
     }
 
-    /// The MDT has taken the snapshot.
+    /// Notes that the MDT has taken the snapshot.
     pub fn was_told(&mut self, snapshot: &Snapshot) {
         self.told = self.told.max(snapshot.change);
         self.data_told = self.data_told.max(snapshot.data_change);

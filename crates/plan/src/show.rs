@@ -1,7 +1,7 @@
-//! A layout as `getstripe` shows it: the words of `lfs getstripe`, YAML or JSON.
+//! A layout as `getstripe` shows it: the format of `lfs getstripe`, YAML or JSON.
 //!
-//! A file with objects shows these. A directory, and a file whose content is still inline, have no objects: they show the
-//! striping that files get once their bytes need objects, as it was set or the default.
+//! A file with objects shows its objects. A directory or an inline file has none. It shows the striping that its data will get: as set,
+//! or the default.
 
 use std::fmt::Write;
 
@@ -17,13 +17,13 @@ pub struct Shown<'a> {
     pub path: &'a str,
     pub fid: Fid,
     pub is_dir: bool,
-    /// `None`: there are no objects.
+    /// `None`: the file or directory has no objects.
     pub layout: Option<&'a Layout>,
-    /// What was set, here or on the directory in which it was made.
+    /// The striping that a user set, on this file or on the directory in which it was made.
     pub spec: Option<&'a StripeSpec>,
-    /// Bytes up to which a file of this directory stays inline.
+    /// Size in bytes up to which a file of this directory stays inline.
     pub inline_max: u32,
-    /// How many OSTs there are.
+    /// The number of OSTs.
     pub osts: usize,
     /// The OST index of a mirror.
     pub index_of: &'a dyn Fn(MirrorId) -> Option<u32>,
@@ -87,7 +87,7 @@ pub fn text(shown: Shown<'_>) -> String {
     out
 }
 
-/// The lines in which `lfs getstripe -d` shows what files will get.
+/// The lines in which `lfs getstripe -d` shows the striping of new files.
 fn planned_text(out: &mut String, shown: Shown<'_>) {
     let set = shown.spec.map(print).filter(|words| !words.is_empty());
     line(out, 0, "set", set.as_deref().unwrap_or("nothing (the default)"));
@@ -116,7 +116,7 @@ fn planned_text(out: &mut String, shown: Shown<'_>) {
     }
 }
 
-/// Said where more stripes were asked for than there are OSTs.
+/// A note for a stripe count that exceeds the number of OSTs.
 fn fewer(count: u16, osts: usize) -> String {
     match usize::from(count) > osts && count != ALL {
         true => format!(" (there are {osts} OSTs)"),
@@ -124,8 +124,8 @@ fn fewer(count: u16, osts: usize) -> String {
     }
 }
 
-/// What a file gets once its bytes need objects: as it was set, or the default with no more stripes than there are OSTs. Sizes and
-/// counts are filled in.
+/// The striping that a file gets when its data moves to objects: as set, or the default with at most one stripe per OST. Default sizes
+/// and counts are filled in.
 fn planned(shown: Shown<'_>) -> Vec<StripeComponent> {
     let set = shown.spec.map(|spec| spec.components.clone()).filter(|c| !c.is_empty());
     let mut components = set.unwrap_or_else(|| {
@@ -144,7 +144,7 @@ fn signed(n: u16) -> i32 {
     if n == ALL { -1 } else { n.into() }
 }
 
-/// As JSON, for `getstripe`. An object is `[OST, name, written]`: a layout of 2000 stripes must fit an attribute's 64 KiB.
+/// JSON for `getstripe`. An object is `[OST, name, written]`: a layout of 2000 stripes must fit an attribute's 64 KiB.
 pub fn json(shown: Shown<'_>) -> String {
     let mut out = String::new();
     let Shown { fid, is_dir, inline_max, osts, .. } = shown;
@@ -152,7 +152,7 @@ pub fn json(shown: Shown<'_>) -> String {
         &mut out,
         format_args!("{{\"fid\":\"{fid}\",\"is_dir\":{is_dir},\"inline_max\":{inline_max},\"osts\":{osts}"),
     );
-    // Letters, digits, signs and spaces: nothing to escape.
+    // The words are letters, digits, signs and spaces, so nothing needs an escape.
     if let Some(words) = shown.spec.map(print).filter(|words| !words.is_empty()) {
         put(&mut out, format_args!(",\"set\":\"{words}\""));
     }
@@ -198,12 +198,12 @@ pub fn json(shown: Shown<'_>) -> String {
     out + "]}"
 }
 
-/// Null: the map has no such OST any more.
+/// `null` if the cluster map no longer has the OST.
 fn ost_json(shown: Shown<'_>, mirror: MirrorId) -> String {
     (shown.index_of)(mirror).map_or_else(|| "null".into(), |i| i.to_string())
 }
 
-/// Components with their numbers, but for those that hold no byte of the file: a tail that moved on has left them.
+/// Components with their index, without the empty ones. A tail that moved to other OSTs leaves empty components behind.
 fn not_empty(layout: &Layout) -> impl Iterator<Item = (usize, &Component)> {
     layout.components.iter().enumerate().filter(|(c, comp)| layout.start_of(*c) < comp.end)
 }
@@ -260,7 +260,7 @@ fn planned_yaml(out: &mut String, shown: Shown<'_>) {
 }
 
 fn line(out: &mut String, indent: usize, name: &str, value: impl std::fmt::Display) {
-    // The columns where lfs puts its values.
+    // The columns in which lfs prints its values.
     let width = if name.starts_with("lcme") { 21 } else { 19 };
     put(out, format_args!("{:indent$}{:<width$}{value}\n", "", format!("{name}:")));
 }

@@ -1,23 +1,23 @@
-//! What the objects of a file prove about it, and what a shrink does to them.
+//! The size that the objects of a file prove, and the cuts that a shrink makes in them.
 
 use types::{Layout, ObjectId, PAGE_SIZE, Time};
 use wire::meta::WrittenBits;
 use wire::object::ObjectStat;
 
-/// What a glimpse of all objects of a file proves.
+/// The result of a glimpse of all objects of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Proven {
     /// Bytes.
     pub size: u64,
     /// 512-byte units.
     pub blocks: u64,
-    /// The latest of the objects; `None` if there is none.
+    /// The latest mtime of the objects; `None` if there are no objects.
     pub mtime: Option<Time>,
     /// The objects that exist.
     pub written: Vec<WrittenBits>,
 }
 
-/// Adds up a glimpse. Objects of another file or layout are not counted.
+/// Adds up a glimpse. Objects of another generation are ignored.
 pub fn proven(layout: &Layout, stats: &[ObjectStat]) -> Proven {
     let mut out = Proven::default();
     for stat in stats.iter().filter(|s| s.exists && s.object.generation == layout.generation) {
@@ -52,13 +52,13 @@ pub fn has_bit(written: &[WrittenBits], component: u16, stripe: u16) -> bool {
     bits.and_then(|b| b.get(stripe as usize / 64)).is_some_and(|w| w >> (stripe % 64) & 1 == 1)
 }
 
-/// The cuts of a shrink to `size`: each object that is longer than what is left of it, or has space reserved past that, with the
-/// length to cut it to.
+/// The cuts of a shrink to `size` bytes: each object that is longer than its share of the rest, or has space reserved past it, with its
+/// new length.
 pub fn cuts(layout: &Layout, size: u64, stats: &[ObjectStat]) -> Vec<(ObjectId, u64)> {
     let longer = |s: &ObjectStat| {
         let keep = layout.object_len(s.object.component, s.object.stripe, size);
         let is_past = s.len > keep || s.reserved_end > keep.next_multiple_of(PAGE_SIZE as u64);
-        // (One that is shorter becomes as long as the file says, which proves no other size.)
+        // A reserving object that is shorter than `keep` is extended to it, which is the length that the file's size implies anyway.
         (s.exists && s.object.generation == layout.generation && is_past).then_some((s.object, keep))
     };
     stats.iter().filter_map(longer).collect()

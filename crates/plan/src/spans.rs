@@ -1,7 +1,7 @@
-//! Whole ranges of a file as spans of its objects, however long they are; and from where the objects have bytes, where the file has.
+//! Ranges of any length as spans of objects; and the search for data and holes in a file from the answers of its objects.
 //!
-//! A contiguous range of a file is contiguous in each object, since stripes go round. So a range of terabytes is as many spans as
-//! there are objects, and a search for bytes or holes asks each object once.
+//! Stripes are round robin, so a contiguous range of a file is contiguous in each object. A range of terabytes has as many spans as there
+//! are objects, and a search for data or holes asks each object once.
 
 use types::{FILE_SIZE_MAX, Fid, Layout, MirrorId, ObjectId};
 use wire::object::Sought;
@@ -18,7 +18,7 @@ pub struct Span {
     pub written: bool,
 }
 
-/// The spans of `[begin, end)`. The one that holds the range's last byte comes last.
+/// The spans of `[begin, end)`. The span with the range's last byte comes last.
 pub fn spans(layout: &Layout, fid: Fid, begin: u64, end: u64) -> Vec<Span> {
     let span = |(object, mirror, written): (ObjectId, MirrorId, bool)| {
         let len = |size| layout.object_len(object.component, object.stripe, size);
@@ -33,16 +33,16 @@ pub fn spans(layout: &Layout, fid: Fid, begin: u64, end: u64) -> Vec<Span> {
     all
 }
 
-/// What `SEEK_DATA` and `SEEK_HOLE` look for.
+/// The target of `SEEK_DATA` and `SEEK_HOLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     Data,
     Hole,
 }
 
-/// The first byte at or after `offset`, in a file of `size` bytes, that lies in a page with bytes (or in one without), from what
-/// each span of `[offset, size)` answered. `None`: there is none; every file has a hole at its end. An object that is missing
-/// although it was written counts as bytes: who copies them meets the error.
+/// The first byte at or after `offset`, in a file of `size` bytes, that lies in a page with data (or in one without). `sought` has the
+/// answer for each span of `[offset, size)`. `None`: there is none; every file has a hole at its end. A written object that is missing
+/// counts as data, so that a program that copies the file meets the error.
 pub fn found(
     layout: &Layout,
     size: u64,
@@ -54,7 +54,7 @@ pub fn found(
         return None;
     }
     let in_file = |span: &Span, at: u64| match at < span.end {
-        // Of the page in which a component starts, the bytes before it are the one's before it.
+        // A page may hold the start of a component. Its bytes before that belong to the component before.
         true => {
             let at = layout.size_from(span.object.component, span.object.stripe, at + 1) - 1;
             at.max(layout.start_of(span.object.component as usize))
@@ -76,7 +76,7 @@ pub fn found(
     }
 }
 
-/// The end of a range, if a file may reach that far.
+/// The end of a range; `None` past the maximum file size.
 pub fn end_of(offset: u64, len: u64) -> Option<u64> {
     offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX)
 }
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(spans(&layout(), Fid(9), 5, 5), []);
     }
 
-    /// Objects as maps of pages with bytes, against the same file as one map.
+    /// Objects as maps of pages with data, compared with the same file as one map.
     #[test]
     fn bytes_and_holes_are_found_wherever_they_lie() {
         let page = PAGE_SIZE as u64;

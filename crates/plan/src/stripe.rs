@@ -1,19 +1,19 @@
-//! Striping as text, with `lfs setstripe`'s letters: what users give to `setstripe` and to the attribute `stria.layout`.
+//! Striping as text, with the letters of `lfs setstripe`. Users give it to `setstripe` and to the attribute `stria.layout`.
 //!
 //! ```text
 //! -c 4 -S 1M                              four stripes of 1 MiB units, for the whole file
 //! -E 64M -c 1 -E 1G -c 4 -E -1 -c -1      progressive: each -E begins a component that ends there; -1 = end of file
 //! -i 2                                    start with OST 2          --inline 0    never keep content in the MDT
 //! ```
-//! Errors name the word that they are about.
+//! Errors name the word at fault.
 
 use types::layout::{COMPONENTS_MAX, STRIPE_SIZE, STRIPE_SIZE_MIN, STRIPES_MAX};
 use wire::meta::{StripeComponent, StripeSpec};
 
-/// `-c -1` and `-i -1`: all OSTs; the MDT chooses.
+/// `-c -1`: all OSTs. `-i -1`: the MDT chooses the first one.
 pub const ALL: u16 = u16::MAX;
 
-/// The text is no striping. `word` is the one at fault.
+/// The text is not a valid striping. `word` is the word at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadStripe {
     pub word: String,
@@ -83,12 +83,12 @@ fn split_option(word: &str) -> Result<(Opt, Option<&str>), BadStripe> {
         .ok_or_else(|| bad(word, "no such option; there are -E -c -S -i --inline"))
 }
 
-/// A specification as far as it was read.
+/// A specification under construction.
 #[derive(Default)]
 struct Draft {
     components: Vec<StripeComponent>,
     inline_max: Option<u32>,
-    /// True once an `-E` was seen: options then belong to the component that the last one began.
+    /// True after an `-E`: options then belong to the component that the last `-E` began.
     has_end: bool,
     last_end: String,
 }
@@ -138,7 +138,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The component that an option belongs to: the last begun, or the only one where no `-E` is given.
+    /// The component that an option belongs to: the one begun last, or the only one where no `-E` is given.
     fn last(&mut self) -> Result<&mut StripeComponent, BadStripe> {
         if self.components.is_empty() {
             self.components.push(StripeComponent {
@@ -213,7 +213,7 @@ pub fn parse_size(text: &str) -> Result<u64, BadStripe> {
     number.checked_mul(1 << shift).ok_or_else(|| bad(text, "too large"))
 }
 
-/// Bytes as text, in the largest unit that divides them.
+/// Formats bytes in the largest unit that divides them.
 pub fn show_size(bytes: u64) -> String {
     let fits = |(shift, _): &(u32, &str)| bytes != 0 && bytes.is_multiple_of(1u64 << shift);
     match [(40, "T"), (30, "G"), (20, "M"), (10, "K")].iter().find(|u| fits(u)) {
@@ -228,7 +228,7 @@ pub fn print(spec: &StripeSpec) -> String {
     let minus_one = |n: u16| if n == ALL { "-1".to_string() } else { n.to_string() };
     for c in &spec.components {
         let end = if c.end == u64::MAX { "-1".to_string() } else { show_size(c.end) };
-        // A whole file needs no end, unless nothing else would say that there is a component.
+        // A component for the whole file needs no -E, unless no other word would show that there is a component.
         let is_bare = c.stripe_count == 0 && c.stripe_size == 0 && c.start == ALL;
         if spec.components.len() > 1 || is_bare {
             words.push(format!("-E {end}"));

@@ -1,8 +1,8 @@
-//! A file's attributes as every layer speaks of them, and the identity that a caller claims.
+//! File attributes that all layers share, and the identity that a caller claims.
 
 use crate::{Fid, Time};
 
-/// What a file is. The numbers are on wire and disk.
+/// The kind of a file. The numbers are on wire and disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -43,7 +43,7 @@ pub struct Attr {
     pub btime: Time,
 }
 
-/// Who asks: what the kernel or the library says of the calling process.
+/// The identity of a caller, as the kernel or the library reports it for the calling process.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Cred {
     pub uid: u32,
@@ -53,32 +53,32 @@ pub struct Cred {
 }
 
 impl Cred {
-    /// NGROUPS_MAX of Linux is 65,536; a request that lists more than this many is refused rather than cut.
+    /// Most groups of a request. NGROUPS_MAX of Linux is 65,536; a request with more groups than this is refused, not cut.
     pub const GROUPS_MAX: usize = 1024;
     pub fn root() -> Cred {
         Cred::default()
     }
-    /// No group has this number. Among the groups it says that the client's kernel has allowed the request, as `checked` does.
+    /// No group has this number. Among the groups it means that the client's kernel has allowed the request (see `checked`).
     const CHECKED: u32 = u32::MAX;
 
-    /// A caller that the client's kernel has judged by rules of its own (an idmapped mount): rules refuse it nothing. `uid` and `gid` own
-    /// what is made. A server that judges requests itself does not believe it (`unchecked`).
+    /// A caller that the client's kernel has checked by its own rules (an idmapped mount): the MDT's rules refuse it nothing. `uid` and
+    /// `gid` own new files. A server that checks requests itself ignores the mark (`unchecked`).
     pub fn checked(uid: u32, gid: u32) -> Cred {
         Cred { uid, gid, groups: vec![Cred::CHECKED] }
     }
     fn is_checked(&self) -> bool {
         self.groups.contains(&Cred::CHECKED)
     }
-    /// The same caller without its kernel's word.
+    /// The same caller without the mark of its kernel.
     pub fn unchecked(mut self) -> Cred {
         self.groups.retain(|gid| *gid != Cred::CHECKED);
         self
     }
-    /// Root, or a caller that the client's kernel has judged.
+    /// True for root, and for a caller that the client's kernel has checked.
     pub fn may_all(&self) -> bool {
         self.uid == 0 || self.is_checked()
     }
-    /// Whether it is known who asks.
+    /// True if the caller's user is known.
     pub fn is_known(&self) -> bool {
         self.uid != u32::MAX
     }

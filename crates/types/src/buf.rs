@@ -1,6 +1,6 @@
-//! A byte buffer that is used again and again without being zeroed again: bulk data lands in it.
+//! A reusable byte buffer for bulk data, which is not zeroed again before each use.
 
-/// Invariant types-I1: `len <= data.len()`; bytes beyond `len` are leftovers of earlier use and never shown.
+/// A buffer of which `len` bytes are visible: `len <= data.len()`. Bytes beyond `len` are left from earlier use and never shown.
 #[derive(Default, Debug)]
 pub struct Buf {
     data: Vec<u8>,
@@ -11,7 +11,7 @@ impl Buf {
     pub fn new() -> Buf {
         Buf::default()
     }
-    /// Makes the buffer `len` bytes long and hands them out to be overwritten. Old content may show in them.
+    /// Makes the buffer `len` bytes long and returns them to be overwritten. They may have old content.
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         if self.data.len() < len {
             self.data.resize(len, 0);
@@ -25,7 +25,7 @@ impl Buf {
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
-    /// Grows by `extra` zero bytes.
+    /// Extends the buffer by `extra` zero bytes.
     pub fn extend_zero(&mut self, extra: usize) {
         let old = self.len;
         self.space(old + extra)[old..].fill(0);

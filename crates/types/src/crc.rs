@@ -10,7 +10,7 @@ pub fn crc32c(data: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(data)
 }
 
-/// CRC32C of a page of zeros: what a hole reads as.
+/// CRC32C of a page of zeros, as which a hole reads.
 pub const ZERO_PAGE: u32 = 0x98f9_4189;
 
 /// The fragments of `len` bytes at `offset`: `(start in the buffer, length)`, in order.

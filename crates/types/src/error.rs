@@ -32,7 +32,7 @@ codes! {
     Damaged = 7,
     /// The fid or generation is gone (removed, or replaced by a new layout).
     Stale = 8,
-    /// Refused by capability or lease version: the caller lost its right.
+    /// The capability or lease version was refused: the caller lost its right.
     Fenced = 9,
     /// The request is not well formed.
     BadRequest = 10,
@@ -54,7 +54,7 @@ codes! {
     NotReady = 20,
     /// The peer's incarnation, epoch or session is not the one that the request names.
     Moved = 21,
-    /// No answer in time; it may have happened.
+    /// No answer in time; the request may have been carried out.
     Timeout = 22,
     Unsupported = 23,
     /// File larger than the limit.
@@ -63,9 +63,9 @@ codes! {
     Busy = 26,
     /// The medium reported an error.
     Io = 27,
-    /// The session is not known here (it ended or was evicted).
+    /// The session is not known to the target (it ended or was evicted).
     NoSession = 28,
-    /// The bytes arrived other than they were sent: their CRC is wrong. Send again.
+    /// The received bytes do not match their CRC. Send them again.
     BadChecksum = 29,
     /// Inline content would outgrow `inline_max`: ask for a layout first.
     NeedLayout = 30,
@@ -73,13 +73,13 @@ codes! {
     NotInline = 31,
     /// Value too long (xattr list, request part).
     TooLong = 32,
-    /// A batch has no room for the answer: ask alone, under the same slot and sequence. It may be done.
+    /// A batch has no space for the answer: ask alone, under the same slot and sequence. The request may have been carried out.
     TooMuch = 33,
-    /// The file is growing out of its record: take your turn, then write.
+    /// The file is in an inline-to-object migration: enter a section, then write.
     NeedSection = 34,
 }
 
-/// An error with what it is about: the code for programs, the detail for people (object, reason, next step).
+/// An error with its subject: the code for programs, and the detail for people (object, reason, next step).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub code: Code,

@@ -1,4 +1,4 @@
-//! h64: the hash of a name. It is on disk and is the directory listing's cookie, so it is ours and pinned by tests.
+//! h64: the hash of a name. It is on disk and is the cookie of directory listings, so it is our own and pinned by tests.
 
 /// Low bits of a cookie that hold the collision number; h64 leaves them zero.
 pub const COLLISION_BITS: u32 = 8;

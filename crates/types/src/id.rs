@@ -17,7 +17,7 @@ macro_rules! id {
 }
 
 id!(/// A file: 16 bits of allocating shard, 48 bits of counter. It is the POSIX inode number and is never reused.
-    /// Where it lives is only asked through `map.mdt_of(fid)`.
+    /// Only `map.mdt_of(fid)` gives its location.
     Fid(u64), "{:#x}");
 id!(/// A target (MDT or OST); an id is never used twice in a file system's life.
     TargetId(u32), "{}");
@@ -50,7 +50,7 @@ impl Fid {
         assert!(counter < 1 << 48, "fid counter is 48 bits");
         Fid((shard.0 as u64) << 48 | counter)
     }
-    /// The shard that allocated this fid. It says nothing about where the inode is now.
+    /// The shard that allocated this fid. The inode's present location does not follow from it.
     pub fn allocating_shard(self) -> Shard {
         Shard((self.0 >> 48) as u16)
     }

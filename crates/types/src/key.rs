@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Longest key in bytes: entry keys (1 + 8 + 8 + 1) and what later records need.
+/// Longest key in bytes: entry keys (1 + 8 + 8 + 1), with a reserve for later records.
 pub const KEY_MAX: usize = 23;
 
-/// A short byte string that is `Copy`. Order: as byte strings (a prefix sorts first).
-/// types-I1: the last byte is the length, and those between the string and it are zero, so the order is that of three big-endian words:
-/// trees compare keys some twenty times per access.
+/// A short byte string that is `Copy`, ordered as byte strings (a prefix sorts first). The last byte is the length; the bytes between the
+/// string and it are zero. So the order is that of three big-endian words, which matters because trees compare keys some twenty times per
+/// access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Key([u8; KEY_MAX + 1]);
 
@@ -23,7 +23,7 @@ impl Key {
         &self.0[..self.0[KEY_MAX] as usize]
     }
 
-    /// The least key above it. (Above the highest of all: that one, where there is nothing any more.)
+    /// The least key above this one. The highest key of all has none above it and is returned itself.
     pub fn after(&self) -> Key {
         let bytes = self.as_bytes();
         if bytes.len() < KEY_MAX {
@@ -35,32 +35,32 @@ impl Key {
         Key::new(&next).expect("it is no longer")
     }
 
-    /// As of byte strings.
+    /// True if the key begins with `prefix`, as byte strings.
     #[inline]
     pub fn starts_with(&self, prefix: &Key) -> bool {
         let len = prefix.as_bytes().len();
         self.same_bytes(prefix) >= len && self.as_bytes().len() >= len
     }
 
-    /// Its bytes from there on, up to eight of them, as a number that sorts as they do.
+    /// Up to eight bytes of the key from `from` on, as a number with the same order.
     #[inline]
     pub fn word_at(&self, from: usize) -> u64 {
         let [a, b, c] = self.words();
-        // Without the length. Behind the key there are zeros.
+        // Without the length byte. After the key's bytes come zeros.
         let words = [a, b, c & !0xff, 0, 0];
         let (at, bits) = (from / 8, from % 8 * 8);
         let next = words.get(at + 1).map_or(0, |next| next.unbounded_shr(64 - bits as u32));
         words.get(at).map_or(0, |word| word << bits) | next
     }
 
-    /// What both begin with.
+    /// The longest common prefix of both keys.
     pub fn common_prefix(&self, other: &Key) -> Key {
         let (a, b) = (self.as_bytes(), other.as_bytes());
         let same = self.same_bytes(other).min(a.len()).min(b.len());
         Key::new(&a[..same]).expect("no longer than a key")
     }
 
-    /// Bytes that are the same before the first that differs, zeros behind the strings among them.
+    /// The number of equal bytes before the first difference; zeros after the strings count too.
     #[inline]
     fn same_bytes(&self, other: &Key) -> usize {
         let ([a, b, c], [d, e, f]) = (self.words(), other.words());

@@ -1,12 +1,12 @@
-//! Layouts: how a file's bytes map to objects. Pure arithmetic.
+//! Layouts: the map from a file's bytes to objects, as pure arithmetic.
 //!
 //! A layout is a list of components by file offset; component `c` covers `[end of c-1, end of c)` and is striped over its
 //! mirrors, round-robin in units of `stripe_size`, counted from the page in which the component starts.
 //! types-I1: component ends never fall and the last is `u64::MAX`.  types-I2: `stripe_size` is a power of two ≥ 64 KiB.
-//! types-I3: `mirrors.len()` is the stripe count, ≥ 1.  types-I4: written bit `s` of a component speaks of its stripe `s`.
+//! types-I3: `mirrors.len()` is the stripe count, ≥ 1.  types-I4: written bit `s` of a component belongs to its stripe `s`.
 //!
-//! A tail that moved to other mirrors (decision 0050) may leave a component that ends at any byte, and *empty* components, which end
-//! where they start: they hold no byte of the file and keep the numbers of the components behind them.
+//! A tail that moved to other mirrors (decision 0050) may leave a component that ends at any byte. It may also leave *empty* components,
+//! which end where they start: they hold no byte of the file, and later components keep their numbers.
 
 use crate::{Fid, Generation, MirrorId, ObjectId, PAGE_SIZE};
 
@@ -39,7 +39,7 @@ impl Component {
     pub fn is_written(&self, stripe: u16) -> bool {
         self.written.get(stripe as usize / 64).is_some_and(|w| w >> (stripe % 64) & 1 == 1)
     }
-    /// Takes over what another view of the same component has as written.
+    /// Adds the written bits of another copy of the same component.
     pub fn learn_written(&mut self, other: &Component) {
         if self.written.len() < other.written.len() {
             self.written.resize(other.written.len(), 0);
@@ -77,7 +77,7 @@ pub struct Piece {
 }
 
 impl Layout {
-    /// True if types-I1 to types-I3 hold; a decoded layout is checked once, at the border.
+    /// True if types-I1 to types-I3 hold. A decoded layout is checked once, when it is received.
     pub fn is_valid(&self) -> bool {
         let mut start = 0;
         !self.components.is_empty()
@@ -94,7 +94,7 @@ impl Layout {
             })
     }
 
-    /// Takes over what another view of the same objects has as written. What is behind the end of either's components, it does not know.
+    /// Adds the written bits of another copy of the same layout. Components that only one copy has stay unchanged.
     pub fn learn_written(&mut self, other: &Layout) {
         self.components
             .iter_mut()
@@ -165,8 +165,7 @@ impl Layout {
         })
     }
 
-    /// The length that object `(component, stripe)` has when the file is `size` bytes long and has no holes: what a truncate
-    /// leaves of it.
+    /// The length of object `(component, stripe)` in a file of `size` bytes without holes: the length to which a truncate cuts it.
     pub fn object_len(&self, component: u16, stripe: u16, size: u64) -> u64 {
         let comp = &self.components[component as usize];
         let (unit, width) = (comp.stripe_size as u64, comp.mirrors.len() as u64);
@@ -179,8 +178,8 @@ impl Layout {
         rows * unit + rest.saturating_sub(stripe as u64 * unit).min(unit)
     }
 
-    /// The file size that an object of `len` bytes proves: the file offset just past its last byte; 0 for an empty object, or one of
-    /// an empty component.
+    /// The file size that an object of `len` bytes proves: the file offset after its last byte. 0 for an empty object, and for one of an
+    /// empty component.
     pub fn size_from(&self, component: u16, stripe: u16, len: u64) -> u64 {
         let Some(comp) = self.components.get(component as usize).filter(|_| len > 0) else { return 0 };
         if comp.end == self.start_of(component as usize) {
@@ -214,7 +213,7 @@ mod tests {
         }
     }
 
-    /// The tail of the second component has moved twice, from within a page, the second time before anything was written there.
+    /// The tail of the second component has moved twice, from within a page. The second move came before anything was written there.
     fn moved() -> Layout {
         let mut l = layout();
         let comp = |end, n: u32| Component {
@@ -273,7 +272,7 @@ mod tests {
         }
     }
 
-    /// Each byte of the file is in one object; the first page of a component that starts within one has a hole before it.
+    /// Each byte of the file is in one object. A component that starts within a page has a hole before its first byte.
     #[test]
     fn a_moved_tail_keeps_what_objects_prove() {
         let l = moved();

@@ -1,7 +1,7 @@
-//! The words of Stria: ids, units, the layout arithmetic, checksums, names' hash and error codes.
+//! Basic types of Stria: ids, units, layout arithmetic, checksums, the hash of names, and error codes.
 //!
-//! Everything here is plain data and pure functions. No I/O, no clock, no allocation tricks, no `unsafe`; every other crate
-//! may import this one and it imports none of them.
+//! All of it is plain data and pure functions: no I/O, no clock, no `unsafe`. Every other crate may import this one; it imports none of
+//! them.
 
 pub mod attr;
 pub mod buf;
@@ -34,7 +34,7 @@ pub const NAME_MAX: usize = 255;
 pub const SYMLINK_MAX: usize = 4095;
 /// Largest file in bytes: 16 TiB, ext4's limit with 4 KiB blocks less one page so that arithmetic cannot wrap.
 pub const FILE_SIZE_MAX: u64 = (16 << 40) - 4096;
-/// Default for `inline_max`: files up to this many bytes live whole in their MDT record.
+/// Default of `inline_max`: files up to this many bytes are stored in their MDT records.
 pub const INLINE_MAX: u32 = 64 * 1024;
-/// Most bytes that one request carries in bulk: FUSE's largest request here, and a stripe's default size.
+/// Most bulk bytes of one request: the largest FUSE request here, and a stripe's default size.
 pub const BULK_MAX: usize = 1 << 20;

@@ -1,6 +1,6 @@
-//! Sizes as people write them: `4096`, `64K`, `8G`, `1.5T`. Suffixes are powers of 1024; `iB` and `B` after them are allowed.
+//! Sizes as text: `4096`, `64K`, `8G`, `1.5T`. Suffixes are powers of 1024; `iB` and `B` after them are allowed.
 //!
-//! Refused: negative numbers, unknown suffixes, what does not fit in 64 bits. A fraction must come out in whole bytes.
+//! Refused: negative numbers, unknown suffixes, and values above 64 bits. A fraction must give whole bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ impl FromStr for Size {
     }
 }
 
-/// The power of two that a suffix stands for.
+/// The power of two of a suffix.
 fn shift_of(suffix: &str) -> Option<u32> {
     let upper = suffix.to_ascii_uppercase();
     let letter = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
@@ -42,12 +42,12 @@ fn shift_of(suffix: &str) -> Option<u32> {
     }
 }
 
-/// The bytes of the digits behind the point; `None` if they are not whole.
+/// The bytes of the digits after the decimal point; `None` if they are not whole.
 fn fraction_of(digits: &str, shift: u32) -> Option<u64> {
     if digits.is_empty() {
         return Some(0);
     }
-    // Six digits keep the product below 2^128 by far and are more than anybody writes.
+    // Six digits keep the product far below 2^128, and are enough for any size in use.
     let value: u128 = digits.parse().ok().filter(|_| digits.len() <= 6)?;
     let (scaled, unit) = (value << shift, 10u128.pow(digits.len() as u32));
     (scaled % unit == 0).then_some((scaled / unit) as u64)
@@ -64,7 +64,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// One digit behind the point, for people: `7.9G`.
+/// Formats bytes with one decimal, for people: `7.9G`.
 pub fn human(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut letter = None;

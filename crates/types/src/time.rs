@@ -1,4 +1,4 @@
-//! Time as a value: files' times to the nanosecond. Reading a clock is not done here.
+//! File times with nanoseconds, as values. This module reads no clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,9 +1,9 @@
-//! Where in memory something lies that threads may share. For breakpoints of `perf` only, which count who writes it: nothing is read
-//! or written by such an address.
+//! Memory addresses of words that threads share, only for breakpoints of `perf` that count which thread writes them. No code reads or
+//! writes through such an address.
 
 use std::sync::Arc;
 
-/// Bytes of this process' memory, with what they are.
+/// A named range of this process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     pub name: &'static str,
@@ -11,7 +11,7 @@ pub struct Word {
     pub bytes: usize,
 }
 
-/// A strong and a weak count stand before what an `Arc` points to, as far before it as its alignment asks.
+/// An `Arc` keeps a strong and a weak count before its value; the value's alignment determines the distance.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
 impl Word {

@@ -1,4 +1,4 @@
-//! Access times: what reads tell an MDT, many at once and a moment later.
+//! Access times: a client reports many reads to an MDT in one request, a moment after they happened.
 
 use types::*;
 
@@ -6,10 +6,11 @@ use crate::Empty;
 use crate::codec::{bodies, calls};
 
 bodies! {
-    /// These were read. An inode's atime becomes the one named if that is newer and, as by `relatime`, the old one is not newer than
-    /// mtime and ctime, or a day old. ctime stays. Passed over: what is gone, has `FLAG_NOATIME`, or `cred` may not read.
+    /// Reports read times of many inodes. An inode takes the new atime if it is newer and, as with `relatime`, its old atime is not newer
+    /// than mtime and ctime or is a day old. ctime does not change. Skipped: inodes that are gone, that have `FLAG_NOATIME`, or that
+    /// `cred` may not read.
     Accessed { reads: Vec<ReadTime>, cred: Cred }
-    /// `sure`: the client knows a newer mtime than the MDT may; the old atime is older than that.
+    /// One read. `sure`: the client knows an mtime newer than the MDT may have, and the old atime is older than it.
     ReadTime { fid: Fid, atime: Time, sure: bool }
 }
 

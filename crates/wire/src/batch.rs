@@ -1,28 +1,29 @@
-//! Several requests of one session to an MDT in one frame, and their answers in another.
+//! Batches: several requests of one session to an MDT in one frame, and their answers in another.
 //!
-//! Each is what it would be alone: those that change something have a slot and a sequence of their own, are logged and answered as
-//! ever, and are sent again one by one if they are lost. They are carried out as if they came at once over as many connections, but
-//! that what only reads follows all in front of it, and what changes something all that reads in front of it.
+//! Each operation is handled as if it came alone. A change has its own slot and sequence, is logged and answered as usual, and is sent
+//! again alone if its answer is lost. The order is that of requests that arrive at once over as many connections, with two exceptions. A
+//! read follows all operations in front of it; a change follows all reads in front of it.
 
 use crate::codec::{Bytes, bodies, calls};
 use crate::frame::BODY_MAX;
 
-/// Operations of a batch: at a microsecond or a few each, one is no longer under way than a page of a listing.
+/// Most operations of a batch. At a few microseconds each a batch takes no longer than a page of a listing.
 pub const OPS_MAX: usize = 256;
-/// Bytes of a batch's body. Its bulk is bounded by the frame.
+/// Longest body of a batch in bytes. The frame bounds its bulk.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
-/// Bytes of the answers of a batch, but for those that only say that they had no room.
+/// Most bytes of a batch's answers, not counting those that only report `TooMuch`.
 pub const ANSWER_BYTES_MAX: usize = BODY_MAX - (64 << 10);
 
 bodies! {
-    /// Refused as a whole, and nothing of it is done, if it is not well formed, or one of its calls may not be in a batch: `Enter`, and
-    /// all that is no question about records or change of them. No two operations have the same slot. It has no slot itself.
+    /// Carries several requests. It has no slot itself. It is refused as a whole, with no effect, if it is malformed, if two operations
+    /// have the same slot, or if it has a call that may not be in a batch. Allowed are reads and changes of records, but not `Enter`.
     Batch { ops: Vec<Op> }
-    /// A request: what its header would say, how much of the batch's bulk is its own (one after the other), and its body.
+    /// One request: the fields of its header, its share of the batch's bulk in bytes (the shares follow one another), and its body.
     Op { call: u16, slot: u32, sequence: u32, bulk_len: u32, body: Bytes }
-    /// One for each operation, in their order.
+    /// One answer per operation, in their order.
     BatchReply { answers: Vec<OpReply> }
-    /// A whole reply body. With `TooMuch` the frame had no room for it: ask alone, under the same slot and sequence. It may be done.
+    /// One whole reply body. `TooMuch`: the frame had no space for it. The client asks again alone, under the same slot and sequence; the
+    /// request may have been carried out.
     OpReply { bulk_len: u32, body: Bytes }
 }
 

@@ -1,7 +1,7 @@
-//! A tool and an MDT: what changed in the name space, in order (decision 0032). All calls ask for `RIGHT_ADMIN`.
+//! The changelog between a tool and an MDT: changes of the name space, in order (decision 0032). All calls need `RIGHT_ADMIN`.
 //!
-//! Changes are numbered 1, 2, 3 … per MDT; a number that was told once means that change for ever. A consumer reads what is behind a
-//! number, keeps in mind how far it has come, and acknowledges; what all consumers have acknowledged is forgotten.
+//! Changes are numbered 1, 2, 3 … per MDT; a number that was once sent always means the same change. A consumer reads the changes after a
+//! number, remembers its position, and acknowledges. The MDT forgets changes that all consumers have acknowledged.
 
 use types::*;
 
@@ -9,13 +9,13 @@ use crate::Empty;
 use crate::codec::{Bytes, bodies, calls};
 use crate::object::Capability;
 
-/// What was done. Numbered as the records of Lustre's changelog, for those who know them by heart.
+/// The kind of a change. The numbers are those of Lustre's changelog records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ChangeOp {
     Create = 1,
     MakeDir = 2,
-    /// One more name; also the first one of a file that was made without.
+    /// One more name; also the first name of a file that was made without one.
     Link = 3,
     Symlink = 4,
     /// A device, pipe or socket.
@@ -23,24 +23,24 @@ pub enum ChangeOp {
     Unlink = 6,
     RemoveDir = 7,
     Rename = 8,
-    /// Its content is written, and nobody writes it any more.
+    /// The content was written, and no client writes it any more.
     Close = 11,
-    /// Its striping, or where its content lies.
+    /// The striping, or the place of the content.
     Layout = 12,
     Truncate = 13,
     /// Mode, owner, group, times, `chattr` flags: `Change::what`.
     SetAttr = 14,
     /// An extended attribute or an ACL: `Change::name`.
     SetXattr = 15,
-    /// Its content changes.
+    /// The content changes.
     Write = 17,
 }
 
-/// Of the file that lost a name, that was its last.
+/// The removed name was the file's last one.
 pub const CHANGE_LAST: u8 = 1;
-/// The two names of a rename changed places.
+/// The two names of a rename were exchanged.
 pub const CHANGE_EXCHANGE: u8 = 2;
-/// Bits of `Change::what` beside `SET_MODE` to `SET_MTIME` of `SetAttr`: the file's flags.
+/// Bit of `Change::what`, beside the bits `SET_MODE` to `SET_MTIME` of `SetAttr`: the file's flags changed.
 pub const WHAT_FLAGS: u32 = 1 << 16;
 
 impl ChangeOp {
@@ -60,7 +60,7 @@ impl ChangeOp {
         ChangeOp::SetXattr,
         ChangeOp::Write,
     ];
-    /// A mask of all.
+    /// A mask of all kinds.
     pub const MASK_ALL: u64 = {
         let (mut mask, mut n) = (0, 0);
         while n < ChangeOp::ALL.len() {
@@ -73,7 +73,7 @@ impl ChangeOp {
     pub fn from_u8(n: u8) -> Option<ChangeOp> {
         ChangeOp::ALL.into_iter().find(|op| *op as u8 == n)
     }
-    /// Its bit in a mask.
+    /// The bit of this kind in a mask.
     pub const fn bit(self) -> u64 {
         1 << self as u8
     }
@@ -89,26 +89,27 @@ impl crate::codec::Wire for ChangeOp {
 }
 
 bodies! {
-    /// A new consumer: it will be told what is done from here on and is in `mask` (bit n: `ChangeOp` n). One of this name and mask that
-    /// is there already is the answer, too.
+    /// Registers a consumer. It gets the changes from here on that are in `mask` (bit n: `ChangeOp` n). If a consumer of this name and
+    /// mask exists already, the reply names it.
     RegisterConsumer { name: String, mask: u64, cap: Capability }
-    /// It reads behind `after`.
+    /// The consumer's id, and the number after which it reads.
     RegisterConsumerReply { id: u32, after: u64 }
-    /// What is kept for it alone is forgotten.
+    /// Removes a consumer. Changes that are kept only for it are forgotten.
     DeregisterConsumer { id: u32, cap: Capability }
-    /// Changes behind `after` (and behind what the consumer has acknowledged), `max` at most. Only what a power loss does not take back
-    /// is told.
+    /// Reads at most `max` changes after `after`, and after the consumer's last acknowledgement. Only changes that survive a power loss
+    /// are sent.
     ReadChanges { id: u32, after: u64, max: u32, cap: Capability }
     ReadChangesReply {
         changes: Vec<Change>,
-        /// Everything up to here was looked at: go on behind it. Not below `after`.
+        /// The MDT looked at all changes up to this number: continue after it. Not below `after`.
         upto: u64,
-        /// There is more to be told now.
+        /// More changes can be read now.
         more: bool,
-        /// Changes behind `after` that were forgotten before the consumer had read or acknowledged them. Told until they are acknowledged.
+        /// Changes after `after` that were forgotten before the consumer had read or acknowledged them. Repeated until the consumer
+        /// acknowledges them.
         lost: Option<LostChanges>,
     }
-    /// Both ends are lost, too. Not each need have been in the consumer's mask.
+    /// A range of lost changes, both ends included. Some of them may not have been in the consumer's mask.
     LostChanges { from: u64, to: u64 }
     /// One operation.
     Change {
@@ -116,37 +117,37 @@ bodies! {
         op: ChangeOp,
         /// `CHANGE_*`.
         flags: u8,
-        /// The MDT's.
+        /// By the MDT's clock.
         time: Time,
         session: SessionId,
-        /// If the request said it: writes to open files do not.
+        /// The user, if the request named one. Writes to open files name none.
         who: Option<Who>,
-        /// What was changed: the file, not the directory that it is in.
+        /// The changed file, not its directory.
         fid: Fid,
-        /// Where its name is now, or was; 0 of what is done to a file and to none of its names.
+        /// The directory of its name, now or before; 0 if the change concerns the file but none of its names.
         parent: Fid,
-        /// Of an extended attribute: its name.
+        /// The name of an extended attribute or directory entry.
         name: Bytes,
-        /// Of a rename, where it was.
+        /// The old place of a renamed file.
         old_parent: Fid,
         old_name: Bytes,
-        /// Of a rename: what lost the new name, or went to the old one (`CHANGE_EXCHANGE`); 0: none.
+        /// For a rename: the file that lost the new name, or that moved to the old name (`CHANGE_EXCHANGE`); 0 if there is none.
         other: Fid,
-        /// `SET_*` and `WHAT_FLAGS` of `SetAttr`.
+        /// For `SetAttr`: bits `SET_*` and `WHAT_FLAGS`.
         what: u32,
     }
     Who { uid: u32, gid: u32 }
-    /// The consumer wants nothing up to here any more. What all have acknowledged is forgotten.
+    /// Acknowledges all changes up to `upto`. The MDT forgets what all consumers have acknowledged.
     AckChanges { id: u32, upto: u64, cap: Capability }
     ListConsumers { cap: Capability }
     ListConsumersReply {
         consumers: Vec<Consumer>,
-        /// The newest change that can be told.
+        /// The newest change that can be read.
         newest: u64,
-        /// That are kept.
+        /// Number and bytes of the kept changes.
         records: u64,
         bytes: u64,
-        /// From here on the oldest half is forgotten, whoever still wants it.
+        /// Above this many bytes the MDT forgets the oldest half, even if a consumer has not read it.
         bytes_max: u64,
     }
     Consumer {
@@ -154,7 +155,7 @@ bodies! {
         name: String,
         mask: u64,
         acked: u64,
-        /// When it last did so, or registered.
+        /// Time of the last acknowledgement, or of the registration.
         acked_at: Time,
         lost: Option<LostChanges>,
     }

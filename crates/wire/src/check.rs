@@ -1,4 +1,4 @@
-//! Fsck of the name space, which the MDT does itself; and raw records, for backups. All of it is for servers and tools: each call
+//! Fsck of the name space, which the MDT performs itself; and raw records, for backups. These calls are for servers and tools: each
 //! carries an admin capability.
 
 use types::{Epoch, Incarnation, MirrorId, Seq, TargetId, Time, Uuid};
@@ -7,55 +7,55 @@ use crate::codec::{Bytes, Malformed, Reader, Wire, bodies, calls};
 use crate::object::Capability;
 
 bodies! {
-    /// Goes on with check `run` for a moment; 0 begins one, in the place of any other. `seen`: findings that the caller has.
+    /// Continues check `run` for a moment. Run 0 begins a new check, which replaces any other. `seen`: findings that the caller has.
     Check { cap: Capability, run: u64, seen: u32 }
     CheckReply {
         run: u64,
-        /// There are no more findings.
+        /// The caller has all findings.
         done: bool,
         looked: Looked,
-        /// The next ones behind `seen`. None come before everything was looked at.
+        /// The next findings after `seen`. The first ones come after the whole name space was read.
         findings: Vec<Finding>,
-        /// Of those that were found, how many were not kept.
+        /// Findings that the MDT did not keep.
         dropped: u64,
     }
-    /// What was looked at.
+    /// Numbers of the records that were read.
     Looked {
         entries: u64,
         inodes: u64,
         inline_files: u64,
         striped_files: u64,
-        /// Somebody writes them: their sizes are not judged.
+        /// Files in a writing state: their sizes are not checked.
         writing: u64,
         orphans: u64,
         dead: u64,
-        /// Of all kinds.
+        /// Records of all kinds.
         records: u64,
     }
     Finding {
         wrong: Wrong,
-        /// What was found, for people.
+        /// The observed state, as text.
         what: String,
-        /// As far as there is one.
+        /// The path, as far as one exists.
         path: Bytes,
-        /// What `Repair` would do; empty if there is no one safe answer.
+        /// The change that `Repair` would make; empty if no single safe repair exists.
         repair: String,
     }
-    /// Repairs the finding with this number, counted from 0, if it still shows.
+    /// Repairs the finding with this number, counted from 0, if a new check of it still shows it.
     Repair { cap: Capability, run: u64, number: u32 }
     RepairReply { repaired: bool }
-    /// The records of one state, as they are stored: goes on behind the key `after` with copy `run`; 0 begins one, in the place of any other.
+    /// Reads the stored records of one state, after the key `after` of copy `run`. Run 0 begins a new copy, which replaces any other.
     CopyOut { cap: Capability, run: u64, after: Bytes }
     CopyReply {
         run: u64,
-        /// With the first records.
+        /// Only in the reply with the first records.
         head: Option<BackupHead>,
         /// In key order.
         records: Vec<RawRecord>,
         done: bool,
     }
     RawRecord { key: Bytes, value: Bytes }
-    /// Whose records they are.
+    /// The origin of the copied records.
     BackupHead {
         fs_name: String,
         fs_uuid: Uuid,
@@ -65,7 +65,7 @@ bodies! {
         mirror: MirrorId,
         epoch: Epoch,
         incarnation: Incarnation,
-        /// The last entry that is in them.
+        /// The last log entry that the records include.
         seq: Seq,
         made: Time,
     }
@@ -84,45 +84,45 @@ impl Default for Looked {
     }
 }
 
-/// What is wrong with a record, or among records. The order is that of repairs.
+/// The kind of a finding about one or several records. The order is the order of repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Wrong {
     /// A record cannot be read: its checksum is wrong.
     DamagedRecord = 1,
-    /// A record says what no record says.
+    /// A record has values that no record may have.
     MalformedRecord = 2,
     /// A name that no file can have.
     BadName = 3,
-    /// A name stands twice in its directory.
+    /// A name exists twice in its directory.
     DoubleName = 4,
-    /// The directory of a name is none.
+    /// The directory of a name is not a directory, or does not exist.
     LostEntry = 5,
     /// A name leads to an inode that does not exist.
     DanglingEntry = 6,
-    /// A name does not lie where its hash says, so nobody finds it.
+    /// An entry is not stored at the key of its hash, so no lookup finds it.
     MisplacedEntry = 7,
-    /// A name says that it leads to another kind of file than its inode is.
+    /// An entry's file kind differs from that of its inode.
     WrongKind = 8,
-    /// An inode says that it has a name that it has not.
+    /// An inode has a parent hint for a name that does not exist.
     BadHint = 9,
-    /// An inode does not know one of its names.
+    /// An inode has no parent hint for one of its names.
     MissingHint = 10,
     /// A directory has more than one name, or the root has one.
     TwoNames = 11,
-    /// Directories that are below themselves.
+    /// Directories that lie below themselves.
     Loop = 12,
-    /// An orphan that has names, or no inode, or nobody who has it open.
+    /// An orphan that has names, that has no inode, or that no session has open.
     StaleOrphan = 13,
-    /// An inode has no name and is not an orphan that somebody holds open.
+    /// An inode has no name, and is not an orphan that a session holds open.
     UnreachableInode = 14,
     /// The link count differs from the names counted.
     LinkCount = 15,
-    /// A layout that was never given, or whose objects are to be destroyed.
+    /// A layout that was never assigned, or whose objects wait for the purge.
     BadLayout = 16,
-    /// Content, attributes or counts of what has none.
+    /// Content, attributes or counts of an inode that does not exist or cannot have them.
     Leftover = 17,
-    /// What a directory is said to hold is not what it holds.
+    /// The counts of a directory differ from its content.
     WrongCounts = 18,
     /// The number of inodes is wrong.
     WrongTotals = 19,

@@ -1,13 +1,13 @@
-//! Bytes to values and back, by hand: little-endian, in field order, lengths as u32, no padding.
+//! Encodes and decodes values by hand: little-endian, in field order, lengths as u32, no padding.
 
 use types::*;
 
-/// The bytes are not what they should be: too short, too long, or a value outside its type. Carries what was being read.
+/// The bytes are malformed: too short, too long, or a value outside its type. Carries the name of the part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {0}")]
 pub struct Malformed(pub &'static str);
 
-/// Reads values off a byte slice; never beyond its end.
+/// Reads values from a byte slice, never past its end.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         self.rest = rest;
         Ok(*byte)
     }
-    /// Fails if bytes are left over.
+    /// Fails if unread bytes remain.
     pub fn end(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed("trailing bytes")) }
     }
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
 /// came from (decision 0037).
 const FIRST_BYTES: usize = 256;
 
-/// A value with one byte form.
+/// A value with exactly one byte form.
 pub trait Wire: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn get(r: &mut Reader<'_>) -> Result<Self, Malformed>;
@@ -51,7 +51,7 @@ pub trait Wire: Sized {
         self.put(&mut out);
         out
     }
-    /// Decodes a whole slice; bytes left over are an error.
+    /// Decodes a whole slice; unread bytes are an error.
     fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut r = Reader::new(bytes);
         let v = Self::get(&mut r)?;
@@ -154,7 +154,8 @@ impl<T: Wire> Wire for Vec<T> {
     }
     fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
         let n = u32::get(r)? as usize;
-        // Every element takes at least one byte, so a count above what is left is a lie; and grow by use, not by claim.
+        // Every element takes at least one byte, so a count above the remaining bytes is false. The capacity follows the bytes at hand,
+        // not the claimed count.
         if n > r.remaining() {
             return Err(Malformed("count"));
         }
@@ -295,7 +296,7 @@ macro_rules! bodies {
 }
 pub(crate) use bodies;
 
-/// Ties request bodies to call numbers and reply bodies. `mutates` calls take a slot and are logged.
+/// Ties request bodies to call numbers and reply bodies. A call marked `mutate` takes a slot and is logged.
 macro_rules! calls {
     ($($n:literal $name:ident => $reply:ty, $how:ident;)*) => {$(
         impl $crate::Request for $name {
@@ -322,7 +323,7 @@ pub(crate) use mutates;
 /// Fid and kind; five words of 4 bytes, two of 8; four times.
 const ATTR_BYTES: usize = 8 + 1 + 5 * 4 + 2 * 8 + 4 * 12;
 
-/// In one piece, since every answer to a look has one: fields that are put and taken one by one cost three times as much.
+/// Encodes all fields at once, since every reply about an inode has an `Attr`: field by field costs three times as much.
 impl Wire for Attr {
     fn put(&self, out: &mut Vec<u8>) {
         let Attr { fid, kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime } = *self;

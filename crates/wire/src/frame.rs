@@ -15,7 +15,7 @@ use crate::codec::Malformed;
 pub const HEADER_LEN: usize = 128;
 pub const MAGIC: [u8; 4] = *b"STRI";
 pub const VERSION: u16 = 1;
-/// Largest body in bytes: a readdirplus page or a scan page with room to spare.
+/// Largest body in bytes: a readdirplus page or a scan page fits.
 pub const BODY_MAX: usize = 4 << 20;
 
 /// Bits of the header's flags.
@@ -23,11 +23,11 @@ pub const BODY_MAX: usize = 4 << 20;
 pub struct Flags;
 impl Flags {
     pub const REPLY: u16 = 1;
-    /// The request is sent again after a reconnect or restart: answer from the slot if it was carried out.
+    /// The client sends the request again after a reconnect or restart. The target answers from the slot if it was carried out.
     pub const REPLAY: u16 = 2;
-    /// In replies: more than one client session exists; cache nothing.
+    /// In replies: more than one client session exists, so the client must cache nothing.
     pub const SHARED: u16 = 4;
-    /// In replies: the request was not taken and nothing of it was done; the body is text (UTF-8) that says why.
+    /// In replies: the request was refused and had no effect. The body is the reason as UTF-8 text.
     pub const REFUSED: u16 = 8;
 }
 
@@ -42,14 +42,14 @@ pub struct Header {
     pub source: NodeId,
     pub destination: NodeId,
     pub session: SessionId,
-    /// Slot and sequence name a mutating request for ever; both 0 for reads.
+    /// Slot and sequence identify a mutating request for ever; both are 0 for reads.
     pub slot: u32,
     pub sequence: u32,
     pub request: u64,
     pub trace: u64,
-    /// In requests: the incarnation that the sender knows (0 = any). In replies: the target's own.
+    /// In requests: the target's incarnation that the sender knows (0 = any). In replies: the target's own.
     pub incarnation: Incarnation,
-    /// Milliseconds that the caller will still wait.
+    /// Milliseconds until the caller's deadline.
     pub ms_left: u32,
     pub job_tag: u32,
     pub body_len: u32,
@@ -57,7 +57,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The 128 bytes for this header and `body`; `body_len` is taken from `body`.
+    /// Encodes the header for `body`; `body_len` is taken from `body`.
     pub fn encode(&self, body: &[u8]) -> [u8; HEADER_LEN] {
         let mut h = [0u8; HEADER_LEN];
         let mut at = 0;
@@ -90,7 +90,7 @@ impl Header {
         h
     }
 
-    /// Parses a header and checks everything but the CRC, which needs the body: see `verify`.
+    /// Parses a header and checks all but the CRC, which needs the body: see `verify`.
     pub fn decode(h: &[u8; HEADER_LEN]) -> Result<Header, Malformed> {
         if h[..4] != MAGIC {
             return Err(Malformed("frame magic"));

@@ -1,4 +1,4 @@
-//! The conversations of Stria: the frame, the codec and one module per pair of speakers, both halves side by side.
+//! The conversations of Stria: the frame, the codec, and one module per pair of speakers with both halves side by side.
 //!
 //! Bodies are written by hand to the byte, little-endian, in field order, by the `bodies!` macro (decision 0003). Decoding
 //! never panics and never allocates more than a small multiple of the bytes at hand.
@@ -30,24 +30,24 @@ use types::{Code, Fault, Seq};
 /// A request body: its call number and the body that answers it.
 pub trait Request: Wire {
     const CALL: u16;
-    /// Changes state: takes a slot, is logged with its reply, and is replayed after a restart of the target.
+    /// True if the call changes state: it takes a slot, is logged with its reply, and is replayed after a restart of the target.
     const MUTATES: bool;
     type Reply: Wire;
 }
 
 codec::bodies! {
-    /// What every reply body begins with; the call's own reply body follows if `code` is 0.
+    /// The head of every reply body. The call's own reply body follows if `code` is 0.
     ReplyHead {
         /// `Code` as a number; 0 = done.
         code: u16,
-        /// For people; empty when done.
+        /// Reason and next step, as text; empty if `code` is 0.
         detail: String,
-        /// The log entry that holds the change; 0 for reads. With the header's epoch it names the entry.
+        /// The log entry of the change; 0 for reads. With the header's epoch it identifies the entry.
         seq: Seq,
-        /// Everything up to this entry is flushed.
+        /// All entries up to this one are flushed.
         flushed_seq: Seq,
     }
-    /// A body with nothing in it.
+    /// A body without fields.
     Empty {}
 }
 
@@ -60,7 +60,7 @@ impl ReplyHead {
     }
 }
 
-/// Encodes a reply body: head, then `reply` if there is one.
+/// Encodes a reply body: the head, then `reply` if there is one.
 pub fn encode_reply<R: Wire>(head: &ReplyHead, reply: Option<&R>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     head.put(&mut out);
@@ -70,7 +70,7 @@ pub fn encode_reply<R: Wire>(head: &ReplyHead, reply: Option<&R>) -> Vec<u8> {
     out
 }
 
-/// Decodes a reply body: the head, and the call's own body or the fault that stands in its place.
+/// Decodes a reply body: the head, and then the call's own body or the fault of a refusal. Errors: malformed bytes.
 pub fn decode_reply<R: Wire>(body: &[u8]) -> Result<(ReplyHead, Result<R, Fault>), Malformed> {
     let mut r = Reader::new(body);
     let head = ReplyHead::get(&mut r)?;

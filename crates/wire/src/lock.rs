@@ -1,42 +1,42 @@
-//! A client and an MDT: locks of files (decision 0015). None of these is logged; each may be sent twice.
+//! File locks between a client and an MDT (decision 0015). None of these calls is logged; each may be sent twice.
 
 use types::*;
 
 use crate::Empty;
 use crate::codec::{Malformed, Reader, Wire, bodies, calls};
 
-/// Last byte of a lock that reaches to the end of the file, wherever that will be: the kernel's `OFFSET_MAX`.
+/// Last byte of a lock that reaches to the end of the file, however long it grows: the kernel's `OFFSET_MAX`.
 pub const LOCK_END_MAX: u64 = i64::MAX as u64;
 /// Most locks in one `Reclaim`, and most tickets in one `AwaitLocks`: bodies stay below 256 KiB.
 pub const LOCKS_PER_CALL_MAX: usize = 4096;
 
 bodies! {
-    /// The order of a session's lock requests. `number` rises with each; `floor` is the lowest that is not answered yet. A request
-    /// below the highest floor that the MDT has seen is a copy that came late, and is refused.
+    /// The order of a session's lock requests. `number` rises with each; `floor` is the lowest that is not answered yet. The MDT refuses
+    /// a request below the highest floor that it has seen: it is a late copy.
     Turn { number: u64, floor: u64 }
-    /// Takes a lock, changes one, or gives bytes back (`Unlock`). The same request again gives the same state. With `wait` a
-    /// request that conflicts is queued under `ticket` (unique in the session) and answered `Wait`; it keeps its place if the client
-    /// asks again, by this call or by `AwaitLocks`, within two seconds.
+    /// Takes a lock, changes one, or gives bytes back (`Unlock`). A repeat gives the same state. With `wait` a conflicting request is
+    /// queued under `ticket` (unique in the session) and answered `Wait`. It keeps its queue position if the client asks again within two
+    /// seconds, by this call or by `AwaitLocks`.
     Lock { fid: Fid, space: LockSpace, owner: u64, start: u64, end: u64, kind: LockKind, pid: u32, wait: bool, ticket: u64, turn: Turn }
     LockReply { outcome: LockOutcome }
-    /// The lock that would stand in the way of this one.
+    /// Looks for a lock that conflicts with this one.
     TestLock { fid: Fid, space: LockSpace, owner: u64, start: u64, end: u64, kind: LockKind }
     TestLockReply { found: Option<FoundLock> }
     FoundLock { session: SessionId, start: u64, end: u64, kind: LockKind, pid: u32 }
-    /// Gives a place in the queue up.
+    /// Gives up a queue position.
     CancelLock { fid: Fid, space: LockSpace, ticket: u64, turn: Turn }
-    /// After a restart of the MDT: what this session held. The last call of a series says so (`more` false).
+    /// Reports, after a restart of the MDT, the locks that this session held. `more` is false in the last call of a series.
     Reclaim { locks: Vec<HeldLock>, more: bool }
-    /// Those that could not be given back, by their place in `locks`.
+    /// The locks that the MDT could not restore, by their position in `locks`.
     ReclaimReply { refused: Vec<u32> }
     HeldLock { fid: Fid, space: LockSpace, owner: u64, start: u64, end: u64, kind: LockKind, pid: u32 }
-    /// Gives back all that an owner holds of a file.
+    /// Releases all locks of an owner on a file.
     DropOwner { fid: Fid, space: LockSpace, owner: u64, turn: Turn }
-    /// Keeps places in queues; answered when one of them may be taken, or after `patience_ms`, or at once if the session's turn has
-    /// come at a place that is not in the list.
+    /// Keeps queue positions. Answered when one of the locks can be taken, or after `patience_ms`, or at once if a lock of this session
+    /// can be taken that is not in the list.
     AwaitLocks { waiting: Vec<WaitingLock>, patience_ms: u32 }
     WaitingLock { fid: Fid, space: LockSpace, ticket: u64 }
-    /// The tickets to ask for now (also those that the MDT does not know any more).
+    /// The tickets to ask for now, with those that the MDT does not know.
     AwaitLocksReply { ready: Vec<u64> }
 }
 
@@ -60,9 +60,9 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// Which locks of a file know of each other.
+    /// The space of a lock: locks of different spaces do not conflict.
     LockSpace, "lock space" {
-        /// fcntl: a process's, or an open file description's.
+        /// fcntl: a lock of a process, or of an open file description.
         Posix = 1,
         /// flock.
         Flock = 2,
@@ -74,13 +74,13 @@ numbered! {
     }
     LockOutcome, "lock outcome" {
         Granted = 1,
-        /// Another holds it, and the request would not wait.
+        /// Another owner holds a conflicting lock, and the request does not wait.
         Conflict = 2,
-        /// Queued: ask again.
+        /// Queued: the client asks again.
         Wait = 3,
-        /// To wait would be to wait for ever.
+        /// Waiting would be a deadlock.
         Deadlock = 4,
-        /// The session has as many locks as one may have.
+        /// The session holds as many locks as one may hold.
         Full = 5,
     }
 }

@@ -1,4 +1,4 @@
-//! The cluster map: one versioned value that says who serves what. Kept by the MGS, read by everybody.
+//! The cluster map: one versioned value that assigns targets to nodes. The MGS keeps it; servers and clients read it.
 
 use types::*;
 
@@ -17,29 +17,29 @@ bodies! {
         id: FsId,
         name: String,
         uuid: Uuid,
-        /// Key of the capabilities' MACs. Only servers are given it; clients get zeros.
+        /// Key of the MACs of capabilities. Only servers get it; clients get zeros.
         secret: Uuid,
-        /// Bytes; files up to this size are inline; 0 = off.
+        /// Files up to this many bytes are inline; 0 = off.
         inline_max: u32,
-        /// Milliseconds between flushes of what nobody fsynced.
+        /// Milliseconds between background flushes of acknowledged changes.
         commit_interval_ms: u32,
     }
     Node {
         id: NodeId,
         name: String,
-        /// `address:port@net`, tried in order. Empty: in this process (`local`).
+        /// `address:port@net`, tried in order. Empty: the node is this process (`local`).
         nids: Vec<String>,
     }
     Target {
         id: TargetId,
         fs: FsId,
         is_mdt: bool,
-        /// Number among its kind: `name-OST0003` has index 3.
+        /// Number among targets of its kind: `name-OST0003` has index 3.
         index: u32,
         uuid: Uuid,
         node: NodeId,
         mirror: MirrorId,
-        /// 0 = unknown yet, 1 = up, 2 = down.
+        /// 0 = not known yet, 1 = up, 2 = down.
         state: u8,
         bytes_total: u64,
     }
@@ -70,7 +70,7 @@ impl ClusterMap {
     pub fn mdt_of(&self, fs: FsId, _fid: Fid) -> Option<&Mirror> {
         self.mirrors.iter().filter(|m| m.fs == fs && m.is_mdt).min_by_key(|m| m.id)
     }
-    /// OST mirrors of a file system in id order: what layouts may name.
+    /// The OST mirrors of a file system in id order: the mirrors that layouts may name.
     pub fn ost_mirrors(&self, fs: FsId) -> Vec<&Mirror> {
         let mut v: Vec<_> = self.mirrors.iter().filter(|m| m.fs == fs && !m.is_mdt).collect();
         v.sort_by_key(|m| m.id);

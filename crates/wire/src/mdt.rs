@@ -1,4 +1,4 @@
-//! A tool and an MDT: what its records take, and how much of that is in memory. It asks for `RIGHT_ADMIN`.
+//! Statistics of an MDT for a tool: the space of its records, and their share in memory. Needs `RIGHT_ADMIN`.
 
 use crate::codec::{bodies, calls};
 use crate::object::Capability;
@@ -9,33 +9,33 @@ bodies! {
         /// Seconds since 1970.
         started_sec: u64,
         now_sec: u64,
-        /// Of the last change: two of them tell how many there were.
+        /// Number of the last change: the difference of two replies is the number of changes between them.
         last_seq: u64,
         sessions: u32,
         records: u64,
         leaves: u64,
-        /// What they take on the medium, and what users may take there.
+        /// Space of the leaves on the medium, and the space that users may take there. Bytes.
         room_bytes_used: u64,
         room_bytes_total: u64,
-        /// Content lies inline up to so many bytes, where `setstripe` said nothing else.
+        /// Content up to this many bytes lies inline, unless `setstripe` set another limit.
         inline_max: u32,
-        /// New content nowhere does beyond so many, since little room is left; `u32::MAX`: there is enough.
+        /// New content beyond this many bytes lies inline nowhere, because free space is low; `u32::MAX`: there is enough.
         inline_limit: u32,
-        /// What is in memory, and its bound (`mdt_cache`).
+        /// Memory of the records, and its bound (`mdt_cache`). Bytes.
         memory_bytes: u64,
         memory_bytes_max: u64,
-        /// Leaves, since its start: brought into memory, and taken out of it.
+        /// Leaves brought into memory and removed from it, since the start.
         leaves_brought: u64,
         leaves_taken_out: u64,
-        /// Stretches of records that are known to be lost.
+        /// Ranges of records that are known to be lost.
         stretches_lost: u64,
-        /// How often changes were moved to the tree, since its start.
+        /// How often the mover moved changes to the tree, since the start.
         moves: u64,
-        /// States that somebody reads or read, beside the newest.
+        /// Snapshots that are kept for readers, beside the newest state.
         states_kept: u64,
         log_bytes_used: u64,
         log_bytes_total: u64,
-        /// Why the target refuses all changes; empty if it does not.
+        /// The reason why the target refuses all changes; empty if it accepts them.
         failure: String,
     }
 }

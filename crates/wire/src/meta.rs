@@ -1,4 +1,4 @@
-//! A client and an MDT: names, attributes, layouts, inline content.
+//! Names, attributes, layouts and inline content, between a client and an MDT.
 
 use types::*;
 
@@ -12,30 +12,31 @@ pub const SET_UID: u32 = 2;
 pub const SET_GID: u32 = 4;
 pub const SET_ATIME: u32 = 8;
 pub const SET_MTIME: u32 = 16;
-/// Takes the set-id bits away, as a change of content does; also who does not own the file may. `mode` is not looked at.
+/// Clears the set-id bits, as a change of content does. Also allowed to a caller that is not the owner. `mode` is ignored.
 pub const SET_KILLPRIV: u32 = 32;
-/// The times named are the present moment. With both, who may write sets them, and an append-only file takes them.
+/// The given times are the present moment. With both times, a caller with write permission may set them, and an append-only file accepts
+/// them.
 pub const SET_TOUCH: u32 = 64;
-/// Bits of `Inode::flags`, numbered as `chattr`'s (`FS_IOC_GETFLAGS`).
+/// Bits of `Inode::flags`, with the numbers of `chattr` (`FS_IOC_GETFLAGS`).
 pub const FLAG_IMMUTABLE: u32 = 0x10;
 pub const FLAG_APPEND: u32 = 0x20;
 pub const FLAG_NODUMP: u32 = 0x40;
 pub const FLAG_NOATIME: u32 = 0x80;
-/// All that are kept; others are `Unsupported`.
+/// All flags that the MDT keeps; others are `Unsupported`.
 pub const FLAGS_KEPT: u32 = FLAG_IMMUTABLE | FLAG_APPEND | FLAG_NODUMP | FLAG_NOATIME;
-/// Bits of `Rename::flags`, numbered as the kernel's.
+/// Bits of `Rename::flags`, with the kernel's numbers.
 pub const RENAME_NOREPLACE: u32 = 1;
 pub const RENAME_EXCHANGE: u32 = 2;
-/// Leaves a whiteout at the old name, in the same step: a character device 0:0, by which overlayfs marks what is removed.
+/// Leaves a whiteout at the old name in the same step: a character device 0:0, with which overlayfs marks a removed name.
 pub const RENAME_WHITEOUT: u32 = 4;
-/// Fids of a `GetAttrs`: with layouts of many stripes their inodes fit a reply.
+/// Most fids of a `GetAttrs`: their inodes fit a reply even with layouts of many stripes.
 pub const FIDS_MAX: usize = 1024;
-/// `SetXattr::flags`, numbered as the kernel's.
+/// Bits of `SetXattr::flags`, with the kernel's numbers.
 pub const XATTR_CREATE: u32 = 1;
 pub const XATTR_REPLACE: u32 = 2;
 
 impl StripeComponent {
-    /// What a file gets where nothing was set: one stripe up to 64 MiB, four up to 1 GiB, then all, capped.
+    /// The default striping: one stripe up to 64 MiB, four up to 1 GiB, then all, capped.
     pub fn progressive() -> Vec<StripeComponent> {
         use types::layout::{PROGRESSIVE_COUNTS, PROGRESSIVE_ENDS, WIDE_MAX};
         let component =
@@ -47,7 +48,7 @@ impl StripeComponent {
 }
 
 bodies! {
-    /// Attributes with what a client needs beside them.
+    /// Attributes, with the other fields that a client needs.
     Inode {
         attr: Attr,
         /// `None`: inline (or not a regular file).
@@ -58,24 +59,25 @@ bodies! {
     }
     Lookup { parent: Fid, name: Bytes, cred: Cred }
     GetAttr { fid: Fid }
-    /// Several at once, up to `FIDS_MAX`: each as by `GetAttr`, `None` if there is none.
+    /// Reads several inodes, up to `FIDS_MAX`: each as by `GetAttr`, `None` if it does not exist.
     GetAttrs { fids: Vec<Fid> }
     GetAttrsReply { inodes: Vec<Option<Inode>> }
-    /// Changes what `valid` names; ctime becomes `now`. Sizes are changed by `Truncate`.
-    /// `held`, with `SET_KILLPRIV`: as in `Truncate`.
+    /// Changes the attributes in `valid`; ctime becomes `now`. Sizes are changed by `Truncate`. `held`, with `SET_KILLPRIV`: as in
+    /// `Truncate`.
     SetAttr { fid: Fid, valid: u32, mode: u32, uid: u32, gid: u32, atime: Time, mtime: Time, now: Time,
         held: Option<Capability>, cred: Cred,
     }
-    /// Makes a regular file or a special one. With `exclusive` an existing name is `Exists`; without, an existing regular
-    /// file is returned as `Open` would (`made` false). `umask` counts unless the directory has a default ACL; so in `MakeDir`.
+    /// Makes a regular or special file. With `exclusive` an existing name is `Exists`. Without it an existing regular file is returned as
+    /// by `Open` (`made` false). `umask` applies unless the directory has a default ACL; so in `MakeDir`.
     Create { parent: Fid, name: Bytes, kind: Kind, mode: u32, umask: u32, rdev: u32, exclusive: bool, read: bool, write: bool,
         append: bool, now: Time, cred: Cred,
-        /// 0; in a replay, the fid that the first answer gave.
+        /// 0; in a replay, the fid of the first answer.
         want: Fid,
     }
     CreateReply { made: bool, open: OpenReply }
-    /// Makes a regular file whose content comes along, as bulk, and opens it for writing; an existing name is `Exists`. All in one
-    /// entry, or nothing: `NeedLayout` if it is longer than `inline_max`. `now` is when it was made, `written` when its bytes were.
+    /// Makes a regular file with its content, which comes as bulk, and opens it for writing. An existing name is `Exists`. One log entry
+    /// has all of it. `NeedLayout` if the content is longer than `inline_max`. `now` is the time of making, `written` that of the
+    /// content.
     CreateWith { parent: Fid, name: Bytes, mode: u32, umask: u32, crcs: Vec<u32>, now: Time, written: Time, cred: Cred,
         /// As in `Create`.
         want: Fid,
@@ -83,29 +85,29 @@ bodies! {
     MakeDir { parent: Fid, name: Bytes, mode: u32, umask: u32, now: Time, cred: Cred, want: Fid }
     Symlink { parent: Fid, name: Bytes, target: Bytes, now: Time, cred: Cred, want: Fid }
     Link { fid: Fid, parent: Fid, name: Bytes, now: Time, cred: Cred }
-    /// Removes a name. With `held` (the client has the file open) the last link leaves an orphan that `Release` ends.
+    /// Removes a name. With `held` (the client has the file open) the last link leaves an orphan, which `Release` ends.
     Unlink { parent: Fid, name: Bytes, held: bool, now: Time, cred: Cred }
-    /// What lost its name, with the links left; who still has it open can be told of it when it is gone (`nlink` 0).
+    /// The file that lost its name, with the links left. `nlink` 0: the last name is gone; the client informs its open descriptors.
     UnlinkReply { attr: Attr,
-        /// It has no name any more, and is an orphan of the asking session until `Release`.
+        /// The file has no name any more, and is an orphan of this session until `Release`.
         kept: bool,
     }
     /// Removes an empty directory; `held` as in `Unlink`.
     RemoveDir { parent: Fid, name: Bytes, held: bool, now: Time, cred: Cred }
-    /// With `hold` what is replaced and loses its last name becomes an orphan, which `Release` ends.
+    /// Renames. With `hold` a replaced file that loses its last name becomes an orphan, which `Release` ends.
     Rename { parent: Fid, name: Bytes, new_parent: Fid, new_name: Bytes, flags: u32, hold: bool, now: Time, cred: Cred,
-        /// 0; in a replay, the whiteout that the first answer named.
+        /// 0; in a replay, the whiteout of the first answer.
         want: Fid,
     }
     RenameReply {
         /// The file that lost its name, if any (links left in `nlink`).
         replaced: Option<UnlinkReply>,
-        /// What was made at the old name; 0: nothing.
+        /// The whiteout made at the old name; 0 if there is none.
         whiteout: Fid,
     }
     ReadLink { fid: Fid }
     ReadLinkReply { target: Bytes }
-    /// Entries with cookies above `cookie`, in cookie order; `.` and `..` are the client's to add (`parent` serves `..`).
+    /// Reads entries with cookies above `cookie`, in cookie order. The client adds `.` and `..` itself (`parent` is that of `..`).
     ReadDir { dir: Fid, cookie: u64, max: u32, plus: bool, cred: Cred }
     ReadDirReply { parent: Fid, entries: Vec<DirEntry>, more: bool }
     DirEntry { name: Bytes, fid: Fid, kind: Kind, cookie: u64, inode: Option<Inode> }
@@ -115,66 +117,66 @@ bodies! {
     RemoveXattr { fid: Fid, name: Bytes, now: Time, cred: Cred }
     ListXattr { fid: Fid, cred: Cred }
     ListXattrReply { names: Vec<Bytes> }
-    /// Opens by fid. `write` on a file with objects marks it as being written by this session (`FileState::Writing`).
-    /// `truncate` empties it (`O_TRUNC`): its old objects, if any, go to the purge list, in the same entry.
-    /// `held`, here and below: what an earlier open of this session gave. It proves the right to go on where the MDT judges
-    /// each request itself, whatever became of the file's permissions since; elsewhere it may be absent.
+    /// Opens by fid. `write` on a file with objects marks it as written by this session (`FileState::Writing`). `truncate` empties it
+    /// (`O_TRUNC`): its old objects, if any, go to the purge list, in the same entry. `held`, here and below: the capability of an
+    /// earlier open in this session. Where the MDT checks each request itself, it proves the right to continue even if the file's
+    /// permissions have changed since. Elsewhere it may be absent.
     Open {
         fid: Fid,
-        /// What a new descriptor is to do, which `cred` must be allowed to. None of them: only a renewal.
+        /// The access modes of a new descriptor, which `cred` must have the right to. None: only a renewal.
         read: bool,
         write: bool,
         append: bool,
         truncate: bool,
-        /// The capability shall be good for writing, too, for descriptors that there are.
+        /// The capability must also allow writing, for descriptors that exist already.
         keep_write: bool,
         held: Option<Capability>,
         now: Time,
         cred: Cred,
     }
     OpenReply { inode: Inode, cap: Option<Capability> }
-    /// As `Open` for reading only, or (without `read`) as a renewal for descriptors that only read. Nothing is changed, so it is asked
-    /// of the published state and waits for no other request. Among several sessions it may count as open from then on whatever
-    /// the answer is: who asks says `Close` in any case.
-    /// With `read`, content that lies here and is no longer than `want` comes along, as bulk.
+    /// Opens for reading only, or (without `read`) renews the capability of descriptors that only read. It changes nothing, so the MDT
+    /// answers from the published state without waiting for other requests. Among several sessions the file may count as open from then
+    /// on whatever the answer is, so the client sends `Close` in any case. With `read`, inline content of at most `want` bytes comes with
+    /// the reply, as bulk.
     OpenRead { fid: Fid, read: bool, held: Option<Capability>, cred: Cred, want: u32 }
-    /// `None`: more than a look is needed (a dead session left the file unfinished; a common lease is to be drawn; its last name is just
-    /// being taken); ask by `Open`.
+    /// `None`: the MDT must do more than read (a file of an evicted session needs recovery; a common lease must be assigned; the last
+    /// name is being removed). The client then sends `Open`.
     OpenReadReply {
         open: Option<OpenReply>,
-        /// There if the content came along: of its fragments.
+        /// CRCs of the content's fragments, if it comes with the reply.
         crcs: Option<Vec<u32>>,
     }
-    /// The last descriptor of an orphan is closed: it may go. Fine for a fid that is no orphan.
+    /// Releases an orphan: its last descriptor is closed, so it may be removed. No error if the fid is not an orphan.
     Release { fid: Fid }
-    /// Content of an inline file: bulk in the reply, cut at the file's size.
+    /// Reads content of an inline file. The reply has it as bulk, cut at the file's size.
     ReadInline { fid: Fid, offset: u64, len: u32, held: Option<Capability> }
     ReadInlineReply { crcs: Vec<u32>, size: u64 }
-    /// Writes bulk bytes into an inline file; its size and mtime follow. `NeedLayout` if it would end past `inline_max`;
-    /// `NotInline` if the file has objects by now.
-    /// `in_section`: nobody else changes the file meanwhile, since the client has a section of its own or is alone. Who has none is refused
-    /// with `NeedSection` while the file is growing out of its record (rule meta-O4).
+    /// Writes bulk bytes into an inline file, and updates its size and mtime. `NeedLayout` if it would end past `inline_max`; `NotInline`
+    /// if the file has objects by now. `in_section`: no other client changes the file meanwhile, since this client has a section of its
+    /// own or is alone. Without one it is refused with `NeedSection` during an inline-to-object migration (rule meta-O4).
     WriteInline {
         fid: Fid,
         place: Place,
         in_section: bool,
-        /// Of the fragments of the bulk, counted from its beginning wherever it goes.
+        /// CRCs of the bulk's fragments, counted from its beginning whatever the offset in the file.
         crcs: Vec<u32>,
         now: Time,
         held: Option<Capability>,
     }
     WriteInlineReply { attr: Attr }
-    /// An inline file outgrows its record. For an empty file the layout is switched at once (`switched`); else the client
-    /// copies all bytes to the objects, flushes them, and calls `Switch` (rule meta-O4).
-    /// `avoid`: mirrors without room; the layout names them only if the striping does, or if there are no others.
+    /// Begins an inline-to-object migration. An empty file gets its layout at once (`switched`). Otherwise the client copies all bytes to
+    /// the objects, flushes them, and calls `Switch` (rule meta-O4). `avoid`: mirrors without free space. The layout names them only if
+    /// the striping does, or if there are no others.
     Grow { fid: Fid, now: Time, held: Option<Capability>, avoid: Vec<MirrorId> }
     GrowReply { inode: Inode, layout: Layout, cap: Capability, switched: bool }
-    /// Ends rule meta-O4: the objects of `generation` hold the content and are flushed. Drops the inline bytes.
+    /// Ends a migration (rule meta-O4): the objects of `generation` hold the content and are flushed. Drops the inline bytes.
     Switch { fid: Fid, generation: Generation, written: Vec<WrittenBits>, now: Time, held: Option<Capability> }
     SwitchReply { inode: Inode }
-    /// Everything of a file from `from` on goes to other mirrors than those to `avoid`, which have no room (decision 0050). No object of
-    /// this `generation` has bytes or reserved space at or past `from`, and objects of at most the first `keep` components exist. The
-    /// generation stays. `Stale` if the layout has not `components` components any more; `NoSpace` if the tail cannot move.
+    /// Moves the tail of a file, from `from` on, to mirrors outside `avoid`, which have no free space (decision 0050). The caller
+    /// guarantees two facts. No object of this `generation` has bytes or reserved space at or past `from`; only objects of the first
+    /// `keep` components may exist. The generation stays. `Stale` if the layout no longer has `components` components; `NoSpace` if the
+    /// tail cannot move.
     MoveTail {
         fid: Fid,
         generation: Generation,
@@ -186,9 +188,9 @@ bodies! {
         held: Option<Capability>,
     }
     MoveTailReply { inode: Inode }
-    /// The size, mtime and written bits that flushed bytes have proven (rule plan-O3). `done`: nobody writes any more.
-    /// The size only rises here, unless the file is in state `Truncating`, where it is set.
-    /// With `hint` the bytes are not flushed: the size is shown to other sessions and proves nothing (`FileState::Shared`).
+    /// Updates size, mtime and written bits that flushed bytes have proven (rule plan-O3). `done`: the session no longer writes. The size
+    /// only rises here, unless the file is in state `Truncating`, where it is set. With `hint` the bytes are not flushed: the size is
+    /// shown to other sessions and proves nothing (`FileState::Shared`).
     Settle {
         fid: Fid,
         generation: Generation,
@@ -198,26 +200,26 @@ bodies! {
         written: Vec<WrittenBits>,
         done: bool,
         hint: bool,
-        /// As in `Open`: good for writing.
+        /// As in `Open`, with the right to write.
         held: Option<Capability>,
     }
     SettleReply { attr: Attr }
     WrittenBits { component: u16, bits: Vec<u64> }
-    /// Sets the size. Inline files and growth: done in this entry. To 0 with objects: new generation, done. Shrinking with
-    /// objects: state `Truncating`, flushed before the reply; the client cuts the objects, flushes them and settles.
+    /// Sets the size. Inline files, growth: complete with this entry. To 0 with objects: a new generation, complete. A shrink with
+    /// objects: state `Truncating`, flushed before the reply; the client then cuts the objects, flushes and settles them.
     Truncate { fid: Fid, size: u64, now: Time, held: Option<Capability>, cred: Cred }
     TruncateReply { inode: Inode, cap: Option<Capability>, pending: bool }
-    /// Striping of a directory (inherited by what is made in it) or of an empty file; text form as `stria setstripe` makes it.
+    /// Sets the striping of a directory (inherited by new files in it) or of an empty file. `stria setstripe` defines the text form.
     SetStripe { fid: Fid, spec: Option<StripeSpec>, now: Time, cred: Cred }
     GetStripe { fid: Fid }
     GetStripeReply { spec: Option<StripeSpec>, inode: Inode, inline_max: u32 }
-    /// What a user asks for; the MDT makes a layout from it when bytes need one.
+    /// The striping that a user asks for. The MDT makes a layout from it when the file needs objects.
     StripeSpec {
         components: Vec<StripeComponent>,
         /// `None` = the file system's.
         inline_max: Option<u32>,
     }
-    /// `fallocate` of inline content. With `erase` its bytes become zeros, with `allocate` space is kept for them; `grow`: the file
+    /// Performs `fallocate` on inline content. `erase` makes the bytes zeros, `allocate` reserves space for them; with `grow` the file
     /// reaches to the end of the range afterwards.
     AllocateInline {
         fid: Fid,
@@ -230,13 +232,13 @@ bodies! {
         held: Option<Capability>,
     }
     AllocateInlineReply { attr: Attr }
-    /// The first byte of inline content at or after `offset` that was written, and the first that was not.
+    /// Finds the first written byte of inline content at or after `offset`, and the first that was not written.
     SeekInline { fid: Fid, offset: u64, held: Option<Capability> }
     SeekInlineReply {
         data: Option<u64>,
         hole: u64,
         size: u64,
-        /// Bit p: space is kept for page p, and it was not written.
+        /// Bit p: page p has reserved space and was not written.
         reserved: u64,
     }
     StripeComponent {
@@ -245,37 +247,39 @@ bodies! {
         stripe_size: u32,
         /// 0 = default, 65,535 (`-1`) = all.
         stripe_count: u16,
-        /// Index of the OST to start with, or 65,535 (`-1`): the MDT chooses.
+        /// Index of the first OST, or 65,535 (`-1`): the MDT chooses.
         start: u16,
     }
-    /// A path of a fid by parent hints, for damage lists and tools.
+    /// Reads one path of a fid by parent hints, for damage lists and tools.
     PathOf { fid: Fid }
     PathOfReply { path: Bytes }
-    /// All paths of a fid that its parent hints know, 256 at most.
+    /// Reads all paths of a fid by its parent hints, 256 at most.
     PathsOf { fid: Fid }
-    /// `names` is how many the file has: more than there are paths if it has more links than hints, or if the paths are longer than an
-    /// answer may be.
+    /// `names` is the file's number of names. It exceeds the number of paths if the file has more links than hints, or if the paths are
+    /// longer than a reply.
     PathsOfReply { names: u32, paths: Vec<Bytes> }
-    /// What lies in a directory, and in it and all below it, as of the last entry. Who asks may list and search the directory.
+    /// Counts the content of a directory, and of its whole tree, as of the last entry. The caller needs the right to list and search the
+    /// directory.
     Counts { fid: Fid, cred: Cred }
     CountsReply { own: Contents, tree: Contents }
-    /// Inodes by the directory of their first name, and what they take: sizes of files and symlinks, blocks of 512 bytes of all but
+    /// Inodes by the directory of their first name, with their sizes: bytes of files and symlinks, blocks of 512 bytes of all but
     /// directories. Sums are modulo 2^64.
     Contents { files: u64, dirs: u64, others: u64, bytes: u64, blocks: u64 }
-    /// Sets a file's or directory's flags to exactly these. Root changes `FLAG_IMMUTABLE` and `FLAG_APPEND`, the owner the others.
+    /// Sets a file's or directory's flags to exactly these. Only root may change `FLAG_IMMUTABLE` and `FLAG_APPEND`; the owner may change
+    /// the others.
     SetFlags { fid: Fid, flags: u32, now: Time, cred: Cred }
-    /// Makes a regular file without a name (`O_TMPFILE`), open for reading and writing: an orphan of this session, which `Link`
-    /// gives its first name unless it was made `exclusive`.
+    /// Makes a regular file without a name (`O_TMPFILE`), open for reading and writing. It is an orphan of this session. `Link` can give
+    /// it its first name unless it was made `exclusive`.
     Tmpfile { parent: Fid, mode: u32, umask: u32, exclusive: bool, now: Time, cred: Cred,
-        /// 0; in a replay, the fid that the first answer gave.
+        /// 0; in a replay, the fid of the first answer.
         want: Fid,
     }
-    /// Everything of the name space in key order, for fsck: records after `after`.
+    /// Reads the records of the name space in key order, after `after`, for fsck.
     Scan { after: Bytes, max: u32 }
     ScanReply { records: Vec<ScanRecord>, last: Bytes, more: bool }
 }
 
-/// A `Lookup` whose name is where the frame has it.
+/// A `Lookup` whose name borrows from the frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupRef<'a> {
     pub parent: Fid,
@@ -284,7 +288,7 @@ pub struct LookupRef<'a> {
 }
 
 impl<'a> LookupRef<'a> {
-    /// As `Lookup::from_bytes`.
+    /// Decodes the body of a `Lookup`. Errors: malformed bytes.
     pub fn from_bytes(body: &'a [u8]) -> Result<LookupRef<'a>, crate::Malformed> {
         use crate::codec::Wire;
         let mut r = crate::Reader::new(body);
@@ -296,32 +300,32 @@ impl<'a> LookupRef<'a> {
     }
 }
 
-/// Where the bytes of a write go.
+/// The position of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     At(u64),
-    /// Behind the last byte, wherever that is when the MDT carries it out.
+    /// After the last byte, wherever that is when the MDT carries the write out.
     End,
-    /// As far as the file reaches: it makes it no longer.
+    /// At this offset, but only up to the file's end: the file does not grow.
     Within(u64),
 }
 
-/// A regular file's content as the MDT knows it.
+/// The state of a regular file's content at the MDT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FileState {
-    /// Size, times and written bits in the record are true.
+    /// Size, times and written bits in the record are current.
     #[default]
     Settled,
-    /// A session writes objects: the truth is its own, or a glimpse of the objects if it died.
+    /// A session writes the objects. The current size is that session's own, or a glimpse of the objects if it died.
     Writing(SessionId),
-    /// A shrink to `size` is under way: the objects may still be longer. Whoever finds it so finishes it.
+    /// A shrink to `size` is in progress: the objects may still be longer. A client that finds this state completes the shrink.
     Truncating { session: SessionId, size: u64 },
-    /// Several sessions write, or may. The size in the record is what they said while `era` lasts; after it (a session died, or the
-    /// MDT restarted) only `proven` bytes are sure, and a glimpse of the objects says the rest.
+    /// Several sessions write, or may. The size in the record is what they reported while the generation counter `era` lasts. After it (a
+    /// session died, or the MDT restarted) only `proven` bytes are certain, and a glimpse of the objects gives the rest.
     Shared { era: u64, proven: u64 },
 }
 
-/// One finding of a scan.
+/// One record of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanRecord {
     Entry {
@@ -340,7 +344,7 @@ pub enum ScanRecord {
         fid: Fid,
         session: SessionId,
     },
-    /// Objects that wait to be destroyed.
+    /// A layout whose objects wait for the purge.
     Dead {
         fid: Fid,
         layout: Layout,

@@ -1,4 +1,4 @@
-//! Servers, clients and the MGS: registration, heartbeats, the map.
+//! Registration, heartbeats and the cluster map, between servers, clients and the MGS.
 
 use types::*;
 
@@ -6,12 +6,12 @@ use crate::codec::{bodies, calls};
 use crate::map::ClusterMap;
 
 bodies! {
-    /// A target announces itself at start. A new one (id 0) is given an id, an index, a mirror and, if asked for, its file
-    /// system is made.
+    /// Registers a target at its start. A new one (id 0) gets an id, an index and a mirror; the first MDT of a new name makes its file
+    /// system.
     Register {
         fs_name: String,
         is_mdt: bool,
-        /// Wanted index, or `u32::MAX` for the next free one.
+        /// The wanted index, or `u32::MAX` for the next free one.
         index: u32,
         uuid: Uuid,
         /// 0 for a target that was never registered.
@@ -21,10 +21,10 @@ bodies! {
         nids: Vec<String>,
     }
     RegisterReply { target: TargetId, index: u32, mirror: MirrorId, epoch: Epoch, node: NodeId, map: ClusterMap }
-    /// The map, for a server (with secrets) or a client (without). `known_version`: an unchanged map is not sent again.
+    /// Reads the map: with secrets for a server, without for a client. A map of version `known_version` is not sent again.
     GetMap { known_version: u64, server: bool }
     GetMapReply { map: Option<ClusterMap> }
-    /// States and load of a node's targets.
+    /// Reports that the node's targets are alive, or that they are `leaving`.
     Heartbeat { node: NodeId, targets: Vec<TargetId>, leaving: bool }
     HeartbeatReply { version: u64 }
 }

@@ -1,7 +1,7 @@
-//! A client (or an MDS) and an OST: reading, writing, truncating, destroying and listing objects.
+//! Objects between a client (or an MDS) and an OST: reading, writing, truncating, destroying and listing.
 //!
-//! Bulk bytes of a write follow the body; those of a read follow the reply body. CRCs are per fragment (see `types::crc`),
-//! cut at multiples of 4 KiB of the *object* offset; stripes are multiples of 64 KiB, so file and object pages agree.
+//! Bulk bytes of a write follow the body; those of a read follow the reply body. CRCs are per fragment (see `types::crc`), cut at
+//! multiples of 4 KiB of the *object* offset. Stripes are multiples of 64 KiB, so pages of objects are pages of the file.
 
 use types::*;
 
@@ -11,16 +11,16 @@ use crate::codec::{Malformed, Reader, Wire, bodies, calls};
 /// Rights in a capability.
 pub const RIGHT_READ: u8 = 1;
 pub const RIGHT_WRITE: u8 = 2;
-/// Servers and tools (purge, fsck): any object.
+/// Access to any object, for servers and tools (purge, fsck).
 pub const RIGHT_ADMIN: u8 = 4;
 
 bodies! {
-    /// What an open hands out for OST access; the MDT makes it, OSTs check it (see `object::cap`).
+    /// The right to access objects at OSTs, which an open hands out. The MDT signs it, and OSTs check it (see `object::cap`).
     Capability {
         fid: Fid,
         generation: Generation,
         rights: u8,
-        /// `(MDT epoch, counter)`: objects keep the highest seen and refuse lower ones.
+        /// `(MDT epoch, counter)`: an object keeps the highest version seen and refuses lower ones.
         lease_epoch: u32,
         lease_counter: u32,
         session: SessionId,
@@ -28,14 +28,14 @@ bodies! {
         expiry_sec: u64,
         mac: Mac,
     }
-    /// Writes bulk bytes at `offset`. Makes the object if there is none.
+    /// Writes bulk bytes at `offset`. Creates the object if it does not exist.
     Write {
         cap: Capability,
         object: ObjectId,
         offset: u64,
         crcs: Vec<u32>,
         mtime: Time,
-        /// If there is no other space, the session's grant is for this.
+        /// The write may use the session's grant if there is no other free space.
         granted: bool,
     }
     WriteReply {
@@ -43,26 +43,26 @@ bodies! {
         len: u64,
         /// Pages that had no space before.
         pages: u32,
-        /// The space for all pages of the range came out of the session's grant, which is that much smaller.
+        /// The space for all pages of the range came from the session's grant, which is smaller by that much.
         granted: bool,
     }
-    /// Space is to be kept for what the session holds unwritten: `bytes` of it in all. 0 gives all back. To be said again well within a
-    /// minute, or the grant goes.
+    /// Asks the OST to keep `bytes` of free space in total for unwritten data of this session. 0 returns all. To be renewed well within a
+    /// minute, or the grant expires.
     Grant { bytes: u64 }
-    /// How much is kept: less than wished for if the target fills, but no less than before unless that was wished for.
+    /// The kept bytes: fewer than requested if the target fills up, but no fewer than before unless that was requested.
     GrantReply { bytes: u64 }
-    /// Reads up to `len` bytes. Bytes past the object's end are not sent; holes are sent as zeros.
+    /// Reads up to `len` bytes. The reply has no bytes past the object's end; holes are sent as zeros.
     Read { cap: Capability, object: ObjectId, offset: u64, len: u32 }
     ReadReply {
-        /// False: there is no such object (a hole, or damage if the layout's written bit is set).
+        /// False: the object does not exist (a hole, or damage if the layout's written bit is set).
         exists: bool,
         /// CRC of each fragment of the bulk bytes.
         crcs: Vec<u32>,
     }
-    /// Cuts or extends an object to `len` bytes; of an absent object nothing is made.
+    /// Cuts or extends an object to `len` bytes. An absent object stays absent.
     Truncate { cap: Capability, object: ObjectId, len: u64 }
-    /// Promises space to each page of the range that has none: a later write to it finds room. All or nothing. Makes the object if
-    /// there is none.
+    /// Reserves space for each page of the range that has none, so that a later write to it finds space. All or nothing. Creates the
+    /// object if it does not exist.
     Reserve {
         cap: Capability,
         object: ObjectId,
@@ -75,72 +75,72 @@ bodies! {
     ReserveReply {
         /// Pages that had no space.
         pages: u64,
-        /// Some pages of the range were reserved before.
+        /// Some pages of the range had reserved space before.
         mixed: bool,
     }
-    /// Takes back what was promised to the pages of the range and is not used.
+    /// Frees the unused reserved space of the pages of the range.
     Release { cap: Capability, object: ObjectId, offset: u64, len: u64 }
-    /// Makes the bytes of the range zeros: whole pages become holes, or with `keep` stay reserved. Of an absent object nothing
-    /// is made, and no object's length changes.
+    /// Makes the bytes of the range zeros: whole pages become holes, or stay reserved with `keep`. An absent object stays absent, and no
+    /// object changes its length.
     Punch { cap: Capability, object: ObjectId, offset: u64, len: u64, keep: bool, mtime: Time }
-    /// Where do objects have bytes, and where not, from an offset on?
+    /// Finds the next data and the next hole of each object, from an offset on.
     Seek { cap: Capability, objects: Vec<SeekFrom> }
     SeekFrom { object: ObjectId, offset: u64 }
     SeekReply { objects: Vec<Sought> }
     Sought {
         object: ObjectId,
         exists: bool,
-        /// The first byte at or after the offset that lies in a page with bytes.
+        /// The first byte at or after the offset that lies in a page with data.
         data: Option<u64>,
-        /// The first that does not; behind the object's end if no other.
+        /// The first that lies in no page with data; past the object's end if there is no other.
         hole: u64,
     }
-    /// Removes objects; absent ones are fine. `RIGHT_ADMIN`.
+    /// Removes objects; absent ones are no error. Needs `RIGHT_ADMIN`.
     Destroy { cap: Capability, objects: Vec<ObjectId> }
-    /// Lengths and times of objects, as acknowledged (flushed or not). A higher lease version in the capability fences.
+    /// Reads lengths and times of objects, as acknowledged (flushed or not). A higher lease version in the capability fences.
     Glimpse { cap: Capability, objects: Vec<ObjectId> }
     GlimpseReply { objects: Vec<ObjectStat> }
     ObjectStat {
         object: ObjectId,
         exists: bool,
         len: u64,
-        /// Bytes allocated on the medium, or reserved there.
+        /// Bytes allocated or reserved on the medium.
         used: u64,
-        /// Where the last reserved page ends, bytes; 0 if none is.
+        /// The end of the last reserved page in bytes; 0 if there is none.
         reserved_end: u64,
         mtime: Time,
     }
-    /// Objects in id order after `after` (exclusive; `None` = from the start), for fsck. `RIGHT_ADMIN`.
+    /// Lists objects in id order after `after` (exclusive; `None` = from the start), for fsck. Needs `RIGHT_ADMIN`.
     List { cap: Capability, after: Option<ObjectId>, max: u32 }
     ListReply { objects: Vec<ObjectStat>, more: bool }
-    /// Reads every page of an object on the target and checks it; damage is recorded. `RIGHT_ADMIN`.
+    /// Reads and checks every page of an object on the target; damage is recorded. Needs `RIGHT_ADMIN`.
     Verify { cap: Capability, object: ObjectId }
     VerifyReply { bad_pages: u64 }
-    /// A client found an object missing that its layout says was written.
+    /// Reports a missing object that its layout marks as written.
     ReportMissing { cap: Capability, object: ObjectId, mirror: MirrorId }
-    /// The damage list of this target. `RIGHT_ADMIN`.
+    /// Reads the damage list of this target. Needs `RIGHT_ADMIN`.
     DamageList { cap: Capability }
     DamageListReply { damage: Vec<Damage> }
     /// One piece of known damage.
     Damage {
         object: ObjectId,
-        /// Offset in the object, bytes; of the bad page. Of a bad part of the index: on the medium.
+        /// Offset of the bad page in the object, bytes. For a bad part of the index: the offset on the medium.
         offset: u64,
-        /// 1 = checksum mismatch, 2 = object missing, 3 = medium error, 4 = a part of the index: `object` is its first.
+        /// 1 = checksum mismatch, 2 = object missing, 3 = medium error, 4 = a part of the index, of which `object` is the first.
         kind: u8,
         /// Seconds since 1970.
         found_sec: u64,
     }
-    /// Forgets damage records of a file (all for fid 0). `RIGHT_ADMIN`.
+    /// Removes the damage records of a file (all for fid 0). Needs `RIGHT_ADMIN`.
     DamageClear { cap: Capability, fid: Fid }
-    /// Looks at this target's scrub or changes its course; what is `None` stays. `RIGHT_ADMIN`.
+    /// Reads or changes the state of this target's scrub; a field that is `None` stays. Needs `RIGHT_ADMIN`.
     ScrubControl {
         cap: Capability,
-        /// Of `scrub_action`.
+        /// A number of `scrub_action`.
         action: u8,
-        /// Bytes per second; 0 = without a bound.
+        /// Bytes per second; 0 = no bound.
         rate: Option<u64>,
-        /// From the end of a pass to the next, seconds; 0 = on request only.
+        /// Seconds from the end of a pass to the next; 0 = on request only.
         every_sec: Option<u64>,
     }
     ScrubReply {
@@ -148,19 +148,19 @@ bodies! {
         state: u8,
         rate: u64,
         every_sec: u64,
-        /// From when on `every_sec` counts, seconds since 1970; 0 = not known yet.
+        /// Begin of the interval `every_sec`, seconds since 1970; 0 = not known yet.
         since_sec: u64,
-        /// What a pass has to read, about.
+        /// Bytes that a pass has to read, about.
         bytes_used: u64,
-        /// Under way, or ended before its end.
+        /// The pass in progress, or one that was stopped.
         pass: ScrubPass,
-        /// The last that came to its end.
+        /// The last complete pass.
         last: ScrubPass,
     }
     ScrubPass {
-        /// Seconds since 1970; 0 = there was none.
+        /// Seconds since 1970; 0 = no pass yet.
         begun_sec: u64,
-        /// 0 while it is under way.
+        /// Seconds since 1970; 0 while the pass is in progress.
         ended_sec: u64,
         bytes: u64,
         objects: u64,
@@ -168,18 +168,18 @@ bodies! {
     }
 }
 
-/// What `ScrubControl` asks for.
+/// The actions of `ScrubControl`.
 pub mod scrub_action {
     pub const LOOK: u8 = 0;
     /// Begins a pass; a running one stays.
     pub const START: u8 = 1;
     pub const PAUSE: u8 = 2;
     pub const RESUME: u8 = 3;
-    /// Ends the pass where it is.
+    /// Stops the pass at its present position.
     pub const STOP: u8 = 4;
 }
 
-/// 16 bytes of a keyed BLAKE3 over the capability's other fields.
+/// The first 16 bytes of a keyed BLAKE3 over the capability's other fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mac(pub [u8; 16]);
 impl Wire for Mac {

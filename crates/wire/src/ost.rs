@@ -1,4 +1,4 @@
-//! A tool and an OST: what the target did and how its space is used. Both ask for `RIGHT_ADMIN`.
+//! Statistics of an OST for a tool: its counters, and its use of space. Both calls need `RIGHT_ADMIN`.
 
 use types::*;
 
@@ -6,15 +6,15 @@ use crate::codec::{bodies, calls};
 use crate::object::Capability;
 
 bodies! {
-    /// What the OST did since its start.
+    /// Reads the OST's counters since its start.
     OstStat { cap: Capability }
     OstStatReply {
         /// Seconds since 1970.
         started_sec: u64,
         now_sec: u64,
-        /// The device's size.
+        /// The device's size in bytes.
         device_bytes: u64,
-        /// Writes to the device, each purpose once.
+        /// Writes to the device: one record per purpose.
         writes: Vec<OstWrites>,
         reads: OstSizes,
         flushes: u64,
@@ -23,18 +23,18 @@ bodies! {
         small: OstSmall,
         log_bytes_used: u64,
         log_bytes_total: u64,
-        /// Since when the next two count, seconds since 1970; 0 = not known.
+        /// Begin of the next two counters, seconds since 1970; 0 = not known.
         service_since_sec: u64,
         service_bytes_written: u64,
         service_user_bytes_written: u64,
-        /// The size of the device that the log has of its own; 0: it has none. Then the writes for the log go there, and are not in
+        /// Size of the log's own device in bytes; 0: it has none. With one, the log's writes go there and are not in
         /// `service_bytes_written`.
         log_device_bytes: u64,
-        /// Sound log entries that the start left out, since what goes before them was not there.
+        /// Sound log entries that the start discarded, since the entries before them were missing.
         log_cut_entries: u64,
         log_cut_bytes: u64,
         index: OstIndex,
-        /// Why the target refuses all changes; empty if it does not.
+        /// The reason why the target refuses all changes; empty if it accepts them.
         failure: String,
     }
     /// Writes for one purpose.
@@ -43,9 +43,9 @@ bodies! {
         purpose: u8,
         sizes: OstSizes,
     }
-    /// Requests by size: below 1 KiB, below 2 KiB and so on; the last also has all that are larger.
+    /// Requests by size: below 1 KiB, below 2 KiB and so on; the last also counts all larger ones.
     OstSizes { counts: Vec<u64>, bytes: u64 }
-    /// What callers wrote and read.
+    /// Requests of callers.
     OstUser { writes: u64, bytes_written: u64, reads: u64, bytes_read: u64 }
     /// The small-write log.
     OstSmall {
@@ -56,60 +56,60 @@ bodies! {
         overlay_bytes: u64,
         overlay_bytes_max: u64,
     }
-    /// The index of objects: what lies in memory of it.
+    /// The index of objects, and its share in memory.
     OstIndex {
         memory_bytes: u64,
         memory_bytes_max: u64,
-        /// Of the last checkpoint, and those of them that are in memory.
+        /// Leaves of the last checkpoint, and how many of them are in memory.
         leaves: u64,
         leaves_loaded: u64,
-        /// Since the last checkpoint began.
+        /// Objects changed since the last checkpoint began.
         objects_changed: u64,
     }
-    /// How space is used: what is free, and a part of the objects, of those behind `after`. (`None` first, then as the reply before says.)
+    /// Reads the use of space: free space, and a part of the objects: those after `after` (`None` first, then `next_after` of the reply).
     OstSpace { cap: Capability, after: Option<ObjectId> }
-    /// But for the objects, all is 0 in parts after the first.
+    /// In parts after the first, all fields but the objects are 0.
     OstSpaceReply {
         bytes_total: u64,
         bytes_free: u64,
-        /// Superseded and not yet sealed.
+        /// Bytes that were superseded and are not sealed yet.
         bytes_waiting: u64,
         bytes_discarding: u64,
-        /// Of what is free: promised to objects.
+        /// Part of the free bytes: promised to objects.
         bytes_reserved: u64,
-        /// Of what is free: kept for truncation.
+        /// Part of the free bytes: kept for truncation.
         bytes_reserve: u64,
-        /// Of what is free: kept for clients.
+        /// Part of the free bytes: kept for clients.
         grants: Vec<OstGrant>,
-        /// Space is given out in pieces of this.
+        /// Unit of allocation in bytes.
         sub_block_bytes: u64,
-        /// Free runs of 2^i pages to less than twice that.
+        /// Free runs: element i counts those of 2^i pages to less than twice that.
         free_runs: Vec<OstAmount>,
         largest_run_bytes: u64,
-        /// Of this part: parts add up.
+        /// The objects of this part; the sum over all parts is the total.
         objects: OstObjects,
-        /// Where to go on; `None`: that was all.
+        /// Where the next part begins; `None`: this was the last.
         next_after: Option<ObjectId>,
     }
-    /// A session and what is kept for it.
+    /// A session and the bytes kept for it.
     OstGrant { session: SessionId, bytes: u64 }
     OstAmount { count: u64, bytes: u64 }
-    /// What objects take.
+    /// Space of the objects.
     OstObjects {
         objects: u64,
         /// Objects with bytes on the medium.
         with_bytes: u64,
-        /// Pieces that lie apart on the medium.
+        /// Pieces that are not contiguous on the medium.
         fragments: u64,
         fragments_max: u64,
         bytes_reserved: u64,
-        /// Extents of up to 2^i pages, and more than half that.
+        /// Extents by size: element i counts those of up to 2^i pages and more than half that.
         classes: Vec<OstClass>,
     }
     OstClass { extents: u64, bytes_allocated: u64, bytes_stored: u64 }
 }
 
-/// `OstWrites::purpose`.
+/// Values of `OstWrites::purpose`.
 pub mod purpose {
     pub const DATA: u8 = 1;
     pub const LOG: u8 = 2;

@@ -1,25 +1,26 @@
-//! The purge, as who lacks room asks after it: what was removed is destroyed a moment later, and its space is free then.
+//! The state of the purge, for a client that lacks free space: objects of removed files are destroyed a moment later, which frees their
+//! space.
 
 use types::*;
 
 use crate::codec::{bodies, calls};
 
 bodies! {
-    /// Do dead records name objects of these mirrors? If so the purge is hurried, unless it is held up.
+    /// Asks whether files in the unlink log have objects on these mirrors. If so, the MDT hurries the purge unless it is held up.
     Dying { mirrors: Vec<MirrorId> }
-    /// The purge walks through the dead records in rounds, and begins a new walk at their end. Counted from the MDT's start: a record
-    /// that was there when this was asked has had its turn when a walk that began later has ended.
+    /// The purge walks the unlink log in rounds, and begins a new walk at its end. Counts are since the MDT's start. A record that
+    /// existed at this call has been visited once a walk that began later has ended.
     DyingReply {
         dying: bool,
-        /// Nothing comes of it for now: the last whole walk freed nothing, and nothing was removed since it began. Some OST does not
-        /// answer, and is tried again in its time.
+        /// The purge makes no progress for now: the last whole walk freed nothing, and nothing was removed since it began. Some OST does
+        /// not answer; the purge tries it again later.
         held_up: bool,
         walks_begun: u64,
         walks_ended: u64,
         rounds: u64,
-        /// Dead records that are gone.
+        /// Records of the unlink log that are gone.
         freed: u64,
-        /// Dead records that were added, and newer maps: what a walk may find that one before it did not.
+        /// Records added to the unlink log, and newer maps: changes by which a walk may find more than the one before it.
         news: u64,
     }
 }

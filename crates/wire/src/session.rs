@@ -1,15 +1,15 @@
-//! A client and any target: the handshake, keep-alive, flush and what a target says of itself.
+//! Sessions between a client and any target: handshake, keep-alive, flush, and the target's statistics.
 
 use types::*;
 
 use crate::Empty;
 use crate::codec::{bodies, calls};
 
-/// Request lanes per session and target.
+/// Request slots per session and target.
 pub const SLOTS: u32 = 64;
 
-/// Does `sequence` come after `last` in a slot? Sequences go round and leave out 0, which stands for *nothing yet* (serial number
-/// arithmetic of RFC 1982): a busy slot uses up 2^32 of them within days.
+/// True if `sequence` comes after `last` in a slot. Sequences wrap around and skip 0, which means *none yet* (serial number arithmetic of
+/// RFC 1982). A busy slot uses up 2^32 of them within days.
 pub fn comes_after(sequence: u32, last: u32) -> bool {
     last == 0 || (sequence != 0 && sequence.wrapping_sub(last) as i32 > 0)
 }
@@ -20,17 +20,17 @@ pub fn next_sequence(last: u32) -> u32 {
 }
 
 bodies! {
-    /// Registers a client with an MDT or OST. The same client uuid again (after a reconnect) finds its session.
+    /// Registers a client with an MDT or OST. The same client uuid (after a reconnect) gets its session again.
     Attach {
         fs_uuid: Uuid,
         client: Uuid,
-        /// The session wanted: 0 asks an MDT for a new one; OSTs are told the one that the MDT gave.
+        /// The session: 0 asks an MDT for a new one; an OST gets the one that the MDT assigned.
         session: SessionId,
-        /// For people: host, pid, mount point.
+        /// Host, pid and mount point, as text.
         name: String,
-        /// A tool (fsck, df, damage): it takes no session, holds no lease and does not count as a client.
+        /// A tool (fsck, df, damage): it gets no session, holds no lease and does not count as a client.
         observer: bool,
-        /// Whom it may act for; kept with the session. OSTs do not look at it.
+        /// The users that the session may act for; kept with the session. OSTs ignore it.
         claims: Claims,
     }
     AttachReply {
@@ -38,28 +38,28 @@ bodies! {
         /// For each slot, in order, the highest sequence that the target has carried out.
         slots: Vec<u32>,
         flushed_seq: Seq,
-        /// Highest entry that the target has (flushed or not); less than what the client saw acknowledged means loss.
+        /// The highest entry that the target has, flushed or not. Less than an entry that the client saw acknowledged means loss.
         last_seq: Seq,
-        /// Milliseconds without a keep-alive after which the session is dead.
+        /// Milliseconds without a keep-alive after which the MDT evicts the session.
         session_ttl_ms: u32,
         /// As in `KeepAliveReply`.
         mode: u32,
-        /// This MDT judges each request by the `Cred` in it, also those that only read: send the true one. Else the client's
-        /// kernel is taken at its word and root's will do for them.
+        /// This MDT checks each request, also reads, by the `Cred` in it: the client must send the true one. Otherwise the MDT trusts the
+        /// client's kernel, and root's `Cred` is enough for reads.
         judges: bool,
-        /// It finds the groups of a user out by itself and does not look at those in a `Cred`.
+        /// The MDT finds the groups of a user itself, and ignores those in a `Cred`.
         knows_groups: bool,
     }
-    /// Says that the client lives, and by which mode.
+    /// Reports that the client is alive, and the mode that it uses.
     KeepAlive { session: SessionId, mode: u32 }
-    /// The mode that the client is to live by: even, it is alone; odd, it shares the file system (see `wire::shared`). It rises
-    /// with each change. OSTs say 0.
+    /// The mode that the client must use. Even: it is alone; odd: it shares the file system (see `wire::shared`). The number rises with
+    /// each change. OSTs send 0.
     KeepAliveReply { mode: u32 }
-    /// Ends a session: orphans of it are removed.
+    /// Ends a session: its orphans are removed.
     Detach { session: SessionId }
-    /// Makes everything acknowledged so far durable; the reply's `flushed_seq` says up to where.
+    /// Makes all acknowledged changes durable; the reply's `flushed_seq` is the last durable entry.
     Flush {}
-    /// A target's numbers, for `statfs`, `df` and `status`.
+    /// Reads a target's numbers, for `statfs`, `df` and `status`.
     TargetStat {}
     TargetStatReply {
         target: TargetId,
@@ -79,20 +79,20 @@ bodies! {
         log_bytes_used: u64,
         log_bytes_total: u64,
         last_seq: Seq,
-        /// Why the target's volume failed: it promises nothing any more and must be started anew. Empty: it has not.
+        /// The reason why the target's volume failed: it gives no promises any more and must be restarted. Empty if it works.
         failure: String,
-        /// Of the two superblock copies, how many were good when the target was started (and wrote both anew).
+        /// How many of the two superblock copies were good at the start, which wrote both anew.
         superblock_copies: u8,
     }
 }
 
-/// Whom a session may act for.
+/// The users that a session may act for.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Claims {
-    /// Anybody: a mount by root, whose kernel tells users apart.
+    /// All users: a mount by root, whose kernel distinguishes users.
     #[default]
     All,
-    /// One user: a mount by a plain user. Every request is judged as theirs, whatever `Cred` it carries.
+    /// One user: a mount by a plain user. Every request counts as this user's, whatever `Cred` it carries.
     User(Cred),
 }
 

@@ -1,5 +1,5 @@
-//! Numbers in as few bytes as they need: LEB128, seven bits a byte, lowest first, the top bit for "more". Of one number there is
-//! one form, the shortest; others are refused. Signed ones go in zigzag, so that small ones of either sign are short.
+//! Variable-length numbers: LEB128, seven bits per byte, lowest first, the top bit for "more". Each number has one form, the shortest;
+//! other forms are refused. Signed numbers use zigzag, so that small ones of either sign are short.
 
 use crate::codec::{Malformed, Reader};
 
@@ -14,7 +14,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// As `put_varint`, of a number that is seldom longer than that one's.
+/// As `put_varint`, for a number that seldom exceeds 64 bits.
 pub fn put_wide(out: &mut Vec<u8>, mut value: u128) {
     while value > u64::MAX as u128 {
         out.push(value as u8 | MORE);
@@ -24,7 +24,7 @@ pub fn put_wide(out: &mut Vec<u8>, mut value: u128) {
 }
 
 impl<'a> Reader<'a> {
-    /// A number below 2^64.
+    /// Reads a number below 2^64. Errors: too long, or not the shortest form.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         let first = self.byte()?;
@@ -43,10 +43,10 @@ impl<'a> Reader<'a> {
         Err(Malformed("a number's form"))
     }
 
-    /// A number below 2^126.
+    /// Reads a number below 2^126. Errors: too long, or not the shortest form.
     pub fn wide(&mut self) -> Result<u128, Malformed> {
         const BYTES_MAX: usize = 18;
-        // Nine bytes hold 63 bits: more are rare, and arithmetic of two words is slow.
+        // Nine bytes hold 63 bits. Longer numbers are rare, and two-word arithmetic is slow.
         let (mut low, mut high) = (0u64, 0u64);
         for at in 0..BYTES_MAX {
             let byte = self.byte()?;

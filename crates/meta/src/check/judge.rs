@@ -1,4 +1,4 @@
-//! What is wrong with one record, given all others.
+//! Checks one record against all others.
 
 use types::hash::h64;
 use types::*;
@@ -10,11 +10,11 @@ use crate::records::{self, EntryRecord, InlinePage, InodeRecord, Parent};
 use crate::xattr::XattrsRecord;
 use crate::{View, keys, names};
 
-/// What one record does not say of an inode.
+/// Facts about an inode that come from many records.
 pub struct Links<'a> {
-    /// Names of directories in a directory.
+    /// The number of subdirectories in a directory.
     pub subdirs: &'a dyn Fn(Fid) -> u32,
-    /// Names that the inode has no hint for.
+    /// The number of names of an inode without a parent hint.
     pub unhinted: &'a dyn Fn(Fid) -> u32,
 }
 
@@ -50,12 +50,12 @@ pub fn inode_of(view: &dyn View, fid: Fid) -> Option<InodeRecord> {
     InodeRecord::decode(fid, &view.get(&keys::inode(fid))?).ok()
 }
 
-/// An inode whose record is there, whatever it says.
+/// True if the inode's record exists, readable or not.
 fn is_there(view: &dyn View, fid: Fid) -> bool {
     view.get(&keys::inode(fid)).is_some()
 }
 
-/// Names of directories in `dir`.
+/// The number of subdirectories in `dir`.
 pub fn subdirs_of(view: &dyn View, dir: Fid) -> u32 {
     let mut count = 0;
     view.range(&keys::entry(dir, 0, 0), &keys::entries_end(dir), &mut |_, value| {
@@ -69,7 +69,7 @@ fn leftover(what: &str, fid: Fid) -> Said {
     vec![(Wrong::Leftover, format!("{what} of {fid}, which has none"))]
 }
 
-/// Does the entry at a hint lead to the inode?
+/// True if the entry at a hint leads to the inode.
 pub fn is_name_of(view: &dyn View, at: Parent, fid: Fid) -> bool {
     view.get(&names::key_of(at))
         .and_then(|value| EntryRecord::decode(&value).ok())
@@ -83,7 +83,7 @@ fn entry(view: &dyn View, key: &Key, value: &[u8]) -> Result<Said, wire::Malform
     let mut found = |wrong, what: String| {
         said.push((wrong, format!("{:?} in {parent}, fid {fid}: {what}", String::from_utf8_lossy(&name))));
     };
-    // 1. Where it is.
+    // 1. The entry's place.
     if names::validate(&name).is_err() {
         found(Wrong::BadName, "no name of a file".into());
     } else if h64(&name) != hash {
@@ -95,11 +95,11 @@ fn entry(view: &dyn View, key: &Key, value: &[u8]) -> Result<Said, wire::Malform
     }
     match inode_of(view, parent) {
         Some(dir) if dir.is_dir() => {}
-        // Its record is a finding of its own.
+        // The unreadable inode record is a finding of its own.
         None if is_there(view, parent) => {}
         _ => found(Wrong::LostEntry, "its directory is none".into()),
     }
-    // 2. Where it leads.
+    // 2. The entry's inode.
     match inode_of(view, fid) {
         None if is_there(view, fid) => {}
         None => found(Wrong::DanglingEntry, "no such file".into()),
@@ -125,7 +125,7 @@ fn inode(view: &dyn View, fid: Fid, value: &[u8], links: &Links<'_>) -> Result<S
     let inode = InodeRecord::decode(fid, value)?;
     let mut said = vec![];
     let mut found = |wrong, what: String| said.push((wrong, format!("fid {fid}: {what}")));
-    // 1. Its names.
+    // 1. The inode's names.
     let mut hints = inode.parents.clone();
     hints.sort_by_key(|hint| (hint.fid, hint.h64, hint.collision));
     hints.dedup();
@@ -151,7 +151,7 @@ fn inode(view: &dyn View, fid: Fid, value: &[u8], links: &Links<'_>) -> Result<S
         }
         _ => {}
     }
-    // 2. Its layouts.
+    // 2. The inode's layouts.
     for layout in [&inode.layout, &inode.pending].into_iter().flatten() {
         let generation = layout.generation;
         if inode.attr.kind != Kind::File || generation > inode.generation {

@@ -1,4 +1,4 @@
-//! Repairs with one safe answer, each a transaction of its own. No content and no name is given up that leads anywhere.
+//! Repairs with a single safe answer, each a transaction of its own. No repair drops content, or a name that leads to an inode.
 
 use types::*;
 use wire::check::Wrong;
@@ -12,10 +12,10 @@ use crate::{Txn, View, keys, reap};
 use super::judge::{inode_of, is_name_of, subdirs_of};
 use super::{Finding, Findings, Off};
 
-/// Where files without a name are put.
+/// The directory for files without a name.
 pub const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// What `repair` does, for people; empty if there is no one safe answer.
+/// The effect of `repair`, for people; empty if there is no single safe answer.
 pub fn repair_of(finding: &Finding) -> &'static str {
     match finding.wrong {
         Wrong::DamagedRecord if finding.lost_before().is_some() => {
@@ -41,7 +41,7 @@ pub fn repair_of(finding: &Finding) -> &'static str {
     }
 }
 
-/// Repairs finding `n` if it still shows; but for counts, see `counts_too_much`.
+/// Repairs finding `n` if it still shows. Counts need `counts_too_much` instead.
 pub fn repair(txn: &mut dyn Txn, findings: &Findings, n: usize, now: Time) -> Result<bool, Fault> {
     let Some(finding) = findings.confirm(txn, n) else { return Ok(false) };
     let (key, fid) = (finding.key, keys::parse_fid(&finding.key).unwrap_or_default());
@@ -98,10 +98,11 @@ pub fn repair(txn: &mut dyn Txn, findings: &Findings, n: usize, now: Time) -> Re
     Ok(true)
 }
 
-/// The repair of counts is two entries, and nothing may come between them: one puts what this gives, one deletes it again.
+/// The repair of counts takes two entries, with no other entry between them: the first puts this record, the second deletes it.
 ///
-/// A record that is put is a fold: what it has more than the one before goes from the rows, and the sum stays as wrong as it was (meta-D3 of
-/// `counts`). One that is deleted takes its sums along. So the first makes the record what is too much, and nothing but that.
+/// A record that is put is a fold: its increase over the old record is taken from the rows, so the sum stays as wrong as before (meta-D3
+/// of `counts`). A deleted record takes its sums along. So the first entry makes the record exactly the excess, and the second removes
+/// it.
 pub fn counts_too_much(view: &dyn View, findings: &Findings, n: usize) -> Option<(Key, Vec<u8>)> {
     let finding = findings.confirm(view, n)?;
     match finding.off {
@@ -110,8 +111,8 @@ pub fn counts_too_much(view: &dyn View, findings: &Findings, n: usize) -> Option
     }
 }
 
-/// Stores an inode whose first hint may be another now. That a directory moves, counts are told by an entry (`counts`, `may_move_dir`): so its
-/// entry is put again as it is.
+/// Stores an inode whose first hint may have changed. Counts learn from an entry that a directory moves (`counts`, `may_move_dir`), so
+/// the directory's entry is put again unchanged.
 fn store_placed(txn: &mut dyn Txn, inode: &InodeRecord) {
     store_inode(txn, inode);
     let key = inode.parents.first().map(|first| names::key_of(*first)).filter(|_| inode.is_dir());
@@ -130,7 +131,8 @@ fn entry_at(txn: &dyn Txn, key: &Key) -> Result<(Parent, EntryRecord), Fault> {
     Ok((Parent { fid, h64, collision }, entry))
 }
 
-/// An entry goes where its name is looked for, if that is free. One that is there already makes this one a leftover.
+/// Moves an entry to the key at which lookups search for its name, if that is free. If the key already leads to the same inode, this
+/// entry is redundant.
 fn put_in_place(txn: &mut dyn Txn, key: &Key) -> Result<bool, Fault> {
     let (from, entry) = entry_at(txn, key)?;
     let mut inode = inode_of(txn, entry.fid);
@@ -151,7 +153,7 @@ fn put_in_place(txn: &mut dyn Txn, key: &Key) -> Result<bool, Fault> {
     Ok(true)
 }
 
-/// A name in /lost+found, which is made if it is not there.
+/// Gives the inode a name in /lost+found, which is made if it does not exist.
 fn find_a_place(txn: &mut dyn Txn, fid: Fid, now: Time) -> Result<(), Fault> {
     let mut dir = match names::find_slot(txn, Fid::ROOT, LOST_AND_FOUND)? {
         Slot::Taken(found) => load_inode(txn, found.entry.fid)?,

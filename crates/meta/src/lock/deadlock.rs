@@ -1,6 +1,6 @@
-//! Would a request wait for ever? Whoever waits points at those who hold what it waits for; a way back to the asker is a deadlock.
+//! Finds deadlocks. A waiting owner points at the holders of the locks it waits for; a path back to the asking owner is a deadlock.
 //!
-//! The pointers are not kept but found anew each time, from what is held and awaited now. So nothing can be out of date.
+//! The pointers are not stored. They are computed each time from the present locks and waiters, so they are never out of date.
 
 use std::collections::HashSet;
 

@@ -1,11 +1,11 @@
-//! One file's locks of one space, and who waits for them.
+//! The locks of one file and space, and the queue of waiters.
 
 use types::SessionId;
 use wire::lock::LockKind;
 
 use super::{Ask, Owner, PLACE_MS, Range};
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     pub owner: Owner,
@@ -21,20 +21,20 @@ pub struct Waiter {
     pub ask: Ask,
 }
 
-/// What a change did, beside changing.
+/// The effect of a change on other parts of the table.
 #[derive(Default)]
 pub struct Change {
-    /// Somebody's turn may have come.
+    /// A waiter may be able to take its lock now.
     pub frees: bool,
-    /// Locks and places that sessions have more or less now.
+    /// By session: the change of its number of locks and of queue positions.
     pub counts: Vec<(SessionId, i32, i32)>,
 }
 
 #[derive(Default)]
 pub struct Queue {
-    /// By first byte.
+    /// In the order of first bytes.
     held: Vec<Held>,
-    /// By arrival.
+    /// In the order of arrival.
     waiting: Vec<Waiter>,
 }
 
@@ -66,12 +66,12 @@ impl Queue {
         let is = |owner: &Owner| owner.session == session;
         self.held.iter().any(|h| is(&h.owner)) || self.waiting.iter().any(|w| is(&w.ask.owner))
     }
-    /// Does the owner hold something of another kind than it asks for?
+    /// True if the owner holds a lock of another kind than it asks for.
     pub fn has_other_kind(&self, ask: &Ask) -> bool {
         self.held.iter().any(|h| h.owner == ask.owner && h.kind != ask.kind)
     }
 
-    /// The first lock of another that excludes `ask`.
+    /// The first lock of another owner that excludes `ask`.
     pub fn conflict(&self, ask: &Ask) -> Option<&Held> {
         self.conflicts(ask).next()
     }
@@ -81,7 +81,7 @@ impl Queue {
         })
     }
 
-    /// Must another that came before, and whose turn it is, have it first? A try takes what is free.
+    /// True if an earlier waiter, whose lock is free, must have it first. A request that does not wait may take any free lock.
     pub fn is_others_turn(&self, ask: &Ask) -> bool {
         let Some(ticket) = ask.ticket else { return false };
         let mut before = self.waiting.iter().take_while(|w| !w.is(ask.owner.session, ticket));
@@ -91,19 +91,19 @@ impl Queue {
         })
     }
 
-    /// Would the ticket be served if it were asked for now? True also if it has no place: its owner must ask for a new one.
+    /// True if a request for the ticket would be granted now. Also true without a queue position: the owner must ask for a new one.
     pub fn is_due(&self, session: SessionId, ticket: u64) -> bool {
         let waiter = self.waiting.iter().find(|w| w.is(session, ticket));
         waiter.is_none_or(|w| self.conflict(&w.ask).is_none() && !self.is_others_turn(&w.ask))
     }
 
-    /// The sessions whose turn it is.
+    /// The sessions whose waiters would be granted their locks now.
     pub fn due_sessions(&self) -> Vec<SessionId> {
         let is_due = |w: &&Waiter| self.conflict(&w.ask).is_none() && !self.is_others_turn(&w.ask);
         self.waiting.iter().filter(is_due).map(|w| w.ask.owner.session).collect()
     }
 
-    /// Makes the owner's locks in the range what is asked, whoever else holds what. Its place in the queue is used up.
+    /// Sets the owner's locks in the range to `ask`, whatever others hold, and drops its queue position.
     pub fn put(&mut self, ask: &Ask) -> Change {
         let (mine, range) = (ask.owner, ask.range);
         let had = self.held.iter().filter(|h| h.owner == mine).count();
@@ -114,7 +114,7 @@ impl Queue {
             if held.owner != mine {
                 left.push(held);
             } else if held.kind == ask.kind && touches(&held.range, &range) {
-                // meta-L3: one with its neighbours.
+                // meta-L3: merge with its neighbours.
                 made.range.start = made.range.start.min(held.range.start);
                 made.range.end = made.range.end.max(held.range.end);
             } else if held.range.overlaps(&range) {
@@ -135,11 +135,11 @@ impl Queue {
         }
         let has = self.held.iter().filter(|h| h.owner == mine).count();
         let (held, waiting) = (has as i32 - had as i32, self.waiting.len() as i32 - waited as i32);
-        // Who waited behind us for something else may come now.
+        // A waiter behind this one may be able to take its lock now.
         Change { frees: frees || waiting != 0, counts: vec![(mine.session, held, waiting)] }
     }
 
-    /// Puts a waiter at the end, or keeps its place.
+    /// Adds a waiter to the end of the queue, or keeps its position.
     pub fn wait(&mut self, waiter: Waiter) -> Change {
         let session = waiter.ask.owner.session;
         match self.waiting.iter_mut().find(|w| w.is(session, waiter.ticket)) {
@@ -160,7 +160,7 @@ impl Queue {
         }
     }
 
-    /// meta-L2: takes their places from those who do not ask.
+    /// meta-L2: drops waiters that stopped asking.
     pub fn expire(&mut self, now_ms: u64) -> Change {
         if self.waiting.iter().all(|w| w.is_alive(now_ms)) {
             return Change::default();
@@ -202,12 +202,12 @@ impl Waiter {
     }
 }
 
-/// Do they overlap, or lie next to each other?
+/// True if the ranges overlap or are adjacent.
 fn touches(a: &Range, b: &Range) -> bool {
     a.start <= b.end.saturating_add(1) && b.start <= a.end.saturating_add(1)
 }
 
-/// What is left of a lock outside of `range`.
+/// The parts of a lock outside `range`.
 fn outside(held: &Held, range: &Range) -> impl Iterator<Item = Held> {
     let Range { start, end } = held.range;
     let before = (start < range.start).then(|| Range { start, end: range.start - 1 });

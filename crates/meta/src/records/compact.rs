@@ -1,7 +1,7 @@
 //! Version 2 of inodes and entries: an inode of a typical file takes 30 bytes.
 //!
-//! meta-RC1: one value has one byte form. A field that is what it mostly is, is absent, and a bit says so; one that is present says
-//! something; numbers are in their shortest form.  meta-RC2: what counts for a directory (`Counted`) comes first, and is read alone.
+//! meta-RC1: one value has one byte form. A field with its usual value is absent, and a bit says so; a present field has another value;
+//! numbers are in their shortest form.  meta-RC2: the fields that count for a directory (`Counted`) come first, and can be read alone.
 
 use types::*;
 use wire::codec::{Malformed, Reader, Wire};
@@ -12,7 +12,7 @@ use super::{COMPACT, Counted, EntryRecord, InodeRecord, LINKABLE, Parent, VERSIO
 use crate::acl::Acl;
 use crate::inode::{DIR_BLOCKS, DIR_SIZE, MODE_BITS};
 
-/// Which fields are present.
+/// Bits of the fields that are present.
 mod has {
     pub const TARGET: u16 = 1 << 0;
     pub const SIZE: u16 = 1 << 1;
@@ -32,10 +32,10 @@ mod has {
     pub const ACLS: u16 = 1 << 15;
 }
 
-/// Bits of the mode in the word that it shares with the kind.
+/// Number of mode bits in the word that the mode shares with the kind.
 const MODE_WIDTH: u32 = 12;
 const NS_PER_SEC: i64 = 1_000_000_000;
-/// What a hint has beside its fid.
+/// Bytes of a hint without its fid.
 const HINT_BYTES: usize = 8;
 /// Fewest bytes of a layout's component.
 const COMPONENT_BYTES_MIN: usize = 5;
@@ -60,14 +60,14 @@ fn usual_nlink(kind: Kind) -> u32 {
 }
 
 impl InodeRecord {
-    /// The record's bytes. Its fid is not in them: the key has it.
+    /// Encodes the record. The fid is not included: the key has it.
     pub fn encode(&self) -> Vec<u8> {
         let Attr { kind, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime, .. } =
             self.attr;
         let layouts = [&self.layout, &self.pending].into_iter().flatten();
         let room = 64 + self.target.len() + self.parents.len() * 12 + layouts.count() * 128;
         let mut out = Vec::with_capacity(room);
-        // 1. What there is.
+        // 1. Which fields are present.
         let present = [
             (has::TARGET, !self.target.is_empty()),
             (has::SIZE, size != usual_size(kind, &self.target)),
@@ -90,7 +90,7 @@ impl InodeRecord {
         out.push(COMPACT);
         mask.put(&mut out);
         ((mode & MODE_BITS) as u16 | (kind as u16) << MODE_WIDTH).put(&mut out);
-        // 2. What counts for its directory.
+        // 2. The fields that count for the directory.
         put_varint(&mut out, self.parents.len() as u64);
         for Parent { fid, h64, collision } in &self.parents {
             debug_assert_eq!(*h64 as u8, 0, "hashes of names leave their low byte to the collision number");
@@ -212,7 +212,7 @@ fn decode(fid: Fid, mut r: Reader<'_>) -> Result<InodeRecord, Malformed> {
     })
 }
 
-/// meta-RC2: what counts for a directory, of an inode in either version, without the rest.
+/// meta-RC2: reads the fields that count for a directory from an inode of either version, without the rest.
 pub fn counted(fid: Fid, bytes: &[u8]) -> Result<Counted, Malformed> {
     let mut r = Reader::new(bytes);
     match r.byte()? {
@@ -236,7 +236,7 @@ pub fn counted(fid: Fid, bytes: &[u8]) -> Result<Counted, Malformed> {
     Ok(Counted { parent, kind, size, blocks })
 }
 
-/// Does this entry name a directory? True also if it cannot be told.
+/// True if this entry may name a directory: also if the version does not tell.
 pub fn may_be_of_dir(entry: &[u8]) -> bool {
     !matches!(entry, [COMPACT, kind, ..] if *kind != Kind::Dir as u8)
 }
@@ -253,7 +253,7 @@ fn head(r: &mut Reader<'_>) -> Result<Head, Malformed> {
     Ok(Head { mask, kind, mode: word as u32 & MODE_BITS })
 }
 
-/// meta-RC1: a field that is present says something else than its absence would.
+/// meta-RC1: a present field differs from its usual value.
 #[inline]
 fn field<T: PartialEq>(
     is_present: bool,
@@ -281,10 +281,10 @@ fn short(r: &mut Reader<'_>) -> Result<u32, Malformed> {
     u32::try_from(r.varint()?).map_err(|_| Malformed("a number above 32 bits"))
 }
 
-/// A time is told as its distance from the birth: mostly a few bytes, and up to 14.
+/// A time is stored as its distance from the birth time: mostly a few bytes, at most 14.
 fn put_distance(time: Time, btime: Time, out: &mut Vec<u8>) {
     let nsec = time.nsec as i64 - btime.nsec as i64;
-    // Arithmetic of two words is slow, and nearly no file needs it.
+    // Two-word arithmetic is slow, and nearly no file needs it.
     let near = time.sec.checked_sub(btime.sec).and_then(|sec| sec.checked_mul(NS_PER_SEC)?.checked_add(nsec));
     match near {
         Some(ns) => put_varint(out, zigzag(ns)),
@@ -313,7 +313,7 @@ fn put_layout(layout: &Layout, out: &mut Vec<u8>) {
     put_varint(out, layout.generation.0 as u64);
     put_varint(out, layout.components.len() as u64);
     for Component { end, stripe_size, mirrors, written } in &layout.components {
-        // The end of the last one is the highest number there is: as 0 it takes one byte.
+        // The last component's end is the highest number there is. Plus one it is 0, which takes one byte.
         put_varint(out, end.wrapping_add(1));
         out.push(stripe_size.trailing_zeros() as u8);
         put_varint(out, mirrors.len() as u64);

@@ -1,4 +1,4 @@
-//! Version 1 of inodes and entries: fields of a fixed length. Read and never written.
+//! Version 1 of inodes and entries: fields of fixed length. It is read but never written.
 
 use types::*;
 use wire::codec::{Bytes, Malformed, Reader, Wire};
@@ -7,7 +7,7 @@ use wire::meta::FLAGS_KEPT;
 use super::{EntryRecord, InodeRecord, LINKABLE, Parent};
 use crate::inode::MODE_BITS;
 
-/// An inode behind its version byte.
+/// An inode, after its version byte.
 pub fn inode(fid: Fid, mut r: Reader<'_>) -> Result<InodeRecord, Malformed> {
     let r = &mut r;
     let attr: Attr = Wire::get(r)?;
@@ -38,7 +38,7 @@ pub fn inode(fid: Fid, mut r: Reader<'_>) -> Result<InodeRecord, Malformed> {
         default_acl: Wire::get(r)?,
     };
     r.end()?;
-    // What version 2 has no place for, no program ever wrote.
+    // No program ever wrote values that version 2 cannot hold.
     let is_odd = record.attr.mode & !MODE_BITS != 0 || record.parents.iter().any(|p| p.h64 as u8 != 0);
     match record.flags & !(FLAGS_KEPT | LINKABLE) {
         0 if !is_odd => Ok(record),
@@ -47,7 +47,7 @@ pub fn inode(fid: Fid, mut r: Reader<'_>) -> Result<InodeRecord, Malformed> {
     }
 }
 
-/// An entry behind its version byte.
+/// An entry, after its version byte.
 pub fn entry(mut r: Reader<'_>) -> Result<EntryRecord, Malformed> {
     let (fid, kind) = (Wire::get(&mut r)?, Wire::get(&mut r)?);
     Ok(EntryRecord { fid, kind, name: r.take(r.remaining())?.to_vec() })

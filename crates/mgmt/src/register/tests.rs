@@ -1,4 +1,4 @@
-//! Registrations as tables: what stands in the map, who comes, what is answered.
+//! Registrations as tables: the map before, the request, and the answer.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn at(request: Register, name: &str, nid: &str) -> Register {
     Register { node_name: name.into(), nids: vec![nid.into()], ..request }
 }
 
-/// Applies all; each must succeed.
+/// Applies all requests; each must succeed.
 fn after(requests: &[Register]) -> ClusterMap {
     requests.iter().fold(ClusterMap::empty(), |map, r| apply_register(&map, r, &FRESH).expect("accepted").0)
 }
@@ -113,7 +113,7 @@ fn targets_get_the_next_ids_and_the_lowest_free_index() {
         assert_eq!(map.version, before.version + 1, "{name}");
         assert_eq!(r.map, map, "{name}");
         assert_eq!(map.target(r.target).expect("there").node, r.node, "{name}");
-        // mgmt-I2: everything of the others stays.
+        // mgmt-I2: the other targets stay unchanged.
         for t in before.targets.iter().filter(|t| t.id != r.target) {
             assert_eq!(map.target(t.id), Some(t), "{name}");
             assert_eq!(map.mirror(t.mirror), before.mirror(t.mirror), "{name}");
@@ -227,7 +227,7 @@ fn a_second_copy_of_a_live_target_is_told_to_wait() {
         reports
     };
     let port = at(home.clone(), "two", "10.0.0.2:9999@tcp0");
-    /// Name, who was heard, who comes, when, is it let in.
+    /// Name, target that reported, request, time, and whether it is admitted.
     type Row<'a> = (&'a str, &'a Reports, &'a Register, u64, bool);
     let table: [Row; 10] = [
         ("the same server again, at once", &heard, &home, NOW, true),
@@ -251,7 +251,7 @@ fn a_second_copy_of_a_live_target_is_told_to_wait() {
             }
         }
     }
-    // A directory of `stria up` under another host name: nobody else can have served it.
+    // A directory of `stria up` under another host name: no other process can have served it.
     let alone = Register { nids: vec![], ..home };
     let map = after(&[mdt("demo", 1), alone.clone()]);
     assert!(refuse_second_copy(&map, &heard, &Register { node_name: "new".into(), ..alone }, NOW).is_ok());

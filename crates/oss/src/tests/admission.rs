@@ -9,7 +9,7 @@ fn no_call_is_carried_out_without_a_capability_for_it() {
     let rig = Rig::new();
     rig.write(1, 0, b"data").ok();
     let o = object();
-    // Right rights but a wrong signature; a good signature but too few rights; somebody else's; expired.
+    // Right rights but a wrong signature; a good signature but too few rights; another session's; expired.
     let forged = |mut c: Capability| {
         c.mac.0[0] ^= 1;
         c
@@ -87,7 +87,7 @@ fn requests_for_another_incarnation_epoch_or_file_system_are_refused() {
     assert_eq!(write(&rig, Header { fs: FsId(1), ..base }), Code::Moved);
     let good = Header { epoch: Epoch(4), fs: FsId(2), incarnation: now.incarnation, ..base };
     assert_eq!(write(&rig, good), Code::Ok);
-    // store-O5: after a kill the incarnation is another, and whoever does not know is told, with the new number, on each reply.
+    // store-O5: a kill changes the incarnation. A client with the old one gets the new number with each reply.
     let again = rig.crashed(Crash::KeepAll);
     let told = again.say(good, &write_of(rw(), 0, b"x"), b"x");
     assert_eq!(told.code(), Code::Moved);
@@ -137,7 +137,7 @@ fn malformed_requests_are_refused_and_never_panic() {
             assert!(wire::ReplyHead::get(&mut wire::Reader::new(&reply)).is_ok());
         }
     }
-    // Some of them were well formed by luck; the target lives and serves.
+    // Some of the bodies were well formed by chance; the target lives and serves.
     rig.write(2, 0, b"again").ok();
     assert_eq!(rig.read(0, 5), b"again");
 }

@@ -1,10 +1,10 @@
-//! oss-P5, and what fsck and the operator ask.
+//! Tests of oss-P5, and of the calls of fsck and the operator.
 
 use disk::Disk;
 
 use super::*;
 
-/// Flips a bit of the only place on the medium where `needle` stands.
+/// Flips a bit of `needle`, which exists once on the medium.
 pub(super) fn rot(rig: &Rig, needle: &[u8]) {
     let mut all = vec![0; rig.disk.size() as usize];
     rig.disk.read_at(&mut all, 0).unwrap();
@@ -19,7 +19,7 @@ fn damage_is_an_error_and_a_record_that_lasts_until_cleared() {
     let mut data = vec![b'.'; 9000];
     data[5000..5020].copy_from_slice(b"a needle in a hay...");
     rig.write(1, 0, &data).ok();
-    // Flushed and known to be: what rots before that is cut from the log by a crash (store-O2), with what came after it.
+    // Flushed and marked. Damage before that makes a crash cut the log there, with all later entries (store-O2).
     (0..2).for_each(|_| rig.ost.core.flush_round().unwrap());
     rot(&rig, b"a needle in a hay...");
     let said = rig.ask(&read_of(rw(), 0, 9000));

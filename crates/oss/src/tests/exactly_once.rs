@@ -1,4 +1,4 @@
-//! oss-P2: a request is carried out once, over repeats, kills and checkpoints.
+//! Tests of oss-P2: a request is carried out once, over repeats, kills and checkpoints.
 
 use super::*;
 
@@ -7,10 +7,10 @@ fn a_repeat_is_answered_and_not_carried_out_again() {
     let rig = Rig::new();
     let first = rig.write(1, 0, b"first");
     rig.write(2, 0, b"SECOND").ok();
-    // The last one again: the same reply, with the same entry.
+    // A repeat of the last one gets the same reply, with the same entry.
     let repeat = rig.write(2, 0, b"SECOND");
     assert_eq!((repeat.head.seq.0, repeat.ok().len), (first.head.seq.0 + 1, 6));
-    // An older one again: done, and nothing changes.
+    // An older one is answered as done and changes nothing.
     let older = rig.write(1, 0, b"first");
     assert_eq!((older.code(), older.head.seq), (Code::Ok, Seq(0)));
     assert_eq!(older.ok().len, 6);
@@ -87,7 +87,7 @@ fn strangers_and_slots_that_do_not_exist_are_refused() {
         rig.say(Header { slot: SLOTS, ..slotted(1) }, &write_of(rw(), 0, b"x"), b"x").code(),
         Code::BadRequest
     );
-    // A session that ended is a stranger, also after a restart.
+    // A session that has ended is unknown, also after a restart.
     assert_eq!(rig.ask(&Detach { session: stranger }).code(), Code::Access);
     rig.ask(&Detach { session: SESSION }).ok();
     assert_eq!(rig.write(1, 0, b"x").code(), Code::NoSession);

@@ -1,4 +1,4 @@
-//! Space that is kept for a client.
+//! Tests of grants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,18 +25,18 @@ fn a_session_writes_within_its_grant_on_a_full_ost_once_each() {
     assert_eq!(free - rig.available(), granted);
     let space = rig.ask(&wire::ost::OstSpace { cap: admin(), after: None }).ok();
     assert_eq!(space.grants, [wire::ost::OstGrant { session: SESSION, bytes: granted }]);
-    // 1. Full, but for that.
+    // 1. Full, except for the grant.
     let (mut sequence, mut at) = (1, 0);
     while rig.write_granted(sequence, at, false).reply.is_ok() {
         (sequence, at) = (sequence + 1, at + 4096);
     }
     assert_eq!(rig.write_granted(sequence, at, false).code(), Code::NoSpace);
-    // 2. A repeat is answered as the first was, and uses nothing.
+    // 2. A repeat is answered like the first, and uses nothing.
     let first = rig.write_granted(sequence, at, true).ok();
     assert!(first.granted);
     assert_eq!(rig.write_granted(sequence, at, true).ok(), first);
     assert_eq!(rig.grant(SESSION, 1 << 30).ok().bytes, granted - 4096);
-    // 3. A session that is gone leaves nothing behind.
+    // 3. A session that is gone leaves no grant behind.
     rig.say(Header { session: SESSION, ..Header::default() }, &Detach { session: SESSION }, &[]).ok();
     assert_eq!(rig.grant(SESSION, 4096).code(), Code::NoSession);
     assert_eq!(rig.grant(SessionId(0), 4096).code(), Code::BadRequest);

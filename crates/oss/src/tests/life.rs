@@ -1,4 +1,4 @@
-//! Joining, background work, stopping.
+//! Tests of joining, background work and stopping.
 
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ fn the_threads_flush_checkpoint_and_end() {
         let stat = rig.ask(&TargetStat {}).ok();
         stat.log_bytes_used < stat.log_bytes_total / 4
     };
-    // Past a half it is due; the thread may take it before this one sees that.
+    // Past a half a checkpoint is due; the thread may make it before this thread sees that.
     let mut fill = |limit: u64| {
         let mut used = 0;
         loop {
@@ -113,7 +113,7 @@ fn a_failed_volume_and_a_rotten_superblock_are_told() {
     let rig = Rig::new();
     let stat = rig.ask(&TargetStat {}).ok();
     assert_eq!((stat.failure.as_str(), stat.superblock_copies), ("", 2));
-    // A bad copy does not keep it from starting, and is put right by the start.
+    // A bad copy does not prevent a start, and the start repairs it.
     let image = Arc::new(rig.disk.crash(Crash::KeepAll));
     image.write_at(&[0xff; 8], 64 << 10).unwrap();
     let faulty = Arc::new(disk::FaultyDisk::new(image));
@@ -121,7 +121,7 @@ fn a_failed_volume_and_a_rotten_superblock_are_told() {
     ost.join(&reply_of_mgs()).unwrap();
     let rig = Rig { ost, ..rig };
     assert_eq!(rig.ask(&TargetStat {}).ok().superblock_copies, 1);
-    // A failed flush is the end of all promises; numbers are given still.
+    // After a failed flush the target promises nothing; it still reports numbers.
     rig.write(1, 0, b"x").ok();
     faulty.fail(disk::Op::Flush, disk::When::Once);
     assert_eq!(rig.ask(&Flush {}).code(), Code::Io);

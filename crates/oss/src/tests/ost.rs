@@ -1,4 +1,4 @@
-//! What an OST tells of itself.
+//! Tests of OstStat and OstSpace.
 
 use wire::ost::{OstSpace, OstSpaceReply, OstStat, OstStatReply, purpose};
 
@@ -32,7 +32,7 @@ fn stat_tells_what_was_written_and_for_what() {
     let memory = (before.index.memory_bytes, after.index.memory_bytes, after.index.memory_bytes_max);
     assert!(memory.0 < memory.1 && memory.1 < memory.2, "{memory:?}");
     assert!(after.service_bytes_written >= before.service_bytes_written + (64 << 10));
-    // After a stop, the counts since the start begin anew and those of its life go on.
+    // After a stop the counts since the start begin anew, and those of the target's life continue.
     rig.ost.stop(true).unwrap();
     let again = Rig::open(rig.disk.clone(), settings()).stat_of();
     assert_eq!((again.user.bytes_written, again.service_user_bytes_written), (0, 64 << 10));

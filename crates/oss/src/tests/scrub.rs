@@ -1,4 +1,4 @@
-//! The scrub, step by step and by its thread.
+//! Tests of the scrub, step by step and by its thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ impl Rig {
     fn step(&self) -> Duration {
         self.ost.core.scrub_round().unwrap()
     }
-    /// Objects 0.. of so many pages each.
+    /// Objects 0.. of `pages` pages each.
     fn with_objects(pages: &[usize]) -> Rig {
         let rig = Rig::new();
         let mut sequence = 0;
@@ -108,7 +108,7 @@ fn a_pass_is_paused_resumed_stopped_and_begun_anew() {
     assert_eq!(rig.look().state, RUNNING);
 }
 
-/// What was verified before a clean stop, or before the last save, is not read again.
+/// A page that was verified before a clean stop, or before the last save, is not read again.
 #[test]
 fn a_pass_goes_on_after_a_restart() {
     let rig = Rig::with_objects(&[300, 300, 300]);
@@ -126,7 +126,7 @@ fn a_pass_goes_on_after_a_restart() {
     }
     let last = again.look().last;
     assert_eq!((last.bytes, last.objects), (900 * 4096, 3), "each page once");
-    // Without a clean stop: as it was kept last, here by the pause.
+    // Without a clean stop: from the state that was saved last, here by the pause.
     again.scrub(scrub_action::START);
     again.step();
     again.scrub(scrub_action::PAUSE);
@@ -164,7 +164,7 @@ fn a_pass_begins_by_itself_when_it_is_due() {
     assert_eq!(look().last.begun_sec, due, "0: never by itself");
 }
 
-/// The thread does it, at once when it is asked to.
+/// The thread makes a pass, at once on request.
 #[test]
 fn the_thread_runs_a_pass() {
     let rig = Rig::with_objects(&[3, 3]);
@@ -179,7 +179,7 @@ fn the_thread_runs_a_pass() {
     assert_eq!(rig.look().last.bytes / 4096, 6, "and one small leaf");
 }
 
-/// However much is written meanwhile, a pass comes to its end; what came too late is read by the next.
+/// A pass ends however much is written meanwhile; the next pass reads the late data.
 #[test]
 fn a_pass_ends_beside_writers_that_go_on() {
     let rig = Rig::with_objects(&[300, 3]);
@@ -190,7 +190,7 @@ fn a_pass_ends_beside_writers_that_go_on() {
         let w = write_of(rw(), page * 4096, &data);
         rig.say(slotted(sequence), &Write { object: ObjectId { stripe, ..object() }, ..w }, &data).ok();
     };
-    // Appended to the one that is being read, and a new one.
+    // Appended to the object that is being read, and a new object.
     late(0, 10, 300);
     late(9, 11, 0);
     rig.step();
@@ -213,7 +213,7 @@ pub(super) fn on_a_faulty_medium(rig: &Rig) -> (Arc<disk::FaultyDisk>, Rig, Vec<
     (disk, Rig { disk: rig.disk.clone(), ost }, image)
 }
 
-/// A page that cannot be read ends the step: a dying medium takes long for each, and a stop waits for the step.
+/// An unreadable page ends the step: each may take a dying medium long, and a stop waits for the step.
 #[test]
 fn a_medium_error_is_damage_and_ends_the_step() {
     let (disk, rig, image) = on_a_faulty_medium(&Rig::with_objects(&[8, 8]));
@@ -239,7 +239,7 @@ fn a_medium_error_is_damage_and_ends_the_step() {
     assert_eq!(rig.ost.core.store.damage(), want);
 }
 
-/// A failed save leaves nothing changed, so that whoever asks again is not told that all is well.
+/// A failed save changes nothing, so that a repeated request is not answered as done.
 #[test]
 fn what_cannot_be_kept_is_refused_each_time() {
     let (disk, rig, _) = on_a_faulty_medium(&Rig::with_objects(&[3]));
@@ -251,7 +251,7 @@ fn what_cannot_be_kept_is_refused_each_time() {
     assert!(rig.step() > Duration::ZERO, "a failed OST is not scrubbed");
 }
 
-/// Rates below a page per step, and many small objects: what a step costs is what it is charged.
+/// Rates below a page per step, and many small objects: the charge covers the cost of a step.
 #[test]
 fn low_rates_and_small_objects_are_paced() {
     let rig = Rig::with_objects(&[1; 10]);
@@ -264,7 +264,7 @@ fn low_rates_and_small_objects_are_paced() {
     assert_eq!(rig.step(), Duration::from_secs_f64(10.0 / 1024.0), "64 KiB are charged for each object");
 }
 
-/// An OST whose objects are in one leaf that memory does not have, and where that lies.
+/// An OST whose objects are in one leaf that memory does not have, and the leaf's place.
 fn with_a_leaf() -> (Rig, u64) {
     let rig = Rig::with_objects(&[2, 3]);
     rig.disk.record();
@@ -316,7 +316,7 @@ fn a_leaf_that_memory_has_yet_is_mended_by_the_pass() {
     assert_eq!(again.ask(&read_of(rw(), 0, 100)).code(), Code::Ok, "power fails, and it is there");
 }
 
-/// A log that fills, a host that is full: the pass comes to its end all the same, and what was saved is not forgotten.
+/// A full log or a full host: the pass still ends, and saved state is not lost.
 #[test]
 fn a_checkpoint_that_fails_does_not_hold_up_the_pass() {
     let (rig, at) = with_a_leaf();
@@ -332,7 +332,7 @@ fn a_checkpoint_that_fails_does_not_hold_up_the_pass() {
     // A new OST keeps the time of its first round.
     rig.step();
     rig.scrub(scrub_action::START);
-    // The first write is the leaf's.
+    // The first write is that of the leaf.
     disk.fail(disk::Op::Write, disk::When::Once);
     assert_eq!((pass(), disk.failed(disk::Op::Write)), ((2, 1), 1));
     rig.ost.core.store.checkpoint().unwrap();
@@ -345,7 +345,7 @@ fn a_step_looks_at_one_lost_leaf_and_the_pass_at_all() {
     const OBJECTS: usize = 40;
     let rig = Rig::with_objects(&[1; OBJECTS]);
     rig.ost.stop(true).unwrap();
-    // One change, and the one leaf is made many.
+    // One change, and the one leaf is split into many.
     let store = store::Settings { leaf_bytes: 100, ..settings().store };
     let rig = Rig::open(rig.disk.clone(), Settings { store, ..settings() });
     rig.write(OBJECTS as u32 + 1, 0, &[9; 4096]).ok();
@@ -366,7 +366,7 @@ fn a_step_looks_at_one_lost_leaf_and_the_pass_at_all() {
     assert_eq!((rig.look().last.objects, rig.look().last.bad_pages), (0, leaves));
     let damage = rig.ask(&DamageList { cap: admin() }).ok().damage;
     assert_eq!(damage.len() as u64, leaves);
-    // The medium is well again, and so is all that it has.
+    // The medium works again, and all its content is intact.
     disk.fail(disk::Op::Read, disk::When::Never);
     rig.scrub(scrub_action::START);
     while rig.look().state == RUNNING {

@@ -1,7 +1,7 @@
-//! Objects that wait to be destroyed: merely queued, or stuck?
+//! Tells a purge queue that moves from one that is stuck.
 //!
-//! A long queue is no finding: removing many files fills it, and the purge takes it in turns. plan-K3: what was queued at the
-//! beginning is a finding only when none of it has gone for as long as the purge may need for one turn.
+//! A long queue is not a finding: removing many files fills it, and the purge takes the files in turn. plan-K3: the records queued at the
+//! beginning are a finding only when none of them has gone for as long as the purge may need for one turn.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use types::{Fid, Generation};
 
 use super::{About, Finding, Problem, finding};
 
-/// Records that were queued, and when one of them was last seen to go.
+/// The records that were queued at the beginning and are still there, and when one of them last went.
 pub struct Purges {
     left: BTreeSet<(Fid, Generation)>,
     moved_at: Duration,
     patience: Duration,
 }
 
-/// What a look came to.
+/// The result of one look at the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All that was queued is gone.
+    /// All records of the beginning are gone.
     Done,
     /// Look again.
     Wait,
-    /// Nothing went for too long: these are left.
+    /// No record went for too long; one finding per record that is left.
     Stuck(Vec<Finding>),
 }
 
@@ -33,12 +33,12 @@ impl Purges {
         Purges { left: queued, moved_at: Duration::ZERO, patience }
     }
 
-    /// Is there nothing to look for?
+    /// True if no record of the beginning is left.
     pub fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// `now` counts from `new`; `dead` is what is queued now.
+    /// Compares with the queue `dead` as it is now. `now` counts from `new`.
     pub fn look(&mut self, now: Duration, dead: &BTreeSet<(Fid, Generation)>) -> Verdict {
         let before = self.left.len();
         self.left.retain(|record| dead.contains(record));
@@ -78,7 +78,7 @@ mod tests {
         let table = [
             (0, &[16, 17, 18][..], "wait"),
             (9, &[16, 17, 18], "wait"),
-            // Others come and go: only the first three count.
+            // Files queued later come and go: only the first three count.
             (10, &[17, 18, 30, 31], "wait"),
             (19, &[17, 18], "wait"),
             (20, &[17, 18, 30], "stuck"),
