@@ -73,6 +73,9 @@ enum NfsVerb {
     /// Say whether the server runs and serves each export, and what to do if not. Exit code 1 if something is wrong.
     #[command(after_help = "Example: stria gateway nfs status -j")]
     Status(Look),
+    /// Check that the mount and each directory can be served. The unit of the server does it before each start.
+    #[command(hide = true)]
+    Check(Base),
 }
 
 /// SMB by Samba (packages samba, samba-vfs-modules).
@@ -99,6 +102,9 @@ enum SmbVerb {
     /// Say whether the server runs and serves each share, and what to do if not. Exit code 1 if something is wrong.
     #[command(after_help = "Example: stria gateway smb status -j")]
     Status(Look),
+    /// Check that the mount and each directory can be served. The unit of the server does it before each start.
+    #[command(hide = true)]
+    Check(Base),
 }
 
 /// Write configuration and unit for the exports given and those of before, and with --now start the server.
@@ -226,6 +232,12 @@ impl Base {
     fn places<K: Kind>(&self) -> anyhow::Result<Places> {
         Ok(Places::new(&super::absolute(&self.base)?, K::NAME))
     }
+    fn check<K: Kind>(&self) -> anyhow::Result<Exit> {
+        let kind = enabled::<K>(&self.places::<K>()?)?;
+        mounted::refuse_unless_mounted(kind.mount(), K::NAME)?;
+        mounted::check_before_start(&kind)?;
+        Ok(Exit::Done)
+    }
 }
 
 impl Gateway {
@@ -237,12 +249,14 @@ impl Gateway {
                 NfsVerb::Disable(c) => c.run(),
                 NfsVerb::List(c) => c.list::<Nfs>(),
                 NfsVerb::Status(c) => c.status::<Nfs>(),
+                NfsVerb::Check(c) => c.check::<Nfs>(),
             },
             Protocol::Smb(smb) => match smb.verb {
                 SmbVerb::Enable(c) => c.run(),
                 SmbVerb::Disable(c) => c.run(),
                 SmbVerb::List(c) => c.list::<Smb>(),
                 SmbVerb::Status(c) => c.status::<Smb>(),
+                SmbVerb::Check(c) => c.check::<Smb>(),
             },
         }
     }

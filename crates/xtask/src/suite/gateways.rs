@@ -314,7 +314,7 @@ fn nfs(b: &mut Bench) -> Result<()> {
     for (export, said) in [
         ("/nowhere", "No such file or directory"),
         ("/file", "it is no directory"),
-        ("/out", "it lies outside of the mount"),
+        ("/out", "is a symlink"),
         ("/projects:hosts=10.0.0.5/8", "the network of this address is 10.0.0.0/8"),
         ("/projects:squash=some", "write squash=root"),
         ("/projects:hosts=nowhere.invalid", "this host cannot resolve it"),

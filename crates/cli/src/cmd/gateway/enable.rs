@@ -234,7 +234,9 @@ pub fn apply<K: Kind>(
     let before = fs::read_to_string(at.config()).unwrap_or_default();
     let text = new.config(at);
     host::write(&at.config(), &text)?;
-    if host::write(&at.unit(), &units::server(new, at, program))? && host::has_systemd(at) {
+    if host::write(&at.unit(), &units::server(new, at, program, &std::env::current_exe()?))?
+        && host::has_systemd(at)
+    {
         host::systemctl(&["daemon-reload"])?;
     }
     if host::has_systemd(at) {
@@ -297,16 +299,7 @@ fn make_mount<K: Kind>(new: &K, at: &Places) -> anyhow::Result<bool> {
 
 fn refuse_bad_directories<K: Kind>(new: &K) -> anyhow::Result<()> {
     for entry in new.entries() {
-        mounted::check(&entry, &new.mount().point).map_err(|why| {
-            let what = format!("{} {}: {}", K::ENTRY, entry.name, entry.directory.display());
-            let next = format!(
-                "make the directory, or take it away with `stria gateway {} disable --{} {}`",
-                K::NAME,
-                K::ENTRY,
-                entry.name
-            );
-            Failure::unusable(what, why, next)
-        })?;
+        mounted::check(&entry, &new.mount().point).map_err(|unfit| mounted::refusal::<K>(&entry, &unfit))?;
     }
     Ok(())
 }
@@ -314,9 +307,11 @@ fn refuse_bad_directories<K: Kind>(new: &K) -> anyhow::Result<()> {
 /// `--dry-run`.
 fn print<K: Kind>(new: &K, at: &Places) -> anyhow::Result<Exit> {
     let program = host::program(new).unwrap_or_else(|_| Path::new("/usr/bin").join(K::daemon(at).program));
-    let mut files = vec![(at.config(), new.config(at)), (at.unit(), units::server(new, at, &program))];
+    let stria = std::env::current_exe()?;
+    let unit = units::server(new, at, &program, &stria);
+    let mut files = vec![(at.config(), new.config(at)), (at.unit(), unit)];
     if let Some(source) = &new.mount().source {
-        let text = units::mount(new.mount(), source, &std::env::current_exe()?);
+        let text = units::mount(new.mount(), source, &stria);
         files.push((at.mount_unit(&new.mount().point), text));
     }
     files.iter().for_each(|(path, text)| out!("==> {}\n{text}\n", path.display()));

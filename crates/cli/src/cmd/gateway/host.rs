@@ -139,6 +139,7 @@ pub fn prepare(at: &Places) -> anyhow::Result<()> {
 pub fn start<K: Kind>(kind: &K, at: &Places, program: &Path) -> anyhow::Result<u32> {
     refuse_taken_port(kind)?;
     kind.check_neighbours()?;
+    super::mounted::check_before_start(kind)?;
     prepare(at)?;
     // Of a server that was killed.
     end_helpers(at)?;

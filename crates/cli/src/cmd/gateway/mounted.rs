@@ -1,9 +1,15 @@
-//! The mount below a gateway: how it is, whether a directory lies on it, and how one that gateways own comes and goes.
+//! The mount below a gateway: its state, whether a directory on it can be served, and how a mount that gateways own is made and removed.
+//!
+//! cli-GD1: a served directory lies on the gateway's mount, and no component of its path is a symlink: the server would follow it out of
+//! the mount.
+//! cli-GD2: no user but root may replace a component of the path. Otherwise that user could put a symlink there after the check.
+//! `gateway KIND check` repeats both checks each time the unit starts the server.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -12,7 +18,7 @@ use rustix::mount::UnmountFlags;
 use serde::Serialize;
 
 use super::host;
-use super::model::{Entry, Mount};
+use super::model::{Entry, Kind, Mount};
 use super::places::Places;
 use crate::exit::Failure;
 use crate::mounts;
@@ -63,25 +69,106 @@ pub fn point_of(given: &Path) -> anyhow::Result<PathBuf> {
     Ok(real.and_then(Result::ok).filter(|real| mounts::at(real).is_some()).unwrap_or(absolute))
 }
 
-/// Whether the directory of an entry can be served, or why not.
-pub fn check(entry: &Entry, point: &Path) -> Result<(), String> {
-    let (directory, point) = (entry.directory.clone(), point.to_owned());
-    bounded("look at a directory", LOOK_MAX, move || is_on(&directory, &point))
-        .unwrap_or_else(|| Err("the mount does not answer".to_owned()))
+/// Why the directory of an entry cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    pub why: String,
+    /// The directory does not exist, and only root can make it. The server may start: clients of this entry get errors.
+    pub is_missing: bool,
 }
 
-fn is_on(directory: &Path, point: &Path) -> Result<(), String> {
-    let real = fs::canonicalize(directory).map_err(|e| e.to_string())?;
-    let meta = fs::metadata(&real).map_err(|e| e.to_string())?;
-    if !meta.is_dir() {
-        return Err("it is no directory".into());
+impl Unfit {
+    fn new(why: impl Into<String>) -> Unfit {
+        Unfit { why: why.into(), is_missing: false }
     }
-    let device = fs::metadata(point).map_err(|e| e.to_string())?.dev();
-    let below = fs::canonicalize(point).map_err(|e| e.to_string())?;
-    if meta.dev() != device || !real.starts_with(below) {
-        return Err(format!("it lies outside of the mount, at {}", real.display()));
+}
+
+/// Checks that the directory of an entry can be served (cli-GD1, cli-GD2).
+pub fn check(entry: &Entry, point: &Path) -> Result<(), Unfit> {
+    let (directory, point) = (entry.directory.clone(), point.to_owned());
+    bounded("look at a directory", LOOK_MAX, move || is_on(&directory, &point))
+        .unwrap_or_else(|| Err(Unfit::new("the mount does not answer")))
+}
+
+/// Checks all entries before the server starts. A missing directory does not keep the other entries from being served.
+pub fn check_before_start<K: Kind>(kind: &K) -> Result<(), Failure> {
+    for entry in kind.entries() {
+        match check(&entry, &kind.mount().point) {
+            Err(unfit) if !unfit.is_missing => return Err(refusal::<K>(&entry, &unfit)),
+            _ => {}
+        }
     }
     Ok(())
+}
+
+/// The error line of an entry that cannot be served.
+pub fn refusal<K: Kind>(entry: &Entry, unfit: &Unfit) -> Failure {
+    let what = format!("{} {}: {}", K::ENTRY, entry.name, entry.directory.display());
+    let next = format!(
+        "correct the directory, or take it away with `stria gateway {} disable --{} {}`",
+        K::NAME,
+        K::ENTRY,
+        entry.name
+    );
+    Failure::unusable(what, &unfit.why, next)
+}
+
+/// Walks the whole path from `/` on: a component of it that another user can replace decides what the server opens later.
+fn is_on(directory: &Path, point: &Path) -> Result<(), Unfit> {
+    let outside = || Unfit::new(format!("it lies outside of the mount {}", point.display()));
+    let look = |path: &Path| fs::symlink_metadata(path);
+    let failed = |e: io::Error| Unfit::new(e.to_string());
+    if !directory.starts_with(point) {
+        return Err(outside());
+    }
+    let mut at = PathBuf::from("/");
+    let mut above = look(&at).map_err(failed)?;
+    for part in directory.components().skip(1) {
+        if !matches!(part, Component::Normal(_)) {
+            return Err(outside());
+        }
+        let below = at.join(part);
+        let there = match look(&below) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let is_missing = !others_may_change(&above);
+                return Err(Unfit { why: e.to_string(), is_missing });
+            }
+            other => other.map_err(failed)?,
+        };
+        if there.is_symlink() {
+            let why = format!("{} is a symlink; name the directory that it leads to", below.display());
+            return Err(Unfit::new(why));
+        }
+        if others_may_replace(&above, &there) {
+            let why = format!("users other than root may replace {}", below.display());
+            return Err(Unfit::new(why));
+        }
+        (at, above) = (below, there);
+    }
+    if !above.is_dir() {
+        return Err(Unfit::new("it is no directory"));
+    }
+    if above.dev() != fs::metadata(point).map_err(failed)?.dev() {
+        return Err(outside());
+    }
+    Ok(())
+}
+
+/// Whether users other than root may add, rename and remove names in a directory. The group bits bound the access list, too.
+/// The user of this process counts as root: `enable` and `check` run as root.
+fn others_may_change(directory: &Metadata) -> bool {
+    !is_trusted(directory.uid()) || directory.mode() & 0o022 != 0
+}
+
+/// In a directory with the sticky bit, a name belongs to the owner of its file.
+fn others_may_replace(above: &Metadata, file: &Metadata) -> bool {
+    const STICKY: u32 = 0o1000;
+    let is_kept = is_trusted(above.uid()) && above.mode() & STICKY != 0 && is_trusted(file.uid());
+    others_may_change(above) && !is_kept
+}
+
+fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
 /// Refuses a mount that cannot be served.
@@ -179,20 +266,57 @@ mod tests {
     #[test]
     fn what_is_no_directory_of_the_mount_is_refused() {
         let dir = TestDir::new("gateway-check");
-        let inside = dir.path().join("inside");
-        fs::create_dir(&inside).unwrap();
+        fs::create_dir(dir.path().join("inside")).unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
-        std::os::unix::fs::symlink("/proc/self", dir.path().join("out")).unwrap();
-        std::os::unix::fs::symlink("/usr", dir.path().join("beside")).unwrap();
         let said = |name: &str| check(&entry(&dir.path().join(name)), dir.path());
         assert_eq!(said("inside"), Ok(()));
-        assert_eq!(said("file"), Err("it is no directory".into()));
-        assert!(said("gone").unwrap_err().contains("No such file"));
-        assert!(said("out").unwrap_err().contains("outside of the mount"));
-        assert!(
-            said("beside").unwrap_err().contains("outside of the mount, at /usr"),
-            "also on the same device"
-        );
+        assert_eq!(said("file"), Err(Unfit::new("it is no directory")));
+        let gone = said("gone").unwrap_err();
+        assert!(gone.why.contains("No such file") && gone.is_missing, "{gone:?}");
+        assert!(said("inside/../inside").unwrap_err().why.contains("outside of the mount"));
+        let beside = check(&entry(Path::new("/usr")), dir.path()).unwrap_err();
+        assert!(beside.why.contains("outside of the mount"), "{beside:?}");
+        let other = check(&entry(Path::new("/proc/self")), Path::new("/")).unwrap_err();
+        assert!(!other.is_missing, "{other:?}");
+    }
+
+    #[test]
+    fn a_symlink_in_the_path_of_a_served_directory_is_refused() {
+        let dir = TestDir::new("gateway-symlink");
+        fs::create_dir_all(dir.path().join("inside/below")).unwrap();
+        for (target, link) in [("/usr", "out"), ("inside", "within")] {
+            std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
+        }
+        for name in ["out", "within", "within/below"] {
+            let unfit = check(&entry(&dir.path().join(name)), dir.path()).unwrap_err();
+            assert!(unfit.why.contains("is a symlink") && !unfit.is_missing, "{name}: {unfit:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_other_users_may_replace_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = TestDir::new("gateway-replace");
+        let above = dir.path().join("above");
+        fs::create_dir_all(above.join("a")).unwrap();
+        let with_mode = |mode: u32, name: &str| {
+            fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
+            check(&entry(&above.join(name)), dir.path())
+        };
+        assert_eq!(with_mode(0o755, "a"), Ok(()));
+        for mode in [0o775, 0o757, 0o777] {
+            let unfit = with_mode(mode, "a").unwrap_err();
+            assert!(unfit.why.contains("may replace"), "{mode:o}: {unfit:?}");
+            assert!(!with_mode(mode, "gone").unwrap_err().is_missing, "{mode:o}: another user may make it");
+        }
+        assert_eq!(with_mode(0o1777, "a"), Ok(()), "the sticky bit keeps the name with its owner");
+        assert!(!with_mode(0o1777, "gone").unwrap_err().is_missing);
+        fs::set_permissions(above.join("a"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(with_mode(0o755, "a"), Ok(()), "users may write in the served directory itself");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&above, Some(1000), None).unwrap();
+            assert!(with_mode(0o755, "a").unwrap_err().why.contains("may replace"), "its owner may");
+        }
     }
 
     #[test]

@@ -20,6 +20,10 @@ impl Places {
     pub fn are_the_hosts(&self) -> bool {
         self.base == Path::new("/")
     }
+    /// The value of `--base`, if it is not the default.
+    pub fn base_option(&self) -> Option<String> {
+        (!self.are_the_hosts()).then(|| self.base.display().to_string())
+    }
     pub fn dir(&self) -> PathBuf {
         self.base.join("etc/stria/gateway")
     }

@@ -144,8 +144,8 @@ fn problems<K: Kind>(
     });
     let state = |(entry, said): (&Entry, Seen)| {
         let what = format!("{} {}", K::ENTRY, entry.name);
-        if let Err(why) = mounted::check(entry, &kind.mount().point) {
-            let next = format!("make the directory, or `{name} disable --{} {}`", K::ENTRY, entry.name);
+        if let Err(mounted::Unfit { why, .. }) = mounted::check(entry, &kind.mount().point) {
+            let next = format!("correct the directory, or `{name} disable --{} {}`", K::ENTRY, entry.name);
             problems.push(Problem { what, why: format!("{}: {why}", entry.directory.display()), next });
             return Seen::Not(why);
         }
