@@ -135,6 +135,7 @@ impl Common {
             (Some(point), None) => Mount { point, source: None, options: vec![] },
         };
         words::check_point(&mount.point).map_err(|why| bad_word("mount", why))?;
+        refuse_own_places(&mount.point, at)?;
         self.with_source(mount, kept.is_some(), at)
     }
 
@@ -204,6 +205,18 @@ impl Common {
             None => outln!("the server does not run yet: `stria gateway {} enable --now` starts it", K::NAME),
         }
         Ok(Exit::Done)
+    }
+}
+
+/// `disable` deletes the gateway's own directories: a mount there would be in danger.
+fn refuse_own_places(point: &Path, at: &Places) -> Result<(), Failure> {
+    let kinds = [at.of(Nfs::NAME), at.of(Smb::NAME)];
+    match kinds.iter().flat_map(|at| [at.run(), at.state()]).find(|own| point.starts_with(own)) {
+        None => Ok(()),
+        Some(own) => {
+            let why = format!("the gateway keeps its own files in {}", own.display());
+            Err(Failure::unusable(point.display(), why, "choose another mount point"))
+        }
     }
 }
 

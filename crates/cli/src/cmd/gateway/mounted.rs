@@ -227,23 +227,38 @@ pub fn make(mount: &Mount, source: &str, at: &Places) -> anyhow::Result<bool> {
     Err(Failure::relayed(exit, said).into())
 }
 
-/// Takes a mount that gateways own away. A mount in use stays, and it is said who uses it.
+/// Removes a mount that gateways own. A mount in use stays, and the error names its users.
 pub fn unmake(mount: &Mount, at: &Places) -> anyhow::Result<()> {
+    // Unmounted before systemd stops the unit: SIGTERM makes the mount's process unmount by force.
+    unmount_unless_used(&mount.point)?;
     let unit = at.mount_unit(&mount.point);
     if host::has_systemd(at) && unit.exists() {
         host::systemctl(&["disable", "--now", &super::units::mount_unit_name(&mount.point)])?;
     }
-    mounts::clear_stale(&mount.point);
-    if mounts::at(&mount.point).is_some_and(|m| m.fs_type == mounts::FS_TYPE)
-        && let Err(e) = rustix::mount::unmount(&mount.point, UnmountFlags::NOFOLLOW)
-    {
-        let users = mounts::named(&mount.point, 0);
-        let next = "end these, then disable again";
-        return Err(
-            Failure::failed(mount.point.display(), format!("it stays mounted: {e}{users}"), next).into()
-        );
-    }
     host::remove(&unit)
+}
+
+fn unmount_unless_used(point: &Path) -> Result<(), Failure> {
+    mounts::clear_stale(point);
+    if mounts::at(point).is_none_or(|m| m.fs_type != mounts::FS_TYPE) {
+        return Ok(());
+    }
+    let Err(e) = rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) else { return Ok(()) };
+    let users = mounts::named(point, 0);
+    let why = format!("it stays mounted: {e}{users}");
+    Err(Failure::failed(point.display(), why, "end these, then disable again"))
+}
+
+/// Refuses to delete a directory in which something is mounted: its content would be deleted, too.
+pub fn refuse_mounts_below(dir: &Path) -> Result<(), Failure> {
+    let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    match mounts::table().unwrap_or_default().into_iter().find(|m| m.point.starts_with(&dir)) {
+        None => Ok(()),
+        Some(there) => {
+            let why = format!("it is not deleted, since {} is mounted in it", there.point.display());
+            Err(Failure::failed(dir.display(), why, "unmount that, then disable again"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -317,6 +332,15 @@ mod tests {
             std::os::unix::fs::chown(&above, Some(1000), None).unwrap();
             assert!(with_mode(0o755, "a").unwrap_err().why.contains("may replace"), "its owner may");
         }
+    }
+
+    #[test]
+    fn a_directory_with_a_mount_in_it_is_not_deleted() {
+        let dir = TestDir::new("gateway-below");
+        assert_eq!(refuse_mounts_below(dir.path()).map_err(|e| e.to_string()), Ok(()));
+        let refused = refuse_mounts_below(Path::new("/proc")).unwrap_err().to_string();
+        assert!(refused.contains("/proc is mounted in it; unmount that"), "{refused}");
+        assert!(refuse_mounts_below(Path::new("/")).is_err());
     }
 
     #[test]

@@ -86,6 +86,13 @@ fn the_mount_is_that_of_before_or_of_the_other_gateway_and_never_another() {
         (own.point.as_path(), own.source.as_deref()),
         (Path::new("/own"), Some("10.0.0.9:7010@tcp0:/b"))
     );
+    for own in [at.run().join("m"), at.state(), at.state().join("private")] {
+        let refused = ask(own.to_str(), None, None, None).unwrap_err();
+        assert!(
+            refused.contains("keeps its own files in") && refused.contains("another mount point"),
+            "{refused}"
+        );
+    }
     assert!(ask(Some("/own"), Some("nonsense"), None, None).unwrap_err().contains("NID:/fsname"));
 }
 
