@@ -110,10 +110,12 @@ pub fn clear_stale(point: &Path) -> usize {
     cleared
 }
 
-/// Refuses a point where a Stria file system is mounted.
+/// Refuses a point where something is mounted: a mount on top would hide its files. An autofs mount waits to be covered.
 pub fn check_free(point: &Path) -> Result<(), Failure> {
-    let Some(there) = at(point).filter(|m| m.fs_type == FS_TYPE) else { return Ok(()) };
-    let why = format!("{} is mounted there already", there.source);
+    const WAITS_TO_BE_COVERED: &str = "autofs";
+    let Some(there) = at(point).filter(|m| m.fs_type != WAITS_TO_BE_COVERED) else { return Ok(()) };
+    let kind = if there.fs_type == FS_TYPE { String::new() } else { format!(" ({})", there.fs_type) };
+    let why = format!("{}{kind} is mounted there already", there.source);
     Err(Failure::failed(point.display(), why, "unmount it, or choose another directory"))
 }
 
@@ -216,6 +218,13 @@ mod tests {
         assert!(is_answer_stale(Some(Err(Errno::NOTCONN))));
         assert!(!is_answer_stale(None), "a server that does not answer may live");
         assert!(!is_answer_stale(Some(Ok(()))));
+    }
+
+    #[test]
+    fn a_point_where_something_is_mounted_is_not_covered() {
+        let refused = check_free(Path::new("/proc")).unwrap_err().to_string();
+        assert!(refused.contains("(proc) is mounted there already; unmount it"), "{refused}");
+        assert!(check_free(Path::new("/proc/self")).is_ok());
     }
 
     #[test]

@@ -14,12 +14,12 @@
 //! cli-R3: `mounted.json` is the exception: it outlives a crash, a check and a failed start, and ends with a clean stop or an unmount.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,9 @@ const LOOKER_WAIT_MAX: Duration = Duration::from_secs(1);
 const SPARE_BYTES: u64 = 1 << 20;
 /// The spare is only taken of a disk with so much more room.
 const SPARE_OF: u64 = 8;
+
+/// Mode bits of the group and of all others.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Paths under `D/run`.
 #[derive(Clone, Debug)]
@@ -140,9 +143,24 @@ impl RunDir {
         files.into_iter().chain([self.lock()]).collect()
     }
 
-    /// The mount of a process that was killed (cli-R3).
+    /// The mount of a process that was killed (cli-R3). A file that another user wrote, or could write, is not used: this user would
+    /// mount where that one says.
     pub fn remembered(&self) -> Option<Remembered> {
-        serde_json::from_slice(&fs::read(self.mounted()).ok()?).ok()
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(self.mounted()).ok()?;
+        let meta = file.metadata().ok()?;
+        let is_ours = meta.is_file()
+            && meta.uid() == rustix::process::geteuid().as_raw()
+            && meta.mode() & WRITABLE_BY_OTHERS == 0;
+        if !is_ours {
+            let path = self.mounted();
+            let why = "it is another user's, or may be written by others: it is not used";
+            crate::logs::tell(&format!("stria: {}: {why}", path.display()));
+            return None;
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
+        serde_json::from_slice(&bytes).ok()
     }
 
     /// The socket's NID, or why there can be none.

@@ -50,6 +50,21 @@ fn the_mount_of_a_killed_run_outlives_a_check_until_it_is_forgotten() {
     lock.remember(&mount).unwrap();
     drop(lock);
     drop(run.take(Use::Check, None).unwrap());
+    assert_eq!(run.remembered(), Some(mount.clone()));
+    let set_mode = |mode| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(run.mounted(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for mode in [0o620, 0o602] {
+        set_mode(mode);
+        assert_eq!(run.remembered(), None, "another user may write it: {mode:o}");
+    }
+    set_mode(0o600);
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(run.mounted(), Some(1000), None).unwrap();
+        assert_eq!(run.remembered(), None, "another user's");
+        std::os::unix::fs::chown(run.mounted(), Some(0), None).unwrap();
+    }
     assert_eq!(run.remembered(), Some(mount));
     run.take(Use::Up, None).unwrap().forget().unwrap();
     assert_eq!(run.remembered(), None);
