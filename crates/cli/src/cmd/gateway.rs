@@ -3,8 +3,9 @@
 //! The command owns the servers' configuration and units; nothing of the file system knows of it. What is served is kept as a model
 //! (`gateway/model.rs`), and all texts are made of that.
 //!
-//! cli-G1: nothing is written or started before every word, package and path was found good: a refused `enable` changes nothing.
-//! cli-G2: `enable` can be called again at any time, also after Ctrl-C or a kill in its midst: it makes what is missing.
+//! cli-G1: `enable` checks every word, package, path, port and needed service before it writes or starts anything. Only a mount with
+//! `--source` is made before its directories can be checked; a refused first `enable` removes it again.
+//! cli-G2: `enable` can be repeated at any time, also after Ctrl-C or a kill: it makes what is missing.
 
 mod asking;
 mod disable;

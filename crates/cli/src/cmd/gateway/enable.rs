@@ -24,7 +24,8 @@ impl NfsEnable {
         let at = self.common.base.places::<Nfs>()?;
         let _lock = self.common.lock(&at)?;
         let old = read::<Nfs>(&at)?;
-        let mount = self.common.mount(old.as_ref(), read::<Smb>(&at.of(Smb::NAME))?.as_ref(), &at)?;
+        let other = read::<Smb>(&at.of(Smb::NAME))?;
+        let mount = self.common.mount(old.as_ref(), other.as_ref(), &at)?;
         let server = self.common.server(old.as_ref().map(|o| &o.server), NFS_PORT)?;
         let mut new = old.clone().unwrap_or_else(|| Nfs {
             protocols: vec![3, 4],
@@ -46,7 +47,7 @@ impl NfsEnable {
         let exports: Vec<model::Export> = exports.map_err(|why| bad_word("export", why))?;
         refuse_unknown_hosts(exports.iter().flat_map(|e| &e.hosts))?;
         new.put(exports).map_err(|why| bad_word("export", why))?;
-        self.common.enable(old, new, &at)
+        self.common.enable(old, new, other.as_ref().map(Kind::mount), &at)
     }
 }
 
@@ -55,7 +56,8 @@ impl SmbEnable {
         let at = self.common.base.places::<Smb>()?;
         let _lock = self.common.lock(&at)?;
         let old = read::<Smb>(&at)?;
-        let mount = self.common.mount(old.as_ref(), read::<Nfs>(&at.of(Nfs::NAME))?.as_ref(), &at)?;
+        let other = read::<Nfs>(&at.of(Nfs::NAME))?;
+        let mount = self.common.mount(old.as_ref(), other.as_ref(), &at)?;
         let server = self.common.server(old.as_ref().map(|o| &o.server), SMB_PORT)?;
         let mut new = old.clone().unwrap_or_else(|| Smb {
             workgroup: "WORKGROUP".into(),
@@ -73,7 +75,7 @@ impl SmbEnable {
         let shares: Vec<model::Share> = shares.map_err(|why| bad_word("share", why))?;
         refuse_unknown_hosts(shares.iter().flat_map(|s| &s.hosts))?;
         new.put(shares);
-        self.common.enable(old, new, &at)
+        self.common.enable(old, new, other.as_ref().map(Kind::mount), &at)
     }
 }
 
@@ -175,8 +177,28 @@ impl Common {
         Ok(Server { port, bind: self.bind.or(old.and_then(|o| o.bind)), include })
     }
 
-    /// Steps 1 and 2 change nothing but the mount (cli-G1).
-    pub fn enable<K: Kind>(&self, old: Option<K>, new: K, at: &Places) -> anyhow::Result<Exit> {
+    /// What a start of the server would refuse is refused before anything is written (cli-G1). `host::start` checks again.
+    pub fn refuse_bad_start<K: Kind>(&self, old: Option<&K>, new: &K, at: &Places) -> Result<(), Failure> {
+        let is_running = host::pid(at).is_some();
+        let is_restarted = is_running && has_new_global::<K>(&config_of_before(at), &new.config(at));
+        if is_restarted || (self.now && !is_running) {
+            new.check_neighbours()?;
+            // A running server itself listens on its port.
+            if !is_running || old.is_none_or(|old| old.server().port != new.server().port) {
+                host::refuse_taken_port(new)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps 1 to 3 change nothing but the mount (cli-G1). `other` is the mount of the other gateway.
+    pub fn enable<K: Kind>(
+        &self,
+        old: Option<K>,
+        new: K,
+        other: Option<&Mount>,
+        at: &Places,
+    ) -> anyhow::Result<Exit> {
         if new.entries().is_empty() {
             let next = format!("give --{}", K::ENTRY);
             return Err(Failure::unusable("gateway", "there is nothing to serve yet", next).into());
@@ -186,15 +208,17 @@ impl Common {
         }
         // 1. The server's program.
         let program = host::program(&new)?;
-        // 2. The mount, and each directory on it.
-        let is_mounted_now = make_mount(&new, at)?;
+        // 2. What the server needs beside it, and its port.
+        self.refuse_bad_start(old.as_ref(), &new, at)?;
+        // 3. The mount, and each directory on it.
+        let is_mounted_now = make_mount(&new, other, at)?;
         if let Err(e) = refuse_bad_directories(&new) {
-            if is_mounted_now && old.is_none() {
+            if is_mounted_now && old.is_none() && !is_shared(new.mount(), other) {
                 mounted::unmake(new.mount(), at)?;
             }
             return Err(e);
         }
-        // 3. The model first: what else is missing then, the next `enable` makes.
+        // 4. The model first: what else is missing then, the next `enable` makes.
         keep(&new, at)?;
         apply(old.as_ref(), &new, at, &program, Start { now: self.now, is_mounted_now })?;
         status::list(Some(&new), at, false)?;
@@ -244,7 +268,7 @@ pub fn apply<K: Kind>(
     start: Start,
 ) -> anyhow::Result<()> {
     host::prepare(at)?;
-    let before = fs::read_to_string(at.config()).unwrap_or_default();
+    let before = config_of_before(at);
     let text = new.config(at);
     host::write(&at.config(), &text)?;
     if host::write(&at.unit(), &units::server(new, at, program, &std::env::current_exe()?))?
@@ -261,13 +285,21 @@ pub fn apply<K: Kind>(
         }
         return Ok(());
     };
-    let has_new_global = before.get(..K::ends_global(&before)) != text.get(..K::ends_global(&text));
-    if has_new_global || start.is_mounted_now || host::holds_an_earlier_mount(pid) {
+    if has_new_global::<K>(&before, &text) || start.is_mounted_now || host::holds_an_earlier_mount(pid) {
         host::stop(at)?;
         host::start(new, at, program)?;
         return Ok(());
     }
     reload(old, new, at, program)
+}
+
+fn config_of_before(at: &Places) -> String {
+    fs::read_to_string(at.config()).unwrap_or_default()
+}
+
+/// Whether the part changes that the server reads at its start only.
+fn has_new_global<K: Kind>(before: &str, text: &str) -> bool {
+    before.get(..K::ends_global(before)) != text.get(..K::ends_global(text))
 }
 
 /// How long a server may take to read its configuration again, before it is started anew for it.
@@ -292,22 +324,30 @@ fn reload<K: Kind>(old: Option<&K>, new: &K, at: &Places, program: &Path) -> any
     host::start(new, at, program).map(drop)
 }
 
-/// True if it was made now.
-fn make_mount<K: Kind>(new: &K, at: &Places) -> anyhow::Result<bool> {
+/// True if it was made now. `other` is the mount of the other gateway.
+fn make_mount<K: Kind>(new: &K, other: Option<&Mount>, at: &Places) -> anyhow::Result<bool> {
     let mount = new.mount();
     let Some(source) = &mount.source else {
         mounted::refuse_unless_mounted(mount, K::NAME)?;
         return Ok(false);
     };
+    if mounted::state(&mount.point) == mounted::State::Foreign {
+        mounts::check_free(&mount.point)?;
+    }
     host::write(&at.mount_unit(&mount.point), &units::mount(mount, source, &std::env::current_exe()?))?;
     let is_new = mounted::make(mount, source, at).inspect_err(|_| {
-        // Nothing is left of a first try that failed.
-        if !at.kept().exists() {
+        // Nothing is left of a first try that failed. The other gateway's mount has the same unit, and keeps it.
+        if !at.kept().exists() && !is_shared(mount, other) {
             let _ = host::remove(&at.mount_unit(&mount.point));
         }
     })?;
     mounted::refuse_unless_mounted(mount, K::NAME)?;
     Ok(is_new)
+}
+
+/// Whether the other gateway serves this mount, too.
+fn is_shared(mount: &Mount, other: Option<&Mount>) -> bool {
+    other.is_some_and(|other| other.point == mount.point)
 }
 
 fn refuse_bad_directories<K: Kind>(new: &K) -> anyhow::Result<()> {

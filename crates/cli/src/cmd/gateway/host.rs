@@ -185,8 +185,8 @@ fn did_not_start<K: Kind>(at: &Places, log_begin: u64, why: &str) -> Failure {
     Failure::failed(K::SERVER, format!("it did not start: {why}{words}"), next)
 }
 
-/// Another server on the port would be taken for ours.
-fn refuse_taken_port<K: Kind>(kind: &K) -> Result<(), Failure> {
+/// Refuses a port where another server listens: `stria gateway` would take that server for its own.
+pub fn refuse_taken_port<K: Kind>(kind: &K) -> Result<(), Failure> {
     let port = kind.server().port;
     if TcpStream::connect_timeout(&address(kind.server(), port), Duration::from_secs(1)).is_err() {
         return Ok(());
