@@ -231,7 +231,9 @@ struct Base {
 
 impl Base {
     fn places<K: Kind>(&self) -> anyhow::Result<Places> {
-        Ok(Places::new(&super::absolute(&self.base)?, K::NAME))
+        let base = super::absolute(&self.base)?;
+        words::check_point(&base).map_err(|why| enable::bad_word("base", why))?;
+        Ok(Places::new(&base, K::NAME))
     }
     fn check<K: Kind>(&self) -> anyhow::Result<Exit> {
         let kind = enabled::<K>(&self.places::<K>()?)?;

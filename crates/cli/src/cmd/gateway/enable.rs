@@ -138,7 +138,14 @@ impl Common {
         };
         words::check_point(&mount.point).map_err(|why| bad_word("mount", why))?;
         refuse_own_places(&mount.point, at)?;
-        self.with_source(mount, kept.is_some(), at)
+        let mount = self.with_source(mount, kept.is_some(), at)?;
+        mount.source.iter().try_for_each(|s| words::check_text(s)).map_err(|why| bad_word("source", why))?;
+        mount
+            .options
+            .iter()
+            .try_for_each(|o| words::check_text(o))
+            .map_err(|why| bad_word("options", why))?;
+        Ok(mount)
     }
 
     fn with_source(&self, mut mount: Mount, is_kept: bool, at: &Places) -> anyhow::Result<Mount> {

@@ -86,6 +86,10 @@ fn the_mount_is_that_of_before_or_of_the_other_gateway_and_never_another() {
         (own.point.as_path(), own.source.as_deref()),
         (Path::new("/own"), Some("10.0.0.9:7010@tcp0:/b"))
     );
+    let broken = ask(Some("/own"), Some("unix:/a\nExecStart=/x@local0:/b"), None, None).unwrap_err();
+    assert!(broken.contains("--source: ") && broken.contains("cannot stand in"), "{broken}");
+    let base = Base { base: "/a\nb".into() };
+    assert!(base.places::<Nfs>().unwrap_err().to_string().starts_with("--base: "));
     for own in [at.run().join("m"), at.state(), at.state().join("private")] {
         let refused = ask(own.to_str(), None, None, None).unwrap_err();
         assert!(

@@ -156,9 +156,13 @@ fn check_share_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A mount point or file that stands in configurations and units.
+/// A path that stands in configurations and units: of a mount point or file.
 pub fn check_point(path: &Path) -> Result<(), String> {
-    let text = path.to_str().ok_or_else(|| format!("{}: a path that is no UTF-8", path.display()))?;
+    check_text(path.to_str().ok_or_else(|| format!("{}: a path that is no UTF-8", path.display()))?)
+}
+
+/// Any text that stands in configurations and units: a newline in it would begin a line of its own there.
+pub fn check_text(text: &str) -> Result<(), String> {
     if text.chars().any(|c| c.is_control() || "\"\\%".contains(c)) {
         return Err(format!(
             "{text:?} has characters that cannot stand in the server's configuration; choose another path"
@@ -199,6 +203,17 @@ fn add_host(hosts: &mut Vec<String>, host: &str) -> Result<(), String> {
 /// Samba knows the names of a domain, and no other patterns.
 fn add_samba_host(hosts: &mut Vec<String>, host: &str) -> Result<(), String> {
     let pattern = host.strip_prefix("*.").unwrap_or(host);
+    // In `hosts allow` these are every host, hosts of this network, the end of the list, and no host; a dot at the end makes a prefix.
+    if ["ALL", "LOCAL", "EXCEPT", "FAIL"].iter().any(|word| host.eq_ignore_ascii_case(word)) {
+        return Err(format!(
+            "'hosts={host}': this word has a meaning of its own in Samba; write the host's whole name"
+        ));
+    }
+    if host.ends_with('.') {
+        return Err(format!(
+            "'hosts={host}': Samba takes a name with a dot at the end for a prefix; leave the dot out"
+        ));
+    }
     if host != "*" && pattern.contains(['*', '?']) {
         return Err(format!("'hosts={host}': of patterns Samba knows *.DOMAIN only"));
     }
@@ -317,6 +332,14 @@ mod tests {
     }
 
     #[test]
+    fn texts_that_would_break_a_unit_or_configuration_are_refused() {
+        for bad in ["/a\nExecStart=/x", "10.0.0.5:/a\r", "a\"b", "a\\b", "50%", "\t"] {
+            assert!(check_text(bad).is_err() && check_point(Path::new(bad)).is_err(), "{bad:?}");
+        }
+        assert!(check_text("unix:/d d/run/stria.sock@local0:/stria").is_ok());
+    }
+
+    #[test]
     fn names_are_told_from_addresses() {
         for (host, want) in
             [("10.0.0.0/8", false), ("fd00::1", false), ("*.site", true), ("@g", true), ("node1", true)]
@@ -376,6 +399,11 @@ mod tests {
             "a=/b:squash=x y",
             "a=/b:users=",
             "a=/b:hosts=node*.site",
+            "a=/b:hosts=ALL",
+            "a=/b:hosts=local",
+            "a=/b:hosts=Except",
+            "a=/b:hosts=FAIL",
+            "a=/b:hosts=node.",
             "a=/b:cheese",
         ] {
             assert!(super::share(bad, Path::new(POINT)).is_err(), "{bad}");
