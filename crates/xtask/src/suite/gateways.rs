@@ -381,7 +381,9 @@ fn nfs(b: &mut Bench) -> Result<()> {
     inside.set("nfs", "disable", &["--export", "/look"])?;
     inside.refused("nfs-ls", &[&v3("look")], "mount")?;
     inside.set("nfs", "enable", &["--export", "/projects:ro"])?;
-    inside.refused("nfs-cp", &[&local_name, &v3("projects/new")], "ROFS")?;
+    wait_until("a client can no longer write to an export that became read-only", || {
+        Ok(inside.refused("nfs-cp", &[&local_name, &v3("projects/new")], "ROFS").is_ok())
+    })?;
     fs::remove_dir(b.cluster.mount.join("private"))?;
     let status = inside.status("nfs")?;
     ensure_eq(

@@ -3,17 +3,22 @@
 use std::io::{Error, Result};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::process::Signal;
 
-use super::host::address;
-use super::model::{Export, MOUNTD_PORT, Nfs, Seen, Share, Smb};
+use super::host::{self, address};
+use super::model::{Export, MOUNTD_PORT, Nfs, Reread, Seen, Share, Smb};
 use super::places::Places;
 use super::{probe, words};
 use crate::exit::Failure;
 use crate::serve::bounded;
 
+/// Longest wait until NFS-Ganesha has read its exports again; it takes milliseconds.
+const REREAD_MAX: Duration = Duration::from_secs(10);
+/// Time between two looks at its log.
+const LOOK_EACH: Duration = Duration::from_millis(50);
 /// For a program that asks the server.
 const TOOL_MAX: Duration = Duration::from_secs(10);
 
@@ -83,6 +88,26 @@ fn refused(status: u32) -> String {
         _ => "see its log",
     };
     format!("the server refuses it with status {status}: {meaning}")
+}
+
+/// Asks NFS-Ganesha to read its exports again, and waits until its log says that it did: SIGHUP alone only begins it. Until then clients
+/// can still write to an export that has become read-only.
+pub fn nfs_reload(at: &Places) -> anyhow::Result<Reread> {
+    let log_begin = std::fs::metadata(at.log()).map_or(0, |m| m.len());
+    host::signal(at, Signal::HUP)?;
+    let begin = Instant::now();
+    while begin.elapsed() < REREAD_MAX {
+        if has_reread(&host::log_behind(&at.log(), log_begin)) {
+            return Ok(Reread::Seen);
+        }
+        std::thread::sleep(LOOK_EACH);
+    }
+    Ok(Reread::Unseen)
+}
+
+/// Whether a reread has begun and ended in these lines. The end alone may be that of an earlier one.
+fn has_reread(log: &str) -> bool {
+    log.split_once("SIGHUP_HANDLER").is_some_and(|(_, behind)| behind.contains("Reread exports complete"))
 }
 
 pub fn nfs_serves_more(nfs: &Nfs) -> bool {
@@ -169,6 +194,16 @@ mod tests {
         let exports = vec![words::export("/a", Path::new("/m")).unwrap()];
         let nfs = Nfs { protocols: vec![4], last_id: 0, grace_sec: 90, mount, server, exports };
         assert!(nfs_answers(&nfs).is_err() && nfs_served(&nfs).is_err());
+    }
+
+    #[test]
+    fn a_reread_of_the_exports_is_seen_when_it_has_begun_and_ended() {
+        let (begin, end) =
+            ("SIGHUP_HANDLER: Received SIGHUP....\n", "reread_exports :Reread exports complete\n");
+        assert!(has_reread(&format!("{begin}{end}")));
+        for log in ["", begin, end, &format!("{end}{begin}")] {
+            assert!(!has_reread(log), "{log}");
+        }
     }
 
     #[test]

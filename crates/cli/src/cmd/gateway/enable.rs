@@ -317,9 +317,9 @@ fn reload<K: Kind>(old: Option<&K>, new: &K, at: &Places, program: &Path) -> any
     let is_other = |entry: &model::Entry| now.iter().all(|n| n != entry);
     let gone: Vec<String> =
         old.map(K::entries).unwrap_or_default().into_iter().filter(is_other).map(|e| e.name).collect();
-    new.reload(at, &gone)?;
+    let reread = new.reload(at, &gone)?;
     let begin = Instant::now();
-    while begin.elapsed() < RELOAD_MAX {
+    while reread == model::Reread::Seen && begin.elapsed() < RELOAD_MAX {
         let all_there =
             new.served(at).is_ok_and(|served| !served.iter().any(|seen| matches!(seen, model::Seen::Not(_))));
         if all_there && !new.serves_more(at) {
@@ -327,6 +327,8 @@ fn reload<K: Kind>(old: Option<&K>, new: &K, at: &Places, program: &Path) -> any
         }
         std::thread::sleep(Duration::from_millis(100));
     }
+    // A start reads all of it. Without one an export that was tightened might stay open.
+    outln!("the server did not report that it serves by the new configuration: it is started anew");
     host::stop(at)?;
     host::start(new, at, program).map(drop)
 }

@@ -284,15 +284,23 @@ pub fn systemctl(args: &[&str]) -> anyhow::Result<()> {
         .into())
 }
 
+/// The end of a log: at most `TAIL_BYTES`, and nothing before `begin`. Empty if it cannot be read.
+pub fn log_behind(log: &Path, begin: u64) -> String {
+    use std::io::{Read, Seek, SeekFrom};
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let len = file.metadata()?.size();
+        file.seek(SeekFrom::Start(begin.max(len.saturating_sub(TAIL_BYTES)).min(len)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
 /// The last line of a log behind `begin` that tells of trouble, else the last one.
 pub fn last_words(log: &Path, begin: u64) -> Option<String> {
-    use std::io::{Read, Seek, SeekFrom};
-    let mut file = File::open(log).ok()?;
-    let len = file.metadata().ok()?.size();
-    file.seek(SeekFrom::Start(begin.max(len.saturating_sub(TAIL_BYTES)).min(len))).ok()?;
-    let mut bytes = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let text = log_behind(log, begin);
     let lines = || text.lines().map(str::trim).filter(|l| !l.is_empty());
     // Without D-Bus NFS-Ganesha complains at each start, and works.
     let tells = |word: &'static str| move |l: &&str| l.contains(word) && !l.contains(":DBUS :");

@@ -175,6 +175,14 @@ pub enum Seen {
     Not(String),
 }
 
+/// Whether a running server has reported that it read its configuration again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reread {
+    Seen,
+    /// Not in time. It may still serve by the configuration of before.
+    Unseen,
+}
+
 /// The server of a gateway as a program.
 pub struct Daemon {
     pub program: &'static str,
@@ -207,7 +215,7 @@ pub trait Kind: Serialize + DeserializeOwned + Clone + PartialEq {
     /// Whether the server answers.
     fn answers(&self) -> io::Result<()>;
     /// Makes the running server read its configuration again; `gone` are entries that it served until now.
-    fn reload(&self, at: &Places, gone: &[String]) -> anyhow::Result<()>;
+    fn reload(&self, at: &Places, gone: &[String]) -> anyhow::Result<Reread>;
     /// Of each entry, in order. An error if the server cannot be asked.
     fn served(&self, at: &Places) -> io::Result<Vec<Seen>>;
     /// Whether the server serves more than its entries.
@@ -276,8 +284,8 @@ impl Kind for Nfs {
     fn answers(&self) -> io::Result<()> {
         asking::nfs_answers(self)
     }
-    fn reload(&self, at: &Places, _gone: &[String]) -> anyhow::Result<()> {
-        super::host::signal(at, rustix::process::Signal::HUP)
+    fn reload(&self, at: &Places, _gone: &[String]) -> anyhow::Result<Reread> {
+        asking::nfs_reload(at)
     }
     fn served(&self, _at: &Places) -> io::Result<Vec<Seen>> {
         asking::nfs_served(self)
@@ -352,8 +360,8 @@ impl Kind for Smb {
     fn answers(&self) -> io::Result<()> {
         asking::smb_answers(self)
     }
-    fn reload(&self, at: &Places, gone: &[String]) -> anyhow::Result<()> {
-        asking::smb_reload(at, gone)
+    fn reload(&self, at: &Places, gone: &[String]) -> anyhow::Result<Reread> {
+        asking::smb_reload(at, gone).map(|()| Reread::Seen)
     }
     fn served(&self, at: &Places) -> io::Result<Vec<Seen>> {
         asking::smb_served(self, at)
