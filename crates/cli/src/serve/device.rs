@@ -98,10 +98,13 @@ pub fn open(path: &Path, size: Option<Size>, blank: Blank, way: DataWay) -> anyh
 
 fn make(path: &Path, size: Size) -> Result<FileDisk, Failure> {
     check_size(size).map_err(|why| Failure::unusable(path.display(), why, "give a larger size"))?;
-    // The directory too: it is asked for as plainly as the file, and holds nothing yet.
+    // Only the last directory: with more, a target would be made below the mount point of a disk that is not mounted (cli-V2).
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let made = parent.map_or(Ok(()), std::fs::create_dir_all);
-    made.map_err(|e| Failure::failed(path.display(), e, "check the path of its directory"))?;
+    let made = match parent.map_or(Ok(()), std::fs::create_dir) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    };
+    made.map_err(|e| Failure::failed(path.display(), e, "make the directory above it, or mount its disk"))?;
     FileDisk::create(path, size.0)
         .map_err(|e| Failure::failed(path.display(), e, "check that its directory exists and may be written"))
 }
@@ -207,6 +210,19 @@ mod tests {
         let mut head = [0; 16];
         disk.read_at(&mut head, 0).unwrap();
         assert_eq!(&head, b"XFSB or whatever");
+    }
+
+    #[test]
+    fn with_format_only_the_last_directory_is_made() {
+        let dir = TestDir::new("device-parents");
+        let size = Some(Size(TARGET_BYTES_MIN));
+        let open = |path: &Path| open(path, size, Blank::Format, DataWay::CACHED).map(drop);
+        let refused = open(&dir.path().join("disk/stria/ost0.img")).unwrap_err().to_string();
+        assert!(refused.contains("make the directory above it"), "{refused}");
+        assert!(!dir.path().join("disk").exists());
+        for name in ["stria/ost0.img", "stria/ost1.img"] {
+            open(&dir.path().join(name)).unwrap();
+        }
     }
 
     #[test]
