@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -112,14 +113,16 @@ pub fn run_detached(
     let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut child = child.spawn()?;
+    // By pid, a late signal could reach another process: the child's pid is free once it was waited for.
+    let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let pipe = child.stdout.take().expect("stdout was asked to be a pipe");
-    let (pid, passed_on) = (Pid::from_child(&child), Arc::new(AtomicBool::new(false)));
+    let passed_on = Arc::new(AtomicBool::new(false));
     let passes = passed_on.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in signals.forever() {
-            // A second one is for a child that does not heed the first.
+        for signal in signals.forever() {
+            // The second signal kills a child that ignores the first.
             let how = if passes.swap(true, Ordering::SeqCst) { Signal::KILL } else { Signal::TERM };
-            let _ = kill_process(pid, how);
+            pass_on(&process, how, signal);
         }
     })?;
     let word = relay(BufReader::new(pipe), out)?;
@@ -140,6 +143,13 @@ pub fn run_detached(
             Err(Failure::failed("start", format!("the process in the background ended with {status}"), next)
                 .into())
         }
+    }
+}
+
+/// Without a child, the signal ends this process, as it would without this thread: the caller may still wait for another `up`.
+fn pass_on(child: &impl AsFd, how: Signal, signal: i32) {
+    if rustix::process::pidfd_send_signal(child, how) == Err(Errno::SRCH) {
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
     }
 }
 
@@ -186,6 +196,17 @@ mod tests {
         assert_eq!(failure.to_string(), "up: D is foreign; choose another");
         let (end, _) = relayed("! 1 broken\n");
         assert_eq!(end.unwrap().unwrap_err().exit, Exit::Findings);
+    }
+
+    #[test]
+    fn a_signal_reaches_the_child_and_none_other_after_it() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        pass_on(&process, Signal::TERM, SIGTERM);
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(child.wait().unwrap().signal(), Some(SIGTERM));
+        // SIGWINCH is ignored by default, so that this process lives on.
+        pass_on(&process, Signal::TERM, signal_hook::consts::SIGWINCH);
     }
 
     #[test]
