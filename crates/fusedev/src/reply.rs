@@ -57,7 +57,7 @@ impl Raw {
             Ok(_) => {}
             // The caller was killed, or the mount is gone: no process waits for the reply.
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) => {}
-            Err(error) => tracing::warn!(%error, len, "the kernel refuses an answer"),
+            Err(error) => tracing::warn!(%error, len, "the kernel refused a reply"),
         }
     }
 }

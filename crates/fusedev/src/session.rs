@@ -109,7 +109,7 @@ impl<F: Filesystem> Session<F> {
             };
             // If the system has no more threads, fewer serve.
             let started = |thread: io::Result<_>| {
-                thread.inspect_err(|error| tracing::warn!(%error, "a serving thread less")).ok()
+                thread.inspect_err(|error| tracing::warn!(%error, "one serving thread fewer: the system cannot start more")).ok()
             };
             let others: Vec<_> = channels.iter().enumerate().skip(1).map(spawn).filter_map(started).collect();
             let first = serve(&channels[0]);
