@@ -1,7 +1,7 @@
 //! The TOML files of `stria mgs|mds|oss|mount --config FILE`.
 //!
-//! Unknown keys are refused, so that a misspelt one cannot be silently without effect. `--print-config` prints the
-//! effective configuration with every default and a comment on each key; what it prints reads back to the same value.
+//! Unknown keys are refused, so that a misspelt key cannot be ignored. `--print-config` prints the effective configuration with every
+//! default and a comment on each key. Reading that text gives the same value.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::claims::{Groups, RootSquash};
 use crate::exit::Failure;
 use types::Size;
 
-/// TCP port of an MGS where none is given.
+/// The default TCP port of an MGS.
 pub const MGS_PORT: u16 = 7010;
-/// Seconds after which a file operation without an answer fails with `ETIMEDOUT`.
+/// Seconds after which an unanswered file operation fails with `ETIMEDOUT`.
 pub const OP_TIMEOUT_SEC: u32 = 60;
 
-/// How an OST's data goes between memory and its device.
+/// How data moves between an OST and its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataIo {
@@ -39,10 +39,10 @@ impl From<DataIo> for disk::Io {
     }
 }
 
-/// An MDT's records in memory, at least.
+/// The least memory for an MDT's records.
 const MDT_CACHE_MIN: u64 = 1 << 20;
 
-/// The same as an option.
+/// Parses the value of the option.
 pub fn mdt_cache(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     if size.0 < MDT_CACHE_MIN { Err("it must be at least 1M".into()) } else { Ok(size) }
@@ -50,11 +50,11 @@ pub fn mdt_cache(text: &str) -> Result<Size, String> {
 
 /// A role's configuration.
 pub trait Config: DeserializeOwned {
-    /// What a commented example holds.
+    /// An example for a commented configuration.
     fn example() -> Self;
     /// TOML with comments.
     fn print(&self) -> String;
-    /// What the types do not say.
+    /// Checks the rules that the types cannot express.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
@@ -131,7 +131,7 @@ pub struct Mount {
     pub op_timeout_sec: u32,
 }
 
-/// Whoever reaches a server's port may do what `SECURITY.md` says: until there is TLS, no network is reached unasked.
+/// The default is loopback: without TLS, any host that reaches a server's port has the rights that `SECURITY.md` describes.
 fn mgs_listen() -> String {
     format!("127.0.0.1:{MGS_PORT}")
 }
@@ -160,7 +160,7 @@ fn op_timeout_sec() -> u32 {
     OP_TIMEOUT_SEC
 }
 
-/// What is printed where there is no file runs on one machine as it stands.
+/// The example must run on one machine as it is printed.
 fn example_mgs() -> Vec<String> {
     vec![format!("127.0.0.1:{MGS_PORT}@tcp0")]
 }
@@ -179,12 +179,12 @@ pub fn parse<C: Config>(text: &str) -> Result<C, String> {
     Ok(config)
 }
 
-/// A value as TOML; every value here has such a form.
+/// A value as TOML; every value here can be expressed.
 fn toml_of(value: &(impl Serialize + ?Sized)) -> String {
     toml::Value::try_from(value).expect("strings, numbers and lists of them have a TOML form").to_string()
 }
 
-/// A commented key. An absent value is printed as a comment that shows an example.
+/// A key with its comment. An absent value becomes a comment with an example.
 pub fn key(comment: &str, name: &str, value: impl Display) -> String {
     format!("# {comment}\n{name} = {value}\n\n")
 }
@@ -214,7 +214,7 @@ fn nids_key(nids: &[String]) -> String {
     key(comment, "nids", toml_of(nids))
 }
 
-/// The rule is the management service's; asked here so that it is refused before anything is made.
+/// The rule of the management service, checked before anything is made.
 pub fn check_fsname(name: &str) -> Result<(), String> {
     mgmt::check_fs_name(name).map_err(|fault| fault.detail)
 }
@@ -230,7 +230,7 @@ fn check_listen(address: &str) -> Result<(), String> {
     Nid::parse(address).map(drop).map_err(|e| format!("`listen`: {e}"))
 }
 
-/// A server's own NIDs go into the cluster map as they are. There is no default port for them.
+/// A server's own NIDs go into the cluster map unchanged. They have no default port.
 fn check_nids(nids: &[String]) -> Result<(), String> {
     nids.iter().try_for_each(|nid| match Nid::parse(nid) {
         Ok(Nid { address: Address::Tcp(address), .. }) if address.ends_with(":0") => {
@@ -241,8 +241,8 @@ fn check_nids(nids: &[String]) -> Result<(), String> {
     })
 }
 
-/// A NID in full: `10.0.0.5` becomes `10.0.0.5:7010@tcp0`. Unix NIDs (`unix:/path@local0`) stay as they are. What nothing can reach is
-/// refused here, so that nobody waits for it.
+/// A NID in full: `10.0.0.5` becomes `10.0.0.5:7010@tcp0`. Unix NIDs (`unix:/path@local0`) stay unchanged. Unreachable NIDs are refused
+/// here, so that no client waits for them.
 pub fn normal_nid(text: &str) -> Result<String, String> {
     let (address, net) =
         text.rsplit_once('@').unwrap_or((text, if text.starts_with("unix:") { "local0" } else { "tcp0" }));
@@ -260,11 +260,11 @@ pub fn normal_nid(text: &str) -> Result<String, String> {
         || address.rsplit_once(':').is_some_and(|(host, port)| {
             port.parse::<u16>().is_ok() && (!host.contains(':') || host.starts_with('['))
         });
-    // The kernel module's nets are called `tcp`; that is our `tcp0`.
+    // The kernel module calls this net `tcp`; Stria calls it `tcp0`.
     let net = if net == "tcp" { "tcp0" } else { net };
     let full = match (has_port, address.contains(':') && !address.starts_with('[')) {
         (true, _) => format!("{address}@{net}"),
-        // An IPv6 literal, its zone aside; else it was meant for a port.
+        // An IPv6 literal, without regard to its zone. Otherwise the colon was meant for a port.
         (false, true) if is_ipv6(address) => format!("[{address}]:{MGS_PORT}@{net}"),
         (false, true) => return Err(format!("'{text}' is no NID: the port is no number from 1 to 65535")),
         (false, false) => format!("{address}:{MGS_PORT}@{net}"),
@@ -409,7 +409,7 @@ impl Config for Oss {
         check_fsname(&self.fsname)?;
         check_listen(&self.listen)?;
         check_nids(&self.nids)?;
-        // Beyond it a write would not fit an entry of the log.
+        // A larger write does not fit a log entry.
         if self.small_write_max.0 > 1 << 20 {
             return Err("`small_write_max` must be 1M at most".to_owned());
         }

@@ -1,11 +1,11 @@
-//! Going into the background: the command starts itself again with `--foreground`, in a session of its own, with its log as
-//! stderr, and waits until that child says that it is ready.
+//! Runs a command in the background: it starts itself again with `--foreground`, in a session of its own, with its log as stderr, and waits
+//! until that child reports that it is ready.
 //!
-//! The child's stdout is a pipe to the waiting parent, with one line per message: `+ <line to print>`, `~ <line for stderr>`, at the end
-//! `ok`, or `! <exit code> <error line>`. A child that dies without either is reported with where its log is.
-//! cli-D1: the parent ends with the child's answer; it never says "ready" of a child that is not.
-//! cli-D2: a child that is not ready ends with its parent. A signal to the parent (Ctrl-C) is passed on, and the parent waits until the child
-//! is gone; a parent that was killed is missed by the child, which finds the pipe without a reader.
+//! The child's stdout is a pipe to the waiting parent, with one line per message: `+ <line to print>`, `~ <line for stderr>`, and at the
+//! end `ok` or `! <exit code> <error line>`. If a child dies without either, the error names its log.
+//! cli-D1: the parent ends with the child's result; it never reports an unready child as ready.
+//! cli-D2: a child that is not ready ends with its parent. The parent passes signals (Ctrl-C) on and waits until the child is gone. If the
+//! parent is killed, the child notices that the pipe has no reader.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -23,12 +23,12 @@ use signal_hook::iterator::Signals;
 
 use crate::exit::{Exit, Failure};
 
-/// Where a starting process says what it does.
+/// Where a starting process reports its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Herald {
-    /// A terminal or whatever stdout is.
+    /// Directly to stdout.
     Stdout,
-    /// The parent that waits for us.
+    /// To the waiting parent.
     Parent,
 }
 
@@ -37,14 +37,14 @@ impl Herald {
         if detached { Herald::Parent } else { Herald::Stdout }
     }
 
-    /// Tells one line. A parent that is gone is no reason to fail.
+    /// Reports one line. A missing parent is no error.
     pub fn say(self, line: &str) {
         let prefix = if self == Herald::Parent { "+ " } else { "" };
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{prefix}{line}").and_then(|()| out.flush());
     }
 
-    /// Tells what a start in the background waits for; in the foreground the log has it.
+    /// Reports what a start in the background waits for; in the foreground the log shows it.
     pub fn say_to_parent(self, line: &str) {
         if self == Herald::Parent {
             let mut out = std::io::stdout().lock();
@@ -52,7 +52,7 @@ impl Herald {
         }
     }
 
-    /// The last word of a good start.
+    /// Reports a successful start.
     pub fn ready(self) {
         if self == Herald::Parent {
             let mut out = std::io::stdout().lock();
@@ -63,7 +63,7 @@ impl Herald {
         }
     }
 
-    /// The last word of a start that failed.
+    /// Reports a failed start.
     pub fn failed(self, err: &anyhow::Error) {
         if self == Herald::Parent {
             let text = crate::exit::line_of(err).replace('\n', " ");
@@ -73,10 +73,10 @@ impl Herald {
     }
 }
 
-/// Set before the parent is told so: from then on nobody needs it.
+/// Set before the parent is told: from then on the child needs no parent.
 static IS_READY: AtomicBool = AtomicBool::new(false);
 
-/// What the child calls first: a session of its own, so that no terminal's signals reach it, and no directory kept busy.
+/// Makes the child a daemon: a session of its own, without signals of a terminal, and no working directory kept in use.
 pub fn become_daemon() -> anyhow::Result<()> {
     rustix::process::setsid()?;
     std::env::set_current_dir("/")?;
@@ -92,7 +92,7 @@ pub fn become_daemon() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By the signal that asks for it: what was begun is taken back.
+/// Sends itself SIGTERM, so that the begun start is undone.
 fn end_without_parent() {
     tracing::error!("the command that started this process has ended before it was ready: stopping");
     if let Err(e) = kill_process(rustix::process::getpid(), Signal::TERM) {
@@ -100,8 +100,8 @@ fn end_without_parent() {
     }
 }
 
-/// Runs this program with `args` in the background and waits until it is ready, printing to `out` what it says meanwhile. `log` is open
-/// for its lines and lies at `log_path`.
+/// Runs this program with `args` in the background and waits until it is ready. Prints to `out` what the child reports meanwhile. `log` is
+/// its stderr, at `log_path`.
 pub fn run_detached(
     what: &str,
     args: &[std::ffi::OsString],
@@ -133,7 +133,7 @@ pub fn run_detached(
             child.wait()?;
             Err(failure.into())
         }
-        // It had not heard of the signal when it said that it is ready.
+        // The child had not noticed the signal when it reported that it is ready.
         Some(Ok(())) | None => {
             let status = child.wait()?;
             if is_stopped() {
@@ -153,7 +153,7 @@ fn pass_on(child: &impl AsFd, how: Signal, signal: i32) {
     }
 }
 
-/// Prints what the child says until its last word; `None` if it ended without one.
+/// Prints the child's lines until its last message; `None` if it ended without one.
 fn relay(child: impl BufRead, out: &mut impl Write) -> std::io::Result<Option<Result<(), Failure>>> {
     for line in child.lines() {
         let line = line?;

@@ -40,7 +40,7 @@ impl Aside {
             match std::thread::Builder::new().name("fuse-aside".into()).spawn(move || work(&shared)) {
                 Ok(_) => state.threads += 1,
                 Err(error) if state.threads == 0 => {
-                    tracing::warn!(%error, "no thread can be started for work that may wait; a serving thread does it");
+                    tracing::warn!(%error, "no thread for work that may wait; a serving thread does it");
                     drop(state);
                     return job();
                 }

@@ -1,7 +1,7 @@
-//! `stria gateway`: NFS and SMB for clients that have no Stria, by well-known servers over a mount.
+//! `stria gateway`: NFS and SMB for clients without Stria, by NFS-Ganesha and Samba over a mount.
 //!
-//! The command owns the servers' configuration and units; nothing of the file system knows of it. What is served is kept as a model
-//! (`gateway/model.rs`), and all texts are made of that.
+//! The command owns the servers' configuration and units; no server of the file system knows of them. A model (`gateway/model.rs`) holds
+//! what is served, and all generated texts derive from it.
 //!
 //! cli-G1: `enable` checks every word, package, path, port and needed service before it writes or starts anything. Only a mount with
 //! `--source` is made before its directories can be checked; a refused first `enable` removes it again.
@@ -283,7 +283,7 @@ fn refuse_unless_root() -> Result<(), Failure> {
     Err(Failure::unusable("gateway", "only root can set up a gateway", "do it as root"))
 }
 
-/// The model that is kept, if the gateway is enabled.
+/// The stored model, if the gateway is enabled.
 fn read<K: Kind>(at: &Places) -> anyhow::Result<Option<K>> {
     let path = at.kept();
     let text = match fs::read_to_string(&path) {

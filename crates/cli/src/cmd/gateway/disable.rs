@@ -1,4 +1,4 @@
-//! `stria gateway … disable`: single exports and shares, or all that `enable` made.
+//! `stria gateway … disable`: removes single exports or shares, or all that `enable` made.
 
 use std::fs;
 use std::path::Path;

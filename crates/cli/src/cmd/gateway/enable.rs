@@ -1,4 +1,4 @@
-//! `stria gateway … enable`: from what was asked for to a server that serves it.
+//! `stria gateway … enable`: from the options to a server that serves them.
 
 use std::fs;
 use std::net::ToSocketAddrs;
@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::reach::Source;
 use crate::serve::{bounded, role};
 
-/// A name service that does not answer is asked for this long.
+/// Longest wait for a name service.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 
 impl NfsEnable {
@@ -79,7 +79,7 @@ impl SmbEnable {
     }
 }
 
-/// NFS-Ganesha leaves out a host that it cannot resolve, and says so in its log only.
+/// NFS-Ganesha skips a host that it cannot resolve, and reports that only in its log.
 fn refuse_unknown_hosts<'a>(hosts: impl Iterator<Item = &'a String>) -> Result<(), Failure> {
     for host in hosts.filter(|h| words::is_name(h) && !h.contains(['*', '?', '@'])) {
         let name = format!("{host}:0");
@@ -112,7 +112,7 @@ impl Common {
         host::lock(at).map(Some)
     }
 
-    /// The mount of this gateway: as it was, as the other gateway has it, or as it is given.
+    /// The mount of this gateway: the present one, that of the other gateway, or the given one.
     pub fn mount<K: Kind, O: Kind>(
         &self,
         old: Option<&K>,
@@ -215,7 +215,7 @@ impl Common {
         }
         // 1. The server's program.
         let program = host::program(&new)?;
-        // 2. What the server needs beside it, and its port.
+        // 2. The services that the server needs, and its port.
         self.refuse_bad_start(old.as_ref(), &new, at)?;
         // 3. The mount, and each directory on it.
         let is_mounted_now = make_mount(&new, other, at)?;
@@ -225,7 +225,7 @@ impl Common {
             }
             return Err(e);
         }
-        // 4. The model first: what else is missing then, the next `enable` makes.
+        // 4. The model first: the next `enable` makes whatever is missing after an interruption.
         keep(&new, at)?;
         apply(old.as_ref(), &new, at, &program, Start { now: self.now, is_mounted_now })?;
         status::list(Some(&new), at, false)?;
@@ -253,9 +253,9 @@ fn refuse_own_places(point: &Path, at: &Places) -> Result<(), Failure> {
 
 #[derive(Clone, Copy)]
 pub struct Start {
-    /// Also if it does not run.
+    /// Start the server if it does not run.
     pub now: bool,
-    /// What the server holds is of the mount before.
+    /// The mount is new, so the server holds files of the previous one.
     pub is_mounted_now: bool,
 }
 
@@ -266,7 +266,7 @@ pub fn keep<K: Kind>(new: &K, at: &Places) -> anyhow::Result<()> {
     host::write(&at.kept(), &format!("{head}\n{text}")).map(drop)
 }
 
-/// Writes what is made of the model, and brings the server to it.
+/// Writes the files that derive from the model, and makes the server follow them.
 pub fn apply<K: Kind>(
     old: Option<&K>,
     new: &K,
@@ -304,12 +304,12 @@ fn config_of_before(at: &Places) -> String {
     fs::read_to_string(at.config()).unwrap_or_default()
 }
 
-/// Whether the part changes that the server reads at its start only.
+/// Whether that part of the configuration changes which the server reads only when it starts.
 fn has_new_global<K: Kind>(before: &str, text: &str) -> bool {
     before.get(..K::ends_global(before)) != text.get(..K::ends_global(text))
 }
 
-/// How long a server may take to read its configuration again, before it is started anew for it.
+/// Longest wait until a server serves by its new configuration; then it is restarted.
 const RELOAD_MAX: Duration = Duration::from_secs(10);
 
 fn reload<K: Kind>(old: Option<&K>, new: &K, at: &Places, program: &Path) -> anyhow::Result<()> {
@@ -327,13 +327,13 @@ fn reload<K: Kind>(old: Option<&K>, new: &K, at: &Places, program: &Path) -> any
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    // A start reads all of it. Without one an export that was tightened might stay open.
+    // A restart reads the whole configuration. Without it, an export that was tightened might stay open.
     outln!("the server did not report that it serves by the new configuration: it is started anew");
     host::stop(at)?;
     host::start(new, at, program).map(drop)
 }
 
-/// True if it was made now. `other` is the mount of the other gateway.
+/// Makes the mount if the gateway owns it. True if it was made now. `other` is the mount of the other gateway.
 fn make_mount<K: Kind>(new: &K, other: Option<&Mount>, at: &Places) -> anyhow::Result<bool> {
     let mount = new.mount();
     let Some(source) = &mount.source else {
@@ -345,7 +345,7 @@ fn make_mount<K: Kind>(new: &K, other: Option<&Mount>, at: &Places) -> anyhow::R
     }
     host::write(&at.mount_unit(&mount.point), &units::mount(mount, source, &std::env::current_exe()?))?;
     let is_new = mounted::make(mount, source, at).inspect_err(|_| {
-        // Nothing is left of a first try that failed. The other gateway's mount has the same unit, and keeps it.
+        // A failed first try leaves nothing behind. If the other gateway uses the mount, it has the same unit, which stays.
         if !at.kept().exists() && !is_shared(mount, other) {
             let _ = host::remove(&at.mount_unit(&mount.point));
         }

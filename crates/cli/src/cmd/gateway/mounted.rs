@@ -25,20 +25,20 @@ use crate::mounts;
 use crate::serve::bounded;
 use crate::serve::mounted::prepare_point;
 
-/// A mount whose servers are down keeps its callers waiting for its operation time-out; a look gives up sooner.
+/// On a mount with dead servers, a call blocks for its operation time-out; a look gives up sooner.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is there and answers.
+    /// It is mounted and answers.
     Mounted,
     NotMounted,
-    /// Something else is mounted there.
+    /// Another kind of file system is mounted there.
     Foreign,
-    /// Its process is gone.
+    /// The process that served it is gone.
     Dead,
-    /// Its process lives and does not answer.
+    /// Its process lives but does not answer.
     Silent,
 }
 
@@ -57,13 +57,13 @@ pub fn state(point: &Path) -> State {
     }
 }
 
-/// The mount point as the mount table has it.
+/// The mount point as it stands in the mount table.
 pub fn point_of(given: &Path) -> anyhow::Result<PathBuf> {
     let absolute = super::super::absolute(given)?;
     if mounts::at(&absolute).is_some() {
         return Ok(absolute);
     }
-    // A symlink may lead to it; a dead mount cannot be looked through.
+    // A symlink may lead to it. A dead mount cannot be resolved.
     let point = absolute.clone();
     let real = bounded("resolve the mount point", LOOK_MAX, move || fs::canonicalize(point));
     Ok(real.and_then(Result::ok).filter(|real| mounts::at(real).is_some()).unwrap_or(absolute))
@@ -178,7 +178,7 @@ pub fn refuse_unless_mounted(mount: &Mount, kind: &str) -> Result<(), Failure> {
     Err(Failure::unusable(mount.point.display(), why, next_step(mount, state, kind)))
 }
 
-/// What is wrong with a mount, if anything is.
+/// Why a mount cannot be served, if so.
 pub fn trouble(state: State) -> Option<&'static str> {
     match state {
         State::Mounted => None,
@@ -199,12 +199,12 @@ pub fn next_step(mount: &Mount, state: State, kind: &str) -> String {
     }
 }
 
-/// Makes a mount that gateways own, unless it is there. True if it was made now.
+/// Mounts a file system for gateways, unless it is mounted. True if it was mounted now.
 pub fn make(mount: &Mount, source: &str, at: &Places) -> anyhow::Result<bool> {
     if state(&mount.point) == State::Mounted {
         return Ok(false);
     }
-    // A mount makes no directory; this one is the gateway's own.
+    // `stria mount` makes no directory; this one belongs to the gateway.
     prepare_point(&mount.point)?;
     if host::has_systemd(at) {
         host::systemctl(&["daemon-reload"])?;

@@ -1,8 +1,8 @@
-//! The systemd units of a gateway: its server, and the mount if the gateway owns that. Pure.
+//! The systemd units of a gateway: one for its server, and one for the mount if the gateway owns it. Pure.
 //!
 //! cli-GU1: a server never starts over a directory without its mount: it would serve the host's own disk.
-//! cli-GU2: the mount is a unit of its own, so that it outlives the server. When it dies and comes back, the server is started anew, since
-//! that holds files of the old one.
+//! cli-GU2: the mount has a unit of its own, so that it outlives the server. After a remount the server is restarted, since it holds files
+//! of the old mount.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ WantedBy=multi-user.target
     .replace(" \n", "\n")
 }
 
-/// For a mount that gateways own; `program` is `stria` itself.
+/// The unit of a mount that gateways own; `program` is `stria` itself.
 pub fn mount(mount: &Mount, source: &str, program: &Path) -> String {
     let options: String = mount.options.iter().map(|o| format!(" -o {}", quoted(o))).collect();
     let point = mount.point.display().to_string();
@@ -101,7 +101,7 @@ WantedBy=multi-user.target
     )
 }
 
-/// As `systemd-escape --path` makes a name of a path.
+/// Names a unit after a path, as `systemd-escape --path` does.
 pub fn mount_unit_name(point: &Path) -> String {
     let mut name = String::new();
     for (at, byte) in point.display().to_string().trim_matches('/').bytes().enumerate() {
@@ -115,13 +115,13 @@ pub fn mount_unit_name(point: &Path) -> String {
     format!("stria-gateway-mount-{}.service", if name.is_empty() { "-" } else { &name })
 }
 
-/// As one word of a command line in a unit: spaces and quotes do not part it, and nothing in it is a variable or specifier.
+/// Quotes a word of a command line in a unit: it stays one word, without variables and specifiers.
 fn quoted(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
     if escaped.contains([' ', '"', '\'', ';', '\\']) { format!("\"{escaped}\"") } else { escaped }
 }
 
-/// In a description.
+/// Quotes a text in a description.
 fn plain(text: &str) -> String {
     text.replace('%', "%%")
 }
