@@ -225,7 +225,7 @@ fn ask_with_head<R: Request>(
     Ok((head, reply?))
 }
 
-/// The error for a file system name that the service `whom` does not know.
+/// The error for a file system name that a management service does not know.
 pub fn refuse_name(map: &ClusterMap, fsname: &str, whom: &str) -> Failure {
     let known: Vec<&str> = map.file_systems.iter().map(|f| f.name.as_str()).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };

@@ -55,7 +55,7 @@ pub struct Wish<'a> {
     pub options: &'a Options,
     /// The client's name in the servers' lists.
     pub client_name: String,
-    /// The users for whom the mount acts.
+    /// The users that the mount may act for.
     pub claims: client::Claims,
 }
 

@@ -385,7 +385,7 @@ fn connect(
     Ok((client, heart))
 }
 
-/// The name of the MDT, for a message.
+/// The name and addresses of the MDT, for a message.
 fn mdt_of(map: &ClusterMap, fsname: &str) -> String {
     let fs = map.fs_named(fsname).map(|f| f.id);
     let mdt = map.targets.iter().find(|t| Some(t.fs) == fs && t.is_mdt);
@@ -393,8 +393,8 @@ fn mdt_of(map: &ClusterMap, fsname: &str) -> String {
     format!("{fsname}-MDT{:04x} at {nids}", mdt.map_or(0, |t| t.index))
 }
 
-/// The newest map, once it has the file system. If the MGS knows only other file systems, the name is probably wrong: that is an error at
-/// once. If it knows none, it has just been made, and the caller waits.
+/// The newest map, once it has the file system with an MDT and an OST. If the MGS knows only other file systems, the name is probably
+/// wrong: that is an error at once. If it knows none, it has just been made, and the caller waits.
 fn usable_map(mgs: &MgsPeers, fsname: &str) -> anyhow::Result<ClusterMap> {
     let whom = || format!("the management service at {}", mgs.describe());
     let answer = mgs.map(0, false).with_context(|| format!("{} does not answer", whom()))?;

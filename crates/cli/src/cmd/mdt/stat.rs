@@ -38,9 +38,9 @@ struct Line {
     leaves: u64,
     room_bytes_used: u64,
     room_bytes_total: u64,
-    /// Content lies inline up to here where `setstripe` said nothing else, bytes.
+    /// Content is inline up to this size unless `setstripe` says otherwise, in bytes.
     inline_max: u32,
-    /// And new content nowhere beyond here, as room is short.
+    /// The limit for new inline content while space is short.
     inline_limit: Option<u32>,
     memory_bytes: u64,
     memory_bytes_max: u64,
@@ -63,7 +63,7 @@ struct Rates {
     changes: u64,
     leaves_brought: u64,
     leaves_taken_out: u64,
-    /// Now.
+    /// Present number.
     records: u64,
     room_bytes_used: u64,
     room_bytes_total: u64,
@@ -97,7 +97,7 @@ impl Stat {
         ended(silent)
     }
 
-    /// Until it is interrupted, or nobody reads any more.
+    /// Until a signal comes, or the reader of the output is gone.
     fn watch_them(
         &self,
         pause: Duration,
@@ -113,7 +113,7 @@ impl Stat {
                 .iter()
                 .filter_map(|(name, s)| {
                     let (_, b) = before.iter().find(|(n, _)| n == name)?;
-                    // One that was started anew counts from 0.
+                    // A target that was restarted counts from 0.
                     (b.started_sec == s.started_sec).then(|| rates_of(name.clone(), b, s, seconds))
                 })
                 .collect();

@@ -1,4 +1,4 @@
-//! `stria ost waste`: what sub-blocks of several sizes cost, by the engine's own allocator and without a medium.
+//! `stria ost waste`: the cost of sub-blocks of several sizes, by the engine's own allocator and without a medium.
 
 use clap::Args;
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub struct Waste {
     json: bool,
 }
 
-/// One sub-block.
+/// The result of one sub-block size.
 #[derive(Debug, Serialize)]
 struct Line {
     /// 0: as large as each write needs.
@@ -45,7 +45,7 @@ struct Line {
     fragments_per_file: f64,
 }
 
-/// Largest file that is drawn: the medium that is thought of must have room for all.
+/// The largest file: the imagined medium must have room for all files.
 const BYTES_MAX: u64 = 1 << 30;
 
 impl Waste {
