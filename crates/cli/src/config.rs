@@ -234,7 +234,7 @@ fn check_listen(address: &str) -> Result<(), String> {
 fn check_nids(nids: &[String]) -> Result<(), String> {
     nids.iter().try_for_each(|nid| match Nid::parse(nid) {
         Ok(Nid { address: Address::Tcp(address), .. }) if address.ends_with(":0") => {
-            Err(format!("`nids`: {nid:?} has port 0, which nobody can reach; give the port of `listen`"))
+            Err(format!("`nids`: {nid:?} has port 0, which no client can reach; give the port of `listen`"))
         }
         Ok(_) => Ok(()),
         Err(e) => Err(format!("`nids`: {e}")),
@@ -271,7 +271,7 @@ pub fn normal_nid(text: &str) -> Result<String, String> {
     };
     match Nid::parse(&full) {
         Ok(Nid { address: Address::Tcp(address), .. }) if address.ends_with(":0") => {
-            Err(format!("'{text}' is no NID: nobody can reach port 0"))
+            Err(format!("'{text}' is no NID: port 0 cannot be reached"))
         }
         Ok(_) => Ok(full),
         Err(BadNid { why: UNKNOWN_NET, .. }) => {

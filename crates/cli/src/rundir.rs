@@ -218,7 +218,7 @@ impl RunDir {
         if let Err(e) = made {
             // A spare that reserves no space is useless.
             let _ = fs::remove_file(&spare);
-            tracing::debug!("no room is set aside for a start on a full disk: {e}");
+            tracing::debug!("no space is reserved for a start on a full disk: {e}");
         }
     }
 

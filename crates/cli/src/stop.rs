@@ -45,7 +45,7 @@ pub fn listen() -> anyhow::Result<(Sender<Event>, Receiver<Event>)> {
         let mut before = None;
         for signal in signals.forever() {
             if ENDING.load(Ordering::Relaxed) {
-                tracing::error!("ended on the spot by a signal during the stop; recovery will do the rest");
+                tracing::error!("ended at once by a signal during the stop; the next start recovers");
                 std::process::exit(1);
             }
             let manner = manner_of(signal, before, Instant::now());
@@ -73,9 +73,7 @@ pub fn begin_forced(limit: Duration) {
     begin();
     let watch = std::thread::Builder::new().name("stop-watch".into()).spawn(move || {
         std::thread::sleep(limit);
-        tracing::error!(
-            "a forced stop took longer than {limit:?}: ending without it; recovery will do the rest"
-        );
+        tracing::error!("a forced stop took longer than {limit:?}: ending at once; the next start recovers");
         std::process::exit(1);
     });
     if let Err(e) = watch {

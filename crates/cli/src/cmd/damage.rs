@@ -150,7 +150,7 @@ impl Where {
 
 /// A part of an OST's index.
 const INDEX: u8 = store::DamageKind::Index as u8;
-const INDEX_LOST: &str = "index lost: of that object and some hundred that follow it on that OST nothing can be told, and reading them fails; \
+const INDEX_LOST: &str = "index lost: the extents of that object and of some hundred that follow it on that OST are unknown, and reading them fails; \
     copy away what can be read, format that OST anew, and restore the others from a backup";
 
 fn line_of(path: String, target: &str, d: &wire::object::Damage) -> Line {

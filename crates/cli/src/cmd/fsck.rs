@@ -214,7 +214,7 @@ impl Shown {
             out += &format!("{}: {}{path}; {advice}\n", f.kind, f.what);
         }
         if self.not_listed > 0 {
-            out += &format!("and {} more, which are told once these are repaired\n", self.not_listed);
+            out += &format!("and {} more, which are listed once these are repaired\n", self.not_listed);
         }
         match self.findings.len() {
             0 => out += "clean\n",

@@ -160,7 +160,11 @@ impl Mkfs {
         if let Some(sub_block) = sub_block.filter(|_| !new.dry_run) {
             set_sub_block(&new.device, log_device.as_deref(), sub_block).map_err(|e| {
                 let next = "look at the medium (`dmesg`), or give another device";
-                Failure::failed(&what, format!("it is made, and its sub-block could not be set: {e:#}"), next)
+                Failure::failed(
+                    &what,
+                    format!("the target is made, but its sub-block could not be set: {e:#}"),
+                    next,
+                )
             })?;
         }
         match new.json {
@@ -252,7 +256,7 @@ impl New {
             Content::Blank => Ok(None),
             found if self.force => Ok(Some(found.to_string())),
             found => {
-                let next = "give another device, or --force to give all of it up";
+                let next = "give another device, or --force to overwrite all of it";
                 Err(Failure::unusable(what, format!("it holds: {found}"), next).into())
             }
         }

@@ -114,7 +114,7 @@ pub(super) fn ask_each<T>(
                 eprintln!("stria: {name}: {e:#}");
                 silent = Some(Failure::failed(
                     name,
-                    "it told nothing of itself",
+                    "it did not report its state",
                     "`stria status` shows the target",
                 ));
             }

@@ -180,8 +180,8 @@ impl OnOsts {
         }
         if let Some(line) = unfinished {
             let how = if line.state == "paused" { "paused" } else { "stopped" };
-            let why = format!("its pass was {how} before its end");
-            let next = "`stria scrub resume` or `start` lets it be done";
+            let why = format!("its pass was {how} before it was complete");
+            let next = "`stria scrub resume` or `start` continues it";
             return Err(Failure::failed(&line.target, why, next).into());
         }
         let is_status = wish.action == scrub_action::LOOK && wish.rate.or(wish.every_sec).is_none();
@@ -305,7 +305,7 @@ fn print_line(l: &Line) {
         outln!("    stopped before its end {ended}: {} read, {}", human(l.pass.bytes), bad(&l.pass));
     }
     match l.last.ended_sec {
-        0 => outln!("    no pass has come to its end yet"),
+        0 => outln!("    no pass has been completed yet"),
         ended => {
             let (ago, p) = (ago(now_sec.saturating_sub(ended)), &l.last);
             let took = span(ended.saturating_sub(p.begun_sec));

@@ -246,7 +246,7 @@ impl Up {
                 missing.extend(Some(map).filter(|map| !mgs::Mgs::is_in(map)));
                 match missing.first() {
                     Some(image) => {
-                        let next = "put it back; a blank one in its place would be silent loss of data";
+                        let next = "put it back; a blank one in its place would lose data silently";
                         Err(Failure::failed(
                             image.display(),
                             "the medium of a target, or the cluster map, is missing",
@@ -595,7 +595,7 @@ fn warn_of_company(client: Option<&Client>, was_alone: bool) -> bool {
     let is_alone = client.is_none_or(|c| !c.fs().is_shared());
     if was_alone && !is_alone {
         tracing::warn!(
-            "another mount has come in through the socket, and locks of the two do not see each other: where both lock, \
+            "another mount has attached through the socket, and locks of the two do not see each other: if programs on both lock, \
              serve the file system with `stria mgs`, `mds` and `oss`, and use `stria mount` for both"
         );
     }
@@ -633,7 +633,7 @@ fn refuse_stop(run: &RunDir, point: &Path, why: &fuse::MountError) {
     let users: Vec<String> = mounts::users(point, std::process::id()).iter().map(|u| u.to_string()).collect();
     tracing::error!(?users, "still mounted: {why}; a second signal unmounts all the same");
     if let Err(e) = std::fs::write(run.busy(), format!("{why}\n")) {
-        tracing::warn!("the reason could not be left in {}: {e}", run.busy().display());
+        tracing::warn!("the reason could not be written to {}: {e}", run.busy().display());
     }
 }
 

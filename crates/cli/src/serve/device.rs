@@ -83,9 +83,12 @@ pub fn open(path: &Path, size: Option<Size>, blank: Blank, way: DataWay) -> anyh
             return Err(Failure::failed(shown, e, HANGS).into());
         }
         (Err(e), _) => {
-            return Err(
-                Failure::failed(shown, e, "check the path, its permissions and who else uses it").into()
-            );
+            return Err(Failure::failed(
+                shown,
+                e,
+                "check the path, its permissions, and whether another process uses it",
+            )
+            .into());
         }
     };
     let disk = disk.with_io(way.io).map_err(|e| match e.kind() {

@@ -67,7 +67,9 @@ impl Heart {
         if let Some((mgs, heartbeat)) = self.goodbye.take() {
             let said = bounded("goodbye", GOODBYE_MAX, move || mgs.ask(&heartbeat).map(drop));
             if !matches!(said, Some(Ok(()))) {
-                tracing::debug!("the management service did not take our goodbye; it will notice");
+                tracing::debug!(
+                    "the management service was not told of the stop; it notices the missing heartbeats"
+                );
             }
         }
         // The thread may wait for a dead MGS; then it is left behind.

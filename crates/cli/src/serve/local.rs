@@ -134,8 +134,13 @@ pub fn map_of(servers: &Servers) -> anyhow::Result<ClusterMap> {
 }
 
 fn open(path: &Path, media: Media) -> anyhow::Result<Arc<dyn Disk>> {
-    let failed =
-        |e| Failure::failed(path.display(), e, "check the file, its permissions and who else uses it");
+    let failed = |e| {
+        Failure::failed(
+            path.display(),
+            e,
+            "check the file, its permissions, and whether another process uses it",
+        )
+    };
     Ok(match media {
         Media::Real => Arc::new(FileDisk::open(path).map_err(failed)?),
         Media::Scratch => Arc::new(Scratch::over(Arc::new(FileDisk::open_read_only(path).map_err(failed)?))),

@@ -108,7 +108,7 @@ impl Client {
     pub fn finish(self, limit: Duration) {
         // The file system may have ended with its mount still in place (`umount -f` of a mount in use).
         if let Err(error) = self.mounted.unmount(Unmount::Lazy) {
-            tracing::warn!(%error, "the mount point stays covered");
+            tracing::warn!(%error, "the mount could not be removed");
         }
         settle(&self.fs, &self.fabric, limit)
     }

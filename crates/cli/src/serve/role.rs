@@ -195,9 +195,8 @@ fn reachable(nid: &str, mgs_nids: &[String]) -> anyhow::Result<String> {
     let (address, net) = nid.rsplit_once('@').unwrap_or((nid, "tcp0"));
     let Ok(bound) = address.parse::<SocketAddr>() else { return Ok(nid.to_owned()) };
     if bound.ip().is_loopback() && is_elsewhere(mgs_nids) {
-        let why =
-            "it listens on loopback, and the management service is on a network: nobody there could reach it";
-        let next = "give this host's address in `listen`, such as 10.0.0.7:7011; SECURITY.md says who can then do what";
+        let why = "it listens on loopback, and the management service is on a network: no host there could reach it";
+        let next = "give this host's address in `listen`, such as 10.0.0.7:7011; SECURITY.md says what other hosts can then do";
         return Err(Failure::unusable(nid, why, next).into());
     }
     if !bound.ip().is_unspecified() {

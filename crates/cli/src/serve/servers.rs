@@ -36,8 +36,13 @@ pub struct LogDevice {
 
 impl LogDevice {
     fn open(path: &Path) -> anyhow::Result<LogDevice> {
-        let disk = FileDisk::open(path)
-            .map_err(|e| Failure::failed(path.display(), e, "check `log_devices`, and who else uses it"))?;
+        let disk = FileDisk::open(path).map_err(|e| {
+            Failure::failed(
+                path.display(),
+                e,
+                "check `log_devices`, and whether another process uses the device",
+            )
+        })?;
         let found = disk::content::look(&disk)
             .map_err(|e| Failure::failed(path.display(), e, "look at the medium (`dmesg`)"))?;
         match found {

@@ -84,7 +84,7 @@ impl Run {
             self.targets.iter().map(|path| target(path, self.yes)).collect::<anyhow::Result<_>>()?;
         let mut seen = std::collections::BTreeSet::new();
         for path in &targets {
-            anyhow::ensure!(seen.insert(path), "--targets {}: it is there twice", path.display());
+            anyhow::ensure!(seen.insert(path), "--targets {}: it is given twice", path.display());
         }
         let sizes = targets.iter().map(|path| bytes_of(path)).collect::<anyhow::Result<Vec<u64>>>()?;
         let environment = Environment {
@@ -172,8 +172,8 @@ fn target(path: &Path, yes: bool) -> anyhow::Result<PathBuf> {
         "{}: it is no file and no block device",
         named()
     );
-    anyhow::ensure!(bytes_of(&path)? > 0, "{}: it is empty; make it as large as may be filled", named());
-    anyhow::ensure!(yes, "{}: what it holds would be overwritten; say --yes if it may be", named());
+    anyhow::ensure!(bytes_of(&path)? > 0, "{}: it is empty; give it the size that may be filled", named());
+    anyhow::ensure!(yes, "{}: its content would be overwritten; give --yes to allow that", named());
     if kind.is_block_device() {
         // Opened exclusively, which fails for a device that is mounted or part of another device.
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::EXCL;

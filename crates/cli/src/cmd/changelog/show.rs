@@ -38,7 +38,7 @@ pub fn mask_of(text: &str) -> Result<u64, String> {
         mask |= match known {
             Some((op, ..)) => op.bit(),
             None if word.eq_ignore_ascii_case("all") => ChangeOp::MASK_ALL,
-            None => return Err(format!("'{word}' is no change that is recorded")),
+            None => return Err(format!("'{word}' is no kind of change")),
         };
     }
     if mask == 0 { Err("the mask names no change".into()) } else { Ok(mask) }

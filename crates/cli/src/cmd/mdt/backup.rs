@@ -92,7 +92,11 @@ impl Backup {
         // Under another name until it is complete and durable.
         let part = self.file.with_added_extension("part");
         let failed = |e: &dyn std::fmt::Display| {
-            Failure::failed(&what, format!("{e:#}"), "look at `stria status`, and at the room for the file")
+            Failure::failed(
+                &what,
+                format!("{e:#}"),
+                "look at `stria status`, and at the free space for the file",
+            )
         };
         let job = &mut |reach: &Reach, _: &'static str| write_to(reach, &part);
         let at = At::of(self.dir.as_deref(), self.mgs.as_ref(), self.mount.as_deref());
@@ -122,8 +126,7 @@ fn write_to(reach: &Reach, path: &Path) -> anyhow::Result<u64> {
     let cap = reach.capability(SystemTime::now());
     let ask = |run, after| reach.ask(mdt.id, &CopyOut { cap: cap.clone(), run, after });
     let mut reply = ask(0, Bytes::default())?;
-    let head =
-        reply.head.take().ok_or_else(|| anyhow::anyhow!("the MDT does not say whose records they are"))?;
+    let head = reply.head.take().ok_or_else(|| anyhow::anyhow!("the MDT does not name its file system"))?;
     let mut out = BufWriter::new(File::create(path)?);
     let (mut stream, mut records) = (Stream::begin(&head, &mut out)?, 0);
     loop {

@@ -92,7 +92,7 @@ impl Bench {
         // Nothing is written before the turns run. Each file needs an inode of ext4 and one more for free space, and the rows need as many
         // again.
         let bytes_min = DEVICE_BYTES_MIN + self.entries * turns::INODE_BYTES;
-        let better = "for figures that say something of twice that";
+        let better = "for useful results twice that";
         let device_bytes = device::take(&self.device, bytes_min, better, self.force)?.size();
         let stop = Arc::new(AtomicBool::new(false));
         super::super::bench::stop_by_signals(&stop)?;

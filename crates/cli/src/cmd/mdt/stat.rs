@@ -214,7 +214,7 @@ impl Line {
         );
         if self.stretches_lost > 0 {
             out += &format!(
-                "    DAMAGED  {} stretches of records are known to be lost: `stria fsck` looks at all, and names them\n",
+                "    DAMAGED  {} ranges of records are known to be lost: `stria fsck` checks all records and names them\n",
                 self.stretches_lost
             );
         }
@@ -309,7 +309,7 @@ mod tests {
         };
         let ill = line_of("s-MDT0000".into(), ill).text();
         assert!(ill.contains("FAILED   it refuses all changes: a medium failed"), "{ill}");
-        assert!(ill.contains("DAMAGED  2 stretches"), "{ill}");
+        assert!(ill.contains("DAMAGED  2 ranges"), "{ill}");
         assert!(ill.contains("FULL     it takes no new name"), "{ill}");
         assert!(ill.contains("up to 512B, where") && ill.contains("of 512B at most"), "{ill}");
     }

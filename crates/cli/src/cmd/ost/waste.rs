@@ -52,7 +52,7 @@ impl Waste {
     pub fn run(self) -> anyhow::Result<Exit> {
         if self.min.0 == 0 || self.min.0 > self.max.0 || self.max.0 > BYTES_MAX {
             let next = "give --min of 1 byte or more, and --max of that or more and 1G at most";
-            return Err(Failure::unusable("waste", "these sizes make no mix", next).into());
+            return Err(Failure::unusable("waste", "these sizes are no range", next).into());
         }
         let mix = Mix {
             files: self.files,

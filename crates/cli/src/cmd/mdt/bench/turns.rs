@@ -214,7 +214,7 @@ impl Turns {
 
     fn check_stop(&self) -> anyhow::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
-            bail!("stopped by a signal; the device holds nothing of use");
+            bail!("stopped by a signal; the content of the device is useless");
         }
         Ok(())
     }

@@ -78,11 +78,10 @@ impl Sizes {
 impl Devices {
     /// Their sizes. Refuses a device that is too small, or that has content unless forced, as `stria mkfs` does. Writes nothing.
     pub fn take(&self, force: bool) -> anyhow::Result<Sizes> {
-        let main = take(&self.main, DEVICE_BYTES_MIN, "for figures that say something of 8 GiB", force)?;
+        let main = take(&self.main, DEVICE_BYTES_MIN, "for useful results 8 GiB", force)?;
         // Both at once, so that one device given twice is noticed.
         let log = self.log.as_deref();
-        let log =
-            log.map(|log| take(log, LOG_DEVICE_BYTES_MIN, "for a log that says something of 512 MiB", force));
+        let log = log.map(|log| take(log, LOG_DEVICE_BYTES_MIN, "for useful results 512 MiB", force));
         Ok(Sizes::of(&main, log.transpose()?.as_ref()))
     }
 }
