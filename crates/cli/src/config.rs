@@ -210,7 +210,7 @@ fn listen_key(listen: &str) -> String {
     key(comment, "listen", toml_of(listen))
 }
 fn nids_key(nids: &[String]) -> String {
-    let comment = "NIDs that others reach this server by, each address:port[@net]; empty: from `listen`, or the route to the MGS.";
+    let comment = "NIDs at which others reach this server, each address:port[@net]; empty: from `listen`, or the route to the MGS.";
     key(comment, "nids", toml_of(nids))
 }
 
@@ -319,7 +319,7 @@ impl Config for Mds {
         let device = key(comment, "device", toml_of(&self.device));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
         let claims = crate::claims::keys(self.groups, self.root_squash);
-        let comment = "Memory for what the MDT has: what was used lately is there, all is on the device; without it a quarter of the machine's.";
+        let comment = "Memory for the MDT's records: it caches those used lately, and all are on the device. Default: a quarter of the machine's.";
         let cache = match &self.mdt_cache {
             Some(size) => key(comment, "mdt_cache", toml_of(size)),
             None => absent_key(comment, "mdt_cache", "\"4G\""),
@@ -373,18 +373,19 @@ impl Config for Oss {
         let comment = "Devices with the logs of OSTs that were made with --log-device, in any order: each is found by its uuid.";
         let logs = key(comment, "log_devices", toml_of(&self.log_devices));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
-        let comment = "How data goes to a device: \"direct\" past the page cache, \"cached\" through it, \"auto\": direct to block devices, cached to files.";
+        let comment = "How data goes to a device: \"direct\" bypasses the page cache, \"cached\" uses it, \"auto\" is direct only for block devices.";
         let io = key(comment, "io", toml_of(&self.io));
-        let comment = "Seconds after which a device that has done nothing of a direct read or write counts as hung: the operation fails.";
+        let comment = "Seconds without progress of a direct read or write after which the device counts as hung and the operation fails.";
         let patience = key(comment, "io_timeout_sec", self.io_timeout_sec);
-        let comment = "Writes of fewer bytes that change what is there go into the log first, and to their place later, many at once; 0: none.";
-        let small = key(comment, "small_write_max", toml_of(&self.small_write_max));
         let comment =
-            "Memory of each OST for such writes, until they are in their place; half of its log at most.";
+            "Overwrites of fewer bytes go to the log first and are destaged later, many at once; 0: none.";
+        let small = key(comment, "small_write_max", toml_of(&self.small_write_max));
+        let comment = "Memory of each OST for such writes until they are destaged; half of its log at most.";
         let memory = key(comment, "small_write_memory", toml_of(&self.small_write_memory));
-        let comment = "They are brought there in multiples of this: the drive's own unit of writing (64K of some QLC drives).";
+        let comment =
+            "Destaging writes multiples of this: the drive's own unit of writing (64K of some QLC drives).";
         let unit = key(comment, "write_unit", toml_of(&self.write_unit));
-        let comment = "Memory of each OST for what it knows of objects: those used lately, and changes until the next checkpoint.";
+        let comment = "Memory of each OST for its object index: objects used lately, and changes until the next checkpoint.";
         let index = key(comment, "index_memory", toml_of(&self.index_memory));
         [
             head,
