@@ -229,6 +229,9 @@ _stria() {
             stria__subcmd__gateway__subcmd__help,smb)
                 cmd="stria__subcmd__gateway__subcmd__help__subcmd__smb"
                 ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__nfs,check)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__check"
+                ;;
             stria__subcmd__gateway__subcmd__help__subcmd__nfs,disable)
                 cmd="stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__disable"
                 ;;
@@ -241,6 +244,9 @@ _stria() {
             stria__subcmd__gateway__subcmd__help__subcmd__nfs,status)
                 cmd="stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__status"
                 ;;
+            stria__subcmd__gateway__subcmd__help__subcmd__smb,check)
+                cmd="stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__check"
+                ;;
             stria__subcmd__gateway__subcmd__help__subcmd__smb,disable)
                 cmd="stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__disable"
                 ;;
@@ -252,6 +258,9 @@ _stria() {
                 ;;
             stria__subcmd__gateway__subcmd__help__subcmd__smb,status)
                 cmd="stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__status"
+                ;;
+            stria__subcmd__gateway__subcmd__nfs,check)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__check"
                 ;;
             stria__subcmd__gateway__subcmd__nfs,disable)
                 cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__disable"
@@ -268,6 +277,9 @@ _stria() {
             stria__subcmd__gateway__subcmd__nfs,status)
                 cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__status"
                 ;;
+            stria__subcmd__gateway__subcmd__nfs__subcmd__help,check)
+                cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__check"
+                ;;
             stria__subcmd__gateway__subcmd__nfs__subcmd__help,disable)
                 cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__disable"
                 ;;
@@ -283,6 +295,9 @@ _stria() {
             stria__subcmd__gateway__subcmd__nfs__subcmd__help,status)
                 cmd="stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__status"
                 ;;
+            stria__subcmd__gateway__subcmd__smb,check)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__check"
+                ;;
             stria__subcmd__gateway__subcmd__smb,disable)
                 cmd="stria__subcmd__gateway__subcmd__smb__subcmd__disable"
                 ;;
@@ -297,6 +312,9 @@ _stria() {
                 ;;
             stria__subcmd__gateway__subcmd__smb,status)
                 cmd="stria__subcmd__gateway__subcmd__smb__subcmd__status"
+                ;;
+            stria__subcmd__gateway__subcmd__smb__subcmd__help,check)
+                cmd="stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__check"
                 ;;
             stria__subcmd__gateway__subcmd__smb__subcmd__help,disable)
                 cmd="stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__disable"
@@ -445,6 +463,9 @@ _stria() {
             stria__subcmd__help__subcmd__gateway,smb)
                 cmd="stria__subcmd__help__subcmd__gateway__subcmd__smb"
                 ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__nfs,check)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__check"
+                ;;
             stria__subcmd__help__subcmd__gateway__subcmd__nfs,disable)
                 cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__disable"
                 ;;
@@ -456,6 +477,9 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__gateway__subcmd__nfs,status)
                 cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__status"
+                ;;
+            stria__subcmd__help__subcmd__gateway__subcmd__smb,check)
+                cmd="stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__check"
                 ;;
             stria__subcmd__help__subcmd__gateway__subcmd__smb,disable)
                 cmd="stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__disable"
@@ -1521,8 +1545,22 @@ _stria() {
             return 0
             ;;
         stria__subcmd__gateway__subcmd__help__subcmd__nfs)
-            opts="enable disable list status"
+            opts="enable disable list status check"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__nfs__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1591,8 +1629,22 @@ _stria() {
             return 0
             ;;
         stria__subcmd__gateway__subcmd__help__subcmd__smb)
-            opts="enable disable list status"
+            opts="enable disable list status check"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__help__subcmd__smb__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1661,12 +1713,30 @@ _stria() {
             return 0
             ;;
         stria__subcmd__gateway__subcmd__nfs)
-            opts="-h --help enable disable list status help"
+            opts="-h --help enable disable list status check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__check)
+            opts="-h --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1751,8 +1821,22 @@ _stria() {
             return 0
             ;;
         stria__subcmd__gateway__subcmd__nfs__subcmd__help)
-            opts="enable disable list status help"
+            opts="enable disable list status check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__nfs__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1871,12 +1955,30 @@ _stria() {
             return 0
             ;;
         stria__subcmd__gateway__subcmd__smb)
-            opts="-h --help enable disable list status help"
+            opts="-h --help enable disable list status check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__check)
+            opts="-h --base --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1957,8 +2059,22 @@ _stria() {
             return 0
             ;;
         stria__subcmd__gateway__subcmd__smb__subcmd__help)
-            opts="enable disable list status help"
+            opts="enable disable list status check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__gateway__subcmd__smb__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2469,8 +2585,22 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__gateway__subcmd__nfs)
-            opts="enable disable list status"
+            opts="enable disable list status check"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__nfs__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2539,8 +2669,22 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__gateway__subcmd__smb)
-            opts="enable disable list status"
+            opts="enable disable list status check"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

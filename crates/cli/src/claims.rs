@@ -1,4 +1,4 @@
-//! What an MDT believes of its clients' claims: `groups` and `root_squash`, as options of `stria mds` and as keys of its file.
+//! How far an MDT trusts its clients: `groups` and `root_squash`, as options of `stria mds` and as keys of its file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::config::{absent_key, key};
 
-/// Who says in which groups a user is.
+/// The source of a user's groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Groups {
@@ -20,7 +20,7 @@ pub enum Groups {
     Server,
 }
 
-/// Whom root becomes.
+/// The user that clients' root is mapped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct RootSquash {
@@ -51,7 +51,7 @@ impl fmt::Display for RootSquash {
     }
 }
 
-/// The settings of an MDT that believes so much.
+/// The settings of an MDT for these options.
 pub fn settings(groups: Groups, squash: Option<RootSquash>) -> mds::Settings {
     let groups = match groups {
         Groups::Client => mds::Groups::Client,
@@ -61,16 +61,16 @@ pub fn settings(groups: Groups, squash: Option<RootSquash>) -> mds::Settings {
     mds::Settings { groups, squash, ..mds::Settings::default() }
 }
 
-/// The commented keys of a configuration.
+/// The keys of a configuration, with comments.
 pub fn keys(groups: Groups, squash: Option<RootSquash>) -> String {
     let word = match groups {
         Groups::Client => "\"client\"",
         Groups::Server => "\"server\"",
     };
     let comment =
-        "Who says in which groups a user is: \"client\", or \"server\" for this machine's user database.";
+        "Source of a user's groups: \"client\", or \"server\" for the user database of this machine.";
     let groups = key(comment, "groups", word);
-    let comment = "Whom clients' root becomes, as UID:GID; absent: it stays root.";
+    let comment = "The user that clients' root is mapped to, as UID:GID; absent: it stays root.";
     match squash {
         Some(squash) => groups + &key(comment, "root_squash", format!("\"{squash}\"")),
         None => groups + &absent_key(comment, "root_squash", "\"65534:65534\""),

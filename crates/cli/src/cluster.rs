@@ -1,7 +1,7 @@
-//! `D/cluster.toml`: what a directory of `stria up` holds. Written before anything else is made, and last deleted.
+//! `D/cluster.toml`: the description of a `stria up` directory. It is written before anything else is made, and deleted last.
 //!
-//! cli-C1: `ready = false` until every target was formatted and registered; nothing was ever served before that, so an
-//! interrupted first run starts over. With `ready = true` a missing image is an error, never a reason to make a blank one.
+//! cli-C1: `ready = false` until every target was formatted and registered. No target was served before that, so an interrupted first run
+//! starts over. With `ready = true` a missing image is an error and never replaced by a blank one.
 //! cli-C2: only files named by `files()` are ever deleted.
 
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ const NAME: &str = "cluster.toml";
 const TITLE: &str =
     "# Made by `stria up`: what this directory holds. It is read, and refused if edited beyond sense.\n";
 
-/// Entries that a directory may have and still count as empty: a mount point's own, and ours of an interrupted start.
+/// Entries that an empty directory may have: those of a mount point, and those of an interrupted start.
 const HARMLESS: [&str; 3] = ["lost+found", "run", "cluster.new"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,15 +32,15 @@ pub struct Cluster {
     pub osts: u32,
     pub mdt_size: Size,
     pub ost_size: Size,
-    /// Set on the root directory when it was made; `None` = the default.
+    /// The inline limit set on the root directory when it was made; `None` = the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline_max: Option<Size>,
 }
 
-/// What is at a directory.
+/// The content of a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing there, or an empty directory.
+    /// The directory is missing or empty.
     Empty,
     Cluster(Cluster),
 }
@@ -56,12 +56,12 @@ impl Cluster {
         Cluster { format: FORMAT, ready: false, fsname, mdts: 1, osts, mdt_size, ost_size, inline_max }
     }
 
-    /// Looks what `dir` holds; foreign content is refused.
+    /// Examines `dir`; refuses foreign content.
     pub fn find(dir: &Path) -> anyhow::Result<Found> {
         Cluster::find_beside(dir, None)
     }
 
-    /// As `find`, where an empty mount point within the directory is not foreign either.
+    /// As `find`, but an empty mount point within the directory is not foreign.
     pub fn find_beside(dir: &Path, mount: Option<&Path>) -> anyhow::Result<Found> {
         match fs::read_to_string(dir.join(NAME)) {
             Ok(text) => Ok(Found::Cluster(Cluster::parse(dir, &text)?)),
@@ -70,7 +70,7 @@ impl Cluster {
         }
     }
 
-    /// As `find`, for commands that need a cluster to be there.
+    /// As `find`, for commands that need an existing cluster.
     pub fn existing(dir: &Path) -> anyhow::Result<Cluster> {
         match Cluster::find(dir)? {
             Found::Cluster(cluster) => Ok(cluster),
@@ -96,7 +96,7 @@ impl Cluster {
         }
     }
 
-    /// Writes the file so that a crash leaves the old or the new one.
+    /// Writes the file so that a crash leaves either the old or the new one.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let new = dir.join("cluster.new");
         let mut file = File::create(&new)?;
@@ -125,18 +125,18 @@ impl Cluster {
         dir.join("mgs")
     }
 
-    /// Bytes that the targets may take on the disk below.
+    /// Most bytes that the targets may take on the disk below.
     pub fn bytes_promised(&self) -> u64 {
         let (mdts, osts) = (self.mdts as u64, self.osts as u64);
         mdts.saturating_mul(self.mdt_size.0).saturating_add(osts.saturating_mul(self.ost_size.0))
     }
 
-    /// Images that should be there and are not.
+    /// Images that are missing.
     pub fn missing(&self, dir: &Path) -> Vec<PathBuf> {
         self.images(dir).into_iter().filter(|p| !p.exists()).collect()
     }
 
-    /// Every file of ours in `dir` but those under `run`; the file that says that they are ours comes last.
+    /// All files of Stria in `dir`, except those under `run`. The file that marks the directory as Stria's comes last.
     pub fn files(&self, dir: &Path) -> Vec<PathBuf> {
         let mut files = self.images(dir);
         files.extend([dir.join("cluster.new"), dir.join(NAME)]);
@@ -165,7 +165,7 @@ fn check_empty(dir: &Path, mount: Option<&Path>) -> anyhow::Result<Found> {
     Ok(Found::Empty)
 }
 
-/// Is nothing in this directory but what leads to the mount point, and nothing there?
+/// Whether the directory holds only the way to the mount point, and the mount point is empty.
 fn is_only_way(path: &Path, mount: &Path) -> bool {
     let Ok(entries) = fs::read_dir(path) else { return false };
     mount.starts_with(path) && entries.flatten().all(|below| is_only_way(&below.path(), mount))

@@ -1,7 +1,7 @@
 //! The TOML files of `stria mgs|mds|oss|mount --config FILE`.
 //!
-//! Unknown keys are refused, so that a misspelt one cannot be silently without effect. `--print-config` prints the
-//! effective configuration with every default and a comment on each key; what it prints reads back to the same value.
+//! Unknown keys are refused, so that a misspelt key cannot be ignored. `--print-config` prints the effective configuration with every
+//! default and a comment on each key. Reading that text gives the same value.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::claims::{Groups, RootSquash};
 use crate::exit::Failure;
 use types::Size;
 
-/// TCP port of an MGS where none is given.
+/// The default TCP port of an MGS.
 pub const MGS_PORT: u16 = 7010;
-/// Seconds after which a file operation without an answer fails with `ETIMEDOUT`.
+/// Seconds after which an unanswered file operation fails with `ETIMEDOUT`.
 pub const OP_TIMEOUT_SEC: u32 = 60;
 
-/// How an OST's data goes between memory and its device.
+/// How data moves between an OST and its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataIo {
@@ -39,10 +39,10 @@ impl From<DataIo> for disk::Io {
     }
 }
 
-/// An MDT's records in memory, at least.
+/// The least memory for an MDT's records.
 const MDT_CACHE_MIN: u64 = 1 << 20;
 
-/// The same as an option.
+/// Parses the value of the option.
 pub fn mdt_cache(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     if size.0 < MDT_CACHE_MIN { Err("it must be at least 1M".into()) } else { Ok(size) }
@@ -50,11 +50,11 @@ pub fn mdt_cache(text: &str) -> Result<Size, String> {
 
 /// A role's configuration.
 pub trait Config: DeserializeOwned {
-    /// What a commented example holds.
+    /// An example for a commented configuration.
     fn example() -> Self;
     /// TOML with comments.
     fn print(&self) -> String;
-    /// What the types do not say.
+    /// Checks the rules that the types cannot express.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
@@ -131,7 +131,7 @@ pub struct Mount {
     pub op_timeout_sec: u32,
 }
 
-/// Whoever reaches a server's port may do what `SECURITY.md` says: until there is TLS, no network is reached unasked.
+/// The default is loopback: without TLS, any host that reaches a server's port has the rights that `SECURITY.md` describes.
 fn mgs_listen() -> String {
     format!("127.0.0.1:{MGS_PORT}")
 }
@@ -160,7 +160,7 @@ fn op_timeout_sec() -> u32 {
     OP_TIMEOUT_SEC
 }
 
-/// What is printed where there is no file runs on one machine as it stands.
+/// The example must run on one machine as it is printed.
 fn example_mgs() -> Vec<String> {
     vec![format!("127.0.0.1:{MGS_PORT}@tcp0")]
 }
@@ -179,12 +179,12 @@ pub fn parse<C: Config>(text: &str) -> Result<C, String> {
     Ok(config)
 }
 
-/// A value as TOML; every value here has such a form.
+/// A value as TOML; every value here can be expressed.
 fn toml_of(value: &(impl Serialize + ?Sized)) -> String {
     toml::Value::try_from(value).expect("strings, numbers and lists of them have a TOML form").to_string()
 }
 
-/// A commented key. An absent value is printed as a comment that shows an example.
+/// A key with its comment. An absent value becomes a comment with an example.
 pub fn key(comment: &str, name: &str, value: impl Display) -> String {
     format!("# {comment}\n{name} = {value}\n\n")
 }
@@ -210,11 +210,11 @@ fn listen_key(listen: &str) -> String {
     key(comment, "listen", toml_of(listen))
 }
 fn nids_key(nids: &[String]) -> String {
-    let comment = "NIDs that others reach this server by, each address:port[@net]; empty: from `listen`, or the route to the MGS.";
+    let comment = "NIDs at which others reach this server, each address:port[@net]; empty: from `listen`, or the route to the MGS.";
     key(comment, "nids", toml_of(nids))
 }
 
-/// The rule is the management service's; asked here so that it is refused before anything is made.
+/// The rule of the management service, checked before anything is made.
 pub fn check_fsname(name: &str) -> Result<(), String> {
     mgmt::check_fs_name(name).map_err(|fault| fault.detail)
 }
@@ -230,19 +230,19 @@ fn check_listen(address: &str) -> Result<(), String> {
     Nid::parse(address).map(drop).map_err(|e| format!("`listen`: {e}"))
 }
 
-/// A server's own NIDs go into the cluster map as they are. There is no default port for them.
+/// A server's own NIDs go into the cluster map unchanged. They have no default port.
 fn check_nids(nids: &[String]) -> Result<(), String> {
     nids.iter().try_for_each(|nid| match Nid::parse(nid) {
         Ok(Nid { address: Address::Tcp(address), .. }) if address.ends_with(":0") => {
-            Err(format!("`nids`: {nid:?} has port 0, which nobody can reach; give the port of `listen`"))
+            Err(format!("`nids`: {nid:?} has port 0, which no client can reach; give the port of `listen`"))
         }
         Ok(_) => Ok(()),
         Err(e) => Err(format!("`nids`: {e}")),
     })
 }
 
-/// A NID in full: `10.0.0.5` becomes `10.0.0.5:7010@tcp0`. Unix NIDs (`unix:/path@local0`) stay as they are. What nothing can reach is
-/// refused here, so that nobody waits for it.
+/// A NID in full: `10.0.0.5` becomes `10.0.0.5:7010@tcp0`. Unix NIDs (`unix:/path@local0`) stay unchanged. Unreachable NIDs are refused
+/// here, so that no client waits for them.
 pub fn normal_nid(text: &str) -> Result<String, String> {
     let (address, net) =
         text.rsplit_once('@').unwrap_or((text, if text.starts_with("unix:") { "local0" } else { "tcp0" }));
@@ -260,18 +260,18 @@ pub fn normal_nid(text: &str) -> Result<String, String> {
         || address.rsplit_once(':').is_some_and(|(host, port)| {
             port.parse::<u16>().is_ok() && (!host.contains(':') || host.starts_with('['))
         });
-    // The kernel module's nets are called `tcp`; that is our `tcp0`.
+    // The kernel module calls this net `tcp`; Stria calls it `tcp0`.
     let net = if net == "tcp" { "tcp0" } else { net };
     let full = match (has_port, address.contains(':') && !address.starts_with('[')) {
         (true, _) => format!("{address}@{net}"),
-        // An IPv6 literal, its zone aside; else it was meant for a port.
+        // An IPv6 literal, without regard to its zone. Otherwise the colon was meant for a port.
         (false, true) if is_ipv6(address) => format!("[{address}]:{MGS_PORT}@{net}"),
         (false, true) => return Err(format!("'{text}' is no NID: the port is no number from 1 to 65535")),
         (false, false) => format!("{address}:{MGS_PORT}@{net}"),
     };
     match Nid::parse(&full) {
         Ok(Nid { address: Address::Tcp(address), .. }) if address.ends_with(":0") => {
-            Err(format!("'{text}' is no NID: nobody can reach port 0"))
+            Err(format!("'{text}' is no NID: port 0 cannot be reached"))
         }
         Ok(_) => Ok(full),
         Err(BadNid { why: UNKNOWN_NET, .. }) => {
@@ -319,7 +319,7 @@ impl Config for Mds {
         let device = key(comment, "device", toml_of(&self.device));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
         let claims = crate::claims::keys(self.groups, self.root_squash);
-        let comment = "Memory for what the MDT has: what was used lately is there, all is on the device; without it a quarter of the machine's.";
+        let comment = "Memory for the MDT's records: it caches those used lately, and all are on the device. Default: a quarter of the machine's.";
         let cache = match &self.mdt_cache {
             Some(size) => key(comment, "mdt_cache", toml_of(size)),
             None => absent_key(comment, "mdt_cache", "\"4G\""),
@@ -373,18 +373,19 @@ impl Config for Oss {
         let comment = "Devices with the logs of OSTs that were made with --log-device, in any order: each is found by its uuid.";
         let logs = key(comment, "log_devices", toml_of(&self.log_devices));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
-        let comment = "How data goes to a device: \"direct\" past the page cache, \"cached\" through it, \"auto\": direct to block devices, cached to files.";
+        let comment = "How data goes to a device: \"direct\" bypasses the page cache, \"cached\" uses it, \"auto\" is direct only for block devices.";
         let io = key(comment, "io", toml_of(&self.io));
-        let comment = "Seconds after which a device that has done nothing of a direct read or write counts as hung: the operation fails.";
+        let comment = "Seconds without progress of a direct read or write after which the device counts as hung and the operation fails.";
         let patience = key(comment, "io_timeout_sec", self.io_timeout_sec);
-        let comment = "Writes of fewer bytes that change what is there go into the log first, and to their place later, many at once; 0: none.";
-        let small = key(comment, "small_write_max", toml_of(&self.small_write_max));
         let comment =
-            "Memory of each OST for such writes, until they are in their place; half of its log at most.";
+            "Overwrites of fewer bytes go to the log first and are destaged later, many at once; 0: none.";
+        let small = key(comment, "small_write_max", toml_of(&self.small_write_max));
+        let comment = "Memory of each OST for such writes until they are destaged; half of its log at most.";
         let memory = key(comment, "small_write_memory", toml_of(&self.small_write_memory));
-        let comment = "They are brought there in multiples of this: the drive's own unit of writing (64K of some QLC drives).";
+        let comment =
+            "Destaging writes multiples of this: the drive's own unit of writing (64K of some QLC drives).";
         let unit = key(comment, "write_unit", toml_of(&self.write_unit));
-        let comment = "Memory of each OST for what it knows of objects: those used lately, and changes until the next checkpoint.";
+        let comment = "Memory of each OST for its object index: objects used lately, and changes until the next checkpoint.";
         let index = key(comment, "index_memory", toml_of(&self.index_memory));
         [
             head,
@@ -409,7 +410,7 @@ impl Config for Oss {
         check_fsname(&self.fsname)?;
         check_listen(&self.listen)?;
         check_nids(&self.nids)?;
-        // Beyond it a write would not fit an entry of the log.
+        // A larger write does not fit a log entry.
         if self.small_write_max.0 > 1 << 20 {
             return Err("`small_write_max` must be 1M at most".to_owned());
         }

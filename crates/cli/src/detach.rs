@@ -1,14 +1,15 @@
-//! Going into the background: the command starts itself again with `--foreground`, in a session of its own, with its log as
-//! stderr, and waits until that child says that it is ready.
+//! Runs a command in the background: it starts itself again with `--foreground`, in a session of its own, with its log as stderr, and waits
+//! until that child reports that it is ready.
 //!
-//! The child's stdout is a pipe to the waiting parent, with one line per message: `+ <line to print>`, `~ <line for stderr>`, at the end
-//! `ok`, or `! <exit code> <error line>`. A child that dies without either is reported with where its log is.
-//! cli-D1: the parent ends with the child's answer; it never says "ready" of a child that is not.
-//! cli-D2: a child that is not ready ends with its parent. A signal to the parent (Ctrl-C) is passed on, and the parent waits until the child
-//! is gone; a parent that was killed is missed by the child, which finds the pipe without a reader.
+//! The child's stdout is a pipe to the waiting parent, with one line per message: `+ <line to print>`, `~ <line for stderr>`, and at the
+//! end `ok` or `! <exit code> <error line>`. If a child dies without either, the error names its log.
+//! cli-D1: the parent ends with the child's result; it never reports an unready child as ready.
+//! cli-D2: a child that is not ready ends with its parent. The parent passes signals (Ctrl-C) on and waits until the child is gone. If the
+//! parent is killed, the child notices that the pipe has no reader.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,18 +17,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit::{Exit, Failure};
 
-/// Where a starting process says what it does.
+/// Where a starting process reports its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Herald {
-    /// A terminal or whatever stdout is.
+    /// Directly to stdout.
     Stdout,
-    /// The parent that waits for us.
+    /// To the waiting parent.
     Parent,
 }
 
@@ -36,14 +37,14 @@ impl Herald {
         if detached { Herald::Parent } else { Herald::Stdout }
     }
 
-    /// Tells one line. A parent that is gone is no reason to fail.
+    /// Reports one line. A missing parent is no error.
     pub fn say(self, line: &str) {
         let prefix = if self == Herald::Parent { "+ " } else { "" };
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{prefix}{line}").and_then(|()| out.flush());
     }
 
-    /// Tells what a start in the background waits for; in the foreground the log has it.
+    /// Reports what a start in the background waits for; in the foreground the log shows it.
     pub fn say_to_parent(self, line: &str) {
         if self == Herald::Parent {
             let mut out = std::io::stdout().lock();
@@ -51,7 +52,7 @@ impl Herald {
         }
     }
 
-    /// The last word of a good start.
+    /// Reports a successful start.
     pub fn ready(self) {
         if self == Herald::Parent {
             let mut out = std::io::stdout().lock();
@@ -62,7 +63,7 @@ impl Herald {
         }
     }
 
-    /// The last word of a start that failed.
+    /// Reports a failed start.
     pub fn failed(self, err: &anyhow::Error) {
         if self == Herald::Parent {
             let text = crate::exit::line_of(err).replace('\n', " ");
@@ -72,10 +73,10 @@ impl Herald {
     }
 }
 
-/// Set before the parent is told so: from then on nobody needs it.
+/// Set before the parent is told: from then on the child needs no parent.
 static IS_READY: AtomicBool = AtomicBool::new(false);
 
-/// What the child calls first: a session of its own, so that no terminal's signals reach it, and no directory kept busy.
+/// Makes the child a daemon: a session of its own, without signals of a terminal, and no working directory kept in use.
 pub fn become_daemon() -> anyhow::Result<()> {
     rustix::process::setsid()?;
     std::env::set_current_dir("/")?;
@@ -91,7 +92,7 @@ pub fn become_daemon() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By the signal that asks for it: what was begun is taken back.
+/// Sends itself SIGTERM, so that the begun start is undone.
 fn end_without_parent() {
     tracing::error!("the command that started this process has ended before it was ready: stopping");
     if let Err(e) = kill_process(rustix::process::getpid(), Signal::TERM) {
@@ -99,8 +100,8 @@ fn end_without_parent() {
     }
 }
 
-/// Runs this program with `args` in the background and waits until it is ready, printing to `out` what it says meanwhile. `log` is open
-/// for its lines and lies at `log_path`.
+/// Runs this program with `args` in the background and waits until it is ready. Prints to `out` what the child reports meanwhile. `log` is
+/// its stderr, at `log_path`.
 pub fn run_detached(
     what: &str,
     args: &[std::ffi::OsString],
@@ -112,14 +113,16 @@ pub fn run_detached(
     let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut child = child.spawn()?;
+    // By pid, a late signal could reach another process: the child's pid is free once it was waited for.
+    let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let pipe = child.stdout.take().expect("stdout was asked to be a pipe");
-    let (pid, passed_on) = (Pid::from_child(&child), Arc::new(AtomicBool::new(false)));
+    let passed_on = Arc::new(AtomicBool::new(false));
     let passes = passed_on.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in signals.forever() {
-            // A second one is for a child that does not heed the first.
+        for signal in signals.forever() {
+            // The second signal kills a child that ignores the first.
             let how = if passes.swap(true, Ordering::SeqCst) { Signal::KILL } else { Signal::TERM };
-            let _ = kill_process(pid, how);
+            pass_on(&process, how, signal);
         }
     })?;
     let word = relay(BufReader::new(pipe), out)?;
@@ -130,7 +133,7 @@ pub fn run_detached(
             child.wait()?;
             Err(failure.into())
         }
-        // It had not heard of the signal when it said that it is ready.
+        // The child had not noticed the signal when it reported that it is ready.
         Some(Ok(())) | None => {
             let status = child.wait()?;
             if is_stopped() {
@@ -143,7 +146,14 @@ pub fn run_detached(
     }
 }
 
-/// Prints what the child says until its last word; `None` if it ended without one.
+/// Without a child, the signal ends this process, as it would without this thread: the caller may still wait for another `up`.
+fn pass_on(child: &impl AsFd, how: Signal, signal: i32) {
+    if rustix::process::pidfd_send_signal(child, how) == Err(Errno::SRCH) {
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+}
+
+/// Prints the child's lines until its last message; `None` if it ended without one.
 fn relay(child: impl BufRead, out: &mut impl Write) -> std::io::Result<Option<Result<(), Failure>>> {
     for line in child.lines() {
         let line = line?;
@@ -186,6 +196,17 @@ mod tests {
         assert_eq!(failure.to_string(), "up: D is foreign; choose another");
         let (end, _) = relayed("! 1 broken\n");
         assert_eq!(end.unwrap().unwrap_err().exit, Exit::Findings);
+    }
+
+    #[test]
+    fn a_signal_reaches_the_child_and_none_other_after_it() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        pass_on(&process, Signal::TERM, SIGTERM);
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(child.wait().unwrap().signal(), Some(SIGTERM));
+        // SIGWINCH is ignored by default, so that this process lives on.
+        pass_on(&process, Signal::TERM, signal_hook::consts::SIGWINCH);
     }
 
     #[test]

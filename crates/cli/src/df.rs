@@ -1,7 +1,7 @@
-//! The table of `stria df`, column for column that of `lfs df`, so that scripts which read the one read the other.
+//! The table of `stria df`, column by column as that of `lfs df`, so that scripts can read both.
 //!
-//! Space is what OSTs hold: MDT lines are shown but not summed. Inodes are the MDTs'; where the OSTs have room for fewer
-//! objects than that, the sum shows the smaller number, with the used count left as it is.
+//! Space is that of the OSTs: MDT lines are shown but not summed. Inodes are those of the MDTs. If the OSTs have room for fewer objects,
+//! the sum shows the smaller number and leaves the used count unchanged.
 
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ pub fn table(fs_name: &str, mount: &str, targets: &[TargetSpace], what: What, un
         let kind = if t.is_mdt() { "MDT" } else { "OST" };
         let uuid = format!("{fs_name}-{kind}{:04x}_UUID", t.index);
         if !t.is_up() {
-            // As `lfs df` does of a target that does not answer: its name and why, and no numbers.
+            // As `lfs df` shows a target that does not answer: its name and the reason, without numbers.
             out += &bench::wrap::wrap(&format!("{uuid:<20}: down ({})", t.why), 4);
             out.push('\n');
             continue;
@@ -71,7 +71,7 @@ fn line(out: &mut String, uuid: &str, amount: Amount, what: What, unit: Unit, pl
         .expect("writing to a string does not fail");
 }
 
-/// As `lfs` rounds: half up, of what users may take rather than of the whole.
+/// Rounded as `lfs` does: half up, as a share of what users may take, not of the whole.
 fn percent_of(amount: Amount) -> u64 {
     match amount.used + amount.available {
         0 => 0,
@@ -79,7 +79,7 @@ fn percent_of(amount: Amount) -> u64 {
     }
 }
 
-/// `lfs` divides while the value is *above* 1024, so 1 KiB is `1024` and 2 KiB is `2.0K`.
+/// `lfs` divides while the value is *above* 1024: 1 KiB is `1024`, and 2 KiB is `2.0K`.
 fn cooked(n: u64) -> String {
     let (mut value, mut letter) = (n as f64, None);
     for next in ["K", "M", "G", "T", "P", "E"] {

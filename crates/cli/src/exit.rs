@@ -1,6 +1,6 @@
 //! How `stria` ends: three exit codes that scripts may rely on, and error lines of one shape.
 //!
-//! An error line reads `stria: <what>: <why>; <next step>`: what was attempted, what stood in the way, what to do now.
+//! An error line reads `stria: <what>: <why>; <next step>`: the attempt, the obstacle, and what to do now.
 //! cli-E1: the numbers of `Exit` never change their meaning.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use std::fmt;
 pub enum Exit {
     /// Done, and nothing is wrong.
     Done = 0,
-    /// It was carried out and found something, or it was tried and failed.
+    /// It was done and found something, or it was tried and failed.
     Findings = 1,
     /// It could not be tried: wrong usage, wrong directory, nothing to look at.
     Unusable = 2,
@@ -49,7 +49,7 @@ fn line(what: impl fmt::Display, why: impl fmt::Display, next: impl fmt::Display
     format!("{what}: {why}; {next}")
 }
 
-/// An error that says its next step already stays as it is.
+/// Keeps an error that has a next step; replaces any other.
 pub fn unless_said(err: anyhow::Error, or: impl FnOnce() -> Failure) -> anyhow::Error {
     if err.is::<Failure>() { err } else { or().into() }
 }
@@ -61,18 +61,18 @@ impl fmt::Display for Failure {
 }
 impl std::error::Error for Failure {}
 
-/// The exit code that an error asks for; errors that say nothing of it are failures.
+/// The exit code of an error; errors without one are failures.
 pub fn code_of(err: &anyhow::Error) -> Exit {
     err.chain().find_map(|e| e.downcast_ref::<Failure>()).map_or(Exit::Findings, |f| f.exit)
 }
 
-/// The whole error line: what says no next step itself is given one by what stood in the way.
+/// The whole error line. An error without a next step gets one by its cause.
 pub fn line_of(err: &anyhow::Error) -> String {
     let has_next = err.chain().any(|e| e.is::<Failure>());
     if has_next { format!("{err:#}") } else { format!("{err:#}; {}", next_step(err)) }
 }
 
-/// As the system says `ENOSPC`, also where only its words have come through.
+/// The system's text of `ENOSPC`; some errors arrive as text only.
 pub const NO_SPACE: &str = "No space left on device";
 
 fn next_step(err: &anyhow::Error) -> &'static str {
@@ -82,7 +82,7 @@ fn next_step(err: &anyhow::Error) -> &'static str {
     let io = err.chain().find_map(|e| e.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
     let refused = err.chain().any(|e| e.is::<net::NetError>());
     match (fault, io) {
-        // What a server's disk said comes as words.
+        // Errors of a server's disk arrive as text.
         (Some(Code::Io), _) if format!("{err:#}").contains(NO_SPACE) => "make room on the disk that holds it",
         (Some(Code::NotReady | Code::Timeout | Code::Moved), _) => {
             "see `stria status`, and try again when all targets are up"

@@ -1,20 +1,20 @@
-//! Where log lines go: stderr, filtered by `STRIA_LOG` (as `RUST_LOG`: `debug`, `client=trace,info`).
+//! Log lines go to stderr, filtered by `STRIA_LOG` (in the syntax of `RUST_LOG`: `debug`, `client=trace,info`).
 //!
-//! A line that cannot be written is lost: the disk below a log may be full, and that must not end the process that logs.
+//! A line that cannot be written is dropped: the disk below a log may be full, and that must not end the logging process.
 
 use std::io::{self, Write};
 
 use tracing_subscriber::EnvFilter;
 
-/// Names the environment variable that filters log lines.
+/// The environment variable that filters log lines.
 pub const FILTER_VARIABLE: &str = "STRIA_LOG";
 
-/// For processes that serve: every start, stop and fault is a line with its time.
+/// For serving processes: each start, stop and fault is a line with its time.
 pub fn start_for_servers() {
     start("info");
 }
 
-/// For commands that people run and read: only what they must know.
+/// For interactive commands: only warnings and errors.
 pub fn start_for_tools() {
     start("warn");
 }
@@ -25,11 +25,11 @@ fn start(default_filter: &str) {
         .with_env_filter(filter)
         .with_writer(|| Lossy(io::stderr()))
         .with_ansi(false);
-    // A second start within one process (tests) keeps the first subscriber, which is as good.
+    // A second start within one process (tests) keeps the first subscriber.
     let _ = lines.try_init();
 }
 
-/// Tells of no error: the subscriber would print it to stderr, and `eprintln!` panics where that cannot be written.
+/// A writer that hides errors: the subscriber would print them to stderr, and `eprintln!` panics if that cannot be written.
 struct Lossy<W>(W);
 
 impl<W: Write> Write for Lossy<W> {
@@ -43,7 +43,7 @@ impl<W: Write> Write for Lossy<W> {
     }
 }
 
-/// As `eprintln!`, and lost where it cannot be written.
+/// As `eprintln!`, but a line that cannot be written is dropped.
 pub fn tell(line: &str) {
     let _ = Lossy(io::stderr().lock()).write_all(format!("{line}\n").as_bytes());
 }

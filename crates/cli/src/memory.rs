@@ -1,21 +1,21 @@
-//! What memory there is and what is taken, as the kernel tells it.
+//! Available and used memory, as the kernel reports it.
 
 use types::Size;
 
-/// Least that an MDT is given where nobody says how much.
+/// The least default for an MDT.
 const MDT_CACHE_MIN: u64 = 64 << 20;
 
-/// What an MDT's records may take: as set, or a quarter of the machine's memory.
+/// The memory for an MDT's records: the configured value, or a quarter of the machine's memory.
 pub fn mdt_cache(set: Option<Size>) -> u64 {
     set.map_or_else(|| (of("/proc/meminfo", "MemTotal:") / 4).max(MDT_CACHE_MIN), |size| size.0)
 }
 
-/// Of this process, bytes in memory.
+/// Resident memory of this process in bytes.
 pub fn resident() -> u64 {
     of("/proc/self/status", "VmRSS:")
 }
 
-/// A line of a file of /proc that tells KiB; 0 where the kernel does not.
+/// Bytes in a line of a /proc file that is in KiB; 0 if the kernel does not report it.
 pub fn of(file: &str, line: &str) -> u64 {
     std::fs::read_to_string(file).ok().and_then(|text| kib_of(&text, line)).unwrap_or(0) << 10
 }

@@ -1,8 +1,8 @@
-//! Where the log of a mount in the background is: a mount has no directory of its own.
+//! The log of a mount in the background: a mount has no directory of its own.
 //!
-//! Root's logs lie where only root may write: /var/log/stria, else /run/stria. A plain user's lie in $XDG_RUNTIME_DIR/stria. Where
-//! there is none of these, in the temporary directory, which is everybody's.
-//! cli-L1: a file that another user could have put there (a link, a fifo, one of their own) is never written to.
+//! Root's logs lie where only root may write: in /var/log/stria, else in /run/stria. A plain user's lie in $XDG_RUNTIME_DIR/stria. Without
+//! these they lie in the temporary directory, which all users share.
+//! cli-L1: a file that another user could have put there (a link, a fifo, a file of that user) is never written to.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -13,17 +13,17 @@ use rustix::fs::OFlags;
 
 use crate::exit::Failure;
 
-/// A name has at most 255 bytes; this leaves room for what stands around it.
+/// A name has at most 255 bytes; this leaves room for prefix and suffix.
 const POINT_BYTES_MAX: usize = 160;
-/// Nobody else may change what lies in a directory of ours.
+/// Mode bits that let other users change the directory.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The log of the mount at `point`, open for more lines, and where it is.
+/// Opens the log of the mount at `point` for appending, and returns its path.
 pub fn open(point: &Path) -> Result<(File, PathBuf), Failure> {
     open_in(&own_directories(), &std::env::temp_dir(), &name_of(point))
 }
 
-/// Directories that only this user writes to, best first.
+/// Directories that only this user may write to, best first.
 fn own_directories() -> Vec<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return vec!["/var/log/stria".into(), "/run/stria".into()];
@@ -32,7 +32,7 @@ fn own_directories() -> Vec<PathBuf> {
     runtime.filter(|dir| dir.is_absolute()).into_iter().map(|dir| dir.join("stria")).collect()
 }
 
-/// Two mount points of one name here (`/a/b` and `/a-b`) share a log. A long one keeps its end and is told apart by its checksum.
+/// Mount points that map to one name (`/a/b` and `/a-b`) share a log. A long name keeps its end and gets a checksum.
 fn name_of(point: &Path) -> String {
     let mut name = point.to_string_lossy().replace('/', "-");
     if name.len() > POINT_BYTES_MAX {
@@ -52,7 +52,7 @@ fn open_in(own: &[PathBuf], shared: &Path, name: &str) -> Result<(File, PathBuf)
     if let Some(found) = in_own {
         return Ok(found);
     }
-    // Somebody may have taken the name in everybody's directory to keep us from it: the second is not foreseen.
+    // Another user may have taken the name in the shared directory to block this log; the second name cannot be predicted.
     let second = format!("{name}.{}", std::process::id());
     let mut why = None;
     for path in [name, &*second].map(|name| shared.join(name)) {
@@ -66,7 +66,7 @@ fn open_in(own: &[PathBuf], shared: &Path, name: &str) -> Result<(File, PathBuf)
     Err(Failure::failed(format!("the log {}", path.display()), why, next))
 }
 
-/// Makes the directory if it is not there; refuses one that others could put something into.
+/// Makes the directory if it is missing; refuses one in which other users may create files.
 fn make_own(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
@@ -77,7 +77,8 @@ fn make_own(dir: &Path) -> io::Result<()> {
     if is_ours { Ok(()) } else { Err(io::Error::other("others may write to it")) }
 }
 
-/// cli-L1. Not through a link, not waiting for the other end of a fifo; then what was opened is looked at, which nobody can exchange.
+/// cli-L1: it follows no link and does not wait for the other end of a fifo. Then it checks the opened file, which no other user can
+/// exchange.
 fn open_own_file(path: &Path) -> io::Result<File> {
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut options = OpenOptions::new();
@@ -101,7 +102,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// Lays something where the log would be.
+    /// Puts something at the path of the log.
     type Lay = fn(&Path);
     const NAME: &str = "stria-mount-mnt-s.log";
 
@@ -116,7 +117,7 @@ mod tests {
         }
         assert_eq!(std::fs::read_to_string(own.join(NAME)).unwrap(), "one\ntwo\n");
         assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
-        // Where others may write, where it is a link, or where none can be made: the next one.
+        // A directory that others may write, a link, and one that cannot be made: the next directory is used.
         std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o777)).unwrap();
         let (linked, good) = (dir.path().join("linked"), dir.path().join("good"));
         symlink(&good, &linked).unwrap();
@@ -143,7 +144,7 @@ mod tests {
             assert_ne!(path, dir.path().join(NAME), "{what}");
             file.write_all(b"ours").unwrap();
             assert_eq!(std::fs::read_to_string(dir.path().join("victim")).unwrap(), "theirs", "{what}");
-            // Neither name is free: it is said, and nothing hangs.
+            // Neither name is free: the error says so, and nothing blocks.
             std::fs::remove_file(&path).unwrap();
             std::fs::create_dir(&path).unwrap();
             let said = open_in(&[], dir.path(), NAME).unwrap_err().to_string();

@@ -1,8 +1,8 @@
-//! Mount points as the kernel sees them: which are ours, which are stale, who uses one.
+//! Mount points as the kernel sees them: Stria's mounts, stale mounts, and the users of a mount.
 //!
-//! Nothing here opens or stats a path under a mount: a dead server would hang it. What is known comes from
-//! `/proc/self/mountinfo`, from `/proc/<pid>` links (which the kernel prints without asking the file system) and from
-//! `statfs`, asked only to tell a stale mount, with a bounded wait on a thread of its own.
+//! Nothing here opens or stats a path under a mount: a dead server would block it. The data comes from `/proc/self/mountinfo` and from
+//! `/proc/<pid>` links, which the kernel prints without a request to the file system. Only to recognise a stale mount, `statfs` is called,
+//! on a thread of its own with a bounded wait.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ pub const FS_TYPE: &str = "fuse.stria";
 pub struct Mount {
     pub point: PathBuf,
     pub fs_type: String,
-    /// `NID:/fsname` for ours.
+    /// `NID:/fsname` for Stria mounts.
     pub source: String,
 }
 
-/// Every mount of this process's name space, in the order of the table (later ones lie on top).
+/// All mounts of this process's mount namespace, in the order of the table (later ones lie on top).
 pub fn table() -> std::io::Result<Vec<Mount>> {
     Ok(parse(&fs::read_to_string("/proc/self/mountinfo")?))
 }
@@ -78,13 +78,12 @@ pub fn holding(path: &Path) -> Option<Mount> {
     table.into_iter().rev().find(|m| m.point.as_os_str().len() == longest && path.starts_with(&m.point))
 }
 
-/// Ours: every Stria mount.
+/// All Stria mounts.
 pub fn ours() -> Vec<Mount> {
     table().unwrap_or_default().into_iter().filter(|m| m.fs_type == FS_TYPE).collect()
 }
 
-/// The kernel answers `statfs` of a mount without a server at once. A server that hangs or was stopped does not answer: it is not
-/// gone.
+/// The kernel answers `statfs` of a mount without a server at once. A server that hangs or was stopped does not answer; it is not gone.
 const STALE_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// True if the process that served this mount is gone.
@@ -98,7 +97,7 @@ fn is_answer_stale(answer: Option<Result<(), Errno>>) -> bool {
     matches!(answer, Some(Err(Errno::NOTCONN | Errno::CONNABORTED)))
 }
 
-/// Takes away stale Stria mounts at `point`; says how many there were. A living mount is left alone.
+/// Unmounts stale Stria mounts at `point` and returns their number. A mount with a living server stays.
 pub fn clear_stale(point: &Path) -> usize {
     let mut cleared = 0;
     while let Some(mount) = at(point) {
@@ -110,14 +109,16 @@ pub fn clear_stale(point: &Path) -> usize {
     cleared
 }
 
-/// Refuses a point where a Stria file system is mounted.
+/// Refuses a point where something is mounted: a mount on top would hide its files. An autofs mount waits to be covered.
 pub fn check_free(point: &Path) -> Result<(), Failure> {
-    let Some(there) = at(point).filter(|m| m.fs_type == FS_TYPE) else { return Ok(()) };
-    let why = format!("{} is mounted there already", there.source);
+    const WAITS_TO_BE_COVERED: &str = "autofs";
+    let Some(there) = at(point).filter(|m| m.fs_type != WAITS_TO_BE_COVERED) else { return Ok(()) };
+    let kind = if there.fs_type == FS_TYPE { String::new() } else { format!(" ({})", there.fs_type) };
+    let why = format!("{}{kind} is mounted there already", there.source);
     Err(Failure::failed(point.display(), why, "unmount it, or choose another directory"))
 }
 
-/// Takes the mount out of the tree at once; who still holds files keeps them until the serving process ends.
+/// Removes the mount from the tree at once; open files stay usable until the serving process ends.
 fn detach(point: &Path) -> Result<(), Errno> {
     match rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         // Ordinary users may unmount only through the set-uid helper.
@@ -146,12 +147,11 @@ impl std::fmt::Display for User {
     }
 }
 
-/// Most users that are named; the rest changes nothing for who reads them.
+/// Most users that are named in a message.
 pub const USERS_MAX: usize = 20;
 
-/// Who uses the mount at `point`, as far as this user may see: working directories, roots, programs, open files, mappings.
-/// The process `except` (the one that serves the mount) does not count, nor does this one: it may have inherited a file and will be
-/// gone with its answer.
+/// Users of the mount at `point` that this user may see: working directories, roots, programs, open files, mappings. The process `except`
+/// (the server of the mount) does not count. Nor does this process: it may have inherited a file and ends with its answer.
 pub fn users(point: &Path, except: u32) -> Vec<User> {
     let (mut found, own) = (Vec::new(), std::process::id());
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -168,7 +168,7 @@ pub fn users(point: &Path, except: u32) -> Vec<User> {
     found
 }
 
-/// As words behind a refusal: "; it is in use by …", or nothing if nobody is seen.
+/// For the end of a refusal: "; it is in use by …", or nothing if no user is visible.
 pub fn named(point: &Path, except: u32) -> String {
     let users: Vec<String> = users(point, except).iter().map(User::to_string).collect();
     if users.is_empty() { String::new() } else { format!("; it is in use by {}", users.join(", ")) }
@@ -216,6 +216,13 @@ mod tests {
         assert!(is_answer_stale(Some(Err(Errno::NOTCONN))));
         assert!(!is_answer_stale(None), "a server that does not answer may live");
         assert!(!is_answer_stale(Some(Ok(()))));
+    }
+
+    #[test]
+    fn a_point_where_something_is_mounted_is_not_covered() {
+        let refused = check_free(Path::new("/proc")).unwrap_err().to_string();
+        assert!(refused.contains("(proc) is mounted there already; unmount it"), "{refused}");
+        assert!(check_free(Path::new("/proc/self")).is_ok());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Mount options as after `-o`: those that users of the field write, what they mean here, and a refusal of all others.
+//! Mount options, as after `-o`: the common options of the field, what they mean here, and a refusal of all others.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use fuse::MountFlags;
 
 use crate::exit::Failure;
 
-/// What a mount was asked for.
+/// The options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What the kernel minds: read-only, nosuid and their like.
+    /// Flags that the kernel applies: read-only, nosuid and so on.
     pub flags: MountFlags,
-    /// `None`: others may use it if root mounts.
+    /// `None`: other users may use it if root mounts.
     pub allow_other: Option<bool>,
-    /// Mounts of it may be idmapped.
+    /// The mount may be idmapped.
     pub idmap: bool,
-    /// Largest read request, if smaller ones are wanted.
+    /// Largest read request, if limited.
     pub max_read: Option<u32>,
     pub op_timeout: Duration,
     /// How long a mount waits for its servers. Zero: one try.
@@ -24,17 +24,17 @@ pub struct Options {
 
 /// Without `retry=`: longer than a server takes to boot.
 pub const RETRY: Duration = Duration::from_secs(300);
-/// A week. Whoever writes more means for ever, and a service manager does that better.
+/// A week. A longer wait means for ever, which a service manager does better.
 const RETRY_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// As nfs(5) has it: minutes; with `s` behind the number, seconds.
+/// As in nfs(5): minutes, or seconds with the suffix `s`.
 fn retry(value: &str) -> Option<Duration> {
     let (number, unit_sec) = value.strip_suffix('s').map_or((value, 60), |number| (number, 1));
     let seconds = number.parse::<u64>().ok()?.checked_mul(unit_sec)?;
     Some(Duration::from_secs(seconds)).filter(|wait| *wait <= RETRY_MAX)
 }
 
-/// Taken and without effect: what they ask for is always so, or is the mount helper's own business.
+/// Accepted without effect: Stria always behaves so, or only mount(8) uses them.
 const WITHOUT_EFFECT: [&str; 14] = [
     "acl",
     "_netdev",
@@ -48,11 +48,11 @@ const WITHOUT_EFFECT: [&str; 14] = [
     "nogroup",
     "noowner",
     "fg",
-    // Locks hold among all mounts. `localflock` is content with those of one node, and gets more than it asks for.
+    // Locks hold among all mounts. `localflock` asks for locks within one node, which these include.
     "flock",
     "localflock",
 ];
-/// Words of mount(8), of ext4 or of the field that ask for what is not so here, and what is.
+/// Options of mount(8), ext4 or the field that Stria cannot follow, each with the reason.
 const REFUSED: [(&str, &str); 6] = [
     ("noacl", "POSIX ACLs always decide; leave it out"),
     ("nouser_xattr", "extended attributes are always there; leave it out"),
@@ -61,12 +61,12 @@ const REFUSED: [(&str, &str); 6] = [
     ("norelatime", "access times are kept as by relatime, or not at all with noatime; leave it out"),
     ("remount", "use `mount -o remount,... DIR`"),
 ];
-/// What `user` and its like take away unless a later word gives it back: as mount(8) has it.
+/// Flags that `user` and similar options imply unless a later option reverts them, as in mount(8).
 const UNTRUSTED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
-/// A page: the kernel takes no less.
+/// A page: the kernel accepts no less.
 const MAX_READ_MIN: u32 = 4096;
 
-/// What a word does to the kernel's flags: those that it sets, those that it takes away.
+/// The kernel flags that an option sets, and those that it clears.
 fn flags_of(word: &str) -> Option<(MountFlags, MountFlags)> {
     let none = MountFlags::empty();
     Some(match word {
@@ -105,14 +105,14 @@ impl Options {
         }
     }
 
-    /// What stands after each `-o`, in order.
+    /// Applies the value of each `-o`, in order.
     pub fn apply_all(&mut self, lists: &[String]) -> Result<(), Failure> {
         lists.iter().try_for_each(|list| {
             self.apply(list).map_err(|why| Failure::unusable("mount option", why, "see `stria mount --help`"))
         })
     }
 
-    /// Applies a comma-separated list. An option that would silently do nothing that it promises is refused.
+    /// Applies a comma-separated list. An option that would silently have no effect is refused.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
         list.split(',').filter(|o| !o.is_empty()).try_for_each(|option| self.apply_one(option))
     }

@@ -1,7 +1,7 @@
-//! A tool's way to a cluster: the fabric, the map and the file system that it means.
+//! A tool's connection to a cluster: the fabric, the map and the chosen file system.
 //!
-//! Tools are observers: they take no session and hold nothing. Through the socket in `D/run` (readable by its owner only) or
-//! as the process itself they are given the file system's secret, which signs what they ask of OSTs.
+//! Tools are observers: they have no session and hold no locks. Through the socket in `D/run` (readable only by its owner), or within the
+//! serving process, they get the file system's secret, which signs their requests to OSTs.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -36,7 +36,7 @@ pub struct Reach {
     pub fs: FsId,
 }
 
-/// A management service, and one of its file systems if that is said: what `--mgs` takes.
+/// A management service, and one of its file systems if given: the value of `--mgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     nids: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// `NID[,NID...]`, and `:/fsname` behind it where the service has several file systems.
+    /// `NID[,NID...]`, followed by `:/fsname` if the service has several file systems.
     pub fn parse(text: &str) -> Result<Service, String> {
         // The path of a unix socket may hold `:/` as well.
         let (nids, fsname) = match text.rsplit_once(":/") {
@@ -75,7 +75,7 @@ impl Service {
         }
     }
 
-    /// The file system that is named, or all.
+    /// The named file system, or all.
     pub fn all(&self) -> anyhow::Result<Vec<Reach>> {
         let (fabric, map) = ask_any(&self.nids).map_err(|e| {
             let why = format!("it does not answer ({e:#})");
@@ -95,7 +95,7 @@ impl Service {
     }
 }
 
-/// The map of the first of `nids` that answers, and the way to all that it names.
+/// The map from the first of `nids` that answers, and connections to all targets in it.
 fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap)> {
     let mut last = anyhow!("no NID is given");
     for nid in nids {
@@ -115,7 +115,7 @@ fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap)> {
     Err(last)
 }
 
-/// A socket that this user may not connect to: no server is down then.
+/// A socket that this user may not connect to: that does not mean that a server is down.
 fn denied(nid: &str) -> Option<Failure> {
     let Ok(Nid { address: Address::Unix(socket), .. }) = Nid::parse(nid) else { return None };
     let refused = UnixStream::connect(&socket).err()?;
@@ -125,7 +125,7 @@ fn denied(nid: &str) -> Option<Failure> {
     })
 }
 
-/// Targets asked at a time.
+/// Most targets that are asked at the same time.
 const ASKED_MAX: usize = 32;
 
 impl Reach {
@@ -135,7 +135,7 @@ impl Reach {
         Reach::in_map(fabric, map, fsname)
     }
 
-    /// What each target gives, in the order of `targets`, asked side by side: one that swallows what it is sent holds up nobody.
+    /// The answers of all targets, in the order of `targets`, asked in parallel: a target that never answers delays no other.
     pub fn ask_all<'t, T: Send>(
         &self,
         targets: &[&'t Target],
@@ -151,7 +151,7 @@ impl Reach {
         targets.chunks(ASKED_MAX).flat_map(each).collect()
     }
 
-    /// Within the process that serves.
+    /// Connects within the serving process.
     pub fn in_process(fabric: Arc<Fabric>, fsname: &str) -> anyhow::Result<Reach> {
         let map = get_map(&*fabric.peer(MGS)?, true)?;
         Reach::in_map(fabric, map, fsname)
@@ -185,7 +185,7 @@ impl Reach {
         Ok(self.ask_with_head(target, request)?.1)
     }
 
-    /// With the reply's header, which tells the target's incarnation.
+    /// Returns the reply's header, too; it names the target's incarnation.
     pub fn ask_with_head<R: Request>(
         &self,
         target: TargetId,
@@ -225,7 +225,7 @@ fn ask_with_head<R: Request>(
     Ok((head, reply?))
 }
 
-/// The service `whom` has no file system of this name.
+/// The error for a file system name that a management service does not know.
 pub fn refuse_name(map: &ClusterMap, fsname: &str, whom: &str) -> Failure {
     let known: Vec<&str> = map.file_systems.iter().map(|f| f.name.as_str()).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -238,7 +238,7 @@ pub fn get_map(mgs: &dyn Peer, server: bool) -> anyhow::Result<ClusterMap> {
     reply.map.ok_or_else(|| anyhow!("the management service sent no map"))
 }
 
-/// Targets without an address live in the process that answered at `nid`: they are reached there.
+/// Targets without an address live in the process that answered at `nid`, and are reached there.
 pub fn with_nid(mut map: ClusterMap, nid: &str) -> ClusterMap {
     for node in map.nodes.iter_mut().filter(|n| n.nids.is_empty()) {
         node.nids.push(nid.to_owned());
@@ -246,13 +246,13 @@ pub fn with_nid(mut map: ClusterMap, nid: &str) -> ClusterMap {
     map
 }
 
-/// `NID[,NID…]:/fsname`, as mounts name their source.
+/// `NID[,NID…]:/fsname`, the source of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// In full.
+    /// In full form.
     pub nids: Vec<String>,
     pub fsname: String,
-    /// As it was given. The mount table shows this: mount(8) compares it with the line of fstab.
+    /// As given. The mount table shows this form: mount(8) compares it with the line of fstab.
     given: String,
 }
 
@@ -274,7 +274,7 @@ impl Source {
 }
 
 impl Source {
-    /// The same for every way to write it.
+    /// The same text for every way to write the source.
     pub fn in_full(&self) -> String {
         format!("{}:/{}", self.nids.join(","), self.fsname)
     }
@@ -286,10 +286,10 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// The Stria mount that holds `path`, and where its file system is reached.
+/// The Stria mount that holds `path`, and the source of its file system.
 pub fn mount_of(path: &Path) -> anyhow::Result<(PathBuf, Source)> {
     let absolute = std::path::absolute(path)?;
-    // Symlinks may lead into a mount; what cannot be resolved is looked up as it is written.
+    // Symlinks may lead into a mount; a path that cannot be resolved is used as written.
     let real = std::fs::canonicalize(&absolute).unwrap_or(absolute);
     let mount = mounts::holding(&real).filter(|m| m.fs_type == mounts::FS_TYPE).ok_or_else(|| {
         Failure::unusable(path.display(), "it is not on a Stria file system", "`stria df` lists the mounts")

@@ -1,25 +1,25 @@
-//! `D/run`: what says that a cluster runs, and who runs it.
+//! `D/run`: shows whether a cluster runs, and which process runs it.
 //!
 //! ```text
-//! D/run/lock         locked (flock) by the process that uses D; the lock, not a file's existence, says that it lives
-//! D/run/holder.json  that process: pid, what it does, mount point
+//! D/run/lock         locked (flock) by the process that uses D; the lock, not the file, shows that the process lives
+//! D/run/holder.json  that process: pid, purpose, mount point
 //! D/run/stria.sock   its socket for tools
 //! D/run/stria.log    its log
 //! D/run/busy         why it did not stop when asked to (see `stop`)
-//! D/run/mounted.json where it is mounted and how; left behind by a process that is killed
-//! D/run/spare        room on the disk below, given up when that is full so that a start finds some
+//! D/run/mounted.json mount point and options; a killed process leaves it behind
+//! D/run/spare        reserved space on the disk below, freed when the disk is full so that a start finds some
 //! ```
-//! cli-R1: at most one process uses D: it holds the lock from before it reads until after it wrote the last byte.
-//! cli-R2: files of a process that is gone mean nothing; the next holder of the lock removes them.
-//! cli-R3: `mounted.json` is the exception: it outlives a crash, a check and a failed start, and ends with a clean stop or an unmount.
+//! cli-R1: at most one process uses D: it holds the lock from before its first read until after its last write.
+//! cli-R2: files of a dead process mean nothing; the next holder of the lock removes them.
+//! cli-R3: `mounted.json` is the exception: it outlives a crash, a check and a failed start. A clean stop or an unmount removes it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -29,13 +29,16 @@ use crate::mounts;
 /// Longest path of a unix socket in bytes (`sun_path` less its NUL).
 pub const SOCKET_PATH_MAX: usize = 107;
 
-/// Longest wait for processes that only look whether the lock is held: they let go within microseconds.
+/// Longest wait for processes that only test the lock: they release it within microseconds.
 const LOOKER_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A start writes some 20 KiB beside the targets: this file's pid, the cluster map, the log.
+/// A start writes about 20 KiB beside the targets: its pid, the cluster map, the log.
 const SPARE_BYTES: u64 = 1 << 20;
-/// The spare is only taken of a disk with so much more room.
+/// The spare is reserved only on a disk with this many times its free space.
 const SPARE_OF: u64 = 8;
+
+/// Mode bits of the group and of all others.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Paths under `D/run`.
 #[derive(Clone, Debug)]
@@ -43,7 +46,7 @@ pub struct RunDir {
     root: PathBuf,
 }
 
-/// Who holds the lock.
+/// The process that holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub pid: u32,
@@ -58,26 +61,26 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     pub point: PathBuf,
-    /// As after `-o`.
+    /// Options, as after `-o`.
     pub options: Vec<String>,
 }
 
-/// What a holder does with D.
+/// The purpose for which a process holds D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Use {
     /// `stria up`: serves it.
     Up,
-    /// `stria fsck`: looks at a stopped one.
+    /// `stria fsck`: examines a stopped cluster.
     Check,
     /// `stria down --purge`: deletes it.
     Purge,
 }
 
-/// Whether somebody uses D.
+/// Whether a process uses D.
 #[derive(Debug)]
 pub enum State {
-    /// Nobody; a holder file, if any, is left over.
+    /// No process; a dead one may have left a holder file.
     Free {
         leftover: Option<Holder>,
     },
@@ -89,7 +92,7 @@ pub enum State {
 pub struct Lock {
     _file: File,
     run: RunDir,
-    /// The path may be another's lock from here on: that one's files are not ours to remove.
+    /// The path may be another process's lock from here on, whose files must stay.
     is_purged: bool,
 }
 
@@ -123,7 +126,7 @@ impl RunDir {
         self.root.join("mounted.json")
     }
 
-    /// Every file that may be in here, for purging.
+    /// All files that may be in here, for purging.
     pub fn files(&self) -> Vec<PathBuf> {
         let new = |path: PathBuf| path.with_extension("new");
         let (holder, mounted) = (self.holder(), self.mounted());
@@ -140,9 +143,24 @@ impl RunDir {
         files.into_iter().chain([self.lock()]).collect()
     }
 
-    /// The mount of a process that was killed (cli-R3).
+    /// The mount of a process that was killed (cli-R3). A file that another user wrote, or could write, is not used: this user would
+    /// mount where that one says.
     pub fn remembered(&self) -> Option<Remembered> {
-        serde_json::from_slice(&fs::read(self.mounted()).ok()?).ok()
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(self.mounted()).ok()?;
+        let meta = file.metadata().ok()?;
+        let is_ours = meta.is_file()
+            && meta.uid() == rustix::process::geteuid().as_raw()
+            && meta.mode() & WRITABLE_BY_OTHERS == 0;
+        if !is_ours {
+            let path = self.mounted();
+            let why = "it is another user's, or may be written by others: it is not used";
+            crate::logs::tell(&format!("stria: {}: {why}", path.display()));
+            return None;
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
+        serde_json::from_slice(&bytes).ok()
     }
 
     /// The socket's NID, or why there can be none.
@@ -165,21 +183,21 @@ impl RunDir {
     pub fn take(&self, what: Use, mount: Option<PathBuf>) -> anyhow::Result<Lock> {
         let file = self.open_locked()?;
         if self.is_disk_full() {
-            // Else nobody could start, remove files and so make room: the targets may be all that is on this disk.
+            // Otherwise no start could succeed, and so no user could remove files to free space: the disk may hold only the targets.
             fs::remove_file(self.spare()).or_else(unless_missing)?;
         }
         self.clear_leftovers()?;
         let lock = Lock { _file: file, run: self.clone(), is_purged: false };
         let holder = Holder { pid: std::process::id(), what, mount, since_sec: now_sec() };
         match lock.write_holder(&holder) {
-            // What looks or purges needs no room, and on a full disk it is how there comes to be some: others see the lock, and no name.
+            // A check or purge needs no space, and on a full disk a purge frees some. Other processes then see the lock without a name.
             Err(e) if disk::is_full(&e) && what != Use::Up => {}
             written => written?,
         }
         Ok(lock)
     }
 
-    /// Is there no room on the disk that holds D? Where that cannot be told, there is.
+    /// Whether the disk that holds D is full; false if that is unknown.
     pub fn is_disk_full(&self) -> bool {
         self.room().is_some_and(|room| room < SPARE_BYTES)
     }
@@ -189,7 +207,7 @@ impl RunDir {
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// Sets room aside for the next start, where there is enough of it. Called by the holder, again and again.
+    /// Reserves space for the next start, if the disk has enough. The holder calls it periodically.
     pub fn keep_spare(&self) {
         let spare = self.spare();
         if spare.exists() || self.room().is_none_or(|room| room < SPARE_OF * SPARE_BYTES) {
@@ -198,19 +216,19 @@ impl RunDir {
         let made = File::create(&spare)
             .and_then(|file| Ok(rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, SPARE_BYTES)?));
         if let Err(e) = made {
-            // One that keeps no room is of no use.
+            // A spare that reserves no space is useless.
             let _ = fs::remove_file(&spare);
-            tracing::debug!("no room is set aside for a start on a full disk: {e}");
+            tracing::debug!("no space is reserved for a start on a full disk: {e}");
         }
     }
 
-    /// The file that is at the lock's path, locked. One that was deleted or replaced while it was waited for (by who purged D)
-    /// is locked by nobody else, and keeps nobody out.
+    /// Opens and locks the file at the lock's path. A process that purged D may have deleted or replaced it during the wait; a lock on the
+    /// old file excludes no other process.
     fn open_locked(&self) -> anyhow::Result<File> {
         loop {
             fs::create_dir_all(&self.root)?;
             let file = match OpenOptions::new().create(true).truncate(false).write(true).open(self.lock()) {
-                // The directory went away between the two: begin again.
+                // The directory was removed between the two calls: begin again.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };
@@ -231,7 +249,7 @@ impl RunDir {
         loop {
             match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(()),
-                // Nobody holds it for long who only looks (see `state`): that one is waited for.
+                // A process that only tests the lock (see `state`) releases it soon: wait for it.
                 Err(Errno::WOULDBLOCK)
                     if holder_pids(file).is_empty() && begin.elapsed() < LOOKER_WAIT_MAX =>
                 {
@@ -264,7 +282,7 @@ impl RunDir {
         }
     }
 
-    /// cli-R2. The mount that the dead process served is taken away too: programs that look at it only get errors.
+    /// cli-R2. Also unmounts the mount of the dead process: programs that use it only get errors.
     fn clear_leftovers(&self) -> io::Result<()> {
         if let Some(mount) = self.read_holder().and_then(|h| h.mount) {
             for _ in 0..mounts::clear_stale(&mount) {
@@ -280,14 +298,14 @@ impl RunDir {
         Ok(())
     }
 
-    /// Whether somebody uses D now. A holder whose pid does not agree with the kernel's lock table is not believed.
+    /// Whether a process uses D now. A holder file is ignored unless its pid agrees with the kernel's lock table.
     pub fn state(&self) -> anyhow::Result<State> {
         let leftover = self.read_holder();
         let file = match OpenOptions::new().write(true).open(self.lock()) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(State::Free { leftover }),
             other => other?,
         };
-        // A shared lock that is let go at once: it is only refused while a user holds the exclusive one.
+        // A shared lock, released at once. It is refused only while a user holds the exclusive lock.
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => return Ok(State::Free { leftover }),
             Err(Errno::WOULDBLOCK) => {}
@@ -317,7 +335,7 @@ impl RunDir {
 }
 
 impl Lock {
-    /// Changes the mount point that the next user of D clears if this process is killed.
+    /// Sets the mount point that the next user of D unmounts if this process is killed.
     pub fn set_mount(&self, mount: Option<PathBuf>) -> io::Result<()> {
         let old = self.run.read_holder().ok_or_else(|| io::Error::other("holder.json was taken away"))?;
         self.write_holder(&Holder { mount, ..old })
@@ -328,7 +346,7 @@ impl Lock {
         replace(&self.run.mounted(), &serde_json::to_vec(mount)?)
     }
 
-    /// The mount is gone as it should.
+    /// The mount was removed as intended.
     pub fn forget(&self) -> io::Result<()> {
         match fs::remove_file(self.run.mounted()) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -336,7 +354,7 @@ impl Lock {
         }
     }
 
-    /// Deletes every file of ours in D/run, the lock's last; then nobody is kept out any more.
+    /// Deletes all files of Stria in D/run, the lock's last; then other processes may use D.
     pub fn purge(mut self) -> io::Result<()> {
         for file in self.run.files() {
             match fs::remove_file(file) {
@@ -354,7 +372,7 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// The files go before the lock does, so that nobody finds them without it.
+    /// The files go before the lock, so that no process finds them without it.
     fn drop(&mut self) {
         if self.is_purged {
             return;
@@ -365,11 +383,11 @@ impl Drop for Lock {
     }
 }
 
-/// By rename, so that a reader sees the old or the new one and nothing between.
+/// Replaces by rename, so that a reader sees either the old or the new content.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, bytes).inspect_err(|_| {
-        // Half a file says nothing.
+        // An incomplete file is useless.
         let _ = fs::remove_file(&new);
     })?;
     fs::rename(new, path)
@@ -379,10 +397,10 @@ fn unless_missing(e: io::Error) -> io::Result<()> {
     if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) }
 }
 
-/// The processes that hold a flock on this file, from the kernel's table: none can be a pid that was used again.
+/// The processes that hold a flock on this file, from the kernel's table: it contains no reused pid.
 ///
-/// Files are told apart by inode number only, since some file systems (btrfs) show another device number here than in
-/// `stat`; so a stranger may be among them, and callers compare with the holder file.
+/// Files are compared by inode number only, since some file systems (btrfs) show another device number here than in `stat`. So a foreign
+/// process may be among them, and callers compare with the holder file.
 fn holder_pids(file: &File) -> Vec<u32> {
     let Ok(meta) = file.metadata() else { return Vec::new() };
     let inode = format!(":{}", meta.ino());

@@ -1,7 +1,7 @@
-//! A medium that is read and never written: what is written to it stays in memory. So a stopped cluster can be recovered and
-//! looked at as a running one, and its files stay as they were.
+//! A medium that is read but never written: writes stay in memory. So a stopped cluster can be recovered and examined like a running one,
+//! and its files stay unchanged.
 //!
-//! cli-S1: the disk below is only read.  cli-S2: memory is bounded by `WRITTEN_BYTES_MAX`; past it writes fail.
+//! cli-S1: the disk below is only read.  cli-S2: memory is bounded by `WRITTEN_BYTES_MAX`; further writes fail.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use disk::Disk;
 
 const PAGE: usize = types::PAGE_SIZE;
-/// Recovery writes marks, checkpoints and purges, which are far below this for the clusters of one machine.
+/// Recovery writes marks, checkpoints and purges; on the clusters of one machine these are far below this.
 pub const WRITTEN_BYTES_MAX: usize = 1 << 30;
 
 pub struct Scratch {
@@ -30,7 +30,7 @@ impl Scratch {
         }
     }
 
-    /// The page as it is below; the last one may be short there and is zero-filled here.
+    /// The page on the disk below; a short last page is zero-filled.
     fn page_below(&self, page: u64) -> io::Result<Box<[u8; PAGE]>> {
         let mut bytes = Box::new([0; PAGE]);
         let at = page * PAGE as u64;

@@ -1,8 +1,8 @@
 //! What a process serves: targets, the MGS and the mount, in any combination, and how they start and end.
 //!
-//! `stria up` and the role commands are put together from the same parts; only what they hold differs.
-//! Order of a start: open and recover a target, register it with the MGS, join, serve. Order of an end: unmount, settle, stop
-//! listening, stop targets (checkpoint, clean mark), say goodbye to the MGS.
+//! `stria up` and the role commands consist of the same parts in different combinations.
+//! Order of a start: open and recover a target, register it with the MGS, join, serve. Order of an end: unmount, settle, stop listening,
+//! stop targets (checkpoint, clean mark), deregister at the MGS.
 
 pub mod device;
 pub mod heart;
@@ -15,23 +15,23 @@ pub mod servers;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// This host's name, for people who read the cluster map.
+/// This host's name, as shown to readers of the cluster map.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What a serving process asks of the kernel for itself, before it starts threads: they inherit it.
+/// Settings of a serving process, made before it starts threads, which inherit them.
 pub fn prepare_process() {
     raise_file_limit();
     be_io_flusher();
 }
 
-/// Memory that this process asks for is never found by writing out pages, which may be those of a mount that this very process
-/// serves (decision 0018). It needs CAP_SYS_RESOURCE, which containers and plain users do not have. Without it all is well until memory
-/// runs short while a program stores through mappings of the mount's files: no fault, so no warning at each start.
+/// The kernel never frees memory for this process by writing out pages: these may belong to a mount that this process serves (decision
+/// 0018). It needs CAP_SYS_RESOURCE, which containers and plain users lack. Without it there is a risk only if memory runs short while a
+/// program stores through mappings of the mount's files. That is no fault, so there is no warning at each start.
 fn be_io_flusher() {
     let Err(e) = rustix::process::configure_io_flusher_behavior(true) else { return };
-    // A plain user cannot have it and need not hear of it each time: [S-short-memory] says so.
+    // A plain user cannot have it and needs no warning each time: [S-short-memory] documents it.
     if rustix::process::geteuid().is_root() {
         tracing::info!(
             "no IO_FLUSHER state: {e}; harmless unless programs store through mappings of the mount's files while memory is short: then give \
@@ -42,8 +42,8 @@ fn be_io_flusher() {
     }
 }
 
-/// Each connection is an open file, and the usual soft limit of 1024 is what one server may have of them alone: the limit becomes
-/// what the system allows. Where that fails it stays, and `accept` says so when it is reached.
+/// Raises the soft limit of open files to the hard limit: each connection is an open file, and one server may exceed the usual 1024. If
+/// that fails, the limit stays, and `accept` reports it when it is reached.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -55,7 +55,7 @@ fn raise_file_limit() {
     }
 }
 
-/// Runs `work` on a thread of its own and waits at most `limit`; `None` if it still runs then (it is left behind).
+/// Runs `work` on a thread of its own and waits at most `limit`; `None` if it still runs then. The thread is left behind.
 pub fn bounded<T: Send + 'static>(
     name: &str,
     limit: Duration,
@@ -63,7 +63,7 @@ pub fn bounded<T: Send + 'static>(
 ) -> Option<T> {
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-        // Nobody may wait any more; then the result is not wanted.
+        // The caller may have stopped waiting; then the result is dropped.
         let _ = sender.send(work());
     });
     if let Err(e) = thread {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn threads_that_start_later_do_not_write_out_pages_for_memory() {
-        // On a thread of its own: the state is the thread's, and goes to those that it starts.
+        // On a thread of its own: threads inherit the state from the thread that starts them.
         let seen = std::thread::spawn(|| {
             be_io_flusher();
             std::thread::spawn(rustix::process::is_io_flusher).join().expect("it does not panic")

@@ -1,8 +1,8 @@
-//! Words of commands that people are told to type.
+//! Quotes words of shell commands in messages.
 
 use std::path::Path;
 
-/// As a shell reads it back: a path with a space stays one word.
+/// Quotes a word for a shell: a path with a space stays one word.
 pub fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
@@ -11,7 +11,7 @@ pub fn word(text: &str) -> String {
     }
 }
 
-/// Of a path. One that is not UTF-8 is shown as near as can be.
+/// Quotes a path. One that is not UTF-8 is shown approximately.
 pub fn path(path: &Path) -> String {
     word(&path.to_string_lossy())
 }

@@ -1,9 +1,9 @@
-//! What a target says of its space, as the mount's `stria.df` attribute carries it.
+//! The space of a target, as the mount's `stria.df` attribute reports it.
 
 use serde::{Deserialize, Serialize};
 use wire::session::TargetStatReply;
 
-/// MDT or OST, as the attribute spells it.
+/// MDT or OST, in the attribute's spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -11,18 +11,18 @@ pub enum Kind {
     Ost,
 }
 
-/// Whether a target serves, as the attribute spells it.
+/// Whether a target serves, in the attribute's spelling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Older mounts tell only of these, and do not say it.
+    /// Older mounts report only serving targets, without this field.
     #[default]
     Up,
     Down,
 }
 
-/// The numbers of one target that `df` shows; fields that it does not need are passed over. Bytes; inodes (MDT) or objects (OST). All are 0
-/// of a target that is down.
+/// The numbers of one target for `df`; other fields are ignored. In bytes, and inodes (MDT) or objects (OST). All are 0 if the target is
+/// down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetSpace {
     pub kind: Kind,
@@ -45,7 +45,7 @@ pub struct TargetSpace {
 }
 
 impl TargetSpace {
-    /// What a target said, or why it said nothing.
+    /// The answer of a target, or the reason why there is none.
     pub fn of(kind: Kind, index: u32, answer: anyhow::Result<TargetStatReply>) -> TargetSpace {
         match answer {
             Ok(s) => TargetSpace {

@@ -1,8 +1,8 @@
-//! How a serving process is asked to stop, and how sure it is that it will.
+//! How a serving process is asked to stop.
 //!
-//! SIGHUP (what `stria down` sends) asks politely: a mount that is in use stays, and so does the process. A second one soon after,
-//! SIGTERM or SIGINT (Ctrl-C) force: the mount is taken away from its users. A signal during a stop that cannot be refused any more
-//! ends the process on the spot, which loses nothing acknowledged: servers are crash-safe.
+//! SIGHUP (sent by `stria down`) asks politely: if the mount is in use, mount and process stay. A second SIGHUP soon after, SIGTERM or
+//! SIGINT (Ctrl-C) force it: the mount is taken from its users. Once a stop cannot be refused any more, a further signal ends the process
+//! at once. That loses nothing acknowledged: servers are crash-safe.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,32 +11,32 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// A second polite signal within this time means it.
+/// A second polite signal within this time forces the stop.
 const SECOND_SIGNAL_WITHIN: Duration = Duration::from_secs(10);
 /// A forced stop of a mount takes at most this long; then the process ends anyway. Its own steps are bounded by less.
 pub const FORCED_MOUNT_STOP_MAX: Duration = Duration::from_secs(8);
-/// As above where servers are in the process: a checkpoint on a slow disk takes seconds, and saves the next start a recovery.
+/// As above for a process with servers: a checkpoint on a slow disk takes seconds, and saves the next start a recovery.
 pub const FORCED_STOP_MAX: Duration = Duration::from_secs(15);
 
-/// Why the main thread wakes.
+/// Events that wake the main thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Stop(Manner),
-    /// Somebody else unmounted, or the kernel ended the connection.
+    /// Another process unmounted, or the kernel ended the connection.
     Unmounted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Leaves a mount alone that is in use.
+    /// A mount in use stays.
     Polite,
     Forced,
 }
 
-/// Set when a stop began that is not refused any more.
+/// Set once a stop cannot be refused any more.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Begins to listen for signals. To be called before anything is mounted, so that no signal finds the default handler.
+/// Starts to listen for signals. Call it before the mount is made, so that no signal meets the default handler.
 pub fn listen() -> anyhow::Result<(Sender<Event>, Receiver<Event>)> {
     let (sender, receiver) = mpsc::channel();
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
@@ -45,7 +45,7 @@ pub fn listen() -> anyhow::Result<(Sender<Event>, Receiver<Event>)> {
         let mut before = None;
         for signal in signals.forever() {
             if ENDING.load(Ordering::Relaxed) {
-                tracing::error!("ended on the spot by a signal during the stop; recovery will do the rest");
+                tracing::error!("ended at once by a signal during the stop; the next start recovers");
                 std::process::exit(1);
             }
             let manner = manner_of(signal, before, Instant::now());
@@ -63,19 +63,17 @@ fn manner_of(signal: i32, before: Option<Instant>, now: Instant) -> Manner {
     if signal != SIGHUP || is_second { Manner::Forced } else { Manner::Polite }
 }
 
-/// From here on the process ends, however long that takes; a further signal ends it on the spot.
+/// From here on the process ends, whatever the time; a further signal ends it at once.
 pub fn begin() {
     ENDING.store(true, Ordering::Relaxed);
 }
 
-/// As `begin`; when it takes longer than `limit`, the process ends without.
+/// As `begin`, but the process ends after `limit` in any case.
 pub fn begin_forced(limit: Duration) {
     begin();
     let watch = std::thread::Builder::new().name("stop-watch".into()).spawn(move || {
         std::thread::sleep(limit);
-        tracing::error!(
-            "a forced stop took longer than {limit:?}: ending without it; recovery will do the rest"
-        );
+        tracing::error!("a forced stop took longer than {limit:?}: ending at once; the next start recovers");
         std::process::exit(1);
     });
     if let Err(e) = watch {

@@ -1,4 +1,4 @@
-//! A directory for one test, gone when it is dropped.
+//! A directory for one test; dropping it removes it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

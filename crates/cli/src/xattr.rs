@@ -1,4 +1,4 @@
-//! Extended attributes of a path: how tools talk to a mount without knowing its servers.
+//! Extended attributes of a path, by which tools query a mount without knowing its servers.
 
 use std::io;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-/// Largest value that the kernel passes on (`XATTR_SIZE_MAX`).
+/// Largest value that the kernel supports (`XATTR_SIZE_MAX`).
 const VALUE_MAX: usize = 64 * 1024;
 
-/// The value, whole; a symlink is followed.
+/// The whole value; symlinks are followed.
 pub fn get(path: &Path, name: &str) -> io::Result<Vec<u8>> {
     let mut value = vec![0; VALUE_MAX];
     let len = rustix::fs::getxattr(path, name, &mut value[..])?;

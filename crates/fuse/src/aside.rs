@@ -1,15 +1,15 @@
-//! Work that may wait for the kernel, done aside from the threads that serve requests.
+//! Runs work that may wait for the kernel, on threads apart from those that serve requests.
 //!
-//! A notice that drops pages waits for their locks, and these may be held by requests that wait for an answer (the door's fuse-I2). A serving
-//! thread that waited so would be missing where that answer is made; if all did, the mount would hang. So such work has threads of its own,
-//! which start when the first of it comes and end with the door.
+//! A notice that drops pages waits for the locks of these pages, and a request that waits for its reply may hold them (fuse-I2). If all
+//! serving threads waited so, no thread could send that reply, and the mount would hang. The threads for such work start with the first of
+//! it and end with the mount.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Enough that one file whose pages are locked does not hold up another; what waits costs one request's memory each.
+/// Enough that one file with locked pages does not hold up another. A waiting job costs the memory of one request.
 const THREADS_MAX: usize = 4;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -32,7 +32,7 @@ struct State {
 }
 
 impl Aside {
-    /// Does `job` soon, on another thread; here and now if the system has no thread.
+    /// Queues `job` for another thread; runs it here if the system has no thread.
     pub fn run(&self, job: Job) {
         let mut state = self.0.state.lock();
         if state.idle <= state.jobs.len() && state.threads < THREADS_MAX {
@@ -40,7 +40,7 @@ impl Aside {
             match std::thread::Builder::new().name("fuse-aside".into()).spawn(move || work(&shared)) {
                 Ok(_) => state.threads += 1,
                 Err(error) if state.threads == 0 => {
-                    tracing::warn!(%error, "no thread for what may wait; a serving thread does it");
+                    tracing::warn!(%error, "no thread for work that may wait; a serving thread does it");
                     drop(state);
                     return job();
                 }

@@ -1,4 +1,4 @@
-//! SETATTR and answers about extended attributes: what the kernel wants, and by whose rights it is done.
+//! SETATTR and replies about extended attributes: what the kernel asks for, and with whose rights it is done.
 
 use std::time::SystemTime;
 
@@ -11,17 +11,17 @@ use crate::cred::is_root;
 use crate::door::{Door, fid};
 use crate::reply::{errno, file_attr, time};
 
-/// What a SETATTR asks for.
+/// The change that a SETATTR asks for.
 pub struct Wanted {
     pub set: SetAttr,
-    /// The kernel has checked the caller, who need not own the file.
+    /// The kernel has checked the caller, so the caller need not own the file.
     is_granted: bool,
-    /// It names nothing.
+    /// The request sets no attribute.
     is_nothing: bool,
 }
 
 impl Wanted {
-    /// From the words of the request; `by_handle`: through a descriptor.
+    /// Takes the fields of the request; `by_handle`: the request names an open file.
     pub fn new(
         mode: Option<u32>,
         (uid, gid): (Option<u32>, Option<u32>),
@@ -30,13 +30,13 @@ impl Wanted {
         by_handle: bool,
     ) -> Wanted {
         let now = SystemTime::now();
-        // A change of size sets mtime by itself; the kernel's NFS server names it, too.
+        // A change of size sets mtime by itself; the kernel's NFS server asks for both.
         let mtime = mtime.filter(|time| size.is_none() || *time != TimeOrNow::Now);
         let touch = (atime, mtime) == (Some(TimeOrNow::Now), Some(TimeOrNow::Now));
         let sets_times = (atime.is_some() || mtime.is_some()) && !touch;
         let owners_only = mode.is_some() || uid.is_some() || gid.is_some() || sets_times;
-        // The kernel has checked the caller. Two things are allowed to more than the owner, which attributes cannot express: to set
-        // both times to now (whoever may write), and to cut through a descriptor that was opened for writing.
+        // The kernel has checked the caller. Two changes are allowed to users other than the owner, which a SETATTR of the client cannot
+        // express: setting both times to now (users with write permission), and truncating through a descriptor that is open for writing.
         let is_granted = !owners_only && (size.is_none() || by_handle);
         let is_nothing = !owners_only && size.is_none() && atime.is_none() && mtime.is_none();
         let (atime, mtime) = (atime.map(|t| time(t, now)), mtime.map(|t| time(t, now)));
@@ -47,7 +47,7 @@ impl Wanted {
             size,
             atime,
             mtime,
-            // What names nothing changes ctime.
+            // A request without attributes changes ctime.
             touch: touch || is_nothing,
             kill_privileges: false,
         };
@@ -60,8 +60,8 @@ impl Door {
         let Wanted { set, is_granted, is_nothing } = wanted;
         let mut done = self.set(rq, fid(ino), set, *is_granted);
         if *is_nothing && let Ok(attr) = &done {
-            // A change of owner to nobody else, and the kernel's wish before a write, name nothing and take set-id bits away. Where
-            // its owner asks it is a change also if there are none.
+            // The kernel sends no attributes in two cases: a change of owner that keeps the owner, and the request to clear set-id bits
+            // before a write. Both clear set-id bits. If the owner asks, it is a change even if there are none.
             let is_owner = is_root(rq) || rq.uid() == attr.uid;
             if is_owner {
                 let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
@@ -86,14 +86,14 @@ impl Door {
             }
         };
         self.set_id.on_mode(attr.mode);
-        // A change of owner drops set-id bits at the MDT; a change of size is ours to watch.
+        // The MDT clears set-id bits at a change of owner; at a change of size this door has to do it.
         if set.size.is_some() && !is_root(request) {
             return self.drop_privileges(request, fid);
         }
         Ok(attr)
     }
 
-    /// Asked for with size 0, the kernel wants to know how large a buffer must be.
+    /// With size 0 the kernel asks for the needed buffer size.
     pub(crate) fn answer_xattr(
         &self,
         verb: &str,

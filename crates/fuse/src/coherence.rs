@@ -1,6 +1,6 @@
-//! One file, however it is reached: through pages, past them, or by what is told of its size and times.
+//! Coherence of one file over all ways to reach it: pages, direct I/O, and reported size and times.
 //!
-//! The rules are those of `inuse`; here they meet the kernel. Work that may wait for the kernel goes `aside`.
+//! The rules are those of `inuse`; this file applies them with the kernel's notices. Work that may wait for the kernel runs `aside`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,19 +17,19 @@ use crate::door::Door;
 use crate::inuse::{Begun, Told};
 use crate::reply::{errno, file_attr};
 
-/// Among the flags of a descriptor: its reads and writes pass the page cache by.
+/// A descriptor flag: its reads and writes bypass the page cache.
 pub const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
-/// How long the kernel is asked whether the thread of an extending call has run on. Such a thread only needs a processor; where pages
-/// were taken away from the kernel meanwhile it cannot tell.
+/// How long the door keeps asking the kernel whether the thread of an extending call has run on. Such a thread only needs a processor. If
+/// the kernel has dropped the pages meanwhile, it cannot tell.
 const ASKED_MAX: Duration = Duration::from_millis(100);
 
-/// Where attributes are owed to.
+/// The reply that waits for attributes.
 pub enum AttrReply {
     Attr(ReplyAttr),
     Statx(ReplyStatx),
 }
 
-/// An answer that waits for what the kernel says of its own size.
+/// A reply that waits until the kernel has reported its own size.
 struct Waiting {
     fid: Fid,
     tid: u32,
@@ -40,7 +40,7 @@ struct Waiting {
     end: u64,
 }
 
-/// Answers that wait, by the number of the question to the kernel.
+/// Waiting replies, by the number of the question to the kernel.
 #[derive(Default)]
 pub struct Questions {
     last: AtomicU64,
@@ -48,7 +48,7 @@ pub struct Questions {
 }
 
 impl Door {
-    /// fuse-G1.
+    /// Replies with attributes that follow fuse-G1.
     pub(crate) fn answer_attr(&self, tid: u32, attr: Attr, reply: AttrReply) {
         let since = Instant::now();
         self.answer_or_ask(Waiting { fid: attr.fid, tid, attr, reply, since, growth: 0, end: 0 }, false);
@@ -65,7 +65,7 @@ impl Door {
         }
     }
 
-    /// Asks for the last byte of what was answered: the kernel gives none past the size that it reads to.
+    /// Asks for the last byte of the answered requests: the kernel returns none beyond the size up to which it reads.
     fn ask_kernel(&self, waiting: Waiting) {
         let (ino, offset) = (INodeNo(waiting.fid.0), waiting.end - 1);
         let question = self.questions.last.fetch_add(1, Ordering::Relaxed) + 1;
@@ -76,7 +76,7 @@ impl Door {
         }
     }
 
-    /// The kernel has answered, with so many bytes.
+    /// Called with the kernel's answer: the number of bytes that it has.
     pub(crate) fn kernel_said(&self, question: u64, bytes: u32) {
         let Some(waiting) = self.questions.waiting.lock().remove(&question) else { return };
         let is_unread = bytes == 0;
@@ -96,7 +96,7 @@ impl Door {
         }
     }
 
-    /// Around a call of the thread `rq.pid()` that may make a file reach `end`; `reached` says how far it did.
+    /// Runs a call of the thread `rq.pid()` that may extend a file to `end`; `reached` returns how far it did.
     pub(crate) fn growing<T>(
         &self,
         rq: &Request,
@@ -113,12 +113,12 @@ impl Door {
         done
     }
 
-    /// Whether a write through this descriptor passes the kernel's pages by.
+    /// Whether a write through this descriptor bypasses the kernel's page cache.
     pub(crate) fn is_direct(&self, fid: Fid, fh: u64, flags: i32) -> bool {
         flags & O_DIRECT != 0 || self.in_use.is_uncached(fid, fh)
     }
 
-    /// fuse-G2: drops the kernel's pages in the way of a direct write. May wait for the kernel.
+    /// fuse-G2: drops the kernel's pages in the range of a direct write. May wait for the kernel.
     pub(crate) fn clear(&self, begun: &Begun) {
         let Range { start, end } = begun.range;
         for pass in 1.. {
@@ -129,7 +129,7 @@ impl Door {
         }
     }
 
-    /// Pages that programs have changed are written first. May wait for the kernel.
+    /// Drops pages of the kernel, which first writes dirty ones. May wait for the kernel.
     fn drop_pages(&self, fid: Fid, offset: i64, len: i64) {
         let Some(notifier) = &self.forget.0 else { return };
         if let Err(error) = notifier.inval_inode(INodeNo(fid.0), offset, len) {
@@ -137,14 +137,14 @@ impl Door {
         }
     }
 
-    /// What programs have stored through mappings of the file is written before its times are set: written later, it would set them again.
-    /// May wait for the kernel.
+    /// Writes the pages that programs have changed through mappings, before the file's times are set: a later write would change the times
+    /// again. May wait for the kernel.
     pub(crate) fn write_mapped_pages(&self, fid: Fid) {
         self.drop_pages(fid, 0, 0);
     }
 }
 
-/// A direct write that was begun: `write` carries it out. fuse-G2: who asks for its pages waits until then.
+/// Carries out a direct write by `write`. fuse-G2: reads of its pages wait until it is done.
 pub fn write_direct(
     door: &Arc<Door>,
     begun: Option<Begun>,
@@ -176,17 +176,17 @@ pub fn write_direct(
     }
 }
 
-/// The descriptor may have a shared mapping that is written to.
+/// Whether the descriptor may have a writable shared mapping.
 pub fn may_map(flags: client::OpenFlags) -> bool {
     flags.read && flags.write
 }
 
-/// The same of a descriptor that is closed, by the kernel's flags.
+/// The same for a descriptor that is closed, by the kernel's flags.
 pub fn may_have_mapped(flags: fusedev::OpenFlags) -> bool {
     flags.acc_mode() == fusedev::OpenAccMode::O_RDWR
 }
 
-/// A descriptor was made.
+/// Registers open descriptors.
 impl Door {
     pub(crate) fn note_opened(
         &self,

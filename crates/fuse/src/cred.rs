@@ -1,6 +1,7 @@
-//! Who asks: the kernel sends uid and gid with each request; supplementary groups are read from `/proc`.
+//! The caller of a request: the kernel sends uid and gid; supplementary groups are read from `/proc`.
 //!
-//! Where mounts may be idmapped the kernel alone knows which ids count, judges by them, and tells only the owner of what is made.
+//! If mounts may be idmapped, only the kernel knows the effective ids. It checks permissions itself and sends only the owner of what is
+//! created.
 
 use fusedev::{Request, UNKNOWN_ID};
 use types::Cred;
@@ -8,7 +9,7 @@ use types::Cred;
 use crate::door::Door;
 
 impl Door {
-    /// The caller's identity. For root the groups are left out: no rule asks for them.
+    /// The caller's identity. Root has no groups here: no rule needs them.
     pub(crate) fn cred(&self, request: &Request) -> Cred {
         let (uid, gid) = (request.uid(), request.gid());
         match uid {
@@ -19,7 +20,7 @@ impl Door {
     }
 }
 
-/// Whether root asks: the process, where the kernel does not tell the user.
+/// Whether root is the caller. If the kernel does not name the user, the process decides.
 pub fn is_root(request: &Request) -> bool {
     match request.uid() {
         UNKNOWN_ID => fsuid_of(request.pid()) == Some(0),
@@ -27,20 +28,19 @@ pub fn is_root(request: &Request) -> bool {
     }
 }
 
-/// A process that is gone, or that we cannot see, is nobody.
+/// `None` for a process that is gone or invisible to this one.
 fn fsuid_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok().filter(|_| pid != 0)?;
     parse_fsuid(&status)
 }
 
-/// Real, effective, saved, and the one by which file systems judge.
+/// The line holds the real, effective, saved and file system uid, in this order; the last one counts.
 fn parse_fsuid(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
-/// A process that is gone, or that lives in a pid name space which we cannot see (pid 0), has no groups here: fewer rights, never
-/// more.
+/// A process that is gone, or outside of this pid namespace (pid 0), has no groups: that gives it fewer rights, never more.
 fn groups_of(pid: u32) -> Vec<u32> {
     if pid == 0 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `fallocate`, `lseek` for bytes and holes, `copy_file_range`: the kernel's words for them.
+//! `fallocate`, `lseek` for data and holes, and `copy_file_range`.
 
 use client::{Allocate, Handle, Whence};
 use fusedev::{Errno, Request};
@@ -11,11 +11,11 @@ use crate::door::Door;
 const KEEP_SIZE: i32 = 0x01;
 const PUNCH_HOLE: i32 = 0x02;
 const ZERO_RANGE: i32 = 0x10;
-/// Whences of lseek(2); the kernel does the others itself.
+/// Whences of lseek(2); the kernel handles all others itself.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// Ranges cannot be collapsed, inserted or unshared, as on other FUSE file systems.
+/// Collapsing, inserting and unsharing ranges is not supported, as on other FUSE file systems.
 fn allocation(mode: i32) -> Option<Allocate> {
     const PUNCH: i32 = PUNCH_HOLE | KEEP_SIZE;
     const ZERO_KEEP: i32 = ZERO_RANGE | KEEP_SIZE;
@@ -29,7 +29,7 @@ fn allocation(mode: i32) -> Option<Allocate> {
     }
 }
 
-/// `None`: the kernel never asks for another.
+/// `None` for whences that the kernel never sends.
 pub fn whence(whence: i32) -> Option<Whence> {
     match whence {
         SEEK_DATA => Some(Whence::Data),
@@ -38,11 +38,11 @@ pub fn whence(whence: i32) -> Option<Whence> {
     }
 }
 
-/// The errno of a fault, and the log line that goes with it.
+/// Logs a fault and returns its errno.
 type Told = fn(&str, &Fault) -> Errno;
 
 impl Door {
-    /// Set-id bits go, as by a write: the kernel leaves that to us, and does not say so with these calls.
+    /// Clears set-id bits, as a write does. The kernel leaves that to the file system, and does not ask for it with these calls.
     fn drop_privileges_of(&self, rq: &Request, fid: Fid) -> Result<(), Fault> {
         if is_root(rq) { Ok(()) } else { self.drop_privileges(rq, fid).map(|_| ()) }
     }

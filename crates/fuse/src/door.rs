@@ -1,6 +1,7 @@
 //! The kernel's requests, each handed to `client::Fs` on the thread that received it.
 //!
-//! The kernel checks permissions and ACLs (`default_permissions`), and the MDT again. Umasks are passed on: the MDT knows default ACLs.
+//! The kernel checks permissions and ACLs (`default_permissions`), and so does the MDT. The umask is passed on to the MDT, because a
+//! default ACL takes its place.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -38,20 +39,20 @@ use crate::write::Place;
 /// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
-/// As long as a call of the client may take.
+/// Longest wait of a page fill for a direct write; as long as a call of the client may take.
 const FILL_WAITS_MAX: Duration = Duration::from_secs(60);
 pub(crate) const O_NOATIME: i32 = 0o1000000;
 const O_APPEND: i32 = 0o2000;
 
 thread_local! {
-    /// Content on its way to the kernel: grown once per serving thread, not per read.
+    /// Content on its way to the kernel: one buffer per serving thread, so that reads allocate nothing.
     static READ: RefCell<Buf> = RefCell::new(Buf::new());
 }
 
 pub struct Door {
     pub(crate) fs: Arc<Fs>,
     pub(crate) options: MountOptions,
-    /// `options.flags` is how it began.
+    /// `options.flags` holds the flags at the time of mounting.
     pub(crate) flags: InForce,
     pub(crate) set_id: SetIdWatch,
     pub(crate) forget: Forget,
@@ -88,7 +89,7 @@ impl Door {
         }
     }
 
-    /// Among other clients the kernel remembers nothing.
+    /// Among other clients the kernel must cache nothing.
     pub(crate) fn attr_ttl(&self) -> Duration {
         if self.fs.is_shared() { Duration::ZERO } else { self.options.attr_timeout }
     }
@@ -104,14 +105,14 @@ impl Door {
         flags
     }
 
-    /// Something is being read; access times are kept unless the mount says otherwise.
+    /// Records an access; access times are updated unless the mount disables it.
     pub(crate) fn accessed(&self, rq: &Request, ino: INodeNo, known: Option<&Attr>, without: MountFlags) {
         if !self.flags.get().intersects(MountFlags::RDONLY | MountFlags::NOATIME | without) {
             self.fs.accessed(fid(ino), known, || self.reader(rq));
         }
     }
 
-    /// Whom the MDT hears of where the kernel's check would do: the caller if it judges each request, else root.
+    /// The identity that the MDT gets where the kernel's check suffices: the caller if the MDT checks each request, else root.
     pub fn reader(&self, request: &Request) -> Cred {
         match (self.fs.is_judged(), self.fs.knows_groups()) {
             (false, _) => Cred::root(),
@@ -155,9 +156,9 @@ impl Door {
         }
     }
 
-    /// O_APPEND is not passed on: each write says that it appends, and where the kernel sees the end: alone, that holds the inode's
-    /// lock and a true size (fuse-I3), so it is the file's end. A handle that ignored offsets would send pages of a
-    /// shared mapping, for which the kernel picks any writable handle, to the wrong place.
+    /// O_APPEND is not passed on; each write reports that it appends, and the file's end as the kernel knows it. While this client is
+    /// alone, the kernel holds the inode's lock and the true size (fuse-I3), so that is the file's end. A handle that ignored offsets would
+    /// misplace pages of a shared mapping, which the kernel sends by any writable handle.
     fn open_flags(&self, flags: i32) -> client::OpenFlags {
         let access = OpenFlags(flags).acc_mode();
         client::OpenFlags {
@@ -172,12 +173,12 @@ impl Door {
     }
 }
 
-/// Who lists attributes: `trusted.*` shows to root only.
+/// The identity for listing attributes: only root sees `trusted.*`.
 fn lister(rq: &Request) -> Cred {
     if is_root(rq) { Cred::root() } else { Cred { uid: rq.uid(), gid: rq.gid(), groups: Vec::new() } }
 }
 
-/// The mode that is asked for.
+/// The mode that a request asks for.
 fn masked(mode: u32, umask: u32) -> Mode {
     Mode { bits: mode & 0o7777, umask }
 }
@@ -341,7 +342,7 @@ impl Filesystem for Served {
     ) {
         let wanted = Wanted::new(mode, (uid, gid), size, (atime, mtime), fh.is_some());
         let set = &wanted.set;
-        // Pages that wait to be written would set mtime again. (With a size the kernel lets none be written meanwhile, and drops some.)
+        // Dirty pages would set mtime again when they are written. (With a size, the kernel writes none meanwhile and drops some.)
         if set.mtime.is_some() && set.size.is_none() && self.in_use.may_be_mapped(fid(ino)) {
             let (door, rq) = (self.door().clone(), rq.clone());
             return self.aside.run(Box::new(move || {
@@ -370,7 +371,7 @@ impl Filesystem for Served {
     fn open(&self, rq: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let open = self.open_flags(flags.0);
         let opened = self.fs.open_as(fid(ino), open, &self.reader(rq)).and_then(|(handle, attr)| {
-            // O_TRUNC changes the content: set-id bits go, as by truncate.
+            // O_TRUNC changes the content, so set-id bits must be cleared, as by truncate.
             let drops = open.truncate && !is_root(rq) && has_set_id(attr.mode);
             let dropped = if drops { self.drop_privileges(rq, fid(ino)).map(|_| ()) } else { Ok(()) };
             let cut =
@@ -405,7 +406,7 @@ impl Filesystem for Served {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // Through an uncached descriptor a mapping's pages come the same way as what a call reads.
+        // Page fills of a mapping through an uncached descriptor look like direct reads.
         if flags.0 & O_DIRECT == 0 {
             self.in_use.fill(fid(ino), offset..offset + size as u64, Instant::now() + FILL_WAITS_MAX);
         }
@@ -430,7 +431,7 @@ impl Filesystem for Served {
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let place = match flags.0 & O_APPEND != 0 {
-            // Pages of a shared mapping know their place, whatever handle the kernel sends them by.
+            // Pages of a shared mapping carry their offset, whatever handle the kernel sends them by.
             _ if is_cached => Place::Mapped(offset),
             true => Place::End(offset),
             false => Place::At(offset),
@@ -448,7 +449,7 @@ impl Filesystem for Served {
             return write_direct(self.door(), begun, data, reply, write);
         }
         let written = match is_cached {
-            // Pages make no file longer.
+            // Writes of pages never extend the file.
             true => write(self, data),
             false => {
                 let end = offset.saturating_add(data.len() as u64);
@@ -528,7 +529,7 @@ impl Filesystem for Served {
         answer_empty("fsync", self.fs.fsync(handle(fh), data_only), reply);
     }
 
-    // Directories. They need no handle: a cookie continues a listing on its own.
+    // Directories. They need no handle: a cookie alone continues a listing.
 
     fn readdir(
         &self,
@@ -559,14 +560,14 @@ impl Filesystem for Served {
         mut reply: ReplyDirectoryPlus,
     ) {
         let add = |item: &DirItem| {
-            // Looked at for each: other clients may come in while it is listed.
+            // Checked for each entry: other clients may attach during the listing.
             let ttl = self.attr_ttl().min(self.entry_ttl());
             let (name, generation) = (OsStr::from_bytes(&item.name), self.generation(item.fid));
             match &item.attr {
                 Some(attr) => {
                     reply.add(INodeNo(item.fid.0), item.cookie, name, &ttl, &file_attr(attr), generation)
                 }
-                // Inode number 0 says "no attributes here"; the entry's own number and kind still stand in it.
+                // Inode number 0 means "no attributes here"; the entry still shows its number and kind.
                 None => reply.add(INodeNo(0), item.cookie, name, &ttl, &bare_attr(item), generation),
             }
         };
@@ -632,7 +633,7 @@ impl Filesystem for Served {
         let done = match asked(cmd, in_data) {
             Asked::Get(form) => self.fs.flags(fid(ino)).map(|flags| form.answer(flags)),
             Asked::Set(flags) => self.fs.set_flags(fid(ino), flags, &self.cred(rq)).map(|()| {
-                // It changes ctime, and the answer has no room for that.
+                // The call changes ctime, and its reply cannot carry attributes.
                 self.forget.attributes(fid(ino));
                 Vec::new()
             }),

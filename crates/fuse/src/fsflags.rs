@@ -1,7 +1,7 @@
 //! `chattr` and `lsattr`: the ioctls that get and set a file's flags, in both of the kernel's forms.
 //!
-//! The kernel takes them apart itself, checks the caller (owner, CAP_LINUX_IMMUTABLE) and asks with a plain `int` or a `struct
-//! fsxattr`. Other ioctls are none of ours.
+//! The kernel decodes them, checks the caller (owner, CAP_LINUX_IMMUTABLE) and sends a plain `int` or a `struct fsxattr`. Other ioctls are
+//! not supported.
 
 use client::{FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP};
 
@@ -12,18 +12,18 @@ const FSSETXATTR: u32 = 0x401c_5820;
 /// Bytes of a `struct fsxattr`: flags, extent size, extents, project, copy-on-write extent size, padding.
 const FSXATTR_BYTES: usize = 28;
 
-/// A flag in either form.
+/// A flag in both forms.
 const FORMS: [(u32, u32); 4] =
     [(FLAG_IMMUTABLE, 0x8), (FLAG_APPEND, 0x10), (FLAG_NOATIME, 0x40), (FLAG_NODUMP, 0x80)];
 
-/// What an ioctl asks for.
+/// The request of an ioctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Get(Form),
     Set(u32),
-    /// A form of ours with something that is not kept here.
+    /// A known form that asks for something that Stria does not store.
     Unsupported,
-    /// Not ours.
+    /// Another ioctl.
     Unknown,
 }
 
@@ -43,7 +43,7 @@ pub fn asked(cmd: u32, data: &[u8]) -> Asked {
         FSSETXATTR => {
             let xflags = word(0).unwrap_or(0);
             let known = FORMS.iter().fold(0, |sum, (_, x)| sum | x);
-            // Extent sizes and projects are other file systems'.
+            // Extent sizes and project ids are not supported.
             let is_plain = [4, 12, 16].into_iter().all(|at| word(at) == Some(0));
             match xflags & !known == 0 && is_plain {
                 true => Asked::Set(

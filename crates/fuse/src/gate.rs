@@ -1,14 +1,14 @@
-//! How many serving threads wait for requests at once: no more than there are processors, unless requests block.
+//! The gate limits how many serving threads wait for requests at once: one per processor, unless requests block.
 //!
-//! The kernel wakes the thread that has waited longest. With many waiting, each request goes to a cold thread that must first be
-//! scheduled, while the one that just finished goes to sleep: on two processors that halves the rate of lookups and creates. With as
-//! few waiting as there are processors, a thread that finishes finds the next request already there. So threads park here after
-//! their reply, and one is let out whenever a request of a kind that blocks begins.
-//! fuse-T1. A thread that begins a request of a blocking kind is replaced at once, if any is parked: such requests run as deep as there
-//!     are threads.
-//! fuse-T2. Which kinds block is measured (time off the processor), never assumed: memory, disk and network differ.
-//! fuse-T3. If all waiting threads hang in requests that were thought quick, `tick` lets out another each time: no request waits forever.
-//! fuse-T4. After `close` nobody parks.
+//! The kernel wakes the thread that has waited longest. With many waiting threads, each request goes to a cold thread that must first be
+//! scheduled, while the thread that just finished goes to sleep. On two processors that halves the rate of lookups and creates. With one
+//! waiting thread per processor, a thread that finishes finds the next request already there. So surplus threads park after their reply,
+//! and the gate releases one whenever a request of a blocking kind begins.
+//! fuse-T1. A thread that begins a request of a blocking kind is replaced at once if a thread is parked: such requests run as deep as there
+//! are threads.
+//! fuse-T2. Blocking kinds are found by measurement (time off the processor), never assumed: memory, disk and network differ.
+//! fuse-T3. If all waiting threads hang in requests that were thought quick, `tick` releases another each time: no request waits forever.
+//! fuse-T4. After `close` no thread parks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, Ordering};
@@ -18,18 +18,19 @@ use fusedev::opcode;
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A request that was off the processor for longer has blocked: longer than a lock's wait, shorter than the quickest disk.
+/// A request that was off the processor for longer than this has blocked. It is longer than a wait for a lock and shorter than the quickest
+/// disk.
 const BLOCKED: Duration = Duration::from_micros(20);
-/// Of so many requests of a kind one is measured: two more system calls, which a lookup would feel. Of a kind that is settled to be
-/// quick (score 0) it is one of so many more.
+/// One request of a kind is measured out of this many: the two extra system calls would slow down lookups. A kind that has settled as quick
+/// (score 0) is measured that many times less often.
 const SAMPLE_EVERY: u32 = 8;
 const SAMPLE_QUICK_EVERY: u32 = 64;
-/// A kind's score moves by one per measured request between these; from the middle on, the kind counts as blocking. So single
+/// A measured request moves the score of its kind by one, between 0 and this. A kind counts as blocking from the middle on. So single
 /// outliers (a preempted thread) change nothing.
 const SCORE_MAX: u8 = 16;
 const SCORE_BLOCKS: u8 = 8;
 
-/// Requests that take about the same road.
+/// Kinds of requests with similar cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Lookups, attributes, listings: reads of the name space.
@@ -47,7 +48,7 @@ pub enum Class {
 impl Class {
     const COUNT: usize = 7;
 
-    /// Of a request of the kernel.
+    /// The kind of a request of the kernel.
     pub fn of(opcode: u32) -> Class {
         match opcode {
             opcode::OPEN | opcode::OPENDIR => Class::Open,
@@ -79,15 +80,15 @@ impl Class {
 #[derive(Default)]
 struct Lot {
     parked: usize,
-    /// Of the parked, how many were let out and have not noticed yet.
+    /// Parked threads that were released and have not noticed it yet.
     let_out: usize,
     closed: bool,
 }
 
 pub struct Gate {
-    /// Threads that shall wait for requests.
+    /// How many threads shall wait for requests.
     wanted: isize,
-    /// Threads that do, or are about to.
+    /// Threads that wait for requests, or are about to.
     waiting: AtomicIsize,
     served: AtomicU64,
     scores: [AtomicU8; Class::COUNT],
@@ -103,7 +104,7 @@ impl Gate {
     /// For `threads` serving threads on `processors`.
     pub fn new(threads: usize, processors: usize) -> Gate {
         Gate {
-            // One alone would stop all while it hangs, until the next tick.
+            // A single one that hangs would stop all requests until the next tick.
             wanted: processors.max(2) as isize,
             waiting: AtomicIsize::new(threads as isize),
             served: AtomicU64::new(0),
@@ -113,7 +114,7 @@ impl Gate {
         }
     }
 
-    /// Runs `work`, which answers one request, on a thread that has waited for it; returns when the thread shall wait again.
+    /// Runs `work`, which answers one request, on a thread that has waited for it. Returns when the thread shall wait again.
     pub fn serve(&self, class: Class, work: impl FnOnce()) {
         let waiting = self.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
         if waiting < self.wanted && self.blocks(class) {
@@ -140,15 +141,15 @@ impl Gate {
     fn score(&self, class: Class, off: Duration) {
         let score = &self.scores[class as usize];
         let old = score.load(Ordering::Relaxed);
-        // Two threads may overwrite each other's step: it is an estimate.
+        // Two threads may overwrite each other's step; the score is only an estimate.
         score.store(
             if off > BLOCKED { (old + 1).min(SCORE_MAX) } else { old.saturating_sub(1) },
             Ordering::Relaxed,
         );
     }
 
-    /// The number of waiting threads is judged and changed under the lock here and in `park`: who parks at the same moment is seen by
-    /// the one that lets out, or sees that it is needed.
+    /// Here and in `park`, the number of waiting threads is checked and changed under one lock. A thread that parks at the same moment is
+    /// seen here, or itself sees that it is needed.
     fn let_one_out(&self) {
         let mut lot = self.lot.lock();
         if lot.parked > lot.let_out && self.waiting.load(Ordering::SeqCst) < self.wanted {
@@ -172,7 +173,7 @@ impl Gate {
         lot.parked -= 1;
     }
 
-    /// To be called now and then with what the last call returned: fuse-T3.
+    /// fuse-T3: to be called periodically, with the result of the last call.
     pub fn tick(&self, served_before: u64) -> u64 {
         let served = self.served.load(Ordering::Relaxed);
         if served == served_before && self.waiting.load(Ordering::SeqCst) <= 0 {
@@ -181,7 +182,7 @@ impl Gate {
         served
     }
 
-    /// fuse-T4: the mount is gone; all shall see it for themselves.
+    /// fuse-T4: the mount is gone; every thread shall see that itself.
     pub fn close(&self) {
         self.lot.lock().closed = true;
         self.out.notify_all();
@@ -210,7 +211,7 @@ mod tests {
 
     type Job = (Class, Box<dyn FnOnce() + Send>);
 
-    /// Threads that wait for jobs as serving threads wait for requests.
+    /// Threads that wait for jobs, as serving threads wait for requests.
     struct Rig {
         gate: Arc<Gate>,
         jobs: Sender<Job>,
@@ -236,7 +237,7 @@ mod tests {
     }
 
     impl Rig {
-        /// Quick requests, until only the wanted number of threads waits.
+        /// Sends quick requests until only the wanted number of threads waits.
         fn make_quiet(&self, class: Class) {
             while self.gate.lot.lock().parked < THREADS - 2 || self.gate.blocks(class) {
                 let (done, wait) = channel();
@@ -269,7 +270,7 @@ mod tests {
     fn blocking_requests_run_as_deep_as_there_are_threads() {
         let rig = rig();
         rig.make_quiet(Class::Look);
-        // Reads have not been measured yet, so they count as blocking. All six must be inside at once to get past the barrier.
+        // Reads have not been measured yet, so they count as blocking. All six must run at once to pass the barrier.
         let met = rig.send_meeting(Class::Read);
         while !met.load(Ordering::SeqCst) {
             std::thread::yield_now();

@@ -1,7 +1,7 @@
-//! What the kernel makes file handles of, beside the inode number: the generation.
+//! File handles (NFS): the kernel makes them of the inode number and the generation.
 //!
-//! A fid names one file for ever, so all files of a file system have one generation. It tells the handles of two file systems apart: one
-//! that is made anew at the same place gives out the same fids.
+//! A fid names one file for ever, so all files of a file system have one generation. It tells apart handles of two file systems: a file
+//! system that is made anew at the same place gives out the same fids.
 
 use fusedev::Generation;
 use types::{Fid, Uuid};
@@ -9,13 +9,13 @@ use types::{Fid, Uuid};
 use crate::door::Door;
 
 impl Door {
-    /// The kernel takes no other for the root than 0.
+    /// The kernel accepts only 0 for the root.
     pub(crate) fn generation(&self, fid: Fid) -> Generation {
         if fid == Fid::ROOT { Generation(0) } else { self.generation }
     }
 }
 
-/// 32 bits, which is what the kernel keeps, of the file system's identity.
+/// 32 bits of the file system's uuid: the kernel keeps no more.
 pub fn generation_of(fs: Uuid) -> Generation {
     let words = fs.0.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
     Generation(words.fold(0, |all, word| all ^ word) as u64)

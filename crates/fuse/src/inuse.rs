@@ -1,9 +1,10 @@
-//! What the door knows of the files that this kernel has open, for orders that the kernel does not keep by itself.
+//! The files that this kernel has open, for orderings that the kernel does not keep by itself.
 //!
-//! fuse-G1. No answer tells a size that the kernel cannot read yet. The kernel raises its own size when the call that extends the file ends,
-//!     and shows programs ours before that: a read below `st_size` would give nothing, and a mapping SIGBUS.
-//! fuse-G2. A page that the kernel filled before a direct write has reached the servers does not outlive that write. The kernel drops the
-//!     pages before such a write only, and when it is asynchronous not after it.
+//! fuse-G1. A reply never reports a size up to which the kernel cannot read yet. The kernel raises its own size when the extending call
+//! ends, but shows programs the reported size before that. A read below `st_size` would then return nothing, and a mapping would get
+//! SIGBUS.
+//! fuse-G2. A page that the kernel filled before a direct write reached the servers does not outlive that write. The kernel drops the pages
+//! only before such a write, and, if the write is asynchronous, not after it.
 //!
 //! A node lives as long as the kernel has the file open.
 
@@ -14,13 +15,13 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use types::{Fid, PAGE_SIZE};
 
-/// As in `client::files`: opens of different files rarely meet.
+/// As in `client::files`: opens of different files rarely collide.
 const SHARDS: usize = 16;
-/// Passes of `clear_again` before a direct write goes on all the same. Each further one needs a page whose lock the kernel waited for, and
-/// which was held back in vain.
+/// Passes of `clear_again` before a direct write proceeds in any case. A further pass is needed only if a read filled a page whose lock the
+/// kernel waited for.
 pub const PASSES_MAX: u32 = 100;
-/// How long a read is held back while the kernel drops pages. Mostly it has passed the page by then, and is done within microseconds; if
-/// it waits for that page's lock, the read must be answered first.
+/// How long a read waits while the kernel drops pages. Mostly the kernel has passed the page and finishes within microseconds. If it waits
+/// for that page's lock, the read must be answered first.
 const HELD_BACK: Duration = Duration::from_micros(300);
 
 #[derive(Default)]
@@ -37,15 +38,15 @@ struct Shard {
 #[derive(Default)]
 struct Node {
     handles: u32,
-    /// Of these, open for reading and writing: only such a descriptor can have a shared mapping that is written to.
+    /// The handles that are open for reading and writing: only these can have a writable shared mapping.
     mappers: u32,
-    /// Handles whose reads and writes pass the page cache by, whatever the flags of their descriptors.
+    /// Handles whose I/O bypasses the page cache, whatever the flags of their descriptors.
     uncached: Vec<u64>,
-    /// The kernel may have pages that a read filled.
+    /// The kernel may hold pages that a read filled.
     is_filled: bool,
     direct: Vec<Direct>,
     growth: Option<Growth>,
-    /// Numbers of `Direct` and `Growth`.
+    /// The last number given to a `Direct` or `Growth`.
     last_number: u64,
 }
 
@@ -58,46 +59,46 @@ struct Direct {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// The kernel is dropping its pages; `is_met`: one was filled meanwhile, with what was there before.
+    /// The kernel is dropping its pages. `is_met`: a read filled one meanwhile with the old content.
     Clearing { is_met: bool },
-    /// It is being carried out: who asks for a page waits.
+    /// The write is under way; reads of its pages wait.
     Applying,
 }
 
-/// A call that makes a file longer. The kernel runs one at a time for each file, of one or several requests.
+/// A call that extends a file, in one or several requests. The kernel runs one such call per file at a time.
 struct Growth {
     number: u64,
-    /// Its thread; 0: unknown.
+    /// The calling thread; 0 if unknown.
     tid: u32,
-    /// The kernel reads at least so far.
+    /// The kernel can read at least up to here.
     base: u64,
-    /// Answered requests end here: the kernel reads so far as soon as its thread has run on.
+    /// The end of the answered requests: the kernel can read up to here as soon as the calling thread has run on.
     answered: u64,
-    /// Where the request that is under way ends.
+    /// The end of the request that is under way.
     under_way: Option<u64>,
-    /// It leaves pages in the kernel, which can be asked for.
+    /// The call leaves pages in the kernel, for which `retrieve` can ask.
     has_pages: bool,
 }
 
-/// What may be told of a file's size.
+/// The size that a reply may report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     Size(u64),
-    /// It depends on whether the kernel reads up to `end` by now.
+    /// The size depends on whether the kernel can read up to `end` by now.
     Unsure {
         growth: u64,
         end: u64,
     },
 }
 
-/// A direct write that has begun; to be ended by `end_direct`.
+/// A direct write that has begun; `end_direct` ends it.
 #[derive(Debug)]
 pub struct Begun {
     pub fid: Fid,
     pub number: u64,
-    /// Bytes, whole pages.
+    /// In bytes, rounded to whole pages.
     pub range: Range<u64>,
-    /// Pages are to be dropped before it is carried out.
+    /// The kernel's pages must be dropped before the write.
     pub must_clear: bool,
 }
 
@@ -130,7 +131,7 @@ impl InUse {
         }
     }
 
-    /// May a program have a shared mapping that it writes to?
+    /// Whether a program may have a writable shared mapping of the file.
     pub fn may_be_mapped(&self, fid: Fid) -> bool {
         self.nodes(fid).get(&fid).is_some_and(|node| node.mappers > 0)
     }
@@ -141,7 +142,7 @@ impl InUse {
 
     // ---- fuse-G2 ----
 
-    /// Before a read that may fill pages of the kernel: it waits for a direct write to them, until `deadline`.
+    /// Called before a read that may fill pages of the kernel: waits for direct writes to these pages, until `deadline`.
     pub fn fill(&self, fid: Fid, range: Range<u64>, deadline: Instant) {
         let shard = self.shard(fid);
         let mut nodes = shard.nodes.lock();
@@ -166,7 +167,7 @@ impl InUse {
         }
     }
 
-    /// A direct write begins. `None`: the file is not in the table, so the kernel keeps no pages of it.
+    /// Begins a direct write. `None`: the file is not in the table, so the kernel holds no pages of it.
     pub fn begin_direct(&self, fid: Fid, offset: u64, len: usize) -> Option<Begun> {
         let mut nodes = self.nodes(fid);
         let node = nodes.get_mut(&fid)?;
@@ -179,8 +180,8 @@ impl InUse {
         Some(Begun { fid, number, range, must_clear })
     }
 
-    /// The kernel has dropped the pages. True: one was asked for meanwhile, so they are to be dropped once more; else who asks waits from
-    /// here on.
+    /// Called after the kernel dropped the pages. True if a read filled one meanwhile, so that they must be dropped again. Otherwise reads
+    /// of these pages wait from now on.
     pub fn clear_again(&self, begun: &Begun, pass: u32) -> bool {
         let shard = self.shard(begun.fid);
         let mut nodes = shard.nodes.lock();
@@ -194,7 +195,7 @@ impl InUse {
         again
     }
 
-    /// It is carried out, or refused.
+    /// Ends a direct write that was done or refused.
     pub fn end_direct(&self, begun: &Begun) {
         let shard = self.shard(begun.fid);
         let mut nodes = shard.nodes.lock();
@@ -206,7 +207,7 @@ impl InUse {
 
     // ---- fuse-G1 ----
 
-    /// A request begins that may extend the file, of `size` bytes, to `end`, from `offset` on, by the thread `tid`.
+    /// Begins a request of thread `tid` that may extend the file of `size` bytes; it writes from `offset` to `end`.
     pub fn begin_growth(&self, fid: Fid, tid: u32, offset: u64, end: u64, size: u64, has_pages: bool) {
         let mut nodes = self.nodes(fid);
         let Some(node) = nodes.get_mut(&fid) else { return };
@@ -215,11 +216,11 @@ impl InUse {
             && tid != 0
             && growth.answered == offset
         {
-            // The same call, or the next one behind it: only the kernel knows.
+            // A further request of the same call, or the next call behind it: only the kernel knows.
             growth.under_way = Some(end);
             return;
         }
-        // Another call of this file has begun, so the one before has ended.
+        // Another call on this file has begun, so the previous one has ended.
         node.growth = None;
         if end > size {
             node.last_number += 1;
@@ -228,7 +229,7 @@ impl InUse {
         }
     }
 
-    /// The request is about to be answered; it did so much that the file reaches `end`, or nothing.
+    /// Called before the request is answered. It extended the file to `end`, or not at all.
     pub fn end_growth(&self, fid: Fid, end: Option<u64>) {
         let mut nodes = self.nodes(fid);
         let Some(node) = nodes.get_mut(&fid) else { return };
@@ -242,14 +243,14 @@ impl InUse {
         }
     }
 
-    /// The size is being set: what grew before has ended.
+    /// The size is set explicitly: earlier extending calls have ended.
     pub fn size_set(&self, fid: Fid) {
         if let Some(node) = self.nodes(fid).get_mut(&fid) {
             node.growth = None;
         }
     }
 
-    /// The kernel reads up to `end`: it said so.
+    /// The kernel answered that it can read up to `end`.
     pub fn kernel_reads(&self, fid: Fid, number: u64, end: u64) {
         let mut nodes = self.nodes(fid);
         let Some(node) = nodes.get_mut(&fid) else { return };
@@ -260,15 +261,15 @@ impl InUse {
         }
     }
 
-    /// What may be told to the thread `tid` of a file that has `size` bytes at the servers. `is_unread`: the kernel has just said that
-    /// it does not read up to where the answered requests end.
+    /// The size that thread `tid` may be told of a file with `size` bytes at the servers. `is_unread`: the kernel has just answered that it
+    /// cannot read up to the end of the answered requests.
     pub fn told(&self, fid: Fid, tid: u32, size: u64, is_unread: bool) -> Told {
         let mut nodes = self.nodes(fid);
         let Some(node) = nodes.get_mut(&fid) else { return Told::Size(size) };
         let Some(growth) = &node.growth else { return Told::Size(size) };
         let is_own = growth.tid == tid && tid != 0;
         match growth.under_way {
-            // Its thread asks, so its call is over.
+            // The calling thread itself asks, so its call is over.
             None if is_own => {
                 node.growth = None;
                 Told::Size(size)

@@ -1,14 +1,14 @@
 //! The FUSE door: a thin adapter between the kernel's FUSE protocol and `client::Fs`.
 //!
-//! It promises what a local file system's mount promises for one node, as far as `client` does. It refuses kernel write-back
-//! (the kernel would own size and mtime).
-//! fuse-I1. An inode number is the fid, which names one file for ever; the generation is the same for all files of a file system, and
-//!     tells a handle of another file system apart. Nothing is remembered per inode, so `forget` has nothing to do.
-//! fuse-I2. No thread that serves requests waits for the kernel to do something about this mount (invalidate, unmount); none sends a notice
-//!     that waits for a lock, or about a file that its request does not keep in use (`forget`).
-//! fuse-I3. While this client is alone all changes come through this mount, so the kernel's page cache stays valid over open. Among
-//!     others nothing is cached, and what was kept from before is dropped by the next open (`pages`).
-//! fuse-I4. Set-id bits are dropped here: the kernel leaves it to us (see `setid`).
+//! It promises what a local file system promises on one node, as far as `client` does. It refuses kernel write-back: the kernel would own
+//! size and mtime.
+//! fuse-I1. An inode number is the fid, which names one file for ever. The generation is the same for all files of a file system and tells
+//! handles of different file systems apart. The door keeps no state per inode, so `forget` has nothing to do.
+//! fuse-I2. A thread that serves requests never waits until the kernel has changed this mount (invalidation, unmount). It sends no notice
+//! that waits for a lock, or about a file that its request does not keep in use (`forget`).
+//! fuse-I3. While this client is alone, all changes come through this mount, so the kernel's page cache stays valid over open. Among other
+//! clients nothing is cached, and the next open drops the pages from before (`pages`).
+//! fuse-I4. The door clears set-id bits, which the kernel leaves to the file system (`setid`).
 
 mod aside;
 mod attributes;

@@ -1,4 +1,4 @@
-//! Listings, in batches that the kernel's buffer can take.
+//! Directory listings, in batches that fit the kernel's buffer.
 
 use client::{DirItem, Lister};
 use fusedev::{INodeNo, OpenFlags, Request};
@@ -7,20 +7,20 @@ use types::{Cred, Fault, Fid};
 
 use crate::door::{Door, O_NOATIME};
 
-/// Entries asked for at once: with attributes about a third of what a 32 KiB listing request holds, so that little is fetched in
-/// vain when the kernel's buffer is full.
+/// Entries per readdir call of the client. With attributes it is about a third of a 32 KiB listing request, so that few entries are fetched
+/// in vain when the kernel's buffer is full.
 const PLUS_BATCH: usize = 64;
 const PLAIN_BATCH: usize = 256;
 
 impl Door {
-    /// Who lists a directory from its beginning reads it, unless its descriptor says that this is not to show.
+    /// A listing from the beginning counts as a read of the directory, unless its descriptor has O_NOATIME.
     pub(crate) fn begins_listing(&self, rq: &Request, ino: INodeNo, cookie: u64, flags: OpenFlags) {
         if cookie == 0 && flags.0 & O_NOATIME == 0 {
             self.accessed(rq, ino, None, MountFlags::NODIRATIME);
         }
     }
 
-    /// Lists from `cookie` on until `add` says that the kernel's buffer is full.
+    /// Lists from `cookie` on until `add` returns true: the kernel's buffer is full.
     pub(crate) fn list(
         &self,
         (rq, cred): (&Request, &Cred),
@@ -35,7 +35,7 @@ impl Door {
         loop {
             let items = match self.fs.readdir_of(lister, dir, cookie, batch, plus, cred) {
                 Ok(items) => items,
-                // What is in the buffer already is good; the error meets the next call.
+                // The entries in the buffer are valid; the next call meets the error again.
                 Err(_) if any => return Ok(()),
                 Err(fault) => return Err(fault),
             };

@@ -1,7 +1,7 @@
-//! Locks between the kernel's words and the client's.
+//! Lock requests of the kernel, handed to the client.
 //!
-//! The kernel keeps no list of what the servers hold. So each close of a descriptor must be told to us, since it ends the fcntl locks
-//! of its process: no file is opened with `FOPEN_NOFLUSH` where locks are at the servers.
+//! The kernel keeps no list of the locks that the servers hold. Each close of a descriptor must reach the door, since it ends the fcntl
+//! locks of the closing process. So no file is opened with `FOPEN_NOFLUSH` if the servers hold the locks.
 
 use client::{FileLock, Handle, LockAnswer};
 use fusedev::{Errno, FileHandle, LockOwner, ReplyEmpty, ReplyLock, Request};
@@ -11,12 +11,12 @@ use wire::lock::{LockKind, LockSpace};
 use crate::door::Door;
 use crate::reply::errno;
 
-/// As fcntl(2) numbers them on Linux.
+/// Lock types of fcntl(2) on Linux.
 const F_RDLCK: i32 = 0;
 const F_WRLCK: i32 = 1;
 const F_UNLCK: i32 = 2;
 
-/// What a request says of a lock.
+/// The arguments of a lock request.
 pub struct LockAsked {
     pub fh: FileHandle,
     pub owner: LockOwner,
@@ -63,7 +63,7 @@ impl Door {
         }
         let unique = rq.unique().0;
         self.fs.await_lock(asked.handle(), &lock, unique, Box::new(|answer| answer_lock(answer, reply)));
-        // A signal that came before the request was where it is found.
+        // The signal came before the request was stored where `interrupt` finds it.
         if rq.is_interrupted() {
             self.fs.interrupt_lock(unique);
         }

@@ -1,10 +1,10 @@
-//! Mounting, unmounting, and clearing what a killed run left mounted.
+//! Mounts, unmounts, and removes mounts that a killed process left.
 //!
-//! Root mounts by the system call itself, with the device fd that the session then serves; nothing needs to be installed. Others go
-//! through `fusermount3`, as fuser does it.
-//! fuse-M1. Only the mount that was made here is ever unmounted by it: the mount table's device number must be ours, and, as another mount
-//!     may have it once ours has ended, the mount's own number.
-//! fuse-M2. Nothing here asks the mounted file system anything, so a mount whose servers are dead can still be taken down.
+//! Root mounts by the system call, with the device descriptor that the session then serves; no helper is needed. Other users mount through
+//! `fusermount3`.
+//! fuse-M1. Only the mount that was made here is unmounted. The mount table must show its device number, and, since a later mount may reuse
+//! that number, its unique mount id.
+//! fuse-M2. Nothing here sends a request to the mounted file system, so a mount with dead servers can still be unmounted.
 
 use std::fmt;
 use std::io;
@@ -29,30 +29,30 @@ use crate::options::MountOptions;
 use crate::remount::{Follower, InForce};
 use crate::served::Served;
 
-/// How often it is looked whether serving threads hang (see `gate`), while requests come and while none do; the latter is also how
-/// long parked threads may take to notice that the mount is gone.
+/// How often `watch` checks whether the serving threads hang (see `gate`), with and without requests. The latter also bounds how long
+/// parked threads take to notice that the mount is gone.
 const TICK_BUSY: Duration = Duration::from_millis(5);
 const TICK_IDLE: Duration = Duration::from_millis(50);
-/// The kernel lets go of a mount before the call that unmounts it returns, and `watch` sees that after TICK_IDLE. What is there still
-/// after so long is in use elsewhere.
+/// The kernel releases a mount before the unmount call returns, and `watch` sees that after TICK_IDLE. A mount that still exists after this
+/// time is in use elsewhere.
 const LETS_GO_WITHIN: Duration = Duration::from_secs(3);
 const LETS_GO_LOOK_EACH: Duration = Duration::from_millis(5);
 
-/// Why a mount or unmount did not happen.
+/// Why a mount or unmount failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The place is missing, no directory, or may not be looked at.
+    /// The mount point is missing, is no directory, or cannot be examined.
     #[error("mount point {}: {source}; it must be an existing directory", path.display())]
     Point { path: PathBuf, source: io::Error },
     #[error("mounting at {}: {source}", path.display())]
     Refused { path: PathBuf, source: fusedev::mount::Error },
-    /// The kernel made the mount, and it could not be served; it is gone again.
+    /// The kernel made the mount, but it could not be served; it was removed again.
     #[error("starting to serve {}: {source}", path.display())]
     Start { path: PathBuf, source: io::Error },
-    /// Open files or working directories keep it.
+    /// Open files or working directories keep the mount in use.
     #[error("{} is in use; close what uses it (`fuser -m`), or unmount lazily", path.display())]
     Busy { path: PathBuf },
-    /// It is not at its point any more, and the kernel has it still.
+    /// The mount is gone from its mount point, but the kernel still has it.
     #[error("it is unmounted at {}, but in use elsewhere{}; unmount it there", path.display(), Elsewhere(points))]
     Elsewhere { path: PathBuf, points: Vec<PathBuf> },
     #[error("unmounting {}: {source}", path.display())]
@@ -62,7 +62,7 @@ pub enum MountError {
     Served { path: PathBuf, source: io::Error },
 }
 
-/// Where it is seen in this process's mount table, if it is.
+/// The other mount points in this process's mount table.
 struct Elsewhere<'a>(&'a [PathBuf]);
 
 impl fmt::Display for Elsewhere<'_> {
@@ -70,7 +70,7 @@ impl fmt::Display for Elsewhere<'_> {
         match self.0.first() {
             Some(first) => write!(f, ", at {}", first.display()),
             None => {
-                f.write_str(", in another mount namespace or by who had it open when it was unmounted lazily")
+                f.write_str(", in another mount namespace or by a process that had it open when it was unmounted lazily")
             }
         }
     }
@@ -79,11 +79,11 @@ impl fmt::Display for Elsewhere<'_> {
 /// How a mount is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
-    /// Only if nothing uses it. `MountError::Elsewhere`: it is not at its point any more, and is served on for others who have it.
+    /// Only if the mount is not in use. `MountError::Elsewhere`: it is gone from its mount point, but other mount points still use it.
     Clean,
-    /// Out of the name space now; the session ends with the last open file.
+    /// Removed from the namespace now; the session ends with the last open file.
     Lazy,
-    /// Out of the name space now, and whatever waits or comes later gets an error: for servers that are gone.
+    /// Removed from the namespace now; waiting and later calls get an error. For servers that are gone.
     Force,
 }
 
@@ -96,10 +96,10 @@ pub struct Mounted {
     server: Mutex<Option<JoinHandle<io::Result<()>>>>,
 }
 
-/// What serves a mount until it is gone.
+/// Serves a mount until it is gone.
 pub type Serve = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// Mounts `fs` at `mountpoint`; returns when the kernel may use it.
+/// Mounts `fs` at `mountpoint`; returns when the mount can be used.
 pub fn mount(fs: Arc<client::Fs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
     let door = Door::new(fs, options.clone());
     let flags = door.flags.clone();
@@ -115,7 +115,7 @@ pub fn attach<F: Filesystem>(
     attach_with(mountpoint, options, start(door, options))
 }
 
-/// What serves a device with our own session.
+/// Starts a session of `fusedev` on the device.
 fn start<F: Filesystem>(
     door: F,
     options: &MountOptions,
@@ -128,7 +128,7 @@ fn start<F: Filesystem>(
     }
 }
 
-/// Mounts what `start` makes of the device: a session of another library, for comparisons where only that is to differ.
+/// Mounts with the session that `start` makes of the device: of another library, for comparisons in which only that differs.
 pub fn attach_with(
     mountpoint: &Path,
     options: &MountOptions,
@@ -137,7 +137,7 @@ pub fn attach_with(
     attach_following(mountpoint, options, InForce::new(options.flags), start)
 }
 
-/// `flags` are kept as the mount table has them.
+/// `flags` follow the mount table.
 fn attach_following(
     mountpoint: &Path,
     options: &MountOptions,
@@ -156,12 +156,12 @@ fn attach_following(
         .map_err(|source| MountError::Refused { path: point.clone(), source })?;
     let started = serve_at(&point, device, options, flags, start);
     started.map_err(|source| {
-        // The kernel has the mount and nobody serves it: leave none such behind.
+        // The kernel has the mount, but no thread serves it: remove it.
         match rustix::process::geteuid().is_root() {
             true => rustix::mount::unmount(&point, UnmountFlags::DETACH).map_err(io::Error::from),
             false => unmount_by_helper(&point, Unmount::Lazy),
         }
-        .unwrap_or_else(|error| tracing::warn!(%error, "a mount without a server stays behind"));
+        .unwrap_or_else(|error| tracing::warn!(%error, "the mount could not be removed, and no process serves it"));
         MountError::Start { path: point, source }
     })
 }
@@ -197,8 +197,8 @@ fn serve_at(
     Ok(Mounted { point: point.to_path_buf(), device: entry.device, id, ended, server })
 }
 
-/// Looks after the serving threads: lets parked ones out if the others hang, and all of them when the kernel has closed the channel.
-/// It does not wait in `poll`: every request would wake it. It also sees when the mount gets other flags.
+/// Watches the serving threads. It releases a parked thread if the others hang, and all of them when the kernel has closed the connection.
+/// It does not use `poll`, because every request would wake it. It also notices changed mount flags.
 fn watch(channel: &OwnedFd, gate: &Gate, follower: &Follower, ended: &AtomicBool) {
     let mut served = 0;
     let mut pause = TICK_IDLE;
@@ -209,7 +209,7 @@ fn watch(channel: &OwnedFd, gate: &Gate, follower: &Follower, ended: &AtomicBool
         follower.look();
         pause = if served == before { TICK_IDLE.min(pause * 2) } else { TICK_BUSY };
     }
-    // The kernel has let go, though serving threads may still hang in requests to servers that are gone.
+    // The kernel has released the mount; serving threads may still hang in requests to servers that are gone.
     ended.store(true, Ordering::SeqCst);
     gate.close();
 }
@@ -220,8 +220,8 @@ fn is_closed(channel: &OwnedFd) -> bool {
     matches!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
 }
 
-/// The kernel clips what the session negotiated to its default of 128 KiB; the device's own knob may be raised by root. Where that
-/// is not possible the mount is slower in streaming reads, and right.
+/// The kernel limits the negotiated read-ahead to its default of 128 KiB; root may raise the device's own limit. Without that, streaming
+/// reads are slower but correct.
 fn raise_read_ahead(device: &str, kib: u32) {
     let knob = format!("/sys/class/bdi/{device}/read_ahead_kb");
     if let Err(error) = std::fs::write(&knob, kib.to_string()) {
@@ -234,21 +234,21 @@ impl Mounted {
         &self.point
     }
 
-    /// True once the kernel has let go of the mount, whoever unmounted it.
+    /// True once the kernel has released the mount, whatever unmounted it.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Waits until the mount has ended, whoever unmounts it. A second caller returns at once.
+    /// Waits until the mount has ended, whatever unmounts it. A second caller returns at once.
     pub fn join(&self) -> Result<(), MountError> {
-        // Taken in a statement of its own: the lock is not held while waiting.
+        // In a statement of its own, so that the lock is not held during the wait.
         let server = self.server.lock().take();
         let Some(server) = server else { return Ok(()) };
         let result = server.join().unwrap_or_else(|_| Err(io::Error::other("a serving thread panicked")));
         result.map_err(|source| MountError::Served { path: self.point.clone(), source })
     }
 
-    /// Takes the mount down. Fine if it is down already.
+    /// Unmounts. Succeeds if the mount is gone already.
     pub fn unmount(&self, how: Unmount) -> Result<(), MountError> {
         if self.is_there().map_err(|e| self.unmount_error(e))? {
             self.take_away(how)?;
@@ -259,7 +259,7 @@ impl Mounted {
         }
     }
 
-    /// Bind mounts and other mount namespaces keep a file system whose mount here is gone.
+    /// Waits for the end of the file system. Bind mounts and other mount namespaces keep it after its mount here is gone.
     fn expect_end(&self) -> Result<(), MountError> {
         let until = Instant::now() + LETS_GO_WITHIN;
         while !self.has_ended() {
@@ -284,8 +284,8 @@ impl Mounted {
         }
     }
 
-    /// fuse-M1: another mount at this point is not ours to take. Ours may be there though it has ended: `umount -f` ends it, and leaves it
-    /// where it is if somebody uses it.
+    /// fuse-M1: another mount at this point must stay. This mount may still be there after its end: `umount -f` ends it, and leaves it in
+    /// place while it is in use.
     fn is_there(&self) -> io::Result<bool> {
         if mountinfo::at(&self.point)?.is_none_or(|entry| entry.device != self.device) {
             return Ok(false);
@@ -303,7 +303,7 @@ impl Mounted {
             Unmount::Force => UnmountFlags::DETACH | UnmountFlags::FORCE,
         };
         match rustix::mount::unmount(&self.point, flags) {
-            // EINVAL: not a mount point any more; somebody was faster.
+            // EINVAL: no longer a mount point; another process has unmounted it.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(Errno::BUSY) => Err(MountError::Busy { path: self.point.clone() }),
             Err(e) => Err(self.unmount_error(e.into())),
@@ -318,13 +318,13 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Err(error) = self.unmount(Unmount::Lazy) {
-            tracing::warn!(%error, "the mount stays behind");
+            tracing::warn!(%error, "the mount could not be removed");
         }
     }
 }
 
-/// The mount point as the mount table writes it. Only the parent is resolved through the file system: a stale mount answers
-/// ENOTCONN to whoever looks at the point itself.
+/// The mount point as the mount table writes it. Only the parent is resolved through the file system: on a stale mount, a look at the point
+/// itself returns ENOTCONN.
 fn real_point(mountpoint: &Path) -> Result<PathBuf, MountError> {
     let wrong = |source| MountError::Point { path: mountpoint.to_path_buf(), source };
     let absolute = std::path::absolute(mountpoint).map_err(wrong)?;
@@ -348,7 +348,7 @@ fn unmount_by_helper(point: &Path, how: Unmount) -> io::Result<()> {
     if how != Unmount::Clean {
         command.arg("-z");
     }
-    // Its words are looked at, so they must not be in the user's language.
+    // The output is parsed, so it must not be in the user's language.
     let output = command.arg("--").arg(point).env("LC_ALL", "C").output()?;
     if output.status.success() {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The mount table of this process as the kernel shows it. Asking it never asks a file system, so a dead mount cannot hang it.
+//! The mount table of this process, as the kernel shows it. Reading it sends no request to any file system, so a dead mount cannot block
+//! it.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,37 +12,37 @@ use rustix::mount::MountFlags;
 /// The mount table of this process.
 pub const TABLE: &str = "/proc/self/mountinfo";
 
-/// Asks for the number of a mount that is never used twice (Linux 6.8).
+/// Asks for the unique mount id, which is never reused (Linux 6.8).
 const STATX_MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 /// One line of `/proc/self/mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// `major:minor`, as `/sys/class/bdi` names it.
+    /// `major:minor`; names the device in `/sys/class/bdi`.
     pub device: String,
     pub point: PathBuf,
     pub fs_type: String,
     pub source: String,
-    /// Of the mount and of the file system below it.
+    /// Flags of the mount and of its file system.
     pub flags: MountFlags,
-    /// The file system's words, flags among them.
+    /// Options of the file system, flags among them.
     pub words: Vec<String>,
 }
 
-/// The mount that shows at `point`: the last one listed covers those before it.
+/// The visible mount at `point`: the last one in the table covers those before it.
 pub fn at(point: &Path) -> io::Result<Option<Entry>> {
     let table = std::fs::read_to_string(TABLE)?;
     Ok(table.lines().filter_map(parse).rfind(|e| e.point == point))
 }
 
-/// Where a device is mounted.
+/// All mount points of a device.
 pub fn points_of(device: &str) -> io::Result<Vec<PathBuf>> {
     let table = std::fs::read_to_string(TABLE)?;
     Ok(table.lines().filter_map(parse).filter(|e| e.device == device).map(|e| e.point).collect())
 }
 
-/// The number of the mount that shows at `point`: device numbers are given again as soon as they are free. `None`: the kernel does not
-/// tell. As nothing else is asked for, the kernel does not ask the file system.
+/// The unique id of the visible mount at `point`; device numbers are reused at once. `None` if the kernel does not report it. No other
+/// field is requested, so the kernel sends no request to the file system.
 pub fn unique_id(point: &Path) -> Option<u64> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let stat = rustix::fs::statx(CWD, point, flags, STATX_MNT_ID_UNIQUE).ok()?;
@@ -62,7 +63,7 @@ fn parse(line: &str) -> Option<Entry> {
     Some(Entry { device, point, fs_type, source, flags, words })
 }
 
-/// Words that the kernel writes for flags; `rw` and its like say that a flag is not set.
+/// The flag of a word in the mount table; `rw` and the like mean that a flag is not set.
 fn flag_of(word: &str) -> Option<MountFlags> {
     let table = [
         ("ro", MountFlags::RDONLY),
@@ -78,7 +79,7 @@ fn flag_of(word: &str) -> Option<MountFlags> {
     table.into_iter().find(|(name, _)| *name == word).map(|(_, flag)| flag)
 }
 
-/// The kernel writes blank, tab, newline and backslash as `\ooo`.
+/// The kernel writes space, tab, newline and backslash as `\ooo`.
 fn unescape(text: &str) -> OsString {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

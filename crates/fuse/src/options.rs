@@ -1,4 +1,4 @@
-//! How a mount is made: names, limits, time-outs, each with its default and the reason for it.
+//! Options of a mount: names, limits and time-outs, each with its default and the reason for it.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use rustix::mount::MountFlags;
 
 /// Largest read or write of one FUSE request: the kernel's own limit (256 pages) and the client's `BULK_MAX`.
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
-/// Requests that the kernel may have under way in the background (read-ahead, asynchronous direct I/O): twice the deepest
-/// queue that DESIGN section 2 wants, so that read-ahead of several files does not wait for each other.
+/// Background requests that the kernel may have in flight (read-ahead, asynchronous direct I/O). It is twice the deepest queue that DESIGN
+/// section 2 asks for, so that read-ahead of several files does not wait for each other.
 pub const MAX_BACKGROUND: u16 = 64;
-/// Read-ahead window per open file. Two requests under way while one is consumed; the kernel's 128 KiB would cut requests to an
-/// eighth of what they can carry.
+/// Read-ahead window per open file: two requests in flight while a program consumes one. The kernel's 128 KiB would cut requests to an
+/// eighth of their capacity.
 pub const READ_AHEAD_KIB: u32 = 4096;
-/// Threads that serve requests. A thread may block in its own I/O, so this is the queue depth one mount can reach.
+/// Threads that serve requests. A thread may block in its own I/O, so this is the queue depth of a mount.
 pub const THREADS: usize = 16;
-// Who removes something to make room must find one that does not wait for room.
+// A request that frees space must find a thread that does not wait for space.
 const _: () = assert!(2 * client::WAITERS_MAX as usize <= THREADS);
-/// How long the kernel of a mount that is alone may use a name or attributes without asking again. All changes come through such a
-/// mount, so it bounds what recovery changes, and how long another mount that comes in must wait.
+/// How long the kernel of a client that is alone may cache a name or attributes. All changes come through that mount, so the value bounds
+/// how far recovery can change them, and how long an attaching client must wait.
 pub const ENTRY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Settings of one mount.
@@ -27,13 +27,13 @@ pub struct MountOptions {
     pub source: String,
     /// The type is shown as `fuse.<subtype>`.
     pub subtype: String,
-    /// Others than who mounted may use it. Default: when root mounts.
+    /// Users other than the mounting one may use the mount. Default: only if root mounts.
     pub allow_other: bool,
-    /// Read-only, nosuid, noatime and their like.
+    /// Read-only, nosuid, noatime and so on.
     pub flags: MountFlags,
-    /// Mounts of it may be idmapped: the kernel alone judges who may do what (decision 0049).
+    /// The mount may be idmapped; then only the kernel checks permissions (decision 0049).
     pub idmap: bool,
-    /// Largest read request; `None`: as large as a write.
+    /// Largest read request; `None`: as large as the largest write.
     pub max_read: Option<u32>,
     /// Threads that serve requests; at least 1.
     pub threads: usize,
@@ -60,7 +60,7 @@ impl MountOptions {
         }
     }
 
-    /// For replies that carry one time-out for the name and the attributes.
+    /// The time-out for replies that have one for both name and attributes.
     pub fn both_timeout(&self) -> Duration {
         self.attr_timeout.min(self.entry_timeout)
     }

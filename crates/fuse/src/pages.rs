@@ -1,15 +1,16 @@
-//! Whose pages the kernel may keep from one open to the next, after other clients have been there.
+//! Decides whether the kernel may keep a file's pages over an open, after other clients were attached.
 //!
-//! A lone client's kernel keeps them. What it kept from before others came may be old when it is alone again, also of files that it did
-//! not open meanwhile, so the first open of each file since then drops them. (Mtime, by which the kernel offers to find out, drops the
-//! pages that this mount writes, too: a mapping then shows bytes that a write under way is about to replace, and goes on doing so.)
+//! The kernel of a client that is alone keeps them. Pages from before other clients attached may be old when the client is alone again,
+//! also those of files that it did not open meanwhile. So the first open of each file since then drops them. (The kernel could decide by
+//! mtime. But that also drops pages that this mount writes: a mapping then shows bytes that a running write is about to replace, and keeps
+//! showing them.)
 
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
 use types::Fid;
 
-/// Beyond it all are forgotten, which costs each file a look at its bytes.
+/// Beyond this, the set is cleared; each file's pages are then dropped once more.
 const FILES_MAX: usize = 1 << 16;
 
 #[derive(Default)]
@@ -22,7 +23,7 @@ struct Known {
 }
 
 impl Pages {
-    /// At an open while alone. `season`: how often others came since the mount was made.
+    /// Called at an open while this client is alone. `season`: how often other clients have attached since the mount was made.
     pub fn may_be_kept(&self, fid: Fid, season: u64) -> bool {
         if season == 0 {
             return true;

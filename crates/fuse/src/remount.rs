@@ -1,7 +1,7 @@
-//! What becomes of a mount's flags while it is mounted: `mount -o remount`.
+//! Follows changes of a mount's flags: `mount -o remount`.
 //!
-//! The kernel keeps `ro`, `nosuid`, `nodev` and `noexec` by itself, and tells a FUSE server of no change. Access times and `sync` are
-//! the door's, so the door follows the mount table.
+//! The kernel applies `ro`, `nosuid`, `nodev` and `noexec` itself and reports no change to a FUSE server. The door handles access times and
+//! `sync`, so it follows the mount table.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use rustix::mount::MountFlags;
 
 use crate::mountinfo;
 
-/// The flags that a mount has now.
+/// The current flags of a mount.
 #[derive(Clone, Debug)]
 pub(crate) struct InForce(Arc<AtomicU32>);
 
@@ -30,7 +30,7 @@ impl InForce {
     }
 }
 
-/// Keeps flags as the mount table has them.
+/// Keeps flags equal to those in the mount table.
 pub(crate) struct Follower {
     table: File,
     point: PathBuf,
@@ -44,12 +44,12 @@ impl Follower {
         Ok(Follower { table, point: point.to_owned(), device: device.to_owned(), flags })
     }
 
-    /// To be called now and then; reads the table only after a change of it.
+    /// To be called periodically; it reads the table only after a change.
     pub fn look(&self) {
         if !self.has_changed() {
             return;
         }
-        // A mount that was moved, or is covered, keeps what it had.
+        // A mount that was moved or covered keeps its last flags.
         if let Ok(Some(entry)) = mountinfo::at(&self.point)
             && entry.device == self.device
         {
@@ -57,7 +57,7 @@ impl Follower {
         }
     }
 
-    /// The kernel says once of each change that it is urgent.
+    /// The kernel reports each change of the table once, as an urgent event.
     fn has_changed(&self) -> bool {
         let mut fds = [PollFd::new(&self.table, PollFlags::PRI)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -65,16 +65,16 @@ impl Follower {
     }
 }
 
-/// A mount as the mount table has it.
+/// A mount, as the mount table shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Present {
     pub fs_type: String,
     pub flags: MountFlags,
-    /// Words of the file system itself, as `allow_other`.
+    /// Options of the file system itself, such as `allow_other`.
     pub words: Vec<String>,
 }
 
-/// The mount that shows at `point`.
+/// The visible mount at `point`.
 pub fn present(point: &Path) -> io::Result<Option<Present>> {
     Ok(mountinfo::at(point)?.map(|entry| Present {
         fs_type: entry.fs_type,
@@ -83,9 +83,9 @@ pub fn present(point: &Path) -> io::Result<Option<Present>> {
     }))
 }
 
-/// Gives the mount at `point` these flags, and takes all others away. Only root may.
+/// Sets these flags on the mount at `point` and clears all others. Only root may.
 pub fn remount(point: &Path, flags: MountFlags) -> io::Result<()> {
-    // Without a word about access times the kernel keeps what it has.
+    // Without an option for access times the kernel would keep the present one.
     let atime = if flags.contains(MountFlags::NOATIME) { MountFlags::empty() } else { MountFlags::RELATIME };
     Ok(rustix::mount::mount_remount(point, flags | atime, c"")?)
 }

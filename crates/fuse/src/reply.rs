@@ -1,4 +1,4 @@
-//! Turning the client's words into the kernel's: attributes, kinds, times, errors.
+//! Converts the client's attributes, kinds, times and errors for the kernel.
 
 use std::time::SystemTime;
 
@@ -6,8 +6,7 @@ use client::DirItem;
 use fusedev::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
 use types::{Attr, Fault, Kind, Time};
 
-/// What `st_blksize` says of a file: the C library's buffered streams write in pieces of this size, and 4 KiB pieces would make a
-/// request each.
+/// `st_blksize` of files. The C library's buffered streams write in pieces of this size; pieces of 4 KiB would make a request each.
 const BLOCK_SIZE_HINT: u32 = 64 * 1024;
 
 pub fn handle(fh: fusedev::FileHandle) -> client::Handle {
@@ -26,7 +25,7 @@ pub fn file_type(kind: Kind) -> FileType {
     }
 }
 
-/// What a listing entry without attributes shows: its number and kind.
+/// The attributes of a listing entry that has none: its number and kind.
 pub fn bare_attr(item: &DirItem) -> FileAttr {
     let epoch = SystemTime::UNIX_EPOCH;
     FileAttr {
@@ -48,7 +47,7 @@ pub fn bare_attr(item: &DirItem) -> FileAttr {
     }
 }
 
-/// The kind that `mknod`'s mode names; no type bits mean a regular file. `None`: directories and symlinks are made otherwise.
+/// The kind in the mode of `mknod`; without type bits it is a regular file. `None`: directories and symlinks are created otherwise.
 pub fn node_kind(mode: u32) -> Option<Kind> {
     match mode & 0o170000 {
         0 | 0o100000 => Some(Kind::File),
@@ -94,7 +93,7 @@ pub fn time(wanted: TimeOrNow, now: SystemTime) -> Time {
     }
 }
 
-/// The errno for a fault. EIO is told to the log as well, since the caller sees neither object nor reason.
+/// The errno of a fault. EIO is logged, too, since the caller sees neither the object nor the reason.
 pub fn errno(verb: &str, fault: &Fault) -> Errno {
     let errno = Errno::from_i32(client::errno_of(fault.code));
     if errno.code() == Errno::EIO.code() {

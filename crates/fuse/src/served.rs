@@ -1,11 +1,11 @@
-//! The door as it is served: requests come on threads of the session, and some of their work goes on aside.
+//! The door while it is served: session threads read the requests, and some of the work runs aside.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::door::Door;
 
-/// A door in service. Work that goes aside keeps it.
+/// A door in service. Work that runs aside keeps it alive.
 pub struct Served(Arc<Door>);
 
 impl Served {
@@ -15,7 +15,7 @@ impl Served {
     pub(crate) fn door(&self) -> &Arc<Door> {
         &self.0
     }
-    /// Before the first request: nobody else has it.
+    /// Exclusive access, before the first request.
     pub(crate) fn own(&mut self) -> &mut Door {
         Arc::get_mut(&mut self.0).expect("work goes aside for requests only")
     }

@@ -1,11 +1,11 @@
-//! Dropping set-user-id and set-group-id bits, which the kernel leaves to us (`FUSE_HANDLE_KILLPRIV_V2`).
+//! Clears set-user-id and set-group-id bits, which the kernel leaves to the file system (`FUSE_HANDLE_KILLPRIV_V2`).
 //!
-//! A write, truncation or change of owner by someone without CAP_FSETID takes the bits away. The kernel marks each such write;
-//! asking for the mode each time would double the requests of every user but root. So each handle is remembered as *clear* under
-//! an epoch that rises whenever this mount may have set such bits anywhere.
-//! fuse-S1. A handle counts as clear only if its mode was read after the epoch that it is filed under.
-//! fuse-S2. It counts for no longer than the kernel remembers attributes, and is filed only while no other client works on the file system:
-//!     who comes in waits for longer than that, so no other client has set bits since.
+//! A write, truncation or change of owner by a process without CAP_FSETID clears the bits. The kernel marks each such write. Reading the
+//! mode each time would double the requests of every user but root. So each handle is remembered as *clear* under an epoch, which rises
+//! whenever this mount may have set such bits on any file.
+//! fuse-S1. A handle counts as clear only if its mode was read after the epoch under which it is filed.
+//! fuse-S2. It counts for no longer than the kernel caches attributes, and is filed only while this client is alone. An attaching client
+//! waits for longer than that, so no other client has set bits since.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,25 +19,25 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const GROUP_EXEC: u32 = 0o010;
 
-/// Whether a mode has bits to watch.
+/// Whether a mode has set-id bits.
 pub fn has_set_id(mode: u32) -> bool {
     mode & (SET_UID | SET_GID) != 0
 }
 
-/// Whether such a change takes bits of a mode away. Set-gid without group execution is not a privilege but mandatory locking's old
-/// mark: to members of the group it stays, as in the kernel.
+/// Whether a write, truncation or change of owner clears bits of a mode. Set-gid without group execution is not a privilege but the old
+/// mark of mandatory locking: members of the group keep it, as in the kernel.
 pub fn loses_privileges(mode: u32, is_in_group: impl FnOnce() -> bool) -> bool {
     mode & SET_UID != 0 || mode & SET_GID != 0 && (mode & GROUP_EXEC != 0 || !is_in_group())
 }
 
-/// When a mode was asked for.
+/// The moment before a mode was read.
 #[derive(Clone, Copy)]
 pub struct Look {
     epoch: u64,
     at: Instant,
 }
 
-/// Which open files are known to carry no set-id bits.
+/// Open files that are known to have no set-id bits.
 #[derive(Default)]
 pub struct SetIdWatch {
     epoch: AtomicU64,
@@ -45,7 +45,7 @@ pub struct SetIdWatch {
 }
 
 impl SetIdWatch {
-    /// To be taken before it is asked whether other clients are there, and for the mode.
+    /// To be taken before the caller checks for other clients and reads the mode.
     pub fn look(&self, now: Instant) -> Look {
         Look { epoch: self.epoch.load(Ordering::SeqCst), at: now }
     }
@@ -56,12 +56,12 @@ impl SetIdWatch {
         clear.get(&handle).is_some_and(|c| c.epoch == look.epoch && is_new(c))
     }
 
-    /// fuse-S1, fuse-S2: `look` was taken before the mode was read, and before it was seen that no other client is there.
+    /// fuse-S1, fuse-S2: `look` was taken before the mode was read and before the check for other clients.
     pub fn learn_clear(&self, handle: u64, look: Look) {
         self.clear.write().insert(handle, look);
     }
 
-    /// Some file may have such bits now.
+    /// A file may have such bits now.
     pub fn on_mode(&self, mode: u32) {
         if has_set_id(mode) {
             self.epoch.fetch_add(1, Ordering::SeqCst);
@@ -69,7 +69,7 @@ impl SetIdWatch {
     }
 
     pub fn forget(&self, handle: u64) {
-        // Root's handles are never filed: the look under the shared lock is all that they pay.
+        // Root's handles are never filed, so for them it stays at this look under the shared lock.
         if self.clear.read().contains_key(&handle) {
             self.clear.write().remove(&handle);
         }
@@ -104,7 +104,7 @@ mod tests {
         assert!(is_clear());
         watch.on_mode(0o4755);
         assert!(!is_clear());
-        // A look that began before the chmod must not count.
+        // A look from before the chmod must not count.
         watch.learn_clear(7, look);
         assert!(!is_clear());
         watch.learn_clear(7, watch.look(now));

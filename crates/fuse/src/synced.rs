@@ -1,4 +1,4 @@
-//! What is durable before it is answered, because the mount (`sync`, `dirsync`) or the descriptor (`O_SYNC`) says so.
+//! Makes changes durable before their reply, if the mount (`sync`, `dirsync`) or the descriptor (`O_SYNC`) asks for it.
 
 use client::Handle;
 use fusedev::INodeNo;
@@ -7,7 +7,7 @@ use types::{Fault, Fid};
 
 use crate::door::Door;
 
-/// Among the flags of an open or a write, if it is to be durable before it is answered; `O_SYNC` includes it.
+/// A flag of an open or a write that asks for durability before the reply; `O_SYNC` includes it.
 pub const O_DSYNC: i32 = 0o10000;
 
 impl Door {
@@ -15,7 +15,7 @@ impl Door {
         self.flags.get().contains(MountFlags::SYNCHRONOUS)
     }
 
-    /// After a change of names in `dir`.
+    /// Called after a change of names in `dir`.
     pub fn kept<T>(&self, dir: INodeNo, changed: Result<T, Fault>) -> Result<T, Fault> {
         let changed = changed?;
         if self.flags.get().intersects(MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC) {
@@ -24,7 +24,7 @@ impl Door {
         Ok(changed)
     }
 
-    /// After a change of attributes, or of the size by a name.
+    /// Called after a change of attributes, or of the size by a path.
     pub fn kept_attributes<T>(&self, ino: INodeNo, changed: Result<T, Fault>) -> Result<T, Fault> {
         let changed = changed?;
         if self.is_sync() {
@@ -33,8 +33,8 @@ impl Door {
         Ok(changed)
     }
 
-    /// What was just written through a descriptor with these flags (`RWF_DSYNC` shows in them, too) is made durable, if they say so.
-    /// Whatever fsync the kernel sends after such a write finds nothing left to do; not every way to write promises one.
+    /// Makes a write through a descriptor durable if its flags ask for it (`RWF_DSYNC` shows in them, too). An fsync of the kernel after
+    /// such a write then has nothing to do; not every kind of write sends one.
     pub fn sync_if_asked(&self, handle: Handle, flags: i32) -> Result<(), Fault> {
         if flags & O_DSYNC == 0 { Ok(()) } else { self.fs().fsync(handle, true) }
     }

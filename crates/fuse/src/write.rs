@@ -1,4 +1,4 @@
-//! Writes: where their bytes go, and the set-id bits that go with any change of content.
+//! Writes: where their bytes go, and the set-id bits that any change of content clears.
 
 use std::time::Instant;
 
@@ -14,30 +14,30 @@ use crate::setid::{has_set_id, loses_privileges};
 #[derive(Clone, Copy)]
 pub enum Place {
     At(u64),
-    /// Pages of a shared mapping: there, as far as the file reaches.
+    /// Pages of a shared mapping: at this offset, up to the end of the file.
     Mapped(u64),
-    /// There, as the kernel knows it. Among other clients it does not.
+    /// At the end of the file, which is here if the kernel knows it. Among other clients it does not.
     End(u64),
 }
 
 impl Door {
-    /// Takes set-id bits away from a file whose content changes.
+    /// Clears the set-id bits of a file whose content changes.
     pub fn drop_privileges(&self, rq: &Request, fid: Fid) -> Result<Attr, Fault> {
         let attr = self.fs.getattr(fid)?;
         let is_in_group = || is_root(rq) || self.cred(rq).is_in_group(attr.gid);
         if !loses_privileges(attr.mode, is_in_group) {
             return Ok(attr);
         }
-        // The MDT takes them from the mode that the file has by then: another mount may be changing it. Who asks need not own it.
+        // The MDT clears them in the file's current mode, which another mount may be changing. The caller need not own the file.
         let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
         let cred = if self.fs.is_judged() { self.reader(rq) } else { self.cred(rq) };
         let attr = self.fs.setattr(fid, &set, &cred)?;
-        // The answer to a write has no room for the new mode, and the kernel runs programs by the one it knows.
+        // The reply to a write cannot carry the new mode, and the kernel runs programs by the mode that it knows.
         self.forget.attributes(fid);
         Ok(attr)
     }
 
-    /// Set-id bits go before the first byte comes, if the kernel says that the writer may not keep them.
+    /// Clears set-id bits before the first byte is written, if the kernel marked the write.
     pub(crate) fn kill_privileges(
         &self,
         rq: &Request,
@@ -52,7 +52,7 @@ impl Door {
         let is_shared = self.fs.is_shared();
         if is_shared || !self.set_id.is_clear(handle.0, look) {
             let mode = self.drop_privileges(rq, fid)?.mode;
-            // What a member of the group leaves would go with a stranger's write through the same descriptor.
+            // Bits that a write by a group member keeps must be cleared by a stranger's write through the same descriptor.
             if !is_shared && !has_set_id(mode) {
                 self.set_id.learn_clear(handle.0, look);
             }

@@ -1,4 +1,4 @@
-//! Attributes of a file as a file system gives them.
+//! Attributes of a file, as a file system reports them.
 
 use std::time::SystemTime;
 
@@ -34,12 +34,12 @@ impl FileType {
 pub struct FileAttr {
     pub ino: INodeNo,
     pub size: u64,
-    /// Of 512 bytes.
+    /// In units of 512 bytes.
     pub blocks: u64,
     pub atime: SystemTime,
     pub mtime: SystemTime,
     pub ctime: SystemTime,
-    /// Birth; only STATX carries it.
+    /// Birth time; only a STATX reply carries it.
     pub crtime: SystemTime,
     pub kind: FileType,
     /// Permissions and set-id bits: `0o7777`.
@@ -47,23 +47,23 @@ pub struct FileAttr {
     pub nlink: u32,
     pub uid: u32,
     pub gid: u32,
-    /// As the C library packs it: 12 bits of major, 20 of minor, in the kernel's old way.
+    /// Packed as the C library does: 12 bits of major and 20 of minor, in the kernel's old encoding.
     pub rdev: u32,
     pub blksize: u32,
-    /// The protocol's own (submount, DAX); 0 here.
+    /// Flags of the protocol itself (submount, DAX); always 0 here.
     pub flags: u32,
 }
 
-/// What STATX can say beyond that.
+/// Attributes that only a STATX reply carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatxAttr {
     /// `STATX_ATTR_*`. Linux 6.18 does not pass them on.
     pub attributes: u64,
-    /// Which of them this file system knows.
+    /// The bits of `attributes` that this file system knows.
     pub attributes_mask: u64,
 }
 
-/// A time to be set.
+/// A time that SETATTR sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeOrNow {
     SpecificTime(SystemTime),

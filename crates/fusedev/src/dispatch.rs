@@ -1,4 +1,4 @@
-//! One request, from its bytes to the method that answers it.
+//! Dispatch of one request: from its bytes to the method that answers it.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use crate::reply::{Channel, Raw};
 use crate::request::{self, Header, Operation};
 use crate::*;
 
-/// What is called with a request's opcode and the work of serving it.
+/// A wrapper around the work of serving a request; it gets the request's opcode.
 pub(crate) trait Around: Fn(u32, &mut dyn FnMut()) + Sync {}
 impl<T: Fn(u32, &mut dyn FnMut()) + Sync> Around for T {}
 
-/// Requests that nobody answers.
+/// Requests that have no reply.
 fn is_silent(opcode: u32) -> bool {
     matches!(opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT | opcode::NOTIFY_REPLY)
 }
 
-/// Serves what stands in `bytes`. `around` is called with the request's opcode and the work; what waits for nothing (forgets, and
-/// interrupts of requests that nobody keeps) is done outside it.
+/// Serves the request in `bytes`. `around` gets the request's opcode and the work. Work that never blocks runs outside it: forgets, and
+/// interrupts of requests that are not in the table of interruptible ones.
 pub(crate) fn dispatch<F: Filesystem>(
     fs: &F,
     channel: &Arc<Channel>,
@@ -24,7 +24,7 @@ pub(crate) fn dispatch<F: Filesystem>(
     bytes: &[u8],
     around: &impl Around,
 ) {
-    // fusedev-I1: without a header nobody can be answered. The kernel does not send such.
+    // fusedev-I1: without a header there is no request id to reply to. The kernel sends no such request.
     let Some((header, body)) = request::header(bytes) else {
         tracing::warn!(len = bytes.len(), "the kernel sent a request without a valid header");
         return;
@@ -78,7 +78,7 @@ fn serve_silent<F: Filesystem>(
             request::forgets(pairs).for_each(|(ino, lookups)| fs.forget(&rq, ino, lookups));
         }
         Operation::NotifyReply { bytes } => fs.retrieved(header.unique.0, bytes),
-        // The file system may ask a server to give a place up.
+        // The call may block: the file system may have to cancel a queued lock at a server.
         Operation::Interrupt { unique } if channel.interrupts.interrupt(unique) => {
             around(header.opcode, &mut || fs.interrupt(unique));
         }
@@ -191,9 +191,9 @@ fn serve<F: Filesystem>(fs: &F, channel: &Channel, header: &Header, operation: O
             fs.copy_file_range(&rq, ino, c.fh_in, c.offset_in, to.0, to.1, to.2, c.len, c.flags, reply);
         }
         Operation::SyncFs => fs.syncfs(&rq, ino, ReplyEmpty(raw)),
-        // The session ends when the device says so; `destroy` is called then.
+        // The session ends when the device reports it; `destroy` is called then.
         Operation::Destroy => raw.body(&[]),
-        // A second INIT is none of ours.
+        // The kernel sends INIT once; `Session::start` has answered it.
         Operation::Init(_) => raw.error(Errno::EIO),
         Operation::Unknown => raw.error(Errno::ENOSYS),
         Operation::Forget { .. }

@@ -1,4 +1,4 @@
-//! Replies' bodies, in the kernel's byte order and layout.
+//! Encodes the bodies of replies, in the kernel's byte order and layout.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use crate::{FileAttr, FileHandle, FopenFlags, Generation, StatxAttr};
 
 pub const ENTRY_LEN: usize = 128;
 
-/// Which fields of a STATX reply are filled in: the basic ones and the birth time.
+/// The fields that a STATX reply fills in: the basic ones and the birth time.
 const STATX_MASK: u32 = 0x7ff | 0x800;
 
 /// A body of fixed length, filled from the front.
@@ -33,13 +33,13 @@ impl<const N: usize> Body<N> {
     pub fn u64(&mut self, value: u64) -> &mut Body<N> {
         self.put(&value.to_ne_bytes())
     }
-    /// The whole, zeros where nothing was put.
+    /// The whole body; bytes that were not put are zero.
     pub fn bytes(&self) -> &[u8; N] {
         &self.bytes
     }
 }
 
-/// Seconds and nanoseconds, the latter counting forward also before 1970. What lies too far off is cut to what fits.
+/// Seconds and nanoseconds. Nanoseconds count forward, also before 1970. Times out of range are clamped.
 pub fn seconds(time: SystemTime) -> (i64, u32) {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(seconds(UNIX_EPOCH), (0, 0));
         assert_eq!(seconds(UNIX_EPOCH + Duration::new(5, 3)), (5, 3));
         assert_eq!(seconds(UNIX_EPOCH - Duration::new(5, 0)), (-5, 0));
-        // 4.7 s before: 5 s before, and 300 ms on.
+        // 4.7 s before 1970 is 5 s before it plus 300 ms.
         assert_eq!(seconds(UNIX_EPOCH - Duration::new(4, 700_000_000)), (-5, 300_000_000));
     }
 }

@@ -1,4 +1,4 @@
-//! Error numbers, under the names that C gives them.
+//! Error numbers, under their C names.
 
 use std::io;
 
@@ -62,10 +62,10 @@ errnos! {
 }
 
 impl Errno {
-    /// What `getxattr` answers for an attribute that is not there.
+    /// The error of `getxattr` for a missing attribute.
     pub const NO_XATTR: Errno = Errno::ENODATA;
 
-    /// A number that is none of the kernel's (it takes 1 to 999) becomes EIO.
+    /// The kernel takes 1 to 999; any other number becomes EIO.
     pub const fn from_i32(code: i32) -> Errno {
         match code {
             1..=999 => Errno(code),

@@ -1,4 +1,4 @@
-//! What a file system answers.
+//! The trait that a file system implements.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use crate::*;
 
-/// Who asks, and what a request says beyond its arguments.
+/// The caller of a request, and flags of the request that are not arguments.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(crate) unique: RequestId,
@@ -21,66 +21,66 @@ pub struct Request {
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
 }
 
-/// What `uid` and `gid` are where the kernel does not say who asks: under FUSE_ALLOW_IDMAP it does so only of requests that make
-/// something, whose ids it has mapped.
+/// `uid` and `gid` of a request whose caller the kernel does not name. With FUSE_ALLOW_IDMAP the kernel names only callers of requests that
+/// create something, after mapping their ids.
 pub const UNKNOWN_ID: u32 = u32::MAX;
 
 impl Request {
     pub fn unique(&self) -> RequestId {
         self.unique
     }
-    /// `UNKNOWN_ID`: not told.
+    /// `UNKNOWN_ID` if the kernel does not name the caller.
     pub fn uid(&self) -> u32 {
         self.uid
     }
     pub fn gid(&self) -> u32 {
         self.gid
     }
-    /// 0: a process that our name space does not see, or the kernel itself.
+    /// 0 for a process outside of this process's pid namespace, and for the kernel itself.
     pub fn pid(&self) -> u32 {
         self.pid
     }
-    /// Of `setattr`, `open`, `create` under FUSE_HANDLE_KILLPRIV_V2: set-id bits are to go.
+    /// For `setattr`, `open` and `create` with FUSE_HANDLE_KILLPRIV_V2: set-id bits must be cleared.
     pub fn kills_privileges(&self) -> bool {
         self.kills_privileges
     }
-    /// Of `getlk`, `setlk`: it is `flock(2)`, not `fcntl(2)`.
+    /// For `getlk` and `setlk`: the lock is one of `flock(2)`, not of `fcntl(2)`.
     pub fn is_flock(&self) -> bool {
         self.is_flock
     }
-    /// Of `setlk` with `sleep`: its caller has given up. To be asked after the request is where `Filesystem::interrupt` finds it.
+    /// For `setlk` with `sleep`: the caller was interrupted. Check it after the request is stored where `Filesystem::interrupt` finds it.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.as_ref().is_some_and(|mark| mark.load(Ordering::SeqCst))
     }
 }
 
-/// A file system. Methods are called from all serving threads at once. What is not implemented is `ENOSYS`, by which the kernel
-/// learns not to ask again, unless said otherwise.
+/// A file system. Serving threads call its methods concurrently. The default of a method replies `ENOSYS` unless noted otherwise; the
+/// kernel then stops sending that request.
 #[allow(
     clippy::too_many_arguments,
     unused_variables,
     reason = "one argument per field of the kernel's request"
 )]
 pub trait Filesystem: Send + Sync + 'static {
-    /// Once, before all others.
+    /// Called once, before all others.
     fn init(&mut self, rq: &Request, config: &mut KernelConfig) -> io::Result<()> {
         Ok(())
     }
-    /// Once, after `init` and before all others: what notices are sent with.
+    /// Called once, after `init` and before all others. `notifier` sends notices.
     fn started(&mut self, notifier: Notifier) {}
-    /// Once, after all others.
+    /// Called once, after all others.
     fn destroy(&mut self) {}
 
     fn lookup(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         reply.error(Errno::ENOSYS);
     }
-    /// The kernel drops so many of the references that entries in replies gave it. There is no answer.
+    /// The kernel drops `lookups` of the references that it got by entries in replies. This request has no reply.
     fn forget(&self, rq: &Request, ino: INodeNo, lookups: u64) {}
 
     fn getattr(&self, rq: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
         reply.error(Errno::ENOSYS);
     }
-    /// Asked instead of `getattr` when a program wants the birth time. `mask` and `flags` as in `statx(2)`.
+    /// Replaces `getattr` when a program asks for the birth time. `mask` and `flags` as in `statx(2)`.
     fn statx(
         &self,
         rq: &Request,
@@ -158,7 +158,7 @@ pub trait Filesystem: Send + Sync + 'static {
     fn open(&self, rq: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         reply.opened(FileHandle(0), FopenFlags::empty());
     }
-    /// `lock_owner`: whose mandatory locks count, if any.
+    /// `lock_owner`: the owner whose mandatory locks apply, if any.
     fn read(
         &self,
         rq: &Request,
@@ -186,11 +186,11 @@ pub trait Filesystem: Send + Sync + 'static {
     ) {
         reply.error(Errno::ENOSYS);
     }
-    /// At each close of each descriptor; `lock_owner`'s fcntl locks on the inode go.
+    /// Called at each close of each descriptor; it drops the fcntl locks of `lock_owner` on the inode.
     fn flush(&self, rq: &Request, ino: INodeNo, fh: FileHandle, lock_owner: LockOwner, reply: ReplyEmpty) {
         reply.error(Errno::ENOSYS);
     }
-    /// The last descriptor is closed. `lock_owner`: of a flock that goes with it.
+    /// Called when the last descriptor is closed. `lock_owner`: the owner of a flock lock that this close drops.
     fn release(
         &self,
         rq: &Request,
@@ -246,7 +246,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.statfs(0, 0, 0, 0, 0, 512, 255, 512);
     }
 
-    /// `extra_flags`: 1 says that a new access ACL takes the set-gid bit away.
+    /// `extra_flags`: 1 says that a new access ACL clears the set-gid bit.
     fn setxattr(
         &self,
         rq: &Request,
@@ -268,7 +268,7 @@ pub trait Filesystem: Send + Sync + 'static {
     fn removexattr(&self, rq: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         reply.error(Errno::ENOSYS);
     }
-    /// Not asked under `default_permissions`.
+    /// Not called with `default_permissions`.
     fn access(&self, rq: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         reply.error(Errno::ENOSYS);
     }
@@ -289,7 +289,7 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::EOPNOTSUPP);
     }
 
-    /// Asked under FUSE_POSIX_LOCKS. `end`: the last byte, inclusive.
+    /// Called with FUSE_POSIX_LOCKS. `end`: the last byte, inclusive.
     fn getlk(
         &self,
         rq: &Request,
@@ -304,8 +304,8 @@ pub trait Filesystem: Send + Sync + 'static {
     ) {
         reply.error(Errno::ENOSYS);
     }
-    /// `sleep`: the reply may be kept until the lock is there, and sent from another thread. Whoever keeps it puts it first where
-    /// `interrupt` finds it, and asks `rq.is_interrupted()` then; an interrupted one is answered EINTR.
+    /// With `sleep` the reply may wait until the lock is granted, and another thread may send it. The file system first stores such a
+    /// request where `interrupt` finds it, and then checks `rq.is_interrupted()`. An interrupted request gets EINTR.
     fn setlk(
         &self,
         rq: &Request,
@@ -321,10 +321,10 @@ pub trait Filesystem: Send + Sync + 'static {
     ) {
         reply.error(Errno::ENOSYS);
     }
-    /// The answer to `Notifier::retrieve`: the kernel has so many bytes of what was asked for. There is no answer to it.
+    /// The kernel's answer to `Notifier::retrieve`: it has this many of the requested bytes. It has no reply.
     fn retrieved(&self, question: u64, bytes: u32) {}
 
-    /// The caller of a `setlk` that sleeps has got a signal. Only such requests come here, while they are not answered.
+    /// The caller of a `setlk` with `sleep` got a signal. Only unanswered requests of that kind are reported here.
     fn interrupt(&self, unique: RequestId) {}
 
     fn ioctl(

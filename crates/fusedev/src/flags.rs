@@ -1,13 +1,13 @@
-//! The protocol's flag words.
+//! Flag words of the protocol.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// What kernel and file system can do, agreed on in INIT.
+    /// Capabilities of kernel and file system, negotiated in INIT.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct InitFlags: u64 {
         const FUSE_ASYNC_READ = 1 << 0;
-        /// fcntl locks are asked of the file system.
+        /// The file system handles fcntl locks.
         const FUSE_POSIX_LOCKS = 1 << 1;
         const FUSE_ATOMIC_O_TRUNC = 1 << 3;
         const FUSE_EXPORT_SUPPORT = 1 << 4;
@@ -17,7 +17,7 @@ bitflags! {
         const FUSE_SPLICE_WRITE = 1 << 7;
         const FUSE_SPLICE_MOVE = 1 << 8;
         const FUSE_SPLICE_READ = 1 << 9;
-        /// flock is asked of the file system.
+        /// The file system handles flock locks.
         const FUSE_FLOCK_LOCKS = 1 << 10;
         const FUSE_HAS_IOCTL_DIR = 1 << 11;
         const FUSE_AUTO_INVAL_DATA = 1 << 12;
@@ -45,39 +45,39 @@ bitflags! {
         const FUSE_HAS_INODE_DAX = 1 << 33;
         const FUSE_CREATE_SUPP_GROUP = 1 << 34;
         const FUSE_HAS_EXPIRE_ONLY = 1 << 35;
-        /// Shared mappings of files that are open for direct I/O.
+        /// Allows shared mappings of files that are open for direct I/O.
         const FUSE_DIRECT_IO_ALLOW_MMAP = 1 << 36;
         const FUSE_PASSTHROUGH = 1 << 37;
         const FUSE_NO_EXPORT_SUPPORT = 1 << 38;
         const FUSE_HAS_RESEND = 1 << 39;
-        /// Mounts may be idmapped; requests that make nothing do not say who asks (`UNKNOWN_ID`).
+        /// Allows idmapped mounts. Requests that create nothing then do not name their caller (`UNKNOWN_ID`).
         const FUSE_ALLOW_IDMAP = 1 << 40;
         const FUSE_OVER_IO_URING = 1 << 41;
         const FUSE_REQUEST_TIMEOUT = 1 << 42;
     }
 
-    /// What the kernel may do with an open file.
+    /// How the kernel may treat an open file.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct FopenFlags: u32 {
-        /// Past the page cache.
+        /// I/O bypasses the page cache.
         const FOPEN_DIRECT_IO = 1 << 0;
         /// Cached pages stay valid over this open.
         const FOPEN_KEEP_CACHE = 1 << 1;
         const FOPEN_NONSEEKABLE = 1 << 2;
-        /// A listing may be cached.
+        /// The kernel may cache the listing.
         const FOPEN_CACHE_DIR = 1 << 3;
         const FOPEN_STREAM = 1 << 4;
-        /// No FLUSH at close.
+        /// The kernel sends no FLUSH at close.
         const FOPEN_NOFLUSH = 1 << 5;
         const FOPEN_PARALLEL_DIRECT_WRITES = 1 << 6;
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct WriteFlags: u32 {
-        /// From the page cache: the file handle is a guess.
+        /// The write comes from the page cache: the kernel picked some file handle of the inode.
         const FUSE_WRITE_CACHE = 1 << 0;
         const FUSE_WRITE_LOCKOWNER = 1 << 1;
-        /// The writer may not keep set-id bits.
+        /// Set-id bits must be cleared: the writer lacks CAP_FSETID.
         const FUSE_WRITE_KILL_SUIDGID = 1 << 2;
     }
 
@@ -88,7 +88,7 @@ bitflags! {
         const RENAME_WHITEOUT = 1 << 2;
     }
 
-    /// What `access` asks for; none: whether the file is there.
+    /// What `access` checks; empty: whether the file exists.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct AccessFlags: i32 {
         const X_OK = 1;
@@ -106,24 +106,24 @@ bitflags! {
         const FUSE_IOCTL_COMPAT_X32 = 1 << 5;
     }
 
-    /// None are defined yet.
+    /// Linux defines none yet.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct CopyFileRangeFlags: u64 {
         const _ = !0;
     }
 
-    /// Never sent on Linux, where `chattr` comes as an ioctl.
+    /// Linux never sends these; `chattr` comes as an ioctl.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct BsdFileFlags: u32 {
         const _ = !0;
     }
 }
 
-/// Flags of `open(2)` as the kernel passes them on.
+/// Flags of `open(2)`, as the kernel sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OpenFlags(pub i32);
 
-/// What an open file may be used for.
+/// The access mode of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types, reason = "the names that C gives them")]
 pub enum OpenAccMode {
@@ -133,7 +133,7 @@ pub enum OpenAccMode {
 }
 
 impl OpenFlags {
-    /// The fourth value (3: neither, for ioctls only) counts as both.
+    /// The fourth value (3: neither reading nor writing, for ioctls only) counts as both.
     pub fn acc_mode(self) -> OpenAccMode {
         match self.0 & 3 {
             0 => OpenAccMode::O_RDONLY,

@@ -1,15 +1,15 @@
-//! INIT: what kernel and file system agree on before the first request.
+//! INIT: the negotiation of kernel and file system before the first request.
 
 use crate::InitFlags;
 use crate::encode::Body;
 use crate::request::Init;
 
-/// The most that one request or reply may carry: the kernel's own limit is 256 pages unless root raised it.
+/// Largest data of one request or reply. The kernel's own limit is 256 pages, unless root raised it.
 pub const MAX_WRITE_BYTES: u32 = 1 << 20;
-/// The protocol that this crate speaks; kernels of a later minor version keep to it.
+/// The protocol version of this crate; kernels with a later minor version stay compatible.
 pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 45;
-/// Linux 5.4: INIT and requests have had their present lengths since.
+/// Linux 5.4. INIT and requests have had their present lengths since then.
 pub const MINOR_MIN: u32 = 31;
 const PAGE: u32 = 4096;
 
@@ -43,7 +43,7 @@ impl KernelConfig {
         }
     }
 
-    /// What the kernel can do.
+    /// The capabilities that the kernel offers.
     pub fn capabilities(&self) -> InitFlags {
         self.offered
     }
@@ -53,7 +53,7 @@ impl KernelConfig {
         self.minor
     }
 
-    /// `Err`: those that the kernel lacks; then none is added.
+    /// `Err` holds the capabilities that the kernel lacks; then none is added.
     pub fn add_capabilities(&mut self, wanted: InitFlags) -> Result<(), InitFlags> {
         let lacking = wanted - self.offered;
         if !lacking.is_empty() {
@@ -63,12 +63,12 @@ impl KernelConfig {
         Ok(())
     }
 
-    /// What the two agree on.
+    /// The capabilities that both sides have agreed on.
     pub fn agreed(&self) -> InitFlags {
         self.wanted
     }
 
-    /// Each setter: `Ok` the value before, `Err` the nearest that it would take.
+    /// Each setter returns the previous value, or as error the nearest value that it accepts.
     pub fn set_max_write(&mut self, bytes: u32) -> Result<u32, u32> {
         match bytes {
             0..PAGE => Err(PAGE),
@@ -98,7 +98,7 @@ impl KernelConfig {
         let mut body = Body::new();
         body.u32(MAJOR).u32(MINOR).u32(self.max_readahead).u32(flags as u32);
         body.u16(self.max_background).u16(congestion).u32(self.max_write);
-        // Times to the nanosecond; as many pages as a write fills.
+        // Time granularity of 1 ns; as many pages per request as the largest write fills.
         body.u32(1).u16(self.max_write.div_ceil(PAGE) as u16).u16(0).u32((flags >> 32) as u32);
         body
     }

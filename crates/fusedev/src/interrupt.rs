@@ -1,11 +1,11 @@
-//! Which waiting requests their callers have given up.
+//! The table of interruptible requests.
 //!
-//! The kernel sends INTERRUPT beside the request that it is about, and any thread may read either first. Only SETLKW may wait here
-//! for something other than its own work, so only it is kept; for others an interrupt has no effect, as on a local disk.
-//! fusedev-N1. An interrupt that was read before its request is kept and meets it; so no interrupt has to be sent back to the kernel to
-//!     be queued again (the protocol's EAGAIN), which would go round and round as long as a request takes.
-//! fusedev-N2. The mark is set before `Filesystem::interrupt` is called: who puts a request on a list, and then asks
-//!     `Request::is_interrupted`, misses none.
+//! The kernel sends INTERRUPT beside the request that it cancels, and any thread may read either first. Only SETLKW waits for something
+//! other than its own work, so the table holds only SETLKW requests. For other requests an interrupt has no effect, as on a local disk.
+//! fusedev-N1. An interrupt that is read before its request is kept until the request is read. So no interrupt has to be sent back to the
+//! kernel to be requeued (the protocol's EAGAIN), which would repeat for as long as the request takes.
+//! fusedev-N2. The mark is set before `Filesystem::interrupt` is called. A file system that stores a request and then checks
+//! `Request::is_interrupted` misses no interrupt.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::RequestId;
 
-/// Interrupts without a request are kept: those of requests that are just being read, among those of requests that do not wait.
+/// Most interrupts that are kept without a request. They belong to requests that are just being read, or to requests that never wait.
 const EARLY_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ struct Lists {
 }
 
 impl Interrupts {
-    /// A request that may wait was read; its mark.
+    /// Adds a request that may wait; returns its mark.
     pub fn enter(&self, unique: RequestId) -> Arc<AtomicBool> {
         let mut lists = self.lists.lock();
         let early = lists.early.iter().position(|id| *id == unique);
@@ -42,12 +42,12 @@ impl Interrupts {
         mark
     }
 
-    /// It is answered.
+    /// Removes a request that is answered.
     pub fn leave(&self, unique: RequestId) {
         self.lists.lock().waiting.remove(&unique);
     }
 
-    /// Its caller does not want it any more. True: the file system is to be told.
+    /// Marks a request as interrupted. True if the file system must be told.
     pub fn interrupt(&self, unique: RequestId) -> bool {
         let mut lists = self.lists.lock();
         if let Some(mark) = lists.waiting.get(&unique) {
@@ -75,7 +75,7 @@ mod tests {
         assert!(mark.load(Ordering::SeqCst));
         assert!(!interrupts.interrupt(RequestId(4)));
         assert!(interrupts.enter(RequestId(4)).load(Ordering::SeqCst));
-        // It was used up, and one that comes after the answer finds nobody.
+        // The early interrupt was used up; one that comes after the answer finds no request.
         interrupts.leave(RequestId(4));
         assert!(!interrupts.interrupt(RequestId(4)));
     }

@@ -1,11 +1,11 @@
-//! The kernel's FUSE protocol (7.31 to 7.45 and later) over `/dev/fuse`: requests in, replies and notices out, mounting.
+//! The kernel's FUSE protocol (7.31 to 7.45 and later) over `/dev/fuse`: mounting, requests, replies and notices.
 //!
-//! Use: implement `Filesystem`, get a device from `mount::mount`, `Session::start` it, `Session::run` it on as many threads as
-//! requests shall be served at once. A `Reply…` may be sent to another thread and answered there, later.
-//! It refuses kernels older than 7.31 (Linux 5.4), and knows neither CUSE, DAX, passthrough nor io_uring.
-//! fusedev-I1. Bytes from the device are decoded without panics: what cannot be read is answered `EINVAL`, what is unknown `ENOSYS`.
-//! fusedev-I2. Every request that wants an answer gets exactly one; a reply that is dropped answers `EIO`.
-//! fusedev-I3. A reply goes to the descriptor that the request came from: each clone of the device has its own list of requests.
+//! Use: implement `Filesystem`, get a device from `mount::mount`, call `Session::start` with it, then `Session::run` with as many threads
+//! as there shall be concurrent requests. A `Reply…` may be moved to another thread and answered there later. The crate refuses kernels
+//! older than 7.31 (Linux 5.4) and does not support CUSE, DAX, passthrough or io_uring.
+//! fusedev-I1. Bytes from the device are decoded without panics. A malformed request gets `EINVAL`, an unknown one `ENOSYS`.
+//! fusedev-I2. Every request that expects a reply gets exactly one; dropping a reply sends `EIO`.
+//! fusedev-I3. A reply goes to the descriptor from which the request was read: each clone of the device has its own list of requests.
 //! fusedev-I4. `unsafe` stands in `clone.rs` alone (decision 0016).
 
 mod attr;
@@ -47,14 +47,14 @@ macro_rules! number {
 }
 
 number! {
-    /// An inode, as the file system numbers it.
+    /// An inode number, chosen by the file system.
     INodeNo;
-    /// What `open` gave the kernel to name the open file with.
+    /// The file system's handle of an open file, from its reply to `open`.
     FileHandle;
-    /// Tells uses of one inode number apart.
+    /// Distinguishes successive uses of one inode number.
     Generation;
-    /// Who holds a lock: a table of descriptors (fcntl), or an open file (flock, OFD).
+    /// The owner of a lock: a table of descriptors (fcntl) or an open file (flock, OFD).
     LockOwner;
-    /// Names a request until it is answered.
+    /// Identifies a request until it is answered.
     RequestId;
 }

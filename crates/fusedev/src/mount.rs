@@ -1,4 +1,4 @@
-//! Making a FUSE mount: by `mount(2)` as root, through `fusermount3` as somebody else.
+//! Makes a FUSE mount: by `mount(2)` as root, through `fusermount3` as another user.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -14,21 +14,21 @@ use rustix::net::{
     socketpair,
 };
 
-/// Mounts for plain users.
+/// The set-uid helper that mounts for plain users.
 const HELPER: &str = "fusermount3";
 
-/// How a mount is made.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Shown as the source.
+    /// The source in the mount table.
     pub source: String,
-    /// The type is shown as `fuse.<subtype>`.
+    /// The mount table shows the type `fuse.<subtype>`.
     pub subtype: String,
-    /// Read-only, nosuid and their like: what the kernel itself minds.
+    /// Flags that the kernel itself applies: read-only, nosuid and so on.
     pub flags: MountFlags,
-    /// Others than who mounts may use it.
+    /// Users other than the mounting one may use the mount.
     pub allow_other: bool,
-    /// Largest read request, if it is to be smaller than the largest write.
+    /// Largest read request, if it shall be smaller than the largest write.
     pub max_read: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ pub enum Error {
     Helper(String),
 }
 
-/// Mounts at `point`, an absolute path; the device of the new connection, on which INIT waits.
+/// Mounts at `point`, an absolute path. Returns the device of the new connection, on which INIT is pending.
 pub fn mount(point: &Path, options: &Options) -> Result<OwnedFd, Error> {
     match rustix::process::geteuid().is_root() {
         true => by_system_call(point, options),
@@ -73,7 +73,7 @@ fn by_system_call(point: &Path, options: &Options) -> Result<OwnedFd, Error> {
     Ok(device.into())
 }
 
-/// What kernel and helper are told in the same words.
+/// Options that kernel and helper take in the same form.
 fn words(options: &Options) -> Vec<String> {
     let mut words = vec!["default_permissions".to_owned()];
     words.extend(options.allow_other.then(|| "allow_other".to_owned()));
@@ -81,7 +81,7 @@ fn words(options: &Options) -> Vec<String> {
     words
 }
 
-/// The helper makes the mount and sends the device over the socket that it finds at its standard input.
+/// The helper makes the mount and sends the device over the socket at its standard input.
 fn by_helper(point: &Path, options: &Options) -> Result<OwnedFd, Error> {
     let failed = |e: rustix::io::Errno| Error::Helper(format!("a socket for it: {}", io::Error::from(e)));
     let (ours, its) =
@@ -91,13 +91,14 @@ fn by_helper(point: &Path, options: &Options) -> Result<OwnedFd, Error> {
     command.stdin(Stdio::from(its)).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut helper = match command.spawn() {
         Ok(helper) => helper,
-        // EACCES: a directory of PATH that may not be searched, and it is in none of the others.
+        // EACCES means that a directory of PATH cannot be searched and that no other one holds the helper.
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
             return Err(Error::NoHelper);
         }
         Err(e) => return Err(Error::Helper(e.to_string())),
     };
-    // It holds the helper's end of the socket: while it lives, the end of a helper that failed would go unnoticed.
+    // `command` holds the helper's end of the socket. While it is open, a failing helper would not close the socket, and `recvmsg` would
+    // block.
     drop(command);
     let device = receive_device(&ours);
     let mut said = String::new();
@@ -136,7 +137,7 @@ fn helper_options(options: &Options) -> String {
         (MountFlags::SYNCHRONOUS, "sync"),
         (MountFlags::DIRSYNC, "dirsync"),
     ];
-    // The helper ends an option at a comma unless a backslash stands before it.
+    // The helper ends an option at a comma that has no backslash before it.
     let plain = |text: &str| text.replace('\\', r"\\").replace(',', r"\,");
     let mut all = vec![
         format!("fsname={}", plain(&options.source)),

@@ -1,4 +1,4 @@
-//! The numbers of the kernel's requests.
+//! Opcodes of the kernel's requests.
 
 macro_rules! opcodes {
     ($($name:ident = $number:literal,)*) => { $(pub const $name: u32 = $number;)* };

@@ -1,4 +1,4 @@
-//! Answers. Each may be given from any thread, once; one that is dropped says EIO.
+//! Replies. Any thread may send one, once; dropping a reply sends EIO.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -9,18 +9,18 @@ use crate::encode::{self, Body, ENTRY_LEN};
 use crate::interrupt::Interrupts;
 use crate::{Errno, FileAttr, FileHandle, FopenFlags, Generation, RequestId, StatxAttr};
 
-/// A descriptor of the device, and what is known of the whole connection.
+/// A descriptor of the device, with the state of the whole connection.
 pub(crate) struct Channel {
     pub fd: OwnedFd,
     pub interrupts: Arc<Interrupts>,
 }
 
-/// The one answer that is owed.
+/// The one reply that a request expects.
 pub(crate) struct Raw {
     unique: RequestId,
-    /// `None`: answered.
+    /// `None` after the reply was sent.
     channel: Option<Arc<Channel>>,
-    /// Whether it may be interrupted.
+    /// The request is in the table of interruptible requests.
     waits: bool,
 }
 
@@ -29,7 +29,7 @@ impl Raw {
         Raw { unique, channel: Some(channel), waits: false }
     }
 
-    /// It stands in the list of requests that may be interrupted.
+    /// Notes that the request is in the table of interruptible requests.
     pub fn set_waiting(&mut self) {
         self.waits = true;
     }
@@ -55,9 +55,9 @@ impl Raw {
         let slices = [IoSlice::new(head.bytes()), IoSlice::new(parts[0]), IoSlice::new(parts[1])];
         match rustix::io::writev(&channel.fd, &slices) {
             Ok(_) => {}
-            // The caller was killed, or the mount is gone: nobody waits for it.
+            // The caller was killed, or the mount is gone: no process waits for the reply.
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) => {}
-            Err(error) => tracing::warn!(%error, len, "the kernel refuses an answer"),
+            Err(error) => tracing::warn!(%error, len, "the kernel refused a reply"),
         }
     }
 }
@@ -91,14 +91,14 @@ pub(crate) use replies;
 replies! {
     ReplyEmpty;
     ReplyData;
-    /// A name that was found or made.
+    /// The entry that was looked up or created.
     ReplyEntry;
     ReplyAttr;
     ReplyStatx;
     ReplyOpen;
     ReplyWrite;
     ReplyStatfs;
-    /// A name that was made and opened; also a file that has no name.
+    /// An entry that was created and opened; also a file without a name.
     ReplyCreate;
     ReplyLock;
     ReplyIoctl;
@@ -134,7 +134,7 @@ impl ReplyEntry {
         self.0.body(body.bytes());
     }
 
-    /// There is no such name, and the kernel may remember that for `ttl`.
+    /// The name does not exist, and the kernel may cache that for `ttl`.
     pub fn absent(self, ttl: &Duration) {
         let mut body = Body::<ENTRY_LEN>::new();
         body.u64(0).u64(0).u64(ttl.as_secs()).u64(0).u32(ttl.subsec_nanos());
@@ -205,7 +205,7 @@ impl ReplyCreate {
 }
 
 impl ReplyLock {
-    /// The lock that is in the way, or one of type `F_UNLCK`: none is.
+    /// The conflicting lock, or one of type `F_UNLCK` if there is none.
     pub fn locked(self, start: u64, end: u64, typ: i32, pid: u32) {
         self.0.body(Body::<24>::new().u64(start).u64(end).u32(typ as u32).u32(pid).bytes());
     }

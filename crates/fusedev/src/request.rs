@@ -1,4 +1,4 @@
-//! The kernel's requests, decoded.
+//! Decodes the kernel's requests.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,10 +10,10 @@ use crate::{
     RenameFlags, RequestId, TimeOrNow, WriteFlags, opcode,
 };
 
-/// Length of what stands before each request.
+/// Length of the header of each request.
 pub const HEADER_LEN: usize = 40;
 
-/// Who asks what of which inode.
+/// The header of a request: its opcode, inode and caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub opcode: u32,
@@ -48,7 +48,7 @@ pub struct SetAttr {
     pub mtime: Option<TimeOrNow>,
     pub ctime: Option<SystemTime>,
     pub fh: Option<FileHandle>,
-    /// Set-id bits go.
+    /// Set-id bits must be cleared.
     pub kills_privileges: bool,
 }
 
@@ -218,7 +218,7 @@ pub enum Operation<'a> {
         data: &'a [u8],
         out_size: u32,
     },
-    /// How many bytes the kernel has of what `Notifier::retrieve` asked for.
+    /// The number of bytes that the kernel holds of those that `Notifier::retrieve` asked for.
     NotifyReply {
         bytes: u32,
     },
@@ -240,7 +240,7 @@ pub enum Operation<'a> {
         flags: u32,
         mask: u32,
     },
-    /// Of a later protocol, or never asked for.
+    /// An opcode of a later protocol, or one that was not negotiated.
     Unknown,
 }
 
@@ -252,7 +252,7 @@ const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
 const LK_FLOCK: u32 = 1 << 0;
 const FSYNC_DATA_ONLY: u32 = 1 << 0;
 
-/// The header, if there is one whole and it says the truth about the length.
+/// The header and the arguments. `None` if the header is cut short or its length is wrong.
 pub fn header(bytes: &[u8]) -> Option<(Header, &[u8])> {
     let mut args = Args(bytes);
     let (len, opcode, unique, node) = (args.u32()?, args.u32()?, args.u64()?, args.u64()?);
@@ -262,13 +262,13 @@ pub fn header(bytes: &[u8]) -> Option<(Header, &[u8])> {
     if len as usize != bytes.len() {
         return None;
     }
-    // Extensions follow the arguments; none were asked for.
+    // Extensions follow the arguments; this crate negotiates none.
     let body = &args.0[..args.0.len().checked_sub(extensions)?];
     let header = Header { opcode, unique: RequestId(unique), node: INodeNo(node), uid, gid, pid };
     Some((header, body))
 }
 
-/// What is asked; `None` if the arguments are cut short or senseless. `long_setxattr`: FUSE_SETXATTR_EXT was agreed on.
+/// Decodes the arguments; `None` if they are cut short or invalid. `long_setxattr`: FUSE_SETXATTR_EXT was negotiated.
 pub fn operation(opcode: u32, body: &[u8], long_setxattr: bool) -> Option<Operation<'_>> {
     let mut a = Args(body);
     Some(match opcode {
@@ -465,7 +465,7 @@ fn time(seconds: i64, nanos: u32) -> Option<SystemTime> {
     whole?.checked_add(Duration::from_nanos(nanos.min(999_999_999) as u64))
 }
 
-/// READ's and WRITE's arguments; the second value is their own flags.
+/// Arguments of READ and WRITE; the second value is their own flags.
 fn read(a: &mut Args<'_>) -> Option<(Read, u32)> {
     let (fh, offset, size, own_flags) = (a.handle()?, a.u64()?, a.u32()?, a.u32()?);
     let (owner, flags) = (LockOwner(a.u64()?), a.open_flags()?);
@@ -493,7 +493,7 @@ fn init(a: &mut Args<'_>) -> Option<Init> {
     Some(Init { major, minor, max_readahead, flags: InitFlags::from_bits_retain(low | high << 32) })
 }
 
-/// What is left of a request's arguments.
+/// The arguments of a request that are not decoded yet.
 struct Args<'a>(&'a [u8]);
 
 impl<'a> Args<'a> {
@@ -522,7 +522,7 @@ impl<'a> Args<'a> {
     fn open_flags(&mut self) -> Option<OpenFlags> {
         self.u32().map(|flags| OpenFlags(flags as i32))
     }
-    /// Up to a NUL, which must be there.
+    /// The bytes up to the next NUL; `None` without one.
     fn name(&mut self) -> Option<&'a OsStr> {
         let end = self.0.iter().position(|b| *b == 0)?;
         let name = OsStr::from_bytes(&self.0[..end]);

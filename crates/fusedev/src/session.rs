@@ -1,4 +1,4 @@
-//! A session: the life of one connection to the kernel, from INIT until the device says that the mount is gone.
+//! A session: one connection to the kernel, from INIT until the device reports that the mount is gone.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::reply::{Channel, Raw};
 use crate::request::{self, HEADER_LEN, Operation};
 use crate::{Filesystem, InitFlags, MAX_WRITE_BYTES, Notifier, Request, RequestId};
 
-/// Room for a request's header and arguments beside the data of the largest write: the kernel refuses a read into less.
+/// Space for a request's header and arguments, beside the data of the largest write. The kernel refuses a read into less.
 const OVERHEAD: usize = 4096;
 
 /// A file system and the device that it serves.
@@ -27,7 +27,7 @@ pub struct Session<F> {
 }
 
 impl<F: Filesystem> Session<F> {
-    /// Answers INIT, for which it waits: `device` belongs to a mount that was just made.
+    /// Waits for INIT and answers it. `device` belongs to a mount that was just made.
     pub fn start(mut fs: F, device: OwnedFd) -> io::Result<Session<F>> {
         let mut buffer = vec![0; MAX_WRITE_BYTES as usize + OVERHEAD];
         let device = Arc::new(device);
@@ -47,7 +47,7 @@ impl<F: Filesystem> Session<F> {
                 continue;
             };
             if init.major > MAJOR {
-                // The kernel will ask again, in our major version.
+                // The kernel will send INIT again, with this major version.
                 raw.body(Body::<64>::new().u32(MAJOR).bytes());
                 continue;
             }
@@ -83,15 +83,16 @@ impl<F: Filesystem> Session<F> {
         Notifier(self.device.clone())
     }
 
-    /// Serves on `threads` threads, this one among them, until the mount is gone. `around` is called by the thread that read a request,
-    /// with its opcode and the work of serving it, which it must do once.
+    /// Serves requests on `threads` threads, the calling one among them, until the mount is gone. The thread that read a request calls
+    /// `around` with its opcode and the work of serving it; `around` must run the work once.
     pub fn run(self, threads: usize, around: impl Fn(u32, &mut dyn FnMut()) + Sync) -> io::Result<()> {
         let Session { mut fs, device, interrupts, long_setxattr } = self;
         let channels = (0..threads.max(1))
             .map(|n| Ok(Arc::new(Channel { fd: own_device(&device, n)?, interrupts: interrupts.clone() })))
             .collect::<io::Result<Vec<_>>>()?;
         let serve = |channel: &Arc<Channel>| {
-            // Not zeros, which the system would only promise: when memory is short, requests must find it here.
+            // Filled with ones: pages of zeros would only be promised. The memory must be there for requests that come when memory is
+            // short.
             let mut buffer = vec![1; MAX_WRITE_BYTES as usize + OVERHEAD];
             while let Some(bytes) = next(&channel.fd, &mut buffer)? {
                 dispatch(&fs, channel, long_setxattr, bytes, &around);
@@ -106,9 +107,9 @@ impl<F: Filesystem> Session<F> {
                     .name(format!("fuse-{n}"))
                     .spawn_scoped(scope, move || serve(&channel))
             };
-            // Fewer threads than wished serve as well; the system has no more.
+            // If the system has no more threads, fewer serve.
             let started = |thread: io::Result<_>| {
-                thread.inspect_err(|error| tracing::warn!(%error, "a serving thread less")).ok()
+                thread.inspect_err(|error| tracing::warn!(%error, "one serving thread fewer: the system cannot start more")).ok()
             };
             let others: Vec<_> = channels.iter().enumerate().skip(1).map(spawn).filter_map(started).collect();
             let first = serve(&channels[0]);
@@ -126,8 +127,8 @@ impl<F> AsFd for Session<F> {
     }
 }
 
-/// The descriptor of a serving thread: each has its own, as the kernel keeps a list and a lock per clone. Where the device cannot be
-/// opened again (a container that was only given this one) all share it.
+/// The descriptor of a serving thread. Each thread has its own: the kernel keeps a list and a lock per clone. If the device cannot be
+/// opened again (a container that got only this descriptor), all threads share one.
 fn own_device(device: &OwnedFd, thread: usize) -> io::Result<OwnedFd> {
     if thread > 0 {
         match clone_device(device) {
@@ -138,15 +139,15 @@ fn own_device(device: &OwnedFd, thread: usize) -> io::Result<OwnedFd> {
     device.as_fd().try_clone_to_owned()
 }
 
-/// The next request; `None`: the mount is gone.
+/// The next request; `None` when the mount is gone.
 fn next(device: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<&[u8]>> {
     loop {
         match rustix::io::read(&device, &mut *buffer) {
             Ok(len) if len >= HEADER_LEN => return Ok(Some(&buffer[..len])),
             Ok(_) => return Err(Errno::PROTO.into()),
-            // ENOENT: a request was taken back while it was read.
+            // ENOENT: the request was cancelled while it was read.
             Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
-            // ECONNABORTED: as it went, a request was being handed over.
+            // ECONNABORTED: the mount ended while a request was being handed over.
             Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
             Err(e) => return Err(e.into()),
         }

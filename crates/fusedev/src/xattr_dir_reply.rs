@@ -1,4 +1,4 @@
-//! Answers whose length the kernel bounds: listings and extended attributes.
+//! Replies whose length the kernel bounds: listings and extended attributes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ replies! {
 }
 
 impl ReplyXattr {
-    /// How large a buffer must be, when the kernel asked with size 0.
+    /// The buffer size that the value needs; the reply to a request with size 0.
     pub fn size(self, size: u32) {
         self.0.body(Body::<8>::new().u32(size).bytes());
     }
@@ -22,7 +22,7 @@ impl ReplyXattr {
     }
 }
 
-/// Entries that were put so far, never more than the kernel has room for.
+/// The entries so far, at most as many as the kernel's buffer holds.
 struct Listing {
     bytes: Vec<u8>,
     size: usize,
@@ -34,7 +34,7 @@ impl Listing {
         Listing { bytes: Vec::with_capacity(size.min(crate::MAX_WRITE_BYTES as usize)), size }
     }
 
-    /// False: no room. `head` stands before the entry.
+    /// False if there is no room. `head` stands before the entry.
     fn put(&mut self, head: &[u8], ino: INodeNo, cookie: u64, kind: u32, name: &OsStr) -> bool {
         let name = name.as_bytes();
         let unpadded = self.bytes.len() + head.len() + 24 + name.len();
@@ -62,7 +62,7 @@ impl ReplyDirectory {
         ReplyDirectory { raw, listing: Listing::new(size) }
     }
 
-    /// True: the kernel's buffer is full, and this entry was not put. `cookie`: where a listing goes on after this entry.
+    /// True if the kernel's buffer is full; then this entry was not added. `cookie`: where a listing continues after this entry.
     #[must_use]
     pub fn add(&mut self, ino: INodeNo, cookie: u64, kind: FileType, name: impl AsRef<OsStr>) -> bool {
         !self.listing.put(&[], ino, cookie, kind.mode() >> 12, name.as_ref())
@@ -85,8 +85,8 @@ impl ReplyDirectoryPlus {
         ReplyDirectoryPlus { raw, listing: Listing::new(size) }
     }
 
-    /// As `ReplyDirectory::add`. Inode number 0 says that there are no attributes here: the entry shows `attr`'s number and kind, and
-    /// the kernel looks the name up when it needs more.
+    /// As `ReplyDirectory::add`. Inode number 0 means an entry without attributes: it shows the number and kind of `attr`, and the kernel
+    /// looks the name up when it needs more.
     #[must_use]
     pub fn add(
         &mut self,

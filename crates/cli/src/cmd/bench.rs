@@ -1,4 +1,4 @@
-//! `stria bench`: plans measured on any mounted file system, their reports, and two of them compared.
+//! `stria bench`: runs measurement plans on any mounted file system, makes reports, and compares two results.
 
 mod list;
 mod mpi;
@@ -87,7 +87,7 @@ impl Bench {
     }
 }
 
-/// The first signal stops the measurement, which removes its files; a second one ends the process on the spot.
+/// The first signal stops the measurement, which removes its files; a second one ends the process at once.
 pub fn stop_by_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?;

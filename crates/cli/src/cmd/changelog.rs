@@ -1,4 +1,4 @@
-//! `stria changelog`: who wants to know what changes in a file system, and what did change.
+//! `stria changelog`: manages the consumers of a file system's changelog and shows its changes.
 
 mod show;
 
@@ -22,9 +22,9 @@ use crate::exit::{Exit, Failure, line_of};
 use crate::reach::{self, Reach};
 use show::{Form, mask_of, words_of};
 
-/// Pause of `--follow` when there is nothing new. The MDT tells what is flushed, which is once a second.
+/// Pause of `--follow` when there is no new change. The MDT shows flushed changes, and flushes once a second.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Changes asked for at once.
+/// Most changes of one request.
 const CHANGES_MAX: u32 = 1024;
 
 /// What changed in a file system, in order and without a gap: for backups, indexes, mirrors and policies. A consumer is registered, reads,
@@ -157,7 +157,7 @@ impl Changelog {
     }
 }
 
-/// The MDT whose changelog it is. (There is one; several will have a changelog each.)
+/// The MDT that holds the changelog. (There is one MDT; several will have a changelog each.)
 struct Mdt {
     reach: Reach,
     id: TargetId,
@@ -281,7 +281,7 @@ impl Read {
         let id = match *id {
             Some(id) => id,
             None => {
-                // What whoever asks has just done shall be told, and only what is flushed is.
+                // The MDT shows only flushed changes. The flush makes the caller's own latest changes visible.
                 let Empty {} = mdt.ask(&Flush {})?;
                 *id.insert(mdt.consumer(&self.name)?.id)
             }
@@ -301,7 +301,7 @@ impl Read {
     }
 }
 
-/// The MDT is away, or busy: it comes back.
+/// Whether an error is temporary: the MDT is away or busy.
 fn may_pass(e: &anyhow::Error) -> bool {
     let is_said = |f: &Fault| matches!(f.code, Code::NotReady | Code::Moved | Code::Timeout);
     e.downcast_ref::<Failure>().is_none() && e.downcast_ref::<Fault>().is_none_or(is_said)

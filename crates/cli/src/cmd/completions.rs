@@ -1,4 +1,4 @@
-//! `stria completions`: what a shell needs to complete the command line, with the words that options take.
+//! `stria completions`: shell completions of the command line, with the values of options.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, CommandFactory, ValueEnum};
@@ -47,7 +47,7 @@ pub fn text(shell: Shell) -> String {
     text
 }
 
-/// The generator for fish leaves out values of arguments that have no option.
+/// The generator for fish omits the values of positional arguments.
 fn offer_to_fish(command: &clap::Command, above: &[&str], text: &mut String) {
     let path = [above, &[command.get_name()]].concat();
     let seen = match path.as_slice() {
@@ -67,7 +67,7 @@ fn offer_to_fish(command: &clap::Command, above: &[&str], text: &mut String) {
     shown.for_each(|c| offer_to_fish(c, &path, text));
 }
 
-/// Takes any text, and tells shells the words that are known: a plan is a name or the path of a file.
+/// Accepts any text, and offers the known values to shells: a plan is a name or the path of a file.
 #[derive(Clone)]
 pub struct Offered(pub fn() -> Vec<&'static str>);
 
@@ -88,12 +88,12 @@ impl TypedValueParser for Offered {
     }
 }
 
-/// Names of the plans in the program.
+/// Names of the built-in plans.
 pub fn plans() -> Vec<&'static str> {
     bench::plan::BUILT_IN.iter().map(|(name, _)| *name).collect()
 }
 
-/// Scales of the plans in the program; a plan of one's own may have others.
+/// Scales of the built-in plans; a user's plan may have others.
 pub fn scales() -> Vec<&'static str> {
     vec!["min", "small", "full"]
 }
@@ -127,7 +127,7 @@ mod tests {
             "{}\nCOMP_WORDS=(stria bench show pix); COMP_CWORD=3; _stria stria pix show; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
             text(Shell::Bash)
         );
-        // By a file: an argument has at most 128 KiB.
+        // Through a file: an argument has at most 128 KiB.
         let dir = crate::testdir::TestDir::new("completions");
         let file = dir.path().join("script");
         std::fs::write(&file, script).unwrap();

@@ -1,4 +1,4 @@
-//! `stria damage`: what is known to be lost or changed on the media, by path.
+//! `stria damage`: known damage on the media, by path.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -55,9 +55,9 @@ struct Line {
     path: String,
     fid: String,
     object: String,
-    /// Offset in the object, bytes; none of a part of the index.
+    /// Offset in the object in bytes; none for a part of the index.
     offset: Option<u64>,
-    /// Of a part of the index: offset on the OST's medium, bytes.
+    /// For a part of the index: offset on the OST's medium in bytes.
     medium_offset: Option<u64>,
     kind: &'static str,
     target: String,
@@ -75,7 +75,7 @@ impl Damage {
 }
 
 impl Where {
-    /// The cluster, and the file meant if it is one.
+    /// The cluster, and the file if one is meant.
     pub fn reach(&self) -> anyhow::Result<(Reach, Option<Fid>)> {
         if let Some(service) = &self.mgs {
             return Ok((service.reach()?, None));
@@ -150,7 +150,7 @@ impl Where {
 
 /// A part of an OST's index.
 const INDEX: u8 = store::DamageKind::Index as u8;
-const INDEX_LOST: &str = "index lost: of that object and some hundred that follow it on that OST nothing can be told, and reading them fails; \
+const INDEX_LOST: &str = "index lost: the extents of that object and of some hundred that follow it on that OST are unknown, and reading them fails; \
     copy away what can be read, format that OST anew, and restore the others from a backup";
 
 fn line_of(path: String, target: &str, d: &wire::object::Damage) -> Line {
@@ -202,7 +202,7 @@ fn text_of(l: &Line, now: SystemTime) -> String {
     format!("{path}: {kind} on {target}, object {object}{place}, found {ago}")
 }
 
-/// A past time as people say it.
+/// A past time for humans.
 pub fn ago(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s ago"),

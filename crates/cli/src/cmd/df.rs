@@ -91,7 +91,7 @@ impl Df {
         if !self.paths.is_empty() {
             return self.paths.iter().map(|p| reach::mount_of(p)).collect();
         }
-        // A mount of another version, whose source reads otherwise, is left out; asked for by path it is refused.
+        // Skips a mount of another version, whose source cannot be parsed; if its path is given, it is refused.
         Ok(mounts::ours()
             .into_iter()
             .filter_map(|m| Some((m.point, Source::parse(&m.source).ok()?)))
@@ -99,15 +99,15 @@ impl Df {
     }
 }
 
-/// As it is told in JSON.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Shown {
     fsname: String,
-    /// Mount point; none if it is looked at through its management service.
+    /// Mount point; none if it is reached through its management service.
     #[serde(skip_serializing_if = "Option::is_none")]
     mount: Option<String>,
     targets: Vec<Line>,
-    /// As in the last line of the table.
+    /// The sum, as in the last line of the table.
     summary: Sum,
 }
 
@@ -116,7 +116,7 @@ struct Line {
     name: String,
     kind: Kind,
     index: u32,
-    /// Of one that is down all numbers are 0, and it is not in the sum.
+    /// If it is down, all numbers are 0, and it is not in the sum.
     state: State,
     /// Why it is down.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -124,7 +124,7 @@ struct Line {
     bytes_total: u64,
     bytes_used: u64,
     bytes_free: u64,
-    /// To users.
+    /// Available to users.
     bytes_available: u64,
     /// Inodes of an MDT, objects of an OST.
     files_total: u64,
@@ -132,7 +132,7 @@ struct Line {
     files_free: u64,
 }
 
-/// Space is that of OSTs, inodes are those of MDTs, or fewer where OSTs have no room for so many objects.
+/// Space is that of OSTs. Inodes are those of MDTs, or fewer if the OSTs have no room for that many objects.
 #[derive(Debug, Serialize)]
 struct Sum {
     bytes_total: u64,
@@ -180,7 +180,7 @@ impl Shown {
 /// One file system.
 struct Seen {
     fsname: String,
-    /// Where it is mounted, if it is looked at there.
+    /// Its mount point, if it is reached there.
     mount: Option<PathBuf>,
     targets: Vec<TargetSpace>,
 }

@@ -1,7 +1,7 @@
-//! `stria down`: stops what `stria up` started, and with `--purge` deletes what it made.
+//! `stria down`: stops a `stria up`, and with `--purge` deletes its files.
 //!
-//! The process is asked, by the pid that holds the lock; it is never guessed from a file alone. A mount in use stays, and so
-//! does everything behind it, unless `--force`.
+//! The command signals the process that holds the lock; it never relies on a file alone. A mount in use stays, and its servers, too, unless
+//! `--force` is given.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ use crate::stop::FORCED_STOP_MAX;
 
 /// Longest wait for a polite stop: unmount, settle, checkpoint of every target on a slow disk.
 const POLITE_STOP_MAX: Duration = Duration::from_secs(60);
-/// A forced stop bounds itself; after this much more the process is killed.
+/// A forced stop bounds itself; after this much more time the process is killed.
 const KILL_AFTER: Duration = FORCED_STOP_MAX.saturating_add(Duration::from_secs(2));
 /// Time between two looks.
 const LOOK_EACH: Duration = Duration::from_millis(20);
@@ -45,16 +45,16 @@ pub struct Down {
     json: bool,
 }
 
-/// What was done.
+/// The result.
 #[derive(Debug, Serialize)]
 struct Done {
     dir: String,
-    /// The process that served it, and ended or was killed before.
+    /// The process that served the directory, and has ended or was killed earlier.
     pid: Option<u32>,
     stopped: Stopped,
     /// The file system was deleted.
     purged: bool,
-    /// Purged, and the directory stays for what is in it that is not Stria's.
+    /// Purged, but the directory stays, since it holds files that are not Stria's.
     foreign_files: bool,
 }
 
@@ -64,10 +64,10 @@ enum Stopped {
     Now,
     /// It had to be killed.
     Killed,
-    /// It was gone between two looks.
+    /// It ended by itself between two looks.
     ByItself,
     NotRunning,
-    /// It was killed before, and what it left is cleared.
+    /// It was killed earlier, and its leftovers are cleared.
     WasKilled,
 }
 
@@ -75,7 +75,7 @@ impl Down {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
         let dir = super::absolute(&self.dir)?;
-        // Who stands in the mount and says `down` is not in its own way.
+        // If the working directory is in the mount, this process would keep it in use.
         std::env::set_current_dir("/")?;
         let cluster = match (Cluster::find(&dir)?, dir.exists()) {
             (Found::Cluster(cluster), _) => Some(cluster),
@@ -127,7 +127,7 @@ impl Down {
         let pid =
             Pid::from_raw(holder.pid as i32).ok_or_else(|| anyhow::anyhow!("holder.json names pid 0"))?;
         let process = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-        // Looked at again with the process pinned: from here on the pid cannot have become another's.
+        // Checked again with the process pinned by its pidfd: from here on the pid cannot belong to another one.
         if !matches!(run.state()?, State::Held(h) if h == *holder) {
             return Ok(Stopped::ByItself);
         }
@@ -175,7 +175,7 @@ impl Down {
 }
 
 impl Done {
-    /// Of the stop; the purge comes after it.
+    /// The line about the stop; the purge comes later.
     fn text(&self) -> String {
         let (dir, pid) = (&self.dir, self.pid.unwrap_or_default());
         match self.stopped {
@@ -207,17 +207,17 @@ fn refuse_if_used(mount: &Path, server: u32) -> Result<(), Failure> {
     Err(Failure::failed(mount.display(), why, "end these, or use --force; everything still runs"))
 }
 
-/// Nobody runs: takes away what a killed run left.
+/// No process runs: removes the leftovers of a killed one.
 fn clear(run: &RunDir, leftover: Option<Holder>) -> anyhow::Result<(Stopped, Option<u32>)> {
-    // What was stopped is not to be mounted again by the next `up`, also where a check has cleared the rest since the crash.
+    // A stopped file system must not be mounted again by the next `up`, even if a check has cleared the rest since the crash.
     if leftover.is_some() || run.remembered().is_some() {
         run.take(Use::Purge, None)?.forget()?;
     }
     Ok(leftover.map_or((Stopped::NotRunning, None), |holder| (Stopped::WasKilled, Some(holder.pid))))
 }
 
-/// Deletes our files. The lock is held meanwhile, and the file that says that the directory is ours goes last. False: the directory
-/// stays, since something foreign is in it.
+/// Deletes Stria's files under the lock; the file that marks the directory as Stria's goes last. False if the directory stays, since it
+/// holds foreign files.
 fn purge(dir: &Path, run: &RunDir, cluster: Option<&Cluster>, mount: Option<&Path>) -> anyhow::Result<bool> {
     let lock = run.take(Use::Purge, None)?;
     mgs::Mgs::delete(&Cluster::mgs_dir(dir))?;
@@ -225,14 +225,14 @@ fn purge(dir: &Path, run: &RunDir, cluster: Option<&Cluster>, mount: Option<&Pat
         remove(&file)?;
     }
     lock.purge()?;
-    // A mount point within the directory, and what leads there, goes with it if it is empty.
+    // A mount point within the directory, with its parents, goes too if it is empty.
     let within =
         mount.into_iter().flat_map(Path::ancestors).take_while(|at| *at != dir && at.starts_with(dir));
     for at in within {
-        // What holds something stays, and so does what is above it.
+        // A directory that is not empty stays, and so do its parents.
         let _ = fs::remove_dir(at);
     }
-    // Directories go only if nothing foreign is in them.
+    // Directories go only if they hold no foreign files.
     Ok([run.root(), dir].iter().all(|d| fs::remove_dir(d).is_ok() || !d.exists()))
 }
 

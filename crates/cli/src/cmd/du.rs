@@ -1,4 +1,4 @@
-//! `stria du`: what directories hold, without a walk over them: the MDT counts as it goes.
+//! `stria du`: sizes of directories without a walk over them: the MDT keeps counts.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -61,19 +61,19 @@ struct Sums {
     blocks: u64,
 }
 
-/// Of one path.
+/// The numbers of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Usage {
-    /// Space that it takes.
+    /// Allocated space.
     disk_bytes: u64,
     /// Sum of the sizes.
     apparent_bytes: u64,
-    /// With directories and the path itself.
+    /// Including directories and the path itself.
     inodes: u64,
     files: u64,
     dirs: u64,
     others: u64,
-    /// Files and others that lie in the directory itself, and directories.
+    /// Files and other entries of the directory itself, and directories.
     entries: u64,
 }
 
@@ -85,7 +85,7 @@ struct Found {
 }
 
 const BLOCK: u64 = 512;
-/// What `stat` says of every directory.
+/// The size that `stat` shows for every directory.
 const DIR_BYTES: u64 = 4096;
 
 impl Du {
@@ -97,7 +97,7 @@ impl Du {
                     all.push(Found { path: path.to_string_lossy().into_owned(), usage })
                 }
                 Ok(usage) => outln!("{}\t{}", self.shown(&usage), path.display()),
-                // As du: the others are shown all the same.
+                // As in du: the other paths are still shown.
                 Err(e) if self.paths.len() > 1 => {
                     eprintln!("stria: {}", crate::exit::line_of(&e));
                     exit = Exit::Findings;
@@ -156,7 +156,7 @@ fn usage_of(path: &Path) -> anyhow::Result<Usage> {
 impl Usage {
     fn of(answer: Answer) -> Usage {
         let Answer { tree: Sums { files, dirs, others, bytes, blocks }, own, .. } = answer;
-        // The directory itself is one of them.
+        // The directory itself counts, too.
         let of_dirs = (dirs + 1).wrapping_mul(DIR_BYTES);
         Usage {
             disk_bytes: blocks.wrapping_mul(BLOCK).wrapping_add(of_dirs),
@@ -170,7 +170,7 @@ impl Usage {
     }
 }
 
-/// As du: rounded up, with one digit behind the point below ten.
+/// As in du: rounded up, with one digit after the point below ten.
 fn human(n: u64) -> String {
     let (mut unit, mut letter) = (1u64, "");
     for next in ["K", "M", "G", "T", "P", "E"] {

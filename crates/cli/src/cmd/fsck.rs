@@ -1,6 +1,6 @@
-//! `stria fsck`: the MDT checks its name space, and objects are compared with it. A running cluster is looked at through its socket, as an
-//! observer; a stopped one is recovered in memory over its media, which are only read. Only `--repair` changes anything: then a stopped
-//! cluster is served, to nobody, for as long as that takes.
+//! `stria fsck`: the MDT checks its name space and compares it with the objects. It examines a running cluster through its socket, as an
+//! observer. It recovers a stopped one in memory, over its media, which it only reads. Only `--repair` changes anything: a stopped cluster
+//! is then served meanwhile, without clients.
 
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
@@ -43,11 +43,11 @@ pub struct Fsck {
     yes: bool,
 }
 
-/// A repair may bring another one to light: a name that is removed, a file without a name. More than this many in a row are damage that
-/// only a person can judge.
+/// A repair may uncover a further one: a removed name, a file without a name. More rounds than this mean damage that needs a human
+/// decision.
 const ROUNDS_MAX: usize = 8;
 
-/// What is printed.
+/// The output.
 #[derive(Debug, Serialize)]
 struct Shown {
     state: &'static str,
@@ -60,7 +60,7 @@ struct Shown {
     objects: u64,
     object_bytes: u64,
     findings: Vec<Found>,
-    /// More than are listed at once.
+    /// Findings beyond those that are listed.
     not_listed: u64,
 }
 
@@ -78,7 +78,7 @@ struct Found {
 impl Fsck {
     pub fn run(self) -> anyhow::Result<Exit> {
         logs::start_for_tools();
-        // Whatever keeps us from looking is exit code 2, also what would be 1 elsewhere.
+        // Any failure to examine is exit code 2, even if it is 1 elsewhere.
         let unusable = |e: anyhow::Error| Failure::relayed(Exit::Unusable, format!("fsck: {e:#}"));
         let mut shown = self.with(Media::Scratch, &mut check).map_err(unusable)?;
         match self.json {
@@ -97,7 +97,7 @@ impl Fsck {
         whole::with_cluster(at, media, job)
     }
 
-    /// Is there something to repair, and may it be done?
+    /// Whether there is something to repair, and the user agrees.
     fn is_wanted(&self, shown: &Shown) -> anyhow::Result<bool> {
         let repairs = shown.findings.iter().filter(|f| !f.repair.is_empty()).count();
         if repairs == 0 || self.yes {
@@ -130,7 +130,7 @@ fn check(reach: &Reach, state: &'static str) -> anyhow::Result<Shown> {
     Ok(shown(report, state))
 }
 
-/// Repairs until nothing is left that has a repair; what is found then.
+/// Repairs until nothing repairable is left; returns the remaining findings.
 fn mend(reach: &Reach, state: &'static str) -> anyhow::Result<Shown> {
     let (fs, secret) = (connect(reach)?, &reach.file_system().secret);
     let mut report = client::fsck::check(&fs, secret)?;
@@ -142,7 +142,7 @@ fn mend(reach: &Reach, state: &'static str) -> anyhow::Result<Shown> {
                     repaired += 1;
                     outln!("repaired: {}: {}; {}", kind(finding.kind), finding.what, finding.repair);
                 }
-                // Another repair, or who works there, has done it.
+                // Another repair, or another process, has done it.
                 Ok(false) => {}
                 Err(fault) => outln!("not repaired: {}: {}; {fault}", kind(finding.kind), finding.what),
             }
@@ -214,7 +214,7 @@ impl Shown {
             out += &format!("{}: {}{path}; {advice}\n", f.kind, f.what);
         }
         if self.not_listed > 0 {
-            out += &format!("and {} more, which are told once these are repaired\n", self.not_listed);
+            out += &format!("and {} more, which are listed once these are repaired\n", self.not_listed);
         }
         match self.findings.len() {
             0 => out += "clean\n",

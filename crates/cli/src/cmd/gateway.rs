@@ -1,10 +1,11 @@
-//! `stria gateway`: NFS and SMB for clients that have no Stria, by well-known servers over a mount.
+//! `stria gateway`: NFS and SMB for clients without Stria, by NFS-Ganesha and Samba over a mount.
 //!
-//! The command owns the servers' configuration and units; nothing of the file system knows of it. What is served is kept as a model
-//! (`gateway/model.rs`), and all texts are made of that.
+//! The command owns the servers' configuration and units; no server of the file system knows of them. A model (`gateway/model.rs`) holds
+//! what is served, and all generated texts derive from it.
 //!
-//! cli-G1: nothing is written or started before every word, package and path was found good: a refused `enable` changes nothing.
-//! cli-G2: `enable` can be called again at any time, also after Ctrl-C or a kill in its midst: it makes what is missing.
+//! cli-G1: `enable` checks every word, package, path, port and needed service before it writes or starts anything. Only a mount with
+//! `--source` is made before its directories can be checked; a refused first `enable` removes it again.
+//! cli-G2: `enable` can be repeated at any time, also after Ctrl-C or a kill: it makes what is missing.
 
 mod asking;
 mod disable;
@@ -73,6 +74,9 @@ enum NfsVerb {
     /// Say whether the server runs and serves each export, and what to do if not. Exit code 1 if something is wrong.
     #[command(after_help = "Example: stria gateway nfs status -j")]
     Status(Look),
+    /// Check that the mount and each directory can be served. The unit of the server does it before each start.
+    #[command(hide = true)]
+    Check(Base),
 }
 
 /// SMB by Samba (packages samba, samba-vfs-modules).
@@ -99,6 +103,9 @@ enum SmbVerb {
     /// Say whether the server runs and serves each share, and what to do if not. Exit code 1 if something is wrong.
     #[command(after_help = "Example: stria gateway smb status -j")]
     Status(Look),
+    /// Check that the mount and each directory can be served. The unit of the server does it before each start.
+    #[command(hide = true)]
+    Check(Base),
 }
 
 /// Write configuration and unit for the exports given and those of before, and with --now start the server.
@@ -224,7 +231,15 @@ struct Base {
 
 impl Base {
     fn places<K: Kind>(&self) -> anyhow::Result<Places> {
-        Ok(Places::new(&super::absolute(&self.base)?, K::NAME))
+        let base = super::absolute(&self.base)?;
+        words::check_point(&base).map_err(|why| enable::bad_word("base", why))?;
+        Ok(Places::new(&base, K::NAME))
+    }
+    fn check<K: Kind>(&self) -> anyhow::Result<Exit> {
+        let kind = enabled::<K>(&self.places::<K>()?)?;
+        mounted::refuse_unless_mounted(kind.mount(), K::NAME)?;
+        mounted::check_before_start(&kind)?;
+        Ok(Exit::Done)
     }
 }
 
@@ -237,12 +252,14 @@ impl Gateway {
                 NfsVerb::Disable(c) => c.run(),
                 NfsVerb::List(c) => c.list::<Nfs>(),
                 NfsVerb::Status(c) => c.status::<Nfs>(),
+                NfsVerb::Check(c) => c.check::<Nfs>(),
             },
             Protocol::Smb(smb) => match smb.verb {
                 SmbVerb::Enable(c) => c.run(),
                 SmbVerb::Disable(c) => c.run(),
                 SmbVerb::List(c) => c.list::<Smb>(),
                 SmbVerb::Status(c) => c.status::<Smb>(),
+                SmbVerb::Check(c) => c.check::<Smb>(),
             },
         }
     }
@@ -266,7 +283,7 @@ fn refuse_unless_root() -> Result<(), Failure> {
     Err(Failure::unusable("gateway", "only root can set up a gateway", "do it as root"))
 }
 
-/// The model that is kept, if the gateway is enabled.
+/// The stored model, if the gateway is enabled.
 fn read<K: Kind>(at: &Places) -> anyhow::Result<Option<K>> {
     let path = at.kept();
     let text = match fs::read_to_string(&path) {

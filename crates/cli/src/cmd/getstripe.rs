@@ -1,5 +1,5 @@
-//! `stria getstripe`: how files are striped, in the words of `lfs getstripe`, as YAML or JSON. A directory shows what it hands down,
-//! then its files.
+//! `stria getstripe`: the striping of files, in the format of `lfs getstripe`, as YAML or JSON. Of a directory it shows the inherited
+//! striping, then its files.
 
 use std::fmt::Write;
 use std::io;
@@ -65,20 +65,20 @@ struct Part {
     objects: Vec<(Option<u32>, String, bool)>,
 }
 
-/// Of one path.
+/// The striping of one path.
 #[derive(Debug, Serialize)]
 struct Shown {
     path: String,
     fid: String,
     kind: &'static str,
-    /// True: the content is in the MDT, and `components` is what the file gets when it grows.
+    /// True: the content is in the MDT, and `components` is the layout after the inline-to-object migration.
     inline: bool,
-    /// The words of `setstripe`, here or on the directory in which it was made; null: the default.
+    /// The options of `setstripe`, on this path or on the directory in which it was made; null: the default.
     set: Option<String>,
     inline_max: u32,
     /// OSTs of the file system.
     osts: u32,
-    /// Of the layout; null: there are no objects.
+    /// Generation of the layout; null: there are no objects.
     generation: Option<u32>,
     components: Vec<Component>,
 }
@@ -91,7 +91,7 @@ struct Component {
     /// -1: all OSTs.
     stripe_count: i32,
     stripe_size: u32,
-    /// -1: any; null: an OST that is gone.
+    /// -1: any; null: the OST was removed.
     stripe_index: Option<i64>,
     objects: Vec<Object>,
 }
@@ -133,7 +133,7 @@ impl GetStripe {
         }
         let form = if self.yaml { "yaml" } else { "text" };
         let text = read(path, form)?;
-        // The file system knows no path of the user's: its first line has the fid in its place.
+        // The file system does not know the user's path: its first line has the fid instead.
         let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
         match self.yaml {
             true => out!("{}{rest}", yaml_path(path)),
@@ -156,7 +156,7 @@ impl GetStripe {
     }
 }
 
-/// One of the forms that the mount makes up.
+/// Reads one of the attributes that the mount generates.
 fn read(path: &Path, form: &str) -> anyhow::Result<String> {
     let value = xattr::find(path, &format!("{LAYOUT}.{form}")).map_err(|e| refused(path, e))?;
     let value = value.ok_or_else(|| {
@@ -171,7 +171,7 @@ fn answer_of(path: &Path) -> anyhow::Result<Answer> {
 }
 
 impl Answer {
-    /// The last one with content, or the first.
+    /// The last component with content, or the first.
     fn part_in_use(&self) -> &Part {
         let has_content = |part: &&Part| part.objects.iter().any(|(_, _, written)| *written);
         let last = self.components.iter().rev().find(has_content);
@@ -205,7 +205,7 @@ impl Answer {
     }
 }
 
-/// Regular files of a directory in the order of their names.
+/// Regular files of a directory, sorted by name.
 fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path)? {
@@ -218,7 +218,7 @@ fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `path: "…"`; names that are not UTF-8 have their bytes escaped.
+/// `path: "…"`; bytes of names that are not UTF-8 are escaped.
 fn yaml_path(path: &Path) -> String {
     let mut out = String::from("path: \"");
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {

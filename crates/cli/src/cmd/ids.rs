@@ -1,4 +1,4 @@
-//! `stria id2path`, `stria path2id`: from the number that logs, damage lists and other tools know a file by to its names, and back.
+//! `stria id2path`, `stria path2id`: convert between the file ids of logs, damage lists and tools, and paths.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -48,11 +48,11 @@ pub struct PathToId {
     paths: Vec<PathBuf>,
 }
 
-/// One file of either command's JSON.
+/// One file in the JSON of either command.
 #[derive(Debug, Serialize)]
 struct Found {
     fid: String,
-    /// Links that the file has; more than paths where they are too many to be remembered with the file.
+    /// Links of the file; more than paths if there are too many to be stored with the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     names: Option<u32>,
     paths: Vec<String>,
@@ -80,7 +80,7 @@ impl IdToPath {
         Ok(exit)
     }
 
-    /// The way to the MDT, where paths begin, and the ids.
+    /// The connection to the MDT, the prefix of paths, and the ids.
     fn reach(&self) -> anyhow::Result<(Reach, PathBuf, &[String])> {
         if let Some(dir) = &self.dir {
             let dir = super::absolute(dir)?;
@@ -106,7 +106,7 @@ impl IdToPath {
             if has_many {
                 write!(out, "{fid} ")?;
             }
-            // Names are bytes, and stay what they are.
+            // Names are bytes and printed unchanged.
             out.write_all(below(root, &path.0).as_os_str().as_bytes())?;
             out.write_all(if self.nul { b"\0" } else { b"\n" })?;
         }
@@ -127,7 +127,7 @@ impl PathToId {
         let mut all = Vec::new();
         for path in &self.paths {
             let about = std::fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
-            // A link's own place counts, not where it leads.
+            // A symlink's own place counts, not its target.
             let place = match about.is_symlink() {
                 true => super::absolute(path)?.parent().map(Path::to_path_buf).unwrap_or_default(),
                 false => path.clone(),
@@ -177,7 +177,7 @@ fn found(fid: Fid, root: &Path, reply: &PathsOfReply) -> Found {
     Found { fid: fid.to_string(), names: Some(reply.names), paths: reply.paths.iter().map(text).collect() }
 }
 
-/// A path of the file system's as the user sees it below `root`.
+/// A path of the file system, as the user sees it below `root`.
 fn below(root: &Path, path: &[u8]) -> PathBuf {
     let path = path.strip_prefix(b"/").unwrap_or(path);
     if path.is_empty() { root.to_path_buf() } else { root.join(OsStr::from_bytes(path)) }

@@ -1,4 +1,4 @@
-//! Every command that prints data prints it for programs, too, in a form that is written down.
+//! Every command that prints data can print it as documented JSON.
 //!
 //! cli-J1: a command has `-j, --json` and a schema in `docs/json`, or stands in `NO_DATA` with the reason.
 
@@ -11,7 +11,7 @@ use super::Cli;
 
 const SCHEMAS: &str = "docs/json";
 
-/// Commands that print no data: they serve, or do what they are told and say nothing, or print what another program reads.
+/// Commands that print no data: they serve, act without output, or print input for another program.
 const NO_DATA: &[(&str, &str)] = &[
     ("stria-mgs", "it serves; its configuration is TOML"),
     ("stria-mds", "it serves; its configuration is TOML"),
@@ -27,7 +27,7 @@ const NO_DATA: &[(&str, &str)] = &[
     ("stria-completions", "it prints a script for a shell"),
 ];
 
-/// Commands without commands below them, by the names of their pages.
+/// Commands without subcommands, by the names of their pages.
 fn leaves(command: &clap::Command, found: &mut Vec<(String, clap::Command)>) {
     let below: Vec<_> =
         command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help").collect();
@@ -90,7 +90,7 @@ fn a_command_with_json_has_a_schema_that_describes_each_field() {
     }
 }
 
-/// IOR's are described by IOR.
+/// IOR documents its own output.
 fn described(schema: &serde_json::Value, at: &str) {
     if !schema.is_object() || at.starts_with("stria-bench-ior") {
         return;

@@ -1,5 +1,5 @@
-//! Man pages and shell completions, made of the command line itself and kept in the repository, so that nothing that ships needs
-//! what makes them.
+//! Man pages and shell completions, generated from the command line's definition. They are stored in the repository, so that packaging
+//! needs no generator.
 //!
 //! cli-P1: the committed pages are those of this source: a test compares them, and `make man` (STRIA_MAN=write) writes them.
 
@@ -13,7 +13,7 @@ use clap_mangen::roff::{Roff, bold, italic, roman};
 use super::Cli;
 use super::completions::{self, Shell};
 
-/// Below the root of the repository.
+/// Directory below the root of the repository.
 const PAGES: &str = "docs/man";
 const COMPLETIONS: &str = "packaging/completions";
 
@@ -26,7 +26,7 @@ fn made() -> BTreeMap<PathBuf, Vec<u8>> {
     }
     root.build();
     pages_of(&root, &mut files);
-    // What `mount -t stria` calls is the same command.
+    // `mount -t stria` calls the same command.
     files.insert(Path::new(PAGES).join("mount.stria.8"), b".so man1/stria-mount.1\n".to_vec());
     files
 }
@@ -59,7 +59,7 @@ fn page(command: &clap::Command, name: &str) -> Vec<u8> {
     out
 }
 
-/// Each option with its value; what may be left out is in brackets.
+/// Each option with its value; optional ones are in brackets.
 fn synopsis(command: &clap::Command) -> Roff {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let mut line = vec![bold(name)];
@@ -88,7 +88,7 @@ fn synopsis(command: &clap::Command) -> Roff {
     roff
 }
 
-/// Those that have a page of their own: `help` has none.
+/// Subcommands with a page of their own: all but `help` and hidden ones.
 fn commands(command: &clap::Command, name: &str) -> Roff {
     let mut roff = Roff::new();
     for (n, c) in with_a_page(command).enumerate() {
@@ -101,14 +101,14 @@ fn commands(command: &clap::Command, name: &str) -> Roff {
     roff
 }
 
-/// The words after the options: examples as they are typed, each of the others a paragraph.
+/// The text after the options: examples as they are typed, and each other line as a paragraph.
 fn after_help(command: &clap::Command) -> Roff {
     let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let (examples, notes): (Vec<&str>, Vec<&str>) = text.lines().partition(|l| l.starts_with("Example: "));
     let mut roff = Roff::new();
     if !notes.is_empty() {
         roff.control("SH", ["NOTES"]);
-        // A line that begins with a capital letter begins a paragraph; others go on.
+        // A line that begins with a capital letter starts a paragraph; others continue it.
         for line in notes {
             if line.starts_with(char::is_uppercase) {
                 roff.control("PP", []);

@@ -1,4 +1,4 @@
-//! `stria mdt`: MDTs from near.
+//! `stria mdt`: details of MDTs.
 
 mod backup;
 mod bench;

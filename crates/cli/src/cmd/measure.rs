@@ -1,5 +1,5 @@
-//! What `stria ost bench` and `stria mdt bench` have in common: a device that may be overwritten, threads that work until a limit, an ext4
-//! to be held against, rows by their names.
+//! Common parts of `stria ost bench` and `stria mdt bench`: a device that may be overwritten, threads that work until a limit, an ext4 to
+//! compare with, and the selection of rows.
 
 pub mod device;
 pub mod ext4;
@@ -7,13 +7,13 @@ pub mod threads;
 
 use bench::stats::{Estimate, estimate};
 
-/// A number of seconds on the command line.
+/// Parses a number of seconds.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|s| (0.01..=86_400.0).contains(s));
     seconds.ok_or_else(|| "give seconds, from 0.01 to 86400".into())
 }
 
-/// Those whose name contains one of `wanted`, which are separated by commas.
+/// The rows whose name contains one of the words in `wanted`, which are separated by commas.
 pub fn named<R>(rows: &'static [R], name: fn(&R) -> &str, wanted: &str) -> Vec<&'static R> {
     rows.iter().filter(|row| wanted.split(',').any(|part| name(row).contains(part))).collect()
 }
@@ -22,7 +22,7 @@ pub fn middle<F>(figures: &[F], of: impl Fn(&F) -> f64) -> f64 {
     estimate(&figures.iter().map(of).collect::<Vec<_>>()).median
 }
 
-/// Of each turn by its partner's; `None` without pairs.
+/// The ratio of each turn to its partner; `None` without pairs.
 pub fn ratio_of_pairs(ours: &[f64], others: &[f64]) -> Option<Estimate> {
     let ratios: Vec<f64> = ours.iter().zip(others).map(|(ours, other)| ours / other).collect();
     (!ratios.is_empty()).then(|| estimate(&ratios))

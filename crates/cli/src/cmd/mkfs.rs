@@ -1,8 +1,8 @@
-//! `stria mkfs`: a target is made on a device, once, by hand; `stria oss` and `stria mds` then serve it without `--format`.
+//! `stria mkfs`: makes a target on a device, once, by hand; `stria oss` and `stria mds` then serve it without `--format`.
 //!
-//! Order: claim the device (nobody else has it open, mounted or in a RAID) → look what it holds → refuse, or plan → make → tell.
+//! Order: claim the device (no other process has it open, mounted or in a RAID) → examine its content → refuse, or plan → make → report.
 //! cli-F1: nothing is written before all of that was checked; `--dry-run` ends there.
-//! cli-F2: what a device holds is given up only with `--force`, and a device in use not even then.
+//! cli-F2: the content of a device is overwritten only with `--force`, and a device in use never.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use crate::serve::device::check_size;
 use crate::serve::register::new_uuid;
 use crate::serve::servers::new_mdt;
 
-/// What a log's medium has before its ring; see docs/formats/volume.md.
+/// The bytes before the ring on a log's medium; see docs/formats/volume.md.
 const LOG_HEAD_BYTES: u64 = 128 << 10;
-/// Highest index that the management service takes.
+/// Highest index that the management service accepts.
 const INDEX_MAX: i64 = 65_534;
 
 /// Make a target on a block device or in a file: an OST for `stria oss`, an MDT for `stria mds`.
@@ -65,8 +65,8 @@ struct NewOst {
     log_device: Option<PathBuf>,
 }
 
-/// What a log takes of a device of its own: all that it has, since nothing else comes there, however small the OST is; but no more than the
-/// largest log on an OST's own device, which a start reads in seconds.
+/// The size of a log on a separate device: all of the device, since it holds nothing else. But no more than the largest log on an OST's own
+/// device, which a start reads in seconds.
 fn log_bytes_on(device_bytes: u64) -> u64 {
     let room = device_bytes.saturating_sub(LOG_HEAD_BYTES) / 4096 * 4096;
     room.min(store::LOG_BYTES_MAX)
@@ -104,13 +104,13 @@ struct New {
     json: bool,
 }
 
-/// The second device, opened.
+/// The log's device, opened.
 struct NewLogDevice {
     disk: FileDisk,
     uuid: Uuid,
 }
 
-/// What was made, or would be.
+/// The target that was made, or would be.
 #[derive(Debug, Serialize)]
 struct Made {
     kind: &'static str,
@@ -120,14 +120,14 @@ struct Made {
     uuid: String,
     bytes: u64,
     log: Part,
-    /// Where the log is, if not on the device itself.
+    /// The device of the log, if it is a separate one.
     log_device: Option<PathBuf>,
     log_uuid: Option<String>,
     checkpoints: [Part; 2],
     data: Part,
-    /// Of an OST; the size of a page: as large as each write needs.
+    /// Only of an OST. The size of a page means: as large as each write needs.
     sub_block_bytes: Option<u64>,
-    /// What was on the device before.
+    /// The former content of the device.
     overwritten: Option<String>,
     dry_run: bool,
 }
@@ -147,7 +147,7 @@ impl From<std::ops::Range<u64>> for Part {
 impl Mkfs {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
-        // An MDT writes nothing but log and checkpoints, so a second device would gain it nothing.
+        // An MDT writes only log and checkpoints, so a separate log device would bring nothing.
         let (kind, new, name, sub_block, log_device) = match self.verb {
             Verb::Ost(NewOst { new, sub_block, log_device }) => {
                 (Kind::Ost, new, "ost", sub_block, log_device)
@@ -160,7 +160,11 @@ impl Mkfs {
         if let Some(sub_block) = sub_block.filter(|_| !new.dry_run) {
             set_sub_block(&new.device, log_device.as_deref(), sub_block).map_err(|e| {
                 let next = "look at the medium (`dmesg`), or give another device";
-                Failure::failed(&what, format!("it is made, and its sub-block could not be set: {e:#}"), next)
+                Failure::failed(
+                    &what,
+                    format!("the target is made, but its sub-block could not be set: {e:#}"),
+                    next,
+                )
             })?;
         }
         match new.json {
@@ -175,11 +179,11 @@ impl New {
     fn make(&self, kind: Kind, what: &str, log_device: Option<&Path>) -> anyhow::Result<Made> {
         crate::config::check_fsname(&self.fsname)
             .map_err(|why| Failure::unusable(what, why, "give another --fsname"))?;
-        // 1. The device is ours; nothing is made yet.
+        // 1. Claim the device; nothing is made yet.
         let disk = self.claim(what)?;
         let bytes = disk.as_ref().map_or(self.size.map_or(0, |s| s.0), |d| d.size());
         check_size(Size(bytes)).map_err(|why| Failure::unusable(what, why, "give a larger one"))?;
-        // 2. What it holds.
+        // 2. Examine its content.
         let mut overwritten: Vec<String> = Vec::new();
         if let Some(disk) = &disk {
             overwritten.extend(self.look(what, disk)?);
@@ -189,7 +193,7 @@ impl New {
             let found = self.look(&format!("{what}: {}", log.disk.path().display()), &log.disk)?;
             overwritten.extend(found.map(|what| format!("{}: {what}", log.disk.path().display())));
         }
-        // 3. How it would be divided.
+        // 3. Plan the layout.
         let uuid = new_uuid()?;
         let mut format = self.division(kind, uuid, bytes)?;
         let log_medium = log.as_ref().map(|l| LogMedium { uuid: l.uuid, bytes: l.disk.size() });
@@ -199,7 +203,7 @@ impl New {
         let layout = Volume::plan(bytes, log_medium, &format)
             .map_err(|e| Failure::unusable(what, e, "give another --log-size, or a larger device"))?;
         if !self.dry_run {
-            // 4. Made.
+            // 4. Make it.
             match disk {
                 Some(disk) => format_on(what, disk, log.as_ref(), &format, !overwritten.is_empty())?,
                 None => self.format_new_file(what, log.as_ref(), &format, bytes, !overwritten.is_empty())?,
@@ -209,7 +213,7 @@ impl New {
         Ok(self.made(&format, layout, log_device, bytes, overwritten))
     }
 
-    /// The device, opened so that nobody else has it; `None` for a file that is to be made.
+    /// Opens the device exclusively; `None` for a file that is to be made.
     fn claim(&self, what: &str) -> Result<Option<FileDisk>, Failure> {
         match (FileDisk::open(&self.device), self.size) {
             (Ok(disk), Some(size)) if disk.size() != size.0 => {
@@ -217,7 +221,7 @@ impl New {
                 Err(Failure::unusable(what, why, "leave --size out, or give another name"))
             }
             (Ok(disk), _) => Ok(Some(disk)),
-            // A device that is misspelt must not become a file in memory.
+            // A misspelt device must not become a file in /dev, which lies in memory.
             (Err(e), Some(_)) if e.kind() == io::ErrorKind::NotFound && self.device.starts_with("/dev") => {
                 Err(Failure::unusable(what, "there is no such device", "correct the path (`lsblk`)"))
             }
@@ -244,7 +248,7 @@ impl New {
         Ok(NewLogDevice { disk, uuid: new_uuid()? })
     }
 
-    /// What will be lost; refused unless that was said to be wanted.
+    /// The content that will be lost; an error unless `--force` allows that.
     fn look(&self, what: &str, disk: &FileDisk) -> anyhow::Result<Option<String>> {
         let found =
             content::look(disk).map_err(|e| Failure::failed(what, e, "look at the medium (`dmesg`)"))?;
@@ -252,7 +256,7 @@ impl New {
             Content::Blank => Ok(None),
             found if self.force => Ok(Some(found.to_string())),
             found => {
-                let next = "give another device, or --force to give all of it up";
+                let next = "give another device, or --force to overwrite all of it";
                 Err(Failure::unusable(what, format!("it holds: {found}"), next).into())
             }
         }
@@ -289,7 +293,7 @@ impl New {
             .map_err(|e| Failure::failed(what, e, "check that its directory exists and may be written"))?;
         let done = format_on(what, disk, log, format, force);
         if done.is_err() {
-            // Leave nothing behind that the next try would stumble over; the first error is the one to tell.
+            // Remove what the next try would refuse; report the first error.
             let _ = std::fs::remove_file(&self.device);
         }
         done
@@ -323,7 +327,7 @@ impl New {
     }
 }
 
-/// Gives up what is there only if that is said: then also what lies where a blank medium is not looked at.
+/// Overwrites existing content only with `--force`; it then also clears places that the check for a blank medium does not read.
 fn format_on(
     what: &str,
     disk: FileDisk,
@@ -347,7 +351,7 @@ fn format_on(
     done.map_err(|e| Failure::failed(what, e.detail, next).into())
 }
 
-/// It is kept in the first checkpoint.
+/// Stored in the first checkpoint.
 fn set_sub_block(device: &Path, log_device: Option<&Path>, sub_block: SubBlock) -> anyhow::Result<()> {
     let open = |path: &Path| FileDisk::open(path).map(|disk| -> Arc<dyn Disk> { Arc::new(disk) });
     let store = Engine::open(Media { main: open(device)?, log: log_device.map(open).transpose()? })?;

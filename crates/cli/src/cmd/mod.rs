@@ -109,16 +109,16 @@ impl Command {
     }
 }
 
-/// The names of a mount helper: mount(8) looks for one by the type that it was given, or that stands in fstab.
+/// Names of the mount helper: mount(8) derives them from the type on its command line or in fstab.
 const HELPERS: [&str; 2] = ["mount.stria", "mount.fuse.stria"];
 
-/// The arguments as `stria` takes them: called by `mount -t stria` or `mount -t fuse.stria`, the helper's form is turned into ours.
+/// The arguments in `stria`'s form. Called by `mount -t stria` or `mount -t fuse.stria`, it converts those of the helper.
 pub fn arguments(args: Vec<OsString>) -> Vec<OsString> {
     let called_as = args.first().map(PathBuf::from).and_then(|p| p.file_name().map(OsString::from));
     if !called_as.is_some_and(|name| HELPERS.iter().any(|helper| name == *helper)) {
         return args;
     }
-    // mount(8) passes these in any place. -f: all but the mount itself. Without -v a helper says nothing when all went well.
+    // mount(8) passes these at any position. -f: everything but the mount itself. Without -v a helper prints nothing on success.
     let (mut is_fake, mut is_quiet) = (false, true);
     let mut ours: Vec<OsString> = vec!["stria".into(), "mount".into()];
     let mut given = args.into_iter().skip(1);
@@ -127,7 +127,7 @@ pub fn arguments(args: Vec<OsString>) -> Vec<OsString> {
             Some("-n" | "-s") => {}
             Some("-v") => is_quiet = false,
             Some("-f") => is_fake = true,
-            // The type, which the name has said.
+            // The type, which the name of the helper implies.
             Some("-t") => drop(given.next()),
             Some("-o") => {
                 ours.push(arg);
@@ -154,7 +154,7 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// The configuration, or `None` when it was only to be printed.
+    /// Loads the configuration; `None` if it was only to be printed.
     fn load<C: crate::config::Config>(&self) -> anyhow::Result<Option<C>> {
         let config = match &self.config {
             Some(path) => crate::config::read(path)?,
@@ -172,7 +172,7 @@ impl ConfigArgs {
     }
 }
 
-/// An absolute path without asking what may be a dead mount.
+/// An absolute path, without a call on it: it may lie on a dead mount.
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     Ok(path.components().collect())

@@ -122,7 +122,7 @@ impl Mount {
         for options in &self.options {
             args.extend(["-o".into(), options.into()]);
         }
-        // Before a log is made for it, and before anybody waits.
+        // Checked before its log is made and before the parent waits.
         check_point(&wish.point)?;
         let (log, path) = mountlog::open(&wish.point)?;
         let what = format!("mount {}", wish.source);

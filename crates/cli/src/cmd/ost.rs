@@ -1,4 +1,4 @@
-//! `stria ost`: OSTs from near: what a running one did and holds, and the medium of one without a cluster.
+//! `stria ost`: details of OSTs: activity and space of running ones, and the engine on a device without a cluster.
 
 mod bench;
 mod space;
@@ -43,7 +43,7 @@ impl Ost {
     }
 }
 
-/// Which OSTs of which file system.
+/// Selects OSTs of a file system.
 #[derive(Debug, Args)]
 struct OnOsts {
     #[command(flatten)]
@@ -99,7 +99,7 @@ impl OnOsts {
     }
 }
 
-/// What each gives, by name; those that do not answer are told of at once, and the last of them is the error to end with.
+/// The answer of each OST, by name. OSTs that do not answer are reported at once; the last such error is the final one.
 pub(super) fn ask_each<T>(
     reach: &Reach,
     targets: &[&Target],
@@ -114,7 +114,7 @@ pub(super) fn ask_each<T>(
                 eprintln!("stria: {name}: {e:#}");
                 silent = Some(Failure::failed(
                     name,
-                    "it told nothing of itself",
+                    "it did not report its state",
                     "`stria status` shows the target",
                 ));
             }
@@ -131,7 +131,7 @@ fn ask<R: Request>(reach: &Reach, ost: &Target, request: &R) -> anyhow::Result<R
     reach.ask(ost.id, request)
 }
 
-/// Two numbers as a ratio, or nothing to compare with.
+/// The ratio of two numbers; `None` if the second is zero.
 fn ratio(a: u64, b: u64) -> Option<f64> {
     (b > 0).then(|| a as f64 / b as f64)
 }

@@ -1,4 +1,4 @@
-//! `mount -o remount,…`: new flags for a mount that is there. The kernel keeps them, and the mount's process follows the mount table.
+//! `mount -o remount,…`: new flags for an existing mount. The kernel keeps them, and the mount's process follows the mount table.
 
 use std::path::Path;
 
@@ -9,20 +9,20 @@ use crate::serve::role;
 
 const WORD: &str = "remount";
 
-/// Is `remount` among what stands after each `-o`?
+/// Whether `remount` is among the values of `-o`.
 pub fn is_asked(lists: &[String]) -> bool {
     words(lists).any(|word| word == WORD)
 }
 
-/// What becomes of flags that are not named.
+/// How to treat flags that are not named.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Unnamed {
     Stay,
-    /// mount(8) itself adds those that are to stay, and leaves out a word that says that a flag is not set.
+    /// mount(8) itself adds the flags that are to stay, and omits options that mean an unset flag.
     Go,
 }
 
-/// Whatever is named beside flags must be so already: mount(8) repeats what it finds in the mount table and in fstab.
+/// Other options must agree with the mount: mount(8) repeats those of the mount table and of fstab.
 pub fn run(point: &Path, lists: &[String], others: Unnamed) -> anyhow::Result<Exit> {
     let point = super::absolute(point)?;
     let what = format!("remount {}", point.display());

@@ -1,4 +1,4 @@
-//! `stria scrub`: every page on the OSTs read from its medium and checked, in the background.
+//! `stria scrub`: reads every page on the OSTs from its medium and checks it, in the background.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -82,7 +82,7 @@ struct Set {
     every: Option<u64>,
 }
 
-/// One OST as it is shown.
+/// The scrub state of one OST.
 #[derive(Debug, Serialize)]
 struct Line {
     target: String,
@@ -107,12 +107,12 @@ struct PassLine {
     bad_pages: u64,
 }
 
-/// Between two looks of `--wait`.
+/// Time between two looks of `--wait`.
 const LOOK: Duration = Duration::from_millis(300);
-/// How long `--wait` bears an OST that does not answer: a restart takes less.
+/// How long `--wait` tolerates an OST that does not answer: longer than a restart takes.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// What is asked of each OST.
+/// The request to each OST.
 #[derive(Clone, Copy, Default)]
 struct Wish {
     action: u8,
@@ -149,7 +149,7 @@ impl OnOsts {
             return Err(Failure::unusable("scrub", "it reads whole OSTs, not single files", next).into());
         }
         let osts = self.osts(&reach)?;
-        // All are asked before the first refusal is told: one that cannot be paused keeps none of the others from it.
+        // All OSTs get the request before the first refusal is reported: an OST that cannot be paused must not stop the others' requests.
         let answers: Vec<_> = osts.iter().map(|ost| (name_of(&reach, ost), ask(&reach, ost, wish))).collect();
         let mut refused = None;
         let mut lines = Vec::new();
@@ -164,7 +164,7 @@ impl OnOsts {
         }
         let mut unfinished = None;
         if wait {
-            // Those that began; the others were told of.
+            // OSTs that began a pass; errors of the others were reported.
             let begun: Vec<&Target> =
                 osts.into_iter().filter(|t| lines.iter().any(|l| l.target == name_of(&reach, t))).collect();
             lines = wait_for(&reach, &begun)?;
@@ -180,8 +180,8 @@ impl OnOsts {
         }
         if let Some(line) = unfinished {
             let how = if line.state == "paused" { "paused" } else { "stopped" };
-            let why = format!("its pass was {how} before its end");
-            let next = "`stria scrub resume` or `start` lets it be done";
+            let why = format!("its pass was {how} before it was complete");
+            let next = "`stria scrub resume` or `start` continues it";
             return Err(Failure::failed(&line.target, why, next).into());
         }
         let is_status = wish.action == scrub_action::LOOK && wish.rate.or(wish.every_sec).is_none();
@@ -210,7 +210,7 @@ fn ask(reach: &Reach, ost: &Target, wish: Wish) -> anyhow::Result<ScrubReply> {
     reach.ask(ost.id, &ScrubControl { cap, action, rate, every_sec })
 }
 
-/// Until no pass is under way; a paused one is not waited for. An OST that does not answer is asked again: it may be starting anew.
+/// Waits until no pass runs; paused passes do not count. An OST that does not answer is asked again: it may be restarting.
 fn wait_for(reach: &Reach, osts: &[&Target]) -> anyhow::Result<Vec<Line>> {
     let is_terminal = std::io::stderr().is_terminal();
     let mut silent_since = None;
@@ -305,7 +305,7 @@ fn print_line(l: &Line) {
         outln!("    stopped before its end {ended}: {} read, {}", human(l.pass.bytes), bad(&l.pass));
     }
     match l.last.ended_sec {
-        0 => outln!("    no pass has come to its end yet"),
+        0 => outln!("    no pass has been completed yet"),
         ended => {
             let (ago, p) = (ago(now_sec.saturating_sub(ended)), &l.last);
             let took = span(ended.saturating_sub(p.begun_sec));
@@ -324,7 +324,7 @@ fn print_line(l: &Line) {
     }
 }
 
-/// A time as people say it.
+/// A time for humans.
 fn span(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -1,4 +1,4 @@
-//! `stria setstripe`: how a new file, or what is made in a directory, is striped. Letters and their order as for `lfs`.
+//! `stria setstripe`: the striping of a new file, or of future files in a directory. Options and their order as in `lfs`.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use wire::meta::{StripeComponent, StripeSpec};
 use crate::exit::{Exit, Failure};
 use crate::{reach, xattr};
 
-/// Names the attribute that sets striping.
+/// The attribute that sets striping.
 pub const LAYOUT: &str = "stria.layout";
 
 /// Set the striping of an empty file (made if it does not exist) or of a directory, whose new files inherit it. More stripes than there
@@ -42,7 +42,7 @@ struct Letters {
     paths: Vec<PathBuf>,
 }
 
-/// The letters in the order in which they were given: with `-E` it has a meaning.
+/// The options in the order in which they were given, which matters with `-E`.
 #[derive(Debug)]
 pub struct SetStripe {
     words: Vec<String>,
@@ -95,12 +95,12 @@ impl SetStripe {
         };
         let mut warned = false;
         for path in &self.paths {
-            // Asked of the parent, since the file may not exist yet.
+            // Asks the parent, since the file may not exist yet.
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let (point, _) = reach::mount_of(if path.exists() { path } else { parent })?;
             if let (Some(spec), Some(osts)) = (&spec, osts_of(&point)) {
                 check_start(spec, osts)?;
-                // Once: it is the same for each path.
+                // Once: the warning is the same for each path.
                 if let Some(warning) = fewer(spec, osts).filter(|_| !warned) {
                     eprintln!("stria: setstripe: {warning}");
                     warned = true;
@@ -115,7 +115,7 @@ impl SetStripe {
     }
 }
 
-/// How many OSTs there are; `None`: the mount is of a version that does not tell.
+/// The number of OSTs; `None` if the mount's version does not report it.
 fn osts_of(point: &Path) -> Option<usize> {
     let json = xattr::find(point, "stria.layout.json").ok()??;
     serde_json::from_slice::<serde_json::Value>(&json).ok()?["osts"].as_u64().map(|n| n as usize)
@@ -133,8 +133,8 @@ fn check_start(spec: &StripeSpec, osts: usize) -> Result<(), Failure> {
     }
 }
 
-/// As with `lfs`, more stripes than there are OSTs may be asked for: directories are set up for what a file system will have. Files get as
-/// many as there are, and that is said.
+/// As in `lfs`, more stripes than OSTs may be asked for: directories are set up for a future size of the file system. Files get as many as
+/// there are, with a warning.
 fn fewer(spec: &StripeSpec, osts: usize) -> Option<String> {
     let too_many =
         |c: &&StripeComponent| c.stripe_count != plan::stripe::ALL && usize::from(c.stripe_count) > osts;
@@ -143,7 +143,7 @@ fn fewer(spec: &StripeSpec, osts: usize) -> Option<String> {
     })
 }
 
-/// A file that does not exist is made, as `lfs` does; it goes again if it cannot be striped.
+/// Makes a missing file, as `lfs` does; removes it again if it cannot be striped.
 fn set(path: &Path, words: &str) -> std::io::Result<()> {
     let made = match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(_) => true,

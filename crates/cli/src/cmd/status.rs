@@ -1,4 +1,4 @@
-//! `stria status`: what runs in a directory, which targets it has and how they are. A stopped cluster is looked at on its media.
+//! `stria status`: whether a directory's cluster runs, its targets and their state. A stopped cluster is examined on its media.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,10 +62,10 @@ struct Report {
 const UP: &str = "up";
 const DEGRADED: &str = "degraded";
 const DOWN: &str = "down";
-/// Of one whose management service may not be asked: nothing is known of it.
+/// The management service refuses this user: nothing is known.
 const DENIED: &str = "mounted, and may not be looked at";
 
-/// One target. What is not known of a stopped or silent one is left out.
+/// One target. Fields that are unknown of a stopped or silent target are left out.
 #[derive(Debug, Default, Serialize)]
 struct Line {
     name: String,
@@ -75,10 +75,10 @@ struct Line {
     /// Stopped targets: whether they stopped cleanly.
     #[serde(skip_serializing_if = "Option::is_none")]
     clean: Option<bool>,
-    /// What can be stored, as in `stria df`: of an MDT what its records may take, of an OST what objects may.
+    /// Capacity as in `stria df`: for records of an MDT, for objects of an OST.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_total: Option<u64>,
-    /// Of the device or image, with the log and other things that the target needs itself.
+    /// Size of the device or image, with the log and the target's own structures.
     #[serde(skip_serializing_if = "Option::is_none")]
     medium_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,25 +96,25 @@ struct Line {
     /// Why the target's volume failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
-    /// Consumers of its changelog; none are left out.
+    /// Consumers of its changelog; left out if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     changelog: Option<Consumers>,
-    /// Of two, how many were good when it was started.
+    /// How many of the two copies were good when it started.
     #[serde(skip_serializing_if = "Option::is_none")]
     superblock_copies: Option<u8>,
-    /// Where it lives: file or NIDs.
+    /// Its location: file or NIDs.
     place: String,
 }
 
-/// Of a changelog.
+/// Consumers of a changelog.
 #[derive(Debug, Default, Serialize)]
 struct Consumers {
     consumers: usize,
-    /// Changes that the last of them has not acknowledged.
+    /// Changes that the slowest consumer has not acknowledged.
     behind: u64,
     bytes: u64,
     bytes_max: u64,
-    /// Who has lost changes, and does not know or has not said so.
+    /// Consumers that have lost changes and have not acknowledged it.
     lost: Vec<String>,
 }
 
@@ -185,7 +185,7 @@ fn of_mounts() -> anyhow::Result<Vec<Report>> {
         })?;
         let report = match Reach::by_nids(&source.nids, &source.fsname) {
             Ok(reach) => of_running(&reach),
-            // Nothing is down: this user may not ask.
+            // No target is down: this user may not ask.
             Err(e) if e.is::<Failure>() => {
                 eprintln!("stria: {}: {e:#}", mount.point.display());
                 Report::empty(source.fsname, DENIED)
@@ -230,7 +230,7 @@ fn running_line(reach: &Reach, fsname: &str, target: &Target) -> Line {
     }
 }
 
-/// `None`: there are none, or it is an MDT of another version.
+/// `None`: there are no consumers, or the MDT has another version.
 fn consumers_of(reach: &Reach, target: &Target) -> Option<Consumers> {
     let list = reach.ask(target.id, &ListConsumers { cap: reach.capability(SystemTime::now()) }).ok()?;
     let last = list.consumers.iter().map(|c| c.acked).min()?;
@@ -245,7 +245,7 @@ fn consumers_of(reach: &Reach, target: &Target) -> Option<Consumers> {
 }
 
 fn line_of(name: String, place: String, incarnation: Incarnation, stat: TargetStatReply) -> Line {
-    // It answers, but what it was told since is not kept.
+    // It answers, but does not store later changes.
     let has_failed = !stat.failure.is_empty();
     Line {
         name,
@@ -305,7 +305,7 @@ fn stopped_line(name: String, path: &Path) -> Line {
     }
 }
 
-/// What a running target says of itself: one meaning of "size", whether it runs or not.
+/// As a running target reports it: "size" has one meaning, running or not.
 fn storable(volume: &Volume) -> u64 {
     match volume.label().kind {
         disk::Kind::Mdt => mds::usable_bytes(volume),
@@ -383,7 +383,7 @@ impl Line {
             && self.changelog.as_ref().is_none_or(|c| c.lost.is_empty())
     }
 
-    /// Its columns, and below them what should be known of it.
+    /// The table, and below it the notes.
     fn text(&self, dir: Option<&Path>) -> String {
         let size = |n: Option<u64>| n.map_or("-".into(), human);
         let log = match (self.log_bytes_used, self.log_bytes_total) {
@@ -392,7 +392,7 @@ impl Line {
         };
         let files = self.files_used.map_or("-".into(), |n| n.to_string());
         let sessions = self.sessions.map_or("-".into(), |n| n.to_string());
-        // The directory stands above.
+        // The line above shows the directory.
         let below = dir.and_then(|dir| self.place.strip_prefix(dir.to_str()?)?.strip_prefix('/'));
         let line = format!(
             "{:<20} {:<10} {:>8} {:>8} {files:>9} {sessions:>8} {log:>6}  {}",
@@ -467,7 +467,7 @@ mod tests {
             (ost.state.as_str(), ost.clean, ost.medium_bytes),
             ("stopped", Some(true), Some(64 << 20))
         );
-        // Log, slots and superblocks are no room for objects.
+        // Log, slots and superblocks are no space for objects.
         assert!(ost.bytes_total.is_some_and(|n| (59 << 20..62 << 20).contains(&n)), "{ost:?}");
         let text = report.text();
         assert!(text.contains("demo-OST0000         stopped       6"), "{text}");

@@ -72,12 +72,12 @@ fn the_mount_helpers_form_is_understood() {
     assert_eq!(arguments(plain.clone()), plain);
 }
 
-/// The words of each `stria` command in the indented lines of a page, as a shell would split them.
+/// The words of each `stria` command in the indented lines of a page, split as by a shell.
 fn commands_of(page: &str) -> Vec<Vec<String>> {
     let text =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).unwrap();
     let code = text.lines().filter(|l| l.starts_with("    ") && !l.trim_start().starts_with('#'));
-    // Several stand on one line; what a command in parentheses prints is a word of the other.
+    // Several commands may stand on one line. The output of a command in parentheses is a word of the outer one.
     let parts = code.flat_map(|l| l.split([';', '(', ')']).map(str::to_owned).collect::<Vec<_>>());
     parts.filter_map(|part| words_of(&part)).collect()
 }
@@ -88,7 +88,7 @@ fn words_of(part: &str) -> Option<Vec<String>> {
     let is_stria = |w: &String| w == "stria" || w == "target/release/stria";
     let program = words.by_ref().take_while(|w| w == "do" || is_stria(w)).find(is_stria)?;
     let mut all: Vec<String> = [program].into_iter().chain(words).collect();
-    // `$(stria path2id …)` in its place.
+    // Stands for `$(stria path2id …)`.
     if all.last().is_some_and(|w| w == "$") {
         all.pop();
         all.push("26".into());

@@ -1,7 +1,7 @@
 //! `stria up`: a whole file system from one directory, mounted, in one process.
 //!
-//! The command that a person types makes the directory's checks, starts itself again in the background and waits; the process
-//! that serves is the same command with `--foreground`.
+//! The typed command checks the directory, starts itself again in the background and waits. The serving process is the same command with
+//! `--foreground`.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -34,9 +34,9 @@ use types::size::{Size, human};
 const OSTS: u32 = 4;
 const SIZE: Size = Size(8 << 30);
 const FSNAME: &str = "stria";
-/// Most OSTs of one process: each has threads, a log and a flusher; more devices are for more servers.
+/// Most OSTs of one process: each has threads, a log and a flusher. More devices need more servers.
 const OSTS_MAX: u32 = 160;
-/// Time between two looks whether another mount has come in.
+/// Time between two checks whether another mount has attached.
 const COMPANY_LOOK_EACH: Duration = Duration::from_secs(1);
 /// Time between two looks at another process that starts the same directory.
 const LOOK_EACH: Duration = Duration::from_millis(50);
@@ -119,7 +119,7 @@ impl Up {
         result
     }
 
-    /// A mount that a killed process had is made again, with its options.
+    /// Mounts again where a killed process had mounted, with the same options.
     fn mount_as_before_a_crash(&mut self) {
         let run = RunDir::of(&self.dir);
         let is_free = matches!(run.state(), Ok(State::Free { .. }));
@@ -131,11 +131,11 @@ impl Up {
             was.point.display()
         );
         self.mount = Some(was.point);
-        // Later words win, so what is asked for now does.
+        // Later options win, so those of the command line do.
         self.options.splice(0..0, was.options);
     }
 
-    /// On a full disk everything fails in its own words; the next step is one.
+    /// On a full disk every step fails with its own message; all have the same next step.
     fn explain_full(&self, err: anyhow::Error) -> anyhow::Error {
         let is_full =
             |e: &anyhow::Error| format!("{e:#}").contains(NO_SPACE) && RunDir::of(&self.dir).is_disk_full();
@@ -188,13 +188,13 @@ impl Up {
         let what = format!("up --dir {}", shell::path(&self.dir));
         let started = detach::run_detached(&what, &args, log, &path, &mut std::io::stdout());
         match started {
-            // Another `up` was quicker.
+            // Another `up` was faster.
             Err(e) => self.find_it_up(&run).ok().flatten().ok_or(e),
             ok => ok,
         }
     }
 
-    /// Where another process serves it already, as it is asked for: waits until that one is ready, and says so.
+    /// If another process already serves the directory as requested, waits until that one is ready, and reports it.
     fn find_it_up(&self, run: &RunDir) -> anyhow::Result<Option<Exit>> {
         let begin = Instant::now();
         while let Ok(State::Held(holder)) = run.state() {
@@ -230,7 +230,7 @@ impl Up {
         Ok(None)
     }
 
-    /// What there is or will be; refuses wishes that do not fit it.
+    /// The existing or new cluster; refuses options that do not fit it.
     fn plan(&self) -> anyhow::Result<Cluster> {
         if self.mdts.is_some_and(|n| n != 1) {
             let next = "several MDTs come in a later release; leave the option out";
@@ -246,7 +246,7 @@ impl Up {
                 missing.extend(Some(map).filter(|map| !mgs::Mgs::is_in(map)));
                 match missing.first() {
                     Some(image) => {
-                        let next = "put it back; a blank one in its place would be silent loss of data";
+                        let next = "put it back; a blank one in its place would lose data silently";
                         Err(Failure::failed(
                             image.display(),
                             "the medium of a target, or the cluster map, is missing",
@@ -257,7 +257,7 @@ impl Up {
                     None => Ok(cluster),
                 }
             }
-            // An interrupted first run: nothing was ever stored, so the wishes of this one count.
+            // An interrupted first run: no data was ever stored, so the present options count.
             _ => self.new_cluster(),
         }
     }
@@ -268,7 +268,7 @@ impl Up {
         Ok(options)
     }
 
-    /// All options as after `-o`.
+    /// All mount options, as after `-o`.
     fn mount_words(&self) -> Vec<String> {
         let flags = [("allow_other", self.allow_other), ("no_allow_other", self.no_allow_other)];
         let flags = flags.into_iter().filter(|(_, is_set)| *is_set).map(|(word, _)| word.to_owned());
@@ -286,7 +286,7 @@ impl Up {
         Ok(Cluster::new(fsname, self.osts.unwrap_or(OSTS), mdt_size, ost_size, self.inline_max))
     }
 
-    /// On an existing directory everything comes from it; a wish that says otherwise is refused, not ignored.
+    /// An existing directory determines everything; a contradicting option is refused, not ignored.
     fn check_agrees(&self, there: &Cluster) -> Result<(), Failure> {
         let text = |size: Option<Size>| size.map(|s| s.to_string());
         let table = [
@@ -309,18 +309,18 @@ impl Up {
         let mut cluster = self.plan()?;
         let run = RunDir::of(&self.dir);
         let (sender, events) = stop::listen()?;
-        // 1. Nobody else uses the directory from here on.
+        // 1. From here on no other process uses the directory.
         let lock = run.take(Use::Up, self.mount.clone())?;
-        // The directory is marked as ours first: a mount point within it would be foreign to the next start, if this one fails.
+        // The directory is marked first. If this start fails, the next one would otherwise refuse a mount point within it as foreign.
         let is_new = !cluster.ready;
         if is_new {
             local::claim(&cluster, &self.dir, self.mount.as_deref())?;
         }
-        // The mount point's directories are everybody's way to the mount: they are made with the caller's umask.
+        // All users reach the mount through its directories, so these are made with the caller's umask.
         if let Some(point) = &self.mount {
             prepare_point(point)?;
         }
-        // Images and map hold other people's files and the file system's secret: they are their owner's only.
+        // Images and map hold users' data and the file system's secret: only their owner may read them.
         rustix::process::umask(Mode::from_raw_mode(0o077));
         // 2. Make it, the first time.
         let mut notes = vec![];
@@ -351,7 +351,7 @@ impl Up {
             herald.ready();
         };
         let served = self.serve_clients(&cluster, &servers, &lock, &events, sender, ready);
-        // 4. However that ended, the targets stop cleanly.
+        // 4. In any case the targets stop cleanly.
         let stopped = servers.stop();
         served?;
         stopped?;
@@ -359,7 +359,7 @@ impl Up {
         Ok(Exit::Done)
     }
 
-    /// The socket and the mount, until asked to stop.
+    /// Serves the socket and the mount until it is asked to stop.
     fn serve_clients(
         &self,
         cluster: &Cluster,
@@ -376,7 +376,7 @@ impl Up {
             Some(point) => Some(self.mount_here(cluster, servers, &nid, point, events, sender)?),
             None => None,
         };
-        // Where the MDT judges the session, only root may give the root directory away; the mount is good all the same.
+        // If the MDT checks the session's rights, only root may give the root directory away; the mount works all the same.
         if let Some(Err(fault)) = client.as_ref().map(own_root) {
             tracing::warn!("the root directory stays root's: {fault}");
         }
@@ -418,7 +418,7 @@ impl Up {
                 source: source.to_string(),
                 options: &options,
                 client_name: own_client_name(point),
-                // The servers are this process's, too: nobody is kept from anything by a claim.
+                // The servers belong to this process, too: a claim would protect no one.
                 claims: client::Claims::All,
             };
             Client::start(wish, sender.clone())
@@ -456,14 +456,14 @@ impl Up {
     }
 }
 
-/// What is told of a file system that is up.
+/// The report of a file system that is up.
 #[derive(Debug, Serialize)]
 struct Started {
     fsname: String,
     dir: String,
     state: &'static str,
     pid: u32,
-    /// That the start took.
+    /// Duration of the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
     mount: Option<String>,
@@ -475,7 +475,7 @@ struct Started {
 #[derive(Debug, Serialize)]
 struct Made {
     name: String,
-    /// Of the image, which takes room on the disk as it fills.
+    /// Size of the image, which takes space on the disk as it fills.
     bytes: u64,
     image: String,
 }
@@ -505,13 +505,13 @@ impl Started {
     }
 }
 
-/// How this process's client calls itself. Who reads it after we took the directory's lock knows that its process is dead.
+/// The name of this process's client. While this process holds the directory's lock, a session of that name belongs to a dead process.
 const OWN_CLIENT: &str = "stria up";
 fn own_client_name(point: &Path) -> String {
     format!("{OWN_CLIENT}, {} pid {} {}", crate::serve::host_name(), std::process::id(), point.display())
 }
 
-/// Sessions of an earlier `stria up` on this directory end now instead of after their time-out: it held the lock that we hold.
+/// Ends sessions of an earlier `stria up` on this directory now, not after their time-out: that process held the lock that this one holds.
 fn end_own_sessions(servers: &Servers, reach: &Reach, point: &Path) -> anyhow::Result<()> {
     for (mdt, session, name) in
         servers.sessions().into_iter().filter(|(_, _, name)| name.starts_with(OWN_CLIENT))
@@ -532,12 +532,12 @@ fn listen_on_socket(run: &RunDir, servers: &Servers) -> anyhow::Result<Server> {
     let path = run.socket();
     let server = Server::listen(&format!("unix:{}", path.display()), servers.hub.clone())
         .with_context(|| format!("listen on {}", path.display()))?;
-    // Who may connect may ask for the file system's secret.
+    // A process that may connect can ask for the file system's secret.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     Ok(server)
 }
 
-/// Targets are sparse: they may promise more than the disk has, which is said once.
+/// Targets are sparse and may promise more than the disk has; that is reported once.
 fn too_large(cluster: &Cluster, dir: &Path) -> Option<String> {
     let existing = dir.ancestors().find(|d| d.exists()).unwrap_or(dir);
     let stat = rustix::fs::statvfs(existing).ok()?;
@@ -553,7 +553,7 @@ fn too_large(cluster: &Cluster, dir: &Path) -> Option<String> {
     })
 }
 
-/// Returns, when it is time to stop, what is still to be finished and how.
+/// Returns when it is time to stop: the client that must still be finished, and how.
 fn serve_until_stopped(
     mut client: Option<Client>,
     events: &Receiver<Event>,
@@ -569,7 +569,7 @@ fn serve_until_stopped(
                 is_full = warn_of_full_disk(run, is_full);
             }
             Ok(Event::Unmounted) => {
-                // Somebody else unmounted: the servers stay, and the session ends so that another client may come.
+                // Another process unmounted: the servers stay, and the session ends so that another client can attach.
                 tracing::info!("the mount was taken away; the servers go on");
                 client.take().into_iter().for_each(|c| c.finish(SETTLE_LOCAL_MAX));
                 if let Err(e) = lock.set_mount(None).and_then(|()| lock.forget()) {
@@ -590,12 +590,12 @@ fn serve_until_stopped(
     }
 }
 
-/// Locks of this mount are its kernel's alone: who comes in through the socket does not see them. True while nobody has.
+/// This mount's locks are known only to its kernel: a client that attaches through the socket does not see them. True while there is none.
 fn warn_of_company(client: Option<&Client>, was_alone: bool) -> bool {
     let is_alone = client.is_none_or(|c| !c.fs().is_shared());
     if was_alone && !is_alone {
         tracing::warn!(
-            "another mount has come in through the socket, and locks of the two do not see each other: where both lock, \
+            "another mount has attached through the socket, and locks of the two do not see each other: if programs on both lock, \
              serve the file system with `stria mgs`, `mds` and `oss`, and use `stria mount` for both"
         );
     }
@@ -618,7 +618,7 @@ fn warn_of_full_disk(run: &RunDir, was_full: bool) -> bool {
     is_full
 }
 
-/// What a plain user makes belongs to that user, from the root directory on: nobody else can mount it.
+/// The file system of a plain user belongs to that user, from the root directory on: no other user can mount it.
 fn own_root(client: &Client) -> Result<(), types::Fault> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if uid != 0 && client.fs().getattr(types::Fid::ROOT)?.uid == 0 {
@@ -628,12 +628,12 @@ fn own_root(client: &Client) -> Result<(), types::Fault> {
     Ok(())
 }
 
-/// Says why it goes on: in the log, and for who asked.
+/// Reports why the stop is refused: in the log, and for the process that asked.
 fn refuse_stop(run: &RunDir, point: &Path, why: &fuse::MountError) {
     let users: Vec<String> = mounts::users(point, std::process::id()).iter().map(|u| u.to_string()).collect();
     tracing::error!(?users, "still mounted: {why}; a second signal unmounts all the same");
     if let Err(e) = std::fs::write(run.busy(), format!("{why}\n")) {
-        tracing::warn!("the reason could not be left in {}: {e}", run.busy().display());
+        tracing::warn!("the reason could not be written to {}: {e}", run.busy().display());
     }
 }
 

@@ -1,4 +1,4 @@
-//! `stria version`: the build, and the versions of what it writes to disks and wires.
+//! `stria version`: the build, and the versions of its disk and wire formats.
 
 use clap::Args;
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! A cluster that a tool looks at as a whole: a running one through its socket or its management service, a stopped one served, to nobody
-//! else, for as long as the look takes.
+//! A whole cluster for a tool: a running one through its socket or its management service. A stopped one is served meanwhile, only for the
+//! tool.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::rundir::{RunDir, State, Use};
 use crate::serve::device::Blank;
 use crate::serve::local::{self, Media};
 
-/// Something done with a cluster that can be reached, which is said to be running or stopped.
+/// A job on a reachable cluster; its second argument says whether the cluster was running or stopped.
 pub type Job<'j, T> = &'j mut dyn FnMut(&Reach, &'static str) -> anyhow::Result<T>;
 
-/// Which cluster.
+/// Selects a cluster.
 #[derive(Clone, Copy, Debug)]
 pub enum At<'a> {
     /// The directory of `stria up`.
@@ -35,7 +35,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// Does `job` with the cluster. `media`: how those of a stopped one are opened.
+/// Runs `job` on the cluster. `media`: how the media of a stopped one are opened.
 pub fn with_cluster<T>(at: At<'_>, media: Media, job: Job<'_, T>) -> anyhow::Result<T> {
     let dir = match at {
         At::Dir(dir) => dir,
@@ -78,7 +78,7 @@ fn of_stopped<T>(
         Reach::in_process(servers.fabric.clone(), &cluster.fsname).and_then(|reach| job(&reach, "stopped"));
     let stopped = servers.stop();
     match media {
-        // Nothing of it is kept, so how they end does not matter.
+        // Nothing of it is kept, so an error at the end does not matter.
         Media::Scratch => done,
         Media::Real => done.and_then(|done| stopped.map(|()| done).context("stop the servers again")),
     }

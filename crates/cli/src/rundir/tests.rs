@@ -13,7 +13,7 @@ fn leave_a_holder(run: &RunDir, pid: u32) {
 fn files_of_a_killed_run_mean_nothing_and_are_cleared() {
     let dir = TestDir::new("rundir-killed");
     let run = RunDir::of(dir.path());
-    // The pid of a process that lives but does not hold the lock (pids are used again): not believed.
+    // The pid of a living process that does not hold the lock (pids are reused): ignored.
     leave_a_holder(&run, 1);
     assert!(matches!(run.state().unwrap(), State::Free { leftover: Some(h) } if h.pid == 1));
     let lock = run.take(Use::Up, None).unwrap();
@@ -50,6 +50,21 @@ fn the_mount_of_a_killed_run_outlives_a_check_until_it_is_forgotten() {
     lock.remember(&mount).unwrap();
     drop(lock);
     drop(run.take(Use::Check, None).unwrap());
+    assert_eq!(run.remembered(), Some(mount.clone()));
+    let set_mode = |mode| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(run.mounted(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for mode in [0o620, 0o602] {
+        set_mode(mode);
+        assert_eq!(run.remembered(), None, "another user may write it: {mode:o}");
+    }
+    set_mode(0o600);
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(run.mounted(), Some(1000), None).unwrap();
+        assert_eq!(run.remembered(), None, "another user's");
+        std::os::unix::fs::chown(run.mounted(), Some(0), None).unwrap();
+    }
     assert_eq!(run.remembered(), Some(mount));
     run.take(Use::Up, None).unwrap().forget().unwrap();
     assert_eq!(run.remembered(), None);
@@ -76,7 +91,7 @@ fn a_lock_that_was_purged_while_it_was_waited_for_keeps_nobody_out_and_is_not_ta
     let dir = TestDir::new("rundir-purged");
     let run = RunDir::of(dir.path());
     let purging = run.take(Use::Purge, None).unwrap();
-    // Opened before the purge, locked after it: what a process that was let in at the wrong moment holds.
+    // Opened before the purge and locked after it, as by a process that came at the wrong moment.
     let late = OpenOptions::new().write(true).open(run.lock()).unwrap();
     purging.purge().unwrap();
     assert_eq!(fs::read_dir(run.root()).unwrap().count(), 0, "nothing of ours is left");

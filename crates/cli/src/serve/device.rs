@@ -1,8 +1,8 @@
-//! The media of targets: opened; made and formatted only where that was asked for, and only when blank.
+//! Opens the media of targets. Makes and formats one only if that is asked for and the medium is blank.
 //!
-//! cli-V1: a medium with any content that is not a target of the wanted kind, file system and index is refused and not touched.
-//! cli-V2: without `Blank::Format` nothing is made: a disk that is not mounted after a reboot must not become a new, empty target
-//! on the disk below its mount point.
+//! cli-V1: a medium with any content other than a target of the wanted kind, file system and index is refused and not touched.
+//! cli-V2: without `Blank::Format` no medium is made: a disk that is not mounted after a reboot must not become a new, empty target on the
+//! disk below its mount point.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,42 +15,42 @@ use disk::{Disk, FileDisk, Io, Kind, Label};
 use crate::exit::Failure;
 use types::Size;
 
-/// Least size of an OST and an MDT in bytes: log and checkpoint slots, and room for something.
+/// Least size of an OST or MDT in bytes: log and checkpoint slots, and some free space.
 pub const TARGET_BYTES_MIN: u64 = 256 << 20;
 
-/// What is on a medium, if it may be used.
+/// The usable content of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Blank,
     Target,
 }
 
-/// What becomes of a medium that is blank or not there.
+/// How to treat a medium that is blank or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blank {
     /// It becomes a new target.
     Format,
-    /// It is an error: somebody misses a target.
+    /// It is an error: a target is missing.
     Refuse,
 }
 impl Blank {
-    /// As the option `--format` says.
+    /// From the option `--format`.
     pub fn of(format: bool) -> Blank {
         if format { Blank::Format } else { Blank::Refuse }
     }
 }
 
-/// What to do about a medium that is not what is expected; the same words for all roles.
+/// The next step for a missing target; the same text for all roles.
 pub const NOT_THERE: &str = "if it should hold a target, mount its disk or correct the path; to make a new one, start once with --format";
 
-/// As `NOT_THERE`, of the directory of the cluster map.
+/// As `NOT_THERE`, for the directory of the cluster map.
 pub const NOT_THERE_MAP: &str =
     "if it should be, mount its disk or correct `dir`; to begin with an empty map, start once with --format";
 
-/// What to do about a medium that does not come back from being opened.
+/// The next step for a medium whose open does not return.
 const HANGS: &str = "look at the device and its path (`dmesg`), and start again once it answers";
 
-/// How data pages go to a device, and how long one may take.
+/// How data pages go to a device, and the longest time for one.
 #[derive(Clone, Copy, Debug)]
 pub struct DataWay {
     pub io: Io,
@@ -62,7 +62,7 @@ impl DataWay {
     pub const CACHED: DataWay = DataWay { io: Io::Cached, patience: disk::PATIENCE };
 }
 
-/// Opens a device or file; one that does not exist is made with `size` if new targets may be made.
+/// Opens a device or file. A missing file is made with `size` if new targets may be made.
 pub fn open(path: &Path, size: Option<Size>, blank: Blank, way: DataWay) -> anyhow::Result<Arc<dyn Disk>> {
     let shown = path.display();
     let disk = match (FileDisk::open(path), size) {
@@ -83,9 +83,12 @@ pub fn open(path: &Path, size: Option<Size>, blank: Blank, way: DataWay) -> anyh
             return Err(Failure::failed(shown, e, HANGS).into());
         }
         (Err(e), _) => {
-            return Err(
-                Failure::failed(shown, e, "check the path, its permissions and who else uses it").into()
-            );
+            return Err(Failure::failed(
+                shown,
+                e,
+                "check the path, its permissions, and whether another process uses it",
+            )
+            .into());
         }
     };
     let disk = disk.with_io(way.io).map_err(|e| match e.kind() {
@@ -98,15 +101,18 @@ pub fn open(path: &Path, size: Option<Size>, blank: Blank, way: DataWay) -> anyh
 
 fn make(path: &Path, size: Size) -> Result<FileDisk, Failure> {
     check_size(size).map_err(|why| Failure::unusable(path.display(), why, "give a larger size"))?;
-    // The directory too: it is asked for as plainly as the file, and holds nothing yet.
+    // Only the last directory: with more, a target would be made below the mount point of a disk that is not mounted (cli-V2).
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let made = parent.map_or(Ok(()), std::fs::create_dir_all);
-    made.map_err(|e| Failure::failed(path.display(), e, "check the path of its directory"))?;
+    let made = match parent.map_or(Ok(()), std::fs::create_dir) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    };
+    made.map_err(|e| Failure::failed(path.display(), e, "make the directory above it, or mount its disk"))?;
     FileDisk::create(path, size.0)
         .map_err(|e| Failure::failed(path.display(), e, "check that its directory exists and may be written"))
 }
 
-/// Would a target be made here: is the device missing or blank? What cannot be looked at is not; opening it says why.
+/// Whether a target would be made here: the device is missing or blank. False if it cannot be examined; opening it then reports why.
 pub fn is_new(path: &Path) -> bool {
     match FileDisk::open_read_only(path) {
         Err(e) => e.kind() == io::ErrorKind::NotFound,
@@ -114,7 +120,7 @@ pub fn is_new(path: &Path) -> bool {
     }
 }
 
-/// A target's size as a person may ask for it.
+/// Checks the size that a user asks for.
 pub fn check_size(size: Size) -> Result<(), String> {
     match size.0 >= TARGET_BYTES_MIN {
         true => Ok(()),
@@ -122,17 +128,17 @@ pub fn check_size(size: Size) -> Result<(), String> {
     }
 }
 
-/// Which target belongs on a device.
+/// The target that belongs on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
     pub kind: Kind,
     pub fsname: &'a str,
-    /// `None`: whichever it is.
+    /// `None`: any index.
     pub index: Option<u32>,
 }
 
 impl Expected<'_> {
-    /// A target that has not registered yet may still become any index.
+    /// A target that has not registered yet may still get any index.
     fn is_met_by(&self, label: &Label) -> bool {
         let is_index = |i| label.index == i || label.index == u32::MAX || label.target.0 == 0;
         label.kind == self.kind && label.fs_name == self.fsname && self.index.is_none_or(is_index)
@@ -147,8 +153,8 @@ impl fmt::Display for Expected<'_> {
     }
 }
 
-/// Looks without writing. Another target than the expected one, or other content, is an error that names both; and so is nothing
-/// where that is refused.
+/// Examines a medium without writing. A target other than the expected one, or other content, is an error that names both. A blank medium
+/// is an error if `blank` refuses it.
 pub fn look_for_target(
     path: &Path,
     disk: &Arc<dyn Disk>,
@@ -210,6 +216,19 @@ mod tests {
     }
 
     #[test]
+    fn with_format_only_the_last_directory_is_made() {
+        let dir = TestDir::new("device-parents");
+        let size = Some(Size(TARGET_BYTES_MIN));
+        let open = |path: &Path| open(path, size, Blank::Format, DataWay::CACHED).map(drop);
+        let refused = open(&dir.path().join("disk/stria/ost0.img")).unwrap_err().to_string();
+        assert!(refused.contains("make the directory above it"), "{refused}");
+        assert!(!dir.path().join("disk").exists());
+        for name in ["stria/ost0.img", "stria/ost1.img"] {
+            open(&dir.path().join(name)).unwrap();
+        }
+    }
+
+    #[test]
     fn without_format_nothing_is_made_and_the_error_says_what_to_do() {
         let dir = TestDir::new("device-refuse");
         let path = dir.path().join("ost0.img");
@@ -232,7 +251,7 @@ mod tests {
         let disk: Arc<dyn Disk> = disk;
         let look = |expected| look_for_target(path, &disk, expected, Blank::Format);
         let other = Expected { index: Some(4), ..OST };
-        // Before it has registered it may yet become any.
+        // Before it has registered it may still get any index.
         [OST, other].into_iter().for_each(|e| assert_eq!(look(e).unwrap(), Found::Target));
         volume.set_label(Label { target: types::TargetId(9), ..volume.label() }).unwrap();
         assert_eq!(look(Expected { index: Some(3), ..OST }).unwrap(), Found::Target);

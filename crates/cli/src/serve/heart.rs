@@ -1,4 +1,4 @@
-//! Heartbeats: each second a process tells the MGS that its targets live, and learns of a newer map.
+//! Heartbeats: each second a process reports to the MGS that its targets live, and learns of a newer map.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -11,12 +11,12 @@ use wire::mgmt::Heartbeat;
 use crate::serve::bounded;
 use crate::serve::register::MgsPeers;
 
-/// Time between heartbeats: the MGS' rule for dead servers counts in multiples of it.
+/// Time between heartbeats. The MGS counts in multiples of it when it decides that a server is dead.
 pub const BEAT_EACH: Duration = Duration::from_millis(mgmt::HEARTBEAT_MS);
-/// A goodbye that takes longer is not worth waiting for: the missing heartbeats say the same.
+/// Longest wait for deregistration: missing heartbeats have the same effect.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
-/// Who beats, and what a newer map is for.
+/// The sender of heartbeats, and the receiver of newer maps.
 pub struct Beat {
     pub mgs: MgsPeers,
     /// A client has no node in the map: it only asks for the map.
@@ -26,7 +26,7 @@ pub struct Beat {
     pub on_map: Box<dyn Fn(&ClusterMap) + Send>,
 }
 
-/// A beating heart; dropped, it says goodbye.
+/// Sends heartbeats; dropping it deregisters.
 pub struct Heart {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -43,7 +43,7 @@ impl Heart {
             let mut is_well = true;
             while stopped.recv_timeout(BEAT_EACH) == Err(RecvTimeoutError::Timeout) {
                 let result = beat.once();
-                // Only changes are worth a line: a dead MGS is silent for hours.
+                // Only changes are logged: a dead MGS does not answer for hours.
                 match (&result, is_well) {
                     (Err(e), true) => {
                         tracing::warn!(
@@ -60,17 +60,19 @@ impl Heart {
         Ok(Heart { stop: Some(stop), thread: Some(thread), goodbye })
     }
 
-    /// Ends it, telling the MGS if it can be told at once.
+    /// Ends the heartbeats and deregisters if the MGS answers at once.
     pub fn stop(&mut self) {
         let Some(stop) = self.stop.take() else { return };
         drop(stop);
         if let Some((mgs, heartbeat)) = self.goodbye.take() {
             let said = bounded("goodbye", GOODBYE_MAX, move || mgs.ask(&heartbeat).map(drop));
             if !matches!(said, Some(Ok(()))) {
-                tracing::debug!("the management service did not take our goodbye; it will notice");
+                tracing::debug!(
+                    "the management service was not told of the stop; it notices the missing heartbeats"
+                );
             }
         }
-        // The thread may be waiting for an answer of a dead MGS: it is left behind then.
+        // The thread may wait for a dead MGS; then it is left behind.
         if let Some(thread) = self.thread.take().filter(|t| t.is_finished()) {
             let _ = thread.join();
         }

@@ -1,6 +1,6 @@
-//! A whole cluster in this process, from the directory that `stria up` made: MGS, MDT, OSTs over function calls.
+//! A whole cluster in this process, from the directory of a `stria up`: MGS, MDT and OSTs over function calls.
 //!
-//! Used by `stria up` on the real media, and by `stria fsck` of a stopped cluster over scratch media.
+//! `stria up` uses it on the real media, and `stria fsck` of a stopped cluster on scratch media.
 
 use std::fs;
 use std::path::Path;
@@ -27,13 +27,13 @@ use crate::stop::Event;
 /// How the media are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
-    /// For service.
+    /// To serve clients.
     Real,
-    /// Read only; what recovery writes stays in memory.
+    /// Read-only; writes of recovery stay in memory.
     Scratch,
 }
 
-/// The map of a stopped cluster, in memory: what registering changes in it is forgotten.
+/// The map of a stopped cluster, in memory: changes by registration are dropped at the end.
 pub fn scratch_mgs(dir: &Path) -> anyhow::Result<Arc<mgs::Mgs>> {
     let map = FileStore::open(&Cluster::mgs_dir(dir))?.load()?;
     Ok(mgs::Mgs::over(Box::new(ScratchMap(Mutex::new(map))))?)
@@ -55,9 +55,9 @@ impl MapStore for ScratchMap {
     }
 }
 
-/// Marks the directory as that of a new cluster, and takes away what an interrupted earlier try left.
+/// Marks the directory as that of a new cluster, and removes the files of an interrupted try.
 pub fn claim(cluster: &Cluster, dir: &Path, mount: Option<&Path>) -> anyhow::Result<()> {
-    // 1. Nothing in the directory was ever served (cli-C1 of `cluster`): begin anew. The earlier try may have had more targets.
+    // 1. No target in the directory was ever served (cli-C1): begin anew. The earlier try may have had more targets.
     let leftover = match Cluster::find_beside(dir, mount)? {
         Found::Cluster(earlier) if !earlier.ready => earlier.images(dir),
         Found::Cluster(_) => anyhow::bail!("{}: it became ready meanwhile", dir.display()),
@@ -72,11 +72,11 @@ pub fn claim(cluster: &Cluster, dir: &Path, mount: Option<&Path>) -> anyhow::Res
             _ => {}
         }
     }
-    // 2. From here on the directory is ours, even if we are killed.
+    // 2. From here on the directory is ours, even if this process is killed.
     cluster.write(dir).with_context(|| format!("write {}", dir.display()))
 }
 
-/// Makes the files of a new cluster in a directory that was claimed, up to the point where it may serve.
+/// Makes the files of a new cluster in a claimed directory, until it is ready to serve.
 pub fn make(cluster: &mut Cluster, dir: &Path, events: &Receiver<Event>) -> anyhow::Result<()> {
     for (image, size) in sizes(cluster, dir) {
         FileDisk::create(&image, size).with_context(|| format!("make {}", image.display()))?;
@@ -98,7 +98,7 @@ fn sizes(cluster: &Cluster, dir: &Path) -> Vec<(std::path::PathBuf, u64)> {
     mdts.chain((0..cluster.osts).map(|i| (cluster.ost_image(dir, i), cluster.ost_size.0))).collect()
 }
 
-/// Starts everything that the directory holds. Of a cluster that is ready nothing may be blank: what was there is lost then.
+/// Starts all targets of the directory. In a ready cluster a blank target is an error: its content is lost.
 pub fn start(
     cluster: &Cluster,
     dir: &Path,
@@ -110,7 +110,7 @@ pub fn start(
 ) -> anyhow::Result<Servers> {
     let mut servers = Servers::new();
     servers.mdt.cache_bytes = crate::memory::mdt_cache(mdt_cache);
-    // What is only looked at is not scrubbed.
+    // A cluster that is only examined is not scrubbed.
     servers.ost.scrub = matches!(media, Media::Real);
     servers.serve_mgs(mgs);
     let peers = MgsPeers::local(servers.fabric.clone());
@@ -123,7 +123,7 @@ pub fn start(
         let path = cluster.ost_image(dir, index);
         servers.add(Role::Ost, &path, open(&path, media)?, blank, Some(index), &node)?;
     }
-    // The first targets joined with a map that did not know the last.
+    // The first targets joined with a map that lacked the last ones.
     servers.set_map(&map_of(&servers)?);
     servers.beat(peers)?;
     Ok(servers)
@@ -134,15 +134,20 @@ pub fn map_of(servers: &Servers) -> anyhow::Result<ClusterMap> {
 }
 
 fn open(path: &Path, media: Media) -> anyhow::Result<Arc<dyn Disk>> {
-    let failed =
-        |e| Failure::failed(path.display(), e, "check the file, its permissions and who else uses it");
+    let failed = |e| {
+        Failure::failed(
+            path.display(),
+            e,
+            "check the file, its permissions, and whether another process uses it",
+        )
+    };
     Ok(match media {
         Media::Real => Arc::new(FileDisk::open(path).map_err(failed)?),
         Media::Scratch => Arc::new(Scratch::over(Arc::new(FileDisk::open_read_only(path).map_err(failed)?))),
     })
 }
 
-/// The file system's limit for inline files is that of its root directory, which everything inherits.
+/// The inline limit of a file system is that of its root directory, which all others inherit.
 fn set_inline_max(servers: &Servers, cluster: &Cluster, bytes: u64) -> anyhow::Result<()> {
     let reach = Reach::in_process(servers.fabric.clone(), &cluster.fsname)?;
     let settings =

@@ -1,7 +1,7 @@
-//! A client with its mount: made, watched, taken away.
+//! A client with its mount: made, watched, removed.
 //!
-//! cli-M1: a stop ends in bounded time whatever the servers do: what cannot be settled in time is given up, which loses
-//! nothing that an fsync or a server acknowledged.
+//! cli-M1: a stop ends in bounded time, whatever the servers do. State that cannot be settled in time is abandoned; nothing is lost that an
+//! fsync or a server acknowledged.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -25,16 +25,16 @@ use crate::serve::bounded;
 use crate::shell;
 use crate::stop::{Event, Manner};
 
-/// Longest wait for a client to flush and settle at its end, and to leave its servers. These may be dead, and whoever unmounts
-/// waits: what is not settled by then is found by whoever opens it next.
+/// Longest wait for a client at its end to flush, settle and leave its servers. The servers may be dead while the unmounting process waits.
+/// A later open finds what is not settled by then.
 pub const SETTLE_MAX: Duration = Duration::from_secs(5);
-/// As above when the servers are in this process: only the disk can be slow, and stopping them flushes all the same.
+/// As above with the servers in this process: only the disk can be slow, and stopping the servers flushes in any case.
 pub const SETTLE_LOCAL_MAX: Duration = Duration::from_secs(15);
 /// As above in a forced stop.
 pub const SETTLE_FORCED_MAX: Duration = Duration::from_secs(3);
-/// Time between two looks whether the mount has ended.
+/// Time between two checks whether the mount has ended.
 const ENDED_LOOK_EACH: Duration = Duration::from_millis(100);
-/// After giving up, what was waiting is given this long to notice.
+/// Time for waiting calls to notice the abort.
 const ABORT_MAX: Duration = Duration::from_secs(1);
 
 pub struct Client {
@@ -43,31 +43,31 @@ pub struct Client {
     mounted: Arc<Mounted>,
 }
 
-/// What to mount where.
+/// A mount to make.
 pub struct Wish<'a> {
     pub fabric: Arc<Fabric>,
     pub map: &'a ClusterMap,
     pub fs: FsId,
-    /// Absolute.
+    /// Absolute path.
     pub point: &'a Path,
-    /// As `mount` and `df` show it.
+    /// The source in `mount` and `df`.
     pub source: String,
     pub options: &'a Options,
-    /// Shown to people in the servers' lists of clients.
+    /// The client's name in the servers' lists.
     pub client_name: String,
-    /// Whom the mount acts for.
+    /// The users that the mount may act for.
     pub claims: client::Claims,
 }
 
 impl Client {
-    /// Connects, then mounts. `events` is told when the mount ends, whoever ends it.
+    /// Connects, then mounts. `events` gets an event when the mount ends, whatever ends it.
     pub fn start(wish: Wish<'_>, events: Sender<Event>) -> anyhow::Result<Client> {
         let settings = client::Settings {
             op_timeout: wish.options.op_timeout,
             commit_interval: commit_interval(wish.map, wish.fs),
             name: wish.client_name,
             claims: wish.claims,
-            // A reply that is on its way when the time begins counts, too.
+            // It includes the transit of a reply.
             kernel_remembers: fuse::ENTRY_TIMEOUT + Duration::from_millis(100),
             ..client::Settings::default()
         };
@@ -80,7 +80,7 @@ impl Client {
         let mounted = match mount_alone(&fs, wish.point, &how) {
             Ok(mounted) => Arc::new(mounted),
             Err(failure) => {
-                // The session must not linger: the next mount would be refused until it is dead.
+                // The session must not linger: until it is dead, the next mount would be refused.
                 settle(&fs, &wish.fabric, SETTLE_MAX);
                 return Err(failure.into());
             }
@@ -96,7 +96,7 @@ impl Client {
         self.mounted.mountpoint().to_owned()
     }
 
-    /// Takes the mount away. `Err` if it is in use and that was to be respected; everything then goes on.
+    /// Unmounts. `Err` if a polite unmount meets a mount in use; everything then goes on.
     pub fn unmount(&self, manner: Manner) -> Result<(), MountError> {
         match manner {
             Manner::Polite => self.mounted.unmount(Unmount::Clean),
@@ -104,18 +104,18 @@ impl Client {
         }
     }
 
-    /// After the mount is gone: settles what was written and leaves the servers, in at most `limit`.
+    /// Called after the mount is gone: settles written state and leaves the servers, within `limit`.
     pub fn finish(self, limit: Duration) {
-        // Somebody may have ended it without taking it away (`umount -f` of a mount in use).
+        // The file system may have ended with its mount still in place (`umount -f` of a mount in use).
         if let Err(error) = self.mounted.unmount(Unmount::Lazy) {
-            tracing::warn!(%error, "the mount point stays covered");
+            tracing::warn!(%error, "the mount could not be removed");
         }
         settle(&self.fs, &self.fabric, limit)
     }
 }
 
-/// Tells when the kernel has let go of the mount. Its serving threads may go on for as long as dead servers keep them waiting, so
-/// they are joined elsewhere, for what they have to say.
+/// Sends an event once the kernel has released the mount. Serving threads may wait longer for dead servers, so another thread joins them
+/// and logs their errors.
 fn watch(mounted: &Arc<Mounted>, events: Sender<Event>) -> std::io::Result<()> {
     let joined = mounted.clone();
     std::thread::Builder::new().name("mount-join".into()).spawn(move || {
@@ -128,7 +128,7 @@ fn watch(mounted: &Arc<Mounted>, events: Sender<Event>) -> std::io::Result<()> {
         while !watched.has_ended() {
             std::thread::sleep(ENDED_LOOK_EACH);
         }
-        // Nobody may wait any more.
+        // The receiver may be gone.
         let _ = events.send(Event::Unmounted);
     })?;
     Ok(())
@@ -158,19 +158,19 @@ fn commit_interval(map: &ClusterMap, fs: FsId) -> Duration {
     map.fs(fs).map_or(default, |f| Duration::from_millis(f.commit_interval_ms.max(1) as u64))
 }
 
-/// Mounts unless another mount of ours came to the point while this one connected. One at a time of those that mount there: each holds
+/// Mounts unless another Stria mount has come to the point while this client connected. Processes that mount there take turns: each holds
 /// the lock of the directory from its look at the mount table until it has mounted.
 fn mount_alone(fs: &Arc<Fs>, point: &Path, how: &MountOptions) -> Result<Mounted, Failure> {
-    // Before it is opened: what lies over it may hang.
+    // Checked before the open: a mount on top may hang.
     mounts::check_free(point)?;
     let directory = File::open(point).ok();
-    // Where the directory may not be opened or locked, the look alone must do.
+    // If the directory cannot be opened or locked, the check alone must suffice.
     let _turn = directory.as_ref().map(|d| rustix::fs::flock(d, FlockOperation::LockExclusive));
     mounts::check_free(point)?;
     fuse::mount(fs.clone(), point, how).map_err(|e| Failure::failed("mount", e, "fix that and try again"))
 }
 
-/// A mount point that is there and free. What a killed run left mounted there is taken away first.
+/// Checks that a mount point exists and is free. First removes a mount that a killed process left there.
 pub fn check_point(point: &Path) -> Result<(), Failure> {
     clear_point(point)?;
     let refuse = |why: &dyn Display, next: String| {
@@ -187,7 +187,7 @@ pub fn check_point(point: &Path) -> Result<(), Failure> {
     }
 }
 
-/// As `check_point`; a directory that is not there is made.
+/// As `check_point`, but makes a missing directory.
 pub fn prepare_point(point: &Path) -> anyhow::Result<()> {
     clear_point(point)?;
     std::fs::create_dir_all(point).map_err(|e| {
@@ -205,7 +205,7 @@ fn clear_point(point: &Path) -> Result<(), Failure> {
     mounts::check_free(point)
 }
 
-/// Root's mount acts for whoever its kernel says; a plain user's for that user.
+/// A mount of root acts for all users that its kernel names, a plain user's only for that user.
 pub fn claims_of_this_process() -> client::Claims {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if uid.is_root() {

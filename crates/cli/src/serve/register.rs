@@ -1,4 +1,4 @@
-//! Finding the MGS and registering with it: tried again until it answers, for a bounded time, saying what is waited for.
+//! Finds the MGS and registers with it. It retries for a bounded time and reports what it waits for.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -15,18 +15,18 @@ use crate::reach::{self, MGS};
 use crate::serve::servers::{Node, Role};
 use crate::stop::Event;
 
-/// How long a role waits for what it needs before it gives up: longer than a server takes to boot.
+/// Longest wait of a role for what it needs: longer than a server takes to boot.
 pub const WAIT_MAX: Duration = Duration::from_secs(300);
-/// How long a role waits for who holds its place (a client that was killed is given up by the servers after 10 s).
+/// Longest wait for the present holder of a role's place (servers evict a killed client after 10 s).
 const BUSY_MAX: Duration = Duration::from_secs(20);
-/// Between two tries.
+/// Time between two tries.
 const TRY_EACH: Duration = Duration::from_millis(200);
-/// A person who waits is told why from here on; before, what starts is only starting.
+/// From then on the reason of the wait is reported; before, the servers may just be starting.
 const SAY_AFTER: Duration = Duration::from_secs(2);
-/// From the first line that says what is waited for to the second; each further one waits twice as long. What changes is said at once.
+/// Time from the first report to the second; each further one comes after twice the time. A changed reason is reported at once.
 const SAY_EACH: Duration = Duration::from_secs(5);
 
-/// The way to the MGS: in this process, or the NIDs to try in order.
+/// Connections to the MGS: in this process, or by NIDs that are tried in order.
 #[derive(Clone)]
 pub struct MgsPeers {
     fabric: Arc<Fabric>,
@@ -42,12 +42,12 @@ impl MgsPeers {
         MgsPeers { fabric, nids }
     }
 
-    /// Asks the first that answers.
+    /// Asks the first NID that answers.
     pub fn ask<R: Request>(&self, request: &R) -> anyhow::Result<R::Reply> {
         Ok(self.ask_who(request)?.0)
     }
 
-    /// A map other than `known_version`. Targets without an address live in the process that answered.
+    /// A map with another version than `known_version`. Targets without an address live in the process that answered.
     pub fn map(&self, known_version: u64, server: bool) -> anyhow::Result<Option<ClusterMap>> {
         let (reply, nid) = self.ask_who(&GetMap { known_version, server })?;
         Ok(reply.map.map(|map| match nid {
@@ -65,7 +65,7 @@ impl MgsPeers {
         for nid in &self.nids {
             match reach::ask(&*self.fabric.peer_at(nid, MGS), FsId(0), MGS, request) {
                 Ok(reply) => return Ok((reply, Some(nid.clone()))),
-                // A refusal is an answer; another NID of the same service would say the same.
+                // A refusal is an answer; another NID of the same service would give the same.
                 Err(e) if e.is::<Fault>() => return Err(e),
                 Err(e) => last = e,
             }
@@ -78,7 +78,7 @@ impl MgsPeers {
     }
 }
 
-/// What is waited for, how long, and where that is said.
+/// A wait: its purpose, its limit, and where it is reported.
 pub struct Wait<'a> {
     pub what: &'a str,
     pub max: Duration,
@@ -87,21 +87,21 @@ pub struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    /// As long as servers wait for each other.
+    /// A wait without reports, with the usual limit among servers.
     pub fn silent(what: &'a str, events: Option<&'a Receiver<Event>>) -> Wait<'a> {
         Wait { what, max: WAIT_MAX, events, say: &|_| {} }
     }
 }
 
-/// When a wait was told of.
+/// The last report of a wait.
 struct Said {
     reason: String,
     at: Instant,
-    /// Until the same is said again.
+    /// The time until the same reason is reported again.
     pause: Duration,
 }
 
-/// Tries `attempt` until it succeeds, is refused for good, a signal asks to stop, or the time is over.
+/// Retries `attempt` until it succeeds, is refused for good, a signal asks to stop, or the time is over.
 pub fn wait_for<T>(wait: &Wait, mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let what = wait.what;
     let begin = Instant::now();
@@ -113,7 +113,7 @@ pub fn wait_for<T>(wait: &Wait, mut attempt: impl FnMut() -> anyhow::Result<T>) 
         };
         let is_busy = err.downcast_ref::<Fault>().is_some_and(|f| f.code == Code::Busy);
         if is_final(&err) || is_busy && begin.elapsed() > BUSY_MAX {
-            // A refusal of our own says already what it is about.
+            // An error of ours names its subject already.
             return Err(if err.is::<Failure>() { err } else { err.context(what.to_owned()) });
         }
         let waited = begin.elapsed();
@@ -141,13 +141,13 @@ pub fn wait_for<T>(wait: &Wait, mut attempt: impl FnMut() -> anyhow::Result<T>) 
     }
 }
 
-/// Nothing came of waiting.
+/// The error of a wait that timed out.
 pub fn gave_up(what: &str, waited: Duration, why: &str) -> Failure {
     let next = "check that it runs and that its address is right";
     Failure::failed(what, format!("gave up after {} s: {why}", waited.as_secs()), next)
 }
 
-/// The error without what changes from one try to the next.
+/// The error without the parts that change from one try to the next.
 fn reason_of(err: &anyhow::Error) -> String {
     format!("{err:#}").split(" (").next().unwrap_or_default().to_owned()
 }
@@ -162,7 +162,7 @@ fn is_due(said: &mut Option<Said>, reason: &str) -> bool {
     true
 }
 
-/// A refusal other than "not yet" will not change by asking again.
+/// Whether a refusal is final: only "not yet" may change with a retry.
 fn is_final(err: &anyhow::Error) -> bool {
     if err.downcast_ref::<Failure>().is_some() {
         return true;
@@ -171,11 +171,11 @@ fn is_final(err: &anyhow::Error) -> bool {
         .is_some_and(|f| !matches!(f.code, Code::NotReady | Code::Timeout | Code::Busy | Code::Moved))
 }
 
-/// What a target says of itself when it registers.
+/// The registration of a target.
 #[derive(Clone, Debug)]
 pub struct Announcement<'a> {
     pub label: &'a disk::Label,
-    /// Wanted index of a new target; `None` = what it was formatted for, else the next free one.
+    /// Wanted index of a new target; `None`: the index of its format, else the next free one.
     pub index: Option<u32>,
     pub bytes_total: u64,
     pub node_name: &'a str,
@@ -205,7 +205,7 @@ impl Announcement<'_> {
     }
 }
 
-/// Asks the management service whether a new target of this kind and file system may come, and waits for it, as registering does.
+/// Asks the MGS whether a new target of this kind and file system may register, and waits for it as registration does.
 pub fn check_name(role: Role, node: &Node<'_>) -> anyhow::Result<()> {
     let what =
         format!("ask the management service at {} for file system '{}'", node.mgs.describe(), node.fsname);
@@ -216,7 +216,7 @@ pub fn check_name(role: Role, node: &Node<'_>) -> anyhow::Result<()> {
     })
 }
 
-/// Refuses what registering would refuse or wait for in vain. Without any file system the first MDT may be on its way.
+/// Refuses what registration would refuse or wait for in vain. If there is no file system yet, the first MDT may still be starting.
 fn judge_name(map: &ClusterMap, role: Role, fsname: &str) -> anyhow::Result<()> {
     let what = || format!("file system '{fsname}'");
     match (role, map.fs_named(fsname).map(|fs| fs.id)) {
@@ -237,7 +237,7 @@ fn judge_name(map: &ClusterMap, role: Role, fsname: &str) -> anyhow::Result<()> 
     }
 }
 
-/// A uuid that no other has: 16 bytes of the kernel's random numbers, marked as version 4.
+/// A unique uuid: 16 random bytes of the kernel, marked as version 4.
 pub fn new_uuid() -> std::io::Result<Uuid> {
     use std::io::Read;
     let mut bytes = [0; 16];
@@ -268,7 +268,7 @@ mod tests {
         let refuse = || Err(anyhow::anyhow!("connection refused"));
         let stopped = wait_for::<()>(&Wait::silent("test", Some(&receiver)), refuse);
         assert!(stopped.unwrap_err().to_string().contains("asked to stop"));
-        // One try, and how that ended.
+        // Runs one try and returns its result.
         let mut tries = 0;
         let over = wait_for::<()>(&Wait { max: Duration::ZERO, ..Wait::silent("test", None) }, || {
             tries += 1;
@@ -310,7 +310,7 @@ mod tests {
             let fresh = mgmt::Fresh { fs_uuid: Uuid([uuid; 16]), secret: Uuid([uuid; 16]) };
             map = mgmt::apply_register(&map, &mdt, &fresh).unwrap().0;
         }
-        // An MDT that was taken out of the map leaves its file system.
+        // The file system remains when its MDT is removed from the map.
         let new = map.fs_named("new").unwrap().id;
         map.targets.retain(|t| t.fs != new);
         assert!(judge_name(&map, Role::Ost, "home").is_ok());

@@ -29,9 +29,9 @@ use types::Size;
 
 /// Time between two looks for a signal while connecting.
 const SIGNAL_LOOK_EACH: Duration = Duration::from_millis(50);
-/// After so long without a mount, who waits is told.
+/// Time without a mount after which the user is told the reason.
 const SILENT_MAX: Duration = Duration::from_secs(4);
-/// How long a connect that was aborted may take to end.
+/// Longest time for an aborted connect to end.
 const ABORTED_CONNECT_MAX: Duration = Duration::from_secs(2);
 
 pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
@@ -100,7 +100,7 @@ pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
     targets(Role::Ost, &config.devices, config.size, blank, way, at)
 }
 
-/// Where a server listens and whom it belongs to.
+/// The address of a server, its file system and its settings.
 struct Place<'a> {
     mgs: Vec<String>,
     fsname: &'a str,
@@ -108,7 +108,7 @@ struct Place<'a> {
     nids: Vec<String>,
     mdt: mds::Settings,
     store: store::Settings,
-    /// Devices with logs of OSTs.
+    /// Devices that hold only logs of OSTs.
     logs: &'a [PathBuf],
 }
 
@@ -128,7 +128,7 @@ fn targets(
     servers.mdt = at.mdt;
     servers.ost.store = at.store;
     servers.open_logs(at.logs)?;
-    // 1. Listen before registering: the port may be chosen by the kernel, and the MGS is told it.
+    // 1. Listen before registering: the kernel may choose the port, and the MGS must learn it.
     let server = listen(at.listen, &servers)?;
     let mgs_nids = at
         .mgs
@@ -148,7 +148,7 @@ fn targets(
         tracing::info!(nids = ?node.nids, "ready");
         serve_until_stopped(&events);
     }
-    // 3. However that ended: no new requests, then the clean mark.
+    // 3. In any case: no new requests, then the clean mark.
     server.stop();
     let stopped = servers.stop();
     started?;
@@ -165,7 +165,7 @@ fn start_targets(
     way: DataWay,
     node: &Node,
 ) -> anyhow::Result<()> {
-    // A wrong name is found before anything is made.
+    // A wrong name is found before a target is made.
     if blank == Blank::Format && devices.iter().any(|path| device::is_new(path)) {
         check_name(role, node)?;
     }
@@ -177,7 +177,7 @@ fn start_targets(
     servers.beat(node.mgs.clone())
 }
 
-/// What servers make holds other people's files and the file system's secret: it is its owner's only.
+/// Files of servers hold users' data and the file system's secret: only their owner may read them.
 fn keep_files_private() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
@@ -189,14 +189,14 @@ fn listen(address: &str, servers: &Servers) -> anyhow::Result<Server> {
     })
 }
 
-/// How others reach a server that has no `nids`. A wildcard address is known to nobody: in its place comes the address from which this machine reaches the MGS.
+/// The address of a server without `nids`. No client can reach a wildcard address, so it is replaced by the address from which this host
+/// reaches the MGS.
 fn reachable(nid: &str, mgs_nids: &[String]) -> anyhow::Result<String> {
     let (address, net) = nid.rsplit_once('@').unwrap_or((nid, "tcp0"));
     let Ok(bound) = address.parse::<SocketAddr>() else { return Ok(nid.to_owned()) };
     if bound.ip().is_loopback() && is_elsewhere(mgs_nids) {
-        let why =
-            "it listens on loopback, and the management service is on a network: nobody there could reach it";
-        let next = "give this host's address in `listen`, such as 10.0.0.7:7011; SECURITY.md says who can then do what";
+        let why = "it listens on loopback, and the management service is on a network: no host there could reach it";
+        let next = "give this host's address in `listen`, such as 10.0.0.7:7011; SECURITY.md says what other hosts can then do";
         return Err(Failure::unusable(nid, why, next).into());
     }
     if !bound.ip().is_unspecified() {
@@ -205,7 +205,7 @@ fn reachable(nid: &str, mgs_nids: &[String]) -> anyhow::Result<String> {
     let mgs =
         mgs_nids.iter().filter_map(|n| n.rsplit_once('@')).map(|(address, _)| address.to_owned()).next();
     let local = mgs.and_then(|mgs| {
-        // Connecting a datagram socket sends nothing; it only asks the routing table.
+        // Connecting a datagram socket sends no packet; it only consults the routing table.
         let probe = std::net::UdpSocket::bind(if bound.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).ok()?;
         probe.connect(mgs).ok()?;
         probe.local_addr().ok()
@@ -215,7 +215,7 @@ fn reachable(nid: &str, mgs_nids: &[String]) -> anyhow::Result<String> {
     Ok(format!("{}@{net}", SocketAddr::new(local.ip(), bound.port())))
 }
 
-/// True if the MGS has an address, and none of them is this host's loopback. A name that is not resolved proves nothing.
+/// True if the MGS has an address, and none of its addresses is this host's loopback. An unresolved name proves nothing.
 fn is_elsewhere(mgs_nids: &[String]) -> bool {
     let resolve = |nid: &String| match Nid::parse(nid).ok()?.address {
         Address::Tcp(address) => Some(address.to_socket_addrs().ok()?.map(|a| a.ip()).collect::<Vec<_>>()),
@@ -225,7 +225,7 @@ fn is_elsewhere(mgs_nids: &[String]) -> bool {
     resolved.is_some_and(|ips| !ips.iter().flatten().any(|ip| ip.is_loopback()))
 }
 
-/// Servers have nothing that can be busy: any signal stops them cleanly, and a second one on the spot.
+/// A server is never in use like a mount: any signal stops it cleanly, and a second one at once.
 fn serve_until_stopped(events: &Receiver<Event>) {
     // The channel cannot close: the thread that listens for signals lives as long as the process.
     while let Ok(event) = events.recv() {
@@ -237,12 +237,12 @@ fn serve_until_stopped(events: &Receiver<Event>) {
     }
 }
 
-/// What a mount process was asked for.
+/// The options of a mount process.
 pub struct MountWish {
     pub source: Source,
     pub point: PathBuf,
     pub options: Options,
-    /// Where it is said what is waited for.
+    /// Where a wait is reported.
     pub herald: Herald,
 }
 
@@ -258,7 +258,7 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Connecting may wait for servers for minutes, so it has a thread of its own while this one listens for signals.
+/// Connecting may wait for servers for minutes. So it runs on a thread of its own, while this thread listens for signals.
 fn connect_unless_stopped(
     wish: MountWish,
     sender: Sender<Event>,
@@ -270,12 +270,12 @@ fn connect_unless_stopped(
     let (herald, begin, mut has_said) = (wish.herald, Instant::now(), false);
     let awaited = Awaited::new(format!("the management service at {}", wish.source.nids.join(", ")));
     let retry = wish.options.retry;
-    // One try of a server that takes connections and does not answer has its time, too.
+    // One try takes this long if a server accepts the connection but does not answer.
     let limit = retry.max(reach::ANSWER_WAIT_MAX);
     let tells = awaited.clone();
     std::thread::Builder::new().name("connect".into()).spawn(move || {
         let client = connect(&wish, connecting, sender, &tells);
-        // Nobody waits after a signal; a mount that was just made is taken away by being dropped.
+        // After a signal there is no receiver; dropping a mount that was just made unmounts it.
         let _ = done.send(client);
     })?;
     let abort = || -> anyhow::Result<()> {
@@ -291,7 +291,7 @@ fn connect_unless_stopped(
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("{what}: the connecting thread panicked"),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        // One attempt may take the whole of an operation's time-out where a server takes connections and does not answer.
+        // One try may take a whole operation time-out if a server accepts the connection but does not answer.
         if !has_said && begin.elapsed() > SILENT_MAX {
             has_said = true;
             let (whom, max) = (awaited.get(), retry.as_secs());
@@ -312,7 +312,7 @@ fn connect_unless_stopped(
     }
 }
 
-/// For whom a mount waits: told by the thread that connects, said by the one that listens for signals.
+/// The server that a mount waits for: set by the connecting thread, reported by the thread that listens for signals.
 #[derive(Clone)]
 struct Awaited(Arc<Mutex<String>>);
 
@@ -345,7 +345,7 @@ fn connect(
     fabric.set_map(&map);
     let fs =
         map.fs_named(&wish.source.fsname).map(|f| f.id).context("the file system is in the usable map")?;
-    // 2. From here on newer maps are followed: a server that starts meanwhile has another address than in ours.
+    // 2. From here on newer maps are followed: a server that starts meanwhile has another address than in this map.
     let mounted: Arc<OnceLock<Arc<client::Fs>>> = Arc::default();
     let (following, known_version) = (mounted.clone(), map.version);
     let to_follow = fabric.clone();
@@ -357,7 +357,7 @@ fn connect(
     // 3. Connect and mount; targets may still be starting.
     let wait = Wait { max: wait.max.saturating_sub(begin.elapsed()), ..wait };
     let client = wait_for(&wait, || {
-        // Asked for anew each time: connecting with an old map would bring back old addresses.
+        // Fetched for each try: connecting with an old map would bring back old addresses.
         let map = usable_map(&mgs, &wish.source.fsname)?;
         let how = Wish {
             fabric: fabric.clone(),
@@ -374,7 +374,7 @@ fn connect(
             false => e.context(format!("{} does not serve", awaited.get())),
         })
     })?;
-    // Maps are told to it from here on; one that came between its start and now is asked for.
+    // From here on the client gets newer maps; one that came since the start is fetched.
     if mounted.set(client.fs().clone()).is_ok()
         && let Ok(newest) = usable_map(&mgs, &wish.source.fsname)
     {
@@ -384,7 +384,7 @@ fn connect(
     Ok((client, heart))
 }
 
-/// Who serves the names of the file system, for a person.
+/// The name and addresses of the MDT, for a message.
 fn mdt_of(map: &ClusterMap, fsname: &str) -> String {
     let fs = map.fs_named(fsname).map(|f| f.id);
     let mdt = map.targets.iter().find(|t| Some(t.fs) == fs && t.is_mdt);
@@ -392,8 +392,8 @@ fn mdt_of(map: &ClusterMap, fsname: &str) -> String {
     format!("{fsname}-MDT{:04x} at {nids}", mdt.map_or(0, |t| t.index))
 }
 
-/// The newest map, once it can be mounted from. A management service that knows other file systems and not this one will not know it
-/// soon: that is a mistake in the name. One that knows none has just been made.
+/// The newest map, once it has the file system with an MDT and an OST. If the MGS knows only other file systems, the name is probably
+/// wrong: that is an error at once. If it knows none, it has just been made, and the caller waits.
 fn usable_map(mgs: &MgsPeers, fsname: &str) -> anyhow::Result<ClusterMap> {
     let whom = || format!("the management service at {}", mgs.describe());
     let answer = mgs.map(0, false).with_context(|| format!("{} does not answer", whom()))?;
@@ -408,7 +408,7 @@ fn usable_map(mgs: &MgsPeers, fsname: &str) -> anyhow::Result<ClusterMap> {
     Ok(map)
 }
 
-/// Returns when the mount is gone, with how it was asked to go.
+/// Waits until the mount is gone; returns how it was asked to go.
 fn serve_mount(client: &Client, events: &Receiver<Event>) -> Manner {
     while let Ok(event) = events.recv() {
         match event {

@@ -1,4 +1,4 @@
-//! The targets of one process: opened, registered, joined, served; stopped in order.
+//! The targets of one process: opens, registers, joins, serves and stops them in order.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,8 +36,13 @@ pub struct LogDevice {
 
 impl LogDevice {
     fn open(path: &Path) -> anyhow::Result<LogDevice> {
-        let disk = FileDisk::open(path)
-            .map_err(|e| Failure::failed(path.display(), e, "check `log_devices`, and who else uses it"))?;
+        let disk = FileDisk::open(path).map_err(|e| {
+            Failure::failed(
+                path.display(),
+                e,
+                "check `log_devices`, and whether another process uses the device",
+            )
+        })?;
         let found = disk::content::look(&disk)
             .map_err(|e| Failure::failed(path.display(), e, "look at the medium (`dmesg`)"))?;
         match found {
@@ -53,7 +58,7 @@ impl LogDevice {
     }
 }
 
-/// What kind of target to make on a blank medium.
+/// The kind of target to make on a blank medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Mdt,
@@ -69,7 +74,7 @@ impl Role {
     }
 }
 
-/// How this process is known to the MGS.
+/// This process, as the MGS knows it.
 #[derive(Clone)]
 pub struct Node<'a> {
     pub fsname: &'a str,
@@ -87,7 +92,7 @@ pub struct Servers {
     pub mdt: mds::Settings,
     /// How OSTs are served.
     pub ost: oss::Settings,
-    /// Logs on devices of their own, until their OSTs are opened.
+    /// Logs on separate devices, until their OSTs are opened.
     pub logs: Vec<LogDevice>,
     targets: Vec<(TargetId, Target)>,
     mgs: Option<Arc<mgs::Mgs>>,
@@ -118,7 +123,7 @@ impl Servers {
         self.mgs = Some(mgs);
     }
 
-    /// Opens the target on `disk` (formatting a blank one if that is wished), registers it, and serves it.
+    /// Opens the target on `disk` (formats a blank one if asked), registers it, and serves it.
     pub fn add(
         &mut self,
         role: Role,
@@ -164,7 +169,7 @@ impl Servers {
         Target::open(role, Media { main: disk, log }, self).with_context(what)
     }
 
-    /// Opens the devices that hold nothing but a log.
+    /// Opens the devices that hold only a log.
     pub fn open_logs(&mut self, paths: &[PathBuf]) -> anyhow::Result<()> {
         for path in paths {
             self.logs.push(LogDevice::open(path)?);
@@ -172,7 +177,7 @@ impl Servers {
         Ok(())
     }
 
-    /// A log whose OST is not here is a mistake that would be noticed too late.
+    /// A log without its OST is an error now; otherwise it would be noticed too late.
     pub fn check_logs_used(&self) -> anyhow::Result<()> {
         let Some(left) = self.logs.first() else { return Ok(()) };
         let why = format!("it holds {}, which is none of `devices`", left.label);
@@ -180,7 +185,7 @@ impl Servers {
         Err(Failure::unusable(left.path.display(), why, next).into())
     }
 
-    /// Tells the targets of a newer map: those that joined first do not know those that came later.
+    /// Gives the targets a newer map: those that joined first do not know the later ones.
     pub fn set_map(&self, map: &ClusterMap) {
         tell(&self.fabric, &self.targets, map)
     }
@@ -197,7 +202,7 @@ impl Servers {
         .collect()
     }
 
-    /// Begins to beat, once all targets are there.
+    /// Starts the heartbeats, once all targets are there.
     pub fn beat(&mut self, mgs: MgsPeers) -> anyhow::Result<()> {
         let Some(reply) = &self.last else { return Ok(()) };
         let (fabric, targets) = (self.fabric.clone(), self.targets.clone());
@@ -211,7 +216,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Stops what is served: MDTs first, since their purge workers call OSTs. The first error is returned, after all were tried.
+    /// Stops all targets: MDTs first, since their purge workers call OSTs. It tries all and returns the first error.
     pub fn stop(mut self) -> anyhow::Result<()> {
         if let Some(heart) = &mut self.heart {
             heart.stop();
@@ -267,7 +272,7 @@ impl Target {
     fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {
         match self {
             Target::Mdt(t) => t.set_map(map),
-            // An OST needs nothing of other targets.
+            // An OST needs no other target.
             Target::Ost(_) => Ok(()),
         }
     }
@@ -279,7 +284,7 @@ impl Target {
     }
 }
 
-/// What the MGS gives (ids, the file system's uuid) is filled in by `join`.
+/// Ids and the file system's uuid come from the MGS; `join` fills them in.
 fn format(role: Role, disk: Arc<dyn Disk>, fsname: &str) -> anyhow::Result<()> {
     let uuid = new_uuid()?;
     match role {
@@ -292,7 +297,7 @@ fn format(role: Role, disk: Arc<dyn Disk>, fsname: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The label of an MDT that has not registered yet.
+/// The label of an MDT before it registers.
 pub fn new_mdt(fsname: &str, uuid: Uuid) -> Label {
     Label {
         kind: disk::Kind::Mdt,

@@ -4,7 +4,7 @@ use super::*;
 
 const F: Fid = Fid(7);
 const PAGE: u64 = PAGE_SIZE as u64;
-/// Threads.
+/// Thread ids.
 const WRITER: u32 = 1;
 const OTHER: u32 = 2;
 
@@ -34,7 +34,7 @@ fn a_node_lives_as_long_as_its_handles() {
 #[test]
 fn g1_no_size_is_told_before_the_kernel_reads_so_far() {
     let table = opened();
-    // step                                        what others are told of 8192 bytes
+    // step: the size of 8192 bytes that other threads are told
     table.begin_growth(F, WRITER, 4096, 8192, 4096, true);
     assert_eq!(table.told(F, OTHER, 8192, false), Told::Size(4096), "under way");
     table.end_growth(F, Some(8192));
@@ -52,13 +52,13 @@ fn g1_the_writer_is_told_its_own_size_at_once() {
     table.end_growth(F, Some(4096));
     assert_eq!(table.told(F, WRITER, 4096, false), Told::Size(4096));
     assert_eq!(table.told(F, OTHER, 4096, false), Told::Size(4096), "its call is over for others, too");
-    // A thread that is not known is never taken for the writer.
+    // An unknown thread is never taken for the writer.
     table.begin_growth(F, 0, 4096, 8192, 4096, true);
     table.end_growth(F, Some(8192));
     assert!(matches!(table.told(F, 0, 8192, false), Told::Unsure { .. }));
 }
 
-/// Requests of one call and calls one behind the other look alike: the kernel is asked how far it reads.
+/// Requests of one call look like those of successive calls: the kernel is asked how far it can read.
 #[test]
 fn g1_in_a_row_of_requests_the_kernel_decides() {
     let table = opened();
@@ -70,7 +70,7 @@ fn g1_in_a_row_of_requests_the_kernel_decides() {
     assert_eq!(table.told(F, OTHER, 8192, true), Told::Size(0), "one call, which is not over");
     table.kernel_reads(F, growth, end);
     assert_eq!(table.told(F, OTHER, 8192, false), Told::Size(4096), "the first call was over");
-    // A request elsewhere, or of another thread, begins another call.
+    // A request at another place, or of another thread, begins another call.
     table.end_growth(F, Some(8192));
     table.begin_growth(F, OTHER, 0, 100, 8192, true);
     assert_eq!(table.told(F, 3, 8192, false), Told::Size(8192));
@@ -110,7 +110,7 @@ fn g2_pages_that_are_filled_while_they_are_dropped_are_dropped_again() {
     assert!(!table.clear_again(&begun, 1), "another page");
     table.end_direct(&begun);
     let begun = table.begin_direct(F, 0, 10).unwrap();
-    // The kernel waits for this page's lock: the read goes on at last.
+    // The kernel waits for the lock of this page, so the read goes on in the end.
     table.fill(F, 0..1, soon());
     assert!(table.clear_again(&begun, 1));
     assert!(!table.clear_again(&begun, 2));
@@ -120,7 +120,7 @@ fn g2_pages_that_are_filled_while_they_are_dropped_are_dropped_again() {
     assert!(!table.clear_again(&begun, PASSES_MAX), "it ends");
 }
 
-/// A program that touches a page again and again keeps no direct write from it.
+/// A program that reads a page again and again cannot block a direct write.
 #[test]
 fn g2_a_read_that_is_held_back_goes_behind_the_write() {
     let table = opened();
@@ -141,7 +141,7 @@ fn g2_a_read_that_is_held_back_goes_behind_the_write() {
             }
             is_written.store(true, std::sync::atomic::Ordering::SeqCst);
             table.end_direct(&begun);
-            // One that came before the last pass was over made for one pass more.
+            // A read that came before the last pass ended caused one more pass.
             assert!(read.join().unwrap() || pass > 1);
             passes.push(pass);
         });
@@ -165,7 +165,7 @@ fn g2_a_read_waits_for_the_direct_write_to_its_pages() {
         table.end_direct(&begun);
         done.1.recv().unwrap();
     });
-    // One that never ends is waited for until the deadline.
+    // A read waits for a write that never ends until its deadline.
     let _begun = table.begin_direct(F, 0, 10).unwrap();
     table.clear_again(&_begun, PASSES_MAX);
     table.fill(F, 0..PAGE, Instant::now());

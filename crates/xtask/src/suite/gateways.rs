@@ -314,7 +314,7 @@ fn nfs(b: &mut Bench) -> Result<()> {
     for (export, said) in [
         ("/nowhere", "No such file or directory"),
         ("/file", "it is no directory"),
-        ("/out", "it lies outside of the mount"),
+        ("/out", "is a symlink"),
         ("/projects:hosts=10.0.0.5/8", "the network of this address is 10.0.0.0/8"),
         ("/projects:squash=some", "write squash=root"),
         ("/projects:hosts=nowhere.invalid", "this host cannot resolve it"),
@@ -381,7 +381,9 @@ fn nfs(b: &mut Bench) -> Result<()> {
     inside.set("nfs", "disable", &["--export", "/look"])?;
     inside.refused("nfs-ls", &[&v3("look")], "mount")?;
     inside.set("nfs", "enable", &["--export", "/projects:ro"])?;
-    inside.refused("nfs-cp", &[&local_name, &v3("projects/new")], "ROFS")?;
+    wait_until("a client can no longer write to an export that became read-only", || {
+        Ok(inside.refused("nfs-cp", &[&local_name, &v3("projects/new")], "ROFS").is_ok())
+    })?;
     fs::remove_dir(b.cluster.mount.join("private"))?;
     let status = inside.status("nfs")?;
     ensure_eq(

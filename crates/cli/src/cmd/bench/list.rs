@@ -1,4 +1,4 @@
-//! `stria bench list`: the plans in the program.
+//! `stria bench list`: the built-in plans.
 
 use bench::plan;
 use bench::wrap::wrap;

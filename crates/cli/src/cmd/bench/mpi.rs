@@ -1,4 +1,4 @@
-//! `stria bench ior` and `stria bench mdtest`: command lines that people know, without MPI.
+//! `stria bench ior` and `stria bench mdtest`: the command lines of these programs, without MPI.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl MdtestArgs {
     }
 }
 
-/// What the option list lacks, with the next step that it names.
+/// Adds the next step to an error that names none.
 fn said(what: &str, error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<Refused>() {
         Ok(Refused { why, next }) => Failure::unusable(what, why, next).into(),
@@ -83,7 +83,7 @@ fn with_workers(what: &str, run: impl FnOnce(&mut Bench<'_>) -> anyhow::Result<(
         Bench { runner: &mut crew, page: Page { to: &mut page }, command: bench::tools::quoted(&command) };
     match run(&mut bench) {
         Ok(()) => Ok(Exit::Done),
-        // What was measured is printed; it is not all that was asked for.
+        // The partial result is printed, but the run is incomplete.
         Err(error) if error.is::<Stopped>() => {
             Err(Failure::failed(what, "stopped by a signal", "the table has what was measured until then")
                 .into())
@@ -92,7 +92,7 @@ fn with_workers(what: &str, run: impl FnOnce(&mut Bench<'_>) -> anyhow::Result<(
     }
 }
 
-/// Each task of mpirun would start workers of its own and measure all others with them.
+/// Under mpirun each task would start its own workers, and measure all others with them.
 fn refuse_mpi(what: &str, is_set: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     match ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"].into_iter().find(|name| is_set(name)) {
         None => Ok(()),

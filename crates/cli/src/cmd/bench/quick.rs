@@ -1,4 +1,4 @@
-//! `stria bench quick`: the plan of that name with a word for each of its variables.
+//! `stria bench quick`: the plan of that name, with an option for each of its variables.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ impl Quick {
     }
 }
 
-/// Where the result is written: a directory that was asked for, or one that goes at the end.
+/// The directory of the result: a given one, or a temporary one that is removed at the end.
 struct Kept {
     path: PathBuf,
     is_temporary: bool,

@@ -1,4 +1,4 @@
-//! `stria bench report`: page, CSV and JSON of a result, made again from its records.
+//! `stria bench report`: makes page, CSV and JSON of a result again from its records.
 
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::testdir::TestDir;
 
-    /// A result of nothing: its header and its end.
+    /// An empty result: header and end.
     const RECORDS: &str = r#"{"line":"header","format":1,"version":"0","plan":{"name":"none","title":"Nothing","about":"","scales":{},"steps":[]},"scale":"min","values":{},"dir":"/d","file_system":"x on y","command":"stria","begun":"","system":[]}
 {"line":"end","complete":true,"why":"","seconds":1.0}
 "#;

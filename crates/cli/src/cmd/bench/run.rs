@@ -1,4 +1,4 @@
-//! `stria bench run`: a plan, measured.
+//! `stria bench run`: measures a plan.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -84,7 +84,7 @@ impl Run {
             self.targets.iter().map(|path| target(path, self.yes)).collect::<anyhow::Result<_>>()?;
         let mut seen = std::collections::BTreeSet::new();
         for path in &targets {
-            anyhow::ensure!(seen.insert(path), "--targets {}: it is there twice", path.display());
+            anyhow::ensure!(seen.insert(path), "--targets {}: it is given twice", path.display());
         }
         let sizes = targets.iter().map(|path| bytes_of(path)).collect::<anyhow::Result<Vec<u64>>>()?;
         let environment = Environment {
@@ -123,17 +123,17 @@ pub fn perform(plan: &Plan, settings: &Settings, json: bool) -> anyhow::Result<E
     Ok(exit_of(ran))
 }
 
-/// The command by which this program was started.
+/// The command line of this program.
 pub fn typed() -> String {
     std::env::args().map(|word| shell::word(&word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Processes of this program that work.
+/// Worker processes of this program.
 pub fn workers(program: &Path) -> Local {
     Local { command: vec![program.to_owned(), "bench".into(), "worker".into()] }
 }
 
-/// Ctrl-C keeps what was measured; but it is not all that was asked for.
+/// After Ctrl-C the partial result is kept, but the run is incomplete.
 fn exit_of(ran: Ran) -> Exit {
     if ran.stopped || ran.failed > 0 { Exit::Findings } else { Exit::Done }
 }
@@ -172,10 +172,10 @@ fn target(path: &Path, yes: bool) -> anyhow::Result<PathBuf> {
         "{}: it is no file and no block device",
         named()
     );
-    anyhow::ensure!(bytes_of(&path)? > 0, "{}: it is empty; make it as large as may be filled", named());
-    anyhow::ensure!(yes, "{}: what it holds would be overwritten; say --yes if it may be", named());
+    anyhow::ensure!(bytes_of(&path)? > 0, "{}: it is empty; give it the size that may be filled", named());
+    anyhow::ensure!(yes, "{}: its content would be overwritten; give --yes to allow that", named());
     if kind.is_block_device() {
-        // Opened for itself alone: a device that is mounted, or part of something, refuses that.
+        // Opened exclusively, which fails for a device that is mounted or part of another device.
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::EXCL;
         rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
             .with_context(|| format!("{}: it is in use", named()))?;
@@ -183,7 +183,7 @@ fn target(path: &Path, yes: bool) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Of a file or device.
+/// Size of a file or device.
 pub fn bytes_of(path: &Path) -> anyhow::Result<u64> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     Ok(std::io::Seek::seek(&mut &file, std::io::SeekFrom::End(0))?)

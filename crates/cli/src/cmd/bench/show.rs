@@ -1,4 +1,4 @@
-//! `stria bench show`: what a plan does at a scale, or the plan itself.
+//! `stria bench show`: the steps of a plan at a scale, or the plan itself.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `stria bench validate`: is a plan in order?
+//! `stria bench validate`: checks a plan.
 
 use bench::plan::{self, Environment, Finding, check};
 use clap::Args;

@@ -1,9 +1,9 @@
-//! Changes as people and programs read them.
+//! Prints changes for humans and programs.
 
 use types::{Fid, Time};
 use wire::changelog::*;
 
-/// Every operation with its word and Lustre's.
+/// Every operation with Stria's word and Lustre's.
 const WORDS: [(ChangeOp, &str, &str); ChangeOp::ALL.len()] = [
     (ChangeOp::Create, "create", "CREAT"),
     (ChangeOp::MakeDir, "mkdir", "MKDIR"),
@@ -25,12 +25,12 @@ fn words(op: ChangeOp) -> (&'static str, &'static str) {
     WORDS.iter().find(|w| w.0 == op).map_or(("unknown", "?"), |w| (w.1, w.2))
 }
 
-/// The words of a mask, for shells.
+/// The words of a mask, for completions.
 pub fn mask_words() -> Vec<&'static str> {
     ["all"].into_iter().chain(WORDS.map(|w| w.1)).collect()
 }
 
-/// A list of words as a mask.
+/// Parses a list of words as a mask.
 pub fn mask_of(text: &str) -> Result<u64, String> {
     let mut mask = 0;
     for word in text.split([',', ' ']).filter(|w| !w.is_empty()) {
@@ -38,7 +38,7 @@ pub fn mask_of(text: &str) -> Result<u64, String> {
         mask |= match known {
             Some((op, ..)) => op.bit(),
             None if word.eq_ignore_ascii_case("all") => ChangeOp::MASK_ALL,
-            None => return Err(format!("'{word}' is no change that is recorded")),
+            None => return Err(format!("'{word}' is no kind of change")),
         };
     }
     if mask == 0 { Err("the mask names no change".into()) } else { Ok(mask) }
@@ -52,7 +52,7 @@ pub fn words_of(mask: u64) -> String {
     known.map(|w| w.1).collect::<Vec<_>>().join(",")
 }
 
-/// How a change is written.
+/// The output format of a change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Text,
@@ -119,7 +119,7 @@ fn json(c: &Change) -> serde_json::Value {
     }
     let mut name = |key: &str, bytes: &[u8]| {
         put(key, String::from_utf8_lossy(bytes).into());
-        // A name is bytes: what is no text is there as it is, too.
+        // A name is bytes: one that is not UTF-8 is included raw, too.
         if std::str::from_utf8(bytes).is_err() {
             put(&format!("{key}_hex"), bytes.iter().map(|b| format!("{b:02x}")).collect::<String>().into());
         }
@@ -149,7 +149,7 @@ fn json(c: &Change) -> serde_json::Value {
     out
 }
 
-/// `lfs changelog`'s columns; a fid has one number here.
+/// The columns of `lfs changelog`; a fid is one number here.
 fn lustre(c: &Change) -> String {
     let Civil { year, month, day, hour, minute, second } = Civil::of(c.time.sec);
     let nsec = c.time.nsec;
@@ -160,7 +160,7 @@ fn lustre(c: &Change) -> String {
         words(c.op).1,
         c.flags
     );
-    // Of a rename, the target is what was replaced.
+    // For a rename, the target is the replaced file.
     let target = if c.op == ChangeOp::Rename { c.other } else { c.fid };
     out += &format!(" t=[{:#x}]", target.0);
     if let Some(Who { uid, gid }) = c.who {
@@ -179,7 +179,7 @@ fn lustre(c: &Change) -> String {
     out
 }
 
-/// The attributes of a mask, in words.
+/// The attributes of a mask, as words.
 fn what(mask: u32) -> Vec<&'static str> {
     use wire::meta::{SET_ATIME, SET_GID, SET_MODE, SET_MTIME, SET_UID};
     let words = [
@@ -193,7 +193,7 @@ fn what(mask: u32) -> Vec<&'static str> {
     words.into_iter().filter(|(bit, _)| mask & bit != 0).map(|(_, word)| word).collect()
 }
 
-/// A name on one line: what would break it, and what is no text, is escaped. For programs there is JSON.
+/// A name on one line: control characters and bytes that are not UTF-8 are escaped. Programs use the JSON.
 fn shown(name: &[u8]) -> String {
     let mut out = String::new();
     for chunk in name.utf8_chunks() {
@@ -209,7 +209,7 @@ fn shown(name: &[u8]) -> String {
     out
 }
 
-/// All of `stria changelog list`.
+/// The JSON of `stria changelog list`.
 pub fn json_of(list: &ListConsumersReply) -> serde_json::Value {
     let lost = |lost: &LostChanges| serde_json::json!({ "from": lost.from, "to": lost.to });
     let time = |t: Time| t.sec;
@@ -237,7 +237,7 @@ pub fn json_of(list: &ListConsumersReply) -> serde_json::Value {
     })
 }
 
-/// A moment by the calendar, UTC.
+/// A calendar date and time in UTC.
 #[derive(Debug, PartialEq, Eq)]
 struct Civil {
     year: i64,
@@ -249,7 +249,7 @@ struct Civil {
 }
 
 impl Civil {
-    /// Of seconds since 1970. Years begin in March here, so that a leap day is the last; 400 of them are 146,097 days.
+    /// Converts seconds since 1970. Years begin in March here, so that a leap day comes last; 400 of them have 146,097 days.
     fn of(sec: i64) -> Civil {
         let (days, rest) = (sec.div_euclid(86_400) + 719_468, sec.rem_euclid(86_400));
         let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -1,20 +1,25 @@
-//! What a gateway's server is asked while it runs: whether it answers, what it serves, and that it reads its configuration again.
+//! Requests to a running gateway server: whether it answers, what it serves, and that it reads its configuration again.
 
 use std::io::{Error, Result};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::process::Signal;
 
-use super::host::address;
-use super::model::{Export, MOUNTD_PORT, Nfs, Seen, Share, Smb};
+use super::host::{self, address};
+use super::model::{Export, MOUNTD_PORT, Nfs, Reread, Seen, Share, Smb};
 use super::places::Places;
 use super::{probe, words};
 use crate::exit::Failure;
 use crate::serve::bounded;
 
-/// For a program that asks the server.
+/// Longest wait until NFS-Ganesha has read its exports again; it takes milliseconds.
+const REREAD_MAX: Duration = Duration::from_secs(10);
+/// Time between two looks at its log.
+const LOOK_EACH: Duration = Duration::from_millis(50);
+/// Longest run of a program that queries the server.
 const TOOL_MAX: Duration = Duration::from_secs(10);
 
 pub fn nfs_answers(nfs: &Nfs) -> Result<()> {
@@ -22,11 +27,11 @@ pub fn nfs_answers(nfs: &Nfs) -> Result<()> {
     nfs.protocols.iter().try_for_each(|version| probe::answers(server, u32::from(*version)))
 }
 
-/// An export shows itself to hosts that it allows only, so each is asked from an address of this host that it allows, if there is one.
+/// A server shows an export only to hosts that it allows. So each is queried from an address of this host that it allows, if there is one.
 pub fn nfs_served(nfs: &Nfs) -> Result<Vec<Seen>> {
     let lists = |at: IpAddr| probe::exports(SocketAddr::new(at, MOUNTD_PORT));
     let usual = address(&nfs.server, nfs.server.port).ip();
-    // An error here is one of the server as a whole.
+    // An error here concerns the server as a whole.
     let usually_listed = if nfs.has_v3() { lists(usual)? } else { vec![] };
     let state = |export: &Export| -> Result<Seen> {
         let from =
@@ -57,7 +62,7 @@ fn seen(status: u32, export: &Export) -> Seen {
     }
 }
 
-/// The address that this host would have towards an address or network, if that has it, too. Nothing is sent.
+/// The source address of this host towards an address or network, if it is allowed, too. No packet is sent.
 fn own_address(host: &str) -> Option<IpAddr> {
     let (network, bits) = host.split_once('/').map_or((host, None), |(n, b)| (n, b.parse().ok()));
     let network: IpAddr = network.parse().ok()?;
@@ -85,6 +90,26 @@ fn refused(status: u32) -> String {
     format!("the server refuses it with status {status}: {meaning}")
 }
 
+/// Asks NFS-Ganesha to read its exports again, and waits until its log says that it did: SIGHUP alone only begins it. Until then clients
+/// can still write to an export that has become read-only.
+pub fn nfs_reload(at: &Places) -> anyhow::Result<Reread> {
+    let log_begin = std::fs::metadata(at.log()).map_or(0, |m| m.len());
+    host::signal(at, Signal::HUP)?;
+    let begin = Instant::now();
+    while begin.elapsed() < REREAD_MAX {
+        if has_reread(&host::log_behind(&at.log(), log_begin)) {
+            return Ok(Reread::Seen);
+        }
+        std::thread::sleep(LOOK_EACH);
+    }
+    Ok(Reread::Unseen)
+}
+
+/// Whether a reread has begun and ended in these lines. The end alone may be that of an earlier one.
+fn has_reread(log: &str) -> bool {
+    log.split_once("SIGHUP_HANDLER").is_some_and(|(_, behind)| behind.contains("Reread exports complete"))
+}
+
 pub fn nfs_serves_more(nfs: &Nfs) -> bool {
     let listed = probe::exports(address(&nfs.server, MOUNTD_PORT)).unwrap_or_default();
     listed.iter().any(|path| nfs.exports.iter().all(|e| e.path != *path))
@@ -94,7 +119,7 @@ pub fn smb_answers(smb: &Smb) -> Result<()> {
     TcpStream::connect_timeout(&address(&smb.server, smb.server.port), Duration::from_secs(1)).map(drop)
 }
 
-/// By smbclient, if that is installed: an anonymous client's list. Without it, an answer on the port has to do.
+/// The shares that smbclient lists to an anonymous client. Without smbclient, an open port must suffice.
 pub fn smb_served(smb: &Smb, at: &Places) -> Result<Vec<Seen>> {
     smb_answers(smb)?;
     let listed = smb_shares(smb, at)?;
@@ -124,11 +149,11 @@ fn smb_shares(smb: &Smb, at: &Places) -> Result<Option<Vec<String>>> {
     // `Disk|NAME|COMMENT`
     let shares = text.lines().filter_map(|l| l.strip_prefix("Disk|")?.split('|').next().map(str::to_owned));
     let shares: Vec<String> = shares.collect();
-    // A site that lets no anonymous client look is not asked.
+    // A server that refuses anonymous clients gives no list.
     Ok((out.status.success() || !shares.is_empty()).then_some(shares))
 }
 
-/// Connections to shares that are gone, or whose hosts may not have them any more, are ended.
+/// Makes Samba read its configuration again, and ends connections to shares that are gone or have changed.
 pub fn smb_reload(at: &Places, gone: &[String]) -> anyhow::Result<()> {
     let tell = |words: &[&str]| -> anyhow::Result<()> {
         let mut command = Command::new("smbcontrol");
@@ -160,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_there_is_an_error_and_no_answer() {
-        // A port that was free a moment ago.
+        // A port that was free just now.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mount = Mount { point: "/m".into(), source: None, options: vec![] };
         let server = Server { port, bind: None, include: None };
@@ -169,6 +194,16 @@ mod tests {
         let exports = vec![words::export("/a", Path::new("/m")).unwrap()];
         let nfs = Nfs { protocols: vec![4], last_id: 0, grace_sec: 90, mount, server, exports };
         assert!(nfs_answers(&nfs).is_err() && nfs_served(&nfs).is_err());
+    }
+
+    #[test]
+    fn a_reread_of_the_exports_is_seen_when_it_has_begun_and_ended() {
+        let (begin, end) =
+            ("SIGHUP_HANDLER: Received SIGHUP....\n", "reread_exports :Reread exports complete\n");
+        assert!(has_reread(&format!("{begin}{end}")));
+        for log in ["", begin, end, &format!("{end}{begin}")] {
+            assert!(!has_reread(log), "{log}");
+        }
     }
 
     #[test]

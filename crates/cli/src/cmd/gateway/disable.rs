@@ -1,4 +1,4 @@
-//! `stria gateway … disable`: single exports and shares, or all that `enable` made.
+//! `stria gateway … disable`: removes single exports or shares, or all that `enable` made.
 
 use std::fs;
 use std::path::Path;
@@ -69,8 +69,8 @@ fn take_away<K: Kind>(old: &K, new: &K, at: &Places) -> anyhow::Result<Exit> {
 }
 
 impl Away {
-    /// The server, the unit, the configuration, and the mount if the gateway made it and no other serves it; the model last, so that
-    /// what was interrupted can be done again.
+    /// Removes the server, the unit, the configuration, and the mount if the gateway made it and no other gateway serves it. The model goes
+    /// last, so that an interrupted `disable` can be repeated.
     fn all<K: Kind, O: Kind>(&self, at: &Places) -> anyhow::Result<Exit> {
         let old = read::<K>(at)?;
         let has_run = host::stop(at)?;
@@ -79,15 +79,16 @@ impl Away {
         }
         host::remove(&at.unit())?;
         host::remove(&at.config())?;
-        remove_tree(&at.run())?;
-        if self.purge {
-            remove_tree(&at.state())?;
-        }
+        // Unmounted before any directory is deleted: a mount within it would lose its files.
         if let Some(mount) = old.as_ref().map(K::mount).filter(|m| m.source.is_some()) {
             let other = read::<O>(&at.of(O::NAME))?;
             if other.is_none_or(|o| o.mount().point != mount.point) {
                 mounted::unmake(mount, at)?;
             }
+        }
+        remove_tree(&at.run())?;
+        if self.purge {
+            remove_tree(&at.state())?;
         }
         if host::has_systemd(at) {
             host::systemctl(&["daemon-reload"])?;
@@ -107,6 +108,7 @@ impl Away {
 }
 
 fn remove_tree(dir: &Path) -> anyhow::Result<()> {
+    mounted::refuse_mounts_below(dir)?;
     match fs::remove_dir_all(dir) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             Err(e).with_context(|| dir.display().to_string())

@@ -1,4 +1,4 @@
-//! `stria gateway … enable`: from what was asked for to a server that serves it.
+//! `stria gateway … enable`: from the options to a server that serves them.
 
 use std::fs;
 use std::net::ToSocketAddrs;
@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::reach::Source;
 use crate::serve::{bounded, role};
 
-/// A name service that does not answer is asked for this long.
+/// Longest wait for a name service.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 
 impl NfsEnable {
@@ -24,7 +24,8 @@ impl NfsEnable {
         let at = self.common.base.places::<Nfs>()?;
         let _lock = self.common.lock(&at)?;
         let old = read::<Nfs>(&at)?;
-        let mount = self.common.mount(old.as_ref(), read::<Smb>(&at.of(Smb::NAME))?.as_ref(), &at)?;
+        let other = read::<Smb>(&at.of(Smb::NAME))?;
+        let mount = self.common.mount(old.as_ref(), other.as_ref(), &at)?;
         let server = self.common.server(old.as_ref().map(|o| &o.server), NFS_PORT)?;
         let mut new = old.clone().unwrap_or_else(|| Nfs {
             protocols: vec![3, 4],
@@ -46,7 +47,7 @@ impl NfsEnable {
         let exports: Vec<model::Export> = exports.map_err(|why| bad_word("export", why))?;
         refuse_unknown_hosts(exports.iter().flat_map(|e| &e.hosts))?;
         new.put(exports).map_err(|why| bad_word("export", why))?;
-        self.common.enable(old, new, &at)
+        self.common.enable(old, new, other.as_ref().map(Kind::mount), &at)
     }
 }
 
@@ -55,7 +56,8 @@ impl SmbEnable {
         let at = self.common.base.places::<Smb>()?;
         let _lock = self.common.lock(&at)?;
         let old = read::<Smb>(&at)?;
-        let mount = self.common.mount(old.as_ref(), read::<Nfs>(&at.of(Nfs::NAME))?.as_ref(), &at)?;
+        let other = read::<Nfs>(&at.of(Nfs::NAME))?;
+        let mount = self.common.mount(old.as_ref(), other.as_ref(), &at)?;
         let server = self.common.server(old.as_ref().map(|o| &o.server), SMB_PORT)?;
         let mut new = old.clone().unwrap_or_else(|| Smb {
             workgroup: "WORKGROUP".into(),
@@ -73,11 +75,11 @@ impl SmbEnable {
         let shares: Vec<model::Share> = shares.map_err(|why| bad_word("share", why))?;
         refuse_unknown_hosts(shares.iter().flat_map(|s| &s.hosts))?;
         new.put(shares);
-        self.common.enable(old, new, &at)
+        self.common.enable(old, new, other.as_ref().map(Kind::mount), &at)
     }
 }
 
-/// NFS-Ganesha leaves out a host that it cannot resolve, and says so in its log only.
+/// NFS-Ganesha skips a host that it cannot resolve, and reports that only in its log.
 fn refuse_unknown_hosts<'a>(hosts: impl Iterator<Item = &'a String>) -> Result<(), Failure> {
     for host in hosts.filter(|h| words::is_name(h) && !h.contains(['*', '?', '@'])) {
         let name = format!("{host}:0");
@@ -110,7 +112,7 @@ impl Common {
         host::lock(at).map(Some)
     }
 
-    /// The mount of this gateway: as it was, as the other gateway has it, or as it is given.
+    /// The mount of this gateway: the present one, that of the other gateway, or the given one.
     pub fn mount<K: Kind, O: Kind>(
         &self,
         old: Option<&K>,
@@ -135,7 +137,15 @@ impl Common {
             (Some(point), None) => Mount { point, source: None, options: vec![] },
         };
         words::check_point(&mount.point).map_err(|why| bad_word("mount", why))?;
-        self.with_source(mount, kept.is_some(), at)
+        refuse_own_places(&mount.point, at)?;
+        let mount = self.with_source(mount, kept.is_some(), at)?;
+        mount.source.iter().try_for_each(|s| words::check_text(s)).map_err(|why| bad_word("source", why))?;
+        mount
+            .options
+            .iter()
+            .try_for_each(|o| words::check_text(o))
+            .map_err(|why| bad_word("options", why))?;
+        Ok(mount)
     }
 
     fn with_source(&self, mut mount: Mount, is_kept: bool, at: &Places) -> anyhow::Result<Mount> {
@@ -174,8 +184,28 @@ impl Common {
         Ok(Server { port, bind: self.bind.or(old.and_then(|o| o.bind)), include })
     }
 
-    /// Steps 1 and 2 change nothing but the mount (cli-G1).
-    pub fn enable<K: Kind>(&self, old: Option<K>, new: K, at: &Places) -> anyhow::Result<Exit> {
+    /// What a start of the server would refuse is refused before anything is written (cli-G1). `host::start` checks again.
+    pub fn refuse_bad_start<K: Kind>(&self, old: Option<&K>, new: &K, at: &Places) -> Result<(), Failure> {
+        let is_running = host::pid(at).is_some();
+        let is_restarted = is_running && has_new_global::<K>(&config_of_before(at), &new.config(at));
+        if is_restarted || (self.now && !is_running) {
+            new.check_neighbours()?;
+            // A running server itself listens on its port.
+            if !is_running || old.is_none_or(|old| old.server().port != new.server().port) {
+                host::refuse_taken_port(new)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps 1 to 3 change nothing but the mount (cli-G1). `other` is the mount of the other gateway.
+    pub fn enable<K: Kind>(
+        &self,
+        old: Option<K>,
+        new: K,
+        other: Option<&Mount>,
+        at: &Places,
+    ) -> anyhow::Result<Exit> {
         if new.entries().is_empty() {
             let next = format!("give --{}", K::ENTRY);
             return Err(Failure::unusable("gateway", "there is nothing to serve yet", next).into());
@@ -185,15 +215,17 @@ impl Common {
         }
         // 1. The server's program.
         let program = host::program(&new)?;
-        // 2. The mount, and each directory on it.
-        let is_mounted_now = make_mount(&new, at)?;
+        // 2. The services that the server needs, and its port.
+        self.refuse_bad_start(old.as_ref(), &new, at)?;
+        // 3. The mount, and each directory on it.
+        let is_mounted_now = make_mount(&new, other, at)?;
         if let Err(e) = refuse_bad_directories(&new) {
-            if is_mounted_now && old.is_none() {
+            if is_mounted_now && old.is_none() && !is_shared(new.mount(), other) {
                 mounted::unmake(new.mount(), at)?;
             }
             return Err(e);
         }
-        // 3. The model first: what else is missing then, the next `enable` makes.
+        // 4. The model first: the next `enable` makes whatever is missing after an interruption.
         keep(&new, at)?;
         apply(old.as_ref(), &new, at, &program, Start { now: self.now, is_mounted_now })?;
         status::list(Some(&new), at, false)?;
@@ -207,11 +239,23 @@ impl Common {
     }
 }
 
+/// `disable` deletes the gateway's own directories: a mount there would be in danger.
+fn refuse_own_places(point: &Path, at: &Places) -> Result<(), Failure> {
+    let kinds = [at.of(Nfs::NAME), at.of(Smb::NAME)];
+    match kinds.iter().flat_map(|at| [at.run(), at.state()]).find(|own| point.starts_with(own)) {
+        None => Ok(()),
+        Some(own) => {
+            let why = format!("the gateway keeps its own files in {}", own.display());
+            Err(Failure::unusable(point.display(), why, "choose another mount point"))
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub struct Start {
-    /// Also if it does not run.
+    /// Start the server if it does not run.
     pub now: bool,
-    /// What the server holds is of the mount before.
+    /// The mount is new, so the server holds files of the previous one.
     pub is_mounted_now: bool,
 }
 
@@ -222,7 +266,7 @@ pub fn keep<K: Kind>(new: &K, at: &Places) -> anyhow::Result<()> {
     host::write(&at.kept(), &format!("{head}\n{text}")).map(drop)
 }
 
-/// Writes what is made of the model, and brings the server to it.
+/// Writes the files that derive from the model, and makes the server follow them.
 pub fn apply<K: Kind>(
     old: Option<&K>,
     new: &K,
@@ -231,10 +275,12 @@ pub fn apply<K: Kind>(
     start: Start,
 ) -> anyhow::Result<()> {
     host::prepare(at)?;
-    let before = fs::read_to_string(at.config()).unwrap_or_default();
+    let before = config_of_before(at);
     let text = new.config(at);
     host::write(&at.config(), &text)?;
-    if host::write(&at.unit(), &units::server(new, at, program))? && host::has_systemd(at) {
+    if host::write(&at.unit(), &units::server(new, at, program, &std::env::current_exe()?))?
+        && host::has_systemd(at)
+    {
         host::systemctl(&["daemon-reload"])?;
     }
     if host::has_systemd(at) {
@@ -246,8 +292,7 @@ pub fn apply<K: Kind>(
         }
         return Ok(());
     };
-    let has_new_global = before.get(..K::ends_global(&before)) != text.get(..K::ends_global(&text));
-    if has_new_global || start.is_mounted_now || host::holds_an_earlier_mount(pid) {
+    if has_new_global::<K>(&before, &text) || start.is_mounted_now || host::holds_an_earlier_mount(pid) {
         host::stop(at)?;
         host::start(new, at, program)?;
         return Ok(());
@@ -255,7 +300,16 @@ pub fn apply<K: Kind>(
     reload(old, new, at, program)
 }
 
-/// How long a server may take to read its configuration again, before it is started anew for it.
+fn config_of_before(at: &Places) -> String {
+    fs::read_to_string(at.config()).unwrap_or_default()
+}
+
+/// Whether that part of the configuration changes which the server reads only when it starts.
+fn has_new_global<K: Kind>(before: &str, text: &str) -> bool {
+    before.get(..K::ends_global(before)) != text.get(..K::ends_global(text))
+}
+
+/// Longest wait until a server serves by its new configuration; then it is restarted.
 const RELOAD_MAX: Duration = Duration::from_secs(10);
 
 fn reload<K: Kind>(old: Option<&K>, new: &K, at: &Places, program: &Path) -> anyhow::Result<()> {
@@ -263,9 +317,9 @@ fn reload<K: Kind>(old: Option<&K>, new: &K, at: &Places, program: &Path) -> any
     let is_other = |entry: &model::Entry| now.iter().all(|n| n != entry);
     let gone: Vec<String> =
         old.map(K::entries).unwrap_or_default().into_iter().filter(is_other).map(|e| e.name).collect();
-    new.reload(at, &gone)?;
+    let reread = new.reload(at, &gone)?;
     let begin = Instant::now();
-    while begin.elapsed() < RELOAD_MAX {
+    while reread == model::Reread::Seen && begin.elapsed() < RELOAD_MAX {
         let all_there =
             new.served(at).is_ok_and(|served| !served.iter().any(|seen| matches!(seen, model::Seen::Not(_))));
         if all_there && !new.serves_more(at) {
@@ -273,21 +327,26 @@ fn reload<K: Kind>(old: Option<&K>, new: &K, at: &Places, program: &Path) -> any
         }
         std::thread::sleep(Duration::from_millis(100));
     }
+    // A restart reads the whole configuration. Without it, an export that was tightened might stay open.
+    outln!("the server did not report that it serves by the new configuration: it is started anew");
     host::stop(at)?;
     host::start(new, at, program).map(drop)
 }
 
-/// True if it was made now.
-fn make_mount<K: Kind>(new: &K, at: &Places) -> anyhow::Result<bool> {
+/// Makes the mount if the gateway owns it. True if it was made now. `other` is the mount of the other gateway.
+fn make_mount<K: Kind>(new: &K, other: Option<&Mount>, at: &Places) -> anyhow::Result<bool> {
     let mount = new.mount();
     let Some(source) = &mount.source else {
         mounted::refuse_unless_mounted(mount, K::NAME)?;
         return Ok(false);
     };
+    if mounted::state(&mount.point) == mounted::State::Foreign {
+        mounts::check_free(&mount.point)?;
+    }
     host::write(&at.mount_unit(&mount.point), &units::mount(mount, source, &std::env::current_exe()?))?;
     let is_new = mounted::make(mount, source, at).inspect_err(|_| {
-        // Nothing is left of a first try that failed.
-        if !at.kept().exists() {
+        // A failed first try leaves nothing behind. If the other gateway uses the mount, it has the same unit, which stays.
+        if !at.kept().exists() && !is_shared(mount, other) {
             let _ = host::remove(&at.mount_unit(&mount.point));
         }
     })?;
@@ -295,18 +354,14 @@ fn make_mount<K: Kind>(new: &K, at: &Places) -> anyhow::Result<bool> {
     Ok(is_new)
 }
 
+/// Whether the other gateway serves this mount, too.
+fn is_shared(mount: &Mount, other: Option<&Mount>) -> bool {
+    other.is_some_and(|other| other.point == mount.point)
+}
+
 fn refuse_bad_directories<K: Kind>(new: &K) -> anyhow::Result<()> {
     for entry in new.entries() {
-        mounted::check(&entry, &new.mount().point).map_err(|why| {
-            let what = format!("{} {}: {}", K::ENTRY, entry.name, entry.directory.display());
-            let next = format!(
-                "make the directory, or take it away with `stria gateway {} disable --{} {}`",
-                K::NAME,
-                K::ENTRY,
-                entry.name
-            );
-            Failure::unusable(what, why, next)
-        })?;
+        mounted::check(&entry, &new.mount().point).map_err(|unfit| mounted::refusal::<K>(&entry, &unfit))?;
     }
     Ok(())
 }
@@ -314,9 +369,11 @@ fn refuse_bad_directories<K: Kind>(new: &K) -> anyhow::Result<()> {
 /// `--dry-run`.
 fn print<K: Kind>(new: &K, at: &Places) -> anyhow::Result<Exit> {
     let program = host::program(new).unwrap_or_else(|_| Path::new("/usr/bin").join(K::daemon(at).program));
-    let mut files = vec![(at.config(), new.config(at)), (at.unit(), units::server(new, at, &program))];
+    let stria = std::env::current_exe()?;
+    let unit = units::server(new, at, &program, &stria);
+    let mut files = vec![(at.config(), new.config(at)), (at.unit(), unit)];
     if let Some(source) = &new.mount().source {
-        let text = units::mount(new.mount(), source, &std::env::current_exe()?);
+        let text = units::mount(new.mount(), source, &stria);
         files.push((at.mount_unit(&new.mount().point), text));
     }
     files.iter().for_each(|(path, text)| out!("==> {}\n{text}\n", path.display()));

@@ -1,4 +1,4 @@
-//! `ganesha.conf` for NFS-Ganesha 4.3 with FSAL VFS, and how the server is started. Pure.
+//! Writes `ganesha.conf` for NFS-Ganesha 4.3 with FSAL VFS, and gives the command line of the server. Pure.
 
 use std::fmt::Write;
 
@@ -69,7 +69,7 @@ EXPORT_DEFAULTS {{
     text
 }
 
-/// Clients renew their leases in less time than they may be away for.
+/// The lease time is shorter than the grace period, so that clients renew their leases in time.
 fn grace(seconds: u32) -> String {
     match seconds {
         0 => "    Graceless = true;\n".to_owned(),
@@ -103,14 +103,14 @@ fn export(text: &mut String, nfs: &Nfs, export: &Export) {
         let _ =
             writeln!(text, "    CLIENT {{ Clients = {}; Access_Type = {access}; }}", export.hosts.join(", "));
     }
-    // What clients tell file systems apart by, and what is in their handles: without these it is the number that the kernel gave this
-    // mount, which another mount may have after a remount.
+    // Clients distinguish file systems by this number, and their handles contain it. The default is the device number of the mount, which
+    // another mount may get after a remount.
     let _ = writeln!(text, "    Filesystem_id = 1.{};", export.id);
     let _ = writeln!(text, "    FSAL {{ Name = VFS; fsid_type = Major64; }}\n}}");
 }
 
 impl Nfs {
-    /// Adds these, or puts them in the place of those of the same path, which keep their ids.
+    /// Adds exports. One with the path of an existing export replaces it and keeps its id.
     pub fn put(&mut self, exports: Vec<Export>) -> Result<(), String> {
         for mut new in exports {
             match self.exports.iter_mut().find(|old| old.path == new.path) {
@@ -119,7 +119,7 @@ impl Nfs {
                     *old = new;
                 }
                 None => {
-                    // Not the lowest that is free: a client may still hold handles of an export that had it.
+                    // Not the lowest free id: a client may still hold handles of an earlier export with that id.
                     let last = self.exports.iter().map(|e| e.id).max().unwrap_or(0).max(self.last_id);
                     new.id = last
                         .checked_add(1)

@@ -1,7 +1,7 @@
-//! What a gateway does to the machine: packages looked for, the server started, told of changes and stopped, with systemd or without.
+//! What a gateway does on its host: it looks for packages, and starts, reloads and stops the server, with or without systemd.
 //!
-//! cli-GH1: only a process whose command line names this gateway's configuration is signalled: a pid file may be old.
-//! cli-GH2: every wait has an end, and what it waited for in vain is said with where to look.
+//! cli-GH1: only a process whose command line names this gateway's configuration is signalled: a pid file may be stale.
+//! cli-GH2: every wait is bounded, and its error says what was waited for and where to look.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -25,19 +25,19 @@ use crate::serve::bounded;
 
 /// A server answers within a second or two of its start; recovery of many clients takes longer.
 const START_MAX: Duration = Duration::from_secs(60);
-/// A server that was asked to end closes its clients' files; what hangs longer than this is killed, which loses nothing acknowledged.
+/// A stopping server closes its clients' files. One that takes longer is killed, which loses nothing that was acknowledged.
 const STOP_MAX: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// Time between two looks.
 const LOOK_EACH: Duration = Duration::from_millis(50);
-/// The server's last words are among these bytes of its log.
+/// The end of a log, in which the server's last error is looked for.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// Whether systemd runs here and these places are those where it looks.
+/// Whether systemd runs here and reads units from these places.
 pub fn has_systemd(at: &Places) -> bool {
     at.are_the_hosts() && Path::new("/run/systemd/system").is_dir()
 }
 
-/// The lock of `enable` and `disable`, held until it is dropped.
+/// Takes the lock of `enable` and `disable`; dropping the file releases it.
 pub fn lock(at: &Places) -> anyhow::Result<File> {
     fs::create_dir_all(at.dir()).with_context(|| at.dir().display().to_string())?;
     let file = File::create(at.lock()).with_context(|| at.lock().display().to_string())?;
@@ -47,7 +47,7 @@ pub fn lock(at: &Places) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// By rename, so that a server that starts meanwhile reads the old or the new one. True if it is another text than before.
+/// Replaces a file by rename, so that a starting server reads the old or the new text. True if the text has changed.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<bool> {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(false);
@@ -70,7 +70,7 @@ pub fn remove(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The server's program, or which packages are missing.
+/// The path of the server's program, or an error that names the missing packages.
 pub fn program<K: Kind>(kind: &K) -> Result<PathBuf, Failure> {
     let needs = kind.needs();
     let mut missing: Vec<&str> = needs.iter().filter(|n| find(n).is_none()).map(|n| n.package).collect();
@@ -101,29 +101,29 @@ fn find(need: &Need) -> Option<PathBuf> {
     dirs.map(|dir| dir.join(need.file)).find(|path| path.is_file())
 }
 
-/// Where this host asks the server.
+/// The address at which this host reaches the server.
 pub fn address(server: &Server, port: u16) -> SocketAddr {
     SocketAddr::new(server.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port)
 }
 
-/// The server's process, if it lives.
+/// The pid of the server, if it runs.
 pub fn pid(at: &Places) -> Option<u32> {
     // cli-GH1.
     pid_in_file(at).filter(|pid| has_word(*pid, &at.config().display().to_string()))
 }
 
-/// Whether a process was started with this word.
+/// Whether this word is on a process's command line.
 fn has_word(pid: u32, wanted: &str) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.split(|b| *b == 0).any(|word| word == wanted.as_bytes())
 }
 
-/// Also of one that is gone.
+/// The pid in the pid file, also of a process that is gone.
 pub fn pid_in_file(at: &Places) -> Option<u32> {
     fs::read_to_string(at.pid_file()).ok()?.trim().parse().ok()
 }
 
-/// Makes what the server writes to.
+/// Makes the directories that the server writes to.
 pub fn prepare(at: &Places) -> anyhow::Result<()> {
     for (dir, mode) in at.server_dirs() {
         let made = DirBuilder::new().recursive(true).mode(mode).create(&dir);
@@ -139,8 +139,9 @@ pub fn prepare(at: &Places) -> anyhow::Result<()> {
 pub fn start<K: Kind>(kind: &K, at: &Places, program: &Path) -> anyhow::Result<u32> {
     refuse_taken_port(kind)?;
     kind.check_neighbours()?;
+    super::mounted::check_before_start(kind)?;
     prepare(at)?;
-    // Of a server that was killed.
+    // Helpers of a server that was killed.
     end_helpers(at)?;
     remove(&at.pid_file())?;
     let log_begin = fs::metadata(at.log()).map_or(0, |m| m.size());
@@ -154,7 +155,7 @@ pub fn start<K: Kind>(kind: &K, at: &Places, program: &Path) -> anyhow::Result<u
     } else {
         let mut command = Command::new(program);
         command.args(K::daemon(at).background).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // A group of its own: Ctrl-C of this command does not reach the server.
+        // A process group of its own: Ctrl-C of this command does not reach the server.
         let status = command.current_dir("/").process_group(0).status();
         let status = status.with_context(|| program.display().to_string())?;
         if !status.success() {
@@ -184,8 +185,8 @@ fn did_not_start<K: Kind>(at: &Places, log_begin: u64, why: &str) -> Failure {
     Failure::failed(K::SERVER, format!("it did not start: {why}{words}"), next)
 }
 
-/// Another server on the port would be taken for ours.
-fn refuse_taken_port<K: Kind>(kind: &K) -> Result<(), Failure> {
+/// Refuses a port where another server listens: `stria gateway` would take that server for its own.
+pub fn refuse_taken_port<K: Kind>(kind: &K) -> Result<(), Failure> {
     let port = kind.server().port;
     if TcpStream::connect_timeout(&address(kind.server(), port), Duration::from_secs(1)).is_err() {
         return Ok(());
@@ -195,7 +196,7 @@ fn refuse_taken_port<K: Kind>(kind: &K) -> Result<(), Failure> {
     Err(Failure::failed(format!("port {port}"), "another server listens there", next))
 }
 
-/// NFS 3 clients find the server by it, and it does not start without.
+/// NFS 3 clients find the server through rpcbind, and the server does not start without it.
 pub fn check_rpcbind() -> Result<(), Failure> {
     let by_socket = UnixStream::connect("/run/rpcbind.sock").is_ok();
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 111));
@@ -206,7 +207,7 @@ pub fn check_rpcbind() -> Result<(), Failure> {
     Err(Failure::failed("rpcbind", "it does not run, and NFS 3 needs it", next))
 }
 
-/// Ends the server and what it has started; true if it ran.
+/// Stops the server and its helpers; true if it ran.
 pub fn stop(at: &Places) -> anyhow::Result<bool> {
     let main = pid(at);
     if has_systemd(at) && at.unit().exists() {
@@ -220,10 +221,10 @@ pub fn stop(at: &Places) -> anyhow::Result<bool> {
     Ok(main.is_some())
 }
 
-/// Samba starts helpers that outlive it, and would serve its next life with the configuration of this one.
+/// Samba's helpers outlive it; they would serve its next run by the old configuration.
 fn end_helpers(at: &Places) -> anyhow::Result<()> {
     let option = format!("--configfile={}", at.config().display());
-    // cli-GH1: an editor or a tool may name the configuration, too.
+    // cli-GH1: an editor or a tool may have the configuration on its command line, too.
     let is_helper = |pid: u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         (name.starts_with("samba-dcerpcd") || name.starts_with("rpcd_")) && has_word(pid, &option)
@@ -238,7 +239,7 @@ fn end_helpers(at: &Places) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends a process, at first politely, as long as it is the one that is meant.
+/// Ends a process by SIGTERM, then SIGKILL, as long as `is_it` confirms that it is the right one.
 fn end(pid: u32, is_it: impl Fn() -> bool) -> anyhow::Result<()> {
     let raw = Pid::from_raw(pid as i32).context("a pid of 0")?;
     let process = match rustix::process::pidfd_open(raw, PidfdFlags::empty()) {
@@ -246,7 +247,7 @@ fn end(pid: u32, is_it: impl Fn() -> bool) -> anyhow::Result<()> {
         other => other?,
     };
     let (begin, mut sent) = (Instant::now(), None);
-    // Looked at with the process pinned: from here on the pid cannot have become another's.
+    // The pidfd pins the process: after this check the pid cannot belong to another one.
     while is_it() {
         let wish = if begin.elapsed() > STOP_MAX { Signal::KILL } else { Signal::TERM };
         if sent != Some(wish) {
@@ -283,29 +284,37 @@ pub fn systemctl(args: &[&str]) -> anyhow::Result<()> {
         .into())
 }
 
-/// The last line of a log behind `begin` that tells of trouble, else the last one.
-pub fn last_words(log: &Path, begin: u64) -> Option<String> {
+/// The end of a log: at most `TAIL_BYTES`, and nothing before `begin`. Empty if it cannot be read.
+pub fn log_behind(log: &Path, begin: u64) -> String {
     use std::io::{Read, Seek, SeekFrom};
-    let mut file = File::open(log).ok()?;
-    let len = file.metadata().ok()?.size();
-    file.seek(SeekFrom::Start(begin.max(len.saturating_sub(TAIL_BYTES)).min(len))).ok()?;
-    let mut bytes = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let len = file.metadata()?.size();
+        file.seek(SeekFrom::Start(begin.max(len.saturating_sub(TAIL_BYTES)).min(len)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+/// The last line behind `begin` that reports an error, else the last line.
+pub fn last_words(log: &Path, begin: u64) -> Option<String> {
+    let text = log_behind(log, begin);
     let lines = || text.lines().map(str::trim).filter(|l| !l.is_empty());
-    // Without D-Bus NFS-Ganesha complains at each start, and works.
+    // Without D-Bus, NFS-Ganesha logs an error at each start but works.
     let tells = |word: &'static str| move |l: &&str| l.contains(word) && !l.contains(":DBUS :");
-    // What is wrong with a configuration stands in the first line of many.
+    // The first line of many names the error of a configuration.
     let line = lines()
         .find(tells(":Config File ("))
         .or_else(|| lines().rfind(|l| tells(":MAJ :")(l) || tells(":CRIT :")(l)))
         .or_else(|| lines().rfind(tells(":FATAL :")))
         .or_else(|| lines().next_back())?;
-    // The time and process in front are known.
+    // The time and process at the beginning of the line are known.
     Some(line.split_once("] ").map_or(line, |(_, words)| words).to_owned())
 }
 
-/// Whether a process of the server holds files of a mount behind FUSE that is not in the mount table any more.
+/// Whether a process of the server holds files of a FUSE mount that is no longer in the mount table.
 pub fn holds_an_earlier_mount(server: u32) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounted: Vec<&str> = table.lines().filter_map(|l| l.split(' ').next()).collect();
@@ -319,14 +328,14 @@ pub fn holds_an_earlier_mount(server: u32) -> bool {
     })
 }
 
-/// Other files on mounts that are not in the table are pipes, sockets, and what whoever started the server had open.
+/// Other files on mounts outside of the table are pipes, sockets, and files inherited from the process that started the server.
 fn is_behind_fuse(fd: String) -> bool {
     /// linux/magic.h
     const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
     match bounded("statfs", Duration::from_secs(1), move || rustix::fs::statfs(&*fd)) {
         Some(Ok(found)) => found.f_type == FUSE_SUPER_MAGIC,
         Some(Err(e)) => [Errno::NOTCONN, Errno::CONNABORTED].contains(&e),
-        // What does not answer is no pipe.
+        // A file that does not answer is no pipe.
         None => true,
     }
 }
@@ -371,7 +380,7 @@ mod tests {
         let start = |name: &str, option: &str| {
             let program = dir.path().join(name);
             fs::copy("/bin/sh", &program).unwrap();
-            // It waits for its input.
+            // The shell waits for its input.
             Command::new(program).args(["-c", "read line", option]).stdin(Stdio::piped()).spawn().unwrap()
         };
         let mut helper = start("rpcd_classic", &option);

@@ -1,6 +1,6 @@
-//! What a gateway is: the mount that it serves, its server's settings, and its exports or shares. Pure: nothing here touches the machine.
+//! The model of a gateway: the mount that it serves, its server's settings, and its exports or shares. Pure: nothing here touches the host.
 //!
-//! cli-GM1: what is kept in `nfs.toml` and `smb.toml` is all that the texts of a gateway are made of: the same model gives the same bytes.
+//! cli-GM1: all texts of a gateway derive from `nfs.toml` and `smb.toml` alone: the same model gives the same bytes.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,13 +13,13 @@ use super::places::Places;
 use super::{asking, ganesha, samba};
 use crate::exit::Failure;
 
-/// Where NFS clients look.
+/// The default port of NFS.
 pub const NFS_PORT: u16 = 2049;
-/// Where SMB clients look.
+/// The default port of SMB.
 pub const SMB_PORT: u16 = 445;
-/// The MOUNT service of NFS 3: a fixed port, which a firewall can let through.
+/// The MOUNT service of NFS 3: a fixed port, so that a firewall can pass it.
 pub const MOUNTD_PORT: u16 = 20_048;
-/// As NFS servers have it: a client that was away for less gets its locks back.
+/// The usual value of NFS servers: a client that was away for less gets its locks back.
 pub const GRACE_SEC: u32 = 90;
 /// The lock service of NFS 3.
 pub const LOCKS_PORT: u16 = 32_803;
@@ -29,7 +29,7 @@ pub const LOCKS_PORT: u16 = 32_803;
 #[serde(deny_unknown_fields)]
 pub struct Mount {
     pub point: PathBuf,
-    /// `NID:/fsname`, if the gateway makes this mount and keeps it. Without: another unit or fstab makes it.
+    /// `NID:/fsname`, if the gateway owns this mount. Otherwise another unit or fstab makes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// As after `-o` of `stria mount`.
@@ -37,20 +37,20 @@ pub struct Mount {
     pub options: Vec<String>,
 }
 
-/// Where the server listens, and what its configuration has beside ours.
+/// Where the server listens, and the site's own configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     pub port: u16,
-    /// The only address that it listens on. Without: every address of the host.
+    /// The only address that it listens on; without it, all addresses of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bind: Option<IpAddr>,
-    /// A file with lines of the server's own language, which the site keeps.
+    /// A file of the site in the server's own language.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include: Option<PathBuf>,
 }
 
-/// Which users of an NFS client become the anonymous one.
+/// The users of NFS clients that are mapped to the anonymous user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Squash {
@@ -74,9 +74,9 @@ impl Squash {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Export {
-    /// In the server's tables. It stays with the path for as long as the export lives: clients' handles hold it.
+    /// The id in the server's tables. It stays with the path as long as the export exists: clients' handles contain it.
     pub id: u16,
-    /// From the root of the file system on; clients mount it under the same name.
+    /// From the root of the file system; clients mount it under the same name.
     pub path: String,
     #[serde(default)]
     pub read_only: bool,
@@ -89,7 +89,7 @@ pub struct Export {
     /// Empty: every host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// The gateway finds a user's groups out by itself; clients tell 16 at most.
+    /// The gateway looks up a user's groups itself; clients send 16 at most.
     #[serde(default)]
     pub server_groups: bool,
 }
@@ -99,23 +99,23 @@ pub struct Export {
 #[serde(deny_unknown_fields)]
 pub struct Share {
     pub name: String,
-    /// From the root of the file system on.
+    /// From the root of the file system.
     pub path: String,
     #[serde(default)]
     pub read_only: bool,
-    /// Everything is done as this user of the gateway's host.
+    /// All access happens as this user of the gateway's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub squash: Option<String>,
     /// Empty: every host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// Only these may connect; `@NAME` is a group. Empty: every user that the gateway knows.
+    /// Only these users may connect; `@NAME` is a group. Empty: every user with an SMB password.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<String>,
-    /// Without a password, as the guest account.
+    /// Access without a password, as the guest account.
     #[serde(default)]
     pub guest: bool,
-    /// Nobody but SMB clients of this gateway uses the directory, so they may cache it.
+    /// Only SMB clients of this gateway use the directory, so they may cache it.
     #[serde(default)]
     pub exclusive: bool,
 }
@@ -125,9 +125,9 @@ pub struct Share {
 pub struct Nfs {
     /// Versions: 3, 4.
     pub protocols: Vec<u8>,
-    /// How long locks and open files of before a start are waited for; 0: not at all.
+    /// How long a started server waits until clients reclaim locks and open files; 0: not at all.
     pub grace_sec: u32,
-    /// The highest id that an export has had.
+    /// The highest export id so far.
     #[serde(default)]
     pub last_id: u16,
     pub mount: Mount,
@@ -146,51 +146,59 @@ pub struct Smb {
     pub shares: Vec<Share>,
 }
 
-/// An export or share as people and programs are shown it.
+/// An export or share as it is shown to users and programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// What a client names: the path of an export, the name of a share.
+    /// The name that clients use: the path of an export, the name of a share.
     pub name: String,
-    /// From the root of the file system on.
+    /// From the root of the file system.
     pub path: String,
-    /// On this host.
+    /// The directory on this host.
     pub directory: PathBuf,
     /// `ro` or `rw`.
     pub access: &'static str,
-    /// NFS: `root`, `all` or `none`. SMB: the user as whom everything is done, or `none`.
+    /// NFS: `root`, `all` or `none`. SMB: the user of all access, or `none`.
     pub squash: String,
     /// Empty: every host.
     pub hosts: Vec<String>,
-    /// Other words that it was given.
+    /// The other words of the option.
     pub options: Vec<String>,
 }
 
-/// What a look at a running server has shown of an entry.
+/// The state of an entry at a running server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     Served,
-    /// It is for other hosts, and does not show itself to this one.
+    /// The entry is for other hosts, and the server hides it from this one.
     Hidden,
-    /// Why not.
+    /// Not served, with the reason.
     Not(String),
 }
 
-/// The server of a gateway as a program.
+/// Whether a running server has reported that it read its configuration again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reread {
+    Seen,
+    /// Not in time. It may still serve by the previous configuration.
+    Unseen,
+}
+
+/// The program of a gateway's server.
 pub struct Daemon {
     pub program: &'static str,
-    /// Under systemd it stays in the foreground.
+    /// Arguments for systemd, which wants it in the foreground.
     pub foreground: Vec<String>,
-    /// Without systemd it puts itself into the background.
+    /// Arguments without systemd: the server goes into the background itself.
     pub background: Vec<String>,
 }
 
-/// What NFS and SMB gateways have in common.
+/// The common interface of NFS and SMB gateways.
 pub trait Kind: Serialize + DeserializeOwned + Clone + PartialEq {
     const NAME: &'static str;
     const SERVER: &'static str;
-    /// What one thing that is served is called, also as an option.
+    /// The name of one served directory (export, share), also as an option.
     const ENTRY: &'static str;
-    /// What must be installed: a program or library, below one of these directories, and the Debian package that has it.
+    /// Required programs and libraries, each with its directories and its Debian package.
     fn needs(&self) -> Vec<Need>;
     fn mount(&self) -> &Mount;
     fn server(&self) -> &Server;
@@ -198,29 +206,29 @@ pub trait Kind: Serialize + DeserializeOwned + Clone + PartialEq {
     fn daemon(at: &Places) -> Daemon;
     /// The server's configuration.
     fn config(&self, at: &Places) -> String;
-    /// Services of the distribution that ours needs, and those that it cannot run beside.
+    /// Services of the distribution that the server needs, and those that conflict with it.
     fn friends_and_foes(&self) -> (Vec<&'static str>, Vec<&'static str>);
-    /// Where the part of the configuration ends that the server reads at its start only.
+    /// The end of that part of the configuration which the server reads only when it starts.
     fn ends_global(text: &str) -> usize;
-    /// Refuses to start without what it needs to run beside it.
+    /// Refuses a start without the services that the server needs.
     fn check_neighbours(&self) -> Result<(), Failure>;
     /// Whether the server answers.
     fn answers(&self) -> io::Result<()>;
     /// Makes the running server read its configuration again; `gone` are entries that it served until now.
-    fn reload(&self, at: &Places, gone: &[String]) -> anyhow::Result<()>;
-    /// Of each entry, in order. An error if the server cannot be asked.
+    fn reload(&self, at: &Places, gone: &[String]) -> anyhow::Result<Reread>;
+    /// The state of each entry, in order. An error if the server cannot be queried.
     fn served(&self, at: &Places) -> io::Result<Vec<Seen>>;
-    /// Whether the server serves more than its entries.
+    /// Whether the server serves entries that are not in the model.
     fn serves_more(&self, at: &Places) -> bool;
 }
 
-/// Something that a package brings.
+/// A file that a package installs.
 #[derive(Debug)]
 pub struct Need {
     pub package: &'static str,
     /// A file name.
     pub file: &'static str,
-    /// Directories where it may be; `*` stands for one component.
+    /// Directories that may hold it; `*` stands for one component.
     pub dirs: &'static [&'static str],
 }
 
@@ -276,8 +284,8 @@ impl Kind for Nfs {
     fn answers(&self) -> io::Result<()> {
         asking::nfs_answers(self)
     }
-    fn reload(&self, at: &Places, _gone: &[String]) -> anyhow::Result<()> {
-        super::host::signal(at, rustix::process::Signal::HUP)
+    fn reload(&self, at: &Places, _gone: &[String]) -> anyhow::Result<Reread> {
+        asking::nfs_reload(at)
     }
     fn served(&self, _at: &Places) -> io::Result<Vec<Seen>> {
         asking::nfs_served(self)
@@ -352,8 +360,8 @@ impl Kind for Smb {
     fn answers(&self) -> io::Result<()> {
         asking::smb_answers(self)
     }
-    fn reload(&self, at: &Places, gone: &[String]) -> anyhow::Result<()> {
-        asking::smb_reload(at, gone)
+    fn reload(&self, at: &Places, gone: &[String]) -> anyhow::Result<Reread> {
+        asking::smb_reload(at, gone).map(|()| Reread::Seen)
     }
     fn served(&self, at: &Places) -> io::Result<Vec<Seen>> {
         asking::smb_served(self, at)
@@ -381,7 +389,7 @@ impl Share {
     }
 }
 
-/// `/a` of the file system that is mounted at `point`.
+/// The path on this host of `/a` in the file system that is mounted at `point`.
 pub fn directory(point: &Path, path: &str) -> PathBuf {
     let below = path.trim_start_matches('/');
     if below.is_empty() { point.to_owned() } else { point.join(below) }

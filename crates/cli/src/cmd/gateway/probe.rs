@@ -1,30 +1,30 @@
-//! Asks an NFS server what a client would ask it: which exports it has, and whether it can reach their directories. ONC RPC over TCP
-//! (RFC 5531), MOUNT and NFS 3 (RFC 1813), NFS 4.0 (RFC 7530); as much of each as one question takes.
+//! Queries an NFS server as a client does: which exports it has, and whether it can reach their directories. It speaks ONC RPC over TCP
+//! (RFC 5531), MOUNT and NFS 3 (RFC 1813) and NFS 4.0 (RFC 7530), as far as these queries need.
 //!
-//! cli-GP1: an answer is bounded in time and size, and what does not parse is an error and no panic: the port may be anybody's.
+//! cli-GP1: an answer is bounded in time and size, and a malformed one is an error, not a panic: any program may listen on the port.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// For each of connecting, sending and receiving.
+/// Longest wait for each of connecting, sending and receiving.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// A list of exports with their hosts; more is not one.
+/// More than any list of exports with their hosts.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
 const LAST_FRAGMENT: u32 = 1 << 31;
 
-/// Statuses of NFS 3 and 4 and of MOUNT that mean the same.
+/// A status with the same meaning in NFS 3, NFS 4 and MOUNT.
 pub const ACCESS: u32 = 13;
 
-/// Whether something answers as NFS of this version.
+/// Whether an NFS server of this version answers.
 pub fn answers(server: SocketAddr, version: u32) -> Result<()> {
     call(server, (NFS, version, 0), &[]).map(drop)
 }
 
-/// The paths that clients of NFS 3 may ask for.
+/// The paths that NFS 3 clients may mount.
 pub fn exports(mountd: SocketAddr) -> Result<Vec<String>> {
     let answer = call(mountd, (MOUNT, 3, 5), &[])?;
     let mut at = Xdr(&answer);
@@ -38,7 +38,7 @@ pub fn exports(mountd: SocketAddr) -> Result<Vec<String>> {
     Ok(paths)
 }
 
-/// Mounts an export by NFS 3 and asks for its root's attributes: the status of what was refused first, 0 if nothing was.
+/// Mounts an export by NFS 3 and gets the attributes of its root: 0, or the first status that is an error.
 pub fn root_by_v3(server: SocketAddr, mountd: SocketAddr, path: &str) -> Result<u32> {
     let mut ask = Vec::new();
     put_bytes(&mut ask, path.as_bytes());
@@ -54,14 +54,14 @@ pub fn root_by_v3(server: SocketAddr, mountd: SocketAddr, path: &str) -> Result<
     Xdr(&answer).word()
 }
 
-/// Goes to an export by NFS 4.0 and asks for its handle: as above.
+/// Looks up an export by NFS 4.0 and gets its handle: 0, or the first status that is an error.
 pub fn root_by_v4(server: SocketAddr, path: &str) -> Result<u32> {
     const LOOKUP: u32 = 15;
     const PUTROOTFH: u32 = 24;
     const GETFH: u32 = 10;
     let names: Vec<&str> = path.split('/').filter(|n| !n.is_empty()).collect();
     let mut ask = Vec::new();
-    // An empty tag, minor version 0, so many operations.
+    // An empty tag, minor version 0, and the number of operations.
     for word in [0, 0, names.len() as u32 + 2, PUTROOTFH] {
         put_word(&mut ask, word);
     }
@@ -74,7 +74,7 @@ pub fn root_by_v4(server: SocketAddr, path: &str) -> Result<u32> {
     Xdr(&answer).word()
 }
 
-/// One call as root of this host; gives what stands behind the reply's header.
+/// Sends one call as root of this host; returns the result behind the reply's header.
 fn call(
     server: SocketAddr,
     (program, version, procedure): (u32, u32, u32),
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives each caller one of these in turn, with the caller's id; what it was asked.
+    /// A server that sends one of these answers to each caller, with the caller's id. It returns the requests.
     fn server(answers: Vec<Vec<u8>>) -> (SocketAddr, std::thread::JoinHandle<Vec<Vec<u8>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -192,7 +192,7 @@ mod tests {
             for answer in answers {
                 let (mut stream, _) = listener.accept().unwrap();
                 let call = read_record(&mut stream).unwrap();
-                // Id, reply, accepted, no verifier, success.
+                // The caller's id, reply, accepted, no verifier, success.
                 let mut record = call[..4].to_vec();
                 [1, 0, 0, 0, 0].into_iter().for_each(|w| put_word(&mut record, w));
                 record.extend(answer);

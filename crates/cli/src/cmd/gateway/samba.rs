@@ -1,4 +1,4 @@
-//! `smb.conf` for Samba 4.17, and how the server is started. Pure.
+//! Writes `smb.conf` for Samba 4.17, and gives the command line of the server. Pure.
 
 use std::fmt::Write;
 
@@ -78,10 +78,10 @@ fn share(text: &mut String, smb: &Smb, share: &Share) {
     line("path", &directory(&smb.mount.point, &share.path).display().to_string());
     line("read only", yes(share.read_only));
     if !share.hosts.is_empty() {
-        // `.site` is every host of a domain.
+        // `.site` means every host of that domain.
         let hosts: Vec<&str> = share.hosts.iter().map(|h| h.strip_prefix('*').unwrap_or(h)).collect();
         line("hosts allow", &hosts.join(" "));
-        // Else the gateway's own host would be let in as well.
+        // Otherwise Samba would admit the gateway's own host, too.
         line("hosts deny", "ALL");
     }
     if !share.users.is_empty() {
@@ -91,16 +91,16 @@ fn share(text: &mut String, smb: &Smb, share: &Share) {
         line("force user", user);
     }
     line("guest ok", yes(share.guest));
-    // A client with an oplock caches what it reads and writes. Nothing would call that back when a Stria mount elsewhere writes.
+    // A client with an oplock caches its reads and writes. Nothing would revoke the oplock when another Stria mount writes.
     line("oplocks", yes(share.exclusive));
     line("level2 oplocks", yes(share.exclusive));
 }
 
 impl Smb {
-    /// Adds these, or puts them in the place of those of the same name.
+    /// Adds shares. One with the name of an existing share replaces it.
     pub fn put(&mut self, shares: Vec<Share>) {
         for new in shares {
-            // Names of shares are the same in capitals.
+            // Names of shares are case-insensitive.
             match self.shares.iter_mut().find(|old| old.name.to_lowercase() == new.name.to_lowercase()) {
                 Some(old) => *old = new,
                 None => self.shares.push(new),

@@ -1,4 +1,4 @@
-//! `stria gateway … list` and `status`: what is to be served, and whether it is.
+//! `stria gateway … list` and `status`: the entries of the model, and whether the server serves them.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::places::Places;
 use super::{host, mounted};
 use crate::exit::Exit;
 
-/// What is wrong and what to do.
+/// A problem, its reason and the next step.
 struct Problem {
     what: String,
     why: String,
@@ -72,7 +72,7 @@ pub fn status<K: Kind>(kind: &K, at: &Places, is_json: bool) -> anyhow::Result<E
     Ok(if problems.is_empty() { Exit::Done } else { Exit::Findings })
 }
 
-/// What holds for the gateway as a whole.
+/// The fields of the gateway as a whole.
 fn head<K: Kind>(kind: Option<&K>, at: &Places) -> Value {
     let Some(kind) = kind else { return json!({ "gateway": K::NAME, "enabled": false }) };
     json!({
@@ -87,7 +87,7 @@ fn head<K: Kind>(kind: Option<&K>, at: &Places) -> Value {
     })
 }
 
-/// Of each entry why it is not served, if so; and all that is wrong, the first cause first.
+/// The state of each entry, and all problems, the first cause first.
 fn problems<K: Kind>(
     kind: &K,
     at: &Places,
@@ -98,12 +98,12 @@ fn problems<K: Kind>(
     let mut problems = Vec::new();
     let mut tell = |what: String, why: String, next: String| problems.push(Problem { what, why, next });
 
-    // 1. What it serves from.
+    // 1. The mount.
     if let Some(why) = mounted::trouble(mount) {
         let next = mounted::next_step(kind.mount(), mount, K::NAME);
         tell(kind.mount().point.display().to_string(), why.into(), next);
     }
-    // 2. What it was told.
+    // 2. The configuration.
     if std::fs::read_to_string(at.config()).is_ok_and(|text| text != kind.config(at)) {
         let why = "it was changed by hand".to_owned();
         tell(
@@ -133,7 +133,7 @@ fn problems<K: Kind>(
         let why = "the server holds files of an earlier mount".to_owned();
         tell(K::SERVER.into(), why, format!("`{name} enable --now` starts it anew"));
     }
-    // 4. Each entry: the directory first, since it explains what the server says.
+    // 4. Each entry. Its directory is checked first, since it explains the server's answer.
     if mount != mounted::State::Mounted {
         return (vec![Seen::Not("its mount is not there".to_owned()); entries.len()], problems);
     }
@@ -144,8 +144,8 @@ fn problems<K: Kind>(
     });
     let state = |(entry, said): (&Entry, Seen)| {
         let what = format!("{} {}", K::ENTRY, entry.name);
-        if let Err(why) = mounted::check(entry, &kind.mount().point) {
-            let next = format!("make the directory, or `{name} disable --{} {}`", K::ENTRY, entry.name);
+        if let Err(mounted::Unfit { why, .. }) = mounted::check(entry, &kind.mount().point) {
+            let next = format!("correct the directory, or `{name} disable --{} {}`", K::ENTRY, entry.name);
             problems.push(Problem { what, why: format!("{}: {why}", entry.directory.display()), next });
             return Seen::Not(why);
         }
@@ -158,7 +158,7 @@ fn problems<K: Kind>(
     (states, problems)
 }
 
-/// Under a hundred columns, unless names are longer.
+/// The table fits a hundred columns, unless names are longer.
 fn table<K: Kind>(entries: &[Entry], states: Option<&[Seen]>) -> String {
     let mut rows = vec![vec![
         K::ENTRY.to_uppercase(),

@@ -86,6 +86,17 @@ fn the_mount_is_that_of_before_or_of_the_other_gateway_and_never_another() {
         (own.point.as_path(), own.source.as_deref()),
         (Path::new("/own"), Some("10.0.0.9:7010@tcp0:/b"))
     );
+    let broken = ask(Some("/own"), Some("unix:/a\nExecStart=/x@local0:/b"), None, None).unwrap_err();
+    assert!(broken.contains("--source: ") && broken.contains("cannot stand in"), "{broken}");
+    let base = Base { base: "/a\nb".into() };
+    assert!(base.places::<Nfs>().unwrap_err().to_string().starts_with("--base: "));
+    for own in [at.run().join("m"), at.state(), at.state().join("private")] {
+        let refused = ask(own.to_str(), None, None, None).unwrap_err();
+        assert!(
+            refused.contains("keeps its own files in") && refused.contains("another mount point"),
+            "{refused}"
+        );
+    }
     assert!(ask(Some("/own"), Some("nonsense"), None, None).unwrap_err().contains("NID:/fsname"));
 }
 
@@ -95,11 +106,28 @@ fn nothing_is_written_when_enable_is_refused() {
     let at = Places::new(dir.path(), Nfs::NAME);
     let plain =
         Nfs { mount: Mount { point: dir.path().into(), source: None, options: vec![] }, ..nfs(dir.path()) };
-    let refused = common(dir.path()).enable(None, plain.clone(), &at).err().unwrap();
+    let refused = common(dir.path()).enable(None, plain.clone(), None, &at).err().unwrap();
     assert_eq!(crate::exit::code_of(&refused), Exit::Unusable, "{refused:#}");
     let empty = Nfs { exports: vec![], ..plain };
-    let refused = common(dir.path()).enable(None, empty, &at).err().unwrap().to_string();
+    let refused = common(dir.path()).enable(None, empty, None, &at).err().unwrap().to_string();
     assert!(refused.contains("there is nothing to serve yet; give --export"), "{refused}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_start_is_refused_before_anything_is_written_where_another_server_listens() {
+    let dir = TestDir::new("gateway-port");
+    let at = Places::new(dir.path(), Smb::NAME);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let smb = Smb {
+        workgroup: "W".into(),
+        mount: Mount { point: "/m".into(), source: None, options: vec![] },
+        server: Server { port: other.local_addr().unwrap().port(), bind: None, include: None },
+        shares: vec![],
+    };
+    let ask = |now| Common { now, ..common(dir.path()) }.refuse_bad_start(None, &smb, &at);
+    assert!(ask(false).is_ok(), "nothing is started");
+    assert!(ask(true).unwrap_err().to_string().contains("another server listens there"));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 

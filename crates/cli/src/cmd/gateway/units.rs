@@ -1,16 +1,16 @@
-//! The systemd units of a gateway: its server, and the mount if the gateway owns that. Pure.
+//! The systemd units of a gateway: one for its server, and one for the mount if the gateway owns it. Pure.
 //!
 //! cli-GU1: a server never starts over a directory without its mount: it would serve the host's own disk.
-//! cli-GU2: the mount is a unit of its own, so that it outlives the server. When it dies and comes back, the server is started anew, since
-//! that holds files of the old one.
+//! cli-GU2: the mount has a unit of its own, so that it outlives the server. After a remount the server is restarted, since it holds files
+//! of the old mount.
 
 use std::path::Path;
 
 use super::model::{Kind, Mount};
 use super::places::Places;
 
-/// For the server of `kind`. `program` is its whole path.
-pub fn server<K: Kind>(kind: &K, at: &Places, program: &Path) -> String {
+/// The unit of the server of `kind`. `program` is the server's whole path, `stria` that of this program.
+pub fn server<K: Kind>(kind: &K, at: &Places, program: &Path, stria: &Path) -> String {
     let (friends, foes) = kind.friends_and_foes();
     let point = kind.mount().point.as_path();
     let wants = [vec!["network-online.target"], friends].concat().join(" ");
@@ -39,6 +39,8 @@ RuntimeDirectory=stria/gateway/{name} {ncalrpc}
 RuntimeDirectoryPreserve=yes
 # Not over a directory whose mount is missing.
 ExecStartPre=/usr/bin/findmnt --noheadings --types fuse.stria --mountpoint {quoted_point}
+# Not over a directory that another user has replaced or may replace.
+ExecStartPre={stria} gateway {name} check{base}
 ExecStart={program} {arguments}
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
@@ -54,13 +56,15 @@ WantedBy=multi-user.target
         foes = foes.join(" "),
         ncalrpc = if K::NAME == "smb" { "stria/gateway/smb/ncalrpc" } else { "" },
         quoted_point = quoted(&point.display().to_string()),
+        stria = quoted(&stria.display().to_string()),
+        base = at.base_option().map(|base| format!(" --base {}", quoted(&base))).unwrap_or_default(),
         program = program.display(),
         arguments = arguments.join(" "),
     )
     .replace(" \n", "\n")
 }
 
-/// For a mount that gateways own; `program` is `stria` itself.
+/// The unit of a mount that gateways own; `program` is `stria` itself.
 pub fn mount(mount: &Mount, source: &str, program: &Path) -> String {
     let options: String = mount.options.iter().map(|o| format!(" -o {}", quoted(o))).collect();
     let point = mount.point.display().to_string();
@@ -97,7 +101,7 @@ WantedBy=multi-user.target
     )
 }
 
-/// As `systemd-escape --path` makes a name of a path.
+/// Names a unit after a path, as `systemd-escape --path` does.
 pub fn mount_unit_name(point: &Path) -> String {
     let mut name = String::new();
     for (at, byte) in point.display().to_string().trim_matches('/').bytes().enumerate() {
@@ -111,13 +115,13 @@ pub fn mount_unit_name(point: &Path) -> String {
     format!("stria-gateway-mount-{}.service", if name.is_empty() { "-" } else { &name })
 }
 
-/// As one word of a command line in a unit: spaces and quotes do not part it, and nothing in it is a variable or specifier.
+/// Quotes a word of a command line in a unit: it stays one word, without variables and specifiers.
 fn quoted(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
     if escaped.contains([' ', '"', '\'', ';', '\\']) { format!("\"{escaped}\"") } else { escaped }
 }
 
-/// In a description.
+/// Quotes a text in a description.
 fn plain(text: &str) -> String {
     text.replace('%', "%%")
 }
@@ -164,6 +168,8 @@ RuntimeDirectory=stria/gateway/nfs
 RuntimeDirectoryPreserve=yes
 # Not over a directory whose mount is missing.
 ExecStartPre=/usr/bin/findmnt --noheadings --types fuse.stria --mountpoint /mnt/stria
+# Not over a directory that another user has replaced or may replace.
+ExecStartPre=/usr/bin/stria gateway nfs check
 ExecStart=/usr/bin/ganesha.nfsd -F -f /etc/stria/gateway/ganesha.conf -L /var/log/stria/gateway-nfs.log -p /run/stria/gateway/nfs/ganesha.pid
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
@@ -174,7 +180,12 @@ LimitNOFILE=1048576
 WantedBy=multi-user.target
 ";
         let at = Places::new(Path::new("/"), "nfs");
-        assert_eq!(server(&nfs(Some("10.0.0.5@tcp0:/stria")), &at, Path::new("/usr/bin/ganesha.nfsd")), want);
+        let stria = Path::new("/usr/bin/stria");
+        let text = server(&nfs(Some("10.0.0.5@tcp0:/stria")), &at, Path::new("/usr/bin/ganesha.nfsd"), stria);
+        assert_eq!(text, want);
+        let elsewhere = Places::new(Path::new("/b c"), "nfs");
+        let text = server(&nfs(None), &elsewhere, Path::new("/usr/bin/ganesha.nfsd"), stria);
+        assert!(text.contains("ExecStartPre=/usr/bin/stria gateway nfs check --base \"/b c\"\n"), "{text}");
     }
 
     #[test]
@@ -185,7 +196,8 @@ WantedBy=multi-user.target
             server: Server { port: 445, bind: None, include: None },
             shares: vec![],
         };
-        let text = server(&smb, &Places::new(Path::new("/"), "smb"), Path::new("/usr/sbin/smbd"));
+        let at = Places::new(Path::new("/"), "smb");
+        let text = server(&smb, &at, Path::new("/usr/sbin/smbd"), Path::new("/usr/bin/stria"));
         for line in [
             "RequiresMountsFor=\"/mnt/a b\"\n",
             "RuntimeDirectory=stria/gateway/smb stria/gateway/smb/ncalrpc\n",

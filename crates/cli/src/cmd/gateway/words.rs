@@ -1,11 +1,11 @@
-//! The words of `--export` and `--share`. Each is checked here, so that the texts that are made of them cannot be broken by them.
+//! Parses the values of `--export` and `--share`. It checks each word, so that none can break the generated texts.
 
 use std::net::IpAddr;
 use std::path::Path;
 
 use super::model::{Export, Share, Squash};
 
-/// `PATH[:WORD,…]`.
+/// Parses `PATH[:WORD,…]`.
 pub fn export(text: &str, point: &Path) -> Result<Export, String> {
     let (path, words) = split_path(text)?;
     let mut export = Export {
@@ -41,13 +41,13 @@ pub fn export(text: &str, point: &Path) -> Result<Export, String> {
     Ok(export)
 }
 
-/// `NAME=PATH[:WORD,…]`.
+/// Parses `NAME=PATH[:WORD,…]`.
 pub fn share(text: &str, point: &Path) -> Result<Share, String> {
     let (name, rest) = text.split_once('=').ok_or(format!("'{text}' has no name: write NAME=PATH"))?;
     check_share_name(name)?;
     let (path, words) = split_path(rest)?;
     let path = normal_path(&path, point)?;
-    // Samba takes % for a variable and leaves out what is empty at the ends.
+    // Samba expands % as a variable, and strips spaces at both ends.
     if path.contains('%') || path.trim() != path {
         return Err(format!(
             "'{path}': Samba has no paths with % or with a space at the end; share another directory"
@@ -88,7 +88,7 @@ fn shown(word: &str, value: Option<&str>) -> String {
 
 type Words<'a> = Vec<(&'a str, Option<&'a str>)>;
 
-/// Up to the first colon that has no backslash before it.
+/// Splits at the first colon without a backslash before it.
 fn split_path(text: &str) -> Result<(String, Words<'_>), String> {
     let mut path = String::new();
     let mut chars = text.char_indices().peekable();
@@ -111,7 +111,7 @@ fn split_path(text: &str) -> Result<(String, Words<'_>), String> {
     Ok((path, vec![]))
 }
 
-/// From the root of the file system on. A path below the mount point means the same as one that leaves the mount point out.
+/// The path from the root of the file system. A path below the mount point means the same as one without the mount point.
 pub fn normal_path(path: &str, point: &Path) -> Result<String, String> {
     if !path.starts_with('/') {
         return Err(format!("'{path}' is no path from the root of the file system on: write /{path}"));
@@ -137,10 +137,10 @@ pub fn normal_path(path: &str, point: &Path) -> Result<String, String> {
     Ok(if normal.is_empty() { "/".to_owned() } else { normal })
 }
 
-/// What Samba, and the clients that people know, take for a name.
+/// Accepts the names that Samba and common clients accept.
 fn check_share_name(name: &str) -> Result<(), String> {
     const RESERVED: [&str; 4] = ["global", "homes", "printers", "ipc$"];
-    /// Older clients see no longer ones.
+    /// Older clients do not show longer names.
     const CHARS_MAX: usize = 80;
     let is_char = |c: char| c.is_alphanumeric() || "-_.$ ".contains(c);
     let is_good = !name.is_empty()
@@ -156,9 +156,13 @@ fn check_share_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A mount point or file that stands in configurations and units.
+/// A path that stands in configurations and units: of a mount point or file.
 pub fn check_point(path: &Path) -> Result<(), String> {
-    let text = path.to_str().ok_or_else(|| format!("{}: a path that is no UTF-8", path.display()))?;
+    check_text(path.to_str().ok_or_else(|| format!("{}: a path that is no UTF-8", path.display()))?)
+}
+
+/// Any text that stands in configurations and units: a newline in it would begin a line of its own there.
+pub fn check_text(text: &str) -> Result<(), String> {
     if text.chars().any(|c| c.is_control() || "\"\\%".contains(c)) {
         return Err(format!(
             "{text:?} has characters that cannot stand in the server's configuration; choose another path"
@@ -167,7 +171,7 @@ pub fn check_point(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// NetBIOS takes 15 bytes.
+/// NetBIOS limits a workgroup to 15 bytes.
 pub fn check_workgroup(name: &str) -> Result<(), String> {
     let is_char = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_good = (1..=15).contains(&name.len()) && name.chars().all(is_char);
@@ -187,7 +191,7 @@ fn number(word: &str, text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("'{word}={text}': give a number"))
 }
 
-/// `*` is every host, which an empty list is.
+/// `*` means every host, as an empty list does.
 fn add_host(hosts: &mut Vec<String>, host: &str) -> Result<(), String> {
     let host = self::host(host)?;
     if host != "*" && !hosts.contains(&host) {
@@ -196,16 +200,27 @@ fn add_host(hosts: &mut Vec<String>, host: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Samba knows the names of a domain, and no other patterns.
+/// Samba knows names of a domain, and no other patterns.
 fn add_samba_host(hosts: &mut Vec<String>, host: &str) -> Result<(), String> {
     let pattern = host.strip_prefix("*.").unwrap_or(host);
+    // In `hosts allow` these words mean every host, hosts of this network, exceptions, and no host. A trailing dot makes a name a prefix.
+    if ["ALL", "LOCAL", "EXCEPT", "FAIL"].iter().any(|word| host.eq_ignore_ascii_case(word)) {
+        return Err(format!(
+            "'hosts={host}': this word has a meaning of its own in Samba; write the host's whole name"
+        ));
+    }
+    if host.ends_with('.') {
+        return Err(format!(
+            "'hosts={host}': Samba takes a name with a dot at the end for a prefix; leave the dot out"
+        ));
+    }
     if host != "*" && pattern.contains(['*', '?']) {
         return Err(format!("'hosts={host}': of patterns Samba knows *.DOMAIN only"));
     }
     add_host(hosts, host)
 }
 
-/// An address, a network, a name, a pattern of names or a netgroup.
+/// Parses an address, a network, a name, a pattern of names or a netgroup.
 fn host(text: &str) -> Result<String, String> {
     let refuse = |why: &str| Err(format!("'hosts={text}': {why}"));
     if text == "*" {
@@ -227,19 +242,19 @@ fn host(text: &str) -> Result<String, String> {
     let name = text.strip_prefix('@').unwrap_or(text);
     let is_char =
         |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c) || (name == text && "*?".contains(c));
-    // Digits and dots alone were meant for an address.
+    // Only digits and dots: a mistyped address.
     let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '*' || c == '?')
         && name.chars().all(is_char)
         && name.chars().any(|c| c.is_ascii_alphabetic() || c == '*');
     if is_name { Ok(text.to_owned()) } else { refuse("no address, network, host name or @netgroup") }
 }
 
-/// A host, domain or netgroup, of which the server must ask names; an address or network it knows by itself.
+/// Whether the server must resolve the host: a host name, domain or netgroup, not an address or network.
 pub fn is_name(host: &str) -> bool {
     host.split('/').next().is_none_or(|address| address.parse::<IpAddr>().is_err())
 }
 
-/// An address of a network that may be a host's: the first is the network's own.
+/// The first address of a network that may be a host's.
 pub fn first_of(network: IpAddr, bits: Option<u32>) -> IpAddr {
     match (network, bits) {
         (IpAddr::V4(a), Some(0..=30)) => IpAddr::V4((a.to_bits() | 1).into()),
@@ -248,7 +263,7 @@ pub fn first_of(network: IpAddr, bits: Option<u32>) -> IpAddr {
     }
 }
 
-/// With all bits behind the first `bits` cleared.
+/// The address with all bits behind the first `bits` cleared.
 pub fn network(address: IpAddr, bits: u32) -> Option<IpAddr> {
     match address {
         IpAddr::V4(a) => {
@@ -317,6 +332,14 @@ mod tests {
     }
 
     #[test]
+    fn texts_that_would_break_a_unit_or_configuration_are_refused() {
+        for bad in ["/a\nExecStart=/x", "10.0.0.5:/a\r", "a\"b", "a\\b", "50%", "\t"] {
+            assert!(check_text(bad).is_err() && check_point(Path::new(bad)).is_err(), "{bad:?}");
+        }
+        assert!(check_text("unix:/d d/run/stria.sock@local0:/stria").is_ok());
+    }
+
+    #[test]
     fn names_are_told_from_addresses() {
         for (host, want) in
             [("10.0.0.0/8", false), ("fd00::1", false), ("*.site", true), ("@g", true), ("node1", true)]
@@ -376,6 +399,11 @@ mod tests {
             "a=/b:squash=x y",
             "a=/b:users=",
             "a=/b:hosts=node*.site",
+            "a=/b:hosts=ALL",
+            "a=/b:hosts=local",
+            "a=/b:hosts=Except",
+            "a=/b:hosts=FAIL",
+            "a=/b:hosts=node.",
             "a=/b:cheese",
         ] {
             assert!(super::share(bad, Path::new(POINT)).is_err(), "{bad}");

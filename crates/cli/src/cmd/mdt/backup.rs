@@ -1,4 +1,4 @@
-//! `stria mdt backup` and `stria mdt restore`: all records of one state of an MDT into a file, and an MDT made of such a file.
+//! `stria mdt backup` and `stria mdt restore`: write all records of one state of an MDT to a file, and make an MDT from such a file.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -75,7 +75,7 @@ struct Restored {
     device: String,
     fsname: String,
     index: u32,
-    /// The last change that is in it.
+    /// The last change in the backup.
     entry: u64,
     records: u64,
     sessions_ended: u64,
@@ -89,10 +89,14 @@ impl Backup {
                 Failure::unusable(what, "it is there already", "give another name, or remove it").into()
             );
         }
-        // Under another name until it is whole and durable.
+        // Under another name until it is complete and durable.
         let part = self.file.with_added_extension("part");
         let failed = |e: &dyn std::fmt::Display| {
-            Failure::failed(&what, format!("{e:#}"), "look at `stria status`, and at the room for the file")
+            Failure::failed(
+                &what,
+                format!("{e:#}"),
+                "look at `stria status`, and at the free space for the file",
+            )
         };
         let job = &mut |reach: &Reach, _: &'static str| write_to(reach, &part);
         let at = At::of(self.dir.as_deref(), self.mgs.as_ref(), self.mount.as_deref());
@@ -100,7 +104,7 @@ impl Backup {
         let records = match copied {
             Ok(records) => records,
             Err(e) => {
-                // It is of no use, and may not be there at all.
+                // The partial file is useless; it may not exist at all.
                 drop(fs::remove_file(&part));
                 return Err(failed(&e).into());
             }
@@ -122,8 +126,7 @@ fn write_to(reach: &Reach, path: &Path) -> anyhow::Result<u64> {
     let cap = reach.capability(SystemTime::now());
     let ask = |run, after| reach.ask(mdt.id, &CopyOut { cap: cap.clone(), run, after });
     let mut reply = ask(0, Bytes::default())?;
-    let head =
-        reply.head.take().ok_or_else(|| anyhow::anyhow!("the MDT does not say whose records they are"))?;
+    let head = reply.head.take().ok_or_else(|| anyhow::anyhow!("the MDT does not name its file system"))?;
     let mut out = BufWriter::new(File::create(path)?);
     let (mut stream, mut records) = (Stream::begin(&head, &mut out)?, 0);
     loop {

@@ -1,13 +1,14 @@
-//! `stria mdt bench`: what the metadata engine makes of a device, beside ext4 on the same device.
+//! `stria mdt bench`: the performance of the metadata engine on a device, compared with ext4 on the same device.
 //!
-//! Sides take turns: MDT, ext4, ext4, MDT, … In a turn a side runs all rows once. Who gets the device from the other makes its file system
-//! on it anew, with the same tree. The ratio of a turn to its partner is one sample; the table has medians with their interval. Rows that
-//! are held against something else than ext4 have their partner within the MDT's turn.
+//! Sides take turns: MDT, ext4, ext4, MDT, … In a turn a side runs all rows once. A side that gets the device from the other makes its file
+//! system anew, with the same tree. The ratio of a turn to its partner is one sample; the table has medians with their interval. Rows that
+//! are compared with something other than ext4 have their partner within the MDT's turn.
 //!
-//! cli-BM1 (as served): the MDT is asked through `net::Peer` with whole requests, whose replies are decoded, as a client asks; its log is on the
-//!     device, and its background threads are those of the daemon.
-//! cli-BM2 (whole cost): a row that changes something ends with a flush on both sides (ext4: `syncfs`), and its time and CPU count.
-//! cli-BM3 (alike): both sides have the same names, and ext4 is asked with descriptors of directories, so a path has one component for both.
+//! cli-BM1 (as served): the MDT is called through `net::Peer` with whole requests, and replies are decoded, as by a client. Its log is on
+//! the device, and its background threads are those of the daemon.
+//! cli-BM2 (whole cost): a row that changes something ends with a flush on both sides (ext4: `syncfs`), whose time and CPU count.
+//! cli-BM3 (alike): both sides have the same names. ext4 is called with descriptors of directories, so a path has one component on both
+//! sides.
 
 mod asked;
 mod client;
@@ -39,7 +40,7 @@ pub use client::Client;
 use tree::Tree;
 use turns::Turns;
 
-/// A log and checkpoints that say anything.
+/// Space for a log and checkpoints of a useful size.
 const DEVICE_BYTES_MIN: u64 = 64 << 20;
 
 /// Measure the metadata engine on a device, beside ext4. DEVICE IS OVERWRITTEN: all that it holds is lost.
@@ -88,9 +89,10 @@ impl Bench {
             let why = format!("no row's name contains {}", self.rows);
             return Err(Failure::unusable("mdt bench", why, next).into());
         }
-        // Up to where the turns run nothing is written. An inode of ext4 and one of room for each file, and as many again for rows.
+        // Nothing is written before the turns run. Each file needs an inode of ext4 and one more for free space, and the rows need as many
+        // again.
         let bytes_min = DEVICE_BYTES_MIN + self.entries * turns::INODE_BYTES;
-        let better = "for figures that say something of twice that";
+        let better = "for useful results twice that";
         let device_bytes = device::take(&self.device, bytes_min, better, self.force)?.size();
         let stop = Arc::new(AtomicBool::new(false));
         super::super::bench::stop_by_signals(&stop)?;

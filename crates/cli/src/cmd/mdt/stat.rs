@@ -38,9 +38,9 @@ struct Line {
     leaves: u64,
     room_bytes_used: u64,
     room_bytes_total: u64,
-    /// Content lies inline up to here where `setstripe` said nothing else, bytes.
+    /// Content is inline up to this size unless `setstripe` says otherwise, in bytes.
     inline_max: u32,
-    /// And new content nowhere beyond here, as room is short.
+    /// The limit for new inline content while space is short.
     inline_limit: Option<u32>,
     memory_bytes: u64,
     memory_bytes_max: u64,
@@ -63,7 +63,7 @@ struct Rates {
     changes: u64,
     leaves_brought: u64,
     leaves_taken_out: u64,
-    /// Now.
+    /// Present number.
     records: u64,
     room_bytes_used: u64,
     room_bytes_total: u64,
@@ -97,7 +97,7 @@ impl Stat {
         ended(silent)
     }
 
-    /// Until it is interrupted, or nobody reads any more.
+    /// Until a signal comes, or the reader of the output is gone.
     fn watch_them(
         &self,
         pause: Duration,
@@ -113,7 +113,7 @@ impl Stat {
                 .iter()
                 .filter_map(|(name, s)| {
                     let (_, b) = before.iter().find(|(n, _)| n == name)?;
-                    // One that was started anew counts from 0.
+                    // A target that was restarted counts from 0.
                     (b.started_sec == s.started_sec).then(|| rates_of(name.clone(), b, s, seconds))
                 })
                 .collect();
@@ -214,7 +214,7 @@ impl Line {
         );
         if self.stretches_lost > 0 {
             out += &format!(
-                "    DAMAGED  {} stretches of records are known to be lost: `stria fsck` looks at all, and names them\n",
+                "    DAMAGED  {} ranges of records are known to be lost: `stria fsck` checks all records and names them\n",
                 self.stretches_lost
             );
         }
@@ -309,7 +309,7 @@ mod tests {
         };
         let ill = line_of("s-MDT0000".into(), ill).text();
         assert!(ill.contains("FAILED   it refuses all changes: a medium failed"), "{ill}");
-        assert!(ill.contains("DAMAGED  2 stretches"), "{ill}");
+        assert!(ill.contains("DAMAGED  2 ranges"), "{ill}");
         assert!(ill.contains("FULL     it takes no new name"), "{ill}");
         assert!(ill.contains("up to 512B, where") && ill.contains("of 512B at most"), "{ill}");
     }

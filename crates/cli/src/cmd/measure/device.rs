@@ -7,10 +7,11 @@ use disk::{Disk, FileDisk};
 
 use crate::exit::Failure;
 
-/// What must be zeros for a device to count as blank.
+/// A device counts as blank if this many bytes at its begin are zero.
 const HEAD_BYTES: usize = 1 << 20;
 
-/// Opens a device that may be overwritten. Refuses what is too small, or holds anything unless forced, as `stria mkfs` would; writes nothing.
+/// Opens a device that may be overwritten. Refuses one that is too small, or that has content unless forced, as `stria mkfs` does. Writes
+/// nothing.
 pub fn take(device: &Path, bytes_min: u64, better: &str, force: bool) -> anyhow::Result<FileDisk> {
     let refuse = |why: String, next: &str| Failure::unusable(device.display(), why, next);
     let disk =
@@ -33,8 +34,8 @@ pub fn take(device: &Path, bytes_min: u64, better: &str, force: bool) -> anyhow:
     }
 }
 
-/// Opens it and makes it blank. It is not discarded: a loop device would give its file's blocks back, and every first write would pay for
-/// new ones.
+/// Opens the device and makes it blank. It is not discarded: a loop device would return its file's blocks, and every first write would have
+/// to allocate new ones.
 pub fn blank(device: &Path) -> anyhow::Result<FileDisk> {
     let disk = FileDisk::open(device)?;
     disk.write_at(&vec![0; HEAD_BYTES], 0)?;

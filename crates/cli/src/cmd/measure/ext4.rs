@@ -1,17 +1,17 @@
-//! An ext4 on the device, for what is held against the kernel's own. Needs root and mkfs.ext4.
+//! An ext4 on the device, to compare with the kernel's own file system. Needs root and mkfs.ext4.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-/// Mounted; dropped, it is unmounted.
+/// A mounted ext4; dropping it unmounts it.
 pub struct Ext4 {
     pub dir: PathBuf,
 }
 
 impl Ext4 {
-    /// With room for `inodes`, or as many as mkfs chooses. Nothing is left to be initialized beside what is measured.
+    /// Makes it with room for `inodes`, or as many as mkfs chooses. No lazy initialisation runs beside the measurement.
     pub fn make(device: &Path, inodes: Option<u64>) -> anyhow::Result<Ext4> {
         let device = device.display().to_string();
         let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
@@ -21,7 +21,7 @@ impl Ext4 {
         tool("mkfs.ext4", &words.collect::<Vec<_>>())?;
         let dir = std::env::temp_dir().join(format!("stria-bench-ext4-{}", std::process::id()));
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-        // From here on what was made goes away, whatever happens.
+        // From here on, dropping `fs` removes it in any case.
         let fs = Ext4 { dir };
         tool("mount", &[&device, &fs.dir.display().to_string()])?;
         Ok(fs)

@@ -1,4 +1,4 @@
-//! Threads that work on one row until it is over, and what that took.
+//! Runs threads that work on one row until it is over, and measures their time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -6,20 +6,21 @@ use std::time::Instant;
 use anyhow::anyhow;
 use hdrhistogram::Histogram;
 
-/// Latencies are told to a thousandth; a request of more than a minute counts as one.
+/// Latencies have three digits; a request of more than a minute counts as one minute.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// What `threads` threads came to, the closing work included.
+/// The result of all threads, the closing work included.
 pub struct Took<T> {
     pub done: Vec<T>,
     pub seconds: f64,
-    /// Of the process, user and system.
+    /// CPU time of the process, user and system.
     pub cpu_seconds: f64,
-    /// Of `seconds`, those of the closing work.
+    /// The part of `seconds` that the closing work took.
     pub end_seconds: f64,
 }
 
-/// Runs `work` with each thread's number and the beginning of all, then `end`. Who fails ends the others by `stop`, and so does the row.
+/// Runs `work` with each thread's number and the common start time, then `end`. A thread that fails ends the others by `stop`, and so the
+/// row.
 pub fn run<T: Send>(
     threads: usize,
     stop: &AtomicBool,
@@ -53,7 +54,7 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are constants")
 }
 
-/// Of this process, user and system.
+/// CPU time of this process, user and system.
 pub fn cpu_seconds() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9

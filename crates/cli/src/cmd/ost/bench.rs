@@ -1,14 +1,14 @@
-//! `stria ost bench`: what the OST engine makes of a device, beside fio on the same device.
+//! `stria ost bench`: the performance of the OST engine on a device, compared with fio on the same device.
 //!
 //! Sides take turns: engine, fio, fio, engine, … In a turn a side runs all rows once. The engine's turn makes a new OST on the whole
-//! device (and, if there is one for the log, on that), so that each begins alike; fio's turn works on the bare device, and so overwrites the OST. The ratio of a turn to its
-//! partner is one sample; the table has medians with their interval. Soaks, which are long, are in the first pair only. An OST that
-//! is full or aged has turns of its own, without fio, which are held against the fresh ones.
+//! device, and on the log device if there is one, so that each begins alike. fio's turn works on the bare device, and so overwrites the
+//! OST. The ratio of a turn to its partner is one sample; the table has medians with their interval. Soaks are long and run in the first
+//! pair only. A full or aged OST has turns of its own, without fio, which are compared with the fresh ones.
 //!
-//! cli-BO1 (as served): the engine is asked through `ObjectStore`, by as many threads as a row has requests at once. CRCs are made by who
-//!     asks, as a client would, and the engine's background threads are those of the daemon (`Ost`).
-//! cli-BO2 (whole cost): a row that writes ends with a flush on both sides, and its time and CPU count.
-//! cli-BO3 (true bytes): each page carries its place, and each page that is read is looked at, beside the engine's own checks.
+//! cli-BO1 (as served): the engine is called through `ObjectStore`, by as many threads as a row has concurrent requests. The callers
+//! compute CRCs, as a client would, and the engine's background threads are those of the daemon (`Ost`).
+//! cli-BO2 (whole cost): a row that writes ends with a flush on both sides, whose time and CPU count.
+//! cli-BO3 (true bytes): each page carries its place, and each page that is read is checked, beside the engine's own checks.
 
 mod device;
 mod engine;
@@ -89,7 +89,7 @@ impl Bench {
             let why = format!("no row's name contains {}", self.rows);
             return Err(Failure::unusable("ost bench", why, next).into());
         }
-        // Up to where the turns run nothing is written.
+        // Nothing is written before the turns run.
         let devices = Devices { main: self.device.clone(), log: self.log_device.clone() };
         let sizes = devices.take(self.force)?;
         let device_bytes = sizes.main;

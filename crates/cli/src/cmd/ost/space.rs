@@ -1,4 +1,4 @@
-//! `stria ost space`: how the space of OSTs is used: what is free and in what pieces, what objects take, and what of it is waste.
+//! `stria ost space`: the use of the OSTs' space: free space and its fragmentation, objects, and waste.
 
 use std::time::SystemTime;
 
@@ -41,7 +41,7 @@ struct Line {
     objects_with_bytes: u64,
     bytes_stored: u64,
     bytes_allocated: u64,
-    /// Of the bytes stored.
+    /// Percentage of the stored bytes.
     waste_percent: Option<f64>,
     classes: Vec<Class>,
     fragments_per_object: Option<f64>,
@@ -49,18 +49,18 @@ struct Line {
     fragments_max: u64,
     free_runs: Vec<Runs>,
     largest_run_bytes: u64,
-    /// Of free space.
+    /// Percentage of the free space.
     free_in_runs_from_1m_percent: Option<f64>,
 }
 
-/// Space that is kept for a client.
+/// Space that is granted to a client.
 #[derive(Debug, Serialize)]
 struct Grant {
     session: u64,
     bytes: u64,
 }
 
-/// Extents of up to `bytes`, and more than half that; in the last class also longer ones.
+/// Extents of up to `bytes` and of more than half that; the last class has longer ones, too.
 #[derive(Debug, Serialize)]
 struct Class {
     bytes: u64,
@@ -69,7 +69,7 @@ struct Class {
     bytes_stored: u64,
 }
 
-/// Free runs of at least `bytes`, and less than twice that.
+/// Free runs of at least `bytes` and of less than twice that.
 #[derive(Debug, Serialize)]
 struct Runs {
     bytes: u64,
@@ -94,7 +94,7 @@ impl Space {
     }
 }
 
-/// All parts of one OST in one.
+/// Joins all parts of one OST's answer.
 fn survey(reach: &Reach, ost: &Target) -> anyhow::Result<OstSpaceReply> {
     let part = |after: Option<ObjectId>| {
         let cap = reach.capability(SystemTime::now());

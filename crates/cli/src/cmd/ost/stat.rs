@@ -1,4 +1,4 @@
-//! `stria ost stat`: what OSTs wrote to their devices, and what of it users asked for.
+//! `stria ost stat`: what OSTs wrote to their devices, and how much of it users asked for.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -37,7 +37,7 @@ fn positive(text: &str) -> Result<f64, String> {
 #[derive(Debug, Serialize)]
 struct Line {
     target: String,
-    /// Since its start, seconds.
+    /// Seconds since its start.
     seconds: u64,
     device_bytes: u64,
     user_writes: u64,
@@ -47,18 +47,18 @@ struct Line {
     device_bytes_written: u64,
     device_reads: u64,
     device_bytes_read: u64,
-    /// Bytes written to the device, and to that of the log, for each byte that users wrote.
+    /// Bytes written to the device, and to the log's device, for each byte that users wrote.
     write_amplification: Option<f64>,
-    /// By purpose.
+    /// Device writes by purpose.
     writes: Vec<Writes>,
     flushes: u64,
     bytes_discarded: u64,
     log_bytes_used: u64,
     log_bytes_total: u64,
-    /// Sound entries that the start left out of the log.
+    /// Valid entries that the start dropped at the end of the log.
     log_cut_entries: u64,
     log_cut_bytes: u64,
-    /// If the log has one of its own.
+    /// The log's own device, if it has one.
     log_device: Option<LogDevice>,
     patched_writes: u64,
     patched_bytes: u64,
@@ -66,17 +66,17 @@ struct Line {
     destaged_bytes: u64,
     overlay_bytes: u64,
     overlay_bytes_max: u64,
-    /// Objects and leaves in memory, and what they may take.
+    /// Memory of objects and leaves, and its limit.
     index_memory_bytes: u64,
     index_memory_bytes_max: u64,
-    /// Of the last checkpoint, and those of them that are in memory.
+    /// Leaves of the last checkpoint, and how many of them are in memory.
     index_leaves: u64,
     index_leaves_loaded: u64,
-    /// Since the last checkpoint began.
+    /// Objects changed since the last checkpoint began.
     index_objects_changed: u64,
     /// Why it refuses all changes, if it does.
     failure: Option<String>,
-    /// Device sizes written per day: since the start, and in its whole life.
+    /// Writes per day divided by the device's size: since the start, and over its life.
     drive_writes_per_day: Option<f64>,
     life: Life,
     rated_drive_writes_per_day: f64,
@@ -86,7 +86,7 @@ struct Line {
 struct LogDevice {
     bytes: u64,
     bytes_written: u64,
-    /// Its size written per day, since the start.
+    /// Writes per day divided by its size, since the start.
     drive_writes_per_day: Option<f64>,
 }
 
@@ -98,7 +98,7 @@ struct Writes {
     sizes: Vec<Class>,
 }
 
-/// Writes of at least this many bytes, and less than twice that. The first has smaller ones too, the last larger ones.
+/// Writes of at least this many bytes and of less than twice that. The first class has smaller ones, too, the last larger ones.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Class {
     bytes: u64,
@@ -107,7 +107,7 @@ struct Class {
 
 #[derive(Debug, Serialize)]
 struct Life {
-    /// Seconds since 1970; 0: not known.
+    /// Seconds since 1970; 0: unknown.
     since_sec: u64,
     days: f64,
     device_bytes_written: u64,
@@ -129,14 +129,14 @@ struct Rates {
     destaged_bytes: u64,
     discarded_bytes: u64,
     flushes: u64,
-    /// Now.
+    /// Present number.
     log_bytes_used: u64,
     log_bytes_total: u64,
     overlay_bytes: u64,
 }
 
 const DAY_SEC: f64 = 86_400.0;
-/// Less than this says nothing about a day.
+/// A shorter time says nothing about a day.
 const MEASURED_SEC_MIN: u64 = 60;
 
 impl Stat {
@@ -160,7 +160,7 @@ impl Stat {
         ended(silent)
     }
 
-    /// Until it is interrupted, or nobody reads any more.
+    /// Until a signal comes, or the reader of the output is gone.
     fn watch_them(
         &self,
         pause: Duration,
@@ -177,7 +177,7 @@ impl Stat {
                 .iter()
                 .filter_map(|(name, s)| {
                     let (_, b) = before.iter().find(|(n, _)| n == name)?;
-                    // One that was started anew counts from 0.
+                    // A target that was restarted counts from 0.
                     (b.started_sec == s.started_sec).then(|| rates_of(name.clone(), b, s, seconds))
                 })
                 .collect();
@@ -194,7 +194,7 @@ fn bytes_written(s: &OstStatReply) -> u64 {
     s.writes.iter().map(|w| w.sizes.bytes).sum()
 }
 
-/// Of these, to the device that the log has of its own.
+/// The part that goes to the log's own device.
 fn bytes_to_log_device(s: &OstStatReply) -> u64 {
     let of_log = s.writes.iter().filter(|w| w.purpose == purpose::LOG && s.log_device_bytes > 0);
     of_log.map(|w| w.sizes.bytes).sum()
@@ -369,7 +369,7 @@ fn print_line(l: &Line) {
     print_histogram(l);
 }
 
-/// Sizes down, purposes across; only what has writes.
+/// Sizes as rows, purposes as columns; only those with writes.
 fn print_histogram(l: &Line) {
     let shown: Vec<&Writes> = l.writes.iter().filter(|w| w.count > 0).collect();
     let classes = l.writes.iter().map(|w| w.sizes.len()).max().unwrap_or(0);

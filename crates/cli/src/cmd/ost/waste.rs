@@ -1,4 +1,4 @@
-//! `stria ost waste`: what sub-blocks of several sizes cost, by the engine's own allocator and without a medium.
+//! `stria ost waste`: the cost of sub-blocks of several sizes, by the engine's own allocator and without a medium.
 
 use clap::Args;
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub struct Waste {
     json: bool,
 }
 
-/// One sub-block.
+/// The result of one sub-block size.
 #[derive(Debug, Serialize)]
 struct Line {
     /// 0: as large as each write needs.
@@ -45,14 +45,14 @@ struct Line {
     fragments_per_file: f64,
 }
 
-/// Largest file that is drawn: the medium that is thought of must have room for all.
+/// The largest file: the imagined medium must have room for all files.
 const BYTES_MAX: u64 = 1 << 30;
 
 impl Waste {
     pub fn run(self) -> anyhow::Result<Exit> {
         if self.min.0 == 0 || self.min.0 > self.max.0 || self.max.0 > BYTES_MAX {
             let next = "give --min of 1 byte or more, and --max of that or more and 1G at most";
-            return Err(Failure::unusable("waste", "these sizes make no mix", next).into());
+            return Err(Failure::unusable("waste", "these sizes are no range", next).into());
         }
         let mix = Mix {
             files: self.files,

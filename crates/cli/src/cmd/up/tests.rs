@@ -60,7 +60,7 @@ fn on_an_existing_directory_conflicting_wishes_and_missing_media_are_refused() {
     std::fs::remove_file(there.ost_image(dir.path(), 1)).unwrap();
     let err = up(dir.path(), "").plan().unwrap_err().to_string();
     assert!(err.contains("ost0001.img") && err.contains("missing"), "{err}");
-    // Before it was ready nothing was stored: the same loss is then no loss.
+    // Before it was ready no data was stored, so a missing image is no loss.
     there.ready = false;
     there.write(dir.path()).unwrap();
     assert_eq!(up(dir.path(), "--osts 3").plan().unwrap().osts, 3);

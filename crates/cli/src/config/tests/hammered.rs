@@ -4,7 +4,7 @@ use super::*;
 use crate::reach::Source;
 
 fn strike<C: Config + PartialEq + std::fmt::Debug>(name: &str) {
-    // The TOML library keeps a tree with positions, and quotes the text in a refusal.
+    // The TOML library keeps a tree with positions, and quotes the text in an error.
     let hammer = Hammer::new(name).seeds([C::example().print()]).text().bound(400, 64 << 10);
     let outcome = hammer.run(
         |bytes| parse::<C>(&String::from_utf8_lossy(bytes)).ok(),

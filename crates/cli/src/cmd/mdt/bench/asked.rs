@@ -1,4 +1,4 @@
-//! The MDT's side: what a client's requests come to, in this process or by TCP. Requests are encoded and replies are decoded whole.
+//! The MDT's side: a client's requests, in this process or over TCP. Requests are encoded and replies decoded completely.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use wire::{Header, Request, decode_reply};
 
 use super::tree::{Hand, Name, Side, Tree};
 
-/// As the client's own.
+/// As in the client.
 const ENTRIES_MAX: u32 = 4096;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What was asked for last in each slot of the session; a hand has slots of its own.
+/// The last sequence of each slot of the session; each hand has slots of its own.
 pub type Lanes = Arc<[AtomicU32; SLOTS as usize]>;
 
-/// Whom to ask, and as which session.
+/// The MDT to call, and the session to use.
 pub struct Asked {
     pub peer: Arc<dyn Peer>,
     pub session: SessionId,
@@ -31,7 +31,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Finds the directories of a tree that is there.
+    /// Finds the directories of an existing tree.
     pub fn find_dirs(&mut self, tree: Tree) -> anyhow::Result<()> {
         let mut hand = self.hand(0)?;
         let names = (0..tree.dirs()).map(|n| Name::new(b'd', n));
@@ -39,18 +39,18 @@ impl Asked {
         Ok(())
     }
 
-    /// A hand that has so many slots.
+    /// A hand with this many slots.
     pub fn hand_with(&self, thread: usize, slots: usize) -> anyhow::Result<Asker> {
         let slots = thread * slots..(thread + 1) * slots;
         ensure!(slots.end <= SLOTS as usize, "a session has {SLOTS} slots for all threads");
         let (peer, lanes) = (self.peer.clone(), self.lanes.clone());
-        // Of those that are used together none is ahead.
+        // All slots of a frame go on from the same sequence.
         let sequence = lanes[slots.start].load(Ordering::Relaxed);
         let sizes = Sizes::default();
         Ok(Asker { peer, session: self.session, lanes, slots, sequence, bulk: Buf::new(), sizes })
     }
 
-    /// All sequences up to here are taken.
+    /// Marks all sequences up to here as used.
     pub fn raise(&self, sequence: u32) {
         self.lanes.iter().for_each(|lane| lane.store(sequence, Ordering::Relaxed));
     }
@@ -82,13 +82,13 @@ pub struct Sizes {
     pub reply: usize,
 }
 
-/// One thread's requests, each in its turn.
+/// One thread's requests, one at a time.
 pub struct Asker {
     peer: Arc<dyn Peer>,
     session: SessionId,
     lanes: Lanes,
     pub slots: Range<usize>,
-    /// Of all its slots.
+    /// The last sequence of all its slots.
     pub sequence: u32,
     bulk: Buf,
     pub sizes: Sizes,
@@ -158,7 +158,7 @@ impl Hand for Asker {
         Ok(self.ask(&request)?.attr.fid)
     }
 
-    /// A client that is alone tells nobody that it closed an empty file.
+    /// A client that is alone reports no close of an empty file.
     fn create(&mut self, dir: &Fid, name: &Name) -> anyhow::Result<()> {
         let made = self.ask(&create_request(*dir, name))?;
         ensure!(made.made, "a file that is made was there");
@@ -188,12 +188,12 @@ impl Hand for Asker {
     }
 }
 
-/// One question by the first hand.
+/// Sends one request by the first hand.
 pub fn first<T>(side: &Asked, ask: impl FnOnce(&mut Asker) -> anyhow::Result<T>) -> anyhow::Result<T> {
     ask(&mut side.hand(0)?)
 }
 
-/// The requests of a row by TCP, as bodies have them in process.
+/// The sizes of a row's requests and replies by TCP, taken from the bodies in this process.
 pub fn sizes(side: &Asked, creates: bool) -> anyhow::Result<Sizes> {
     let mut hand = side.hand(0)?;
     let dir = side.dirs.first().context("the tree has a directory")?;

@@ -1,4 +1,4 @@
-//! The client's half of the rows by TCP, which is a process of its own for both sides: it tells what it did as JSON.
+//! The client's part of the rows over TCP. It is a separate process for both sides and prints its result as JSON.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -88,13 +88,13 @@ impl Client {
             (_, 1) => world.create(self.connections, time)?,
             _ => world.create_together(many, time)?,
         };
-        // Told before what was made is removed, which nobody counts.
+        // Reported before the row's files are removed, since the removal does not count.
         tell(&figure)?;
         world.clear()?;
         Ok(Exit::Done)
     }
 
-    /// Runs it as a process of its own; its CPU and this one's are added.
+    /// Runs it as a separate process; adds its CPU time to this one's.
     pub fn started(&self) -> anyhow::Result<Figure> {
         let mut command = Command::new(std::env::current_exe()?);
         let talk = self.talk.to_possible_value().context("each has a name")?;

@@ -1,4 +1,4 @@
-//! ext4's side: the same by system calls on descriptors of directories, so that each name is looked up alone.
+//! ext4's side: the same operations by system calls on descriptors of directories, so that each call looks up one name.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -12,15 +12,15 @@ use rustix::fs::{AtFlags, Mode, OFlags, RawDir, mkdirat, openat, statat, syncfs,
 use super::tree::{self, Hand, Name, Side, Tree};
 use crate::cmd::measure::ext4::Ext4;
 
-/// What is asked for with one getdents64; as glibc does.
+/// Buffer of one getdents64, as in glibc.
 const LIST_BYTES: usize = 32 << 10;
 
 pub struct OnExt4 {
     root: Arc<OwnedFd>,
     dirs: Vec<OwnedFd>,
-    /// Kernel memory before it was made, bytes.
+    /// Kernel memory in bytes before the file system was made.
     slab_before: u64,
-    /// Unmounted last: after all that is open on it.
+    /// Unmounted last, after all descriptors on it are closed.
     _mounted: Ext4,
 }
 
@@ -39,7 +39,7 @@ impl OnExt4 {
         Ok(side)
     }
 
-    /// Of the kernel for it, as far as it is not the page cache: dentries and inodes. What others take meanwhile is in it.
+    /// Kernel memory for its dentries and inodes, without the page cache. It includes what other processes allocate meanwhile.
     pub fn memory_bytes(&self) -> u64 {
         slab_bytes().saturating_sub(self.slab_before)
     }

@@ -1,4 +1,4 @@
-//! Threads that do one row's work on one side, each one operation at a time, and what they count.
+//! Threads that do one row's work on one side, one operation at a time each, and their counters.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,34 +14,34 @@ use super::rows::{Row, Work};
 use super::tree::{Hand, Name, Side, Tree};
 use crate::cmd::measure::threads::{self, Took, histogram};
 
-/// Between two looks at the clock, which costs a twentieth of a look at a file.
+/// Operations between two looks at the clock, which costs a twentieth of a stat.
 const LOOKS: u64 = 64;
-/// The number of the thread that makes files beside others.
+/// The number of the thread that creates files beside the others.
 const WRITER: usize = 8;
-/// It makes what is due, then waits so long.
+/// The writer creates the files that are due, then waits this long.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What a row came to on one side in one turn.
+/// The result of a row on one side in one turn.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Figure {
     /// In the row's unit.
     pub value: f64,
     pub ops: u64,
     pub seconds: f64,
-    /// Of them, those of the flush at the end.
+    /// The part of `seconds` that the flush at the end took.
     pub flush_seconds: f64,
-    /// Of the processes, user and system.
+    /// CPU time of the processes, user and system.
     pub cpu_seconds: f64,
-    /// Of an operation; of looks, the mean of some in a row.
+    /// Latency of an operation; for stats, the mean of several in a row.
     pub p50_us: f64,
     pub p999_us: f64,
     pub max_us: f64,
     pub memory_bytes: u64,
-    /// By the writer beside it.
+    /// Files that the writer beside it created per second.
     pub made_per_second: f64,
 }
 
-/// What one thread did.
+/// The result of one thread.
 pub struct Done {
     pub ops: u64,
     latencies: Histogram<u64>,
@@ -72,7 +72,7 @@ impl Figure {
     }
 }
 
-/// When a row is over: its time, a signal, or another thread that can do no more.
+/// When a row ends: after its time, by a signal, or when another thread has no more work.
 pub struct Until<'a> {
     pub time: Duration,
     pub stop: &'a AtomicBool,
@@ -80,7 +80,7 @@ pub struct Until<'a> {
 }
 
 impl Until<'_> {
-    /// Does `some` again and again, which says how many operations it was; none: there is no more.
+    /// Calls `some` repeatedly; it returns how many operations it did, or zero when there is no more work.
     pub fn repeat(
         &self,
         began: Instant,
@@ -105,7 +105,7 @@ impl Until<'_> {
     }
 }
 
-/// Looks at any file of all by so many threads; each is given its way to look at the file of a number.
+/// Stats of random files by this many threads; `looks` gives each thread its way to stat a file by number.
 pub fn looks<L: FnMut(u64) -> anyhow::Result<()>>(
     threads: usize,
     entries: u64,
@@ -127,21 +127,21 @@ pub fn looks<L: FnMut(u64) -> anyhow::Result<()>>(
     Figure::of(&threads::run(threads, &over, work, || Ok(()))?)
 }
 
-/// A directory of a thread, and which of its files are there.
+/// A directory of a thread, and the range of its existing files.
 pub type Own<D> = (D, Range<u64>);
 
-/// One side with its tree, and what the last row left there.
+/// One side with its tree, and the files that the last row left.
 pub struct World<S: Side> {
-    /// Before the side: directories are closed before it goes.
+    /// Declared before the side, so that directories are closed before it is dropped.
     pub left: Vec<Own<S::Dir>>,
     pub side: S,
     pub tree: Tree,
-    /// Files that a row may make.
+    /// Files that a row may create.
     pub files_max: u64,
-    /// Do rows that change something end with a flush, which counts?
+    /// Whether rows that change something end with a flush, which counts.
     pub flushes: bool,
     pub stop: Arc<AtomicBool>,
-    /// Directories made so far beside the tree's.
+    /// Directories made so far, beyond those of the tree.
     made: u64,
 }
 
@@ -150,7 +150,7 @@ impl<S: Side> World<S> {
         World { left: vec![], side, tree, files_max, flushes, stop, made: 0 }
     }
 
-    /// Looks at all of the tree once, so that no row finds it where it was left before a start; how long that took, seconds.
+    /// Stats the whole tree once, so that no row meets a cold cache after a start; returns the seconds that it took.
     pub fn warm(&self) -> anyhow::Result<f64> {
         let began = Instant::now();
         let mut hand = self.side.hand(0)?;
@@ -209,7 +209,7 @@ impl<S: Side> World<S> {
         self.changed(&took)
     }
 
-    /// Over when the first thread has none left, so that all are at work all the time.
+    /// Ends when the first thread has no file left, so that all threads work all the time.
     fn remove(&mut self, threads: usize, time: Duration) -> anyhow::Result<Figure> {
         if self.left.is_empty() {
             self.create(threads, time)?;
@@ -266,7 +266,7 @@ impl<S: Side> World<S> {
                     }
                     hand.create(dir, &Name::file(files.end))?;
                     files.end += 1;
-                    // All of them: the next turn finds no more than this one did.
+                    // All of them: the next turn must find as many as this one did.
                     hand.remove(dir, &Name::file(files.start))?;
                     files.start += 1;
                 }
@@ -276,7 +276,7 @@ impl<S: Side> World<S> {
         self.changed(&threads::run(threads, &over, work, || self.end())?)
     }
 
-    /// Runs `work` while another thread makes so many files per second; with how many it made.
+    /// Runs `work` while another thread creates this many files per second; returns how many it created, too.
     pub fn beside_writer<T>(
         &mut self,
         per_second: u32,
@@ -314,7 +314,7 @@ impl<S: Side> World<S> {
         Ok((done?, made))
     }
 
-    /// Removes what rows left.
+    /// Removes the files that rows left.
     pub fn clear(&mut self) -> anyhow::Result<()> {
         let left = std::mem::take(&mut self.left);
         let over = AtomicBool::new(false);
@@ -329,7 +329,7 @@ impl<S: Side> World<S> {
 
     pub fn make_dirs(&mut self, count: usize) -> anyhow::Result<Vec<S::Dir>> {
         let mut hand = self.side.hand(0)?;
-        // Names that no process uses again: one that was begun anew cannot know what is there.
+        // Names that no other process uses: a restarted one cannot know which files exist.
         let first = u64::from(std::process::id() % 1000) * 1_000_000 + self.made;
         self.made += count as u64;
         (0..count as u64).map(|n| hand.make_dir(&Name::new(b'w', first + n))).collect()

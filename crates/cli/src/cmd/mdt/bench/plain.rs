@@ -1,4 +1,4 @@
-//! What an MDT is held against beside ext4: a loop that looks into a hash table, and a server that answers at once.
+//! Baselines for an MDT other than ext4: a loop that reads a hash table, and a server that replies at once.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -32,7 +32,7 @@ impl Table {
     ) -> anyhow::Result<Figure> {
         looks(threads, self.0.len() as u64, (time, seed, stop), |_| {
             Ok(|n| {
-                // The whole record, as a reply would have it.
+                // The whole record, as a reply would contain it.
                 std::hint::black_box(*self.0.get(&n).context("a record that was put is there")?);
                 Ok(())
             })
@@ -40,7 +40,7 @@ impl Table {
     }
 }
 
-/// A thread for each connection: it reads as many bytes as a request has and writes as many as a reply has.
+/// A thread for each connection: it reads as many bytes as a request has, and writes as many as a reply has.
 pub struct Echo {
     pub address: String,
     stop: Arc<AtomicBool>,
@@ -58,7 +58,7 @@ impl Echo {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                // It ends with its client.
+                // The thread ends with its client.
                 std::thread::spawn(move || drop(answer(stream)));
             }
         };

@@ -1,4 +1,4 @@
-//! An MDT in this process, on the whole device, with the threads and the log of a daemon's.
+//! An MDT in this process, on the whole device, with the threads and the log of a daemon.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,28 +22,28 @@ use crate::cmd::measure::device::blank;
 use crate::serve::register::new_uuid;
 
 pub const MDT: TargetId = TargetId(1);
-/// As the MGS gives it.
+/// As the MGS sets it.
 const COMMIT_INTERVAL_MS: u32 = 1000;
-/// The log is as good as empty up to here; a row then comes to its half only if it is long.
+/// Up to here the log counts as empty; a row then fills half of it only if it is long.
 const LOG_SHARE_MAX: u64 = 4;
 
 pub struct Rig {
     pub world: World<Asked>,
     pub served: Served,
-    /// Of the start with the tree that was made, after a clean stop.
+    /// Duration of a start with the tree, after a clean stop.
     pub start_seconds: f64,
-    /// Processes that asked by TCP so far.
+    /// Client processes so far.
     pub clients: u32,
 }
 
-/// In a hub. Dropped, it is ended as a kill would: what it leaves on the device is of no use.
+/// An MDT in a hub. Dropping it ends it like a kill: the content of the device is not needed any more.
 pub struct Served {
     pub mdt: Arc<Mdt>,
     pub hub: Arc<Hub>,
 }
 
 impl Served {
-    /// What requests of all threads look at.
+    /// Memory words that requests of all threads share.
     pub fn words(&self) -> Vec<Word> {
         [self.mdt.words(), self.hub.words(MDT)].concat()
     }
@@ -52,7 +52,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.mdt.stop(false);
-        // The MDT holds its fabric, and that the hub.
+        // The MDT holds its fabric, which holds the hub.
         self.hub.remove(MDT);
     }
 }
@@ -85,7 +85,7 @@ impl Rig {
         let dirs = tree::fill(&asked, tree, &stop)?;
         first.mdt.stop(true).context("stopping")?;
         drop((asked, first));
-        // What follows begins as a daemon would that was started with such a tree.
+        // From here on it is like a daemon that was started with such a tree.
         let began = Instant::now();
         let (served, mut asked) = start(disk, cache_bytes, &reply, client)?;
         let start_seconds = began.elapsed().as_secs_f64();
@@ -93,7 +93,7 @@ impl Rig {
         Ok(Rig { world: World::new(asked, tree, files_max, true, stop), served, start_seconds, clients: 0 })
     }
 
-    /// Before a row: nothing waits to be written, and the log has room for it.
+    /// Called before a row: waits until no write is pending and the log has space for the row.
     pub fn settle(&self) -> anyhow::Result<()> {
         let stat = self.world.side.target_stat()?;
         if stat.log_bytes_used * LOG_SHARE_MAX > stat.log_bytes_total {
@@ -134,7 +134,7 @@ fn start(
     Ok((served, Asked { session, lanes, ..asked }))
 }
 
-/// What an MGS would answer: this MDT alone; empty files need no OST.
+/// The reply of an MGS that knows this MDT alone; empty files need no OST.
 fn registered(label: &Label, fs_uuid: Uuid) -> RegisterReply {
     let (fs, mirror, node, epoch) = (FsId(1), MirrorId(1), NodeId(1), Epoch(1));
     let target = Target {

@@ -1,4 +1,4 @@
-//! What is measured, by how many threads, and what it is held against.
+//! The rows: what each measures, by how many threads, and its baseline.
 
 use serde::Serialize;
 
@@ -11,26 +11,26 @@ pub struct Row {
     pub title: &'static str,
     pub work: Work,
     pub threads: usize,
-    /// Requests that go in one frame.
+    /// Requests in one frame.
     pub together: usize,
     pub against: Against,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Work {
-    /// Empty files, each thread in a new directory of its own: made, and not left open.
+    /// Creates empty files, each thread in a new directory of its own, and does not keep them open.
     Create,
-    /// Those that the same number of threads made.
+    /// Removes the files that the same number of threads created.
     Remove,
-    /// By directory and name, any file of all, as likely as any other.
+    /// Stats by directory and name; all files are equally likely.
     Stat,
-    /// Whole directories with the attributes of what is in them; an operation is an entry.
+    /// Lists whole directories with attributes; an operation is an entry.
     List,
-    /// Of ten operations six look at any file of all, two make a file in the thread's own directory, two remove one there.
+    /// Of ten operations, six stat any file, two create one in the thread's own directory, and two remove one there.
     Mixed,
-    /// What looks of two threads are to those of one.
+    /// The rate of stats by two threads relative to one thread.
     Scaling {
-        /// Files that another thread makes meanwhile, per second.
+        /// Files that another thread creates meanwhile, per second.
         made_per_second: u32,
     },
 }
@@ -40,9 +40,9 @@ pub enum Work {
 pub enum Against {
     /// System calls on an ext4 on the same device.
     Ext4,
-    /// A loop that looks into a hash table.
+    /// A loop that reads a hash table.
     Hash,
-    /// A server that answers each request with as many bytes, at once.
+    /// A server that replies to each request at once, with as many bytes.
     Echo,
 }
 
@@ -57,7 +57,7 @@ impl Against {
 }
 
 impl Row {
-    /// Its part in what is kept from one row to the next: only rows against ext4 are run on ext4.
+    /// Whether it runs on ext4. Only such rows take part in the state that is kept from one row to the next.
     pub fn has_ext4(&self) -> bool {
         self.against == Against::Ext4
     }
@@ -88,7 +88,7 @@ use Work::{Create, List, Mixed, Remove, Scaling, Stat};
 const MADE_PER_SECOND: u32 = 20_000;
 const CONNECTIONS: usize = 16;
 
-/// In the order in which they run: what only looks comes first, and what was made is removed by the row that follows.
+/// In the order of their run: read-only rows come first, and each row that creates is followed by one that removes.
 pub const ROWS: &[Row] = &[
     row("stat-1", "warm stat, 1 thread", Stat, 1, Ext4),
     row("stat-2", "warm stat, 2 threads", Stat, 2, Ext4),
@@ -108,7 +108,7 @@ pub const ROWS: &[Row] = &[
     row("tcp-create", "create over TCP, 16 connections", Create, CONNECTIONS, Echo),
     together("tcp-stat-16", "stat over TCP, 16 in a frame", Stat, 16),
     together("tcp-stat-64", "stat over TCP, 64 in a frame", Stat, 64),
-    // A session's slots are for so many at once.
+    // A session has slots for this many at once.
     together("tcp-create-16", "create over TCP, 4 x 16 in a frame", Create, 16),
     together("tcp-create-64", "create over TCP, 1 x 64 in a frame", Create, 64),
     row("create-1", "create, 1 thread", Create, 1, Ext4),
@@ -122,7 +122,7 @@ pub const ROWS: &[Row] = &[
     row("mixed-4", "mixed, 4 threads", Mixed, 4, Ext4),
 ];
 
-/// Those whose name contains one of `wanted`, which are separated by commas.
+/// The rows whose name contains one of the words in `wanted`, which are separated by commas.
 pub fn named(wanted: &str) -> Vec<&'static Row> {
     measure::named(ROWS, |row| row.name, wanted)
 }

@@ -1,5 +1,5 @@
-//! What the samples come to, as a table and as JSON. A sample of a ratio is one turn of the MDT by its partner's turn. Medians with
-//! their 95 % interval; fewer than six samples have their range.
+//! The samples as a table and as JSON. A sample of a ratio is one turn of the MDT divided by its partner's turn. Medians come with their 95
+//! % interval, or with their range if there are fewer than six samples.
 
 use std::fmt::Write;
 
@@ -10,31 +10,31 @@ use super::load::Figure;
 use super::rows::{Against, Row};
 use crate::cmd::measure::{middle, ratio_of_pairs, shown_ratio};
 
-/// A row with what was measured in each turn.
+/// A row with the results of each turn.
 #[derive(Debug)]
 pub struct Line {
     pub row: &'static Row,
     pub ours: Vec<Figure>,
-    /// In pairs with ours, as far as both have them.
+    /// Paired with ours, as far as both exist.
     pub other: Vec<Figure>,
 }
 
-/// What one side came to.
+/// The result of one side.
 #[derive(Debug, Serialize)]
 pub struct Side {
     /// In the row's unit.
     pub value: Estimate,
-    /// Medians, as all that follow.
+    /// A median, as are all that follow.
     pub cpu_seconds_per_million: f64,
-    /// Of the row's time, the part of the flush at its end.
+    /// The part of the row's time that the flush at its end took.
     pub flush_share: f64,
     pub p50_us: f64,
     pub p999_us: f64,
-    /// The longest of all.
+    /// The maximum of all turns.
     pub max_us: f64,
-    /// Resident, of the process of the MDT; of ext4 what the kernel took for dentries and inodes; else 0.
+    /// For the MDT, resident memory of its process; for ext4, kernel memory for dentries and inodes; else 0.
     pub memory_bytes: f64,
-    /// Files that a writer made beside it.
+    /// Files that a writer beside it created.
     pub made_per_second: f64,
     pub samples: Vec<f64>,
 }
@@ -73,7 +73,7 @@ fn side(figures: &[Figure]) -> Option<Side> {
     })
 }
 
-/// The lines that have figures, in the order given.
+/// The lines that have results, in the given order.
 pub fn results(lines: &[Line]) -> Vec<Result> {
     let result = |line: &Line| {
         let Line { row, ours, other } = line;

@@ -1,4 +1,4 @@
-//! Rows whose requests go several in a frame (`wire::batch`): a thread sends a frame and waits for its answer.
+//! Rows with several requests per frame (`wire::batch`): a thread sends a frame and waits for its reply.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use super::load::{Figure, Until, World};
 use super::tree::{Name, Side};
 use crate::cmd::measure::threads;
 
-/// Connections that have slots for so many mutations each, out of those that are wished for: a session's slots are for all.
+/// The number of connections, at most `wished`, for which the session has slots: each needs one per mutation of its frame.
 pub fn connections(wished: usize, together: usize, creates: bool) -> usize {
     if creates { wished.min(SLOTS as usize / together) } else { wished }
 }
 
 impl Asker {
-    /// Asks all in one frame; the replies in the same order.
+    /// Sends all in one frame; the replies come in the same order.
     fn ask_together<R: Request>(
         &mut self,
         requests: impl Iterator<Item = R>,
@@ -55,7 +55,7 @@ impl Asker {
 }
 
 impl World<Asked> {
-    /// As `stat`, `together` looks in a frame.
+    /// As `stat`, with `together` stats per frame.
     pub fn stat_together(
         &self,
         (connections, together): (usize, usize),
@@ -80,7 +80,7 @@ impl World<Asked> {
         Figure::of(&threads::run(connections, &over, work, || Ok(()))?)
     }
 
-    /// As `create`, `together` files in a frame.
+    /// As `create`, with `together` creates per frame.
     pub fn create_together(
         &mut self,
         (connections, together): (usize, usize),

@@ -1,4 +1,4 @@
-//! The tree that is worked on, and who works on it: the same names on every side.
+//! The tree of files for the rows, and the interface of the sides: both have the same names.
 
 use std::ffi::CStr;
 
@@ -6,12 +6,12 @@ use anyhow::Context;
 
 use crate::cmd::measure::threads;
 
-/// One open descriptor each on ext4, so fewer than a process may have by default.
+/// On ext4 each directory needs an open descriptor, so this is less than the default limit of a process.
 const DIRS_MAX: u64 = 500;
-/// A directory has about so many files, if there are not too many of all.
+/// Files per directory, unless there are too many files.
 const FILES_PER_DIR: u64 = 1000;
 
-/// How many files are in how many directories before the rows.
+/// The number of files and directories before the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree {
     pub entries: u64,
@@ -22,7 +22,7 @@ impl Tree {
         self.entries.div_ceil(FILES_PER_DIR).clamp(1, DIRS_MAX)
     }
 
-    /// Directory and number in it of the file `n` of all: neighbours are in different directories.
+    /// Directory and number within it of file `n`: neighbours lie in different directories.
     pub fn place(self, n: u64) -> (usize, u64) {
         ((n % self.dirs()) as usize, n / self.dirs())
     }
@@ -62,28 +62,28 @@ pub trait Side: Sync {
     type Dir: Sync + Send;
     type Hand: Hand<Dir = Self::Dir>;
 
-    /// For the thread of this number, which only that thread has meanwhile.
+    /// A hand for the thread of this number, which only that thread uses.
     fn hand(&self, thread: usize) -> anyhow::Result<Self::Hand>;
     /// The directories of the tree.
     fn dirs(&self) -> &[Self::Dir];
-    /// All that was done is durable.
+    /// Makes all changes durable.
     fn flush(&self) -> anyhow::Result<()>;
 }
 
-/// One thread's way to ask.
+/// One thread's connection to a side.
 pub trait Hand {
     type Dir;
 
-    /// In the root.
+    /// Makes a directory in the root.
     fn make_dir(&mut self, name: &Name) -> anyhow::Result<Self::Dir>;
     fn create(&mut self, dir: &Self::Dir, name: &Name) -> anyhow::Result<()>;
     fn remove(&mut self, dir: &Self::Dir, name: &Name) -> anyhow::Result<()>;
     fn stat(&mut self, dir: &Self::Dir, name: &Name) -> anyhow::Result<()>;
-    /// All entries with their attributes; how many.
+    /// Lists all entries with their attributes; returns their number.
     fn list(&mut self, dir: &Self::Dir) -> anyhow::Result<u64>;
 }
 
-/// Makes the tree by as many threads as there are processors, and gives its directories.
+/// Makes the tree with one thread per processor, and returns its directories.
 pub fn fill<S: Side>(
     side: &S,
     tree: Tree,

@@ -1,4 +1,4 @@
-//! Who works on the device when.
+//! The schedule of the sides on the device.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use super::together::connections;
 use super::tree::Tree;
 use crate::memory;
 
-/// Inodes of the ext4: one for so many bytes of the device.
+/// Bytes of the device for each inode of the ext4.
 pub const INODE_BYTES: u64 = 4096;
-/// Directories and a file system's own.
+/// Inodes for directories and for the file system itself.
 const INODES_SPARE: u64 = 4096;
-/// Of sequences; no row makes so many requests by one slot.
+/// Sequences reserved for a client; no row sends more requests by one slot.
 const SEQUENCES: u32 = 1 << 26;
 
 pub struct Turns {
@@ -32,7 +32,7 @@ pub struct Turns {
     pub device_bytes: u64,
     pub rows: Vec<&'static Row>,
     pub tree: Tree,
-    /// Of the MDT.
+    /// Memory for the MDT's records.
     pub cache_bytes: u64,
     pub pairs: u32,
     pub seconds: f64,
@@ -41,7 +41,7 @@ pub struct Turns {
     pub stop: Arc<AtomicBool>,
 }
 
-/// Who has the device. A side keeps it when the next turn is its own again, and makes no new tree.
+/// The side that has the device. It keeps the device if the next turn is its own again, and makes no new tree.
 enum Holder {
     Nobody,
     Mdt(Box<Rig>),
@@ -49,14 +49,14 @@ enum Holder {
 }
 
 impl Turns {
-    /// Measures; with what there is to say beside the figures.
+    /// Runs all turns; returns the lines and the notes to print.
     pub fn run(mut self) -> anyhow::Result<(Vec<Line>, Vec<String>)> {
         let mut lines: Vec<Line> =
             self.rows.iter().map(|row| Line { row, ours: vec![], other: vec![] }).collect();
         let (mut holder, mut notes, mut starts) = (Holder::Nobody, Vec::new(), Vec::new());
         self.has_ext4 &= self.rows.iter().any(|row| row.has_ext4());
         for turn in 0..self.pairs {
-            // MDT, ext4, then ext4, MDT: drift of the machine meets both alike.
+            // MDT, ext4, then ext4, MDT: drift of the machine affects both alike.
             for is_mdt in if turn % 2 == 0 { [true, false] } else { [false, true] } {
                 if is_mdt {
                     self.mdt_turn(turn, &mut holder, &mut lines, &mut starts)?;
@@ -67,7 +67,7 @@ impl Turns {
                     if turn > 0 {
                         return Err(error.context("ext4"));
                     }
-                    // It needs root and mkfs.ext4; the MDT does not.
+                    // ext4 needs root and mkfs.ext4; the MDT does not.
                     notes.push(format!("only the MDT's side: {error:#}"));
                     self.has_ext4 = false;
                 }
@@ -82,7 +82,7 @@ impl Turns {
         Ok((lines, notes))
     }
 
-    /// Without making trees and removing things.
+    /// Without the time for making trees and removing files.
     pub fn seconds_expected(&self) -> f64 {
         let runs = |row: &&Row| match row.work {
             Work::Scaling { .. } => 4.0,
@@ -108,7 +108,7 @@ impl Turns {
         starts: &mut Vec<(f64, f64)>,
     ) -> anyhow::Result<()> {
         if !matches!(holder, Holder::Mdt(_)) {
-            // First it gives the device back.
+            // The previous holder gives the device back first.
             *holder = Holder::Nobody;
             let rig =
                 Rig::make(&self.device, self.tree, self.files_max(), self.cache_bytes, self.stop.clone());
@@ -164,7 +164,7 @@ impl Turns {
         world.clear()
     }
 
-    /// One thread and two, of the MDT and of a hash table, in turns.
+    /// Alternates one and two threads, on the MDT and on a hash table.
     fn scaling(&self, rig: &mut Rig, per_second: u32, turn: u32) -> anyhow::Result<(Figure, Option<Figure>)> {
         let table = Table::new(self.tree.entries);
         let (time, seed) = (self.time(), turn.into());
@@ -179,7 +179,7 @@ impl Turns {
         Ok((beside(ours), Some(beside(other))))
     }
 
-    /// A client's process asks a server in this one: the MDT, and one that only answers.
+    /// A client process calls a server in this process: the MDT, and one that only replies.
     fn tcp(&self, rig: &mut Rig, row: &Row, turn: u32) -> anyhow::Result<(Figure, Option<Figure>)> {
         let creates = row.work == Work::Create;
         let server = Server::listen("127.0.0.1:0", rig.served.hub.clone())?;
@@ -202,7 +202,7 @@ impl Turns {
         let to_mdt = to_mdt.with_sizes(super::asked::sizes(&rig.world.side, creates)?);
         let (address, talk, connections) = (echo.address.clone(), Talk::Echo, row.threads);
         let to_echo = Client { address, talk, connections, ..to_mdt.clone() };
-        // What this process asks next comes after all that the client will.
+        // Later sequences of this process come after all that the client will use.
         rig.world.side.raise(to_mdt.sequence.wrapping_add(SEQUENCES / 2));
         if turn.is_multiple_of(2) {
             let ours = to_mdt.started()?;
@@ -214,24 +214,24 @@ impl Turns {
 
     fn check_stop(&self) -> anyhow::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
-            bail!("stopped by a signal; the device holds nothing of use");
+            bail!("stopped by a signal; the content of the device is useless");
         }
         Ok(())
     }
 }
 
-/// From the least to the most.
+/// From the least to the greatest.
 fn span(seconds: impl Iterator<Item = f64> + Clone) -> String {
     let [low, high] = [f64::min, f64::max].map(|of| seconds.clone().reduce(of).unwrap_or(0.0));
     format!("{low:.2} to {high:.2}")
 }
 
-/// How many times one thread two are; all else is of two.
+/// The speed of two threads relative to one; all other fields are of two threads.
 fn scaled(one: Figure, two: Figure) -> Figure {
     Figure { value: two.value / one.value, ..two }
 }
 
-/// In pieces of 8 bytes, which is what a breakpoint watches.
+/// In words of 8 bytes, the unit that a breakpoint watches.
 fn tell_words(words: &[Word]) {
     eprintln!("process {}", std::process::id());
     for Word { name, address, bytes } in words {
@@ -241,7 +241,7 @@ fn tell_words(words: &[Word]) {
     }
 }
 
-/// Who waits sees that it goes on.
+/// Shows progress.
 fn tell(side: &str, line: &Line, figure: &Figure) {
     let row = line.row;
     eprintln!("{side:<10} {:<38} {:>12.2} {}", row.title, figure.value, row.unit());

@@ -1,4 +1,4 @@
-//! What the devices were told to write, as the kernel counts it: whoever wrote, and whatever the engine believes.
+//! Bytes written to the devices, as the kernel counts them: by any writer, independent of the engine's counters.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -11,12 +11,12 @@ use super::engine::Devices;
 /// The kernel counts in sectors of 512 bytes, whatever the device has.
 const SECTOR_BYTES: u64 = 512;
 
-/// Where the kernel counts.
+/// The kernel's counters.
 #[derive(Debug)]
 pub enum Written {
-    /// Block devices' own counters.
+    /// The counters of block devices.
     Devices(Vec<PathBuf>),
-    /// If one is a regular file: all that this process writes, to the page cache or past it, wherever it goes.
+    /// If one is a regular file: all that this process writes, anywhere, through the page cache or not.
     Process,
 }
 
@@ -29,13 +29,13 @@ impl Written {
             Ok(about.file_type().is_block_device().then(|| path.into()))
         };
         let devices = [Some(&devices.main), devices.log.as_ref()].into_iter().flatten();
-        // Both are looked at, also if the first is a file.
+        // Both are examined, even if the first is a file.
         let counters: Vec<Option<_>> = devices.map(counter).collect::<std::io::Result<_>>()?;
         let counters: Option<_> = counters.into_iter().collect();
         Ok(counters.map_or(Written::Process, Written::Devices))
     }
 
-    /// Bytes so far; `None` where the kernel does not count.
+    /// Bytes so far; `None` if the kernel does not count.
     pub fn bytes(&self) -> Option<u64> {
         let of_device = |stat: &PathBuf| sectors(&fs::read_to_string(stat).ok()?).map(|n| n * SECTOR_BYTES);
         match self {

@@ -1,4 +1,4 @@
-//! The engine's side: a new OST on the whole device, its log on a second one if there is one, and its rows.
+//! The engine's side: a new OST on the whole device, its log on a second one if given, and its rows.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,21 +17,20 @@ use super::state::{self, State};
 use crate::cmd::measure::device::{blank, take};
 use crate::serve::register::new_uuid;
 
-/// The log of a device that is large enough for it; of smaller ones the log is an eighth.
+/// The log size on a large device; on smaller ones it is an eighth.
 const LOG_BYTES: u64 = 512 << 20;
-/// The object of a device that is large enough for it; of smaller ones it is a quarter: what is overwritten takes new space before it
-/// gives its old space back.
+/// The object size on a large device; on smaller ones it is a quarter. An overwrite takes new space before it frees the old space.
 pub const OBJECT_BYTES: u64 = 2 << 30;
-/// Rounds of destaging before a burst; the second has nothing to wait for.
+/// Rounds of destaging before a burst; the second has no page to wait for.
 const DESTAGE_ROUNDS_MAX: usize = 8;
-/// A device below this has no room for a log and an object that say anything.
+/// A smaller device has no space for a log and an object of useful sizes.
 const DEVICE_BYTES_MIN: u64 = 32 << 20;
-/// And one of the log alone below this, no room for what the smallest device has for it.
+/// A smaller log device cannot hold the log of the smallest device.
 const LOG_DEVICE_BYTES_MIN: u64 = 4 << 20;
-/// What a log's medium has before its ring; see docs/formats/volume.md.
+/// The bytes before the ring on a log's medium; see docs/formats/volume.md.
 const LOG_HEAD_BYTES: u64 = 128 << 10;
 
-/// An OST that serves, without a network.
+/// A serving OST, without a network.
 pub struct Rig {
     store: Arc<Engine>,
     /// Its background threads.
@@ -40,22 +39,22 @@ pub struct Rig {
     stop: Arc<AtomicBool>,
 }
 
-/// The object that is worked on.
+/// The object for the rows.
 const OBJECT: ObjectId = object(Fid::FIRST);
 
 pub const fn object(fid: u64) -> ObjectId {
     ObjectId { fid: Fid(fid), generation: types::Generation(0), component: 0, stripe: 0, snapshot: 0 }
 }
 
-/// What the OST lies on.
+/// The devices of the OST.
 #[derive(Clone, Debug)]
 pub struct Devices {
     pub main: PathBuf,
-    /// Of the log, if it has one of its own.
+    /// The log's device, if it has one.
     pub log: Option<PathBuf>,
 }
 
-/// Their bytes.
+/// Sizes of the devices in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     pub main: u64,
@@ -67,7 +66,7 @@ impl Sizes {
         Sizes { main: main.size(), log: log.map(|log| log.size()) }
     }
 
-    /// The log is as large as it would be on the one device, or takes the smaller one of its own whole.
+    /// The log has the size that it would have on a single device, or takes a smaller device whole.
     pub fn log_bytes(&self) -> u64 {
         match self.log {
             None => LOG_BYTES.min(self.main / 8),
@@ -77,19 +76,18 @@ impl Sizes {
 }
 
 impl Devices {
-    /// Their sizes. Refuses what is too small, or holds anything unless forced, as `stria mkfs` would; writes nothing.
+    /// Their sizes. Refuses a device that is too small, or that has content unless forced, as `stria mkfs` does. Writes nothing.
     pub fn take(&self, force: bool) -> anyhow::Result<Sizes> {
-        let main = take(&self.main, DEVICE_BYTES_MIN, "for figures that say something of 8 GiB", force)?;
-        // Both at once: one device is not two.
+        let main = take(&self.main, DEVICE_BYTES_MIN, "for useful results 8 GiB", force)?;
+        // Both at once, so that one device given twice is noticed.
         let log = self.log.as_deref();
-        let log =
-            log.map(|log| take(log, LOG_DEVICE_BYTES_MIN, "for a log that says something of 512 MiB", force));
+        let log = log.map(|log| take(log, LOG_DEVICE_BYTES_MIN, "for useful results 512 MiB", force));
         Ok(Sizes::of(&main, log.transpose()?.as_ref()))
     }
 }
 
 impl Rig {
-    /// cli-BO1: a new OST on the devices, whatever they hold, served as the daemon does.
+    /// cli-BO1: makes a new OST on the devices, whatever they hold, and serves it as the daemon does.
     pub fn make(devices: &Devices, size: u64, stop: Arc<AtomicBool>) -> anyhow::Result<Rig> {
         let main = blank(&devices.main)?;
         let log = devices.log.as_deref().map(blank).transpose()?;
@@ -104,7 +102,7 @@ impl Rig {
         Ok(Rig { store, ost, size, stop })
     }
 
-    /// What the OST goes through before it gets the object.
+    /// Brings the OST into a state before it gets the object.
     pub fn prepare(&self, state: State, age: u64) -> anyhow::Result<()> {
         match state {
             State::Fresh => return Ok(()),
@@ -114,9 +112,9 @@ impl Rig {
         self.settle()
     }
 
-    /// Nothing waits to be destaged or flushed, and the log is as good as empty.
+    /// Waits until no page is to be destaged or flushed, and the log is nearly empty.
     pub fn settle(&self) -> anyhow::Result<()> {
-        // A round that finds nothing new since the one before destages all.
+        // A round destages everything if no write came since the round before.
         for _ in 0..DESTAGE_ROUNDS_MAX {
             if self.store.stats().small.overlay_bytes == 0 {
                 break;
@@ -138,7 +136,7 @@ impl Rig {
         Load { store: &*self.store, row, object: OBJECT, size: self.size, time, seed, stop: &self.stop }.run()
     }
 
-    /// Ends it; what it leaves on the device is of no use.
+    /// Ends it; the content of the device is not needed any more.
     pub fn end(self) -> anyhow::Result<()> {
         self.ost.stop(false).context("stopping")
     }

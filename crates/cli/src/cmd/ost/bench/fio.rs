@@ -1,6 +1,6 @@
-//! fio's side: the same requests on the bare device, by io_uring past the page cache.
+//! fio's side: the same requests on the bare device, by io_uring with direct I/O.
 //!
-//! fio says what it did as JSON; what it is given, and what is read of its answer, is all here.
+//! fio reports JSON; this file holds all its options and all fields that are read.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,17 +13,17 @@ use super::load::Figure;
 use super::rows::{Order, Row, Work};
 use crate::cmd::measure::ext4::Ext4;
 
-/// Files of the row that flushes, one per writer: each holds so many bytes, all written before.
+/// The row with flushes has a file per writer: each has this size and is fully written before.
 const FLUSH_FILE_BYTES: u64 = 16 << 20;
 
-/// fio at work on a device.
+/// fio on a device.
 pub struct Fio {
     device: PathBuf,
-    /// Bytes from the device's begin that requests go to.
+    /// Requests go to this many bytes from the begin of the device.
     span: u64,
 }
 
-/// What `fio --version` says; `None` without fio.
+/// The output of `fio --version`; `None` without fio.
 pub fn version() -> Option<String> {
     let out = Command::new("fio").arg("--version").stdin(Stdio::null()).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
@@ -34,7 +34,7 @@ impl Fio {
         Fio { device: device.to_owned(), span }
     }
 
-    /// Writes what will be read, so that no read meets a hole of a sparse file.
+    /// Writes the span, so that no read meets a hole of a sparse file.
     pub fn fill(&self) -> anyhow::Result<()> {
         let fill = ["--rw=write", "--bs=1M", "--iodepth=8"];
         run(&self.on_device(), &fill.map(String::from)).map(|_| ())
@@ -71,7 +71,7 @@ impl Fio {
     }
 }
 
-/// What a row is in fio's words, but for where and how long.
+/// The options of a row, without place and duration.
 fn words(row: &Row) -> Vec<String> {
     let mut words = vec![format!("--bs={}", row.block)];
     let is_sequential = row.order == Order::Sequential;
@@ -86,7 +86,7 @@ fn words(row: &Row) -> Vec<String> {
         words.push(format!("--random_distribution=zipf:{}.{}", tenths / 10, tenths % 10));
     }
     if !is_sequential {
-        // Each block as likely as every other, each time: so the engine's side asks, too.
+        // All blocks are equally likely each time, as on the engine's side.
         words.push("--norandommap=1".into());
     }
     match row.work {
@@ -120,7 +120,7 @@ fn run(place: &[String], args: &[String]) -> anyhow::Result<Value> {
     if !out.status.success() {
         bail!("fio: {} {}", text.trim(), String::from_utf8_lossy(&out.stderr).trim());
     }
-    // It says what it has to say of the machine before its JSON.
+    // fio prints remarks about the machine before its JSON.
     let json = text.find('{').map_or("", |at| &text[at..]);
     serde_json::from_str(json).with_context(|| format!("fio's answer: {text}"))
 }

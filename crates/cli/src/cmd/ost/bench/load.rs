@@ -1,4 +1,4 @@
-//! Threads that ask the engine for one row's work, each one request at a time, and what they count.
+//! Threads that send one row's requests to the engine, one at a time each, and their counters.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,30 +15,30 @@ use super::rows::{Order, Row, Unit, Work};
 use super::zipf::Zipf;
 use crate::cmd::measure::threads::{self, histogram};
 
-/// What a row came to on one side.
+/// The result of a row on one side.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figure {
     pub ops: u64,
     pub bytes: u64,
     pub seconds: f64,
-    /// Of the process, user and system.
+    /// CPU time of the process, user and system.
     pub cpu_seconds: f64,
     pub p50_us: f64,
     pub p999_us: f64,
     pub max_us: f64,
-    /// What the device was told to write meanwhile, bytes, where that is known.
+    /// Bytes written to the device meanwhile, if known.
     pub device_bytes: Option<u64>,
     pub small: Small,
 }
 
-/// What became of the bytes that went into the engine's small-write log.
+/// The fate of the bytes in the engine's small-write log.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Small {
-    /// Into it while the row ran.
+    /// Bytes that went into it during the row.
     pub patched_bytes: u64,
-    /// Written to their places meanwhile; a page that was overwritten before that counts once.
+    /// Bytes destaged meanwhile; a page that was overwritten before counts once.
     pub destaged_bytes: u64,
-    /// In memory and log only: at the row's begin, at its end, and at most.
+    /// Bytes in memory and log only: at the row's begin, at its end, and at most.
     pub pending_bytes: [u64; 3],
 }
 
@@ -51,7 +51,7 @@ impl Small {
         }
     }
 
-    /// The part of what came in that does not wait to be destaged at the row's end; `None` if nothing came in.
+    /// The share of the incoming bytes that is destaged at the row's end; `None` if none came in.
     pub fn settled_share(&self) -> Option<f64> {
         let [begin, end, _] = self.pending_bytes;
         let left = end.saturating_sub(begin) as f64;
@@ -68,7 +68,7 @@ impl Figure {
             Unit::Latency => self.p50_us,
         }
     }
-    /// Bytes written to the device for each byte that was asked for.
+    /// Bytes written to the device for each requested byte.
     pub fn amplification(&self) -> Option<f64> {
         self.device_bytes.map(|bytes| bytes as f64 / self.bytes as f64)
     }
@@ -80,25 +80,25 @@ impl Figure {
     }
 }
 
-/// Where a row's requests go, and until when.
+/// The target and the limit of a row's requests.
 pub struct Load<'a> {
     pub store: &'a dyn ObjectStore,
     pub row: &'a Row,
     pub object: ObjectId,
-    /// Bytes of the object; whole blocks of it are worked on.
+    /// Size of the object in bytes; only whole blocks are used.
     pub size: u64,
     pub time: Duration,
     pub seed: u64,
-    /// Set from outside: all end early.
+    /// Set from outside: all threads end early.
     pub stop: &'a AtomicBool,
 }
 
-/// What the threads of a row share.
+/// State that a row's threads share.
 struct Shared {
-    /// Next block in order.
+    /// The next block in order.
     next: AtomicU64,
     zipf: Option<Zipf>,
-    /// One failed, or the goal is reached: all end.
+    /// A thread failed, or the goal is reached: all end.
     stop: AtomicBool,
 }
 
@@ -106,7 +106,7 @@ const FILL_BLOCK: u64 = 1 << 20;
 const FILL_THREADS: u64 = 8;
 
 impl Load<'_> {
-    /// Runs it; the last flush of what was written counts.
+    /// Runs the row; the final flush counts.
     pub fn run(&self) -> anyhow::Result<Figure> {
         let blocks = self.size / self.row.block as u64;
         ensure!(blocks > 0, "an object of {} bytes has no block of {}", self.size, self.row.block);
@@ -184,7 +184,7 @@ impl Load<'_> {
     }
 }
 
-/// Writes an object of whole MiB in order by a few threads, and flushes it.
+/// Writes an object of whole MiB in order, with a few threads, and flushes it.
 pub fn fill(store: &dyn ObjectStore, object: ObjectId, size: u64) -> anyhow::Result<()> {
     let next = AtomicU64::new(0);
     let write = |seed: u64| {
@@ -212,7 +212,7 @@ pub struct Hand {
     data: Vec<u8>,
     into: Buf,
     crcs: Vec<u32>,
-    /// Rises with each write, so that no two have the same bytes.
+    /// Increases with each write, so that no two writes have the same bytes.
     writes: u64,
 }
 
@@ -238,7 +238,7 @@ impl Hand {
             page[..8].copy_from_slice(&(offset + (i * PAGE_SIZE) as u64).to_le_bytes());
             page[8..16].copy_from_slice(&self.writes.to_le_bytes());
         }
-        // cli-BO1: as a client would.
+        // cli-BO1: computed here, as a client would.
         let crcs = fragment_crcs(offset, &self.data);
         let mtime = Time::default();
         let gate = &open_gate;

@@ -1,4 +1,4 @@
-//! What is measured: one kind of request, so many at once, until a limit.
+//! The rows: one kind of request each, at a fixed depth, until a limit.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ pub struct Row {
     pub name: &'static str,
     pub title: &'static str,
     pub work: Work,
-    /// Where requests go.
+    /// The order of offsets.
     pub order: Order,
     /// Bytes of a request.
     pub block: usize,
-    /// Requests at once.
+    /// Concurrent requests.
     pub depth: usize,
     pub unit: Unit,
 }
@@ -23,7 +23,7 @@ pub struct Row {
 pub enum Work {
     Read,
     Write,
-    /// Each write is flushed before the next of its thread.
+    /// Each thread flushes each write before its next one.
     WriteFlush,
     /// Writes until the log is half full, or the row's time is over.
     Burst,
@@ -33,10 +33,10 @@ pub enum Work {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Order {
-    /// One request after the other, whichever thread it is.
+    /// Blocks in order, over all threads.
     Sequential,
     Uniform,
-    /// Zipf with this exponent in tenths, popular blocks strewn over the whole object.
+    /// Zipf with this exponent in tenths; popular blocks are spread over the whole object.
     Zipf(u32),
 }
 
@@ -87,7 +87,7 @@ const fn row(
 use Order::{Sequential, Uniform, Zipf};
 use Work::{Burst, Read, Soak, Write, WriteFlush};
 
-/// In the order in which they run: what is read is as it was written in one piece; small overwrites come last.
+/// In the order of their run: reads come while the object is as written in order; small overwrites come last.
 pub const ROWS: &[Row] = &[
     row("seq-write", "1 MiB sequential write QD 8", (Write, Sequential), (MIB, 8), Unit::Bytes),
     row("seq-read", "1 MiB sequential read QD 8", (Read, Sequential), (MIB, 8), Unit::Bytes),
@@ -101,12 +101,12 @@ pub const ROWS: &[Row] = &[
     row("soak-zipf", "4 KiB overwrite QD 16, soak zipf 0.9", (Soak, Zipf(9)), (4096, 16), Unit::Ops),
 ];
 
-/// What fills half of the log.
+/// The row that fills half of the log.
 pub fn burst() -> &'static Row {
     ROWS.iter().find(|row| row.work == Burst).expect("the table has one")
 }
 
-/// Those whose name contains one of `wanted`, which are separated by commas.
+/// The rows whose name contains one of the words in `wanted`, which are separated by commas.
 pub fn named(wanted: &str) -> Vec<&'static Row> {
     measure::named(ROWS, |row| row.name, wanted)
 }

@@ -1,4 +1,4 @@
-//! What an OST has been through before its rows: nothing, filling, or ageing.
+//! The state of an OST before its rows: fresh, full or aged.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -34,15 +34,15 @@ impl State {
 }
 
 const FULL_SHARE: f64 = 0.8;
-/// Small objects of an ageing OST take no more of it: room must be left for the object that is worked on, and what it supersedes.
+/// Share of the space for the small objects of an ageing OST: the row's object and its superseded extents need space, too.
 const AGED_SHARE: f64 = 0.4;
 const THREADS: u64 = 16;
-/// Objects of an ageing OST have 1 to so many pages; short ones are the most.
+/// Objects of an ageing OST have 1 to this many pages; short ones are the most common.
 const PAGES_MAX: u64 = 32;
-/// Beside OBJECT, which is fid 16 too.
+/// Apart from OBJECT, which has fid 16.
 const FIRST_FID: u64 = 1 << 20;
 
-/// Fills with objects of 1 MiB until only what the object of `size` takes is missing.
+/// Fills the OST with objects of 1 MiB, and leaves only the space that the object of `size` takes.
 pub fn fill(store: &dyn ObjectStore, size: u64, stop: &AtomicBool) -> anyhow::Result<()> {
     let total = store.usage().bytes_total;
     let objects = ((total as f64 * FULL_SHARE) as u64).saturating_sub(size) >> 20;
@@ -61,7 +61,7 @@ pub fn fill(store: &dyn ObjectStore, size: u64, stop: &AtomicBool) -> anyhow::Re
     Ok(())
 }
 
-/// So many random creates, overwrites and deletes. Each thread has objects of its own.
+/// Does this many random creates, overwrites and deletes. Each thread has its own objects.
 pub fn age(store: &dyn ObjectStore, operations: u64, stop: &AtomicBool) -> anyhow::Result<()> {
     let room = (store.usage().bytes_total as f64 * AGED_SHARE) as i64 / 4096;
     let taken = AtomicI64::new(0);
@@ -85,14 +85,14 @@ fn in_threads(work: impl Fn(u64) -> Result<(), StoreError> + Sync) -> anyhow::Re
     })
 }
 
-/// One thread that makes, changes and removes objects.
+/// One thread that creates, overwrites and deletes objects.
 struct Ager<'a> {
     store: &'a dyn ObjectStore,
-    /// Pages of all threads' objects, and how many there may be.
+    /// Pages of all threads' objects, and their limit.
     taken: &'a AtomicI64,
     room: i64,
     rng: SplitMix,
-    /// Objects with their pages.
+    /// Objects with their page counts.
     live: Vec<(ObjectId, u64)>,
     next: u64,
 }
@@ -116,7 +116,7 @@ impl Ager<'_> {
         Ok(())
     }
 
-    /// 1 to the most, each half as often as the one half as long.
+    /// From 1 to `most`; a number is half as likely as half of it.
     fn pages(&mut self, most: u64) -> u64 {
         let limit = 1 + self.rng.below(most);
         1 + self.rng.below(limit)

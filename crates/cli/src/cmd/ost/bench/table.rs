@@ -1,7 +1,7 @@
-//! What the samples come to, as a table and as JSON.
+//! The samples as a table and as JSON.
 //!
-//! A sample of a ratio is one turn of the engine by its partner's turn; of an OST that is full or aged, by the fresh figures. Medians
-//! with their 95 % interval; fewer than six samples have their range.
+//! A sample of a ratio is one turn of the engine divided by its partner's turn; for a full or aged OST, by the fresh results. Medians come
+//! with their 95 % interval, or with their range if there are fewer than six samples.
 
 use std::fmt::Write;
 
@@ -14,32 +14,32 @@ use super::rows::Row;
 use super::state::State;
 use crate::cmd::measure::{middle, ratio_of_pairs, shown_ratio};
 
-/// A row in one state of the OST, with what was measured in each turn.
+/// A row in one state of the OST, with the results of each turn.
 #[derive(Debug)]
 pub struct Line {
     pub row: &'static Row,
     pub state: State,
     pub engine: Vec<Figure>,
-    /// In pairs with the engine's, as far as both have them.
+    /// Paired with the engine's, as far as both exist.
     pub fio: Vec<Figure>,
 }
 
-/// What one side came to.
+/// The result of one side.
 #[derive(Debug, Serialize)]
 pub struct Side {
     /// In the row's unit.
     pub value: Estimate,
-    /// Medians, as all that follow.
+    /// A median, as are all that follow.
     pub cpu_us_per_op: f64,
     pub cpu_seconds_per_gib: f64,
     pub p50_us: f64,
     pub p999_us: f64,
-    /// The longest of all.
+    /// The maximum of all turns.
     pub max_us: f64,
-    /// Bytes that the device was told to write for each byte of the row.
+    /// Bytes written to the device for each byte of the row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_amplification: Option<f64>,
-    /// Of the small-write log, in each turn.
+    /// Counters of the small-write log, in each turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub small: Vec<Small>,
     pub samples: Vec<f64>,
@@ -56,7 +56,7 @@ pub struct Result {
     pub engine: Side,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fio: Option<Side>,
-    /// Engine ÷ fio, or of a state that is not fresh ÷ the fresh engine.
+    /// Engine ÷ fio, or another state ÷ the fresh engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Estimate>,
 }
@@ -81,7 +81,7 @@ fn side(row: &Row, figures: &[Figure]) -> Option<Side> {
     })
 }
 
-/// The lines that have figures, in the order given.
+/// The lines that have results, in the given order.
 pub fn results(lines: &[Line]) -> Vec<Result> {
     let result = |line: &Line| {
         let Line { row, state, engine, fio } = line;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::cmd::ost::bench::rows::ROWS;
 
-    /// So many operations of the row's block in two seconds.
+    /// The result of this many operations of the row's block in two seconds.
     fn figure(row: &Row, ops: u64, p50_us: f64) -> Figure {
         let bytes = ops * row.block as u64;
         let device_bytes = Some(bytes * 3);

@@ -1,4 +1,4 @@
-//! Who works on the device when.
+//! The schedule of the sides on the device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,28 +14,28 @@ use super::rows::{self, Row, Work};
 use super::state::State;
 use super::table::Line;
 
-/// fio's soaks are a part of the engine's: it has nothing to put off.
+/// fio's soaks are shorter than the engine's: fio defers no work.
 const FIO_SOAK_SHARE: f64 = 1.0 / 6.0;
-/// Soaks of an OST that is full or aged.
+/// The share of the soak time for a full or aged OST.
 const STATE_SOAK_SHARE: f64 = 1.0 / 4.0;
 
 pub struct Turns {
     pub devices: Devices,
     pub rows: Vec<&'static Row>,
-    /// Bytes of the object, or of the span of the bare device.
+    /// Bytes of the object, or of the span on the bare device.
     pub size: u64,
     pub pairs: u32,
     pub seconds: f64,
     pub soak_seconds: f64,
     pub states: Vec<State>,
-    /// Operations.
+    /// Operations that age an OST.
     pub age: u64,
     pub has_fio: bool,
     pub stop: Arc<AtomicBool>,
 }
 
 impl Turns {
-    /// Measures; with what there is to say beside the figures.
+    /// Runs all turns; returns the lines and the notes to print.
     pub fn run(&self) -> anyhow::Result<(Vec<Line>, Vec<String>)> {
         let mut lines = Vec::new();
         let mut notes = Vec::new();
@@ -46,7 +46,7 @@ impl Turns {
             lines.extend(self.rows.iter().map(empty));
             for turn in 0..self.turns(state) {
                 let lines = &mut lines[begin..];
-                // Engine, fio, then fio, engine: drift of the machine meets both alike.
+                // Engine, fio, then fio, engine: drift of the machine affects both alike.
                 let has_fio = self.has_fio && state == State::Fresh;
                 if has_fio && turn % 2 == 1 {
                     self.fio_turn(turn, lines, &mut notes)?;
@@ -61,7 +61,7 @@ impl Turns {
         Ok((lines, notes))
     }
 
-    /// Without building and removing things.
+    /// Without the time for making and removing things.
     pub fn seconds_expected(&self) -> f64 {
         let of_state = |state: &State| {
             let sides = if self.has_fio && *state == State::Fresh { 2.0 } else { 1.0 };
@@ -73,7 +73,7 @@ impl Turns {
         self.states.iter().map(of_state).sum()
     }
 
-    /// Half as many without a partner: they are held against many fresh ones.
+    /// Half as many turns without a partner: they are compared with many fresh ones.
     fn turns(&self, state: State) -> u32 {
         if state == State::Fresh { self.pairs } else { self.pairs.div_ceil(2) }
     }
@@ -87,14 +87,14 @@ impl Turns {
         let rig = Rig::make(&self.devices, self.size, self.stop.clone())?;
         rig.prepare(state, self.age)?;
         self.check_stop()?;
-        // The row that writes in order writes what the others need, if it is long enough.
+        // The row that writes in order leaves the data that the others need, if it is long enough.
         if lines.first().is_some_and(|line| line.row.work != Work::Write) {
             rig.fill()?;
         }
         let mut is_half_full = false;
         for line in lines.iter_mut().filter(|line| turn == 0 || !line.row.is_soak()) {
             let row = line.row;
-            // A burst begins with an empty log; a soak goes on where a burst ended.
+            // A burst begins with an empty log; a soak continues where a burst ended.
             if row.work == Work::Burst || (row.is_soak() && !is_half_full) {
                 rig.settle()?;
             }
@@ -128,7 +128,7 @@ impl Turns {
                     self.tell("fio", line, &figure);
                     line.fio.push(figure);
                 }
-                // It needs an ext4 and root; the other rows do not.
+                // This row needs an ext4 and root; the others do not.
                 Err(error) if row.work == Work::WriteFlush => {
                     notes.push(format!("{}: only the engine's side: {error:#}", row.title));
                 }
@@ -140,12 +140,12 @@ impl Turns {
 
     fn check_stop(&self) -> anyhow::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
-            bail!("stopped by a signal; the device holds nothing of use");
+            bail!("stopped by a signal; the content of the device is useless");
         }
         Ok(())
     }
 
-    /// Who waits sees that it goes on.
+    /// Shows progress.
     fn tell(&self, side: &str, line: &Line, figure: &Figure) {
         let row = line.row;
         let (value, unit) = (figure.value(row.unit), row.unit.name());

@@ -1,16 +1,16 @@
-//! Zipf's law over blocks: the block of rank r is asked for with probability in proportion to 1 / r^exponent.
+//! Zipf's law over blocks: the probability of the block of rank r is proportional to 1 / r^exponent.
 //!
-//! The law is kept as a table of its sums and turned round by a binary search, so it is exact. Ranks are strewn over the blocks, as fio
-//! does: popular ones are seldom neighbours.
+//! A table of the sums is inverted by a binary search, so the distribution is exact. Ranks are spread over the blocks, as in fio: popular
+//! ones are seldom neighbours.
 
 use disk::SplitMix;
 
-/// Numbers below the count of blocks, by Zipf's law.
+/// Random numbers below the count of blocks, by Zipf's law.
 #[derive(Debug)]
 pub struct Zipf {
-    /// At rank r (from 0): the probability of ranks up to r.
+    /// At rank r (from 0): the probability of all ranks up to r.
     sums: Vec<f64>,
-    /// Has no factor in common with the count, so multiplying by it changes places and loses none.
+    /// Has no factor in common with the count, so that multiplying by it permutes the blocks.
     stride: u64,
 }
 
@@ -24,7 +24,7 @@ impl Zipf {
             })
             .collect();
         sums.iter_mut().for_each(|s| *s /= sum);
-        // Near the golden section of the count: neighbours in rank come far apart.
+        // Near the golden section of the count: neighbouring ranks land far apart.
         let mut stride = (count as f64 * 0.618_034) as u64 | 1;
         while gcd(stride, count) != 1 {
             stride += 2;
@@ -36,7 +36,7 @@ impl Zipf {
         self.place(self.rank(rng))
     }
 
-    /// From 0, the most popular.
+    /// The rank from 0, the most popular.
     fn rank(&self, rng: &mut SplitMix) -> u64 {
         let point = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         self.sums.partition_point(|s| *s <= point).min(self.sums.len() - 1) as u64
@@ -63,7 +63,7 @@ mod tests {
         let mut seen = vec![0u64; count as usize];
         (0..draws).for_each(|_| seen[zipf.rank(&mut rng) as usize] += 1);
         let all: f64 = (1..=count).map(|r| 1.0 / (r as f64).powf(exponent)).sum();
-        // Ranges of ranks: the first alone, and then ever longer ones. Five standard deviations are chance enough.
+        // Ranges of ranks: the first alone, and then ever longer ones. Five standard deviations allow for chance.
         for (first, limit) in [(1, 2), (2, 3), (3, 10), (10, 100), (100, 1000), (1000, count + 1)] {
             let share: f64 = (first..limit).map(|r| 1.0 / (r as f64).powf(exponent)).sum::<f64>() / all;
             let got = seen[first as usize - 1..limit as usize - 1].iter().sum::<u64>() as f64;
