@@ -584,7 +584,9 @@ fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> O
                     leaves(pieces, work)
                 }),
                 Err(Gap::Lost(stretch)) => divided(tip, stretch, edits, work),
-                Err(Gap::Away(away)) => unreachable!("kv-I3: {:?} is to change, and was not loaded", away.home),
+                Err(Gap::Away(away)) => {
+                    unreachable!("kv-I3: {:?} is to change, and was not loaded", away.home)
+                }
             };
             if new.as_ref().is_some_and(Vec::is_empty) {
                 work.emptied.borrow_mut().extend(edits.first().map(|(key, _)| **key));

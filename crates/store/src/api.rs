@@ -1,4 +1,4 @@
-//! `ObjectStore` as the engine carries it out: each method's work is in the file of its verb.
+//! `ObjectStore` of the engine. The work of each method is in the file of its verb.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl ObjectStore for Engine {
     }
     fn is_checkpoint_due(&self) -> bool {
         let capacity = self.vol.log_capacity();
-        // What patches keep of the log is not the checkpoint's to trim.
+        // A checkpoint cannot trim the part of the log that live patches keep.
         (self.vol.log_used() > capacity / 2 && self.trimmable() > capacity / 8)
             || self.is_much_folded()
             || self.index.is_pressed()
@@ -108,19 +108,19 @@ impl ObjectStore for Engine {
         self.overlay.wait(at_most)
     }
     fn relieve(&self) -> Result<(), StoreError> {
-        // Who fails here does not get to `destage`.
+        // A failure here would keep `destage` from checking the medium.
         self.vol.check_media()?;
         Engine::relieve(self)
     }
     fn discard(&self) -> Result<(), StoreError> {
         self.discard_freed()?;
-        // The destager may itself be who reads what does not come.
+        // The destager itself may hang in a read, so the medium is checked here.
         Ok(self.vol.check_media()?)
     }
     fn close(&self) -> Result<(), StoreError> {
-        // What cannot be folded stays in the log, where the next start finds it. A medium that failed says so below.
+        // A patch that cannot be folded stays in the log, and the next start finds it there. A failed medium is reported below.
         self.destage_all().ok();
-        // An empty log has nothing that the last checkpoint lacks.
+        // With an empty log the last checkpoint has everything.
         if self.vol.log_used() > 0 {
             self.make_checkpoint()?;
         }
@@ -176,12 +176,12 @@ impl ObjectStore for Engine {
         let free = space.free_pages() + space.waiting_pages() + space.freed.out_pages;
         let promised = space.promised_pages();
         let room_below = self.vol.disk().room_below().unwrap_or(u64::MAX);
-        // What patches replace is free once they are folded, and until then it is nobody's to take. What is granted is free.
+        // A page below a patch is free once the patch is folded. Until then no write may take it. Granted space counts as free.
         let stored = promised.saturating_sub(space.patched_over + space.grants.pages());
         Usage {
             bytes_total: space.total_pages() * page,
             bytes_free: free.saturating_sub(stored) * page,
-            // A sparse file promises more than its host has.
+            // A sparse file may promise more than its host file system has.
             bytes_available: room_below
                 .min(free.saturating_sub(promised).saturating_sub(reserve_pages(space.total_pages())) * page),
             objects: self.index.objects(),
@@ -203,7 +203,7 @@ impl ObjectStore for Engine {
         self.note_service(now_sec)
     }
     fn health(&self) -> Health {
-        // Who asks shall not be told less than what is known by now; that it failed is told below.
+        // So that the answer has the present state. A failure is reported below.
         self.vol.check_media().ok();
         Health {
             failure: self.vol.failure().map(str::to_owned),

@@ -1,8 +1,8 @@
 //! The engine: its parts, and the one place where log order becomes apply order.
 //!
-//! Locks, in the order in which they may be taken: merge → sealing → checkpointing → tail → (shard → object) → space,
-//! sessions, damage, scrub, service. During data I/O no lock is held but merge, by who writes or cuts a
-//! part of a page. The tail is more than a lock: tail.rs.
+//! Locks, in the order in which they may be taken: merge → sealing → checkpointing → tail → (shard → object) → space, sessions, damage,
+//! scrub, service. During data I/O only a merge lock is held, by a thread that writes or cuts a part of a page. The tail is more than a
+//! lock: tail.rs.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -33,10 +33,10 @@ use crate::tail::{Batch, Flight, Held, Member, Tail, Turn};
 use crate::{Attrs, Done, Gate, Origin, Scrub, Service};
 use disk::alloc::{Buddy, Run};
 
-/// Locks that partial-page writers of an object share: enough that two objects seldom meet.
+/// Locks of partial-page writers, shared by objects: enough that two objects seldom share one.
 const MERGE_LOCKS: usize = 1024;
-/// Checkpoints that one request makes for log room before it gives up: each frees the whole log, so a second is needed only
-/// if others fill it in between.
+/// Most checkpoints that one request makes to free the log. Each frees the whole log, so a second one is needed only if other requests fill
+/// the log in between.
 const LOG_ROUNDS_MAX: usize = 8;
 
 /// Objects on one volume. Made by `Engine::format` and `Engine::open`.
@@ -48,9 +48,9 @@ pub struct Engine {
     pub(crate) index_bytes_max: u64,
     pub(crate) sessions_bytes_max: u64,
     pub(crate) index: Index,
-    /// Under the tail lock it is as the last entry leaves it.
+    /// Under the tail lock it has the state of the last entry.
     pub(crate) named: Mutex<Named>,
-    /// Where a checkpoint of an earlier release lies, until the first of ours is durable.
+    /// Place of a checkpoint that an earlier release wrote, until the first new one is durable.
     pub(crate) old_stream: Mutex<Option<Range<u64>>>,
     pub(crate) space: Mutex<Space>,
     pub(crate) readers: Readers,
@@ -64,28 +64,28 @@ pub struct Engine {
     pub(crate) checkpointing: Mutex<()>,
     /// Taken before space, and under no other lock.
     pub(crate) discarding: Mutex<()>,
-    /// Checkpoints made since the start.
+    /// Number of checkpoints since the start.
     pub(crate) checkpoints: AtomicU64,
     pub(crate) merging: Vec<Mutex<()>>,
     pub(crate) epoch: AtomicU32,
     pub(crate) recorder: Recorder,
-    /// As of the opening.
+    /// State at the open.
     pub(crate) service: Mutex<Service>,
     /// Pages that recovery could not read.
     pub(crate) unreadable: Mutex<Vec<(ObjectId, u32, Site)>>,
 }
 
-/// What an entry is beside its record.
+/// An entry without its record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub seq: Seq,
-    /// The log's end before it, or an earlier one.
+    /// The log's end before the entry, or an earlier point.
     pub point: LogPoint,
     pub origin: Option<Origin>,
     pub answer: u64,
 }
 
-/// An entry's payload, made before any lock is taken, with the answer that it will probably have.
+/// An entry's payload with its probable answer, built before any lock is taken.
 struct Draft {
     bytes: Vec<u8>,
     crc: u32,
@@ -93,7 +93,7 @@ struct Draft {
 }
 
 thread_local! {
-    /// The memory of this thread's last draft.
+    /// Memory of this thread's last draft, for reuse.
     static DRAFT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -119,18 +119,18 @@ impl Drop for Draft {
     }
 }
 
-/// What `admit` is asked for.
+/// Why `admit` is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// To make the entry; it is asked again.
+    /// To build the entry. It will be asked again.
     Ahead,
-    /// Under the tail's lock, with room in the log: the change comes next.
+    /// Under the tail's lock, with space in the log. The change comes next.
     ForGood,
 }
 
 /// Why a prepared change was not made.
 pub(crate) enum Stop {
-    /// What it was based on has changed meanwhile: prepare it anew.
+    /// The state that it was based on has changed. Prepare it anew.
     Again,
     Failed(StoreError),
 }
@@ -142,7 +142,7 @@ impl From<StoreError> for Stop {
 }
 
 impl Engine {
-    /// With nothing in it; all pages are in use.
+    /// An empty engine in which all pages count as used.
     pub(crate) fn new(vol: Volume, settings: Settings) -> Engine {
         let layout = vol.layout();
         let pages = (layout.data.end - layout.data.start) / PAGE_SIZE as u64;
@@ -184,9 +184,9 @@ impl Engine {
         &self.merging[spread(object) % MERGE_LOCKS]
     }
 
-    /// store-S3: logs a record and applies it, both in one order (tail.rs). `admit` is asked under the tail's lock, and no other change
-    /// comes between it and this one that could make it say otherwise; it gives the answer that is logged with the change. It is asked
-    /// before that, too, without the lock, so that the entry is made outside of it.
+    /// store-S3: logs a record and applies it, in one order (tail.rs). `admit` is asked under the tail's lock, and returns the answer that is
+    /// logged with the change. No other change comes between that could alter its result. It is also asked before, without the lock, so that
+    /// the entry is built outside the lock.
     pub(crate) fn commit<E: From<StoreError>>(
         &self,
         origin: Option<Origin>,
@@ -196,7 +196,7 @@ impl Engine {
         self.commit_telling(origin, record, |_| admit())
     }
 
-    /// As `commit`, for who does something when the change is as good as made.
+    /// As `commit`, with a callback once the change is certain.
     pub(crate) fn commit_telling<E: From<StoreError>>(
         &self,
         origin: Option<Origin>,
@@ -217,7 +217,7 @@ impl Engine {
             if let Some(done) = self.try_commit(&mut draft, origin, &record, &mut admit)? {
                 return Ok(done);
             }
-            // store-S5: the log has room again after a checkpoint, whatever the medium's data space is like.
+            // store-S5: a checkpoint frees the log even if the data region is full.
             self.make_log_room()?;
         }
         Err(StoreError::NoSpace("the log stays full").into())
@@ -231,7 +231,7 @@ impl Engine {
         record: &Arc<Record>,
         admit: &mut impl FnMut(Asked) -> Result<u64, E>,
     ) -> Result<Option<Done>, E> {
-        // 1. Admitted, by the state that it will change (store-T2).
+        // 1. Admit the change, by the state that it will change (store-T2).
         let (mut held, is_shared) = match &**record {
             Record::Patch(p) => {
                 let held = self.tail.join();
@@ -247,18 +247,18 @@ impl Engine {
         }
         let answer = admit(Asked::ForGood)?;
         draft.set_answer(answer);
-        // 2. Into the batch.
+        // 2. Add it to the batch.
         let place = held.next.members.len();
         held.next.entries.push(Epoch(self.epoch.load(Ordering::Relaxed)), &draft.bytes, draft.crc);
         held.next.members.push(Member { origin, answer, record: record.clone() });
-        // 3. Written and applied, by whoever has the role.
+        // 3. The leader writes and applies the batch.
         let outcome = match is_shared {
             false => held.write_alone(|batch, freed| self.write_batch(batch, freed)),
             true => {
                 let fate = held.next.fate.clone();
                 let lead =
                     |held: Held<'_>| self.tail.lead(held, |batch| self.write_batch(batch, &mut Vec::new()));
-                if held.is_led {
+                if held.has_leader {
                     drop(held)
                 } else {
                     lead(held)
@@ -278,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// store-T1: all of a batch are in the log before the first is applied.
+    /// store-T1: writes the whole batch to the log before it applies the first entry.
     fn write_batch(&self, batch: &mut Batch, freed: &mut Vec<Run>) -> Result<LogPoint, VolumeError> {
         let before = self.vol.append_many(&mut batch.entries)?;
         self.tail.note_written();
@@ -292,17 +292,17 @@ impl Engine {
         Ok(before)
     }
 
-    /// Some room is kept for logging again what cannot be folded (destage.rs): without it nothing could be trimmed.
+    /// True if the log has space for an entry. A reserve stays for logging stuck patches again (destage.rs); without it the log could not be
+    /// trimmed.
     fn is_log_room(&self, flight: &Flight, bytes: usize) -> bool {
-        // In this order: what gets into the log just now may count twice, and is not missed.
+        // In this order, a batch that is just being logged may count twice, but is never missed.
         let under_way = self.tail.writing_bytes() + flight.next.entries.ring_bytes();
         let used = self.vol.log_used() + under_way;
         used == 0 || used + bytes as u64 <= self.vol.log_capacity() / 16 * 15
     }
 
-    /// store-T2: does the patch, as things are, change nothing of its object but bytes that are there, and its mtime? Then whatever another such
-    /// patch is asked (its pages, whether it fits the promise held for it, and what a gate may ask) has the same answer before it
-    /// and after it, in the same page too.
+    /// store-T2: true if the patch only changes existing bytes of its object, and the mtime. Then any check of another such patch (its pages, its
+    /// promised space, its gate) has the same result before and after this one, even in the same page.
     fn is_overwrite(&self, p: &PatchRecord) -> bool {
         let Some(object) = self.index.get(&p.object) else { return false };
         let state = object.read();
@@ -313,7 +313,7 @@ impl Engine {
             && state.count(first, first + pages) == pages as u64
     }
 
-    /// Changes the state in memory as the record says. The same for a live change and for a replayed entry.
+    /// Applies a record to the state in memory, live or replayed.
     pub(crate) fn apply(&self, entry: &Entry, record: &Record, freed: &mut Vec<Run>) {
         let &Entry { seq, point, origin, answer } = entry;
         let (mut reserved, mut patched, mut over) = (0, 0, 0);
@@ -376,7 +376,7 @@ impl Engine {
         }
     }
 
-    /// store-N1 of `named`.
+    /// store-N1: updates the bits of named pages.
     fn name_pages(&self, record: &Record, freed: &[Run]) {
         let mut named = self.named.lock();
         freed.iter().for_each(|run| named.remove(*run));
@@ -389,7 +389,7 @@ impl Engine {
         }
     }
 
-    /// Asks the caller's gate about the object as it is now.
+    /// Asks the caller's gate about the present state of the object.
     pub(crate) fn pass_gate(&self, object: &ObjectId, gate: Gate<'_>) -> Result<Attrs, StoreError> {
         let attrs = self.index.attrs(object);
         gate(&attrs).map_err(StoreError::Refused)?;
@@ -410,7 +410,7 @@ fn apply_write(state: &mut State, w: &WriteRecord, freed: &mut Vec<Run>) {
     state.lease = state.lease.max(w.lease);
 }
 
-/// `begun` gets the pages whose patch begins with this entry.
+/// Applies a patch. Appends to `begun` the pages whose patch begins with this entry.
 fn apply_patch(state: &mut State, p: &PatchRecord, seq: Seq, begun: &mut Vec<u32>) {
     for f in &p.fragments {
         let has_page = state.extents.site(f.page).is_some();

@@ -11,9 +11,9 @@
 //! - store-O5 (incarnation): a new incarnation is durable before anything is served under it; no incarnation is served twice.
 //! - store-S6 (reserved): a write to reserved pages finds space, whatever else was written meanwhile.
 //!
-//! It refuses requests whose gate (the caller's rule) says no, bad checksums, and what does not fit. It has no clock and no
-//! thread of its own: the daemon calls `flush`, `seal` and `checkpoint`. Byte formats: docs/formats/ost.md. Of the scrub it keeps the
-//! state and verifies parts of objects (scrub.rs).
+//! It refuses requests that fail their gate (the caller's rule), bad checksums, and writes that do not fit. It has no clock and no thread of
+//! its own: the daemon calls `flush`, `seal` and `checkpoint`. Byte formats: docs/formats/ost.md. It keeps the state of the scrub and verifies
+//! parts of objects for it (scrub.rs).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
@@ -87,27 +87,25 @@ use types::{Buf, Epoch, Fault, Fid, Incarnation, ObjectId, Seq, SessionId, Time}
 
 /// Objects on a medium. Every method may be called from any thread; changes to different objects do their data I/O at once.
 pub trait ObjectStore: Send + Sync {
-    /// Writes bytes; makes the object if there is none. Answers as `Written` says.
+    /// Writes bytes. Makes the object if there is none. Answer: see `Written`.
     fn write(&self, write: &Write<'_>) -> Result<Done, StoreError>;
     /// Reads up to `len` bytes at `offset` into `into`; fewer at the object's end; holes are zeros. `crcs` gets one CRC per
     /// fragment. `Ok(false)`: there is no such object.
     fn read(&self, read: &Read<'_>, into: &mut Buf, crcs: &mut Vec<u32>) -> Result<bool, StoreError>;
-    /// Cuts or extends an object; an absent one stays absent. Answers with the object's length.
+    /// Cuts or extends an object. An absent one stays absent. Answer: the object's length.
     fn truncate(&self, truncate: &Truncate<'_>) -> Result<Done, StoreError>;
-    /// Promises space to each page of a range that has none; makes the object if there is none. All or nothing. Answers as
-    /// `reserve::Reservation` says.
+    /// Promises space to each page of a range that has none, or to no page. Makes the object if there is none. Answer: see
+    /// `reserve::Reservation`.
     fn reserve(&self, reserve: &Reserve<'_>) -> Result<Done, StoreError>;
-    /// Takes promises back that no write has used.
+    /// Ends promises that no write has used.
     fn release(&self, release: &Release<'_>) -> Result<Done, StoreError>;
-    /// Makes bytes zeros: whole pages become holes, or stay reserved. An absent object stays absent. Answers with the object's
-    /// length.
+    /// Makes bytes zeros: whole pages become holes, or stay reserved. An absent object stays absent. Answer: the object's length.
     fn punch(&self, punch: &Punch<'_>) -> Result<Done, StoreError>;
-    /// The first page with bytes and the first without, at or after an offset, as offsets. Reserved pages are without.
+    /// Offsets of the first page with bytes and of the first without, at or after an offset. A reserved page has no bytes.
     fn seek(&self, object: ObjectId, offset: u64, gate: Gate<'_>) -> Result<Found, StoreError>;
-    /// Removes objects; absent ones are fine.
+    /// Removes objects. Ignores absent ones.
     fn destroy(&self, objects: &[ObjectId], origin: Option<Origin>) -> Result<Done, StoreError>;
-    /// Raises the lease version that an object has seen, also of one that does not exist yet. Nothing is logged if it does not
-    /// rise.
+    /// Raises the lease version that an object has seen; the object need not exist. Logs nothing if the version does not rise.
     fn fence(&self, object: ObjectId, lease: u64) -> Result<(), StoreError>;
     /// `None`: there is no such object.
     fn stat(&self, object: ObjectId) -> Result<Option<Attrs>, StoreError>;
@@ -116,92 +114,88 @@ pub trait ObjectStore: Send + Sync {
     /// Existing objects in id order after `after`, at most `max`; true if there are more.
     fn list(&self, after: Option<ObjectId>, max: usize)
     -> Result<(Vec<(ObjectId, Attrs)>, bool), StoreError>;
-    /// No object that the store knows of has a greater id.
+    /// The greatest id that the store knows.
     fn last_object(&self) -> Option<ObjectId>;
     /// Reads and checks pages of an object from page `from` on, `pages_max` at most.
     fn verify(&self, object: ObjectId, from: u32, pages_max: u32) -> Result<Verified, StoreError>;
-    /// Existing objects after `after`, at most `max`, but for those in parts of the index that are lost. It ends where one of these begins,
-    /// and where nothing exists: what it costs is bounded.
+    /// Existing objects after `after`, at most `max`. Ends where a lost part of the index begins, and at empty ranges, so its cost is bounded.
     fn list_readable(&self, after: Option<ObjectId>, max: usize) -> Result<Readable, StoreError>;
-    /// Reads and checks the leaves of the index whose first object is behind `after` and not behind `until`, up to the first bad one or some
-    /// number of bytes.
+    /// Verifies leaves of the index whose first object is in `(after, until]`, up to the first bad one or a number of bytes.
     fn verify_leaves(&self, after: ObjectId, until: ObjectId) -> Result<VerifiedLeaves, StoreError>;
-    /// The scrub's state as it was kept last.
+    /// The last kept state of the scrub.
     fn scrub(&self) -> Scrub;
-    /// Keeps it: after a restart `scrub` gives it back.
+    /// Keeps the state of the scrub over restarts.
     fn set_scrub(&self, scrub: Scrub) -> Result<(), StoreError>;
 
-    /// Makes everything acknowledged so far durable; everything up to the answer is flushed.
+    /// Makes everything acknowledged so far durable. Entries up to the result are flushed.
     fn flush(&self) -> Result<Seq, StoreError>;
-    /// Logs what is flushed, if that is not logged yet, so that the next flush lets superseded space be reused.
+    /// Logs the flushed seq if it is not logged yet, so that the next flush makes superseded space reusable.
     fn mark(&self) -> Result<(), StoreError>;
-    /// True if something was acknowledged and is not flushed, or flushed and not sealed.
+    /// True if an acknowledged entry is not flushed, or a flushed one not sealed.
     fn is_dirty(&self) -> bool;
-    /// True if the log is long enough that a checkpoint should be made.
+    /// True if the log is long enough for a checkpoint.
     fn is_checkpoint_due(&self) -> bool;
-    /// Writes the index out, so that the log before it is not needed any more.
+    /// Writes the index out, so that the log before it is no longer needed.
     fn checkpoint(&self) -> Result<(), StoreError>;
-    /// Brings small writes that are a while old, or all when nothing was written since the last call, from the log to where they
-    /// belong. For the background, once in a commit interval; it also looks whether the medium has hung for too long, and then the store
-    /// has failed.
+    /// Destages old small writes, or all if nothing was written since the last call. The background calls it once per commit interval. It also
+    /// checks whether the medium has hung for too long, which fails the store.
     fn destage(&self) -> Result<(), StoreError>;
-    /// Waits until the log or the memory for small writes fills; true if that is so, then `relieve` should be called.
+    /// Waits until the log or the memory for small writes fills. True: call `relieve`.
     fn wait_pressed(&self, at_most: Duration) -> bool;
-    /// Brings small writes to where they belong until there is room for others.
+    /// Destages small writes until there is space for others.
     fn relieve(&self) -> Result<(), StoreError>;
-    /// Gives space back to the medium that was freed 60 to 120 calls ago and is free still. For the background, once in a commit
-    /// interval.
+    /// Discards space that was freed 60 to 120 calls ago and is still free. The background calls it once per commit interval.
     fn discard(&self) -> Result<(), StoreError>;
-    /// Checkpoint, flush and the mark of a clean stop. Nothing can be changed afterwards.
+    /// Writes a checkpoint and the mark of a clean stop, and flushes. Refuses changes afterwards.
     fn close(&self) -> Result<(), StoreError>;
 
-    /// Makes a session known (again is fine): it then has slots. If there is no room (`SESSIONS_MAX`,
-    /// or a full index) the one that did nothing for longest is forgotten: a dead client that nobody detached.
+    /// Begins a session, which then has slots. A second call does nothing. If there is no space (`SESSIONS_MAX`, or a full index), drops the
+    /// session that was idle for longest, which is a dead client's.
     fn begin_session(&self, session: SessionId) -> Result<(), StoreError>;
     fn end_session(&self, session: SessionId) -> Result<(), StoreError>;
     fn session_count(&self) -> usize;
-    /// What was done last in each slot in order; `None`: no such session.
+    /// The last request of each slot, in order. `None`: no such session.
     fn slots(&self, session: SessionId) -> Option<Vec<Slot>>;
-    /// What was done last in one slot; `None`: no such session or slot.
+    /// The last request of one slot. `None`: no such session or slot.
     fn slot(&self, session: SessionId, slot: u32) -> Option<Slot>;
 
-    /// Makes the space that is kept for a session as large as it wishes or as can be, for `GRANT_SEC`; how large it is. Bytes.
+    /// Sets a session's grant for `GRANT_SEC` to the wanted bytes, or as many as possible. Returns the bytes granted.
     fn grant(&self, session: SessionId, bytes: u64, now_sec: u64) -> u64;
     /// Ends grants that were not renewed in time.
     fn lapse_grants(&self, now_sec: u64);
-    /// Sessions with grants, and how large they are.
+    /// Sessions with grants, and the bytes of each.
     fn grants(&self) -> Vec<(SessionId, u64)>;
 
-    /// Keeps a piece of damage. At most `DAMAGE_MAX` are kept.
+    /// Records a piece of damage. At most `DAMAGE_MAX` are kept.
     fn record_damage(&self, damage: Damage) -> Result<Recorded, StoreError>;
-    /// Known damage in object order.
+    /// Known damage, in the order of objects.
     fn damage(&self) -> Vec<Damage>;
-    /// Forgets the damage of a file (all for fid 0).
+    /// Clears the recorded damage of a file (of all files for fid 0).
     fn clear_damage(&self, fid: Fid) -> Result<(), StoreError>;
 
     fn label(&self) -> Label;
     /// Flushed on return.
     fn set_label(&self, label: Label) -> Result<(), StoreError>;
     fn usage(&self) -> Usage;
-    /// What is free, and in what pieces.
+    /// Free space and its fragmentation.
     fn space(&self) -> SpaceReport;
-    /// What objects take: of about `objects_max` of them from `at` on, and where to go on.
+    /// Space that objects use: of about `objects_max` objects from `at` on, and where to go on.
     fn survey(&self, at: Cursor, objects_max: u64) -> Result<(Survey, Option<Cursor>), StoreError>;
-    /// What was done since the opening.
+    /// Counters since the store was opened.
     fn stats(&self) -> Stats;
-    /// If nobody has yet, says when the target's service began; the next checkpoint keeps it.
+    /// Sets the time when the target's service began, unless it is set. The next checkpoint keeps it.
     fn begin_service(&self, now_sec: u64);
     fn health(&self) -> Health;
     fn last_seq(&self) -> Seq;
     fn flushed_seq(&self) -> Seq;
     fn incarnation(&self) -> Incarnation;
-    /// The epoch that later entries are named with; never lower than before.
+    /// Sets the epoch of later entries. It never falls.
     fn set_epoch(&self, epoch: Epoch);
 }
 
-/// The caller's rule, asked with what the object is like at the moment of the change, under the store's short lock: it must be
-/// quick, must not call the store, and must ask nothing of the mtime: small overwrites on their way to the log may raise it yet. It
-/// may be asked more than once.
+/// The caller's rule, asked with the object's attributes at the moment of the change. It runs under the store's short lock, so it must be
+/// quick and must not call the store. It must not depend on the mtime, which small overwrites under way may still raise. It may be asked
+/// more than once.
 pub type Gate<'a> = &'a (dyn Fn(&Attrs) -> Result<(), Fault> + Sync);
 
 /// Bytes to write. `crcs`: one per fragment (see `types::crc`).
@@ -210,13 +204,13 @@ pub struct Write<'a> {
     pub offset: u64,
     pub data: &'a [u8],
     pub crcs: &'a [u32],
-    /// The object keeps the latest it has seen.
+    /// The object keeps the latest mtime that it has seen.
     pub mtime: Time,
-    /// The object keeps the highest it has seen.
+    /// The object keeps the highest lease version that it has seen.
     pub lease: u64,
     pub gate: Gate<'a>,
     pub origin: Option<Origin>,
-    /// Whose grant may be used if there is no other space.
+    /// The session whose grant may be used if there is no other space.
     pub holder: Option<SessionId>,
 }
 
@@ -242,7 +236,7 @@ pub struct Reserve<'a> {
     pub offset: u64,
     /// Bytes; at least 1.
     pub len: u64,
-    /// The object is at least this long afterwards, bytes.
+    /// Least length of the object afterwards, in bytes.
     pub end: u64,
     pub mtime: Time,
     pub lease: u64,
@@ -263,7 +257,7 @@ pub struct Release<'a> {
 pub struct Punch<'a> {
     pub object: ObjectId,
     pub offset: u64,
-    /// Bytes; at least 1. Past the object's end there is nothing to punch but reservations.
+    /// Bytes; at least 1. Past the object's end only reservations are punched.
     pub len: u64,
     pub leave: Leave,
     pub mtime: Time,
@@ -272,26 +266,26 @@ pub struct Punch<'a> {
     pub origin: Option<Origin>,
 }
 
-/// What pages with bytes are after they were punched; those without stay what they were.
+/// State of pages with bytes after they were punched. Pages without bytes stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// Holes; pages that were only reserved, too.
+    /// Holes. Pages that were only reserved become holes too.
     Hole,
-    /// Their space stays promised to them.
+    /// Their space stays promised.
     Reserved,
 }
 
-/// What `seek` found.
+/// Result of `seek`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Found {
     pub exists: bool,
     /// `None`: no bytes from there on.
     pub data: Option<u64>,
-    /// There always is one, behind the end if nowhere else.
+    /// There is always a hole, at the latest behind the end.
     pub hole: u64,
 }
 
-/// Whose request a change carries out: it is recorded in the same log entry (exactly once).
+/// The request behind a change. The log entry of the change records it (exactly once).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub session: SessionId,
@@ -302,13 +296,13 @@ pub struct Origin {
 /// A change was made (acknowledged, not yet flushed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The log entry that holds it; 0 if nothing had to be changed.
+    /// The log entry of the change; 0 if nothing changed.
     pub seq: Seq,
-    /// The request's one answer: an object's length in bytes, or 0, or what the call's own type says.
+    /// The answer: an object's length in bytes, 0, or a value of the call's own type.
     pub answer: u64,
 }
 
-/// What was done last in a slot; sequence 0: nothing yet.
+/// The last request of a slot. Sequence 0: none yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Slot {
     pub sequence: u32,
@@ -319,13 +313,13 @@ pub struct Slot {
 /// An object as acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Attrs {
-    /// False for one that was never written: only its lease version may be known.
+    /// False for an object that was never written. Only its lease version may be known.
     pub exists: bool,
     /// Bytes.
     pub len: u64,
-    /// Bytes on the medium, those that are reserved too.
+    /// Bytes on the medium, reserved ones too.
     pub used: u64,
-    /// Where the last reserved page ends, bytes; 0 if none is.
+    /// End of the last reserved page in bytes; 0: none is reserved.
     pub reserved_end: u64,
     pub mtime: Time,
     /// Highest lease version seen.
@@ -336,21 +330,21 @@ pub struct Attrs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub object: ObjectId,
-    /// Of the bad page in the object, bytes.
+    /// Offset of the bad page in the object, in bytes.
     pub offset: u64,
     pub kind: DamageKind,
     /// Seconds since 1970.
     pub found_sec: u64,
 }
 
-/// How the medium does.
+/// Health of the medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Why nothing can be changed any more, if so.
+    /// Why the store refuses changes, if it does.
     pub failure: Option<String>,
-    /// Why some objects cannot be told of, if so; all others are well.
+    /// Why some objects cannot be read, if so. All others can.
     pub index_damage: Option<String>,
-    /// Of the two superblock copies, how many were good at open.
+    /// Number of superblock copies, of two, that were good at open.
     pub superblock_copies: u8,
 }
 
@@ -358,12 +352,12 @@ pub struct Health {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     pub bytes_total: u64,
-    /// Free now, or as soon as what superseded it is sealed, and promised to nobody.
+    /// Bytes that are free and not promised, now or once waiting entries are sealed.
     pub bytes_free: u64,
-    /// What writes may still take: the rest is the reserve that truncation needs.
+    /// Bytes that writes may still take. The rest is the reserve for truncation.
     pub bytes_available: u64,
     pub objects: u64,
-    /// How many more objects the index has room for.
+    /// Number of further objects that the index has space for.
     pub objects_free: u64,
     pub log_bytes_used: u64,
     pub log_bytes_total: u64,

@@ -1,17 +1,18 @@
-//! Who reads the medium now: what a reader may have seen the place of is not used again before he is done.
+//! Readers of the medium. A place that a reader may have looked up is not reused before that read has ended.
 //!
-//! A *stamp* counts changes of the index. A reader takes the present one before he looks anything up; a place that a change supersedes
-//! gets the stamp of that change. Whoever began with a lower stamp may have seen the place.
-//! store-H1: a place is given back only when nobody who reads began before it was superseded.
+//! A *stamp* counts changes of the index. A reader takes the present stamp before its first lookup. A place that a change supersedes gets the
+//! stamp of that change. A reader with a lower stamp may have looked up the place.
+//!
+//! store-H1: a place is freed only when no read is under way that began before the place was superseded.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Readers beyond these are counted only, and while there are such nothing is given back.
+/// Reader slots. Readers beyond these are only counted, and while there are such no place is freed.
 const SLOTS: usize = 256;
-/// In a slot: nobody.
+/// Value of an empty slot.
 const FREE: u64 = u64::MAX;
 
-/// A cache line for each, so that readers do not meet.
+/// One cache line per slot, so that readers do not share one.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot(AtomicU64);
@@ -23,7 +24,7 @@ pub struct Readers {
     others: AtomicU64,
 }
 
-/// One who reads, until it is dropped.
+/// A read under way, until it is dropped.
 #[derive(Debug)]
 pub struct Reading<'a> {
     readers: &'a Readers,
@@ -31,7 +32,7 @@ pub struct Reading<'a> {
 }
 
 thread_local! {
-    /// Where this thread looks for a free slot first.
+    /// The slot that this thread tries first.
     static FIRST: usize = {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed) as usize % SLOTS
@@ -44,7 +45,7 @@ impl Readers {
         Readers { stamp: AtomicU64::new(0), slots, others: AtomicU64::new(0) }
     }
 
-    /// Before anything is looked up.
+    /// Begins a read. Call it before the first lookup.
     pub fn begin(&self) -> Reading<'_> {
         let now = self.stamp.load(Ordering::Acquire);
         let first = FIRST.with(|first| *first);
@@ -55,17 +56,17 @@ impl Readers {
         if slot.is_none() {
             self.others.fetch_add(1, Ordering::SeqCst);
         }
-        // Either who gives places back sees this reader, or this reader sees what the change made of the index.
+        // Either a thread that frees places sees this reader, or this reader sees the changed index.
         fence(Ordering::SeqCst);
         Reading { readers: self, slot }
     }
 
-    /// After a change of the index: its stamp.
+    /// Counts a change of the index. Returns its stamp.
     pub fn changed(&self) -> u64 {
         self.stamp.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Places with a stamp up to this one are seen by nobody.
+    /// No read under way can have looked up a place with a stamp up to this one.
     pub fn unseen(&self) -> u64 {
         fence(Ordering::SeqCst);
         if self.others.load(Ordering::SeqCst) > 0 {

@@ -1,15 +1,16 @@
-//! The log's tail as a role: who adds to the log, writes it, and applies what was written. See decisions/0023.
+//! The tail of the log: admits changes into batches, writes them, and applies them (decision 0023).
 //!
-//! A change is admitted under the tail's short lock and joins a batch; whoever finds nobody writing takes the role: he writes the
-//! batch by one write, applies its entries in their order, and tells the others. What comes meanwhile is the next batch.
+//! A change is admitted under the tail's short lock and joins a batch. A thread that finds no leader becomes the leader: it writes the batch
+//! with one write, applies the entries in their order, and reports the outcome to the other threads. Changes that come meanwhile form the
+//! next batch.
 //!
-//! store-T1 (log, then apply): of an entry nothing is seen, and nobody is told, before the log has it. If the write fails nothing of the batch
-//!     is applied.
-//! store-T2 (admitted as if alone): changes share a batch, or are admitted while one is written, only if they are overwrites
-//!     (`Engine::is_overwrite`): what one is admitted for, and its answer, are the same before another of them and after it.
-//!     Every other change waits until nothing is under way, and nothing is admitted until it is applied.
-//! store-T3: who has the tail still (`still`) finds all entries of the log applied, and nothing changes under him.
-//! store-T4: the lock is not held while a shared batch is written and applied; so who comes is admitted meanwhile.
+//! store-T1 (log, then apply): no change is visible or answered before its entry is in the log. If the write fails, nothing of the batch is
+//!     applied.
+//! store-T2 (admitted as if alone): only overwrites (`Engine::is_overwrite`) share a batch, or are admitted while one is written. An
+//!     overwrite is admitted and answered in the same way before another overwrite and after it. Any other change waits until nothing is
+//!     under way, and nothing is admitted until it is applied.
+//! store-T3: a thread that holds the tail still (`still`) sees all entries of the log applied, and no change happens meanwhile.
+//! store-T4: the lock is free while a shared batch is written and applied, so that other changes are admitted.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -24,9 +25,9 @@ use crate::Origin;
 use crate::record::Record;
 use disk::alloc::Run;
 
-/// A batch that is this long takes no more: it is written in well below a millisecond.
+/// A batch of this length is closed. It is written in well below a millisecond.
 const BATCH_BYTES_MAX: u64 = 1 << 20;
-/// Batches that one writes for others after his own, before he hands the role on.
+/// Batches that a leader writes before it hands leadership over.
 pub(crate) const ROUNDS_MAX: usize = 8;
 
 #[derive(Debug, Default)]
@@ -34,26 +35,26 @@ pub struct Tail {
     flight: Mutex<Flight>,
     /// Ring bytes of the batch that is being written, until the log has it.
     writing_bytes: AtomicU64,
-    /// Told when nothing is under way.
+    /// Signalled when nothing is under way.
     landed: Condvar,
-    /// Told when changes may join again.
+    /// Signalled when changes may join again.
     opened: Condvar,
 }
 
-/// What is under way: admitted and not yet applied.
+/// Changes under way: admitted and not yet applied.
 #[derive(Debug, Default)]
 pub struct Flight {
-    /// What the next write takes.
+    /// The batch of the next write.
     pub next: Batch,
-    /// A batch that is done, for its memory.
+    /// A finished batch, whose memory is reused.
     spare: Batch,
-    /// Someone has the role. Never while the lock is held over a change of one's own.
-    pub is_led: bool,
-    /// How many wait for the tail to be still: until then nobody joins.
+    /// There is a leader. False while a thread writes a single change under the lock.
+    pub has_leader: bool,
+    /// Threads that wait for the tail to be still. Until then no change joins.
     wanting_still: usize,
-    /// How many wait to join.
+    /// Threads that wait to join.
     wanting_in: usize,
-    /// Working memory of whoever applies alone.
+    /// Working memory for a single change.
     pub freed: Vec<Run>,
 }
 
@@ -72,7 +73,7 @@ pub struct Member {
     pub record: Arc<Record>,
 }
 
-/// What became of a batch, for its members.
+/// The outcome of a batch, for its members.
 #[derive(Debug, Default)]
 pub struct Fate {
     stage: AtomicU32,
@@ -80,15 +81,15 @@ pub struct Fate {
     waiting: Waiting,
 }
 
-/// Stages of a fate.
+/// Stages of an outcome.
 const UNKNOWN: u32 = 0;
-/// The batch's first member has the role.
+/// The batch's first member is the leader now.
 const HANDED: u32 = 1;
 const KNOWN: u32 = 2;
 
-/// What a member waited for.
+/// The end of a member's wait.
 pub enum Turn {
-    /// To write the batch himself.
+    /// The member's thread is the leader, and writes the batch.
     Lead,
     Done(Result<LogPoint, VolumeError>),
 }
@@ -110,7 +111,7 @@ impl Fate {
         }
     }
 
-    /// Tells all.
+    /// Reports the outcome to all members.
     fn tell(&self, outcome: Result<LogPoint, VolumeError>) {
         self.outcome.set(outcome).expect("a batch is written once");
         self.stage.store(KNOWN, Ordering::Release);
@@ -129,7 +130,7 @@ impl Batch {
         self.members.clear();
         match Arc::get_mut(&mut self.fate) {
             Some(fate) => *fate = Fate::default(),
-            // A member has yet to look at it.
+            // A member has not read the outcome yet.
             None => self.fate = Arc::default(),
         }
     }
@@ -145,11 +146,11 @@ impl Flight {
         self.wanting_in
     }
     pub fn is_empty(&self) -> bool {
-        !self.is_led && self.next.members.is_empty()
+        !self.has_leader && self.next.members.is_empty()
     }
 }
 
-/// The tail's lock; who must know of its end is told.
+/// The tail's lock. Dropping it signals the threads that wait for its end.
 pub struct Held<'a> {
     tail: &'a Tail,
     flight: Option<MutexGuard<'a, Flight>>,
@@ -182,7 +183,7 @@ impl Drop for Held<'_> {
 }
 
 impl Held<'_> {
-    /// store-T3. Nobody joins while it waits.
+    /// store-T3. No change joins while this waits.
     pub fn wait_still(mut self) -> Self {
         let tail = self.tail;
         let flight = self.flight.as_mut().expect("it is held until it is dropped");
@@ -196,12 +197,15 @@ impl Held<'_> {
 }
 
 impl Held<'_> {
-    /// Writes `next`, of one change, under the lock: store-T2, for who has the tail still.
+    /// store-T2: writes a batch of one change under the lock, while the tail is still.
     pub fn write_alone(
         &mut self,
         write: impl FnOnce(&mut Batch, &mut Vec<Run>) -> Result<LogPoint, VolumeError>,
     ) -> Result<LogPoint, VolumeError> {
-        assert!(!self.is_led && self.next.members.len() == 1, "the tail is still but for this one");
+        assert!(
+            !self.has_leader && self.next.members.len() == 1,
+            "store-T2: the tail is still but for this change"
+        );
         let flight = &mut **self;
         let outcome = write(&mut flight.next, &mut flight.freed);
         flight.next.clear();
@@ -210,27 +214,27 @@ impl Held<'_> {
 }
 
 impl Tail {
-    /// store-T3: until the answer is dropped.
+    /// store-T3: holds the tail still until the result is dropped.
     pub fn still(&self) -> Held<'_> {
         self.hold().wait_still()
     }
 
-    /// The lock, for who has or is given the role.
+    /// The lock, for a leader.
     pub fn hold(&self) -> Held<'_> {
         Held { tail: self, flight: Some(self.flight.lock()) }
     }
 
-    /// Of the batch that is not in the log yet and takes no more.
+    /// Ring bytes of the closed batch that is not in the log yet.
     pub fn writing_bytes(&self) -> u64 {
         self.writing_bytes.load(Ordering::Acquire)
     }
 
-    /// By who has the role: the log has the batch, and counts it from here on; or it never will.
+    /// The leader calls this once the log counts the batch itself, or after the write failed.
     pub fn note_written(&self) {
         self.writing_bytes.store(0, Ordering::Release);
     }
 
-    /// For one who may join what is under way.
+    /// The lock, for an overwrite that may join changes under way.
     pub fn join(&self) -> Held<'_> {
         let mut flight = self.flight.lock();
         while flight.wanting_still > 0 || flight.next.entries.ring_bytes() >= BATCH_BYTES_MAX {
@@ -241,33 +245,33 @@ impl Tail {
         Held { tail: self, flight: Some(flight) }
     }
 
-    /// For who takes the role: writes `next`, and what comes meanwhile, by `write`, which applies it too.
+    /// Leads: writes `next`, and the batches that form meanwhile. `write` also applies the batch.
     pub fn lead<'a>(
         &'a self,
         mut held: Held<'a>,
         mut write: impl FnMut(&mut Batch) -> Result<LogPoint, VolumeError>,
     ) {
-        held.is_led = true;
+        held.has_leader = true;
         for _ in 0..ROUNDS_MAX {
-            // 1. The batch is closed; what comes from here on is the next one.
+            // 1. Close the batch. Later changes join the next one.
             let mut batch = std::mem::take(&mut held.spare);
             std::mem::swap(&mut batch, &mut held.next);
             self.writing_bytes.store(batch.entries.ring_bytes(), Ordering::Release);
             drop(held);
-            // 2. Written, applied, told.
+            // 2. Write it, apply it, report its outcome.
             let outcome = write(&mut batch);
             batch.fate.tell(outcome);
             batch.clear();
-            // 3. Is there more?
+            // 3. Go on with the next batch, if there is one.
             held = self.hold();
             held.spare = batch;
             self.note_written();
             if held.next.members.is_empty() {
-                held.is_led = false;
+                held.has_leader = false;
                 return;
             }
         }
-        // Whose own change is long done should not write for others for ever.
+        // This thread's own change is done, so another one leads from here on.
         held.next.fate.hand_role();
     }
 }

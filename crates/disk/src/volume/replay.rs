@@ -311,7 +311,7 @@ fn read_ring(volume: &Volume, pos: u64, buf: &mut [u8]) -> std::io::Result<()> {
     if !second.is_empty() {
         volume.log.read_at(second, log.begin)?;
     }
-        // Announce the next window, to be read while this one is processed.
+    // Announce the next window, to be read while this one is processed.
     let next = (at + buf.len() as u64) % log.len();
     volume.log.will_read(log.begin + next, (WINDOW_BYTES as u64).min(log.len() - next));
     Ok(())
