@@ -69,9 +69,9 @@ impl fmt::Display for Elsewhere<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.first() {
             Some(first) => write!(f, ", at {}", first.display()),
-            None => {
-                f.write_str(", in another mount namespace or by a process that had it open when it was unmounted lazily")
-            }
+            None => f.write_str(
+                ", in another mount namespace or by a process that had it open when it was unmounted lazily",
+            ),
         }
     }
 }
@@ -161,7 +161,9 @@ fn attach_following(
             true => rustix::mount::unmount(&point, UnmountFlags::DETACH).map_err(io::Error::from),
             false => unmount_by_helper(&point, Unmount::Lazy),
         }
-        .unwrap_or_else(|error| tracing::warn!(%error, "the mount could not be removed, and no process serves it"));
+        .unwrap_or_else(
+            |error| tracing::warn!(%error, "the mount could not be removed, and no process serves it"),
+        );
         MountError::Start { path: point, source }
     })
 }
