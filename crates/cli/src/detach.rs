@@ -113,7 +113,7 @@ pub fn run_detached(
     let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut child = child.spawn()?;
-    // By pid, a late signal could reach another process: the child's pid is free once it was waited for.
+    // Not by pid: the child's pid is free once it was waited for, and a late signal could reach another process.
     let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let pipe = child.stdout.take().expect("stdout was asked to be a pipe");
     let passed_on = Arc::new(AtomicBool::new(false));

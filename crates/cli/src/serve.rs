@@ -1,8 +1,8 @@
-//! What a process serves: targets, the MGS and the mount, in any combination, and how they start and end.
+//! The parts of a serving process: targets, the MGS and the mount, in any combination, and how they start and end.
 //!
 //! `stria up` and the role commands consist of the same parts in different combinations.
 //! Order of a start: open and recover a target, register it with the MGS, join, serve. Order of an end: unmount, settle, stop listening,
-//! stop targets (checkpoint, clean mark), deregister at the MGS.
+//! stop targets (checkpoint, clean mark), report the stop to the MGS.
 
 pub mod device;
 pub mod heart;

@@ -21,8 +21,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// A request that was off the processor for longer than this has blocked. It is longer than a wait for a lock and shorter than the quickest
 /// disk.
 const BLOCKED: Duration = Duration::from_micros(20);
-/// One request of a kind is measured out of this many: the two extra system calls would slow down lookups. A kind that has settled as quick
-/// (score 0) is measured that many times less often.
+/// One request of a kind is measured out of this many: the two extra system calls would slow down lookups. For a kind that has settled as
+/// quick (score 0) it is one out of `SAMPLE_QUICK_EVERY`.
 const SAMPLE_EVERY: u32 = 8;
 const SAMPLE_QUICK_EVERY: u32 = 64;
 /// A measured request moves the score of its kind by one, between 0 and this. A kind counts as blocking from the middle on. So single

@@ -23,7 +23,7 @@ pub const ENTRY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Settings of one mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// What `mount` and `df` show as the source: `nid:/fsname`.
+    /// The source in `mount` and `df`: `nid:/fsname`.
     pub source: String,
     /// The type is shown as `fuse.<subtype>`.
     pub subtype: String,

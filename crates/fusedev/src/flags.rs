@@ -88,7 +88,7 @@ bitflags! {
         const RENAME_WHITEOUT = 1 << 2;
     }
 
-    /// What `access` checks; empty: whether the file exists.
+    /// The permissions that `access` checks; empty: whether the file exists.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct AccessFlags: i32 {
         const X_OK = 1;

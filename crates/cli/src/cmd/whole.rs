@@ -19,7 +19,7 @@ pub type Job<'j, T> = &'j mut dyn FnMut(&Reach, &'static str) -> anyhow::Result<
 pub enum At<'a> {
     /// The directory of `stria up`.
     Dir(&'a Path),
-    /// Behind this management service.
+    /// A file system of this management service.
     Service(&'a Service),
     /// Mounted at this path.
     Mount(&'a Path),

@@ -13,7 +13,7 @@ use crate::serve::register::MgsPeers;
 
 /// Time between heartbeats. The MGS counts in multiples of it when it decides that a server is dead.
 pub const BEAT_EACH: Duration = Duration::from_millis(mgmt::HEARTBEAT_MS);
-/// Longest wait for deregistration: missing heartbeats have the same effect.
+/// Longest wait for the last heartbeat, which reports the stop: missing heartbeats have the same effect.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
 /// The sender of heartbeats, and the receiver of newer maps.
@@ -26,7 +26,7 @@ pub struct Beat {
     pub on_map: Box<dyn Fn(&ClusterMap) + Send>,
 }
 
-/// Sends heartbeats; dropping it deregisters.
+/// Sends heartbeats; dropping it reports the stop.
 pub struct Heart {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -60,7 +60,7 @@ impl Heart {
         Ok(Heart { stop: Some(stop), thread: Some(thread), goodbye })
     }
 
-    /// Ends the heartbeats and deregisters if the MGS answers at once.
+    /// Ends the heartbeats and reports the stop, if the MGS answers at once.
     pub fn stop(&mut self) {
         let Some(stop) = self.stop.take() else { return };
         drop(stop);

@@ -184,7 +184,7 @@ impl Common {
         Ok(Server { port, bind: self.bind.or(old.and_then(|o| o.bind)), include })
     }
 
-    /// What a start of the server would refuse is refused before anything is written (cli-G1). `host::start` checks again.
+    /// Checks before anything is written what the start of the server would refuse (cli-G1). `host::start` checks again.
     pub fn refuse_bad_start<K: Kind>(&self, old: Option<&K>, new: &K, at: &Places) -> Result<(), Failure> {
         let is_running = host::pid(at).is_some();
         let is_restarted = is_running && has_new_global::<K>(&config_of_before(at), &new.config(at));

@@ -1,4 +1,4 @@
-//! What a gateway does on its host: it looks for packages, and starts, reloads and stops the server, with or without systemd.
+//! The actions of a gateway on its host: it looks for packages, and starts, reloads and stops the server, with or without systemd.
 //!
 //! cli-GH1: only a process whose command line names this gateway's configuration is signalled: a pid file may be stale.
 //! cli-GH2: every wait is bounded, and its error says what was waited for and where to look.

@@ -55,7 +55,7 @@ struct Line {
     bytes_discarded: u64,
     log_bytes_used: u64,
     log_bytes_total: u64,
-    /// Valid entries that the start dropped at the end of the log.
+    /// Valid entries behind a missing one, which the start did not replay.
     log_cut_entries: u64,
     log_cut_bytes: u64,
     /// The log's own device, if it has one.
