@@ -21,7 +21,7 @@ const KINDS: [(&str, bool); GIVEN_UP as usize] = [
     ("copies", false),
     ("changes", false),
     ("consumers of the changelog", false),
-    ("what was given up", false),
+    ("abandoned ranges", false),
 ];
 
 /// The kinds of records from `first` on and before `end`, with their fids.

@@ -87,17 +87,17 @@ fn entry(view: &dyn View, key: &Key, value: &[u8]) -> Result<Said, wire::Malform
     if names::validate(&name).is_err() {
         found(Wrong::BadName, "no name of a file".into());
     } else if h64(&name) != hash {
-        found(Wrong::MisplacedEntry, "it does not lie where its hash says".into());
+        found(Wrong::MisplacedEntry, "it is not stored under its hash".into());
     } else if collision > 0
         && names::find_entry(view, parent, &name).is_ok_and(|f| f.is_some_and(|f| f.at != at))
     {
-        found(Wrong::DoubleName, "the name stands before it, too".into());
+        found(Wrong::DoubleName, "the name exists twice".into());
     }
     match inode_of(view, parent) {
         Some(dir) if dir.is_dir() => {}
         // The unreadable inode record is a finding of its own.
         None if is_there(view, parent) => {}
-        _ => found(Wrong::LostEntry, "its directory is none".into()),
+        _ => found(Wrong::LostEntry, "its directory is missing, or is no directory".into()),
     }
     // 2. The entry's inode.
     match inode_of(view, fid) {
@@ -114,7 +114,7 @@ fn entry(view: &dyn View, key: &Key, value: &[u8]) -> Result<Said, wire::Malform
                     found(Wrong::TwoNames, "a directory with another name".into());
                 }
                 false if inode.attr.nlink as usize > HINTS_MAX => {}
-                false => found(Wrong::MissingHint, "its inode does not know it".into()),
+                false => found(Wrong::MissingHint, "its inode has no hint for it".into()),
             }
         }
     }
@@ -132,7 +132,7 @@ fn inode(view: &dyn View, fid: Fid, value: &[u8], links: &Links<'_>) -> Result<S
     hints.retain(|hint| is_name_of(view, *hint, fid));
     let bad = inode.parents.len() - hints.len();
     if bad > 0 {
-        found(Wrong::BadHint, format!("{bad} names that it says it has are not there"));
+        found(Wrong::BadHint, format!("{bad} of its hints lead to no name"));
     }
     let names = hints.len() as u32 + (links.unhinted)(fid);
     let is_orphan = view.get(&keys::orphan(fid)).is_some();

@@ -19,14 +19,14 @@ pub const LOST_AND_FOUND: &[u8] = b"lost+found";
 pub fn repair_of(finding: &Finding) -> &'static str {
     match finding.wrong {
         Wrong::DamagedRecord if finding.lost_before().is_some() => {
-            "they are given up for good: what they named or held cannot come back any more"
+            "they are given up for good: their names and content cannot be recovered afterwards"
         }
         Wrong::LostEntry | Wrong::DanglingEntry => "the name is removed",
-        Wrong::MisplacedEntry => "the name is put where it belongs",
+        Wrong::MisplacedEntry => "the name is moved to the key of its hash",
         Wrong::WrongKind => "the name gets the kind of its inode",
-        Wrong::BadHint => "the inode forgets the names that are not there",
-        Wrong::MissingHint => "the inode is told of the name",
-        Wrong::StaleOrphan => "the orphan's record goes, and its inode if nothing names it",
+        Wrong::BadHint => "the hints without a name are removed",
+        Wrong::MissingHint => "the inode gets a hint for the name",
+        Wrong::StaleOrphan => "the orphan's record is removed, and its inode if it has no name",
         Wrong::UnreachableInode => "it gets the name /lost+found/#FID",
         Wrong::LinkCount => "the count is set to what was counted",
         Wrong::Leftover => "the record is removed",
