@@ -193,7 +193,8 @@ impl FileDisk {
         })
     }
 
-    /// Sets the I/O path of data pages. `Io::Direct` fails, with the reason, where direct I/O is impossible; `Io::Auto` then uses the page cache.
+    /// Sets the I/O path of data pages. `Io::Direct` fails, with the reason, where direct I/O is impossible; `Io::Auto` then uses the page
+    /// cache.
     pub fn with_io(self, io: Io) -> io::Result<FileDisk> {
         let path = self.path.clone();
         opening::within(OPEN_WAIT, &path, "cannot be opened for direct I/O", move || self.with_io_here(io))

@@ -16,7 +16,8 @@ use ring::{Batch, Buffers, Ended, Operation, Verb};
 pub trait Lane: Send {
     /// Panics while operations are under way.
     fn buffer(&mut self) -> &mut [u8];
-    /// Carries out the operations on parts of the buffer; `results` gets the bytes that each moved, or means nothing after an error or `Overdue`.
+    /// Carries out the operations on parts of the buffer; `results` gets the bytes that each moved, or means nothing after an error or
+    /// `Overdue`.
     fn run(
         &mut self,
         operations: &[Operation],
