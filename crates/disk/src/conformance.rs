@@ -1,4 +1,4 @@
-//! What every `Disk` must do, as one function that each implementation's tests call, fakes too.
+//! The promises of every `Disk`, as one function that the tests of each implementation call, fakes too.
 
 use crate::Disk;
 

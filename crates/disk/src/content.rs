@@ -1,7 +1,7 @@
-//! What is on a medium: asked before it is formatted, so that nobody's file system is overwritten unknown.
+//! Detects the content of a medium before it is formatted, so that no file system is overwritten unnoticed.
 //!
-//! Signatures are looked for where `blkid` looks for them; the table is short, and what it does not know counts as content all the
-//! same when the first MiB is not zero. Reads only.
+//! Signatures are looked for where `blkid` looks for them. The table is short; a medium without a known signature still counts as
+//! having content if its first MiB is not zero. Reads only.
 
 mod signatures;
 
@@ -10,15 +10,15 @@ use std::io;
 use crate::volume::{Kind, LOG_BEGIN, Label, LogLabel, PLACES, SUPERBLOCK_BYTES, Volume, VolumeError};
 use crate::{Disk, end_within};
 
-/// How much of the head must be zero for a medium to count as blank: partition tables and file systems all show there.
+/// The part of the head that must be zero for a medium to count as blank: partition tables and file systems all show there.
 pub const HEAD_BYTES: u64 = 1 << 20;
-/// Some keep their descriptors at the end: md, the second GPT, ZFS.
+/// The part of the tail in which some formats keep their descriptors: md, the second GPT, ZFS.
 pub(crate) const TAIL_BYTES: u64 = 1 << 20;
 
-/// What `look` finds.
+/// The result of `look`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing: no signature anywhere that one is looked for, and zeros in the first MiB.
+    /// Nothing: no known signature, and zeros in the first MiB.
     Blank,
     /// A target of Stria.
     Target(Box<Label>),
@@ -26,17 +26,17 @@ pub enum Content {
     Log(Box<LogLabel>),
     /// A Stria volume that this release cannot read: the reason.
     Unreadable(String),
-    /// What else is known, in the words of a person, the surest first. Last a target of Stria or its log, if one copy of two still
-    /// says that it was there.
+    /// Other known content, in words, the most certain first. Last comes a target of Stria or its log, if one copy of two still
+    /// shows that it was there.
     Foreign(Vec<String>),
-    /// Something of no known kind.
+    /// Content of no known kind.
     Unknown,
 }
 
 /// Looks at the medium's head and tail.
 pub fn look(disk: &dyn Disk) -> io::Result<Content> {
     if let Some(ours) = look_for_ours(disk)? {
-        // One copy alone may be what somebody left over who took the medium for himself.
+        // A single copy may be the remains of a target whose medium another program has taken.
         let others = if Volume::copies_on(disk) == PLACES.len() { Vec::new() } else { find_beside(disk) };
         let left = format!("{ours}, of which one of two copies is left");
         return Ok(if others.is_empty() {
@@ -52,7 +52,7 @@ pub fn look(disk: &dyn Disk) -> io::Result<Content> {
     Ok(if is_zero(disk)? { Content::Blank } else { Content::Unknown })
 }
 
-/// Stria's, by at least one copy of what says so.
+/// Stria's own content, proven by at least one superblock or label copy.
 fn look_for_ours(disk: &dyn Disk) -> io::Result<Option<Content>> {
     match Volume::label_on(disk) {
         Ok(label) => return Ok(Some(Content::Target(Box::new(label)))),
@@ -67,11 +67,11 @@ fn look_for_ours(disk: &dyn Disk) -> io::Result<Option<Content>> {
     }
 }
 
-/// What others wrote where one copy was lost. Before the log only the two copies are ours and the rest is zero: a signature there is no
-/// page of a user, which may look like anything and must not keep its target from a start after a torn superblock. So log and data are
-/// looked at only if somebody else has written before them.
+/// Foreign signatures beside a single copy. Before the log only the two copies are Stria's and the rest is zero: a signature there is not
+/// a page of a user. A user's page may look like anything, and must not keep its target from starting after a torn superblock. So log and
+/// data are searched only if another program has written before them.
 fn find_beside(disk: &dyn Disk) -> Vec<String> {
-    // What cannot be read is what the other copy is for.
+    // The other copy exists for the case that one cannot be read.
     let end = match is_ours_alone(disk) {
         Ok(false) => disk.size(),
         Ok(true) | Err(_) => LOG_BEGIN,
@@ -79,7 +79,7 @@ fn find_beside(disk: &dyn Disk) -> Vec<String> {
     signatures::find(&Probe { disk, end }).unwrap_or_default()
 }
 
-/// True if all between and behind the two copies is zero, up to the log.
+/// True if all bytes between and behind the two copies are zero, up to the log.
 fn is_ours_alone(disk: &dyn Disk) -> io::Result<bool> {
     let mut head = vec![0; LOG_BEGIN.min(disk.size()) as usize];
     disk.read_at(&mut head, 0)?;
@@ -107,7 +107,7 @@ impl std::fmt::Display for Content {
     }
 }
 
-/// A target in the words of a person.
+/// A target in words.
 pub fn describe(label: &Label) -> String {
     let kind = if label.kind == Kind::Mdt { "MDT" } else { "OST" };
     let index = if label.index == u32::MAX { "of no index yet".into() } else { format!("{}", label.index) };
@@ -115,10 +115,10 @@ pub fn describe(label: &Label) -> String {
     format!("Stria {kind} {index} of file system '{}', uuid {}{joined}", label.fs_name, label.uuid)
 }
 
-/// A medium of which any part may be asked for; what lies outside it is not there.
+/// A medium whose any part may be requested; parts outside it are absent.
 pub(crate) struct Probe<'a> {
     disk: &'a dyn Disk,
-    /// Nor is what lies behind this.
+    /// Parts behind this are absent too.
     end: u64,
 }
 
@@ -127,7 +127,7 @@ impl Probe<'_> {
         self.disk.size()
     }
 
-    /// `len` bytes at `offset`, or zeros if what may be looked at ends before.
+    /// `len` bytes at `offset`, or zeros if the medium's readable part ends before.
     pub fn at(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         if end_within(self.end, offset, len as u64).is_ok() {
@@ -144,7 +144,7 @@ impl Probe<'_> {
     pub fn text(&self, offset: u64, len: usize) -> io::Result<String> {
         let bytes = self.at(offset, len)?;
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(len);
-        // What a stranger wrote goes to a terminal.
+        // Foreign bytes may go to a terminal: control characters are removed.
         let shown = String::from_utf8_lossy(&bytes[..end]);
         Ok(shown.trim().chars().filter(|c| !c.is_control()).collect())
     }

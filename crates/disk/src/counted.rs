@@ -1,7 +1,7 @@
-//! Counting what a device is asked to do, by what it is for: a wrapper, so that no write can be missed.
+//! Counts the requests to a device by purpose. It is a wrapper, so that no write can be missed.
 //!
-//! What a request is for follows from where it lies on the medium. Requests are counted before they are made: of one that fails it
-//! is not known what of it reached the device. A request costs two relaxed additions.
+//! The purpose of a request follows from its place on the medium. Requests are counted before they are made, because it is unknown how much
+//! of a failed one reached the device. Counting costs two relaxed additions per request.
 
 use std::io;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::Disk;
 
-/// What a write is for.
+/// The purpose of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Superblock,
@@ -43,7 +43,7 @@ impl Sizes {
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
-    /// Without those that are counted in `part` too.
+    /// The sizes without those that are also counted in `part`.
     pub fn without(mut self, part: &Sizes) -> Sizes {
         self.counts.iter_mut().zip(part.counts).for_each(|(all, some)| *all = all.saturating_sub(some));
         self.bytes = self.bytes.saturating_sub(part.bytes);
@@ -71,14 +71,14 @@ impl SizeCounter {
     }
 }
 
-/// What was asked of a device since it was opened.
+/// Requests to a device since it was opened.
 #[derive(Debug, Default)]
 pub struct Counts {
     writes: [SizeCounter; PLACES.len()],
     pub reads: SizeCounter,
     flushes: AtomicU64,
     bytes_discarded: AtomicU64,
-    /// Where log, checkpoints and data are; until it is known all is superblock.
+    /// Ranges of log, checkpoints and data; until they are set, all requests count as superblock.
     places: OnceLock<[Range<u64>; 3]>,
 }
 
@@ -93,7 +93,7 @@ impl Counts {
         self.bytes_discarded.load(Relaxed)
     }
 
-    /// Says where things are. Told once.
+    /// Sets the ranges of the regions. Only the first call counts.
     pub fn set_places(&self, log: Range<u64>, checkpoints: Range<u64>, data: Range<u64>) {
         self.places.get_or_init(|| [log, checkpoints, data]);
     }
@@ -109,11 +109,11 @@ impl Counts {
     }
 }
 
-/// A medium whose requests are counted. It forwards every method, those with a default too: the medium's own is better.
+/// A medium whose requests are counted. It forwards every method, also those with a default, because the medium's own is better.
 pub struct Counted {
     below: Arc<dyn Disk>,
     counts: Arc<Counts>,
-    /// All that is written is for this, wherever it lies.
+    /// If set, all writes count for this purpose, wherever they lie.
     only: Option<Place>,
 }
 
@@ -122,7 +122,7 @@ impl Counted {
         Counted { below, counts, only: None }
     }
 
-    /// A medium that holds the log and nothing else, counted with the volume's.
+    /// A medium that holds only the log, counted with the volume's requests.
     pub fn of_log(below: Arc<dyn Disk>, counts: Arc<Counts>) -> Counted {
         Counted { below, counts, only: Some(Place::Log) }
     }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::{Disk, end_within};
 
-/// What to fail.
+/// The operation that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Read,
@@ -19,7 +19,7 @@ pub enum Op {
     Discard,
 }
 
-/// Which calls fail.
+/// The calls that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     Never,
@@ -30,14 +30,14 @@ pub enum When {
     After(u64),
 }
 
-/// Passes everything to the medium below, unless told to fail. A failed write has changed nothing, unless it is told to be short; a
+/// Passes everything to the medium below, unless told to fail. A failed write has changed nothing, unless it is set to be short; a
 /// failed discard has changed nothing; a failed flush has flushed nothing.
 pub struct FaultyDisk {
     below: Arc<dyn Disk>,
     plan: Mutex<[When; 4]>,
-    /// How many calls of each kind have failed.
+    /// Number of failed calls of each kind.
     failed: Mutex<[u64; 4]>,
-    /// Of a failed write, so many 256ths are written.
+    /// A failed write writes so many 256ths of its bytes.
     short: AtomicU8,
     host: Mutex<Host>,
     unreadable: Mutex<Vec<Range<u64>>>,
@@ -45,7 +45,7 @@ pub struct FaultyDisk {
     is_lost: AtomicBool,
 }
 
-/// The file system that this medium pretends to be a sparse file of.
+/// The host file system; this medium pretends to be a sparse file on it.
 #[derive(Default)]
 struct Host {
     is_full: bool,
@@ -64,7 +64,7 @@ impl Host {
     }
 }
 
-/// As most file systems give out space.
+/// Allocation unit of most file systems.
 const HOST_BLOCK_BYTES: u64 = 4096;
 
 impl FaultyDisk {
@@ -86,7 +86,7 @@ impl FaultyDisk {
         self.host.lock().is_full = true;
     }
 
-    /// The host has room again.
+    /// The host has free space again.
     pub fn empty_host(&self) {
         self.host.lock().is_full = false;
     }
@@ -101,7 +101,7 @@ impl FaultyDisk {
         self.short.store(share, Ordering::Relaxed);
     }
 
-    /// How many calls of `op` were made to fail.
+    /// Number of calls of `op` that were made to fail.
     pub fn failed(&self, op: Op) -> u64 {
         self.failed.lock()[op as usize]
     }
@@ -111,11 +111,11 @@ impl FaultyDisk {
         self.unreadable.lock().push(bytes);
     }
 
-    /// From now on everything fails as on a device that hangs, or no more.
+    /// Sets whether everything fails as on a device that hangs.
     pub fn hang(&self, is_hung: bool) {
         self.is_hung.store(is_hung, Ordering::Relaxed);
     }
-    /// It has hung for too long.
+    /// Sets whether the device has hung for too long.
     pub fn give_up(&self, is_lost: bool) {
         self.is_lost.store(is_lost, Ordering::Relaxed);
     }

@@ -1,21 +1,22 @@
 //! A medium in a regular file (sparse) or a block device: `pread`, `pwrite`, `fdatasync` through the page cache, and for data pages, if
-//! so set, direct I/O past it.
+//! configured, direct I/O past it.
 //!
 //! disk-F1: no two processes write one medium: it is claimed while it is open (`claim`).
 //! disk-F2: the size is read once at open and never changes; a write cannot make the file grow.
-//! disk-F3: space of a sparse file is taken when it is first written, or ahead of that by `reserve`; on copy-on-write file systems
+//! disk-F3: space of a sparse file is allocated when it is first written, or before that by `reserve`; on copy-on-write file systems
 //!     (btrfs, ZFS) also a reserved range may meet a full host.
-//! disk-F4: an acknowledged write is in the page cache or on the device, so it outlives the process and not the power. `fdatasync` makes both
-//!     durable: it is of the file, not of the descriptor.
-//! disk-F5: reads of the medium itself go by a second descriptor with `O_DIRECT`, where the file system has it; the kernel writes dirty
-//!     pages of the range out first.
-//! disk-F6: two ways to one medium agree if they share no page. `read_many` and `write_many` are for data pages, and go past the cache if the
-//!     disk is direct: the data region of a volume, which begins and ends at page borders. Everything else (superblocks, log, checkpoints)
-//!     goes by `read_at` and `write_at` through the cache. Who mixes them (a tool that looks at a data page by `read_at`) gets right bytes as
-//!     long as nobody writes meanwhile: a direct read writes the range's dirty pages out first, a direct write drops the cached ones. So does
-//!     a medium that was cached in one run and is direct in the next. Scrub reads the data region by disk-F5, recovery by `read_many`.
-//! disk-F7: who calls gets an error where the device hangs, and his thread back: after a deadline (`direct`, `aside`, `opening`). Of cached data
-//!     pages the others get it, at once, and `lost` says so (`cached`).
+//! disk-F4: an acknowledged write is in the page cache or on the device: it survives the process, and not a power loss. `fdatasync` makes
+//!     both durable: it applies to the file, not to the descriptor.
+//! disk-F5: reads of the medium itself use a second descriptor with `O_DIRECT`, where the file system supports it; the kernel first writes
+//!     out dirty pages of the range.
+//! disk-F6: two I/O paths to one medium agree if they share no page. `read_many` and `write_many` are for data pages, and bypass the page
+//!     cache if the disk is direct: the data region of a volume, which begins and ends at page boundaries. All else (superblocks, log,
+//!     checkpoints) uses `read_at` and `write_at` through the cache. A tool that reads a data page by `read_at` gets right bytes as long as
+//!     no write runs meanwhile: a direct read first writes out the range's dirty pages, a direct write drops the cached ones. The same
+//!     holds for a medium that was cached in one run and is direct in the next. Scrub reads the data region by disk-F5, recovery by
+//!     `read_many`.
+//! disk-F7: if the device hangs, a caller gets an error after a deadline, and its thread is free again (`direct`, `aside`, `opening`). A
+//!     read of cached data pages cannot be interrupted: then all other callers get an error at once, and `lost` reports it (`cached`).
 
 mod aside;
 mod cached;
@@ -50,7 +51,7 @@ const HOLE_BYTES: u64 = 4096;
 /// How long a direct read or write may take before the device counts as hung: what the kernel gives a disk before it resets it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long opening may take, before it is known what the configuration says: as a flush, since all that the medium waits for goes first.
+/// How long opening may take, before the configured patience is known: as long as a flush, since writes that are queued go first.
 const OPEN_WAIT: Duration = Duration::from_secs(PATIENCE.as_secs() * PATIENCES as u64);
 
 /// How data pages are read and written.
@@ -72,17 +73,17 @@ pub struct FileDisk {
     is_device: bool,
     access: Access,
     patience: Duration,
-    /// Data pages go past the page cache; `direct` is there.
+    /// Data pages bypass the page cache, and `direct` is set.
     is_direct: bool,
-    /// `None` inside: there is none.
+    /// `None` inside: the medium has no direct I/O.
     direct: OnceLock<Option<Direct>>,
-    /// One at a time opens `direct`, and has another of these while it does, also if it was left behind.
+    /// Serializes opening `direct`. The opener holds another reference, also if it was left behind.
     turn: Mutex<Arc<()>>,
-    /// disk-F1 goes with this file. It is `file`, or, of a disk that is direct, the one that its operations go by (disk-D2).
+    /// The claim of disk-F1 belongs to this file. It is `file`, or, of a direct disk, the file of its direct operations (disk-D2).
     claimed: Arc<File>,
     aside: Aside,
     cached: Cached,
-    /// Of the file system that a file lies on.
+    /// Share of the free space of the file system that the file lies on.
     share: Option<Share>,
     _claim: Claim,
 }
@@ -108,14 +109,14 @@ impl FileDisk {
         FileDisk::make(OPEN_WAIT, &path.clone(), move || FileDisk::create_here(&path, size_bytes))
     }
 
-    /// By `create`; what it made too late is removed while it is still claimed.
+    /// Runs `create`. A file that it makes after the limit is removed while it is still claimed.
     fn make(
         limit: Duration,
         path: &Path,
         create: impl FnOnce() -> io::Result<FileDisk> + Send + 'static,
     ) -> io::Result<FileDisk> {
         opening::within_or_undo(limit, path, "cannot be created", create, |late| {
-            // Nobody is there to be told if that fails.
+            // No caller waits any more, so an error cannot be reported.
             let _ = std::fs::remove_file(&late.path);
         })
     }
@@ -125,7 +126,7 @@ impl FileDisk {
         let file = file.map_err(|e| explain(e, path, "cannot be created"))?;
         let claim = Claim::of_new(&file, path)?;
         FileDisk::fill_new(file, claim, path, size_bytes).inspect_err(|_| {
-            // Leave no file behind that the next try would stumble over; the first error is the one to tell.
+            // Leave no file behind, or the next try would fail; the first error is the one to report.
             let _ = std::fs::remove_file(path);
         })
     }
@@ -192,7 +193,8 @@ impl FileDisk {
         })
     }
 
-    /// Sets how data pages go. `Io::Direct` fails where direct I/O cannot be had, and says why; `Io::Auto` takes the page cache then.
+    /// Sets the I/O path of data pages. `Io::Direct` fails, with the reason, where direct I/O is impossible; `Io::Auto` then uses the page
+    /// cache.
     pub fn with_io(self, io: Io) -> io::Result<FileDisk> {
         let path = self.path.clone();
         opening::within(OPEN_WAIT, &path, "cannot be opened for direct I/O", move || self.with_io_here(io))
@@ -211,7 +213,7 @@ impl FileDisk {
         Ok(self)
     }
 
-    /// Makes the claimed file the direct one: what is under way when the process goes holds it, and with it the claim (disk-D2).
+    /// Makes the claimed file the direct one: operations under way when the process ends hold it open, and with it the claim (disk-D2).
     fn turn_direct(&mut self) -> Result<(), Unfit> {
         if self.direct.get().is_some_and(|d| d.as_ref().is_some_and(|d| d.is_over(&self.claimed))) {
             return Ok(());
@@ -257,8 +259,8 @@ impl FileDisk {
         }
     }
 
-    /// `None` where there is no way past the page cache (tmpfs of old kernels, some network file systems), or not now. An error if the device
-    /// hangs: the cache would give bytes that say nothing of it.
+    /// `None` if direct I/O is impossible (tmpfs of old kernels, some network file systems), or fails for now. An error if the device
+    /// hangs: bytes from the page cache would prove nothing about it.
     fn direct(&self) -> io::Result<Option<&Direct>> {
         let (file, path, patience) = (self.file.clone(), self.path.clone(), self.patience);
         self.direct_by(move || open_direct(&file, &path, patience))
@@ -277,7 +279,7 @@ impl FileDisk {
             return Ok(known.as_ref());
         }
         if Arc::strong_count(&turn) > 1 {
-            // Or each try would leave a thread and a descriptor behind.
+            // Otherwise each try would leave a thread and a descriptor behind.
             let why = "the device hangs: one that tries is left behind";
             return Err(explain(io::Error::new(io::ErrorKind::TimedOut, why), &self.path, WHAT));
         }
@@ -289,14 +291,14 @@ impl FileDisk {
         let opened = match opened {
             Ok(Ok(direct)) => Some(direct),
             Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(e),
-            // For want of descriptors or memory, say: the next read asks again.
+            // Descriptors or memory may be short: the next read tries again.
             Err(_) | Ok(Err(Unfit::NotNow(_))) => return Ok(None),
             Ok(Err(_)) => None,
         };
         Ok(self.direct.get_or_init(|| opened).as_ref())
     }
 
-    /// The way past the page cache, if data pages take it and these are whole ones.
+    /// The direct path, if data pages use it and all of these are whole pages.
     fn direct_for(&self, mut parts: impl Iterator<Item = (u64, usize)>) -> Option<&Direct> {
         let direct = self.direct.get().filter(|_| self.is_direct)?.as_ref();
         direct.filter(|_| parts.all(|(offset, len)| Direct::fits(offset, len)))
@@ -326,7 +328,7 @@ impl Disk for FileDisk {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         end_within(self.size_bytes, offset, buf.len() as u64)?;
         let len = buf.len();
-        // What the cache has comes straight; a system that cannot tell has nothing.
+        // Copy what the page cache has; a system without RWF_NOWAIT returns nothing here.
         let mut to = [IoSliceMut::new(buf)];
         let done = rustix::io::preadv2(&self.file, &mut to, offset, ReadWriteFlags::NOWAIT).unwrap_or(0);
         if done < len {
@@ -343,7 +345,7 @@ impl Disk for FileDisk {
             return self.read_at(buf, offset);
         };
         match direct.read(&mut [(offset, &mut *buf)]) {
-            // No memory, or no room to write dirty pages out: nothing that is the medium's.
+            // Memory is short, or dirty pages cannot be written out: that says nothing about the medium.
             Err(e) if !is_of_medium(&e) => self.read_at(buf, offset),
             done => done,
         }
@@ -372,7 +374,7 @@ impl Disk for FileDisk {
         }
         match self.direct_for(parts.iter().map(|(offset, bytes)| (*offset, bytes.len()))) {
             Some(direct) => {
-                // A discard that was left behind may yet be carried out (disk-A2).
+                // A discard that was left behind may still be carried out (disk-A2).
                 self.aside.check_not_hung().map_err(|e| explain(e, &self.path, "cannot be written"))?;
                 direct.write(parts)
             }
@@ -398,7 +400,7 @@ impl Disk for FileDisk {
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         let end = self.check_write(offset, len)?;
-        // Only whole blocks give space back, and a block device refuses parts of them.
+        // Only whole blocks free space, and a block device refuses parts of them.
         let (begin, end) = (offset.next_multiple_of(HOLE_BYTES), end / HOLE_BYTES * HOLE_BYTES);
         if begin >= end {
             return Ok(());
@@ -439,14 +441,14 @@ impl Disk for FileDisk {
 
     fn will_read(&self, offset: u64, len: u64) {
         if let Some(len) = NonZeroU64::new(len) {
-            // Only a hint: a medium that cannot take it is read all the same.
+            // Only a hint: a medium that does not support it can still be read.
             let _ =
                 self.cached.watched(|| rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed));
         }
     }
 }
 
-/// What the calls of `aside` are. They hold the claimed file too: while one is left behind nobody else gets the medium.
+/// Carries out the calls of `aside`. They hold the claimed file too: while one is left behind, no other process can claim the medium.
 fn aside_of(file: &Arc<File>, claimed: &Arc<File>, patience: Duration) -> Aside {
     let progress = progress_of(file);
     let (file, claimed) = (file.clone(), claimed.clone());
@@ -467,7 +469,7 @@ fn aside_of(file: &Arc<File>, claimed: &Arc<File>, patience: Duration) -> Aside 
         },
         Call::Discard { offset, len } => {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // By the claimed one: the kernel lets nobody else punch into a device that is claimed.
+            // Uses the claimed descriptor: the kernel refuses holes through another one while a device is claimed.
             match rustix::fs::fallocate(&claimed, flags, *offset, *len) {
                 // The bytes may read as anything, so a file system that cannot punch holes has done enough by doing nothing.
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(Vec::new()),
@@ -488,7 +490,7 @@ fn progress_of(file: &File) -> Box<Progress> {
     Box::new(move || completed(&std::fs::read_to_string(stat.as_ref()?).ok()?))
 }
 
-/// By a descriptor of its own, for reading.
+/// Opens a descriptor of its own, for reading.
 fn open_direct(file: &File, path: &Path, patience: Duration) -> Result<Direct, Unfit> {
     let is_none =
         |e: &io::Error| matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);
@@ -497,15 +499,15 @@ fn open_direct(file: &File, path: &Path, patience: Duration) -> Result<Direct, U
         Err(e) if is_none(&e) => return Err(Unfit::NoDirect),
         Err(e) => return Err(Unfit::NotNow(e)),
     };
-    // Some systems open such a descriptor and cannot use it, and some devices have larger blocks than our pages.
+    // Some systems open such a descriptor and cannot use it, and some devices have larger blocks than 4 KiB.
     match direct::probe(&file) {
         Err(e) if is_none(&e) => Err(Unfit::LargeBlocks),
-        // What is wrong with the medium is found out by who reads it.
+        // Errors of the medium itself are left to its readers.
         _ => Ok(Direct::by_rings(file, path.to_owned(), patience)),
     }
 }
 
-/// Where the kernel counts what the device has done that a file is, or lies on. Not all files lie on one.
+/// The kernel's file with counters of completed requests, for the device that the file is or lies on. Not all files lie on a device.
 fn stat_of(file: &File) -> Option<PathBuf> {
     let about = file.metadata().ok()?;
     let number = if about.file_type().is_block_device() { about.rdev() } else { about.dev() };
@@ -513,8 +515,8 @@ fn stat_of(file: &File) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat")))
 }
 
-/// Writes, discards and flushes that were completed, of a line as the kernel's Documentation/block/stat.rst has it; a read that is done
-/// says that the device lives too.
+/// Number of completed reads, writes, discards and flushes, from a line in the form of the kernel's Documentation/block/stat.rst. Reads
+/// count too, because they also show that the device responds.
 fn completed(stat: &str) -> Option<u64> {
     let fields: Vec<u64> = stat.split_whitespace().map_while(|n| n.parse().ok()).collect();
     let [reads, writes] = [fields.first()?, fields.get(4)?];
@@ -522,7 +524,7 @@ fn completed(stat: &str) -> Option<u64> {
     Some(of_later_kernels.fold(reads.wrapping_add(*writes), |sum, n| sum.wrapping_add(*n)))
 }
 
-/// Does the error say that the medium cannot give these bytes?
+/// Does the error say that the medium cannot return these bytes?
 fn is_of_medium(e: &io::Error) -> bool {
     if e.kind() == io::ErrorKind::TimedOut {
         return true;
@@ -535,7 +537,7 @@ fn is_of_medium(e: &io::Error) -> bool {
     )
 }
 
-/// What failed, and where.
+/// The failed operation and its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {verb} of {len} bytes at {offset} failed: {cause}", path.display())]
 struct At {
@@ -546,19 +548,19 @@ struct At {
     cause: io::Error,
 }
 
-/// The error with what was tried; its kind stays.
+/// Adds the operation to an error, and keeps its kind.
 fn at_place(path: &Path, cause: io::Error, verb: &'static str, offset: u64, len: usize) -> io::Error {
     io::Error::new(cause.kind(), At { path: path.to_owned(), verb, len, offset, cause })
 }
 
-/// Another descriptor for the same. By the descriptor and not by the name: that may be another file's by now.
+/// Opens another descriptor of the same file. By descriptor and not by name: the name may belong to another file by now.
 fn reopen(file: &File, access: Access, flags: OFlags) -> io::Result<File> {
     let same = format!("/proc/self/fd/{}", file.as_raw_fd());
     let write = access == Access::ReadWrite;
     OpenOptions::new().read(true).write(write).custom_flags(flags.bits() as i32).open(same)
 }
 
-/// The error with the path and what was tried; its kind stays.
+/// Adds the path and the operation to an error, and keeps its kind.
 fn explain(e: io::Error, path: &Path, what: &str) -> io::Error {
     io::Error::new(e.kind(), format!("{} {what}: {e}", path.display()))
 }

@@ -1,10 +1,10 @@
-//! Room for an owner's leaves: what the two checkpoint slots of a volume have behind the heads of checkpoints, page by page. The owner
-//! writes leaves there, wherever there is room, and its next checkpoint names them.
+//! Space for an owner's leaves: the parts of a volume's two checkpoint slots behind the heads of checkpoints, in pages. The owner writes
+//! leaves to free pages there, and its next checkpoint names them.
 //!
-//! disk-L1: a leaf that the durable checkpoint names is never overwritten: its pages are free when the owner gives them back, which is after
-//!     a checkpoint without it is named.
-//! disk-L2: of free pages the medium is told in time (`freed`), but for those that were reserved when it was formatted: the next checkpoint finds
-//!     room there, also below a sparse file whose host is full.
+//! disk-L1: a leaf that the durable checkpoint names is never overwritten: its pages are in use until the owner gives them back, after
+//!     a checkpoint without the leaf is durable.
+//! disk-L2: free pages are discarded after a while (`freed`), except those that were reserved when the medium was formatted: the next
+//!     checkpoint finds space there, even below a sparse file whose host is full.
 
 use std::io;
 use std::ops::Range;
@@ -19,33 +19,33 @@ use crate::freed::{Freed, RUNS_MAX};
 use crate::volume::slot_bytes_reserved;
 
 const PAGE: u64 = types::PAGE_SIZE as u64;
-/// Of a slot, what the head of a checkpoint may take: a 16th, and what many sessions and damage records take in a small slot.
+/// Share of a slot that the head of a checkpoint may take: a 16th, and at least what many sessions and damage records take in a small slot.
 const HEAD_SHARE: u64 = 16;
 const HEAD_BYTES_MIN: u64 = 512 << 10;
-/// Of leaves that are read or written at once.
+/// Pages of leaves that are read or written at once.
 const ROW_PAGES: u64 = 256;
 
-/// What the head of a checkpoint may take of a slot.
+/// Bytes of a slot that the head of a checkpoint may take.
 pub fn head_bytes(slot_bytes: u64) -> u64 {
     let head = (slot_bytes / HEAD_SHARE).max(HEAD_BYTES_MIN.min(slot_bytes / 2));
     head / PAGE * PAGE
 }
 
-/// Where a leaf lies, and what it was when it was written.
+/// The pages of a leaf, and its length and checksum as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub bytes: u64,
     pub crc: u32,
-    /// In pages of the leaf area; what they have beyond `bytes` is zeros.
+    /// In pages of the leaf area; bytes beyond `bytes` are zeros.
     pub runs: Vec<Run>,
 }
 
-/// Leaves that are to be written at once.
+/// Leaves to be written at once.
 #[derive(Default)]
 pub struct Row {
-    /// Of all of them, each filled up to whole pages.
+    /// The leaves, each padded to whole pages.
     bytes: Vec<u8>,
-    /// Length and checksum of each.
+    /// Length and checksum of each leaf.
     leaves: Vec<(u64, u32)>,
 }
 
@@ -56,17 +56,17 @@ impl Row {
         self.leaves.push((leaf.len() as u64, crc32c(leaf)));
     }
 
-    /// It is time to write it.
+    /// The row has as many bytes as one write should have.
     pub fn is_full(&self) -> bool {
         self.bytes.len() as u64 >= ROW_PAGES * PAGE
     }
 }
 
-/// The two stretches of the medium, one page apart in numbers, so that no run has parts of both.
+/// The two stretches of the medium. One page number between them is unused, so that no run has parts of both.
 pub struct LeafArea {
     disk: Arc<dyn Disk>,
     stretches: [Range<u64>; 2],
-    /// disk-L2: the begin of each stretch up to here stays reserved, medium offset.
+    /// disk-L2: the begin of each stretch stays reserved up to this medium offset.
     reserved_to: [u64; 2],
     free: Mutex<Buddy>,
     /// Locked after `free`.
@@ -75,7 +75,7 @@ pub struct LeafArea {
 }
 
 impl LeafArea {
-    /// `slots`: those of checkpoints. Everything is in use until `give_back` or `free_all_but` says otherwise.
+    /// `slots`: the volume's checkpoint slots. All pages are in use until `give_back` or `free_all_but` frees them.
     pub fn new(disk: Arc<dyn Disk>, slots: &[Range<u64>; 2]) -> LeafArea {
         let stretches = slots.clone().map(|slot| slot.start + head_bytes(slot.end - slot.start)..slot.end);
         let [first, second] = stretches.clone().map(|s| (s.end - s.start) / PAGE);
@@ -85,7 +85,7 @@ impl LeafArea {
         LeafArea { disk, stretches, reserved_to, free, freed, discarding }
     }
 
-    /// The number between the two stretches, which is nowhere.
+    /// The unused page number between the two stretches.
     fn gap(&self) -> u64 {
         (self.stretches[0].end - self.stretches[0].start) / PAGE
     }
@@ -113,8 +113,8 @@ impl LeafArea {
         free.total_pages() - 1 - free.free_pages() - self.freed.lock().out_pages
     }
 
-    /// At the start: all is free but what leaves lie in, and pages that have a byte of `kept`, a range of the medium. `InvalidData` if
-    /// two leaves share a page or one lies elsewhere.
+    /// At a start: frees all pages except those of `leaves` and those with a byte of `kept`, a range of the medium. `InvalidData` if
+    /// two leaves share a page or one lies outside the area.
     pub fn free_all_but<'a>(
         &self,
         leaves: impl Iterator<Item = &'a Place>,
@@ -146,8 +146,8 @@ impl LeafArea {
         Ok(())
     }
 
-    /// A round, one in each commit interval: some of what was freed a while ago and is free still goes back to the medium. Half of all is
-    /// always free, so nobody misses what is out.
+    /// A round, once per commit interval: discards some pages that were freed a while ago and are still free. Pages that are being discarded
+    /// cannot be allocated meanwhile, which does no harm because half of all pages is always free.
     pub fn discard(&self) -> io::Result<()> {
         let _one = self.discarding.lock();
         self.freed.lock().age(crate::is_host_short(&*self.disk));
@@ -159,7 +159,7 @@ impl LeafArea {
             };
             let Some(run) = run else { break };
             let done = self.discard_run(run);
-            // What a hung device may yet discard stays out until the next start.
+            // After a time-out the device may still carry out the discard: the pages stay out of use until the next start.
             if !done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::TimedOut) {
                 let mut free = self.free.lock();
                 self.freed.lock().return_run(&mut free, run);
@@ -180,7 +180,7 @@ impl LeafArea {
         at < range.end && at + PAGE > range.start
     }
 
-    /// Pages of a range of the medium that `free_all_but` kept are free from now on.
+    /// Frees the pages of a range that `free_all_but` kept.
     pub fn let_go(&self, kept: Range<u64>) {
         let mut free = self.free.lock();
         let gap = self.gap();
@@ -202,12 +202,12 @@ impl LeafArea {
         self.parts(&leaf.runs, leaf.bytes).map(|(place, part)| place..place + part.len() as u64)
     }
 
-    /// Where it begins.
+    /// Medium offset of the leaf's first byte.
     pub fn begin(&self, leaf: &Place) -> u64 {
         leaf.runs.first().map_or(0, |run| self.at(run.start))
     }
 
-    /// Writes a leaf to a free place. It is durable with the checkpoint that names it. `StorageFull` if there is no room.
+    /// Writes a leaf to free pages. It is durable with the checkpoint that names it. `StorageFull` if there is no free space.
     pub fn write(&self, bytes: &mut Vec<u8>) -> io::Result<Place> {
         let (len, crc) = (bytes.len() as u64, crc32c(bytes));
         // Whole pages, so that the page cache need not read the rest of one.
@@ -215,7 +215,7 @@ impl LeafArea {
         Ok(Place { bytes: len, crc, runs: self.put(bytes)? })
     }
 
-    /// As `write` of each, and they lie side by side where there is room for that. The row is empty then.
+    /// As `write` for each leaf of the row, side by side where free space allows that. The row is empty afterwards.
     pub fn write_row(&self, row: &mut Row) -> io::Result<Vec<Place>> {
         let runs = self.put(&row.bytes)?;
         row.bytes.clear();
@@ -253,7 +253,7 @@ impl LeafArea {
         }
     }
 
-    /// A leaf that no checkpoint names, or will.
+    /// Frees a leaf that no checkpoint names, now or later.
     pub fn give_back(&self, leaf: &Place) {
         let mut free = self.free.lock();
         leaf.runs.iter().for_each(|run| free.give_back(run.start, run.pages.into()));
@@ -261,7 +261,7 @@ impl LeafArea {
         leaf.runs.iter().for_each(|run| freed.add(*run));
     }
 
-    /// What was written, verified: `InvalidData` if it is not there.
+    /// Reads and verifies a leaf: `InvalidData` if the bytes are not the written ones.
     pub fn read(&self, leaf: &Place) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; leaf.bytes as usize];
         for (place, part) in self.parts(&leaf.runs, leaf.bytes) {
@@ -270,7 +270,7 @@ impl LeafArea {
         if crc32c(&bytes) == leaf.crc { Ok(bytes) } else { Err(invalid("wrong checksum")) }
     }
 
-    /// As `read` of each. Those that lie one behind the other, and are named so, are read at once.
+    /// As `read` for each leaf. Leaves that follow each other on the medium, and in the list, are read at once.
     pub fn read_all(&self, leaves: &[&Place]) -> Vec<io::Result<Vec<u8>>> {
         let mut rows: Vec<&[&Place]> = Vec::new();
         let mut rest = leaves;
@@ -284,7 +284,7 @@ impl LeafArea {
         rows.into_iter().flat_map(|row| self.read_row(row)).collect()
     }
 
-    /// How many of them, from the first on, lie in one stretch.
+    /// Number of leaves, from the first on, that lie side by side.
     fn row(&self, leaves: &[&Place]) -> usize {
         let run = |leaf: &Place| if let [run] = leaf.runs[..] { Some(run) } else { None };
         let Some(first) = run(leaves[0]) else { return 1 };
@@ -302,7 +302,7 @@ impl LeafArea {
         let end = self.places(row[row.len() - 1]).last().map_or(begin, |part| part.end);
         let mut bytes = vec![0; end.saturating_sub(begin) as usize];
         if row.len() == 1 || self.disk.read_at(&mut bytes, begin).is_err() {
-            // One that cannot be read is not its neighbours' matter.
+            // Read each by itself, so that one unreadable leaf does not affect its neighbours.
             return row.iter().map(|leaf| self.read(leaf)).collect();
         }
         let part = |leaf: &&Place| {
@@ -313,14 +313,14 @@ impl LeafArea {
         row.iter().map(part).collect()
     }
 
-    /// It will be read soon.
+    /// Hints that the leaf will be read soon.
     pub fn will_read(&self, leaf: &Place) {
         self.places(leaf).for_each(|at| self.disk.will_read(at.start, at.end - at.start));
     }
 
-    /// As `read`, whatever memory and caches of the medium have.
+    /// As `read`, from the medium itself and past all caches.
     pub fn read_medium(&self, leaf: &Place) -> io::Result<Vec<u8>> {
-        // Whole pages: past the page cache goes nothing else.
+        // Direct I/O transfers whole pages only.
         let mut bytes = vec![0; leaf.bytes.next_multiple_of(PAGE) as usize];
         for (place, part) in self.parts(&leaf.runs, bytes.len() as u64) {
             self.disk.read_medium_at(&mut bytes[part], place)?;
@@ -329,7 +329,7 @@ impl LeafArea {
         if crc32c(&bytes) == leaf.crc { Ok(bytes) } else { Err(invalid("wrong checksum")) }
     }
 
-    /// Is it on the medium as it was written?
+    /// Is the leaf on the medium as it was written?
     pub fn verify(&self, leaf: &Place) -> io::Result<()> {
         self.read_medium(leaf).map(drop)
     }
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use crate::{SimDisk, SplitMix};
 
-    /// Takes down what is discarded, and says how much room its host has.
+    /// Records discards, and pretends that its host has little free space.
     struct Sparse {
         below: SimDisk,
         discarded: Mutex<Vec<Range<u64>>>,
@@ -383,7 +383,7 @@ mod tests {
             area.free_all_but(std::iter::empty(), None).unwrap();
             let kept = area.write(&mut vec![1; 5000]).unwrap();
             let gone = area.write(&mut vec![2; 8 << 20]).unwrap();
-            // 1. What an earlier process freed, all at once: nothing of what lies there, and nothing reserved.
+            // 1. Space that an earlier process freed is discarded at once: no leaf's pages, and no reserved ones.
             area.discard().unwrap();
             let swept = std::mem::take(&mut *disk.discarded.lock());
             let is_free = |at: &Range<u64>| {
@@ -392,7 +392,7 @@ mod tests {
                 in_use.iter().all(|used| used.end <= at.start || at.end <= used.start)
             };
             assert!(!swept.is_empty() && swept.iter().all(is_free), "{swept:?}");
-            // 2. What is freed now goes after a while, or at once where the host has no room; its pages are free again then.
+            // 2. Space that is freed now is discarded after a while, or at once if the host is short of space; its pages are free again then.
             let places: Vec<Range<u64>> = area.places(&gone).collect();
             let used = area.pages_used();
             area.give_back(&gone);
@@ -437,13 +437,13 @@ mod tests {
             }
             (places, stretches)
         };
-        // 1. Where all is free they lie side by side.
+        // 1. In free space the leaves lie side by side.
         let (mut old, stretches) = write(&mut leaf, 150);
         assert_eq!((old.len(), stretches), (150, 1));
         while area.pages_used() < area.pages() / 10 * 9 {
             old.extend(write(&mut leaf, 50).0);
         }
-        // 2. In small gaps they take what there is, and nothing twice.
+        // 2. In small gaps they take the pages that there are, and none twice.
         let free = |place: &Place| area.give_back(place);
         old.iter().step_by(2).for_each(free);
         let mut kept: Vec<Place> = old.into_iter().skip(1).step_by(2).collect();
@@ -455,7 +455,7 @@ mod tests {
         let mut runs: Vec<Run> = kept.iter().flat_map(|place| place.runs.iter().copied()).collect();
         runs.sort_unstable();
         assert!(runs.windows(2).all(|two| two[0].end() <= two[1].start));
-        // 3. Nothing is taken if not all have room.
+        // 3. Nothing is taken if there is not enough for all.
         let (used, mut row) = (area.pages_used(), Row::default());
         while row.bytes.len() as u64 / PAGE <= area.pages() - used {
             leaf(&mut row);

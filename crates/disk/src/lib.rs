@@ -1,5 +1,5 @@
-//! Media: `trait Disk` and its implementations, and the volume (superblocks, log ring, checkpoints) that MDTs and OSTs
-//! both stand on. This crate touches the machine and knows no rule.
+//! Media: `trait Disk` and its implementations; and the volume (superblocks, log ring, checkpoints) below MDTs and OSTs.
+//! This crate does the I/O and knows no rule.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that fails may panic"))]
 
@@ -34,53 +34,53 @@ pub use waiting::Waiting;
 /// `flush` that began after it has returned `Ok`. Unflushed writes may be lost, torn at 512-byte sectors, or reach the medium
 /// in any order when power fails.
 ///
-/// A new method goes into `Counted` too, which every volume stands on: with a default alone the medium's own would not be called.
+/// A new method must also go into `Counted`, which lies below every volume: otherwise the trait's default hides the medium's own method.
 pub trait Disk: Send + Sync {
     /// Bytes.
     fn size(&self) -> u64;
     /// Fills `buf` from `offset`; reading past the end is an error. Never-written bytes read as zero.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes every write that was acknowledged before the call durable. An error means that nothing is known of them; it is
-    /// never retried into success.
+    /// Makes every write that was acknowledged before the call durable. After an error it is unknown which of them are; a retry
+    /// must not turn that into success.
     fn flush(&self) -> io::Result<()>;
-    /// Says that the bytes will not be read again before they are written; they may read as anything.
+    /// Says that the bytes will not be read before they are written again; until then reads may return anything.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
-    /// Takes real space for a range whose bytes stay as they are, so that writing it cannot fail for want of room. Does nothing
-    /// where all space is real, or where the system below cannot do it; `is_full` holds of the error if there is no room.
+    /// Allocates real space for a range without changing its bytes, so that writing it cannot fail for lack of space. Does nothing
+    /// where all space is real, or where the system below cannot do it; `is_full` is true of the error if there is no space.
     fn reserve(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
-    /// Is it a device, so that no file system below has to find room when bytes are written first? (A thin device has to; that
+    /// Is it a block device, where no file system below allocates space at the first write? (A thin device does; that
     /// cannot be known.)
     fn is_device(&self) -> bool {
         false
     }
-    /// Bytes that the file system below has for this medium, at most: a sparse file promises more. Those that this process has open on one file
-    /// system share its room. `None`: all space is the medium's own, or it is not known.
+    /// Free bytes of the file system below for this medium, at most: a sparse file promises more. Media that this process has open on one
+    /// file system share its free space. `None`: all space is the medium's own, or it is not known.
     fn room_below(&self) -> Option<u64> {
         None
     }
-    /// Does data written lie in this machine's page cache first, wherever it goes?
+    /// Does written data lie in this machine's page cache first?
     fn is_cached(&self) -> bool {
         false
     }
-    /// As `read_at`, from the medium itself and past every cache where the implementation can: what a cache holds says nothing of the
-    /// medium below it. Acknowledged writes are seen.
+    /// As `read_at`, from the medium itself and past every cache where the implementation can: cached bytes prove nothing about the
+    /// medium. Acknowledged writes are seen.
     fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_at(buf, offset)
     }
-    /// Reads data pages: each part `(offset, bytes)` whole, at once where the implementation can, and past its caches if it is set so. An
-    /// error says that some part could not be read; what the parts hold then means nothing. Data pages are read and written by
-    /// this and `write_many` only; the two and the other calls must not meet in one page.
+    /// Reads data pages: each part `(offset, bytes)` whole, all at once where the implementation can, and past its caches if it is so
+    /// configured. An error says that some part could not be read; then the content of all parts means nothing. Data pages are read and
+    /// written only by this and `write_many`: these two and the other calls must not use the same page.
     fn read_many(&self, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
         read_each(parts, |offset, len| self.will_read(offset, len), |bytes, at| self.read_at(bytes, at))
     }
-    /// Writes data pages: each part `(offset, bytes)`, in no order. After an error nothing is known of any part.
+    /// Writes data pages: each part `(offset, bytes)`, in no order. After an error it is unknown which parts were written.
     fn write_many(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
         parts.iter().try_for_each(|(offset, bytes)| self.write_at(bytes, *offset))
     }
-    /// Has an operation been overdue for so long that the medium is to be given up? Says what and for how long.
+    /// Has an operation been overdue for so long that the medium must be abandoned? Returns the operation and the time.
     fn lost(&self) -> Option<String> {
         None
     }
@@ -88,12 +88,12 @@ pub trait Disk: Send + Sync {
     fn will_read(&self, _offset: u64, _len: u64) {}
 }
 
-/// Scattered reads of at least this many bytes are announced to the medium, so that their parts come in at once and not one after the
+/// Scattered reads of at least this many bytes are announced to the medium, so that their parts are read at once and not one after the
 /// other; below it the announcement costs more than it saves.
 const ANNOUNCE_BYTES_MIN: usize = 128 << 10;
 
-/// Reads part by part. All but the first, which is read next anyhow, are announced first. A single part is not: the medium's own
-/// read-ahead brings it in larger pieces and goes on past it (1.5 times the rate of sequential reads on ext4).
+/// Reads part by part. Announces all but the first, which is read next anyway. A single part is not announced: the medium's own
+/// read-ahead reads larger pieces and continues past it (1.5 times the rate of sequential reads on ext4).
 fn read_each(
     parts: &mut [(u64, &mut [u8])],
     announce: impl Fn(u64, u64),
@@ -105,21 +105,21 @@ fn read_each(
     parts.iter_mut().try_for_each(|(offset, bytes)| read(bytes, *offset))
 }
 
-/// A host with less room than this is short of it: an eighth of the medium, 1 GiB at most.
+/// A host with less free space than this is short of it: an eighth of the medium, 1 GiB at most.
 const SHORT_BYTES_MAX: u64 = 1 << 30;
 
-/// Has the file system below little room left for this medium?
+/// Has the file system below little free space left for this medium?
 pub fn is_host_short(disk: &dyn Disk) -> bool {
     disk.room_below().is_some_and(|room| room < (disk.size() / 8).min(SHORT_BYTES_MAX))
 }
 
-/// True if a write failed because what the medium stands on (the file system that holds a sparse file, a quota) is full:
-/// nothing is broken, and the same write may succeed later.
+/// True if a write failed because the system below the medium (the file system that holds a sparse file, a quota) is full:
+/// nothing is damaged, and the same write may succeed later.
 pub fn is_full(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// True if an operation failed for the moment and says nothing of the bytes: the device hangs, memory or threads are short.
+/// True for a temporary failure that says nothing about the bytes: the device hangs, memory or threads are short.
 pub fn is_passing(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock)
 }

@@ -1,4 +1,4 @@
-//! A medium in memory: for tests, and for targets whose content may go with the process.
+//! A medium in memory: for tests, and for targets whose content may be lost with the process.
 
 use std::io;
 

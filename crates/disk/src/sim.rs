@@ -1,10 +1,10 @@
-//! A medium that can lose power: it knows which writes were flushed and can show what might be left of the others.
+//! A medium that can lose power: it knows which writes were flushed, and can show what may be left of the others.
 //!
 //! Sectors of 512 bytes are atomic: after a crash a sector holds its flushed content or its content after any one of the
 //! unflushed writes that touched it. That covers lost, torn and reordered writes, and nothing that a page cache over an
 //! honest device cannot do: a sector is written back whole, so a kept later write carries the earlier bytes of its sector.
 //!
-//! Two media that lose power at once are one of these, divided (`pair.rs`).
+//! Two media that lose power at once are one such medium, divided (`pair.rs`).
 //!
 //! disk-S1: a crash changes only sectors with unflushed writes.  disk-S2: the same seed gives the same image.
 
@@ -23,21 +23,21 @@ mod pair;
 
 /// The unit that power loss does not tear.
 pub const SECTOR_BYTES: usize = 512;
-/// Discarded bytes read as anything; this, so that whoever counts on zeros is found out.
+/// Discarded bytes may read as anything. Reads return this, so that a caller that relies on zeros is found.
 const DISCARDED: u8 = 0xa5;
 
-/// What becomes of the unflushed writes.
+/// The fate of the unflushed writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// The process was killed: all of them stay.
     KeepAll,
     /// Power failed before the first reached the medium.
     DropAll,
-    /// Each write is kept or lost as a whole, by a coin; so later ones may be there without earlier ones.
+    /// Each write is kept or lost as a whole, by a coin; so a later one may be there without an earlier one.
     Writes(u64),
     /// Each sector of each write is kept or lost by a coin of its own.
     Sectors(u64),
-    /// Some first writes are kept, the next is torn at a sector, the others are lost.
+    /// The first few writes are kept, the next is torn at a sector, the others are lost.
     Torn(u64),
     /// One sector of one write is lost, all others are kept.
     OneLost(u64),
@@ -45,7 +45,7 @@ pub enum Crash {
     OneKept(u64),
 }
 
-/// What happened to the medium, in order.
+/// The events of a medium, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Write {
@@ -56,13 +56,13 @@ pub enum Event {
         offset: u64,
         len: u64,
     },
-    /// Of all there is.
+    /// A flush of all media.
     Flush,
-    /// Of one medium of two.
+    /// A flush of one medium of two.
     FlushSide(Side),
 }
 
-/// The events of a medium since recording began, and what it held then: a crash can be made at every point.
+/// The events of a medium since recording began, and its content at that time: a crash can be made at every point.
 #[derive(Clone, Debug)]
 pub struct Recording {
     durable: Image,
@@ -79,7 +79,7 @@ impl Recording {
         playback.crash(crash).0
     }
 
-    /// The medium before the first event, to be led through them.
+    /// The medium before the first event, to be advanced through the events.
     pub fn play(&self) -> Playback<'_> {
         let mut state = State::new(self.durable.clone());
         (state.current, state.unflushed) = (self.current.clone(), self.unflushed.clone());
@@ -87,7 +87,7 @@ impl Recording {
     }
 }
 
-/// A recording up to some event. Crashes at many points in order are cheaper so than by `crash_at`.
+/// A recording up to some event. Crashes at many points in order are cheaper this way than by `crash_at`.
 pub struct Playback<'a> {
     recording: &'a Recording,
     state: State,
@@ -95,19 +95,19 @@ pub struct Playback<'a> {
 }
 
 impl Playback<'_> {
-    /// Lets events happen until `count` have; it does not go back.
+    /// Applies events until `count` have happened; it does not go back.
     pub fn go_to(&mut self, count: usize) {
         self.recording.events[self.at..count].iter().for_each(|e| self.state.apply(e));
         self.at = count;
     }
 
-    /// The medium after a crash now; and the number of the first event that it lost, wholly or in part, if it lost any.
+    /// The medium after a crash now, and the number of the first event that it lost, wholly or in part, if it lost any.
     pub fn crash(&self, crash: impl Into<Outage>) -> (SimDisk, Option<usize>) {
         let (image, lost) = self.state.after(crash.into());
         (SimDisk::from_image(image), lost)
     }
 
-    /// The medium as it is now, with unflushed writes that a later crash may take.
+    /// The medium as it is now, with unflushed writes that a later crash may lose.
     pub fn medium(&self) -> SimDisk {
         self.state.medium()
     }
@@ -117,14 +117,14 @@ impl Playback<'_> {
 pub struct SimDisk {
     state: Mutex<State>,
     size_bytes: u64,
-    /// As the image's.
+    /// Equal to the image's.
     second_at: u64,
 }
 
 struct State {
-    /// What power loss leaves.
+    /// The content that a power loss leaves.
     durable: Image,
-    /// What reads see.
+    /// The content that reads return.
     current: Image,
     /// Whole sectors as they were after each write since the last flush.
     unflushed: Vec<Piece>,
@@ -170,14 +170,14 @@ impl SimDisk {
         self.state.lock().medium()
     }
 
-    /// Begins to record events; what was unflushed counts as flushed for the recording.
+    /// Begins to record events; unflushed writes count as flushed for the recording.
     pub fn record(&self) {
         let mut state = self.state.lock();
         let (durable, current) = (state.current.clone(), state.current.clone());
         state.recording = Some(Recording { durable, current, unflushed: Vec::new(), events: Vec::new() });
     }
 
-    /// As `record`, but what is unflushed may be lost in the recording too. It counts as part of the first event.
+    /// As `record`, but crashes of the recording may lose the unflushed writes. They count as part of the first event.
     pub fn record_with_unflushed(&self) {
         let mut state = self.state.lock();
         let (durable, current) = (state.durable.clone(), state.current.clone());
@@ -185,7 +185,7 @@ impl SimDisk {
         state.recording = Some(Recording { durable, current, unflushed, events: Vec::new() });
     }
 
-    /// Ends the recording and gives it out; `None` if there was none.
+    /// Ends the recording and returns it; `None` if there was none.
     pub fn take_recording(&self) -> Option<Recording> {
         self.state.lock().recording.take()
     }
@@ -256,7 +256,7 @@ impl State {
         self.unflushed.push(Piece { event: self.events, offset: begin, data: data.into() });
     }
 
-    /// What a crash leaves, and the first event of which it leaves less than all.
+    /// The content that a crash leaves, and the first event that it loses, wholly or in part.
     fn after(&self, outage: Outage) -> (Image, Option<usize>) {
         let mut image = self.durable.clone();
         let of_first = |p: &&Piece| p.offset < self.current.second_at;
@@ -266,7 +266,7 @@ impl State {
     }
 }
 
-/// Writes to an image what a crash leaves of these writes; gives the first event of which it leaves less than all.
+/// Applies to an image the writes that survive a crash; returns the first event that it loses, wholly or in part.
 fn lose(image: &mut Image, pieces: &[&Piece], crash: Crash) -> Option<usize> {
     let mut lost = None;
     let mut pass = |p: &Piece, is_kept: &mut dyn FnMut(usize) -> bool| {
@@ -345,8 +345,8 @@ impl Disk for SimDisk {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): the seeded coin of crashes and model tests. Ours, so that a seed means the same
-/// for ever.
+/// SplitMix64 (Steele, Lea, Flood 2014): the seeded generator of crashes and model tests. Stria's own, so that a seed always means the
+/// same.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 

@@ -1,22 +1,22 @@
-//! Those who wait for what another thread does for them within microseconds: a log's tail, a batch of a metadata server.
+//! Waiting for another thread that answers within microseconds: a log's tail, a batch of a metadata server.
 
 use std::hint::spin_loop;
 use std::thread::Thread;
 
 use parking_lot::Mutex;
 
-/// How often who waits looks before he lets others have the processor, for about as long as a batch takes: a switch costs more.
+/// Checks by spinning, for about as long as a batch takes: giving up the processor costs more.
 const LOOKS_MAX: usize = 100;
-/// And how often he does that before he sleeps: perhaps who works for him waits for a processor. To sleep, and to be woken by who has
-/// work to do, costs as much as all of these (decision 0037).
+/// Checks with a yield between them, before the thread sleeps: the other thread may be waiting for a processor. Sleeping and being woken
+/// costs as much as all of these (decision 0037).
 const YIELDS_MAX: usize = 200;
 
-/// Those who sleep, by their place among the members of what they wait for.
+/// The sleeping threads, each with its member number in the object that they wait for.
 #[derive(Debug, Default)]
 pub struct Waiting(Mutex<Vec<(usize, Thread)>>);
 
 impl Waiting {
-    /// Waits, as member number `place`, until `look` gives something. Who changes what it looks at wakes him afterwards.
+    /// Waits, as member number `place`, until `look` returns a value. A thread that changes what `look` reads must wake this member afterwards.
     pub fn until<T>(&self, place: usize, look: impl Fn() -> Option<T>) -> T {
         for n in 0..LOOKS_MAX + YIELDS_MAX {
             if let Some(found) = look() {

@@ -1,4 +1,4 @@
-//! What every store must do, as one function that each implementation calls with a maker of an empty one.
+//! The promises of every store, as one function that each implementation calls with a maker of an empty store.
 
 use types::{Epoch, FsId, MirrorId, NodeId, TargetId, Uuid};
 use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};

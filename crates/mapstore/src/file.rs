@@ -1,8 +1,8 @@
 //! The map in a directory: two copies, `map.a` and `map.b`.
 //!
 //! A change goes to one copy by a temporary file, fsync, rename and fsync of the directory; that commits it. Then it goes to
-//! the other copy in the same way. So a crash at any point leaves a whole copy of the old or the new map, and a copy that
-//! rots later has a twin. Opening makes the copies equal again.
+//! the other copy in the same way. A crash at any point therefore leaves a whole copy of the old or the new map, and a copy that
+//! is damaged later has a twin. Opening makes the copies equal again.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use wire::map::ClusterMap;
 use crate::form::{FORM_VERSION, Unreadable, decode, encode};
 use crate::{MapStore, StoreError};
 
-/// In this order they are written and read.
+/// The order in which copies are written and read.
 const COPIES: [&str; 2] = ["map.a", "map.b"];
 const TEMPORARY: &str = "map.tmp";
 const LOCK: &str = "lock";
@@ -33,12 +33,12 @@ pub struct FileStore {
 #[derive(Debug)]
 struct State {
     map: ClusterMap,
-    /// A change failed half way: the files must be read again before anything is said of them.
+    /// A change failed half way: the files must be read again before the map is used.
     is_doubtful: bool,
     warning: Option<String>,
 }
 
-/// What one copy's file holds.
+/// The content of one copy's file.
 enum Copy {
     Absent,
     Good(ClusterMap),
@@ -55,12 +55,12 @@ impl FileStore {
         Ok(FileStore { dir: dir.to_path_buf(), state, _lock: lock })
     }
 
-    /// Was a store ever opened in `dir`? Looks without making anything.
+    /// Was a store ever opened in `dir`? Changes nothing.
     pub fn is_in(dir: &Path) -> bool {
         [COPIES[0], COPIES[1], LOCK].iter().any(|name| dir.join(name).exists())
     }
 
-    /// What opening found wrong and put right, for the log; told once.
+    /// Damage that opening found and repaired, for the log; returned once.
     pub fn take_warning(&self) -> Option<String> {
         self.lock_state().warning.take()
     }
@@ -86,7 +86,7 @@ impl FileStore {
     }
 
     fn lock_state(&self) -> std::sync::MutexGuard<'_, State> {
-        // A panic of another thread leaves `is_doubtful` set if it was in the middle of a change.
+        // If a thread panicked in the middle of a change, `is_doubtful` is still set.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,7 +147,7 @@ fn lock(dir: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Reads both copies, takes the newest whole one, and makes the other equal to it. Also says what was wrong.
+/// Reads both copies, takes the newest whole one, and makes the other equal to it. Also returns what was wrong.
 fn recover(dir: &Path) -> Result<(ClusterMap, Option<String>), StoreError> {
     let copies = [read_copy(dir, COPIES[0])?, read_copy(dir, COPIES[1])?];
     let best = copies.iter().filter_map(|c| if let Copy::Good(map) = c { Some(map) } else { None });
@@ -178,7 +178,7 @@ fn recover(dir: &Path) -> Result<(ClusterMap, Option<String>), StoreError> {
     Ok((best, warning))
 }
 
-/// Only damage is worth a word: an older or absent copy is what a crash between the two leaves.
+/// Reports damage only: a crash between the two writes normally leaves an older or absent copy.
 fn what_is_wrong(copies: &[Copy; 2]) -> Vec<String> {
     let bad = COPIES.iter().zip(copies).filter_map(|(name, copy)| match copy {
         Copy::Bad(why) => Some(format!("{name}: {why}")),
@@ -205,15 +205,15 @@ fn read_copy(dir: &Path, name: &str) -> Result<Copy, StoreError> {
                 Err(StoreError::OtherForm { path, form, known: FORM_VERSION })
             }
         },
-        // A medium that cannot give the bytes back has lost this copy, no more.
+        // A read error of the medium costs this copy only.
         Err(e) => Ok(Copy::Bad(e.to_string())),
     }
 }
 
-/// Replaces a copy whole: after a crash the old or the new bytes are there.
+/// Replaces a copy atomically: after a crash the file has the old or the new bytes.
 fn write_copy(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
     let (temporary, path) = (dir.join(TEMPORARY), dir.join(name));
-    // The map holds the keys of capabilities: nobody else may read it.
+    // The map holds the keys of capabilities: no other user may read it.
     let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
     let mut file = made.map_err(|e| io_error("writing", &temporary, e))?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|e| io_error("writing", &temporary, e))?;

@@ -1,15 +1,15 @@
-//! The byte form of a stored map. The golden bytes are in the tests, the words in `docs/formats/map.md`.
+//! The byte form of a stored map. The golden bytes are in the tests, the description in `docs/formats/map.md`.
 
 use types::crc::crc32c;
 use wire::map::ClusterMap;
 use wire::{Malformed, Wire};
 
 const MAGIC: [u8; 8] = *b"STRIAMAP";
-/// Version of the file's form; another one is refused, and a later release reads it by a function of its own.
+/// Version of the file's form; another one is refused. A later release will read old forms by a function per version.
 pub const FORM_VERSION: u16 = 1;
 const HEAD_LEN: usize = 32;
 
-/// The file for `map`.
+/// The file's bytes for `map`.
 pub fn encode(map: &ClusterMap) -> Vec<u8> {
     let body = map.to_bytes();
     let mut out = Vec::with_capacity(HEAD_LEN + body.len());
@@ -23,12 +23,12 @@ pub fn encode(map: &ClusterMap) -> Vec<u8> {
     out
 }
 
-/// Why a file is not read as a map.
+/// Why a file cannot be read as a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Its bytes are not what was written.
+    /// Its bytes are not the ones that were written.
     Damaged(Malformed),
-    /// It is whole, and of a form that this release does not know.
+    /// The file is whole, in a form that this release does not know.
     OtherForm(u16),
 }
 
@@ -38,7 +38,7 @@ impl From<Malformed> for Unreadable {
     }
 }
 
-/// The map in a file; checks magic, form, reserved bytes, length, CRC and that the versions agree.
+/// Decodes a file; checks magic, form, reserved bytes, length, CRC and that the versions agree.
 pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     let (head, body) = bytes.split_at_checked(HEAD_LEN).ok_or(Malformed("length of a map file"))?;
     if head[..8] != MAGIC {
@@ -48,7 +48,7 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     if word(28) != file_crc(&head[..28], body) {
         return Err(Malformed("checksum of a map file").into());
     }
-    // The checksum is at its place in every form, so this is no flipped bit.
+    // The checksum has the same place in every form and was right, so this is not a flipped bit.
     let form = u16::from_le_bytes([head[8], head[9]]);
     if form != FORM_VERSION {
         return Err(Unreadable::OtherForm(form));

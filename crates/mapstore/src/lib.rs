@@ -1,8 +1,8 @@
-//! Where the cluster map is kept: one versioned value, changed by compare-and-swap only.
+//! The store of the cluster map: one versioned value, changed by compare-and-swap only.
 //!
 //! mapstore-I1: a change that was answered `Ok` survives any crash; one that was answered `Conflict` did not happen.
-//! mapstore-I2: a map that cannot be read is an error and never an empty map: ids would be used again.
-//! mapstore-I3: who has a store open is its only user.
+//! mapstore-I2: an unreadable map is an error and never an empty map: otherwise ids would be used again.
+//! mapstore-I3: an open store has one user.
 
 use wire::map::ClusterMap;
 
@@ -17,7 +17,7 @@ pub use file::FileStore;
 pub use form::{FORM_VERSION, decode, encode};
 pub use memory::MemoryStore;
 
-/// A keeper of the cluster map.
+/// A store of the cluster map.
 pub trait MapStore: Send + Sync {
     /// The map as it was last stored; `ClusterMap::empty` (version 0) in a new store.
     fn load(&self) -> Result<ClusterMap, StoreError>;

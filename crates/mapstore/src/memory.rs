@@ -1,4 +1,4 @@
-//! A store in memory: for tests, and the yardstick for what a store must do. A crash takes all of it.
+//! A store in memory: for tests, and the reference for the behaviour of a store. A crash loses all of it.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -19,7 +19,7 @@ impl Default for MemoryStore {
 
 impl MapStore for MemoryStore {
     fn load(&self) -> Result<ClusterMap, StoreError> {
-        // A panic of another thread cannot leave the map half changed: it is replaced whole.
+        // A panic of another thread cannot leave the map half changed: it is replaced as a whole.
         Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 

@@ -1,4 +1,4 @@
-//! What every transport must do, as one function that each implementation calls with a maker of itself.
+//! The promises of every transport, as one function that each implementation calls with a maker of itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,11 @@ pub struct Rig {
     pub fabric: Arc<Fabric>,
     /// Gives the client's peer for a target.
     pub peer: Box<dyn Fn(TargetId) -> Arc<dyn Peer>>,
-    /// Makes the server be gone; for `local`, takes its services away.
+    /// Stops the server; for `local`, removes its services.
     pub stop: Box<dyn FnOnce()>,
 }
 
-/// Answers with what it was sent: body and bulk reversed, so that an echo by accident is noticed. Call numbers from
+/// A service that returns body and bulk reversed, so that an accidental echo is noticed. Calls from
 /// `SLOW` on sleep for the milliseconds above it.
 #[derive(Default)]
 pub struct Echo {
@@ -156,7 +156,7 @@ fn two_targets_answer_in_either_order(rig: &Rig) {
     }
 }
 
-/// More than the connections that are kept: nobody may wait for itself.
+/// More requests than connections that are kept: a thread must not wait for itself.
 fn one_thread_may_hold_many_requests(rig: &Rig) {
     let peer = (rig.peer)(A);
     let begin = Instant::now();
@@ -183,7 +183,7 @@ fn deadlines_are_kept(rig: &Rig) {
     call.deadline = Instant::now();
     assert!(matches!(peer.call(&mut call), Err(NetError::NotSent { .. })), "a passed deadline sends nothing");
     if peer.is_fate_shared() {
-        return; // The service runs on the caller's thread: there is nobody who could look at the clock.
+        return; // The service runs on the caller's thread: no other thread could check the clock.
     }
     let begin = Instant::now();
     let mut call = request(SLOW + 600, b"", b"", &mut into);
@@ -192,7 +192,7 @@ fn deadlines_are_kept(rig: &Rig) {
     assert!(matches!(got, Err(NetError::NoAnswer { .. })), "{got:?}");
     let took = begin.elapsed();
     assert!((140..500).contains(&took.as_millis()), "{took:?}");
-    // The late answer must not be taken for another's.
+    // The late answer must not be taken for another request's.
     echo(&*peer, b"next", b"");
 }
 
@@ -219,7 +219,7 @@ fn a_gone_server_is_definite_at_once(rig: Rig) {
     (rig.stop)();
     let begin = Instant::now();
     let mut into = Buf::new();
-    // A request on a connection that was cut this very moment may be unknown; not one after that.
+    // A request on a connection that is being cut may be unknown; one after that may not.
     let _ = peer.call(&mut request(QUICK, b"", b"", &mut into));
     for _ in 0..20 {
         let got = peer.call(&mut request(QUICK, b"", b"", &mut into));

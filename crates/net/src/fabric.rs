@@ -1,7 +1,7 @@
-//! The client side of the fabric: which peer serves a target, by the cluster map.
+//! The client side of the fabric: finds the peer that serves a target, by the cluster map.
 //!
-//! Peers are cheap handles; the connections behind them are shared by all targets of a node. A peer keeps working when its
-//! node's NIDs change; ask again after a target moved to another node.
+//! Peers are cheap handles; all targets of a node share the connections behind them. A peer keeps working when its
+//! node's NIDs change; after a target moved to another node, ask for its peer again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub struct Fabric {
 
 #[derive(Default)]
 struct Routes {
-    /// Of the map that they were taken from.
+    /// Version of the map that the routes were taken from.
     version: u64,
     /// The node of each target, and its peer once asked for.
     targets: HashMap<TargetId, (NodeId, Option<Arc<dyn Peer>>)>,
     nodes: HashMap<NodeId, Arc<Pool>>,
-    /// Peers that were asked for by address, before there was a map.
+    /// Pools of peers that were requested by address, before there was a map.
     addresses: HashMap<String, Arc<Pool>>,
     locals: HashMap<TargetId, Arc<dyn Peer>>,
 }
@@ -47,13 +47,13 @@ impl Fabric {
         })
     }
 
-    /// This node's id, told in handshakes and requests. 0 (a client that is in no map) until set.
+    /// This node's id, sent in handshakes and requests. 0 (a client that is in no map) until set.
     pub fn set_node(&self, node: NodeId) {
         self.node.store(node.0, Ordering::Relaxed);
     }
 
-    /// Takes over who serves what. Connections to nodes that stay are kept. A map older than the one before is passed over: its
-    /// addresses may be those of servers that started anew elsewhere.
+    /// Takes the routes of a map. Connections to nodes that stay are kept. A map older than the one before is ignored: its
+    /// addresses may be those of servers that have restarted elsewhere.
     pub fn set_map(&self, map: &ClusterMap) {
         let mut routes = self.routes.write();
         if map.version < routes.version {
@@ -79,7 +79,7 @@ impl Fabric {
         }
     }
 
-    /// The peer that serves `target`: in this process, or at the NIDs of its node in the map.
+    /// The peer for `target`: in this process, or at the NIDs of its node in the map.
     pub fn peer(&self, target: TargetId) -> Result<Arc<dyn Peer>, NetError> {
         if let Some(hub) = self.local.as_ref().filter(|h| h.serves(target)) {
             return Ok(self.local_peer(hub, target));
@@ -103,7 +103,7 @@ impl Fabric {
         Ok(peer)
     }
 
-    /// The peer for `target` at an address, for finding the MGS. An address that cannot be read shows at the first call.
+    /// The peer for `target` at an address, to find the MGS. An invalid address shows at the first call.
     pub fn peer_at(&self, nid: &str, target: TargetId) -> Arc<dyn Peer> {
         let mut routes = self.routes.write();
         let pool = routes.addresses.entry(nid.to_string()).or_insert_with(|| {
@@ -112,8 +112,8 @@ impl Fabric {
         Arc::new(RemotePeer { pool: pool.clone(), target })
     }
 
-    /// Ends it: every waiting call returns within about a second and later ones fail at once. For unmounting with dead
-    /// servers. There is no way back; make a new fabric.
+    /// Ends the fabric for good: every waiting call returns within about a second, and later ones fail at once. For unmounting with dead
+    /// servers. To go on, make a new fabric.
     pub fn abort(&self) {
         self.live.abort();
         let routes = self.routes.read();

@@ -1,7 +1,6 @@
 //! A proxy that breaks connections on demand, for tests: between a client and a server, TCP on both sides.
 //!
-//! It copies bytes and knows no frames. What it does to them is set for all connections at once and takes effect within
-//! `TICK`.
+//! It copies bytes and knows no frames. A mode applies to all connections at once and takes effect within `TICK`.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,10 +12,10 @@ use parking_lot::Mutex;
 
 use crate::nid::{Address, Nid};
 
-/// How soon a change is seen by threads that wait for bytes.
+/// How soon threads that wait for bytes see a new mode.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What happens to bytes.
+/// What the proxy does with bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
@@ -25,7 +24,7 @@ pub enum Mode {
     Stall = 1,
     /// Connections are closed, new ones too.
     Cut = 2,
-    /// Requests arrive; in place of a reply the connection is closed.
+    /// Requests arrive; instead of a reply the connection is closed.
     LoseReplies = 3,
     End = 4,
 }
@@ -65,7 +64,7 @@ impl Proxy {
         Ok(Proxy { shared, nid })
     }
 
-    /// Where clients connect.
+    /// The address for clients to connect to.
     pub fn nid(&self) -> String {
         self.nid.clone()
     }
@@ -115,7 +114,7 @@ impl Shared {
 
     fn close_all(&self) {
         for socket in self.sockets.lock().drain(..) {
-            // One that is closed already needs no end.
+            // An error means that it is closed already.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
@@ -150,7 +149,7 @@ fn join(shared: &Arc<Shared>, client: TcpStream) -> io::Result<()> {
     for (from, to, is_reply) in ways {
         let shared = shared.clone();
         std::thread::Builder::new().name("proxy-copy".into()).spawn(move || {
-            // However the copying ends, the connection ends with it.
+            // However the copying ends, both connections end with it.
             let _ = copy(&shared, &from, &to, is_reply);
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);

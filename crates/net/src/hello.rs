@@ -1,10 +1,10 @@
-//! The handshake of a connection: one fixed struct from who connects, one from who accepts, then frames.
+//! The handshake of a connection: one fixed struct from the connecting end, one from the accepting end, then frames.
 //!
 //! ```text
 //!   0 magic "STRH"    4 version u16   6 status u16 (0 = welcome, 1 = full, 2 = other version, 3 = stopping)
-//!   8 node u64 (the speaker's; 0 = in no map)   16 wanted u64 (the node that the speaker means to reach; 0 = any)
+//!   8 node u64 (the sender's; 0 = in no map)   16 wanted u64 (the node that the sender wants to reach; 0 = any)
 //!  24 feature bits u32 (0 so far)  28 NID length u16  30 reserved u16
-//!  32 NID, 192 bytes, zero-filled: who connects tells the NID that it dialled, who accepts tells its own
+//!  32 NID, 192 bytes, zero-filled: the connecting end sends the NID that it dialled, the accepting end its own
 //! 224 reserved, 28 zero bytes  252 CRC32C of the bytes before
 //! ```
 //!
@@ -20,7 +20,7 @@ pub const HELLO_LEN: usize = 256;
 const MAGIC: [u8; 4] = *b"STRH";
 pub const VERSION: u16 = 1;
 
-/// Says who stands at an end of a connection.
+/// One end's part of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     pub status: Status,
@@ -47,7 +47,7 @@ impl Hello {
         b[6..8].copy_from_slice(&(self.status as u16).to_le_bytes());
         b[8..16].copy_from_slice(&self.node.0.to_le_bytes());
         b[16..24].copy_from_slice(&self.wanted.0.to_le_bytes());
-        // A NID that is too long is cut: it is told for people only.
+        // A NID that is too long is cut: it is only for people to read.
         let nid = &self.nid.as_bytes()[..self.nid.floor_char_boundary(NID_MAX)];
         b[28..30].copy_from_slice(&(nid.len() as u16).to_le_bytes());
         b[32..32 + nid.len()].copy_from_slice(nid);
@@ -56,7 +56,7 @@ impl Hello {
         b
     }
 
-    /// Reads a greeting. `Malformed("handshake version")` is told apart so that it can be answered.
+    /// Decodes a greeting. `Malformed("handshake version")` is an error of its own, so that it can be answered.
     pub fn decode(b: &[u8; HELLO_LEN]) -> Result<Hello, Malformed> {
         let u16_at = |i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
         let u64_at = |i: usize| u64::from_le_bytes(b[i..i + 8].try_into().expect("eight bytes"));

@@ -1,10 +1,9 @@
 //! The services of this process, by target id. The MGS is `TargetId(0)`.
 //!
 //! A request for a target that is not here is refused before anything is done, so the caller may try elsewhere.
-//!
-//! Each target that was ever served has a seat, which outlives its services: a request finds its service through two pointers that
-//! are guarded and not counted, so it writes nothing that other threads' requests write. net-H1: who is served holds that service and
-//! no other, so one that is removed is let go of by nobody else's request.
+//!  Each target that was ever served has a seat, which outlives its services. A request finds its service through two guarded pointers
+//! without reference counts, so it writes nothing that requests of other threads write. net-H1: a request holds the service that serves it
+//! and no other, so no request of another target keeps a removed service alive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,14 +17,14 @@ use crate::{Answer, Service, local};
 /// What nearly every reply fits, so that none grows (decision 0037).
 const REPLY_BYTES: usize = 512;
 
-/// Who serves what in this process. A process has a handful of targets, so the list is searched in order.
+/// The services of this process. A process has a handful of targets, so the list is searched in order.
 #[derive(Default)]
 pub struct Hub {
     seats: ArcSwap<Vec<Arc<Seat>>>,
     node: AtomicU64,
 }
 
-/// Where a target is served, or was.
+/// The place of a target that is served, or was.
 pub(crate) struct Seat {
     target: TargetId,
     service: ArcSwapOption<Arc<dyn Service>>,
@@ -40,12 +39,12 @@ impl Hub {
         Arc::new(Hub::default())
     }
 
-    /// Serves `target` from now on; a service that had this id before is replaced.
+    /// Serves `target` from now on; an earlier service of this id is replaced.
     pub fn add(&self, target: TargetId, service: Arc<dyn Service>) {
         self.seat(target).service.store(Some(Arc::new(service)));
     }
 
-    /// Ends serving `target`. Requests that are being carried out are finished.
+    /// Ends serving `target`. Requests under way are finished.
     pub fn remove(&self, target: TargetId) {
         if let Some(seat) = self.seats.load().iter().find(|seat| seat.target == target) {
             seat.service.store(None);
@@ -56,13 +55,13 @@ impl Hub {
         self.targets().contains(&target)
     }
 
-    /// The targets served, in the order of their first coming.
+    /// The targets served, in the order in which they first came.
     pub fn targets(&self) -> Vec<TargetId> {
         let seats = self.seats.load();
         seats.iter().filter(|seat| seat.service.load().is_some()).map(|seat| seat.target).collect()
     }
 
-    /// What requests to `target` in this process look at and do not write, for who counts that with breakpoints.
+    /// Words that requests to `target` in this process read and must not write, for a test that counts writes with breakpoints.
     pub fn words(&self, target: TargetId) -> Vec<Word> {
         let seat = self.seat(target);
         let service = seat.service.load();
@@ -73,7 +72,7 @@ impl Hub {
         [Word::count("count of the seat", &seat), block].into_iter().chain(counts).collect()
     }
 
-    /// The seat of `target`, which stays the same as long as this hub.
+    /// The seat of `target`, which stays the same for the life of this hub.
     pub(crate) fn seat(&self, target: TargetId) -> Arc<Seat> {
         let mine = Arc::new(Seat { target, service: ArcSwapOption::empty() });
         loop {
@@ -86,7 +85,7 @@ impl Hub {
         }
     }
 
-    /// This process' node id as the map has it; told in handshakes and replies. 0 until known.
+    /// This process' node id from the cluster map, sent in handshakes and replies. 0 until known.
     pub fn set_node(&self, node: NodeId) {
         self.node.store(node.0, Ordering::Relaxed);
     }
@@ -94,7 +93,7 @@ impl Hub {
         NodeId(self.node.load(Ordering::Relaxed))
     }
 
-    /// Carries out one request on this thread. The reply's bulk bytes land in `into`; lengths are set in the header.
+    /// Carries out one request on this thread. The reply's bulk bytes go to `into`; the reply's header has the lengths.
     pub(crate) fn serve(
         &self,
         head: &Header,
@@ -108,7 +107,7 @@ impl Hub {
 }
 
 impl Seat {
-    /// As `Hub::serve`, of a request for this target.
+    /// As `Hub::serve`, for a request to this target.
     pub fn serve(
         &self,
         head: &Header,
@@ -130,7 +129,7 @@ impl Seat {
     }
 }
 
-/// The header of a reply to `head`: the same conversation, the way back, no lengths yet.
+/// The header of a reply to `head`: the same conversation, in the other direction, without lengths.
 pub(crate) fn reply_to(head: &Header) -> Header {
     Header {
         flags: Flags::REPLY,

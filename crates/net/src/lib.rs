@@ -1,12 +1,12 @@
-//! The fabric: frames between nodes. Transports stand behind `Peer`; servers stand behind `Service`.
+//! The fabric: frames between nodes. Transports implement `Peer`; servers implement `Service`.
 //!
-//! `local` is a function call; `tcp` and unix sockets run to completion: the thread that reads a request serves it and
-//! writes the reply. Nothing here retries a request that may have been carried out, and nothing waits past its deadline.
+//! `local` is a function call; TCP and unix sockets run to completion: the thread that reads a request serves it and
+//! writes the reply. This crate never retries a request that may have been carried out, and never waits past its deadline.
 //!
 //! net-I1: `NotSent` is returned only if the last byte of the request was never handed to the transport, or if the peer says
-//! that it did not take it. A server acts on whole frames only, so a frame cut short was not carried out.
-//! net-I2: a connection carries one request at a time; after any error, or with a reply still owed, it is closed.
-//! net-I3: no allocation follows a length that is above `BODY_MAX` or `BULK_MAX`.
+//! that it did not take it. A server acts on whole frames only, so a frame that was cut short was not carried out.
+//! net-I2: a connection carries one request at a time; after any error, or while a reply is outstanding, it is closed.
+//! net-I3: no length above `BODY_MAX` or `BULK_MAX` leads to an allocation.
 
 use std::time::Instant;
 
@@ -36,25 +36,25 @@ pub use server::Server;
 
 /// A server end: a target (MDT, OST) or the MGS. Runs on the thread that received the request.
 pub trait Service: Send + Sync {
-    /// Carries out one request. `answer.head` comes filled as a reply to `head`; set epoch, incarnation, flags. The body
-    /// is a whole reply body (`wire::encode_reply`); bulk is what a read sends back.
+    /// Carries out one request. `answer.head` is prefilled as a reply to `head`; the service sets epoch, incarnation and flags. The body
+    /// is a whole reply body (`wire::encode_reply`); the bulk is the data of a read.
     fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>);
 }
 
-/// What a service answers.
+/// A service's answer.
 pub struct Answer<'a> {
     pub head: Header,
     pub body: Vec<u8>,
     pub bulk: &'a mut Buf,
 }
 
-/// One request on its way out. `head.target`, `source`, `destination`, `request` (if 0), `ms_left`, `body_len` and
-/// `bulk_len` are set by the transport.
+/// One outgoing request. The transport sets `head.target`, `source`, `destination`, `request` (if 0), `ms_left`, `body_len` and
+/// `bulk_len`.
 pub struct Call<'a> {
     pub head: Header,
     pub body: Vec<u8>,
     pub bulk: &'a [u8],
-    /// Where a reply's bulk bytes land.
+    /// Receives the reply's bulk bytes.
     pub into: &'a mut Buf,
     pub deadline: Instant,
 }
@@ -65,31 +65,31 @@ pub enum NetError {
     /// Definite: the request did not leave, or the peer said that it did not take it.
     #[error("not sent to {peer}: {why}")]
     NotSent { peer: String, why: String },
-    /// Unknown: it left, and no answer came (connection lost or deadline passed). It may have happened.
+    /// Unknown: the request left, and no answer came (connection lost or deadline passed). It may have been carried out.
     #[error("no answer from {peer}: {why}")]
     NoAnswer { peer: String, why: String },
 }
 
 /// A client end: one target on one node.
 ///
-/// `send` then `receive` with the same call; between them others may be sent, so that one thread keeps many targets busy.
-/// Who holds tickets sends with `send_more`: it does not wait for what others hold, who may in turn wait for what the caller
-/// holds. Let everything be received before anything is sent with `send` or `call` again.
+/// Call `send`, then `receive` with the same call; between them other requests may be sent, so that one thread keeps many targets busy.
+/// A thread that holds tickets must use `send_more`, which does not wait for connections of other threads: those may in turn wait for the
+/// ones that this thread holds. It must receive all its answers before it uses `send` or `call` again.
 pub trait Peer: Send + Sync {
     fn send(&self, call: &mut Call<'_>) -> Result<Ticket, NetError>;
-    /// As `send`, but `NotSent` within milliseconds where all connections are lent.
+    /// As `send`, but returns `NotSent` within milliseconds if all connections are lent.
     fn send_more(&self, call: &mut Call<'_>) -> Result<Ticket, NetError> {
         self.send(call)
     }
-    /// An answer that has come is taken also if the deadline has passed meanwhile.
+    /// An answer that has arrived is accepted even if the deadline has passed meanwhile.
     fn receive(&self, ticket: Ticket, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError>;
     fn call(&self, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
         let ticket = self.send(call)?;
         self.receive(ticket, call)
     }
-    /// True if the target lives and dies with this process: nothing then needs to be kept for replay.
+    /// True if the target ends with this process: then no request needs to be retained for replay.
     fn is_fate_shared(&self) -> bool;
 }
 
-/// What `send` leaves for `receive`; its meaning is the transport's own. Dropped without `receive`, the reply is lost.
+/// The state between `send` and `receive`, private to the transport. If it is dropped without `receive`, the reply is lost.
 pub struct Ticket(pub Box<dyn std::any::Any + Send>);

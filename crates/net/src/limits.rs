@@ -1,8 +1,8 @@
-//! What one peer may take of a server: places among its connections, and memory for long bodies.
+//! Bounds of one peer's use of a server: places among its connections, and memory for long bodies.
 //!
-//! net-L1: of the last quarter of the places a peer gets only its first few, so that others come in however many one opens.
-//! net-L2: bodies on their way in take `BODIES_MAX` bytes at most, all together, beside the first step of each; one peer has half of it at
-//!     most, so that who sends half a frame keeps only his own kind waiting.
+//! net-L1: of the last quarter of the places a peer gets only its first few, so that others can connect however many one peer opens.
+//! net-L2: incoming bodies take `BODIES_MAX` bytes at most, all together, beside the first step of each. One peer has half of it at
+//!     most, so that a peer that sends half a frame delays only requests of its own origin.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,17 +13,16 @@ use socket2::Socket;
 
 use crate::stream::BODY_STEP;
 
-/// Each connection has a thread; this many threads with their buffers (2 MiB of bulk each while busy) are what a server
-/// can bear.
+/// Each connection has a thread; a server can bear this many threads with their buffers (2 MiB of bulk each while busy).
 pub(crate) const CONNECTIONS_MAX: usize = 1024;
 /// From here on a peer with `FEW` connections gets no more.
 const CONNECTIONS_EASY: usize = CONNECTIONS_MAX - CONNECTIONS_MAX / 4;
-/// Twice what a mount opens without waiting (`pool.rs`): a mount and a server of one host.
+/// Twice what a mount opens without waiting (`pool.rs`): enough for a mount and a server on one host.
 const FEW: usize = 64;
-/// Nearly all bodies are shorter than a step; this is room for 64 of the longest.
+/// Nearly all bodies are shorter than a step; this is enough for 64 of the longest.
 const BODIES_MAX: usize = 256 << 20;
 
-/// Who is at the other end: all of a host are one, and all of a local user.
+/// The other end of a connection: all of a host count as one, and all of a local user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Origin {
     Host(IpAddr),
@@ -43,7 +42,7 @@ impl Origin {
     }
 }
 
-/// net-L1: is there a place for `who`, beside those who are `here`?
+/// net-L1: is there a place for another connection of this origin (`who`), beside the open ones (`here`)?
 pub(crate) fn has_place(here: impl ExactSizeIterator<Item = Origin>, who: Origin) -> bool {
     match here.len() {
         n if n >= CONNECTIONS_MAX => false,
@@ -65,7 +64,7 @@ struct Taken {
     of: HashMap<Origin, usize>,
 }
 
-/// What one body has of it, until it is dropped.
+/// One body's share of the memory, until it is dropped.
 pub(crate) struct Share<'a> {
     bodies: &'a Bodies,
     of: Origin,
@@ -73,7 +72,7 @@ pub(crate) struct Share<'a> {
 }
 
 impl Bodies {
-    /// net-L2: room for a body of `len` bytes, waited for until `deadline`. A short one needs none.
+    /// net-L2: reserves memory for a body of `len` bytes, waiting until `deadline`. A short body needs none.
     pub fn take(&self, of: Origin, len: usize, deadline: Instant) -> Option<Share<'_>> {
         let bytes = len.saturating_sub(BODY_STEP);
         if bytes > 0 {
@@ -128,7 +127,7 @@ mod tests {
             let here = (0..own + others).map(|n| if n < own { host(1) } else { host(2) });
             has_place(here, of)
         };
-        // own, others, may come
+        // own connections, others, accepted
         let table = [
             (0, 0, true),
             (767, 0, true),

@@ -1,6 +1,6 @@
-//! The peer in this process: a function call, no frame is made.
+//! The peer in this process: a function call, without a frame.
 //!
-//! It promises what the other transports promise, but for the deadline: a service that hangs hangs its caller, since it
+//! It makes the promises of the other transports, except the deadline: a service that hangs blocks its caller, since it
 //! runs on the caller's thread.
 
 use std::cell::Cell;
@@ -17,19 +17,19 @@ use crate::{Call, Hub, NetError, Peer, Ticket};
 
 pub(crate) struct LocalPeer {
     pub hub: Arc<Hub>,
-    /// Of `target`, in `hub`.
+    /// The seat of `target` in `hub`.
     pub seat: Arc<Seat>,
     pub target: TargetId,
     pub live: Arc<Live>,
 }
 
-/// Request ids that a thread takes at once: so often it writes what all threads write.
+/// Request ids that a thread takes at once: it writes the shared counter only once per block.
 const REQUEST_BLOCK: u64 = 4096;
 
 pub(crate) static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The last id that this thread gave; a block begins after a multiple of its size.
+    /// The last id that this thread used; a block begins after a multiple of its size.
     static LAST_REQUEST: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn is_too_large(call: &Call<'_>) -> bool {
     call.body.len() > wire::frame::BODY_MAX || call.bulk.len() > types::BULK_MAX
 }
 
-/// Sets what the transport owes to a request's header.
+/// Sets the header fields that the transport is responsible for.
 pub(crate) fn stamp(call: &mut Call<'_>, now: Instant) {
     let head = &mut call.head;
     if head.request == 0 {
@@ -77,7 +77,7 @@ impl Peer for LocalPeer {
         if now >= call.deadline {
             return Err(self.not_sent("the deadline has passed"));
         }
-        // The other transports cannot carry more; what works here must work there.
+        // The other transports cannot carry more; a request that works here must work there.
         if is_too_large(call) {
             return Err(self.not_sent(TOO_LARGE));
         }

@@ -1,7 +1,7 @@
-//! NIDs: where a node is reached. `address:port@net` (`10.0.0.5:7010@tcp0`) or `unix:/path@local0`.
+//! NIDs: the address of a node. `address:port@net` (`10.0.0.5:7010@tcp0`) or `unix:/path@local0`.
 //!
-//! The net says which transport reaches the address: `tcp`, `tcp0`, `tcp1` ... over TCP, `local0` over unix sockets. Without it `tcp0` or
-//! `local0` is meant. Any other net (`o2ib`) is refused: nothing here could reach it.
+//! The net selects the transport: `tcp`, `tcp0`, `tcp1` ... is TCP, `local0` is unix sockets. The default is `tcp0`, or `local0` for a unix
+//! path. Any other net (`o2ib`) is refused, because no transport here supports it.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ pub const NID_MAX: usize = 192;
 /// Why a net is refused.
 pub const UNKNOWN_NET: &str = "its net is not supported, known: tcp (tcp0, tcp1, ...)";
 
-/// A NID taken apart.
+/// A parsed NID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nid {
     pub address: Address,
@@ -30,7 +30,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// The text is no NID. Carries the text and what is wrong with it.
+/// The text is not a NID. Carries the text and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{nid:?} is no address: {why}; write host:port@net (10.0.0.5:7010@tcp0) or unix:/path@local0")]
 pub struct BadNid {
@@ -75,7 +75,7 @@ impl Nid {
     }
 }
 
-/// Is it the net's kind, alone or with a number?
+/// Is the net this kind, with or without a number?
 fn is_numbered(net: &str, kind: &str) -> bool {
     net.strip_prefix(kind).is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -90,7 +90,7 @@ impl fmt::Display for Nid {
 }
 
 impl Address {
-    /// The socket addresses behind it; asks the resolver if the host is a name, for as long as that takes.
+    /// The socket addresses of it. A host name is looked up by the resolver, which may take long.
     pub(crate) fn resolve(&self) -> io::Result<Vec<SockAddr>> {
         match self {
             Address::Unix(path) => Ok(vec![SockAddr::unix(path)?]),
@@ -102,7 +102,7 @@ impl Address {
     }
 }
 
-/// A stream socket that fits `to`.
+/// A stream socket of the family of `to`.
 pub(crate) fn socket_for(to: &SockAddr) -> io::Result<Socket> {
     let domain = if to.is_unix() { Domain::UNIX } else { to.domain() };
     Socket::new(domain, Type::STREAM, None)

@@ -1,11 +1,11 @@
-//! The connections to one node: kept, lent one request at a time, made anew when needed.
+//! The connections to one node: kept, lent to one request at a time, opened when needed.
 //!
 //! net-P1: a lent connection goes back only after its reply was read whole; dropped otherwise, it is closed.
-//! net-P2: after a failed connect there is a pause that doubles with each failure; requests in it fail at once, so that a dead
+//! net-P2: after a failed connect there is a pause, which doubles with each failure. Requests during the pause fail at once, so that a dead
 //! server costs neither a storm of connects nor its clients' time.
 //! net-P3: at most `OPEN_MAX` connections are lent, and at most `KEPT_MAX` wait idle.
-//! net-P4: who holds connections never waits for another one to come back (`Wait::Never`), so whoever waits for one waits for
-//! threads that do not wait in turn.
+//! net-P4: a thread that holds connections never waits for another one to come back (`Wait::Never`). A thread that waits for a connection
+//! therefore waits only for threads that do not wait in turn.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,19 +23,19 @@ use crate::stream::Stream;
 
 /// Connections that are opened without waiting: FUSE's default number of threads, each with two requests under way.
 const EASY_MAX: usize = 32;
-/// Connections that may wait idle. A burst of wide requests lends more than `EASY_MAX`, and comes again: opening them anew each
-/// time costs a round trip and a thread at the server per request. Eight such clients fit into one server's 1024.
+/// Connections that may wait idle. A burst of wide requests lends more than `EASY_MAX`, and recurs: opening them each time costs a round
+/// trip and a thread at the server per request. Eight such clients fit into one server's 1024.
 const KEPT_MAX: usize = 128;
 /// Connections that may be lent: a thread that sends to many targets of a node holds one for each until it receives.
 const OPEN_MAX: usize = 256;
 /// How long a request waits for a connection to come back before it opens one more than `EASY_MAX`.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// A connect that takes longer than this is to a host that is down; a lost SYN is sent again after 1 s and 3 s.
+/// A connect that takes longer than this is to a host that is down; a lost SYN is retransmitted after 1 s and 3 s.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The pause after the first failed connect, and the longest one.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// The sockets of a fabric, so that an abort can end what waits on them.
+/// The sockets of a fabric, so that an abort can shut them all down.
 #[derive(Default)]
 pub(crate) struct Live {
     aborted: AtomicBool,
@@ -48,13 +48,13 @@ impl Live {
         self.aborted.load(Ordering::Acquire)
     }
 
-    /// Shuts all sockets down; whoever waits on one wakes up with an error.
+    /// Shuts all sockets down; a thread that waits on one wakes up with an error.
     pub fn abort(&self) {
         let sockets = self.sockets.lock();
         // Under the lock: `enter` either sees the flag or is seen here.
         self.aborted.store(true, Ordering::Release);
         for socket in sockets.values() {
-            // A socket that is not connected any more needs no end.
+            // An error means that the socket is not connected any more, and needs no shutdown.
             let _ = socket.shutdown(std::net::Shutdown::Both);
         }
     }
@@ -93,7 +93,7 @@ pub(crate) struct Pool {
     wanted: NodeId,
     own: Arc<AtomicU64>,
     nids: RwLock<Vec<String>>,
-    /// The address that answered last, with its NID: it is tried first, since a black hole before it would cost each connect its time.
+    /// The address that answered last, with its NID. It is tried first: an unresponsive address before it would delay each connect.
     worked: Mutex<Option<(String, SockAddr)>>,
     live: Arc<Live>,
     state: Mutex<State>,
@@ -108,30 +108,30 @@ struct State {
     trouble: Option<Trouble>,
 }
 
-/// The last connect failed.
+/// The failure of the last connect.
 struct Trouble {
     failures: u32,
     why: String,
     retry_at: Instant,
-    /// Somebody is trying again right now.
+    /// A thread is connecting again right now.
     trying: bool,
 }
 
 /// For what a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Until others put connections back, or the deadline.
+    /// Until other threads put connections back, or the deadline.
     ForOthers,
-    /// net-P4: the caller holds connections. One that is idle, or one that is made.
+    /// net-P4: the caller holds connections. It gets an idle connection or a new one, without waiting.
     Never,
 }
 
-/// A connection of one's own until it is put back.
+/// A lent connection, until it is put back.
 pub(crate) struct Lease {
     pool: Arc<Pool>,
     /// `None` only while it goes back.
     connection: Option<Connection>,
-    /// Made for this request: its failure is not that of a stale connection.
+    /// Opened for this request: its failure is not that of a stale connection.
     pub is_new: bool,
 }
 
@@ -143,7 +143,7 @@ impl Lease {
         &self.pool
     }
 
-    /// The reply was read whole: the next request may have the connection.
+    /// Returns the connection after its reply was read whole: the next request may use it.
     pub fn put_back(mut self) {
         if let Some(connection) = self.connection.take() {
             let mut state = self.pool.state.lock();
@@ -151,7 +151,7 @@ impl Lease {
                 state.idle.push(connection);
             }
         }
-        // Dropping what is left counts the place as free.
+        // Dropping the lease frees its place.
     }
 }
 
@@ -192,14 +192,14 @@ impl Pool {
     pub fn is_aborted(&self) -> bool {
         self.live.is_aborted()
     }
-    /// Wakes up who waits for a connection, to see that it was aborted.
+    /// Wakes threads that wait for a connection, so that they see the abort.
     pub fn wake_all(&self) {
-        // Under the lock, so that nobody is between looking at the flag and going to sleep.
+        // Under the lock, so that no thread is between checking the flag and going to sleep.
         let _state = self.state.lock();
         self.freed.notify_all();
     }
 
-    /// The node is reached elsewhere now. Old connections are let go of.
+    /// Sets the node's NIDs. If they changed, old connections are closed.
     pub fn set_nids(&self, nids: &[String]) {
         let mut known = self.nids.write();
         if *known != nids {
@@ -211,17 +211,17 @@ impl Pool {
         }
     }
 
-    /// One connection failed: the idle ones were likely to the same dead server.
+    /// Closes the idle connections after one failed: they probably lead to the same dead server.
     pub fn drop_idle(&self) {
         self.state.lock().idle.clear();
     }
 
-    /// Lends a connection; makes one if none is idle. An error means that nothing was sent.
+    /// Lends a connection; opens one if none is idle. An error means that nothing was sent.
     pub fn lend(self: &Arc<Pool>, deadline: Instant, wait: Wait) -> Result<Lease, String> {
         match self.take_place(deadline, wait)? {
             Some(connection) => Ok(Lease { pool: self.clone(), connection: Some(connection), is_new: false }),
             None => {
-                // From here the lease's drop frees the place, also if the connect fails.
+                // From here on the lease's drop frees the place, also if the connect fails.
                 let mut lease = Lease { pool: self.clone(), connection: None, is_new: true };
                 lease.connection = Some(self.connect(deadline)?);
                 Ok(lease)
@@ -229,7 +229,7 @@ impl Pool {
         }
     }
 
-    /// Takes a place among the open connections: with an idle one, or `None` for one that is to be made.
+    /// Takes a place among the open connections: with an idle connection, or `None` if one must be opened.
     fn take_place(&self, deadline: Instant, wait: Wait) -> Result<Option<Connection>, String> {
         let begin = Instant::now();
         let mut state = self.state.lock();
@@ -244,8 +244,8 @@ impl Pool {
                     false => "the deadline has passed".into(),
                 });
             }
-            // The freshest first: the others age and the server lets go of them. Each is looked at, since a request
-            // that is sent to a server that has gone would be unknown without need; it costs half a microsecond.
+            // Take the most recently used first: the others age until the server closes them. Each is checked, since the outcome of a
+            // request to a server that has gone would be needlessly unknown; the check costs half a microsecond.
             while let Some(c) = state.idle.pop() {
                 if c.stream.is_quiet() {
                     state.lent += 1;
@@ -262,12 +262,12 @@ impl Pool {
                 return Ok(None);
             }
             let until = if state.lent < OPEN_MAX { patience.min(deadline) } else { deadline };
-            // Whether it was woken or timed out is looked at above.
+            // The loop checks above whether it was woken or timed out.
             let _ = self.freed.wait_until(&mut state, until);
         }
     }
 
-    /// net-P2: one attempt at a time while there is trouble, and none before its pause is over.
+    /// net-P2: after a failure, one attempt at a time, and none before its pause is over.
     fn may_connect(&self, state: &mut State, now: Instant) -> Result<(), String> {
         let Some(trouble) = &mut state.trouble else { return Ok(()) };
         if trouble.trying {
@@ -306,9 +306,9 @@ impl Pool {
         }
     }
 
-    /// Tries the node's addresses: the one that worked last, before any name is resolved, then in order of the NIDs. Each has an
-    /// equal share of the time that is left, so that one that swallows what it is sent leaves time for the next. The error
-    /// names each NID with its reason.
+    /// Tries the node's addresses: first the one that worked last, before any name is resolved, then the others in the order of the NIDs.
+    /// Each has an equal share of the time left, so that one that does not answer leaves time for the next. The error names each NID with
+    /// its reason.
     fn connect_any(&self, by: Instant) -> Result<Connection, String> {
         let nids = self.nids.read().clone();
         let share = |n: usize| {

@@ -46,9 +46,8 @@ impl RemotePeer {
             match lease.connection().stream.send(&call.head, &call.body, call.bulk, call.deadline) {
                 Ok(()) => return Ok(Outstanding { lease, request: call.head.request }),
                 Err(why) if is_new || self.pool.is_aborted() => return Err(self.not_sent(why.to_string())),
-                // A kept connection was stale. The frame did not leave whole, so it may go again; the idle ones are
-                // dropped, so the next lease is new and the loop ends, unless others put stale ones back meanwhile,
-                // of which there is a bounded number.
+                // A kept connection was stale. The frame did not leave whole, so it may be sent again. The idle connections are dropped, so
+                // the next lease is new and the loop ends, unless other threads put stale ones back meanwhile; their number is bounded.
                 Err(_) => self.pool.drop_idle(),
             }
         }

@@ -7,27 +7,27 @@ use wire::{Flags, Header, Malformed, ReplyHead, Request, decode_reply};
 
 use crate::{Call, NetError, Peer};
 
-/// Why there is no reply that can be read.
+/// Why there is no readable reply.
 #[derive(Debug, thiserror::Error)]
 pub enum RpcError {
     #[error(transparent)]
     Net(#[from] NetError),
-    /// Unknown: the answer came and is not well formed, so peer and caller speak different versions. Do not retry blindly.
+    /// Unknown: an answer came and is malformed, so peer and caller speak different versions. Do not retry blindly.
     #[error("the answer to call {call:#06x} cannot be read: {why}")]
     Malformed { call: u16, why: Malformed },
 }
 
 impl RpcError {
-    /// True if the request was certainly not carried out: it may be sent again without care.
+    /// True if the request was certainly not carried out: it may be sent again.
     pub fn is_definite(&self) -> bool {
         matches!(self, RpcError::Net(NetError::NotSent { .. }))
     }
 }
 
-/// What a target says: the frame's header, the reply's head, and the reply body or the fault in its place.
+/// A target's answer: the frame's header, the reply's head, and the reply body or the fault in its place.
 pub type Said<R> = (Header, ReplyHead, Result<<R as Request>::Reply, Fault>);
 
-/// Makes the untyped call for `req`, for `Peer::send`. Of `head` the call number is set here.
+/// Makes the untyped call for `req`, for `Peer::send`. Sets the call number in `head`.
 pub fn prepare<'a, R: Request>(
     head: Header,
     req: &R,
@@ -39,7 +39,7 @@ pub fn prepare<'a, R: Request>(
     Call { head, body: req.to_bytes(), bulk, into, deadline }
 }
 
-/// Reads the answer to an `R`, as `Peer::receive` gave it.
+/// Decodes the answer to an `R`, as `Peer::receive` returned it.
 pub fn read<R: Request>(answer: (Header, Vec<u8>)) -> Result<Said<R>, RpcError> {
     let (head, body) = answer;
     let (reply_head, reply) =
@@ -47,7 +47,7 @@ pub fn read<R: Request>(answer: (Header, Vec<u8>)) -> Result<Said<R>, RpcError> 
     Ok((head, reply_head, reply))
 }
 
-/// Sends `req` with `bulk` and waits for the answer, whose bulk bytes land in `into`.
+/// Sends `req` with `bulk` and waits for the answer; its bulk bytes go to `into`.
 pub fn call<R: Request>(
     peer: &dyn Peer,
     head: Header,

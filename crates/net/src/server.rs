@@ -1,7 +1,7 @@
 //! The server end over TCP and unix sockets: a thread per connection reads a frame, serves it and writes the reply.
 //!
-//! It refuses connections beyond what all and one peer may have (`limits.rs`), closes those that are idle or send what is no frame, and never reads a
-//! second request before the first is answered.
+//! It refuses connections beyond the bounds for all and for one peer (`limits.rs`), closes those that are idle or send no valid frame, and
+//! never reads a second request before the first is answered.
 
 use std::collections::HashMap;
 use std::fs;
@@ -26,23 +26,23 @@ use crate::limits::{Bodies, Origin, has_place};
 use crate::nid::{Address, Nid, socket_for};
 use crate::stream::{BODY_STEP, Gone, Stream};
 
-/// A client opens a connection again in less than a millisecond, so one that was silent for this long is not worth keeping.
+/// A client reopens a connection in less than a millisecond, so one that was silent for this long is not worth keeping.
 const IDLE_MAX: Duration = Duration::from_secs(600);
-/// A client connects because it has a request. Who sends none in this time after the greeting is none, and has no place.
+/// A client connects because it has a request. A connection without one in this time after the greeting loses its place.
 const FIRST_FRAME_MAX: Duration = Duration::from_secs(10);
-/// Silent for this long, a connection gives its buffers back.
+/// A connection that is silent for this long frees its buffers.
 const BUFFERS_KEPT: Duration = Duration::from_secs(10);
-/// A frame whose first byte has come must be whole, and a reply must be taken, in this time.
+/// A frame whose first byte has come must be whole in this time, and so must a reply be taken.
 const FRAME_MAX: Duration = Duration::from_secs(60);
-/// A greeting is 256 bytes; who takes longer is no client.
+/// A greeting is 256 bytes; an end that takes longer is no client.
 const HELLO_MAX: Duration = Duration::from_secs(5);
-/// How often the accepting thread looks whether it should stop, if waking it up failed.
+/// How often the accepting thread checks whether it should stop, if waking it up failed.
 const ACCEPT_SLICE: Duration = Duration::from_millis(500);
-/// A stopping server lets requests that are being carried out be answered for this long, then cuts the connections.
+/// A stopping server lets requests under way be answered for this long, then cuts the connections.
 const GRACE: Duration = Duration::from_millis(1500);
-/// After the cut, threads still in a service are left behind after this long: they hold nothing that stop must free.
+/// After the cut, threads still in a service are left behind after this time: they hold nothing that the stop must free.
 const CUT_WAIT: Duration = Duration::from_millis(400);
-/// A burst of connects waits in the kernel; it cuts this at its own limit.
+/// Connects that wait in the kernel during a burst; the kernel may lower it.
 const BACKLOG: i32 = 512;
 
 /// A listening socket and its connections. Dropped, it stops.
@@ -60,11 +60,11 @@ struct Shared {
     stopping: AtomicBool,
     connections: Mutex<HashMap<u64, (Origin, Arc<Socket>)>>,
     bodies: Bodies,
-    /// Told whenever a connection's thread ends.
+    /// Notified whenever a connection's thread ends.
     ended: Condvar,
 }
 
-/// The file of a unix socket, to be removed only while it is the one that this server made.
+/// The file of a unix socket, removed only while it is the one that this server made.
 struct SocketFile {
     path: PathBuf,
     inode: (u64, u64),
@@ -73,7 +73,7 @@ struct SocketFile {
 impl Server {
     /// Listens at `addr`: `host:port` (port 0: a free one) or `unix:/path`. Serves the targets of `hub`, also later ones.
     ///
-    /// A unix path where no server answers any more is taken over; where one answers, the error is `AddrInUse`.
+    /// A unix path where no server answers is taken over; where one answers, the error is `AddrInUse`.
     pub fn listen(addr: &str, hub: Arc<Hub>) -> io::Result<Server> {
         let mut nid = Nid::parse(addr).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         let (listener, socket_file) = match &nid.address {
@@ -108,18 +108,18 @@ impl Server {
         Ok(Server { shared, nid, socket_file, accepting: Mutex::new(Some(accepting)) })
     }
 
-    /// Where it listens, as a NID, with the port that was chosen. A wildcard address is shown as such: others need a
+    /// The NID at which it listens, with the port that was chosen. A wildcard address is shown as such: other nodes need a
     /// reachable one in its place.
     pub fn nid(&self) -> String {
         self.nid.clone()
     }
 
-    /// Stops: no new connections, no new requests; those being carried out are answered if they end within 1.5 s. Returns
-    /// within 2 s. The second call does nothing.
+    /// Stops: no new connections, no new requests; requests under way are answered if they end within 1.5 s. Returns
+    /// within 2 s. A second call does nothing.
     pub fn stop(&self) {
         let Some(accepting) = self.accepting.lock().take() else { return };
         self.shared.stopping.store(true, Ordering::Release);
-        // Wakes up `accept`; where it does not, the accept slice does.
+        // Wakes up `accept`; if that fails, the accept slice ends it.
         let _ = self.shared.listener.shutdown(Shutdown::Both);
         if let Some(file) = &self.socket_file {
             file.remove();
@@ -160,7 +160,7 @@ impl Shared {
 
     fn shut(&self, how: Shutdown) {
         for (_, socket) in self.connections.lock().values() {
-            // One that the client closed first needs no end.
+            // An error means that the client closed it first.
             let _ = socket.shutdown(how);
         }
     }
@@ -178,7 +178,7 @@ impl Shared {
     }
 }
 
-/// A connection's place in the table; given back also if its thread panics.
+/// A connection's place in the table; freed even if its thread panics.
 struct Place {
     shared: Arc<Shared>,
     id: u64,
@@ -226,7 +226,7 @@ fn bind_unix(path: &Path) -> io::Result<(Socket, SocketFile)> {
     Ok((socket, SocketFile { path: path.to_path_buf(), inode: (meta.dev(), meta.ino()) }))
 }
 
-/// Removes a socket file that a dead server left. Everything else at the path is left alone.
+/// Removes a socket file that a dead server left. Anything else at the path stays.
 fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     let in_use = |why: &str| io::Error::new(io::ErrorKind::AddrInUse, format!("{}: {why}", path.display()));
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
@@ -251,7 +251,7 @@ fn accept(shared: &Arc<Shared>) {
             Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
             Err(_) if shared.is_stopping() => return,
             Err(e) => {
-                // Mostly "too many open files": it passes when connections end, and spinning would not help.
+                // Mostly "too many open files": it passes when connections end, and retrying at once would not help.
                 tracing::warn!(nid = %shared.nid, "accept failed: {e}");
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -259,7 +259,7 @@ fn accept(shared: &Arc<Shared>) {
     }
 }
 
-/// Gives a new connection its thread, or turns it away.
+/// Gives a new connection its thread, or refuses it.
 fn welcome(shared: &Arc<Shared>, id: u64, socket: Socket) {
     let (origin, socket) = (Origin::of(&socket), Arc::new(socket));
     let is_full = {
@@ -325,7 +325,7 @@ fn converse(shared: &Shared, origin: Origin, stream: &mut Stream) -> Result<(), 
         let by = Instant::now() + FRAME_MAX;
         let room = |len| shared.bodies.take(origin, len, by);
         let (head, share) = stream.read_frame_with(&mut body, &mut bulk, by, room)?;
-        // 3. serve. A target that is not here is told in a way that proves that nothing was done.
+        // 3. serve. A request for a target that is not here is refused in a way that proves that nothing was done.
         let (reply, reply_body) = match shared.hub.serve(&head, &body, &bulk, &mut reply_bulk) {
             Ok(done) => done,
             Err(_) => {
@@ -333,14 +333,14 @@ fn converse(shared: &Shared, origin: Origin, stream: &mut Stream) -> Result<(), 
                 refuse(&head)
             }
         };
-        // net-L2: a long body's memory is given back with its share of what there is.
+        // net-L2: a long body's memory is freed together with its share.
         if body.capacity() > BODY_STEP {
             body = Vec::new();
         }
         drop(share);
         // 4. answer.
         if reply_body.len() > wire::frame::BODY_MAX || reply_bulk.len() > types::BULK_MAX {
-            // The other end would refuse it as malformed; only a bug in a service makes one.
+            // The other end would refuse it as malformed; only a bug in a service can cause this.
             tracing::error!(call = head.call, target = head.target.0, "a reply was too large to send");
             return Ok(());
         }

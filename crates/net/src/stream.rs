@@ -1,7 +1,7 @@
 //! Frames over a stream socket, with deadlines. Client and server ends use the same code.
 //!
-//! Small frames take one system call each way; bulk bytes are received straight into the caller's buffer.
-//! net-S1: `send` fails only while bytes of the frame were not yet handed to the kernel, so the other end has no whole frame.
+//! Small frames take one system call each way; bulk bytes are received directly into the caller's buffer.
+//! net-S1: `send` fails only while some bytes of the frame were not yet handed to the kernel, so the other end has no whole frame.
 
 use std::io::{self, IoSlice, Read};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use wire::{HEADER_LEN, Header, Malformed};
 
 use crate::hello::{HELLO_LEN, Hello};
 
-/// Bytes read ahead in one call: header and body of nearly every frame, and little of the bulk that would then be copied.
+/// Bytes read ahead in one call: header and body of nearly every frame, and little of the bulk, which would have to be copied.
 const READ_AHEAD: usize = 4096;
-/// A body grows by as much at a time: who claims 4 MiB and sends none costs no more. Nearly every body fits one step.
+/// A body's buffer grows in steps of this: a peer that claims 4 MiB and sends none costs no more. Nearly every body fits one step.
 pub(crate) const BODY_STEP: usize = 64 * 1024;
-/// Longest sleep in one system call, so that an abort is seen also if it comes between two calls.
+/// Longest sleep in one system call, so that an abort between two calls is noticed too.
 const SLICE: Duration = Duration::from_secs(1);
-/// Kernel buffer asked for on unix sockets, which do not tune themselves: one frame with the largest bulk.
+/// Kernel buffer size for unix sockets, which do not tune themselves: one frame with the largest bulk.
 const UNIX_BUFFER: usize = types::BULK_MAX + 64 * 1024;
 
-/// Why a connection can be used no more.
+/// Why a connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Gone {
     #[error("the deadline has passed")]
@@ -39,10 +39,10 @@ pub(crate) enum Gone {
 pub(crate) struct Stream {
     socket: Arc<Socket>,
     ahead: Box<[u8; READ_AHEAD]>,
-    /// The bytes of `ahead` that are read and not yet used.
+    /// The bytes of `ahead` that were received and not yet used.
     begin: usize,
     end: usize,
-    /// What the socket's time-outs are set to, to save setting them again.
+    /// Current time-outs of the socket, to save setting them again.
     read_timeout: Duration,
     write_timeout: Duration,
 }
@@ -50,11 +50,11 @@ pub(crate) struct Stream {
 impl Stream {
     pub fn new(socket: Arc<Socket>) -> io::Result<Stream> {
         if socket.local_addr()?.is_unix() {
-            // The kernel's limits may cut this; smaller is slower, not wrong.
+            // The kernel's limits may lower this; a smaller buffer is slower, not wrong.
             let _ = socket.set_send_buffer_size(UNIX_BUFFER);
             let _ = socket.set_recv_buffer_size(UNIX_BUFFER);
         } else {
-            // TCP buffers are left alone: setting a size ends the kernel's own tuning, which goes higher than we may ask.
+            // TCP buffer sizes stay unset: setting one ends the kernel's own tuning, which goes higher than we may ask.
             socket.set_tcp_nodelay(true)?;
         }
         socket.set_nonblocking(false)?;
@@ -64,14 +64,14 @@ impl Stream {
         Ok(Stream { socket, ahead, begin: 0, end: 0, read_timeout: SLICE, write_timeout: SLICE })
     }
 
-    /// True if nothing waits to be read and the other end has not closed: what an idle connection must look like.
+    /// True if nothing waits to be read and the other end has not closed, as it must be on an idle connection.
     pub fn is_quiet(&self) -> bool {
         let mut byte = [0u8; 1];
         let seen = rustix::net::recv(&*self.socket, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         self.begin == self.end && matches!(seen, Err(e) if e == rustix::io::Errno::AGAIN)
     }
 
-    /// Waits until the first bytes of something have come.
+    /// Waits until the first bytes of a frame or greeting have come.
     pub fn wait(&mut self, deadline: Instant) -> Result<(), Gone> {
         if self.begin == self.end {
             let n = receive(&self.socket, &mut self.read_timeout, &mut self.ahead[..], deadline)?;
@@ -90,7 +90,8 @@ impl Stream {
         self.read_frame_with(body, bulk, deadline, |_| Some(())).map(|(head, ())| head)
     }
 
-    /// As `read_frame`; `room` is asked for the length of the body before there is more of it than one step, and `None` of it is an end.
+    /// As `read_frame`; calls `room` with the length of the body before more than one step of it is allocated. `None` from it ends the
+    /// connection.
     pub fn read_frame_with<T>(
         &mut self,
         body: &mut Vec<u8>,
@@ -102,14 +103,14 @@ impl Stream {
         self.read_exact(&mut raw, deadline)?;
         let head = Header::decode(&raw)?;
         let share = room(head.body_len as usize).ok_or(Gone::Deadline)?;
-        // As bytes come: nothing proves yet that the length is meant.
+        // Allocated as bytes come: nothing proves yet that the length is true.
         body.clear();
         while body.len() < head.body_len as usize {
             let at = body.len();
             body.resize((head.body_len as usize).min(at + BODY_STEP), 0);
             self.read_exact(&mut body[at..], deadline)?;
         }
-        // Checked before the bulk is read: the length of the bulk is believed only now.
+        // Checked before the bulk is read: only now is the bulk's length trusted.
         Header::verify(&raw, body)?;
         self.read_exact(bulk.space(head.bulk_len as usize), deadline)?;
         Ok((head, share))
@@ -169,8 +170,8 @@ impl Stream {
     }
 }
 
-/// Receives at least one byte. `set` is what the socket's time-out stands at. Bytes that are there are taken also after the
-/// deadline: the answer to a request that was long in coming to be looked at is no less an answer.
+/// Receives at least one byte. `set` is the socket's current time-out. Bytes that are there are accepted even after the
+/// deadline: an answer that arrived in time may be looked at late.
 fn receive(
     mut socket: &Socket,
     set: &mut Duration,
@@ -204,12 +205,12 @@ fn slice_before(deadline: Instant) -> Result<Duration, Gone> {
     let left = deadline.saturating_duration_since(Instant::now());
     match left.is_zero() {
         true => Err(Gone::Deadline),
-        // Time-outs of sockets count in clock ticks; a zero would mean "for ever".
+        // Socket time-outs count in clock ticks; a zero would mean "for ever".
         false => Ok(left.clamp(Duration::from_millis(1), SLICE)),
     }
 }
 
-/// A time-out or signal is no end; everything else is.
+/// A time-out or signal does not end the connection; every other error does.
 fn still_waiting(e: io::Error) -> Result<(), Gone> {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     match e.kind() {

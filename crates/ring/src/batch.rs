@@ -1,9 +1,9 @@
 //! Several reads and writes of one file carried out at once, out of and into one buffer that the batch owns, with a deadline.
 //!
-//! A batch has one buffer. The caller fills it, names the operations and the part of the buffer of each, and gets their results
-//! together. If for a time that the caller sets none of them is done, he is told so and goes on; the buffer stays the kernel's.
+//! A batch has one buffer. The caller fills it, names the operations and the part of the buffer of each, and gets all results
+//! together. If none of them completes for a time that the caller sets, the call returns `Overdue`; the kernel keeps the buffer.
 //! ring-B1. The buffer is lent out only while no operation is under way, and is freed only after the kernel is done with it.
-//! ring-B2. Until then the file is the batch's, so that its descriptor names the same file.
+//! ring-B2. Until then the batch holds the file open, so that its descriptor names the same file.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::Buffers;
 
-/// Operations of one batch that the kernel holds at once; more wait their turn.
+/// Operations of one batch that the kernel holds at once; further ones wait.
 pub const BATCH_DEPTH: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +35,12 @@ pub struct Operation {
     pub part: Range<usize>,
 }
 
-/// How a batch came back.
+/// How a batch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Every operation has its result.
     Done,
-    /// The kernel still has some of them, and the buffer.
+    /// The kernel still has some operations, and the buffer.
     Overdue,
 }
 
@@ -52,7 +52,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// With a buffer of at least `bytes`. Fails where io_uring is barred (`EPERM`, `ENOSYS`) or too old (`EOPNOTSUPP`).
+    /// A batch with a buffer of at least `bytes`. Fails where io_uring is forbidden (`EPERM`, `ENOSYS`) or too old (`EOPNOTSUPP`).
     pub fn new(file: Arc<File>, bytes: usize) -> io::Result<Batch> {
         let memory = Buffers::new(1, bytes)?;
         let uring = IoUring::new(BATCH_DEPTH)?;
@@ -69,7 +69,7 @@ impl Batch {
         self.memory.get(0)
     }
 
-    /// Carries out `operations` and writes to `results` what each moved, in their order. Parts of reads must not overlap others.
+    /// Carries out `operations` and writes to `results`, in their order, how many bytes each moved. Parts of reads must not overlap others.
     /// After an error or `Overdue` the results mean nothing.
     pub fn run(
         &mut self,
@@ -94,7 +94,7 @@ impl Batch {
             {
                 self.push(number, operation, memory.wrapping_add(operation.part.start))?;
             }
-            // All that is out, so that one call waits for the whole batch.
+            // Waits for all operations that are out, so that one call serves the whole batch.
             let is_overdue = self.enter(self.flying, deadline)?;
             let before = done;
             for completion in self.uring.completion() {
@@ -106,7 +106,7 @@ impl Batch {
                     moved => Ok(moved as usize),
                 };
             }
-            // A device that is slow, and gets on, does not hang.
+            // A slow device that makes progress does not hang.
             if done > before {
                 deadline = Instant::now() + patience;
             } else if is_overdue {
@@ -116,9 +116,9 @@ impl Batch {
         Ok(Ended::Done)
     }
 
-    /// Looks without waiting whether the kernel has given everything back.
+    /// Checks, without waiting, whether the kernel has returned all operations.
     pub fn is_settled(&mut self) -> bool {
-        // What completed is handed over when the kernel is called; an error of that says nothing of the operations.
+        // The call makes the kernel post completions; its error says nothing about the operations.
         let _ = self.uring.submitter().submit_with_args(0, &SubmitArgs::new());
         self.flying -= self.uring.completion().count();
         self.flying == 0
@@ -146,7 +146,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Submits what is queued and waits for `want` completions; true if the deadline came first.
+    /// Submits queued operations and waits for `want` completions; true if the deadline came first.
     fn enter(&mut self, want: usize, deadline: Instant) -> io::Result<bool> {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec::from(left);
@@ -154,7 +154,7 @@ impl Batch {
             Ok(_) => Ok(false),
             Err(e) => match e.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::TIME) => Ok(true),
-                // A signal, or the kernel is short of memory for a moment: nothing is lost, it is asked again.
+                // A signal, or the kernel is short of memory for a moment: nothing is lost, and the caller tries again.
                 Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(Instant::now() > deadline),
                 _ => Err(e),
             },
@@ -165,7 +165,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if !self.is_settled() {
-            // The kernel may still write into the buffer: it is left to it (ring-B1), and so is the descriptor (ring-B2).
+            // The kernel may still write into the buffer: memory (ring-B1) and descriptor (ring-B2) are kept for ever.
             self.memory.keep_for_ever();
             std::mem::forget(self.file.clone());
         }

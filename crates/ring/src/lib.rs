@@ -1,10 +1,10 @@
 //! Reads and writes of files through io_uring, with buffers that the ring owns.
 //!
-//! A ring has `depth` slots, each with a buffer at a page border. A slot is taken, its buffer filled, a read or write of a file
-//! submitted; when its completion was fetched, the buffer may be looked at and the slot is free again.
-//! Refused: slots in flight, offsets and lengths beyond a buffer. It promises that the kernel writes into nothing else:
+//! A ring has `depth` slots, each with a buffer at a page boundary. The caller takes a slot, fills its buffer, and submits a read or write
+//! of a file. After its completion was fetched, the caller may read the buffer, and the slot is free again.
+//! Refused: slots in flight, offsets and lengths beyond a buffer. The kernel writes into no other memory:
 //! ring-I1. A buffer is lent out only while its slot is not in flight, and is freed only after the kernel is done with it.
-//! ring-I2. Files are the ring's, so that a descriptor that was submitted names the same file until its completion.
+//! ring-I2. The ring owns its files, so that a descriptor that was submitted names the same file until its completion.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
@@ -19,12 +19,12 @@ mod buffers;
 pub use batch::{BATCH_DEPTH, Batch, Ended, Operation, Verb};
 pub use buffers::{Buffers, HUGE_PAGE_BYTES};
 
-/// Alignment of buffers: no device that direct I/O reaches wants more.
+/// Alignment of buffers: no device of direct I/O needs more.
 pub const PAGE_BYTES: usize = 4096;
 /// The kernel's bound on entries of a queue.
 pub const DEPTH_MAX: u32 = 32_768;
 
-/// What one read or write moves at most on Linux, in whole pages.
+/// Most bytes that one read or write moves on Linux, in whole pages.
 pub const BUFFER_BYTES_MAX: usize = (2 << 30) - PAGE_BYTES;
 
 /// A buffer and its operation.
@@ -38,18 +38,18 @@ impl Slot {
     }
 }
 
-/// What became of one operation.
+/// The result of one operation.
 #[derive(Debug)]
 pub struct Completion {
     pub slot: Slot,
-    /// Bytes that were moved; fewer than asked for at a file's end, or when a signal came.
+    /// Bytes that were moved; fewer than requested at a file's end, or after a signal.
     pub result: io::Result<usize>,
 }
 
 pub struct Ring {
     uring: IoUring,
     files: Vec<File>,
-    /// One per slot. What the kernel writes into is never part of what is lent out.
+    /// One per slot. Buffers that the kernel writes into are never part of a lent slice.
     buffers: Buffers,
     in_flight: Vec<bool>,
     flying: usize,
@@ -57,7 +57,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// `depth` operations at once, each of at most `buffer_bytes`. Fails where io_uring is barred (`EPERM`, `ENOSYS`) or locked
+    /// `depth` operations at once, each of at most `buffer_bytes`. Fails where io_uring is forbidden (`EPERM`, `ENOSYS`) or locked
     /// memory is short (`ENOMEM`).
     pub fn new(depth: u32, buffer_bytes: usize) -> io::Result<Ring> {
         if buffer_bytes > BUFFER_BYTES_MAX {
@@ -77,7 +77,7 @@ impl Ring {
         Ok(Ring { uring, files: Vec::new(), buffers, in_flight, flying: 0, free })
     }
 
-    /// Takes a file, to be named by the number that is returned.
+    /// Takes over a file; operations refer to it by the returned number.
     pub fn add_file(&mut self, file: File) -> usize {
         self.files.push(file);
         self.files.len() - 1
@@ -93,12 +93,12 @@ impl Ring {
         self.files.clear();
     }
 
-    /// A slot that is not in flight and that nobody took, if there is one.
+    /// Takes a slot that is neither in flight nor taken, if there is one.
     pub fn take(&mut self) -> Option<Slot> {
         self.free.pop()
     }
 
-    /// Gives back a slot that was taken or whose completion was fetched.
+    /// Returns a slot that was taken or whose completion was fetched.
     pub fn give_back(&mut self, slot: Slot) {
         assert!(!self.in_flight[slot.index()], "a slot in flight is the kernel's");
         self.free.push(slot);
@@ -115,7 +115,7 @@ impl Ring {
         self.buffers.get(slot.index())
     }
 
-    /// Queues a read of `len` bytes at `offset` of a file into the slot's buffer. It goes to the kernel with the next `wait`.
+    /// Queues a read of `len` bytes at `offset` of a file into the slot's buffer. The next `wait` submits it.
     pub fn read(&mut self, slot: Slot, file: usize, offset: u64, len: usize) -> io::Result<()> {
         let fd = types::Fd(self.files[file].as_raw_fd());
         let buffer = self.buffer(slot)[..len].as_mut_ptr();
@@ -129,7 +129,7 @@ impl Ring {
         self.push(slot, opcode::Write::new(fd, buffer, len as u32).offset(offset).build())
     }
 
-    /// Queues a flush of what completed writes wrote to a file.
+    /// Queues a flush of a file; it covers writes that have completed.
     pub fn fsync(&mut self, slot: Slot, file: usize) -> io::Result<()> {
         let fd = types::Fd(self.files[file].as_raw_fd());
         self.push(slot, opcode::Fsync::new(fd).build())
@@ -138,12 +138,11 @@ impl Ring {
     fn push(&mut self, slot: Slot, entry: io_uring::squeue::Entry) -> io::Result<()> {
         assert!(!self.in_flight[slot.index()], "one operation per slot");
         let entry = entry.user_data(u64::from(slot.0));
-        // JUSTIFICATION: the only way to hand an operation to io_uring; with 16 in flight one thread does what 16 threads with
-        // pread(2) do otherwise.
-        // SAFETY: `push` demands that the operation's memory and file stay valid until its completion. The buffer is part
-        // of memory that is never moved or resized, lent out only while its slot is not in flight (`buffer`, ring-I1), and freed by `drop`
-        // only after all completions were fetched; the lengths were checked by the slices above. The file is in `files`, from
-        // which nothing is removed before that (ring-I2).
+        // JUSTIFICATION: the only way to hand an operation to io_uring; with 16 in flight one thread does the work of 16 threads with
+        // pread(2). SAFETY: `push` demands that the operation's memory and file stay valid until its completion. The buffer is part of
+        // memory that is never moved or resized. It is lent out only while its slot is not in flight (`buffer`, ring-I1), and freed by
+        // `drop` only after all completions were fetched; the lengths were checked by the slices above. The file is in `files`, and is not
+        // removed before that (ring-I2).
         #[expect(unsafe_code, reason = "see above")]
         unsafe { self.uring.submission().push(&entry) }
             .map_err(|_| io::Error::other("the submission queue is full: it has as many places as slots"))?;
@@ -152,14 +151,14 @@ impl Ring {
         Ok(())
     }
 
-    /// Submits what is queued and waits for one completion. `None` if nothing is in flight.
+    /// Submits queued operations and waits for one completion. `None` if nothing is in flight.
     pub fn wait(&mut self) -> io::Result<Option<Completion>> {
         if self.flying == 0 {
             return Ok(None);
         }
         loop {
-            // A quarter of the depth goes out at once, so that the device does not idle while completions are handled; less waits
-            // for company, or, like all when nothing else is in flight, for the call that waits anyway.
+            // A quarter of the depth is submitted at once, so that the device does not idle while completions are handled. Fewer wait for
+            // others, or for the call below, which waits anyway once nothing else is in flight.
             let queued = self.uring.submission().len();
             if queued * 4 >= self.buffers.count() && queued < self.flying {
                 self.enter(0)?;
@@ -181,7 +180,7 @@ impl Ring {
     fn enter(&mut self, wait_for: usize) -> io::Result<()> {
         match self.uring.submit_and_wait(wait_for) {
             Ok(_) => Ok(()),
-            // A signal, or the kernel is short of memory for a moment: nothing is lost, it is asked again.
+            // A signal, or the kernel is short of memory for a moment: nothing is lost, and the caller tries again.
             Err(error)
                 if matches!(
                     error.raw_os_error().map(rustix::io::Errno::from_raw_os_error),
@@ -199,7 +198,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while self.flying > 0 {
             if self.wait().is_err() {
-                // The kernel may still write into the buffers: they are left to it (ring-I1).
+                // The kernel may still write into the buffers: they are kept for ever (ring-I1).
                 self.buffers.keep_for_ever();
                 return;
             }

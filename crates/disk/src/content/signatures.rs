@@ -4,12 +4,12 @@ use std::io;
 
 use super::Probe;
 
-/// A format that is known by one string at one place.
+/// A format that is recognised by one string at one place.
 struct Plain {
     name: &'static str,
     offset: u64,
     magic: &'static [u8],
-    /// Where its label is, if it has one worth telling: offset and bytes.
+    /// The place of its label, if it has one worth showing: offset and bytes.
     label: Option<(u64, usize)>,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn plain_names() -> impl Iterator<Item = &'static str> {
     PLAIN.iter().map(|s| s.name)
 }
 
-/// All that is recognised. A partition table comes last: what lies over the whole device says more.
+/// All recognised formats. A partition table comes last: content over the whole device is more specific.
 pub fn find(p: &Probe<'_>) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     found.extend(ext(p)?);
@@ -111,7 +111,7 @@ fn ext(p: &Probe<'_>) -> io::Result<Option<String>> {
     Ok(Some(if is_lustre(&label) { format!("Lustre target ({what})") } else { what }))
 }
 
-/// `fsname-OST0000`, and with another sign in its place before its first mount.
+/// `fsname-OST0000`; before its first mount the separator is another character.
 fn is_lustre(label: &str) -> bool {
     let is_target = |kind: &str| {
         label.rsplit_once(kind).is_some_and(|(fs, index)| {

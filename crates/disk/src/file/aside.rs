@@ -1,16 +1,16 @@
-//! Calls that the kernel may not come back from: flushes, discards, reservations, reads of what is no data page, and writes through the page
+//! Calls that may hang in the kernel: flushes, discards, reservations, reads other than of data pages; and writes through the page
 //! cache while one of these takes long.
 //!
-//! disk-A1: a call is made by a thread that can be left behind. Its caller gets an error when the device has got nothing done for the deadline.
-//! disk-A2: while a call is left behind every other fails at once: it takes no more threads, and a late write cannot meet a new one to the same
-//!     place.
-//! disk-A3: what is left behind holds nothing of its caller's, but the descriptors, and with them the claim on the medium.
-//! disk-A4: where no thread can be started the caller makes the call himself, without a deadline: an error would fail the volume.
+//! disk-A1: a helper thread makes the call, and can be left behind. Its caller gets an error when the device has completed nothing for the
+//!     deadline.
+//! disk-A2: while a call is left behind, every other call fails at once: it uses no more threads, and a late write cannot meet a new one to
+//!     the same place.
+//! disk-A3: a call that is left behind holds nothing of its caller's except the descriptors, and with them the claim on the medium.
+//! disk-A4: where no thread can be started, the caller makes the call itself, without a deadline: an error would fail the volume.
 //!
-//! A write into the page cache waits for the device only when the cache is full of what the device does not take, and to give each to
-//! another thread costs more than the write. So writes go straight as long as no flush or discard takes long: a volume flushes
-//! every few seconds. What is read here is rare (superblocks, the log at the start, checkpoints, leaves of an index), and comes straight if the
-//! cache has it.
+//! A write into the page cache waits for the device only when the cache is full of dirty pages, and handing each write to another thread
+//! costs more than the write. So writes are made directly as long as no flush or discard takes long: a volume flushes every few seconds.
+//! Reads here are rare (superblocks, the log at the start, checkpoints, leaves of an index), and direct if the page cache has the bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How many times the patience for a read or write passes without progress before the device is given up: what a flush has to
-/// write is much more than one request, and who gives the device up stops for good.
+/// How many times the patience of a read or write may pass without progress before the device is abandoned. A flush has
+/// to write much more than one request, and an abandoned device stays so.
 pub const PATIENCES: u32 = 4;
-/// So many times longer is waited where nobody counts what the device completes (btrfs, ZFS, overlayfs): a flush of much may take minutes,
-/// and so may a read that has to wait behind it.
+/// Waits are this many times longer where no counter shows what the device completes (btrfs, ZFS, overlayfs): a large flush may take
+/// minutes, and so may a read that has to wait behind it.
 const BLIND_FACTOR: u32 = 10;
-/// Threads kept for the next calls: a flush, a discard and a few readers at once. To start one more costs some 20 µs, less than what it asks
-/// of the device; a burst of readers must not leave its threads for good.
+/// Threads kept for the next calls: a flush, a discard and a few readers at once. Starting one more costs some 20 µs, less than the
+/// device request; a burst of readers must not leave its threads for good.
 const IDLE_MAX: usize = 8;
-/// A flush or discard that takes longer is no sign of good health.
+/// A flush or discard that takes longer suggests that the device has a problem.
 const LONG: Duration = Duration::from_millis(100);
 /// No call is under way.
 const NONE: u64 = u64::MAX;
@@ -44,7 +44,7 @@ pub enum Call {
     Write { offset: u64, bytes: Vec<u8> },
 }
 
-/// Gives back what was read; of other calls nothing.
+/// Makes a call. Returns the bytes of a read; nothing for other calls.
 pub type Carry = dyn Fn(&Call) -> io::Result<Vec<u8>> + Send + Sync;
 /// A number that changes when the device completes something, if that can be known.
 pub type Progress = dyn Fn() -> Option<u64> + Send + Sync;
@@ -58,7 +58,7 @@ pub struct Aside {
     idle: Mutex<Vec<Helper>>,
     left_behind: Mutex<Vec<Helper>>,
     left_count: AtomicUsize,
-    /// Begins of the flushes, discards and writes under way, by `born`, and the first of them.
+    /// Begin times of the flushes, discards and writes under way, since `born`, and the earliest of them.
     begun: Mutex<Vec<u64>>,
     first_begun: AtomicU64,
     born: Instant,
@@ -81,7 +81,7 @@ struct Helper {
 
 enum Waited {
     Done(io::Result<Vec<u8>>),
-    /// Nothing was done for so long.
+    /// The device completed nothing for this time.
     Overdue(Duration),
 }
 
@@ -113,15 +113,15 @@ impl Aside {
         self.long = long;
     }
 
-    /// Is a flush, discard or write under way for so long that other writes should be made here too? Costs two loads if none is under way. A
-    /// read or a reservation may take its time on a busy disk, and keeps no write from the cache.
+    /// Has a flush, discard or write been under way for so long that other writes should use a helper too? Costs two loads if none is under
+    /// way. Reads and reservations may take long on a busy disk, and keep no write from the page cache.
     pub fn is_slow(&self) -> bool {
         let begun = self.first_begun.load(Ordering::Acquire);
         let is_long = || self.now().saturating_sub(begun) >= self.long.as_nanos() as u64;
         self.left_count.load(Ordering::Acquire) > 0 || (begun != NONE && is_long())
     }
 
-    /// disk-A2.
+    /// disk-A2: fails while a call is left behind.
     pub fn check_not_hung(&self) -> io::Result<()> {
         if self.left_count.load(Ordering::Acquire) == 0 {
             return Ok(());
@@ -158,7 +158,7 @@ impl Aside {
         result
     }
 
-    /// For the next call, if few are.
+    /// Keeps the helper for the next call, unless enough are kept.
     fn keep(&self, helper: Helper) {
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
@@ -186,7 +186,7 @@ impl Aside {
     }
 
     fn wait(&self, helper: &Helper) -> io::Result<Waited> {
-        // Asking reads a file of the kernel's, so who is not kept waiting does not.
+        // The progress counter is a file of the kernel's, so it is read only after a wait.
         let mut watch = Watch::default();
         loop {
             match helper.from.recv_timeout(self.patience) {
@@ -219,10 +219,10 @@ impl Aside {
     }
 }
 
-/// Whether a device gets on while a call is under way, by looks that are one patience apart.
+/// Decides whether a device makes progress while a call is under way, by checks one patience apart.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Looks in a row at which nothing was done since the one before.
+    /// Consecutive checks without progress.
     quiet: u32,
     seen: Option<u64>,
 }
@@ -232,9 +232,9 @@ impl Watch {
         Watch { quiet: 0, seen: now }
     }
 
-    /// True if the device is to be given up: one look at the clock is not enough, since time passes too while this process is frozen.
+    /// True if the device must be abandoned. One look at the clock is not enough, since time also passes while this process is frozen.
     pub fn look(&mut self, now: Option<u64>) -> bool {
-        // What gets on does not hang.
+        // A device that makes progress does not hang.
         let gets_on = now.is_some() && self.seen.is_some() && now != self.seen;
         self.quiet = if gets_on { 0 } else { self.quiet + 1 };
         self.seen = now;
@@ -256,18 +256,18 @@ impl Helper {
         Ok(Helper { to, from, thread })
     }
 
-    /// For one whose call is done: when this returns its thread has let go of the medium.
+    /// Ends an idle helper: when this returns, its thread has released the medium.
     fn end(self) {
         drop(self.to);
-        // A panic in a call was told to its caller.
+        // A panic in a call was reported to its caller.
         let _ = self.thread.join();
     }
 }
 
-/// disk-A3: when the disk is closed its threads have let go of it, or the next who opens it would be refused; but for those left behind.
+/// disk-A3: after the disk is closed, its threads have released it, except those left behind. Otherwise the next opener would be refused.
 impl Drop for Aside {
     fn drop(&mut self) {
-        // Who came back meanwhile is idle.
+        // Helpers whose call has returned meanwhile become idle.
         let _ = self.check_not_hung();
         self.idle.get_mut().drain(..).for_each(Helper::end);
     }

@@ -1,13 +1,13 @@
-//! Data pages through the page cache, straight: a read that another thread makes would cost a cached one more than it takes. So the kernel may
-//! keep who reads here for ever; but others see it.
+//! Reads of data pages through the page cache, on the caller's thread: handing a cached read to another thread costs more than the read.
+//! The kernel may therefore block such a caller for ever; but other callers notice it.
 //!
-//! disk-W1: a read takes a seat with the time it began, and leaves it when it is done: two atomic writes, no lock.
-//! disk-W2: while a read has been out for longer than the limit, every other fails at once, for the moment. So a device that hangs takes the threads
-//!     that had asked it before, and no more.
-//! disk-W3: where all seats are taken a read is made without one. Of a device that hangs those that sit tell.
-//! disk-W4: to give the medium up is for good, so it takes more than the time that has passed: a process that was frozen (SIGSTOP, a paused
-//!     machine) finds all its reads old, and a disk under many requests may keep one for long. The same read must be out at several looks,
-//!     each one patience after the one before, between which the device completed nothing, as `aside.rs` asks it.
+//! disk-W1: a read takes a seat with its begin time, and leaves it when it is done: two atomic writes, no lock.
+//! disk-W2: while a read has been under way for longer than the limit, every other read fails at once, with a temporary error. A device
+//!     that hangs thus blocks the threads that had asked it before, and no more.
+//! disk-W3: if all seats are taken, a read is made without one. The reads with seats show whether the device hangs.
+//! disk-W4: abandoning the medium is final, so elapsed time alone is not enough. A process that was frozen (SIGSTOP, a paused machine)
+//!     finds all its reads old, and a disk under many requests may take long for one. The same read must be under way at several checks,
+//!     each one patience after the one before, and the device must have completed nothing between them, by the counters of `aside.rs`.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 
 use super::aside::{PATIENCES, Progress, Watch};
 
-/// More than the threads that read from one disk at once on large machines; looking through them takes less than a microsecond.
+/// More than the threads that read from one disk at once on large machines; scanning them takes less than a microsecond.
 const SEATS: usize = 64;
-/// Nobody sits here.
+/// The seat is free.
 const FREE: u64 = 0;
-/// So often within the limit those who come look whether others hang.
+/// Within the limit, new readers check so often whether others hang.
 const LOOKS: u32 = 16;
 
 pub type ReadCall = dyn Fn(&mut [u8], u64) -> io::Result<()> + Send + Sync;
@@ -32,23 +32,23 @@ pub struct Cached {
     patience: Duration,
     born: Instant,
     seats: [Seat; SEATS],
-    /// When somebody looked last, and whether one was overdue then.
+    /// Time of the last check, and the number of overdue reads then.
     looked: AtomicU64,
     overdue: AtomicUsize,
     /// disk-W4.
     sight: Mutex<Option<Sight>>,
 }
 
-/// The read that has been out for the longest time, and whether the device gets on meanwhile.
+/// The longest read under way, and whether the device makes progress meanwhile.
 struct Sight {
-    /// When it began, and its seat.
+    /// Its begin time, and its seat.
     of: (u64, usize),
     looked: u64,
     watch: Watch,
     is_lost: bool,
 }
 
-/// When its read began, in nanoseconds since `born`. Apart from its neighbours, or each read would take their line of the cache away.
+/// Begin time of its read, in nanoseconds since `born`. On a cache line of its own, so that reads do not contend for it.
 #[derive(Default)]
 #[repr(align(64))]
 struct Seat(AtomicU64);
@@ -83,13 +83,13 @@ impl Cached {
         (self.read)(buf, offset)
     }
 
-    /// Any other call that waits for the device as a read does.
+    /// Runs any other call that waits for the device as a read does.
     pub fn watched<T>(&self, call: impl FnOnce() -> T) -> io::Result<T> {
         let _seat = self.enter()?;
         Ok(call())
     }
 
-    /// Is the medium to be given up? To be asked now and then, or it is never found out.
+    /// Must the medium be abandoned? The owner must call this regularly, because no other call detects it.
     pub fn is_lost(&self) -> bool {
         self.is_lost_at(self.now())
     }
@@ -155,13 +155,13 @@ impl Cached {
         (count, longest)
     }
 
-    /// Never `FREE`.
+    /// Never returns `FREE`.
     fn now(&self) -> u64 {
         self.born.elapsed().as_nanos() as u64 + 1
     }
 }
 
-/// Where a thread looks for a seat first: its own place as long as there are no more threads than seats.
+/// The seat that a thread tries first: its own, as long as there are no more threads than seats.
 fn home() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static HOME: usize = NEXT.fetch_add(1, Ordering::Relaxed));
@@ -177,7 +177,7 @@ pub mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    /// Says which reads began. Those from offset 1000 on come back after a word of the test, or with an error at its end.
+    /// Reports which reads began. Those from offset 1000 on return after a signal of the test, or with an error at its end.
     pub fn hanging(patience: Duration) -> (Cached, Receiver<u64>, Sender<()>) {
         let ((began, seen), (go, gate)) = (channel(), channel::<()>());
         let (began, gate) = (Mutex::new(began), Mutex::new(gate));
@@ -189,14 +189,14 @@ pub mod tests {
         (Cached::new(Box::new(read), Box::new(|| Some(7)), patience), seen, go)
     }
 
-    /// disk-W2. No limit: what is under way is overdue.
+    /// disk-W2. With a limit of zero every read under way is overdue.
     #[test]
     fn while_one_is_out_for_too_long_others_fail_at_once_and_go_on_after_it() {
         let (cached, began, go) = hanging(Duration::ZERO);
         cached.read(&mut [], 1).unwrap();
         assert_eq!(began.recv().unwrap(), 1);
         std::thread::scope(|s| {
-            // If this fails it lets him go, who would be waited for.
+            // If the test fails, dropping this releases the late reader; otherwise the scope would wait for it.
             let go = go;
             let late = s.spawn(|| cached.read(&mut [], 1000));
             assert_eq!(began.recv().unwrap(), 1000);
@@ -215,7 +215,7 @@ pub mod tests {
     fn within_the_limit_nobody_is_refused() {
         let (cached, began, go) = hanging(LONG);
         std::thread::scope(|s| {
-            // If this fails it lets him go, who would be waited for.
+            // If the test fails, dropping this releases the reader; otherwise the scope would wait for it.
             let go = go;
             s.spawn(|| cached.read(&mut [], 1000).unwrap());
             assert_eq!(began.recv().unwrap(), 1000);
@@ -224,7 +224,7 @@ pub mod tests {
         });
     }
 
-    /// Over what the test says that the device has completed. Times are in patiences.
+    /// The test sets the number of requests that the device has completed. Times are in patiences.
     fn watched(done: Option<u64>) -> (Cached, Arc<Mutex<Option<u64>>>) {
         let count = Arc::new(Mutex::new(done));
         let told = count.clone();
@@ -232,29 +232,29 @@ pub mod tests {
         (Cached::new(Box::new(read), Box::new(move || *told.lock()), LONG), count)
     }
     fn is_lost_at(cached: &Cached, patiences: f64) -> bool {
-        // What began at the test's start has been out for that long.
+        // A read that began at the test's start has been under way for that long.
         cached.is_lost_at(cached.now() + LONG.mul_f64(patiences).as_nanos() as u64)
     }
 
-    /// disk-W4: frozen for long, and not lost for that.
+    /// disk-W4: a process that was frozen for long does not abandon the medium.
     #[test]
     fn one_look_at_the_clock_gives_no_medium_up() {
         let (cached, _) = watched(Some(7));
         let seat = cached.enter().unwrap().unwrap();
         assert!(!is_lost_at(&cached, 0.5));
-        // 1. However much time has passed, and however often it is asked then.
+        // 1. However much time has passed, and however many checks follow then.
         (0..1000).for_each(|n| assert!(!is_lost_at(&cached, 1000.0 + f64::from(n) / 1001.0)));
-        // 2. What began anew meanwhile is another.
+        // 2. A read that began meanwhile is another one.
         drop(seat);
         let seat = cached.enter().unwrap().unwrap();
         (0..PATIENCES).for_each(|n| assert!(!is_lost_at(&cached, 1002.0 + 1.1 * f64::from(n)), "{n}"));
-        // 3. The same at all looks, and nothing done.
+        // 3. The same read at all checks, and no progress.
         assert!(is_lost_at(&cached, 1100.0) && is_lost_at(&cached, 1100.1));
         drop(seat);
         assert!(!is_lost_at(&cached, 1101.0));
     }
 
-    /// disk-W4. A slow disk under many requests; and one of which nobody knows what it does.
+    /// disk-W4. A slow disk under many requests; and a device without counters.
     #[test]
     fn a_device_that_gets_on_is_not_given_up_and_an_unseen_one_later() {
         let (cached, count) = watched(Some(0));

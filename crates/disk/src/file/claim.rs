@@ -1,10 +1,10 @@
-//! Opening a file or device so that nobody else writes it.
+//! Opens a file or device so that no other process writes it.
 //!
-//! disk-C1: a regular file is ours by `flock` (exclusive; shared when read-only).
-//! disk-C2: a block device that is written is ours by `O_EXCL` too: the kernel refuses one that is mounted, that has a partition in use, or
-//!     that md, dm or another process has claimed, whichever of its nodes it was opened by.
-//! disk-C3: a loop device and the file behind it are one medium: who opens one for writing is refused while the other is in use.
-//! A refusal says who uses it, where that can be found out.
+//! disk-C1: a regular file is claimed by `flock` (exclusive; shared when read-only).
+//! disk-C2: a block device that is written is also claimed by `O_EXCL`: the kernel refuses one that is mounted, that has a partition in
+//!     use, or that md, dm or another process has claimed, whichever of its nodes it was opened by.
+//! disk-C3: a loop device and the file behind it are one medium: opening one for writing is refused while the other is in use.
+//! A refusal names the user of the medium, where that can be found out.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
@@ -18,11 +18,11 @@ use rustix::io::Errno;
 
 use super::{Access, explain};
 
-/// udev holds a shared lock on a device while it looks what is on it, as it does after each writer's close: not for longer.
+/// udev holds a shared lock on a device while it probes its content, after each writer's close: not for longer than this.
 const UDEV_TRIES: u32 = 40;
 const UDEV_TRY_EACH: Duration = Duration::from_millis(50);
 
-/// What keeps others away while it lives, beside the opened file itself.
+/// Keeps other processes away while it lives, together with the opened file itself.
 #[derive(Debug)]
 pub(super) struct Claim {
     /// The file behind a loop device, locked.
@@ -31,7 +31,7 @@ pub(super) struct Claim {
 
 impl Claim {
     pub fn open(path: &Path, access: Access) -> io::Result<(File, Claim)> {
-        // 1. What it is, before it is opened: a device is asked for exclusively.
+        // 1. Find out its kind before it is opened: a device is opened exclusively.
         let is_writer = access == Access::ReadWrite;
         let about = std::fs::metadata(path).map_err(|e| explain(e, path, "cannot be opened"))?;
         let is_block = about.file_type().is_block_device();
@@ -54,7 +54,7 @@ impl Claim {
         let file = file.map_err(|e| refused(e, path, &about))?;
         // 3. Lock it (disk-C1).
         lock(&file, path, access, if is_block { UDEV_TRIES } else { 1 })?;
-        // 4. And what is below it or above it (disk-C3).
+        // 4. Check the file below it or the device above it (disk-C3).
         let mut behind = None;
         if is_writer && is_block {
             behind = lock_behind(path, &about)?;
@@ -66,7 +66,7 @@ impl Claim {
         Ok((file, Claim { _behind: behind }))
     }
 
-    /// Of a file that was just made: nobody else knows it.
+    /// Claims a file that was just made, and that no other process knows yet.
     pub fn of_new(file: &File, path: &Path) -> io::Result<Claim> {
         lock(file, path, Access::ReadWrite, 1)?;
         Ok(Claim { _behind: None })
@@ -100,7 +100,7 @@ fn refused(e: io::Error, path: &Path, about: &Metadata) -> io::Error {
     explain(e, path, "cannot be opened")
 }
 
-/// Who uses a device or a partition of it, in the words of a person.
+/// The user of a device or of a partition of it, in words.
 fn users(about: &Metadata) -> Option<String> {
     let whole = (about.rdev(), sys_of(about.rdev()));
     let parts = std::fs::read_dir(&whole.1).ok()?.flatten().map(|e| e.path());
@@ -135,8 +135,8 @@ fn mount_point(number: u64) -> Option<String> {
     line.split(' ').nth(4).map(str::to_owned)
 }
 
-/// Locks the file behind a loop device; one that cannot be found (deleted, of another name space) cannot be opened by others here
-/// either. Only a part of the file: others may have other parts.
+/// Locks the file behind a loop device. A file that cannot be found (deleted, or in another name space) cannot be opened by other
+/// processes here either. If the device is only a part of the file, the lock is shared: others may use other parts.
 fn lock_behind(path: &Path, about: &Metadata) -> io::Result<Option<File>> {
     let sys = sys_of(about.rdev());
     let is_partition = sys.join("partition").exists();
@@ -151,7 +151,7 @@ fn lock_behind(path: &Path, about: &Metadata) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// A loop device that stands on this file.
+/// The loop device that stands on this file, if there is one.
 fn loop_over(about: &Metadata) -> Option<String> {
     let devices = std::fs::read_dir("/sys/block").ok()?.flatten();
     let devices = devices.map(|e| e.path()).filter(|p| name_of(p).starts_with("loop"));
@@ -165,7 +165,7 @@ fn loop_over(about: &Metadata) -> Option<String> {
 
 fn sys_of(number: u64) -> PathBuf {
     let link = PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
-    // `..` must lead to the whole device, not to where the link lies.
+    // The link is resolved, because `..` must lead to the whole device and not to the link's directory.
     link.canonicalize().unwrap_or(link)
 }
 

@@ -1,15 +1,16 @@
-//! Past the page cache: whole pages, by a second descriptor with `O_DIRECT`, in lanes of which each request takes one.
+//! Direct I/O past the page cache: whole pages, by a second descriptor with `O_DIRECT`, in lanes; each request takes one.
 //!
-//! disk-D1: bytes go through the lane's own buffer, and not straight to or from the caller's memory. It costs a copy, and buys three things: any
-//!     memory will do; the buffer lies in a huge page, which made reads of 1 MiB 2 to 3 times as fast as into scattered pages; and a device
-//!     that hangs has nothing of the caller's, so each operation can have a deadline (docs/decisions/0021-direct-io.md).
-//! disk-D2: after the deadline the caller gets an error that says so. The lane stays away until the kernel gives its buffer back, and until then
-//!     every operation fails at once. So a device that hangs takes no more memory and threads than had asked it before, and a write that
-//!     was given up and may yet be carried out cannot meet another one to the same place. Should the process end first, the kernel
-//!     still holds the descriptor of such a write, and with it the lock (disk-F1): nobody else opens the medium before that.
-//! disk-D3: what was moved in part is continued; what moves nothing is an error.
+//! disk-D1: bytes go through the lane's own buffer, and not directly to or from the caller's memory. That costs a copy, and has three
+//!     benefits. The caller's memory needs no alignment. The buffer lies in a huge page, which made reads of 1 MiB 2 to 3 times as fast as
+//!     into scattered pages. A device that hangs holds no memory of the caller's, so that each operation can have a deadline
+//!     (docs/decisions/0021-direct-io.md).
+//! disk-D2: after the deadline the caller gets an error that says so. The lane is set aside until the kernel returns its buffer, and until
+//!     then every operation fails at once. So a device that hangs takes no more memory and threads than had asked it before, and an
+//!     abandoned write that may still be carried out cannot meet another one to the same place. If the process ends first, the kernel
+//!     still holds the descriptor of such a write, and with it the lock (disk-F1): no other process opens the medium before that.
+//! disk-D3: a partial transfer is continued; a transfer of nothing is an error.
 //!
-//! What does not go this way has deadlines of its own: `aside.rs`, `opening.rs`; and `cached.rs`, where the kernel has no way to leave a read.
+//! Other calls have deadlines of their own: `aside.rs`, `opening.rs`; and `cached.rs`, where the kernel has no way to abandon a read.
 
 use std::fs::File;
 use std::io;
@@ -26,13 +27,13 @@ use rustix::io::Errno;
 use super::at_place;
 use super::lane::{Lane, ThreadLane, by_calls};
 
-/// What direct I/O is done in: no device of today has larger blocks, and our pages are this large.
+/// The unit of direct I/O: no device of today has larger blocks, and Stria's pages are this large.
 pub const BLOCK_BYTES: usize = 4096;
-/// A lane's buffer: one huge page. Larger requests go in rounds.
+/// A lane's buffer: one huge page. Larger requests take several rounds.
 pub const LANE_BYTES: usize = HUGE_PAGE_BYTES;
 /// Lanes that are kept for the next request: as many as serving threads use at once on large machines, 64 MiB of buffers.
 const LANES_KEPT_MAX: usize = 32;
-/// What a part that was cut short goes on from: the smallest block of devices.
+/// A partial transfer is continued at a multiple of this, the smallest block of devices.
 const SECTOR_BYTES: usize = 512;
 
 /// Makes a lane that needs io_uring.
@@ -43,10 +44,10 @@ pub struct Direct {
     path: PathBuf,
     patience: Duration,
     make_ring: MakeRing,
-    /// io_uring is barred here; threads do the work.
+    /// io_uring is forbidden on this machine; threads do the I/O.
     is_barred: AtomicBool,
     spare: Mutex<Vec<Box<dyn Lane>>>,
-    /// Lanes whose buffers the kernel still has after the deadline (disk-D2), and how many they are.
+    /// Lanes whose buffers the kernel still has after the deadline (disk-D2), and their number.
     overdue: Mutex<Vec<(Instant, Box<dyn Lane>)>>,
     overdue_count: AtomicUsize,
 }
@@ -57,7 +58,7 @@ impl std::fmt::Debug for Direct {
     }
 }
 
-/// One part, or a piece of one that is larger than a lane's buffer.
+/// One part, or a piece of a part that is larger than a lane's buffer.
 struct Piece {
     part: usize,
     /// Where it begins in the part.
@@ -90,7 +91,7 @@ impl Direct {
         self.file.clone()
     }
 
-    /// Can a part go this way?
+    /// Can a part use direct I/O?
     pub fn fits(offset: u64, len: usize) -> bool {
         offset.is_multiple_of(BLOCK_BYTES as u64) && len.is_multiple_of(BLOCK_BYTES)
     }
@@ -123,7 +124,7 @@ impl Direct {
         Ok(())
     }
 
-    /// A lane that is settled.
+    /// A lane without operations under way.
     fn take(&self) -> io::Result<Box<dyn Lane>> {
         self.check_not_hung()?;
         if let Some(lane) = self.spare.lock().pop() {
@@ -134,7 +135,7 @@ impl Direct {
                 Ok(lane) => return Ok(lane),
                 Err(e) => {
                     let errno = e.raw_os_error().map(Errno::from_raw_os_error);
-                    // Anything else may be otherwise next time: locked memory or descriptors that are short.
+                    // Other errors may pass: locked memory or descriptors may be short.
                     let is_for_good = matches!(
                         errno,
                         Some(Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL)
@@ -153,7 +154,7 @@ impl Direct {
         }
     }
 
-    /// disk-D2.
+    /// disk-D2: fails while a lane is overdue.
     pub fn check_not_hung(&self) -> io::Result<()> {
         if self.overdue_count.load(Ordering::Acquire) == 0 {
             return Ok(());
@@ -169,21 +170,21 @@ impl Direct {
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
-    /// Since the begin of the operation that has been under way for the longest time, if it is overdue.
+    /// Time since the begin of the longest operation under way, if it is overdue.
     pub fn hung_for(&self) -> Option<Duration> {
         self.check_not_hung().err()?;
         let first = self.overdue.lock().iter().map(|(since, _)| *since).min()?;
         Some(first.elapsed() + self.patience)
     }
 
-    /// disk-D2
+    /// disk-D2: keeps the lane until the kernel returns its buffer.
     fn put_aside(&self, lane: Box<dyn Lane>) {
         let mut overdue = self.overdue.lock();
         overdue.push((Instant::now(), lane));
         self.overdue_count.store(overdue.len(), Ordering::Release);
     }
 
-    /// Carries out all operations, whole (disk-D3), and gives the lane back to the caller; not after an error.
+    /// Carries out all operations, whole (disk-D3), and returns the lane to the caller; after an error it does not.
     fn carry_out(&self, mut lane: Box<dyn Lane>, round: &[Piece]) -> io::Result<Box<dyn Lane>> {
         let mut left: Vec<Operation> = round.iter().map(|p| p.operation.clone()).collect();
         let mut results = Vec::new();
@@ -199,14 +200,14 @@ impl Direct {
                     return Err(at_place(&self.path, e, verb, offset, len));
                 }
                 Err(e) => {
-                    // What was queued may yet be carried out.
+                    // Queued operations may still be carried out.
                     if !lane.is_settled() {
                         self.put_aside(lane);
                     }
                     return Err(at_place(&self.path, e, verb, offset, len));
                 }
             }
-            // What gets on does not hang.
+            // A device that makes progress does not hang.
             if results.iter().any(|moved| moved.as_ref().is_ok_and(|bytes| *bytes > 0)) {
                 deadline = Instant::now() + self.patience;
             }
@@ -224,13 +225,13 @@ impl Direct {
     }
 }
 
-/// Reads a block, to see whether that can be done.
+/// Reads one block, to find out whether direct I/O works.
 pub fn probe(file: &File) -> io::Result<usize> {
     let mut memory = Buffers::new(1, BLOCK_BYTES)?;
     file.read_at(&mut memory.get(0)[..BLOCK_BYTES], 0)
 }
 
-/// What is left of an operation (disk-D3).
+/// The remaining part of an operation (disk-D3).
 fn go_on(operation: &Operation, moved: io::Result<usize>) -> io::Result<Option<Operation>> {
     let moved = match moved {
         Ok(moved) => moved,

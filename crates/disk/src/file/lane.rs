@@ -1,7 +1,7 @@
-//! What carries out one request's reads and writes: a ring of io_uring, or, where that is barred, a thread with pread(2) and pwrite(2).
+//! A lane carries out one request's reads and writes: by io_uring, or, where that is forbidden, by a thread with pread(2) and pwrite(2).
 //!
-//! A lane has a buffer of its own in a huge page. While operations are under way the buffer is the kernel's (or the thread's), also after
-//! the caller has stopped to wait for them; `is_settled` says when it is back.
+//! A lane has a buffer of its own in a huge page. While operations are under way, the buffer belongs to the kernel (or the thread), also
+//! after the caller has stopped waiting; `is_settled` says when it is back.
 
 use std::fs::File;
 use std::io;
@@ -16,14 +16,15 @@ use ring::{Batch, Buffers, Ended, Operation, Verb};
 pub trait Lane: Send {
     /// Panics while operations are under way.
     fn buffer(&mut self) -> &mut [u8];
-    /// Carries out the operations on parts of the buffer; `results` says what each moved. After an error or `Overdue` they mean nothing.
+    /// Carries out the operations on parts of the buffer; `results` gets the bytes that each moved, or means nothing after an error or
+    /// `Overdue`.
     fn run(
         &mut self,
         operations: &[Operation],
         results: &mut Vec<io::Result<usize>>,
         patience: Duration,
     ) -> io::Result<Ended>;
-    /// Looks without waiting whether the buffer is back.
+    /// Checks, without waiting, whether the buffer is back.
     fn is_settled(&mut self) -> bool;
 }
 
@@ -44,7 +45,7 @@ impl Lane for Batch {
     }
 }
 
-/// Moves bytes between a buffer and a place; as `pread` and `pwrite` say how many.
+/// Moves bytes between a buffer and a place; returns their number as `pread` and `pwrite` do.
 pub type Carry = dyn Fn(Verb, &mut [u8], u64) -> io::Result<usize> + Send + Sync;
 
 pub fn by_calls(file: Arc<File>) -> Arc<Carry> {
@@ -54,12 +55,12 @@ pub fn by_calls(file: Arc<File>) -> Arc<Carry> {
     })
 }
 
-/// A thread that does one operation after the other. It ends when the lane goes and its last operation is done. A lane that has its buffer
-/// waits for that: its thread holds the claimed file, and who opens the disk again at once would be refused.
+/// A thread that does one operation after the other. It ends when the lane is dropped and its last operation is done. Dropping a lane that
+/// has its buffer waits for that: its thread holds the claimed file, and opening the disk again at once would be refused.
 pub struct ThreadLane {
     /// `None`: the thread has it.
     memory: Option<Buffers>,
-    /// `None`: it is being closed.
+    /// `None`: the lane is being closed.
     to: Option<SyncSender<Load>>,
     from: Receiver<Load>,
     thread: Option<JoinHandle<()>>,
@@ -75,7 +76,7 @@ struct Load {
 impl ThreadLane {
     pub fn new(carry: Arc<Carry>, bytes: usize) -> io::Result<ThreadLane> {
         let memory = Some(Buffers::new(1, bytes)?);
-        // One load goes around.
+        // One load exists, so a channel of one place is enough.
         let (to, inbox) = sync_channel::<Load>(1);
         let (outbox, from) = sync_channel(1);
         let thread = std::thread::Builder::new().name("disk-io".into()).spawn(move || {
@@ -98,7 +99,7 @@ impl Drop for ThreadLane {
         if self.is_settled()
             && let Some(thread) = self.thread.take()
         {
-            // It does nothing any more that could panic.
+            // The thread has no work left that could panic.
             let _ = thread.join();
         }
     }
@@ -120,7 +121,7 @@ impl Lane for ThreadLane {
         load.results.clear();
         let gone = || io::Error::other("the thread of a disk is gone");
         self.to.as_ref().and_then(|to| to.send(load).ok()).ok_or_else(gone)?;
-        // One after the other, and each may take its time.
+        // The operations run one after the other, and each may take its time.
         let count = u32::try_from(operations.len()).unwrap_or(u32::MAX).max(1);
         match self.from.recv_timeout(patience.saturating_mul(count)) {
             Ok(load) => {

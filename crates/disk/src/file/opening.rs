@@ -1,7 +1,7 @@
-//! Opening a medium, by a thread that can be left behind: the kernel may not come back from it where the device, or what a file lies on, hangs.
+//! Opens a medium by a thread that can be left behind: the kernel may hang where the device, or the system below a file, hangs.
 //!
-//! disk-O1: what comes after the limit is dropped, and the claim on the medium with it. What was made is unmade first.
-//! disk-O2: where no thread can be started the caller opens himself, without a limit.
+//! disk-O1: a medium that is opened after the limit is dropped, and the claim on it with it. A file that was made is removed first.
+//! disk-O2: where no thread can be started the caller opens the medium itself, without a limit.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::explain;
 
-/// Carries out `call`, of which `what` says what it is ("cannot be opened").
+/// Runs `call`; `what` describes its failure ("cannot be opened").
 pub fn within<T: Send + 'static>(
     limit: Duration,
     path: &Path,
@@ -23,7 +23,7 @@ pub fn within<T: Send + 'static>(
     within_or_undo(limit, path, what, call, |_| {})
 }
 
-/// As `within`; `undo` gets what came too late.
+/// As `within`; `undo` gets a result that came after the limit.
 pub fn within_or_undo<T: Send + 'static>(
     limit: Duration,
     path: &Path,
@@ -31,14 +31,14 @@ pub fn within_or_undo<T: Send + 'static>(
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
     undo: impl FnOnce(&T) + Send + 'static,
 ) -> io::Result<T> {
-    // Without room between them it is either taken or comes back.
+    // A channel without buffer: the result is either taken or comes back to the sender.
     let (done, result) = sync_channel(0);
-    // Who cannot start a thread wants it back.
+    // Shared, so that a caller that cannot start a thread still has it.
     let call = Arc::new(Mutex::new(Some(call)));
     let kept = call.clone();
     let helper = std::thread::Builder::new().name("disk-open".into()).spawn(move || {
         if let Some(call) = { kept.lock().take() } {
-            // disk-O1: nobody takes it any more.
+            // disk-O1: the caller has stopped waiting.
             if let Err(SendError(Ok(late))) = done.send(call()) {
                 undo(&late);
             }

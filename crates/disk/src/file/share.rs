@@ -1,5 +1,5 @@
-//! What a file system has for each of the media that are sparse files on it: they promise more together than there is, and share what is
-//! left.
+//! The free space of a file system for each of the sparse files on it: together they promise more than there is, and share the free
+//! space that is left.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How many media this process has open on each file system, by device number. It is of the whole process, as file systems are.
+/// Number of media that this process has open on each file system, by device number. A static, because file systems are shared by the
+/// process.
 static SHARED: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
-/// How long a look is good for: each write may ask.
+/// How long a measured value is used: every write may ask for it.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// One of those that share a file system's room. Dropped, there is one less.
+/// One medium's share of a file system's free space. Dropping it leaves more to the others.
 #[derive(Debug)]
 pub struct Share {
     file: Arc<File>,
@@ -29,7 +30,7 @@ impl Share {
         Some(Share { file: file.clone(), device, seen: Mutex::default() })
     }
 
-    /// Bytes that this one may count on; `None` if the file system does not say.
+    /// Free bytes that this medium may count on; `None` if the file system does not report them.
     pub fn room(&self) -> Option<u64> {
         let mut seen = self.seen.lock();
         if let Some((at, room)) = *seen

@@ -1,5 +1,5 @@
-//! Two media that lose power at once, as the data and the log of a volume may have one each: one image that is divided. So what happens
-//! to both is recorded in one order, and can be cut anywhere; a flush is of one of them and says nothing of the other.
+//! Two media that lose power at once, as a volume's data and log media do: one image that is divided. Events of both are recorded in one
+//! order, and can be cut at any point; a flush applies to one of them and says nothing about the other.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Crash, Event, Image, SimDisk};
 use crate::{Disk, Media, end_within};
 
-/// Which of two.
+/// One of the two media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Bytes from 0 on.
@@ -16,11 +16,11 @@ pub enum Side {
     Second,
 }
 
-/// What becomes of the unflushed writes of each.
+/// The fate of the unflushed writes of each medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     pub first: Crash,
-    /// Of nothing, if there is only one.
+    /// Without effect if there is only one medium.
     pub second: Crash,
 }
 
@@ -44,7 +44,7 @@ impl SimDisk {
         Some(self.second_at).filter(|at| *at < self.size_bytes)
     }
 
-    /// One medium of two; of one alone the first is all of it.
+    /// One medium of two; without a second one, the first is the whole.
     pub fn side(self: &Arc<SimDisk>, side: Side) -> Arc<dyn Disk> {
         let (begin, end) = match side {
             Side::First => (0, self.second_at),
@@ -53,7 +53,7 @@ impl SimDisk {
         Arc::new(Half { whole: self.clone(), side, begin, size_bytes: end - begin })
     }
 
-    /// For a volume with its data on the first and its log on the second, or all on the one.
+    /// For a volume with its data on the first and its log on the second medium, or both on the only one.
     pub fn media(self: &Arc<SimDisk>) -> Media {
         let log = self.second_at().map(|_| self.side(Side::Second));
         Media { main: self.side(Side::First), log }

@@ -1,4 +1,4 @@
-//! Files that are no map.
+//! Files that are not maps.
 
 use hammer::Hammer;
 

@@ -1,4 +1,4 @@
-//! Greetings of strangers.
+//! Greetings from strangers.
 
 use hammer::{Hammer, sized};
 

@@ -1,4 +1,4 @@
-//! Chunk headers that nobody wrote.
+//! Chunk headers that no volume wrote.
 
 use hammer::{Hammer, sized};
 
