@@ -1,13 +1,15 @@
-//! The index: object → state. The leaves that the last checkpoint names have all objects as they were then (leaf.rs); in memory are those
-//! that were changed since, and those that were used lately. Readers and writers of different objects share only a shard's read lock.
+//! The index: object → state. The leaves of the last checkpoint have all objects as of then (leaf.rs). Memory has the objects that changed
+//! since, and those that were used lately. Readers and writers of different objects share only a shard's read lock.
 //!
-//! store-I1: an object is in the index iff it exists or has seen a lease version.  store-I2: states change only by who has the
-//! log's tail (tail.rs), so whoever has it still sees one consistent whole.  store-I3: `bytes` bounds what the index takes in leaves.
-//! store-I4: an object whose state is not what the present leaves say is in memory.  store-I5: so is one with patches.
-//! store-I6: who changes an object has loaded it before he took the tail lock, and keeps it: under that lock nothing is read.
+//! store-I1: an object is in the index iff it exists or has seen a lease version.
+//! store-I2: only the holder of the log's tail changes states (tail.rs), so a still tail shows one consistent index.
+//! store-I3: `bytes` is an upper bound of the index in leaves.
+//! store-I4: an object whose state differs from the present leaves is in memory.
+//! store-I5: an object with patches is in memory.
+//! store-I6: a thread loads an object before it takes the tail lock, and keeps it loaded while it changes it. Nothing is read under that lock.
 //!
-//! A *round* ends where a checkpoint begins. That costs no look at the objects: one that is changed later, before its state was written,
-//! keeps the old state beside the new one.
+//! A *round* ends where a checkpoint begins. Ending it visits no object: an object that changes before its state was written keeps the old
+//! state beside the new one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,8 +36,8 @@ use disk::alloc::Run;
 /// 64 shards: with 32 serving threads two seldom want the same one, and a shard of a million objects stays shallow.
 const SHARDS: usize = 64;
 
-/// Memory of an object without an extent, with its place in the shard's tree and in the list of changed ones; and of an extent. As an
-/// allocator that counts had it.
+/// Memory of an object without extents (with its places in the shard's tree and in the list of changed objects), of an extent and of a run, as
+/// measured with a counting allocator.
 const OBJECT_MEMORY: u64 = 480;
 const EXTENT_MEMORY: u64 = 20;
 const RUN_MEMORY: u64 = 64;
@@ -49,9 +51,9 @@ pub struct State {
     pub mtime: Time,
     pub lease: u64,
     pub extents: ExtentMap,
-    /// Small writes that are in no extent yet.
+    /// Small writes that are not in an extent yet.
     pub patches: Patches,
-    /// None of these is in `extents` or `patches`.
+    /// Reserved pages. None of them is in `extents` or `patches`.
     pub reserved: Reserved,
 }
 
@@ -75,18 +77,18 @@ impl State {
         OBJECT_BYTES_MAX + extents + patches + self.reserved.pages() * RESERVED_PAGE_BYTES
     }
 
-    /// What it takes of memory, about, without the bytes of patches, which are counted elsewhere.
+    /// Bytes of memory, about. The bytes of patches are counted elsewhere.
     fn memory(&self) -> u64 {
         let extents = self.extents.len() as u64 * EXTENT_MEMORY + self.extents.pages() * 5;
         OBJECT_MEMORY + extents + (self.reserved.len() + self.patches.len()) as u64 * RUN_MEMORY
     }
 
-    /// Neither does it exist nor has it seen a lease version (store-I1).
+    /// store-I1: the object neither exists nor has seen a lease version.
     pub fn is_absent(&self) -> bool {
         !self.exists && self.lease == 0
     }
 
-    /// Has the page bytes?
+    /// True if the page has bytes.
     pub fn has(&self, page: u32) -> bool {
         self.patches.get(page).is_some() || self.extents.site(page).is_some()
     }
@@ -118,32 +120,32 @@ impl State {
         extents.chain(patches).collect()
     }
 
-    /// Puts an extent at `page`, over whatever was there; the runs that it replaces are appended to `freed`.
+    /// Puts an extent at `page`, over anything there. Appends the replaced runs to `freed`.
     pub fn put(&mut self, page: u32, extent: Extent, freed: &mut Vec<Run>) {
         self.patches.cut(page, page + extent.run.pages);
         self.extents.put(page, extent, freed);
     }
-    /// Takes the bytes of pages `[first, limit)` away; their runs are appended to `freed`.
+    /// Removes the bytes of pages `[first, limit)`. Appends their runs to `freed`.
     pub fn cut(&mut self, first: u32, limit: u32, freed: &mut Vec<Run>) {
         self.patches.cut(first, limit);
         self.extents.cut(first, limit, freed);
     }
 }
 
-/// What is in memory of an object. It is the same for all who have it: as long as somebody does, it stays.
+/// An object in memory, shared by all threads that use it. It stays in memory as long as one does.
 #[derive(Debug, Default)]
 pub struct Object {
     known: RwLock<Known>,
-    /// Since it was looked at last for whether it should go.
+    /// It was used since eviction looked at it last.
     is_used: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     state: Arc<State>,
-    /// The round of its last change that the base does not have; 0: the base has it as it is.
+    /// The round of the last change that the base does not have; 0: the base has the present state.
     changed_in: u64,
-    /// As the checkpoint under way wants it, if it was changed since that began.
+    /// The state for the checkpoint under way, if the object changed since that began.
     frozen: Option<Arc<State>>,
 }
 
@@ -167,25 +169,25 @@ impl Object {
 #[derive(Debug, Default)]
 struct Shard {
     objects: BTreeMap<ObjectId, Arc<Object>>,
-    /// Where the next look for what should go begins.
+    /// Where eviction looks next.
     hand: Option<ObjectId>,
 }
 
-/// What to do about a leaf that is lost.
+/// What a range read does at a lost leaf.
 #[derive(Clone, Copy)]
 enum Lost {
     Fail,
-    /// End at its first object; what begins behind that goes on without it.
+    /// End at its first object. A read that begins behind it skips the leaf.
     End,
 }
 
-/// Some of what is there, in id order, and up to where that is all, this id too; `None`: to the end.
+/// Some objects in id order, and the id up to which (inclusive) they are all; `None`: up to the end.
 type Stretch<T> = (Vec<(ObjectId, T)>, Option<ObjectId>);
 
-/// Bytes of leaves that are verified in one go, about: as much as the scrub reads in one step.
+/// Bytes of leaves that one call verifies, about: as much as the scrub reads in one step.
 const VERIFY_BYTES: u64 = 1 << 20;
 
-/// What changed since the last checkpoint began, for the one that begins now.
+/// Objects that changed since the last checkpoint began, for the one that begins now.
 #[derive(Debug)]
 pub struct Changed {
     round: u64,
@@ -194,12 +196,12 @@ pub struct Changed {
     pub totals: Totals,
 }
 
-/// Of all objects.
+/// Sums over all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Those that exist.
+    /// Objects that exist.
     pub objects: u64,
-    /// Upper bound of what they take in leaves.
+    /// Upper bound of their bytes in leaves.
     pub bytes: u64,
 }
 
@@ -207,26 +209,26 @@ pub struct Index {
     shards: Vec<RwLock<Shard>>,
     objects: AtomicU64,
     bytes: AtomicU64,
-    /// What objects in memory take of it, and those of them that the base does not have.
+    /// Memory of all loaded objects, and of those with changes that the base does not have.
     memory: AtomicU64,
     memory_changed: AtomicU64,
-    /// What the second was when the last checkpoint ended: no other makes that less.
+    /// `memory_changed` at the end of the last checkpoint. Only a checkpoint makes it less.
     memory_left: AtomicU64,
     memory_max: u64,
     base: RwLock<Arc<Base>>,
     pub leaves: Leaves,
     round: AtomicU64,
-    /// Those changed in the present round.
+    /// Objects changed in the present round.
     changed: Mutex<Vec<ObjectId>>,
-    /// Does the round before wait for its checkpoint's end?
+    /// The checkpoint of the round before is under way.
     is_freezing: AtomicBool,
 }
 
-/// How many objects are looked at for whether they should go, for one that comes.
+/// Objects that eviction looks at per loaded object.
 const LOOKS: usize = 8;
 
 impl Index {
-    /// Nothing is in it. `memory_max`: bytes.
+    /// An empty index. `memory_max`: bytes.
     pub fn new(disk: Arc<dyn Disk>, slots: &[Range<u64>; 2], memory_max: u64) -> Index {
         Index {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
@@ -244,7 +246,7 @@ impl Index {
         }
     }
 
-    /// At the start: what the checkpoint has.
+    /// Sets the base from the checkpoint, at a start.
     pub fn begin_with(&self, base: Base, totals: Totals) {
         *self.base.write() = Arc::new(base);
         self.objects.store(totals.objects, Ordering::Relaxed);
@@ -255,7 +257,7 @@ impl Index {
     pub fn objects(&self) -> u64 {
         self.objects.load(Ordering::Relaxed)
     }
-    /// Upper bound of what all objects take in leaves (store-I3).
+    /// store-I3: upper bound of all objects in leaves, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -266,7 +268,7 @@ impl Index {
             memory_bytes: self.memory() + leaf_bytes,
             memory_bytes_max: self.memory_max + leaf_bytes_max,
             leaves,
-            // A checkpoint that ends in this moment may not have let go of all that it replaced.
+            // A checkpoint that ends at this moment may not have freed all replaced leaves.
             leaves_loaded: loaded.min(leaves),
             objects_changed: self.changed.lock().len() as u64,
         }
@@ -275,11 +277,11 @@ impl Index {
     pub fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
-    /// True if what only a checkpoint can make room for is half of what there may be.
+    /// True if memory that only a checkpoint can free is half of the limit.
     pub fn is_pressed(&self) -> bool {
         self.memory_changed() > (self.memory_max / 2).max(self.memory_left() + self.memory_max / 8)
     }
-    /// True if it is all. What one object takes alone may be more; then as much again as a quarter of it all.
+    /// True if such memory reaches the limit. One large object may exceed the limit; then a quarter of it more is allowed.
     pub fn is_full(&self) -> bool {
         self.memory_changed() > self.memory_max.max(self.memory_left() + self.memory_max / 4)
     }
@@ -289,14 +291,14 @@ impl Index {
     fn memory_left(&self) -> u64 {
         self.memory_left.load(Ordering::Relaxed)
     }
-    /// An object that is in memory and in the index. Who does not have it (`load`) may find nothing of one that is there.
+    /// An object that is in memory and in the index. Without `load` an object on the medium is not found.
     pub fn get(&self, id: &ObjectId) -> Option<Arc<Object>> {
         let object = self.in_memory(id)?;
         let is_there = !object.known.read().state.is_absent();
         is_there.then_some(object)
     }
 
-    /// Of an object in memory. Who does not have it may find nothing of one that is there.
+    /// Attributes of an object in memory. Without `load` an object on the medium is not found.
     pub fn attrs(&self, id: &ObjectId) -> Attrs {
         // The state's lock is taken under the shard's: one lookup, no reference count.
         self.shard(id).read().objects.get(id).map(|o| o.attrs()).unwrap_or_default()
@@ -310,7 +312,7 @@ impl Index {
     pub fn find(&self, id: &ObjectId) -> Result<Option<Arc<Object>>, StoreError> {
         let object = match self.in_memory(id) {
             Some(object) => object,
-            // Did it come in between?
+            // Another thread may have made it meanwhile.
             None if self.base.read().leaf_of(id).is_none() => return Ok(self.get(id)),
             None => self.load(id)?,
         };
@@ -318,7 +320,7 @@ impl Index {
         Ok(is_there.then_some(object))
     }
 
-    /// An object, whether it is there or not: one that is not has the state of nothing. As long as it is kept it can be changed.
+    /// Loads an object. An absent one has an empty state. While the caller keeps the result, the object can be changed.
     pub fn load(&self, id: &ObjectId) -> Result<Arc<Object>, StoreError> {
         loop {
             if let Some(object) = self.in_memory(id) {
@@ -327,7 +329,7 @@ impl Index {
             let base = self.base();
             let found = self.leaves.find(&base, id);
             let mut shard = self.shard(id).write();
-            // store-I4: what was changed after this base is in memory as long as this base is the present one.
+            // store-I4: while this base is the present one, objects changed after it are in memory.
             if !Arc::ptr_eq(&base, &self.base.read()) {
                 continue;
             }
@@ -352,7 +354,7 @@ impl Index {
         StoreError::Index { at: e.at, source: e.source }
     }
 
-    /// Takes objects out of memory that the base has, nobody has and nobody used since the last look.
+    /// Evicts objects whose state the base has, that no thread uses, and that were not used since the last look.
     fn let_some_go(&self, shard: &mut Shard) {
         if self.memory() <= self.memory_max {
             return;
@@ -373,7 +375,7 @@ impl Index {
         }
     }
 
-    /// store-I5: one with patches stays, for their bytes are nowhere else.
+    /// True if the object may be evicted. store-I5: an object with patches stays, since their bytes are in memory only.
     fn may_go(object: &Arc<Object>) -> bool {
         let was_used = object.is_used.swap(false, Ordering::Relaxed);
         let known = object.known.read();
@@ -383,9 +385,9 @@ impl Index {
             && (!was_used || known.state.is_absent())
     }
 
-    /// Changes an object that somebody has loaded; it is made if it is not there. Only under the tail lock (store-I2).
+    /// Changes an object that is loaded, and makes it if it is absent. Only under the tail lock (store-I2).
     pub fn change<T>(&self, id: &ObjectId, change: impl FnOnce(&mut State) -> T) -> T {
-        let object = self.in_memory(id).expect("who changes an object has loaded it");
+        let object = self.in_memory(id).expect("store-I6: an object is loaded before it is changed");
         let mut known = object.known.write();
         let round = self.round.load(Ordering::Relaxed);
         let (before, memory_before) = (known.totals(), known.state.memory());
@@ -407,12 +409,12 @@ impl Index {
         answer
     }
 
-    /// Takes an object out, which somebody has loaded. Only under the tail lock (store-I2).
+    /// Removes an object that is loaded. Only under the tail lock (store-I2).
     pub fn remove(&self, id: &ObjectId) -> State {
         self.change(id, std::mem::take)
     }
 
-    /// A checkpoint begins: under the tail lock, as of which it will have all objects. It ends with `end_checkpoint`.
+    /// Begins a checkpoint of the state under the tail lock, which the caller holds. `end_checkpoint` ends it.
     pub fn begin_checkpoint(&self) -> Changed {
         let round = self.round.load(Ordering::Relaxed);
         let ids = std::mem::take(&mut *self.changed.lock());
@@ -428,24 +430,24 @@ impl Index {
         rewrite(&self.leaves, &base, leaf_bytes, &changed.ids, |id| self.state_in(id, changed.round))
     }
 
-    /// As it was at the end of a round that is the present one or the one before.
+    /// The state at the end of a round, which is the present one or the one before.
     fn state_in(&self, id: &ObjectId, round: u64) -> Option<Arc<State>> {
-        let object = self.in_memory(id).expect("what was changed stays in memory");
+        let object = self.in_memory(id).expect("store-I4: a changed object stays in memory");
         let known = object.known.read();
         let state = if known.changed_in > round { known.frozen.clone() } else { Some(known.state.clone()) };
         state.filter(|state| !state.is_absent())
     }
 
-    /// With what came of it: if it is durable, its leaves are those that count.
+    /// Ends a checkpoint. `made`: its leaves, if it is durable; they become the base.
     pub fn end_checkpoint(&self, changed: Changed, made: Option<Rewritten>) {
         let is_done = made.is_some();
         if let Some(made) = made {
-            // Before any object may go that only this base has as it is.
+            // Before objects are evicted whose present state only this base has.
             *self.base.write() = Arc::new(made.base);
             made.replaced.iter().for_each(|leaf| self.leaves.give_back(leaf));
         }
         for id in &changed.ids {
-            let object = self.in_memory(id).expect("what was changed stays in memory");
+            let object = self.in_memory(id).expect("store-I4: a changed object stays in memory");
             let mut known = object.known.write();
             known.frozen = None;
             if known.changed_in != changed.round {
@@ -481,8 +483,8 @@ impl Index {
         Ok(out)
     }
 
-    /// One stretch of up to `max` states, and of leaves that are lost only what memory has. Two of those are read at most: the one where
-    /// it begins, and the one where it ends.
+    /// One range of up to `max` states. Of lost leaves it has only the objects in memory. It touches two lost leaves at most: where it begins
+    /// and where it ends.
     pub fn readable(&self, after: Option<ObjectId>, max: usize) -> Result<Stretch<Arc<State>>, StoreError> {
         self.stretch(after, max, Lost::End)
     }
@@ -496,14 +498,14 @@ impl Index {
         loop {
             let base = self.base();
             let (of_memory, is_all) = self.memory_after(after, max);
-            // Up to here memory says which objects were changed.
+            // Up to here memory knows all changed objects.
             let limit = if is_all { None } else { of_memory.last().map(|(id, _)| *id) };
             let of_base = self.base_after(&base, after, limit, max, lost);
             if !Arc::ptr_eq(&base, &self.base.read()) {
                 continue;
             }
             let (of_base, end) = of_base.map_err(|e| self.unreadable(e))?;
-            // And up to here the leaves were read.
+            // Up to here the leaves were read.
             let limit = end.or(limit);
             let is_within = |id: &ObjectId| limit.is_none_or(|limit| *id <= limit);
             let mut both: BTreeMap<ObjectId, Arc<State>> = of_base.into_iter().collect();
@@ -523,7 +525,7 @@ impl Index {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
         let mut out: Vec<(ObjectId, Arc<State>)> = Vec::new();
-        // Shards have about as many each; where one has more, all behind what was taken of it are left for the next time.
+        // Shards have about equal shares. If one has more, everything behind the part taken from it waits for the next call.
         let of_shard = max.div_ceil(SHARDS).saturating_mul(2).saturating_add(16).min(max);
         let mut limit = None;
         for shard in &self.shards {
@@ -589,8 +591,7 @@ impl Index {
         Ok((out, None))
     }
 
-    /// Looks at the leaves whose first object is behind `after` and not behind `until`, as the medium has them: up to the first that it does
-    /// not give back, or `VERIFY_BYTES`.
+    /// Verifies on the medium the leaves whose first object is in `(after, until]`, up to the first unreadable one or `VERIFY_BYTES`.
     pub fn verify_leaves(&self, after: ObjectId, until: ObjectId) -> Result<VerifiedLeaves, StoreError> {
         let base = self.base();
         let begin = base.leaves.partition_point(|leaf| leaf.first <= after);
@@ -598,13 +599,13 @@ impl Index {
         let mut found = VerifiedLeaves::default();
         for (leaf, left) in base.leaves[begin..limit].iter().zip((0..limit - begin).rev()) {
             found.bytes += leaf.place.bytes;
-            // One hiccup is not damage: what failed is read again.
+            // A single failure is not damage yet, so the leaf is read again.
             let failed = self.leaves.verify(leaf).or_else(|_| self.leaves.verify(leaf)).err();
             let is_enough = failed.is_some() || found.bytes >= VERIFY_BYTES;
             if let Some(source) = failed {
                 found.bad = self.bad_leaf(leaf, source)?;
             }
-            // A medium that fails may take half a minute for each: the caller sees in between whether it should go on.
+            // A failing medium may take half a minute per leaf, so the caller decides in between whether to go on.
             if is_enough {
                 found.end = (left > 0).then_some(leaf.first);
                 break;
@@ -613,14 +614,14 @@ impl Index {
         Ok(found)
     }
 
-    /// What is to be said of a leaf that the medium did not give back; it is saved if that can be.
+    /// Reports an unreadable leaf, and rescues its objects if memory has them.
     fn bad_leaf(&self, leaf: &Arc<Leaf>, source: io::Error) -> Result<Option<BadLeaf>, StoreError> {
         let e = self.leaves.unreadable(leaf, source);
-        // The pass goes on when the device does.
+        // A passing error: the scrub goes on when the device does.
         if disk::is_passing(&e.source) {
             return Err(self.unreadable(e));
         }
-        // A checkpoint may have replaced it meanwhile: then its place has something else.
+        // A checkpoint may have replaced the leaf meanwhile, so that its place has other bytes.
         if !self.base().leaves.iter().any(|now| Arc::ptr_eq(now, leaf)) {
             return Ok(None);
         }
@@ -631,7 +632,7 @@ impl Index {
         Ok(Some(BadLeaf { first: leaf.first, at: e.at, is_saved }))
     }
 
-    /// No object has a greater id.
+    /// The greatest id in the index.
     pub fn last(&self) -> Option<ObjectId> {
         let of_memory = |shard: &RwLock<Shard>| {
             let shard = shard.read();
@@ -648,7 +649,7 @@ impl Index {
         self.page(None, usize::MAX).unwrap()
     }
 
-    /// The leaves that count.
+    /// The present base.
     #[cfg(test)]
     pub fn leaves_now(&self) -> Arc<Base> {
         self.base()
@@ -668,7 +669,7 @@ impl Known {
     }
 }
 
-/// Spreads ids; in memory only, so it may change at will.
+/// Hashes an id to a shard. It is used in memory only, so it may change.
 pub fn spread(id: &ObjectId) -> usize {
     let low = (id.generation.0 as u64) << 32 | (id.component as u64) << 16 | id.stripe as u64;
     let mixed = (id.fid.0 ^ low.rotate_left(20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,10 +1,10 @@
-//! Space: taking pages for data, and giving superseded ones back when that is safe (store-O1).
+//! Free space: allocates pages for data, and frees superseded pages when that is safe (store-O1).
 //!
-//! Superseded runs wait in log order until the entry that superseded them is sealed; only then can no recovery want to see
-//! their old bytes. Runs that were taken and never named by an entry go back at once.
+//! Superseded runs wait in log order until the entry that superseded them is sealed. Before that a recovery may need their old bytes. Runs
+//! that no entry named are freed at once.
 //!
-//! store-R1: as many pages are free, or free once what waits is sealed, as are promised and not taken yet: to objects, and to clients
-//! (`grants`).
+//! store-R1: the pages that are free, or become free by sealing, cover all promised pages that are not taken yet: promises to objects, and to
+//!     clients (`grants`).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use crate::index::State;
 use disk::alloc::{Buddy, Run};
 use disk::freed::Freed;
 
-/// Sealing rounds before a look at whether the medium is full: another writer may take what the first round freed.
+/// Sealing rounds before a request is refused, since another writer may take the pages that a round freed.
 const SEAL_ROUNDS_MAX: usize = 3;
 /// Pages that writes may not take: 1/256 of the medium, at most 64 MiB, at least 16 pages. Truncation to the middle of a page
 /// rewrites that page and must work on a full medium.
@@ -29,57 +29,57 @@ pub fn reserve_pages(total: u64) -> u64 {
     (total / 256).clamp(16, 16 << 10).min(total / 2)
 }
 
-/// How often who lacks space waits for readers of places that are free but for them; and for overwrites under way, or because others
-/// were quicker to take what was sealed while enough for him waits again.
+/// Most waits of a request for readers that still use freed places; and for overwrites under way, or because other requests took the pages
+/// that were sealed while enough others wait.
 const READER_WAITS_MAX: u32 = 10_000;
 const WRITER_WAITS_MAX: u32 = 2_000;
-/// A destager has the role that readers may wait for.
+/// The same for the destager, which readers may wait for.
 const DESTAGE_WAITS_MAX: u32 = 5;
 const SHORT_WAIT: Duration = Duration::from_millis(1);
 
-/// What the pages are for.
+/// The use of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Leaves the reserve alone.
+    /// Does not touch the reserve.
     Write,
     /// May take the last page.
     Reserved,
-    /// For patches, which have their places promised. It may wait for nothing that needs room in the log.
+    /// For patches, whose places are promised. It must not wait for anything that needs space in the log.
     Destage,
 }
 
 #[derive(Debug)]
 pub struct Space {
     pub(crate) buddy: Buddy,
-    /// Superseded runs with the entry that superseded them and its stamp, in log order.
+    /// Superseded runs, each with its superseding entry and stamp, in log order.
     waiting: VecDeque<(Seq, u64, Run)>,
     waiting_pages: u64,
-    /// Runs that destaging left, which the next checkpoint names no more (store-G1 of `destage`).
+    /// store-G1: runs that destaging replaced, free after the next checkpoint.
     pinned: Vec<Run>,
-    /// Once pinned, and now only seen by readers: with the stamp, in order.
+    /// Runs that were pinned and now wait for readers only, each with its stamp, in order.
     seen: VecDeque<(u64, Run)>,
-    /// These, those before, and those that a checkpoint under way will free.
+    /// Pages of `pinned`, of `seen`, and of runs that a checkpoint under way will free.
     pinned_pages: u64,
-    /// Of all objects, pages that are reserved.
+    /// Reserved pages of all objects.
     pub(crate) reserved: u64,
-    /// Of all objects, pages with a patch: each will want a place.
+    /// Pages with a patch, of all objects. Each needs a place later.
     pub(crate) patched: u64,
-    /// Those of them that have a page below, which is free then.
+    /// Patched pages with a page below, which becomes free then.
     pub(crate) patched_over: u64,
-    /// About to be reserved or patched.
+    /// Pages that are about to be reserved or patched.
     held: u64,
-    /// Kept for clients.
+    /// Pages kept for clients.
     pub(crate) grants: Grants,
-    /// Changes that have taken pages and are not logged yet: what they supersede is about to be free.
+    /// Changes that have taken pages and are not logged yet. The pages that they supersede are about to become free.
     on_their_way: u64,
-    /// Of the promised ones, those that writes under way have taken space for.
+    /// Promised pages for which writes under way have taken space already.
     claimed: u64,
-    /// What to discard.
+    /// Freed space that is to be discarded.
     pub(crate) freed: Freed,
 }
 
 impl Space {
-    /// `freed`: what is to be discarded of what is free.
+    /// `freed`: free space that is to be discarded.
     pub fn new(buddy: Buddy, freed: Freed) -> Space {
         Space {
             buddy,
@@ -98,7 +98,7 @@ impl Space {
             freed,
         }
     }
-    /// Of all objects.
+    /// Sums over all objects.
     pub fn pages(&self) -> Pages {
         Pages { reserved: self.reserved, patched: self.patched, patched_over: self.patched_over }
     }
@@ -106,7 +106,7 @@ impl Space {
         (self.reserved, self.patched, self.patched_over) =
             (pages.reserved, pages.patched, pages.patched_over);
     }
-    /// With those of one more.
+    /// Adds the pages of an object.
     pub fn add_pages(&mut self, state: &State) {
         self.reserved += state.reserved.pages();
         self.patched += state.patches.len() as u64;
@@ -115,11 +115,11 @@ impl Space {
     pub fn total_pages(&self) -> u64 {
         self.buddy.total_pages()
     }
-    /// What can be taken.
+    /// Pages that can be taken now.
     pub fn free_pages(&self) -> u64 {
         self.buddy.free_pages()
     }
-    /// What will be free once what superseded it is sealed, or checkpointed.
+    /// Pages that become free by sealing or by a checkpoint.
     pub fn waiting_pages(&self) -> u64 {
         self.waiting_pages + self.pinned_pages
     }
@@ -128,39 +128,39 @@ impl Space {
         self.waiting_pages > 0
     }
 
-    /// True if something is kept for readers only.
+    /// True if some pages wait for readers only.
     pub fn is_seen(&self, sealed: Seq) -> bool {
         !self.seen.is_empty() || self.waiting.front().is_some_and(|(seq, _, _)| *seq <= sealed)
     }
 
-    /// Takes over runs that are free after the next checkpoint.
+    /// Queues runs that become free with the next checkpoint.
     pub fn pin(&mut self, runs: &mut Vec<Run>) {
         self.pinned_pages += runs.iter().map(|r| r.pages as u64).sum::<u64>();
         self.pinned.append(runs);
     }
-    /// At a checkpoint's begin: what its end frees.
+    /// The runs that a checkpoint, which begins now, will free.
     pub fn take_pinned(&mut self) -> Vec<Run> {
         std::mem::take(&mut self.pinned)
     }
-    /// The checkpoint came to nothing.
+    /// Takes the runs of a failed checkpoint back.
     pub fn put_pinned(&mut self, mut runs: Vec<Run>) {
         self.pinned.append(&mut runs);
     }
-    /// The checkpoint is durable.
+    /// Frees the runs of a durable checkpoint, once readers have gone.
     pub fn unpin(&mut self, runs: Vec<Run>, stamp: u64) {
         self.seen.extend(runs.into_iter().map(|run| (stamp, run)));
     }
 
-    /// Space is given out in pieces of this many pages.
+    /// Allocation unit in pages.
     pub fn unit_pages(&self) -> u64 {
         self.buddy.unit_pages()
     }
 
-    /// What must stay free for those to whom it was promised.
+    /// Pages that must stay free because they are promised.
     pub fn promised_pages(&self) -> u64 {
         (self.reserved + self.patched + self.held + self.grants.pages()).saturating_sub(self.claimed)
     }
-    /// What anybody may take, but for the reserve.
+    /// Free pages that are not promised, with the reserve.
     pub fn unpromised_pages(&self) -> u64 {
         self.free_pages().saturating_sub(self.promised_pages())
     }
@@ -173,9 +173,9 @@ impl Space {
         }
     }
 
-    /// Frees what entries up to `sealed` superseded and nobody sees (store-H1 of `readers`).
+    /// store-H1: frees runs that entries up to `sealed` superseded and that no reader may use.
     fn reclaim(&mut self, sealed: Seq, unseen: impl FnOnce() -> u64) {
-        // Most writes of small bytes find nothing, and who reads is a look at many cache lines.
+        // Most small writes find nothing to free, and asking for readers touches many cache lines.
         if !self.is_seen(sealed) {
             return;
         }
@@ -203,13 +203,13 @@ impl Space {
     }
 }
 
-/// Pages that were taken and are not yet named by an entry. Dropped, they go back.
+/// Pages that were taken and that no entry names yet. Dropping them frees them.
 pub struct Taken<'a> {
     engine: &'a Engine,
     pub runs: Vec<Run>,
-    /// How many of the pages were promised.
+    /// Promised pages among them.
     claim: Cell<u64>,
-    /// What of them came out of a grant.
+    /// The part that came out of a grant.
     spent: Option<Spent>,
 }
 
@@ -220,13 +220,13 @@ impl Taken<'_> {
         self.spent = None;
     }
 
-    /// Did they come out of a grant?
+    /// True if they came out of a grant.
     pub fn is_granted(&self) -> bool {
         self.spent.is_some()
     }
 
-    /// Before the entry is applied, which takes the promise away: counted in between as promised and as taken, which at worst
-    /// refuses somebody for a moment; the other way round somebody could take what is promised.
+    /// Ends the claim before the entry is applied, which ends the promise. In between the pages count as promised and as taken. At worst that
+    /// refuses a request for a moment; in the other order a request could take promised pages.
     pub fn give_up_claim(&self) {
         let claim = self.claim.take();
         if claim > 0 {
@@ -245,7 +245,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// Pages that are about to be reserved. Dropped, they are not any more.
+/// Pages that are about to be reserved. Dropping it ends that.
 pub struct Held<'a> {
     engine: &'a Engine,
     pub pages: u64,
@@ -273,13 +273,13 @@ impl Drop for Held<'_> {
 }
 
 impl Engine {
-    /// Takes `pages` pages, of which `claim` are promised to who takes them. What waits to be sealed is space too: it is sealed
-    /// before `NoSpace` is said.
+    /// Takes `pages` pages, of which `claim` are promised to the caller. Pages that wait to be sealed are space too: they are sealed before
+    /// the call returns `NoSpace`.
     pub(crate) fn take(&self, pages: u32, claim: u64, purpose: Purpose) -> Result<Taken<'_>, StoreError> {
         self.take_near(pages, None, claim, purpose, None)
     }
 
-    /// As `take`, at `near` if that is free: where the object's stream goes on. What nobody may take any more comes out of the grant of
+    /// As `take`, at `near` if that is free, where the object's stream goes on. If all free pages are promised, takes them out of the grant of
     /// `holder`.
     pub(crate) fn take_near(
         &self,
@@ -297,7 +297,7 @@ impl Engine {
                 false => Some(space.grants.spend(holder?, wanted.beyond_claim(space))?),
             };
             if !space.buddy.take(pages, near, &mut runs) {
-                // store-R1: it comes, when what waits is sealed.
+                // store-R1: enough becomes free by sealing.
                 spent.into_iter().for_each(|spent| space.grants.put_back(spent));
                 return None;
             }
@@ -307,13 +307,13 @@ impl Engine {
         })
     }
 
-    /// Keeps `pages` pages from everybody, so that they can be promised.
+    /// Sets `pages` pages aside, so that they can be promised.
     pub(crate) fn hold(&self, pages: u64, holder: Option<SessionId>) -> Result<Held<'_>, StoreError> {
         let wanted = Wanted { pages, claim: 0, purpose: Purpose::Write, holder };
         self.with_space(wanted, |space| {
             let spent = match wanted.fits(space, space.free_pages()) {
                 true => None,
-                // One promise becomes another.
+                // The promise of a grant becomes this one.
                 false => Some(space.grants.spend(holder?, pages)?),
             };
             space.held += pages;
@@ -344,21 +344,21 @@ impl Engine {
                     space.patched_over > 0,
                 )
             };
-            // Readers are done soon; a device that hangs has a deadline, and they with it.
+            // Readers end soon. On a hung device the deadline ends them.
             let waits_max = if purpose == Purpose::Destage { DESTAGE_WAITS_MAX } else { READER_WAITS_MAX };
             if is_seen && reader_waits < waits_max {
                 reader_waits += 1;
                 std::thread::sleep(SHORT_WAIT);
                 continue;
             }
-            // The last look is for what the last sealing freed, or for what others are about to supersede, or have: they took it first.
+            // After the last round the request waits only for pages that other changes are about to supersede, or took first.
             if !is_waiting || round == SEAL_ROUNDS_MAX {
-                // What patches replace is free once they are folded. A destager does that anyhow.
+                // Pages below patches become free by destaging. The destager itself must not wait for that.
                 if is_patched && !std::mem::replace(&mut has_folded, true) && purpose != Purpose::Destage {
                     round = 0;
                     match self.make_space() {
                         Err(e @ StoreError::Volume(_)) => return Err(e),
-                        // What could be folded is.
+                        // Everything that can be folded is folded.
                         Ok(()) | Err(_) => continue,
                     }
                 }
@@ -371,7 +371,7 @@ impl Engine {
                 break;
             }
             round += 1;
-            // A checkpoint seals too, and needs no room in the log.
+            // A checkpoint seals too, and needs no space in the log.
             match is_unsealed && purpose != Purpose::Destage && round < SEAL_ROUNDS_MAX {
                 true => self.seal()?,
                 false => self.make_checkpoint()?,
@@ -380,16 +380,16 @@ impl Engine {
         Err(StoreError::NoSpace("the medium is full"))
     }
 
-    /// Frees what is sealed and seen by nobody.
+    /// Frees runs that are sealed and that no reader may use.
     fn reclaim(&self, space: &mut Space) {
         space.reclaim(self.vol.sealed_seq(), || self.readers.unseen());
     }
 
-    /// Flushes, logs that, and flushes that: afterwards everything acknowledged before the call is sealed (store-O1).
+    /// Flushes, logs the flush mark, and flushes that. Afterwards everything acknowledged before the call is sealed (store-O1).
     pub(crate) fn seal(&self) -> Result<(), StoreError> {
         let wanted = self.vol.last_seq();
         let _one = self.sealing.lock();
-        // Whoever waited for the lock finds that it was done for him too.
+        // The holder before may have sealed this call's entries too.
         if self.vol.sealed_seq() >= wanted {
             return Ok(());
         }
@@ -399,7 +399,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Logs the flush mark; a full log is checkpointed, which does the same.
+    /// Logs the flush mark. A full log is checkpointed instead, which has the same effect.
     pub(crate) fn mark_flushed(&self) -> Result<(), StoreError> {
         match self.vol.mark() {
             Err(VolumeError::LogFull { .. }) => self.make_log_room(),
@@ -407,14 +407,14 @@ impl Engine {
         }
     }
 
-    /// A checkpoint is durable that names these no more.
+    /// Frees runs that a durable checkpoint no longer names.
     pub(crate) fn unpin(&self, runs: Vec<Run>, stamp: u64) {
         let mut space = self.space.lock();
         space.unpin(runs, stamp);
         self.reclaim(&mut space);
     }
 
-    /// Frees what can be freed now, in the background, so that writers seldom have to.
+    /// Frees what is possible, in the background, so that writers seldom must.
     pub(crate) fn reclaim_now(&self) {
         self.reclaim(&mut self.space.lock());
     }
@@ -426,7 +426,7 @@ impl Engine {
     /// Writes whole pages at medium offsets of the data region, all at once.
     pub(crate) fn write_parts(&self, object: ObjectId, parts: &[(u64, &[u8])]) -> Result<(), StoreError> {
         self.vol.disk().write_many(parts).map_err(|source| match disk::is_full(&source) {
-            // A sparse medium may promise more than its host has: the pages go back, and the store goes on.
+            // A sparse medium may promise more than its host file system has. The pages are freed, and the store goes on.
             true => StoreError::NoSpace("the file system that holds this target is full"),
             // The error names the place.
             false => StoreError::Medium { object, at: parts.first().map_or(0, |p| p.0), source },
@@ -439,22 +439,22 @@ impl Engine {
     }
 }
 
-/// Space that somebody wants.
+/// A request for space.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub pages: u64,
-    /// Of the pages, those that were promised to him.
+    /// Promised pages among them.
     pub claim: u64,
     pub purpose: Purpose,
-    /// Who may spend his grant on it.
+    /// The session whose grant may be used.
     pub holder: Option<SessionId>,
 }
 
 impl Wanted {
-    /// May he take it of so many free pages?
+    /// True if the request may take its pages out of so many free ones.
     fn fits(&self, space: &Space, free_pages: u64) -> bool {
         let kept = match self.purpose {
-            // store-S6: who takes only what was promised to him needs nobody's leave.
+            // store-S6: a request for promised pages only always fits.
             Purpose::Write if self.pages == self.claim => 0,
             Purpose::Write => {
                 reserve_pages(space.total_pages()) + space.promised_pages().saturating_sub(self.claim)
@@ -464,7 +464,7 @@ impl Wanted {
         free_pages >= kept + space.buddy.rounded(self.pages)
     }
 
-    /// Will he find it once what waits is sealed and seen by nobody, if no other takes it first?
+    /// True if the request fits once all waiting pages are free, unless another request takes them first.
     fn will_fit(&self, space: &Space) -> bool {
         let free_pages = space.free_pages() + space.waiting_pages();
         let is_granted =
