@@ -56,6 +56,8 @@ use workers::Workers;
 
 /// Locks that the slots share. A request holds its slot's lock, so that a repeat waits for the first to end.
 const SLOT_LOCKS: usize = 1024;
+const _: () =
+    assert!(SLOT_LOCKS.is_multiple_of(wire::session::SLOTS as usize), "slots of a session share no lock");
 
 /// A serving OST. Dropping it only stops its threads, as a killed process would.
 pub struct Ost {
