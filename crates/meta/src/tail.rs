@@ -38,7 +38,7 @@ pub fn move_tail(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: MoveTail) -> Result<Move
     }
     // meta-T2 refuses late requests, beside the rules of slots.
     layout.components = joined(layout, &req, fresh)
-        .ok_or_else(|| Fault::new(Code::NoSpace, format!("file {fid}: it has moved on too often")))?;
+        .ok_or_else(|| Fault::new(Code::NoSpace, format!("file {fid}: its tail has moved too often")))?;
     debug_assert!(layout.is_valid(), "types-I1: a tail ends where the file may end");
     assert!(layout.generation == req.generation, "meta-T1: objects keep their names");
     store_inode(txn, &inode);
