@@ -31,6 +31,7 @@ pub fn allows(inode: &InodeRecord, cred: &Cred, wanted: u32) -> bool {
 }
 
 pub fn need(inode: &InodeRecord, cred: &Cred, wanted: u32) -> Result<(), Fault> {
+    assert!(wanted & !(READ | WRITE | EXEC) == 0, "a rule asks for known rights");
     if wanted & WRITE != 0 {
         need_mutable(inode)?;
     }

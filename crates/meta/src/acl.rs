@@ -60,6 +60,7 @@ impl Acl {
         let mut out = Vec::with_capacity(4 + 8 * self.0.len());
         XATTR_VERSION.put(&mut out);
         self.put_entries(&mut out);
+        debug_assert!(Acl::from_xattr(&out).is_ok_and(|acl| acl == *self), "a shown ACL can be set again");
         out
     }
 
@@ -109,7 +110,9 @@ impl Acl {
     /// The nine mode bits of this list.
     pub fn mode_bits(&self) -> u32 {
         let of = |tag| self.perm_of(tag).unwrap_or(0);
-        of(USER_OBJ) << 6 | of(self.group_class()) << 3 | of(OTHER)
+        let bits = of(USER_OBJ) << 6 | of(self.group_class()) << 3 | of(OTHER);
+        assert!(bits <= 0o777, "an ACL makes the nine bits of a mode only");
+        bits
     }
 
     /// True if a mode can express the list.
@@ -128,6 +131,10 @@ impl Acl {
     pub fn inherited(&self, mode: u32) -> (Acl, u32) {
         let mut acl = self.clone();
         acl.set_mode(self.mode_bits() & mode);
+        assert!(
+            acl.mode_bits() & !(mode & 0o777) == 0,
+            "an inherited ACL grants nothing that the mode does not"
+        );
         let mode = mode & !0o777 | acl.mode_bits();
         if acl.is_minimal() { (Acl::default(), mode) } else { (acl, mode) }
     }

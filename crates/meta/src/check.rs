@@ -182,6 +182,8 @@ impl Check {
             }
         }
         self.findings.sort_by_key(|finding| (finding.wrong, finding.key));
+        assert!(self.findings.len() <= FINDINGS_MAX, "meta-F1: findings are bounded");
+        assert!(self.looked.inodes <= self.looked.records, "meta-F3: each record counts once");
         Findings { found: self.findings, dropped: self.dropped, unhinted: self.unhinted }
     }
 
@@ -245,6 +247,7 @@ impl Findings {
             Links { subdirs: &|dir| subdirs_of(view, dir), unhinted: &|fid| self.unhinted_now(view, fid) };
         let said = judge(view, &finding.key, &value, &links);
         let (wrong, what) = said.into_iter().find(|(wrong, _)| *wrong == finding.wrong)?;
+        assert!(finding.off == Off::Not, "meta-F2: only a finding about one record is judged again");
         Some(Finding { wrong, what, ..finding.clone() })
     }
 

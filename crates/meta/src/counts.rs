@@ -127,6 +127,10 @@ impl Counts {
         if self.tree != self.own {
             self.tree.each().iter().for_each(|n| put_varint(&mut out, *n));
         }
+        debug_assert!(
+            Counts::decode(&out).is_ok_and(|counts| counts == *self),
+            "counts read back as written"
+        );
         out
     }
 
@@ -167,6 +171,7 @@ impl Row {
         for n in self.own.each().into_iter().chain(self.below.each()) {
             put_varint(&mut out, zigzag(n as i64));
         }
+        debug_assert!(Row::decode(&out).is_ok_and(|row| row == *self), "a row reads back as written");
         out
     }
 
@@ -327,6 +332,7 @@ impl Pending {
             if row.is_zero() {
                 self.rows.remove(&dir);
             }
+            debug_assert!(self.rows.get(&dir).is_none_or(|row| !row.is_zero()), "meta-D2: no row is empty");
         }
         for dir in learned.gone {
             self.rows.remove(&dir);
@@ -342,6 +348,8 @@ impl Pending {
         let turn: Vec<(Fid, Row)> =
             after.chain(&self.rows).take(many.min(self.rows.len())).map(|(f, r)| (*f, *r)).collect();
         let end = turn.last().map_or(Fid(0), |(dir, _)| *dir);
+        assert!(turn.len() <= FOLD_MAX, "a fold holds the leader for a bounded time");
+        assert!(turn.is_empty() == self.rows.is_empty(), "meta-D3: a fold takes a row if there is one");
         let put = |(dir, row): (Fid, Row)| {
             let Counts { own, tree } = record(view, dir);
             let new = Counts { own: own + row.own, tree: tree + row.own + row.below };

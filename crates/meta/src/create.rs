@@ -28,6 +28,7 @@ pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateRep
     let seed = Seed { kind, mode, umask, rdev, content: Content::None, cred: &req.cred, now, want };
     match make(ctx, txn, parent, &req.name, seed)? {
         Made::New(mut inode) => {
+            assert!(inode.attr.kind == kind, "a new file is of the requested kind");
             Ok(CreateReply { made: true, open: open_reply(ctx, txn, &mut inode, req.write)? })
         }
         Made::Taken { fid, is_ours: true } => {
@@ -57,7 +58,10 @@ pub fn create_with(
     let kind = Kind::File;
     let seed = Seed { kind, mode, umask, rdev: 0, content, cred: &req.cred, now, want };
     let mut inode = match make(ctx, txn, parent, &req.name, seed)? {
-        Made::New(inode) => inode,
+        Made::New(inode) => {
+            assert!(inode.attr.size == bulk.len() as u64, "a new file has all of its content");
+            inode
+        }
         // In a replay. The file was made with its content and may have changed since, so it stays as it is.
         Made::Taken { fid, is_ours: true } => load_named(txn, fid, parent)?,
         Made::Taken { .. } => return Err(Code::Exists.into()),

@@ -56,6 +56,7 @@ pub fn allocate_inline(
     (inode.attr.mtime, inode.attr.ctime) = (req.now, req.now);
     store_inode(txn, &inode);
     note::changed(txn, ChangeOp::Write, req.fid, None);
+    assert!(inode.attr.size >= size, "an allocation never makes a file shorter");
     Ok(AllocateInlineReply { attr: inode.attr })
 }
 
@@ -124,6 +125,13 @@ pub fn seek_inline(ctx: &Ctx<'_>, view: &dyn View, req: SeekInline) -> Result<Se
     let at = |page: u32| (page as u64 * PAGE).max(req.offset);
     let data = pages.clone().find(is_data).map(at);
     let hole = pages.clone().find(|page| !is_data(page)).map_or(size, at);
+    // Any offset may be asked for; past the end there is nothing to find.
+    let is_past = req.offset >= size;
+    assert!(is_past || data.is_none_or(|data| (req.offset..size).contains(&data)), "data lies in the range");
+    assert!(
+        is_past || (req.offset..=size).contains(&hole),
+        "every file has a hole at its end, at the latest"
+    );
     let is_kept = |page| view.get(&keys::inline(req.fid, page)).is_some_and(|v| InlinePage::is_reserved(&v));
     let reserved = (0..size.div_ceil(PAGE) as u32).filter(|p| is_kept(*p)).map(|p| 1 << p).sum();
     Ok(SeekInlineReply { data, hole, size, reserved })

@@ -25,6 +25,7 @@ pub fn set_flags(_: &Ctx<'_>, txn: &mut dyn Txn, req: SetFlags) -> Result<Inode,
         access::need_mutable(&inode)?;
     }
     inode.flags = inode.flags & !FLAGS_KEPT | wanted;
+    assert!(inode.flags & FLAGS_KEPT == wanted, "the file has exactly the requested flags");
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);
     note::attributes(txn, req.fid, WHAT_FLAGS, &req.cred);

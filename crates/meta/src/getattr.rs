@@ -32,5 +32,6 @@ pub fn getattrs(ctx: &Ctx<'_>, view: &dyn View, req: GetAttrs) -> Result<GetAttr
         }
         inodes.push(inode);
     }
+    assert!(inodes.len() <= FIDS_MAX, "an answer has at most one inode per fid");
     Ok(GetAttrsReply { inodes })
 }

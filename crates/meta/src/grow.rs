@@ -43,6 +43,8 @@ pub fn grow(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Grow) -> Result<GrowReply, Fa
     let Some(layout) = inode.layout.clone().or_else(|| inode.pending.clone()) else {
         return Err(Code::Invalid.into());
     };
+    assert!(switched == inode.layout.is_some(), "meta-O4: a file has its layout or a pending one");
+    assert!(switched || inode.attr.size > 0, "meta-O4: only a file with bytes needs a copy");
     let cap = capability(ctx, txn, inode.fid(), layout.generation, RIGHT_READ | RIGHT_WRITE, false);
     Ok(GrowReply { inode: inode.shown(ctx, For::Using), layout, cap, switched })
 }
@@ -58,8 +60,11 @@ fn give_layout(
         return Err(Fault::new(Code::NoSpace, "the MDT is full; remove files or enlarge it"));
     }
     give_up(txn, inode);
+    assert!(inode.pending.is_none(), "meta-O4: one migration at a time");
     inode.generation = Generation(inode.generation.0 + 1);
-    stripe::make_layout(ctx, inode.fid(), inode.spec.as_ref(), inode.generation, avoid)
+    let layout = stripe::make_layout(ctx, inode.fid(), inode.spec.as_ref(), inode.generation, avoid)?;
+    assert!(layout.generation == inode.generation, "a generation names one layout of a file");
+    Ok(layout)
 }
 
 /// meta-O4: a migration copies the record as it was at its begin. A change by a client with a section abandons the migration: the client
@@ -93,9 +98,11 @@ pub fn switch(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Switch) -> Result<SwitchRep
         }
     };
     mark_written(&mut layout, &req.written)?;
+    assert!(layout.generation == req.generation, "meta-O4: the file switches to the copied objects");
     inode.layout = Some(layout);
     inode.state = sharing::writing(ctx, &inode);
     inline::delete_pages(txn, req.fid, 0);
+    debug_assert!(inline::stored_bytes(txn, req.fid) == 0, "meta-O4: the switch drops the inline bytes");
     store_inode(txn, &inode);
     note::changed(txn, ChangeOp::Layout, req.fid, None);
     Ok(SwitchReply { inode: inode.shown(ctx, For::Using) })

@@ -60,6 +60,7 @@ pub fn write_inline(
     }
     // 4. Size and times, in the same entry.
     inode.attr.size = inode.attr.size.max(end);
+    assert!(inode.attr.size >= size, "a write never makes a file shorter");
     inode.attr.blocks = match is_dense {
         true => inode.attr.size.div_ceil(512),
         false => count_blocks(txn, req.fid),
@@ -111,6 +112,7 @@ fn write_fragment(txn: &mut dyn Txn, inode: &InodeRecord, offset: u64, bytes: &[
     };
     merged.resize(merged.len().max(from + bytes.len()), 0);
     merged[from..from + bytes.len()].copy_from_slice(bytes);
+    assert!(merged.len() <= PAGE_SIZE, "a fragment stays within its page");
     txn.put(key, InlinePage::encode(&merged));
     Ok(())
 }
@@ -146,7 +148,9 @@ pub fn content(
         space[at..at + have].copy_from_slice(&page[from.min(page.len())..from.min(page.len()) + have]);
         space[at + have..at + n].fill(0);
     }
-    Ok(fragments(begin, len).map(|(at, n)| crc32c(&space[at..at + n])).collect())
+    let crcs: Vec<u32> = fragments(begin, len).map(|(at, n)| crc32c(&space[at..at + n])).collect();
+    debug_assert!(verify_fragments(begin, space, &crcs).is_ok(), "a client accepts the CRCs");
+    Ok(crcs)
 }
 
 pub fn require_inline(inode: &InodeRecord) -> Result<(), Fault> {
@@ -195,6 +199,7 @@ pub fn delete_pages(txn: &mut dyn Txn, fid: Fid, first: u32) {
         true
     });
     doomed.iter().for_each(|k| txn.delete(k));
+    debug_assert!(txn.get(&keys::inline(fid, first)).is_none(), "a deleted page is gone");
 }
 
 /// Blocks of 512 bytes of an inline file's pages.

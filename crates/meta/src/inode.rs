@@ -86,6 +86,10 @@ pub fn move_link(inode: &mut InodeRecord, from: Parent, to: Parent) {
         Some(link) => *link = to,
         None => add_hint(inode, to),
     }
+    assert!(
+        inode.parents.contains(&to) || inode.parents.len() >= HINTS_MAX,
+        "meta-I2: a moved link has a hint if there is space"
+    );
 }
 
 /// Refuses an operation that would let a full MDT grow.

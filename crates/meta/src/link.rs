@@ -44,6 +44,8 @@ pub fn link(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Link) -> Result<Inode, Fault>
         _ => need_room(ctx)?,
     }
     inode.attr.nlink += 1;
+    assert!(inode.attr.nlink <= LINKS_MAX, "links are bounded");
+    assert!(!inode.is_dir(), "meta-I2: a directory has one name");
     inode.attr.ctime = req.now;
     add_hint(&mut inode, at);
     store_inode(txn, &inode);

@@ -100,6 +100,10 @@ impl LockTable {
             return match self.load(ask.owner.session).held < HELD_MAX {
                 true => {
                     self.put(ask);
+                    debug_assert!(
+                        self.file(ask.resource).conflict(ask).is_none(),
+                        "meta-L1: a granted lock has no conflict"
+                    );
                     LockOutcome::Granted
                 }
                 false => self.leave(ask, LockOutcome::Full),
@@ -167,6 +171,7 @@ impl LockTable {
         }
         self.blocked.retain(|owner, _| !of(owner));
         self.sessions.remove(&session);
+        debug_assert!(self.files.values().all(|q| !q.concerns(session)), "an ended session holds nothing");
     }
 
     /// Restores a lock that its client held before this table was made. False: another owner holds it.
@@ -257,6 +262,8 @@ impl LockTable {
         }
         for (session, held, waiting) in change.counts {
             let load = self.sessions.entry(session).or_default();
+            assert!(load.held.checked_add_signed(held).is_some(), "a session's held locks are counted");
+            assert!(load.waiting.checked_add_signed(waiting).is_some(), "a session's waiters are counted");
             load.held = load.held.saturating_add_signed(held);
             load.waiting = load.waiting.saturating_add_signed(waiting);
             if load.held == 0 && load.waiting == 0 {

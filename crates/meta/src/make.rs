@@ -101,6 +101,9 @@ pub fn make_at(
     let content = seed.content;
     let mut inode = inode_from(fid_for(ctx, txn, seed.want), dir, seed);
     inode.parents.push(at);
+    assert!(inode.attr.nlink == if inode.is_dir() { 2 } else { 1 }, "meta-I4: a new inode has one name");
+    assert!(inode.fid() != dir.fid(), "a new inode is not its own directory");
+    debug_assert!(txn.get(&keys::inode(inode.fid())).is_none(), "mds-O5: a new inode has a new fid");
     if let Content::Bytes(bytes, written) = content {
         inline::fill(ctx, txn, &mut inode, bytes, written)?;
     }
@@ -133,6 +136,7 @@ fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid) -> Fid {
 pub fn make_nameless(ctx: &Ctx<'_>, txn: &mut dyn Txn, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
     let mut inode = inode_from(fid_for(ctx, txn, seed.want), dir, seed);
     inode.attr.nlink = 0;
+    assert!(inode.parents.is_empty(), "meta-I4: an inode without a name has no hint");
     totals::inode_made(txn);
     inode
 }
@@ -141,6 +145,7 @@ fn inode_from(fid: Fid, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
     let Seed { kind, mode, umask, rdev, content, cred, now, want: _ } = seed;
     let is_dir = kind == Kind::Dir;
     let (mode, gid) = inherited(kind, mode, &dir.attr, cred);
+    assert!(mode & !MODE_BITS == 0, "a new inode has the bits of a mode only");
     let (access_acl, mode) = match kind {
         Kind::Symlink => (Acl::default(), mode),
         _ if dir.default_acl.is_empty() => (Acl::default(), mode & !(umask & 0o777)),

@@ -55,7 +55,10 @@ pub fn find_entry(view: &dyn View, parent: Fid, name: &[u8]) -> Result<Option<Fo
 pub fn find_slot(view: &dyn View, parent: Fid, name: &[u8]) -> Result<Slot, Fault> {
     match scan_run(view, parent, name)? {
         (Some(found), _) => Ok(Slot::Taken(found)),
-        (None, Some(free)) => Ok(Slot::Free(free)),
+        (None, Some(free)) => {
+            debug_assert!(view.get(&key_of(free)).is_none(), "a free place has no entry");
+            Ok(Slot::Free(free))
+        }
         (None, None) => {
             let why = format!("directory {parent}: 256 names share one hash; choose another name");
             Err(Fault::new(Code::NoSpace, why))

@@ -139,9 +139,11 @@ impl ChangeRecord {
         [fid, parent, old_parent, other].into_iter().for_each(|fid| put_varint(&mut out, fid.0));
         put_varint(&mut out, *what as u64);
         for name in [name, old_name] {
+            assert!(name.len() <= u8::MAX as usize, "a name fits its length byte");
             out.push(name.len() as u8);
             out.extend_from_slice(name);
         }
+        debug_assert!(ChangeRecord::decode(&out).is_ok_and(|r| r == *self), "a change reads back as written");
         out
     }
 
@@ -223,6 +225,8 @@ impl ConsumerRecord {
         acked_at.put(&mut out);
         lost.0.put(&mut out);
         lost.1.put(&mut out);
+        assert!(name.len() <= u8::MAX as usize, "a consumer's name fits its length byte");
+        assert!(lost.0 <= lost.1, "a lost range ends after its begin");
         out.push(name.len() as u8);
         out.extend_from_slice(name.as_bytes());
         out

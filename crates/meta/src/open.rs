@@ -3,7 +3,7 @@
 
 use types::*;
 use wire::changelog::ChangeOp;
-use wire::meta::{Open, OpenRead, OpenReadReply, OpenReply};
+use wire::meta::{FileState, Open, OpenRead, OpenReadReply, OpenReply};
 use wire::object::{Capability, RIGHT_READ, RIGHT_WRITE};
 use wire::shared::{Enter, EnterReply};
 
@@ -121,6 +121,10 @@ pub fn open_reply(
             store_inode(txn, inode);
         }
     }
+    assert!(
+        !write || inode.layout.is_none() || inode.state != FileState::Settled,
+        "a file with objects that is open for writing is not settled"
+    );
     let rights = if write { RIGHT_READ | RIGHT_WRITE } else { RIGHT_READ };
     let cap = match &inode.layout {
         Some(layout) => Some(capability(ctx, txn, inode.fid(), layout.generation, rights, is_left_over)),

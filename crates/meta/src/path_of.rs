@@ -79,6 +79,7 @@ pub(crate) fn path_by(view: &dyn View, fid: Fid, parent: Option<Parent>) -> Resu
     names.reverse();
     let mut path = vec![b'/'];
     path.extend(names.join(&b'/'));
+    assert!(path.starts_with(b"/"), "a path begins at the root");
     Ok(path)
 }
 

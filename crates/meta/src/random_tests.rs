@@ -1,4 +1,4 @@
-//! Random operations through the dispatch against the model: the same answers, the same tree, and the invariants of lib.rs.
+//! Random operations through the dispatch, compared with the model: the same answers, the same tree, and the invariants of lib.rs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ fn call<R: Request>(txn: &mut MemTxn, req: R) -> Result<R::Reply, Code> {
     };
     let body = req.to_bytes();
     let answer = match R::MUTATES {
-        // The executor keeps nothing of a refused operation; a clone plays its overlay.
+        // The executor drops the changes of a refused operation; a clone plays its overlay.
         true => {
             let mut overlay = txn.clone();
             let answer = crate::mutate(&ctx, &mut overlay, R::CALL, &body, &[]);
@@ -81,7 +81,7 @@ impl World {
     fn name(&mut self) -> Vec<u8> {
         format!("n{}", self.below(6)).into_bytes()
     }
-    /// A living node, often a directory.
+    /// An existing node, often a directory.
     fn node(&mut self) -> Node {
         let living: Vec<Node> =
             (0..self.model.nodes.len()).filter(|n| self.model.nodes[*n].is_some()).collect();
@@ -214,7 +214,7 @@ impl World {
         (what.into(), got.err(), want.err())
     }
 
-    /// The whole tree, link counts, and invariants meta-I2 and meta-I3.
+    /// Compares the whole tree and link counts, and checks meta-I2 and meta-I3.
     fn check(&mut self) {
         let mut entries: BTreeMap<(Fid, Vec<u8>), Fid> = BTreeMap::new();
         let mut links: BTreeMap<Fid, u32> = BTreeMap::new();
@@ -257,7 +257,7 @@ impl World {
 
 #[test]
 fn random_operations_match_the_model() {
-    // 10^6 in the long form, in worlds of their own: a check of one that large would take most of the time.
+    // The long form runs 10^6 in worlds of their own: checking one world of that size would take most of the time.
     let (seeds, count) = if std::env::var_os("STRIA_LONG").is_some() { (50, 20_000) } else { (1, 12_000) };
     for seed in 7..7 + seeds {
         let mut world = World::new(seed);
@@ -368,7 +368,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
     assert_eq!((read.size, out.len()), (110, 110));
     assert!(out[..10].iter().all(|b| *b == 0) && out[10..].iter().all(|b| *b == 5));
 
-    // meta-O4: a layout is given, and nothing is switched until the client says so.
+    // meta-O4: a layout is assigned, and the file switches only on the client's request.
     let given = call(txn, Grow { fid, now: NOW, held: None, avoid: vec![] }).expect("grow");
     assert!(!given.switched && given.inode.layout.is_none());
     let again = call(txn, Grow { fid, now: NOW, held: None, avoid: vec![] }).expect("grow again");
@@ -387,7 +387,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
     assert!(txn.get(&keys::inline(fid, 0)).is_none(), "inline bytes are gone in the same entry");
     assert_eq!(now.inode.state, FileState::Writing(SessionId(1)));
 
-    // plan-O3: sizes rise by Settle, fall only by Truncating.
+    // plan-O3: a settle only raises sizes; only a truncate lowers them.
     let settle = |size, done| Settle {
         fid,
         generation: again.layout.generation,
@@ -409,7 +409,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
     let longer = call(txn, Truncate { fid, size: 1 << 30, now: NOW, cred: Cred::root(), held: None })
         .expect("grow by truncate");
     assert!(!longer.pending);
-    // To nothing: a new life, the old objects buried.
+    // To size 0: a new generation, the old objects in the unlink log.
     let empty =
         call(txn, Truncate { fid, size: 0, now: NOW, cred: Cred::root(), held: None }).expect("empty");
     assert!(!empty.pending && empty.inode.layout.is_none());

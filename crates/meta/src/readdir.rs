@@ -44,6 +44,8 @@ pub fn readdir(ctx: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirRe
         }
         fault.is_none()
     });
+    assert!(entries.len() <= max, "a page has no more entries than requested");
+    assert!(!more || !entries.is_empty(), "a listing goes on");
     match fault {
         Some(fault) => Err(fault),
         None => Ok(ReadDirReply { parent: dir.parents.first().map_or(req.dir, |p| p.fid), entries, more }),

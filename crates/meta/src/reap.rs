@@ -23,6 +23,7 @@ pub fn lose_link(
     inode.parents.retain(|p| *p != from);
     inode.attr.nlink = if inode.is_dir() { 0 } else { inode.attr.nlink.saturating_sub(1) };
     inode.attr.ctime = now;
+    assert!(!inode.is_dir() || inode.attr.nlink == 0, "meta-I4: a removed directory has no links");
     // meta-H2: a session that has it open keeps it. mds-GR1: so does the removing session while path walks meet removals.
     let holder = match held || ctx.keeps_removed() {
         true => Some(ctx.session),
@@ -50,11 +51,13 @@ pub fn drop_inode(txn: &mut dyn Txn, inode: &InodeRecord) {
         inline::delete_pages(txn, fid, 0);
     }
     [&inode.layout, &inode.pending].into_iter().flatten().for_each(|layout| bury(txn, fid, layout));
+    debug_assert!(txn.get(&keys::inode(fid)).is_none(), "a dropped inode is gone");
     totals::inode_dropped(txn);
 }
 
 /// meta-I3: the objects of `layout` are destroyed once this entry is flushed.
 pub fn bury(txn: &mut dyn Txn, fid: Fid, layout: &Layout) {
+    debug_assert!(layout.is_valid(), "meta-I3: the purge finds every object of the layout");
     txn.put(keys::dead(fid, layout.generation), records::encode_dead(layout));
 }
 

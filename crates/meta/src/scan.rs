@@ -36,6 +36,8 @@ pub fn scan(_: &Ctx<'_>, view: &dyn View, req: Scan) -> Result<ScanReply, Fault>
         }
         broken.is_none()
     });
+    assert!(records.len() <= max, "a page has no more records than requested");
+    assert!(last >= after, "a scan never goes back");
     match broken {
         Some(fault) => Err(fault),
         None => Ok(ScanReply { records, last: Bytes(last.as_bytes().to_vec()), more }),

@@ -42,6 +42,7 @@ pub fn set(inode: &mut InodeRecord, which: Which, acl: Acl, cred: &Cred) -> Resu
         Which::Access => {
             let drop = if access::keeps_setgid(cred, inode.attr.gid) { 0 } else { SETGID };
             inode.attr.mode = inode.attr.mode & !0o777 & !drop | acl.mode_bits();
+            assert!(inode.attr.mode & 0o777 == acl.mode_bits(), "an access ACL and the mode agree");
             inode.access_acl = if acl.is_minimal() { Acl::default() } else { acl };
         }
     }

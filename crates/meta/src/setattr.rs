@@ -27,8 +27,13 @@ pub fn setattr(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetAttr) -> Result<Inode, 
     need_content(ctx, &inode, &req)?;
     // 2. Mode: from the old owner's bits and the new group.
     inode.attr.mode = new_mode(&inode, &req);
+    assert!(inode.attr.mode & !MODE_BITS == 0, "an inode has the bits of a mode only");
     if req.valid & SET_MODE != 0 {
         inode.access_acl.set_mode(inode.attr.mode);
+        assert!(
+            inode.access_acl.is_empty() || inode.access_acl.mode_bits() == inode.attr.mode & 0o777,
+            "an access ACL and the mode agree"
+        );
     }
     // 3. The other attributes.
     let Attr { uid, gid, atime, mtime, ctime, .. } = &mut inode.attr;

@@ -30,12 +30,17 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     // 1. Size: it rises with the written bytes; only a shrink in progress sets it.
     let is_left_over = sharing::is_left_over(ctx, &inode);
     let mut proven = sharing::proven(&inode);
+    let before = inode.attr.size;
     inode.attr.size = match inode.state {
         FileState::Truncating { .. } => req.size,
         // meta-H1: a size reported in an earlier era counts only as far as it was flushed, or as the objects prove it.
         FileState::Shared { proven, .. } if is_left_over => proven.max(req.size),
         _ => inode.attr.size.max(req.size),
     };
+    assert!(
+        inode.attr.size >= before || matches!(inode.state, FileState::Truncating { .. }) || is_left_over,
+        "a size falls only by truncation, or to the proven bytes of an earlier era"
+    );
     if !req.hint {
         proven = proven.max(req.size);
     }
@@ -63,6 +68,10 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
         None if req.done => FileState::Settled,
         None => FileState::Writing(ctx.session),
     };
+    assert!(
+        !matches!(inode.state, FileState::Shared { proven, .. } if proven > inode.attr.size),
+        "meta-H1: no more bytes are proven than the file has"
+    );
     store_inode(txn, &inode);
     let op = if inode.state == FileState::Settled { ChangeOp::Close } else { ChangeOp::Write };
     note::changed(txn, op, req.fid, None);
@@ -112,7 +121,7 @@ fn need_concern(ctx: &Ctx<'_>, inode: &InodeRecord) -> Result<(), Fault> {
     match ctx.judge.is_none() || is_its || sharing::is_left_over(ctx, inode) {
         true => Ok(()),
         false => {
-            Err(Fault::new(Code::Access, format!("file {} is not this session's to settle", inode.fid())))
+            Err(Fault::new(Code::Access, format!("file {} is not written by this session, so it cannot settle it", inode.fid())))
         }
     }
 }

@@ -79,7 +79,7 @@ mod tests {
             told(keys::counts(b), keys::consumer(3)),
             "counts of directories 0x10020 and above, pending counts, copies, changes, consumers of the changelog"
         );
-        // Whatever stands there.
+        // Any keys.
         assert_eq!(told(Key::new(&[]).unwrap(), Key::new(&[255]).unwrap()).matches(", ").count(), 15);
         assert_eq!(directory(&keys::entry(a, 0, 0), &keys::entry(a, 9 << 20, 0).after()), Some(a));
         assert_eq!(directory(&keys::entry(a, 0, 0), &keys::entry(b, 0, 0)), None);

@@ -125,6 +125,7 @@ pub fn wanted(spec: Option<&StripeSpec>) -> Vec<StripeComponent> {
     if let Some(last) = wanted.last_mut() {
         last.end = u64::MAX;
     }
+    assert!(wanted.last().is_some_and(|last| last.end == u64::MAX), "types-I1: a layout has no end");
     wanted
 }
 
@@ -149,6 +150,7 @@ pub fn lay(ctx: &Ctx<'_>, fid: Fid, wanted: &[StripeComponent], avoid: &[MirrorI
             ALL => osts.len().min(types::layout::STRIPES_MAX),
             n => (n as usize).min(osts.len()),
         };
+        assert!((1..=osts.len()).contains(&count), "types-I3: a component has a stripe, each on its own OST");
         let mirrors = (0..count).map(|s| osts[(at + s) % osts.len()]).collect();
         at += count;
         components.push(Component {

@@ -38,7 +38,9 @@ pub fn move_tail(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: MoveTail) -> Result<Move
     }
     // meta-T2 refuses late requests, beside the rules of slots.
     layout.components = joined(layout, &req, fresh)
-        .ok_or_else(|| Fault::new(Code::NoSpace, format!("file {fid}: it has moved on too often")))?;
+        .ok_or_else(|| Fault::new(Code::NoSpace, format!("file {fid}: its tail has moved too often")))?;
+    debug_assert!(layout.is_valid(), "types-I1: a tail ends where the file may end");
+    assert!(layout.generation == req.generation, "meta-T1: objects keep their names");
     store_inode(txn, &inode);
     note::changed(txn, ChangeOp::Layout, fid, None);
     Ok(MoveTailReply { inode: inode.shown(ctx, For::Using) })
@@ -73,6 +75,8 @@ fn joined(layout: &Layout, req: &MoveTail, mut fresh: Vec<Component>) -> Option<
         fresh.truncate(1);
         fresh[0].end = u64::MAX;
     }
+    assert!(kept >= begun, "meta-T1: a component with bytes stays");
+    assert!(all.iter().all(|c| c.end <= req.from), "the old components end where the new ones begin");
     all.extend(fresh);
     (all.len() <= COMPONENTS_MAX).then_some(all)
 }

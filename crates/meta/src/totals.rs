@@ -35,6 +35,7 @@ impl Totals {
         let mut out = Vec::with_capacity(9);
         out.push(VERSION);
         self.inodes.put(&mut out);
+        assert!(out.len() == 9, "the totals have a fixed length");
         out
     }
     pub fn decode(bytes: &[u8]) -> Result<Totals, Malformed> {

@@ -48,6 +48,11 @@ pub fn truncate(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Truncate) -> Result<Trunc
         }
         inode.attr.size = req.size;
     }
+    assert!(inode.attr.size == req.size, "a truncate sets the size");
+    assert!(
+        !pending || matches!(inode.state, FileState::Truncating { .. }),
+        "a shrink of objects is recorded until it is complete"
+    );
     inode.attr.mtime = req.now;
     inode.attr.ctime = req.now;
     store_inode(txn, &inode);

@@ -203,6 +203,8 @@ impl XattrsRecord {
     }
 
     pub fn encode(&self) -> Vec<u8> {
+        debug_assert!(self.0.is_sorted_by(|a, b| a.0 < b.0), "extended attributes are sorted by name");
+        assert!(self.0.iter().all(|(name, _)| name.len() <= XATTR_NAME_MAX), "a name fits its length byte");
         let mut out = vec![VERSION];
         (self.0.len() as u32).put(&mut out);
         for (name, value) in &self.0 {

@@ -33,6 +33,12 @@ pub fn make(
         mac: Mac::default(),
     };
     cap.mac = mac_of(secret, &cap);
+    debug_assert!(
+        expiry_sec == 0
+            || rights & !RIGHTS_ALL != 0
+            || check_right(secret, &cap, rights, expiry_sec - 1).is_ok(),
+        "object-C1: an unchanged capability passes until it expires"
+    );
     cap
 }
 
@@ -102,6 +108,7 @@ fn mac_of(secret: &Uuid, cap: &Capability) -> Mac {
     put(&cap.lease_counter.to_le_bytes());
     put(&cap.session.0.to_le_bytes());
     put(&cap.expiry_sec.to_le_bytes());
+    assert!(at == fields.len(), "object-C1: the signature covers every field");
     let mut key = [0u8; 32];
     key[..16].copy_from_slice(&secret.0);
     key[16..].copy_from_slice(b"stria capability");

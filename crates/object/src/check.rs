@@ -8,6 +8,8 @@ use wire::object::SeekFrom;
 pub const OBJECTS_MAX: usize = 2048;
 /// Most objects in one List reply: at 61 bytes each it stays well below the largest body.
 pub const LIST_MAX: u32 = 16_384;
+const _: () = assert!(OBJECTS_MAX * 24 < 64 << 10, "a log entry of a Destroy stays below 64 KiB");
+const _: () = assert!(LIST_MAX as usize * 61 < wire::frame::BODY_MAX, "a List reply fits a frame");
 
 /// Checks a write of `len` bulk bytes with `crcs` fragment CRCs.
 pub fn write(object: &ObjectId, offset: u64, len: usize, crcs: usize) -> Result<(), Fault> {

@@ -38,6 +38,7 @@ pub fn admit(cap: &Capability, object: &ObjectId, seen: LeaseVersion) -> Result<
     if is_admin(cap) || asked >= seen {
         return Ok(());
     }
+    assert!(asked.to_u64() < seen.to_u64(), "object-F1: the number in the store has the order of versions");
     let detail = format!(
         "object {object} has seen lease version {}.{}, the request carries {}.{}: this client was evicted; open the file again",
         seen.epoch, seen.counter, asked.epoch, asked.counter

@@ -33,6 +33,7 @@ pub enum Admission {
 /// Decides about a request with `sequence` in a slot whose last record is `last`. A gap is no error: failed requests are not recorded
 /// (object-S3).
 pub fn admit(last: Done, sequence: u32) -> Admission {
+    assert!(sequence != 0, "sequence 0 means no slot");
     match sequence {
         n if n == last.sequence => Admission::Repeat(last),
         n if comes_after(n, last.sequence) => Admission::New,

@@ -77,8 +77,19 @@ impl Core {
         let last = self.store.slot(session, slot).ok_or_else(|| unknown(session))?;
         let Slot { sequence: done, seq, answer } = last;
         match admit(object::slots::Done { sequence: done, seq, answer }, sequence) {
-            Admission::New => run(Some(Origin { session, slot, sequence })),
-            Admission::Repeat(done) => Ok(Done { seq: done.seq, answer: done.answer }),
+            Admission::New => {
+                let done = run(Some(Origin { session, slot, sequence }))?;
+                // A session that ended meanwhile has no slots.
+                debug_assert!(
+                    self.store.slot(session, slot).is_none_or(|now| now.sequence == sequence),
+                    "oss-P2: the slot records a request before it is answered"
+                );
+                Ok(done)
+            }
+            Admission::Repeat(done) => {
+                assert!(done.sequence == sequence, "oss-P2: a repeat gets the answer of its own request");
+                Ok(Done { seq: done.seq, answer: done.answer })
+            }
             Admission::Old => Ok(Done { seq: types::Seq(0), answer: again()? }),
         }
     }

@@ -85,7 +85,7 @@ impl Core {
         let times = self.unlisted_damage.swap(0, Ordering::Relaxed);
         if times > 0 {
             let target = ctx.joined.target;
-            tracing::warn!(%target, times, "damage was met that the full list had no room for; it is listed from now on");
+            tracing::warn!(%target, times, "damage was found that the full list could not take; new findings are listed from now on");
         }
         Empty {}.put(reply);
         Ok(Served::READ)

@@ -23,6 +23,7 @@ impl Core {
             self.store.fence(*id, lease_of(&g.cap))?;
             objects.push(describe(*id, self.store.stat(*id)?));
         }
+        assert!(objects.len() == g.objects.len(), "a glimpse answers for each object");
         GlimpseReply { objects }.put(reply);
         Ok(Served::READ)
     }

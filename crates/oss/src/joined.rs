@@ -36,6 +36,7 @@ impl Core {
             commit_interval: Duration::from_millis(fs.commit_interval_ms.max(1) as u64),
         };
         self.take_identity(reply, fs.uuid)?;
+        assert!(self.store.label().target == reply.target, "the superblock names the target that is served");
         self.store.set_epoch(reply.epoch);
         *self.joined.write() = Some(Arc::new(joined));
         Ok(())

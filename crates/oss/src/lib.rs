@@ -56,6 +56,8 @@ use workers::Workers;
 
 /// Locks that the slots share. A request holds its slot's lock, so that a repeat waits for the first to end.
 const SLOT_LOCKS: usize = 1024;
+const _: () =
+    assert!(SLOT_LOCKS.is_multiple_of(wire::session::SLOTS as usize), "slots of a session share no lock");
 
 /// A serving OST. Dropping it only stops its threads, as a killed process would.
 pub struct Ost {
@@ -104,7 +106,7 @@ impl Ost {
                 index,
                 entries,
                 bytes,
-                "sound entries behind the log's end were left out: they were not flushed, so after a power loss this is in order; after anything else look at the medium"
+                "sound entries after the log's end were discarded: they were not flushed, which is normal after a power loss; after anything else check the medium"
             );
         }
         let ost = Ost::with_store(Arc::new(store), settings);
@@ -159,7 +161,7 @@ impl Ost {
         self.workers.stop(&self.core);
         if clean && !was_stopping {
             if let Err(error) = self.core.save_scrub() {
-                tracing::warn!(%error, "how far the scrub is was not kept; it reads a part again after the next start");
+                tracing::warn!(%error, "the scrub's position was not saved; it reads a part again after the next start");
             }
             self.core.store.close()?;
         }

@@ -1,5 +1,6 @@
 //! Read: verified bytes of an object, with their CRCs.
 
+use types::crc::fragment_count;
 use types::{Buf, Fault};
 use wire::Wire;
 use wire::object::{RIGHT_READ, Read, ReadReply};
@@ -22,6 +23,9 @@ impl Core {
             store::Read { object: r.object, offset: r.offset, len: r.len, gate: &gate_of(&r.cap, &r.object) };
         let mut crcs = Vec::new();
         let exists = self.store.read(&read, out, &mut crcs).map_err(|e| self.note_damage(ctx, e))?;
+        assert!(out.len() <= r.len as usize, "a read gives no more bytes than requested");
+        assert!(crcs.len() == fragment_count(r.offset, out.len()), "each fragment of a read has its CRC");
+        assert!(exists || out.is_empty(), "an absent object has no bytes");
         ReadReply { exists, crcs }.put(reply);
         Ok(Served::READ)
     }

@@ -2,6 +2,7 @@
 
 use store::Reservation;
 use types::Fault;
+use types::crc::fragment_count;
 use wire::object::{RIGHT_WRITE, Release, Reserve, ReserveReply};
 use wire::{Empty, Wire};
 
@@ -26,7 +27,13 @@ impl Core {
                 gate: &gate_of(&r.cap, &r.object),
                 origin,
             };
-            Ok(self.store.reserve(&reserve)?)
+            let done = self.store.reserve(&reserve)?;
+            let pages = fragment_count(r.offset, r.len as usize) as u64;
+            assert!(
+                Reservation::from_answer(done.answer).pages <= pages,
+                "space is reserved within the range"
+            );
+            Ok(done)
         })?;
         let Reservation { pages, is_mixed } = Reservation::from_answer(done.answer);
         ReserveReply { pages, mixed: is_mixed }.put(reply);

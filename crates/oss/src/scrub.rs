@@ -85,6 +85,7 @@ impl Core {
 
     /// The state after the next step of a pass.
     fn scrub_step(&self, mut at: Scrub) -> Result<Scrub, Fault> {
+        let begun = (at.object, at.page, at.pass);
         let mut left = pages_of_step(at.rate);
         let mut ahead: VecDeque<Place> = VecDeque::new();
         for _ in 0..STEP_OBJECTS {
@@ -143,6 +144,9 @@ impl Core {
                 break;
             }
         }
+        assert!((at.object, at.page) >= (begun.0, begun.1), "oss-B1: a pass never goes back");
+        assert!(at.state != Scrubbing::Running || at.object <= at.last_object, "oss-B1: a pass has an end");
+        assert!(at.pass.bytes >= begun.2.bytes, "oss-B1: a pass counts every byte that it read");
         Ok(at)
     }
 
@@ -205,6 +209,10 @@ impl Core {
     /// Saves a state, then adopts it. If the save fails the state stays unchanged, and the caller repeats the change.
     fn save(&self, course: &mut Course, next: Scrub, now_sec: u64) -> Result<(), Fault> {
         self.store.set_scrub(next)?;
+        debug_assert!(
+            self.store.scrub() == next,
+            "oss-B2: a saved state is the one that a restart begins with"
+        );
         (course.now, course.saved_sec) = (next, now_sec);
         Ok(())
     }
@@ -301,10 +309,12 @@ fn places(list: Readable) -> VecDeque<Place> {
 
 /// Few enough pages that a low rate is kept too.
 fn pages_of_step(rate: u64) -> u32 {
-    match rate {
+    let pages = match rate {
         0 => STEP_PAGES,
         rate => (rate / STEPS_PER_SEC / PAGE_SIZE as u64).clamp(1, u64::from(STEP_PAGES)) as u32,
-    }
+    };
+    assert!((1..=STEP_PAGES).contains(&pages), "oss-B3: each step reads something, and ends soon");
+    pages
 }
 
 fn on_wire(pass: &Pass) -> ScrubPass {

@@ -17,6 +17,9 @@ impl Core {
             self.check_cap(ctx, &s.cap, &from.object, RIGHT_READ)?;
             let found = self.store.seek(from.object, from.offset, &gate_of(&s.cap, &from.object))?;
             let store::Found { exists, data, hole } = found;
+            assert!(data.is_none_or(|data| data >= from.offset), "a search for data never goes back");
+            assert!(hole >= from.offset, "a search for a hole never goes back");
+            assert!(data != Some(hole), "a page has data or is a hole");
             objects.push(Sought { object: from.object, exists, data, hole });
         }
         SeekReply { objects }.put(reply);

@@ -39,11 +39,13 @@ impl Core {
         let outcome = self.dispatch(head, body, bulk, answer.bulk, &mut reply);
         // oss-P4: flushed_seq is read after the work, so that the reply of a Flush shows its effect.
         let flushed_seq = self.store.flushed_seq();
+        debug_assert!(flushed_seq <= self.store.last_seq(), "oss-P4: a flushed entry is in the log");
         answer.head.epoch = self.joined.read().as_ref().map_or(Default::default(), |j| j.epoch);
         answer.head.incarnation = self.incarnation;
         answer.body.clear();
         match outcome {
             Ok(served) => {
+                debug_assert!(served.seq <= self.store.last_seq(), "an answered change is in the log");
                 ReplyHead::done(served.seq, flushed_seq).put(&mut answer.body);
                 answer.body.extend_from_slice(&reply);
             }

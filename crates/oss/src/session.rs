@@ -4,7 +4,7 @@
 
 use object::slots::unknown;
 use types::{Code, Fault, SessionId};
-use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
+use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply, SLOTS};
 use wire::{Empty, Wire};
 
 use crate::Core;
@@ -30,6 +30,7 @@ impl Core {
             (false, session) => {
                 self.store.begin_session(session)?;
                 let slots = self.store.slots(session).ok_or_else(|| unknown(session))?;
+                assert!(slots.len() == SLOTS as usize, "a client learns the sequence of each slot");
                 slots.iter().map(|s| s.sequence).collect()
             }
         };

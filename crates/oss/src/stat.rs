@@ -11,6 +11,9 @@ impl Core {
     pub fn on_target_stat(&self, ctx: &Ctx<'_>, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         let u = self.store.usage();
         let health = self.store.health();
+        assert!(u.bytes_available <= u.bytes_free, "the reserve is part of the free space");
+        assert!(u.bytes_free <= u.bytes_total, "free space is part of the medium");
+        assert!(u.log_bytes_used <= u.log_bytes_total, "the log stays within its ring");
         TargetStatReply {
             target: ctx.joined.target,
             is_mdt: false,

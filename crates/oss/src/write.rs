@@ -34,7 +34,15 @@ impl Core {
                 origin,
                 holder: w.granted.then_some(ctx.head.session),
             };
-            self.store.write(&write).map_err(|e| self.note_damage(ctx, e))
+            let done = self.store.write(&write).map_err(|e| self.note_damage(ctx, e))?;
+            let written = Written::from_answer(done.answer);
+            assert!(
+                written.len >= w.offset + bulk.len() as u64,
+                "a written object reaches to the write's end"
+            );
+            assert!(written.pages as usize <= w.crcs.len(), "a write takes space for its own pages only");
+            assert!(!written.granted || w.granted, "a grant is used only on request");
+            Ok(done)
         })?;
         // 4. reply.
         let Written { len, pages, granted } = Written::from_answer(done.answer);

@@ -24,7 +24,9 @@ pub fn avoided(
     let most = all.iter().map(room).max().filter(|most| *most >= wanted.saturating_add(ROOM_MIN))?;
     let is_roomy =
         |of: &&(MirrorId, Option<u64>)| room(of) >= wanted.saturating_add(ROOM_MIN).max(most / SHARE);
-    Some(all.iter().filter(|of| !is_roomy(of)).map(|(mirror, _)| *mirror).collect())
+    let avoided: Vec<MirrorId> = all.iter().filter(|of| !is_roomy(of)).map(|(mirror, _)| *mirror).collect();
+    assert!(avoided.len() < all.len(), "the mirror with the most free space is never avoided");
+    Some(avoided)
 }
 
 #[cfg(test)]

@@ -8,10 +8,23 @@ use types::{BULK_MAX, Fid, Layout, Piece};
 /// The pieces of `[offset, offset + len)` in file order, each at most `BULK_MAX` bytes.
 pub fn pieces(layout: &Layout, fid: Fid, offset: u64, len: usize) -> Vec<Piece> {
     let mut pieces = layout.split(fid, offset, len);
-    if pieces.iter().all(|p| p.len <= BULK_MAX) {
-        return pieces;
+    if pieces.iter().any(|p| p.len > BULK_MAX) {
+        pieces = pieces.into_iter().flat_map(cut).collect();
     }
-    pieces.drain(..).flat_map(cut).collect()
+    debug_assert!(cover_once(&pieces, offset), "plan-R1: pieces follow one another in file order");
+    debug_assert_eq!(
+        pieces.iter().map(|p| p.len as u64).sum::<u64>(),
+        offset.saturating_add(len as u64) - offset,
+        "plan-R1: pieces cover the whole range"
+    );
+    assert!(pieces.iter().all(|p| (1..=BULK_MAX).contains(&p.len)), "a piece is what one request carries");
+    pieces
+}
+
+/// True if each piece begins where the one before ends, the first at `offset`.
+fn cover_once(pieces: &[Piece], offset: u64) -> bool {
+    let mut at = offset;
+    pieces.iter().all(|p| p.file_offset == std::mem::replace(&mut at, p.file_offset + p.len as u64))
 }
 
 /// Cuts a piece at multiples of `BULK_MAX` of its object, so that requests are aligned whatever the caller's offset is.
@@ -56,7 +69,10 @@ pub fn judge(piece: &Piece, exists: bool, got: usize) -> Share {
 
 /// How many bytes of a read of `len` at `offset` lie within a file of `size` bytes.
 pub fn clip(size: u64, offset: u64, len: usize) -> usize {
-    size.saturating_sub(offset).min(len as u64) as usize
+    let clipped = size.saturating_sub(offset).min(len as u64) as usize;
+    assert!(clipped <= len, "a read is never made longer");
+    assert!(clipped == 0 || offset + clipped as u64 <= size, "a clipped read ends with the file");
+    clipped
 }
 
 #[cfg(test)]

@@ -40,8 +40,10 @@ impl<T> Retention<T> {
     pub fn keep(&mut self, kept: Kept<T>) {
         self.bytes += kept.bytes + ENTRY_BYTES;
         if let Some(old) = self.kept.insert((kept.seq, kept.slot), kept) {
+            assert!(self.bytes >= old.bytes + ENTRY_BYTES, "plan-P3: the sum has every retained request");
             self.bytes -= old.bytes + ENTRY_BYTES;
         }
+        assert!(self.bytes >= self.kept.len() * ENTRY_BYTES, "plan-P3: each retained request is counted");
     }
 
     /// Drops the requests up to entry `flushed`: they are durable.
@@ -49,6 +51,7 @@ impl<T> Retention<T> {
         while let Some(first) = self.kept.first_entry().filter(|e| e.key().0 <= flushed) {
             self.bytes -= first.remove().bytes + ENTRY_BYTES;
         }
+        assert!(!self.kept.is_empty() || self.bytes == 0, "plan-P3: no bytes are counted without a request");
     }
 
     /// plan-P3: true if the target must be flushed before the next request is sent.
@@ -74,6 +77,12 @@ impl<T> Retention<T> {
             std::mem::take(&mut self.kept).into_iter().partition(|(_, k)| is_lost(k));
         self.kept = rest.into_iter().collect();
         self.bytes -= lost.iter().map(|(_, k)| k.bytes + ENTRY_BYTES).sum::<usize>();
+        assert!(!self.kept.is_empty() || self.bytes == 0, "plan-P3: no bytes are counted without a request");
+        assert!(lost.is_sorted_by_key(|(at, _)| *at), "plan-P1: a replay is in acknowledged order");
+        debug_assert!(
+            self.kept.values().all(|k| !is_lost(k)),
+            "plan-P2: only requests that the target has stay behind"
+        );
         lost.into_iter().map(|(_, k)| k).collect()
     }
 

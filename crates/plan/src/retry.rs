@@ -40,6 +40,7 @@ pub enum Next {
 
 /// Decides after `tries` tries; the first try is 1.
 pub fn next(ended: Ended, tries: u32) -> Next {
+    assert!(tries >= 1, "a decision follows a try");
     let wait = Next::Again { after: backoff(tries) };
     match ended {
         Ended::NotSent | Ended::NoAnswer | Ended::Refused(Code::NotReady) => wait,
@@ -52,7 +53,9 @@ pub fn next(ended: Ended, tries: u32) -> Next {
 
 /// 1 ms, doubled with each try, up to `BACKOFF_MAX`.
 pub fn backoff(tries: u32) -> Duration {
-    BACKOFF_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(BACKOFF_MAX)
+    let wait = BACKOFF_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(BACKOFF_MAX);
+    assert!((BACKOFF_MIN..=BACKOFF_MAX).contains(&wait), "plan-Y2: every wait is bounded");
+    wait
 }
 
 #[cfg(test)]

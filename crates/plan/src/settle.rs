@@ -78,6 +78,16 @@ impl Progress {
             Some(m) => *m = mark,
             None => self.marks.push(mark),
         }
+        assert!(
+            self.marks
+                .iter()
+                .any(|m| m.incarnation == mark.incarnation && m.seq >= mark.seq && m.target == mark.target),
+            "plan-S3: a mark covers each acknowledged entry until it is flushed"
+        );
+        debug_assert!(
+            self.marks.iter().all(|m| self.marks.iter().filter(|n| n.target == m.target).count() == 1),
+            "a target has one mark: its highest entry"
+        );
     }
 
     /// Adds pages that had no space before. (The repeat of a lost answer does not report them; the settle at close counts them.)
@@ -180,10 +190,15 @@ impl Progress {
     pub fn flushed(&mut self, snapshot: &Snapshot) {
         // plan-S3: a mark that a later write raised since the snapshot stays.
         self.marks.retain(|m| !snapshot.marks.contains(m));
+        debug_assert!(
+            snapshot.marks.iter().all(|m| !self.marks.contains(m)),
+            "plan-S3: a flushed mark is not flushed again"
+        );
     }
 
     /// Notes that the MDT has taken the snapshot.
     pub fn was_told(&mut self, snapshot: &Snapshot) {
+        debug_assert!(snapshot.change <= self.change, "plan-S2: a snapshot is not newer than its file");
         self.told = self.told.max(snapshot.change);
         self.data_told = self.data_told.max(snapshot.data_change);
     }

@@ -44,6 +44,7 @@ pub fn set_bit(written: &mut Vec<WrittenBits>, component: u16, stripe: u16) {
         bits.resize(word + 1, 0);
     }
     bits[word] |= 1 << (stripe % 64);
+    debug_assert!(has_bit(written, component, stripe), "a set bit is found again");
 }
 
 /// Is the object's bit set in the list?
@@ -61,7 +62,13 @@ pub fn cuts(layout: &Layout, size: u64, stats: &[ObjectStat]) -> Vec<(ObjectId, 
         // A reserving object that is shorter than `keep` is extended to it, which is the length that the file's size implies anyway.
         (s.exists && s.object.generation == layout.generation && is_past).then_some((s.object, keep))
     };
-    stats.iter().filter_map(longer).collect()
+    let cuts: Vec<(ObjectId, u64)> = stats.iter().filter_map(longer).collect();
+    assert!(cuts.iter().all(|(_, keep)| *keep <= size), "an object is never cut to more than the file has");
+    debug_assert!(
+        cuts.iter().all(|(o, keep)| layout.size_from(o.component, o.stripe, *keep) <= size),
+        "after the cuts no object proves more than the new size"
+    );
+    cuts
 }
 
 #[cfg(test)]

@@ -30,6 +30,12 @@ pub fn spans(layout: &Layout, fid: Fid, begin: u64, end: u64) -> Vec<Span> {
         let last = all.remove(at);
         all.push(last);
     }
+    // A component that starts within a page has a hole before its first byte, which its spans include.
+    debug_assert!(
+        all.iter().map(|s| s.end - s.begin).sum::<u64>() >= end.saturating_sub(begin),
+        "the spans cover the whole range"
+    );
+    debug_assert!(begin >= end || all.last().is_some_and(|s| is_last(s)), "the last span has the last byte");
     all
 }
 
@@ -70,6 +76,7 @@ pub fn found(
         Whence::Hole => in_file(&span, s.hole.max(span.begin)),
     });
     let first = first.min().unwrap_or(u64::MAX);
+    assert!(first >= offset, "a search never goes back");
     match whence {
         Whence::Data => Some(first).filter(|at| *at < size),
         Whence::Hole => Some(first.min(size)),

@@ -168,6 +168,8 @@ impl Draft {
                 return Err(bad(&show_size(c.end), &why));
             }
         }
+        assert!(self.components.len() <= COMPONENTS_MAX, "a specification fits a layout");
+        assert!(self.components.is_sorted_by(|a, b| a.end < b.end), "component ends rise");
         Ok(StripeSpec { components: self.components, inline_max: self.inline_max })
     }
 }

@@ -14,6 +14,10 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of a batch's answers, not counting those that only report `TooMuch`.
 pub const ANSWER_BYTES_MAX: usize = BODY_MAX - (64 << 10);
 
+const _: () = assert!(BATCH_BYTES_MAX <= BODY_MAX, "a batch fits a frame");
+const _: () =
+    assert!(OPS_MAX * 64 < BODY_MAX - ANSWER_BYTES_MAX, "answers without space still fit the frame");
+
 bodies! {
     /// Carries several requests. It has no slot itself. It is refused as a whole, with no effect, if it is malformed, if two operations
     /// have the same slot, or if it has a call that may not be in a batch. Allowed are reads and changes of records, but not `Enter`.

@@ -62,11 +62,12 @@ impl ChangeOp {
     ];
     /// A mask of all kinds.
     pub const MASK_ALL: u64 = {
-        let (mut mask, mut n) = (0, 0);
+        let (mut mask, mut n) = (0u64, 0);
         while n < ChangeOp::ALL.len() {
             mask |= ChangeOp::ALL[n].bit();
             n += 1;
         }
+        assert!(mask.count_ones() as usize == ChangeOp::ALL.len(), "each kind has a bit of its own");
         mask
     };
 

@@ -49,6 +49,7 @@ pub trait Wire: Sized {
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIRST_BYTES);
         self.put(&mut out);
+        assert!(out.len() <= u32::MAX as usize, "a length fits its field");
         out
     }
     /// Decodes a whole slice; unread bytes are an error.
@@ -322,6 +323,7 @@ pub(crate) use mutates;
 
 /// Fid and kind; five words of 4 bytes, two of 8; four times.
 const ATTR_BYTES: usize = 8 + 1 + 5 * 4 + 2 * 8 + 4 * 12;
+const _: () = assert!(ATTR_BYTES == 81 + 12, "the last time ends the attributes");
 
 /// Encodes all fields at once, since every reply about an inode has an `Attr`: field by field costs three times as much.
 impl Wire for Attr {

@@ -85,8 +85,10 @@ impl Header {
         put(&self.job_tag.to_le_bytes());
         put(&(body.len() as u32).to_le_bytes());
         put(&self.bulk_len.to_le_bytes());
+        assert!(at == 92, "the fields end where the CRC begins");
         let crc = frame_crc(&h, body);
         h[92..96].copy_from_slice(&crc.to_le_bytes());
+        debug_assert!(Header::verify(&h, body).is_ok(), "a receiver accepts the CRC");
         h
     }
 

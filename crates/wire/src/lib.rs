@@ -56,6 +56,7 @@ impl ReplyHead {
         ReplyHead { code: 0, detail: String::new(), seq, flushed_seq }
     }
     pub fn refused(fault: &Fault, flushed_seq: Seq) -> ReplyHead {
+        assert!(fault.code != Code::Ok, "a refusal is never read as done");
         ReplyHead { code: fault.code as u16, detail: fault.detail.clone(), seq: Seq(0), flushed_seq }
     }
 }

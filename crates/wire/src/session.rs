@@ -16,7 +16,9 @@ pub fn comes_after(sequence: u32, last: u32) -> bool {
 
 /// The sequence that follows `last` in a slot.
 pub fn next_sequence(last: u32) -> u32 {
-    last.checked_add(1).unwrap_or(1)
+    let next = last.checked_add(1).unwrap_or(1);
+    assert!(comes_after(next, last), "a slot's next sequence is new there");
+    next
 }
 
 bodies! {

@@ -11,6 +11,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
         out.push(value as u8 | MORE);
         value >>= 7;
     }
+    debug_assert!(value < MORE as u64, "the last byte has no mark for more");
     out.push(value as u8);
 }
 

@@ -20,7 +20,7 @@ fn the_first_class_that_matches_decides() {
         (0o754, (9, CREW), ALICE, 5),
         (0o754, (9, CREW), BOB, 4),
         (0o000, (9, 9), 0, 7),
-        // The owner has less than others: the owner's bits count.
+        // The owner has fewer rights than others: the owner's bits apply.
         (0o077, (ALICE, ALICE), ALICE, 0),
         (0o707, (9, CREW), ALICE, 0),
     ];
@@ -55,7 +55,7 @@ fn the_sticky_bit_leaves_removal_to_owners() {
     }
 }
 
-/// As from an idmapped mount, whose kernel has judged already.
+/// As from an idmapped mount, whose kernel has checked already.
 #[test]
 fn a_checked_caller_is_refused_nothing_but_what_nobody_may() {
     let strangers = file(0o000, 0, 0);

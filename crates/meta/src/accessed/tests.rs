@@ -6,7 +6,7 @@ use crate::testing::*;
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// The atime that a file with these times has after it was read at `read`.
+/// The atime of a file with these times after a read at `read`.
 fn atime_after(times: [i64; 3], read: i64, sure: bool, flags: u32) -> i64 {
     let mut w = World::new();
     let fid = w.file(ROOT, "f");
@@ -31,13 +31,13 @@ fn access_times_follow_relatime() {
         ([10, 10, 10], 20, false, 0, 20),
         ([10, 15, 5], 20, false, 0, 20),
         ([10, 5, 15], 20, false, 0, 20),
-        // Read since it was changed, and not a day ago.
+        // It was read after its last change, and less than a day ago.
         ([12, 10, 10], 20, false, 0, 12),
         ([12, 10, 10], 12 + DAY - 1, false, 0, 12),
         ([12, 10, 10], 12 + DAY, false, 0, 12 + DAY),
         // The client has written to it.
         ([12, 10, 10], 20, true, 0, 20),
-        // Never back.
+        // An atime never falls.
         ([30, 40, 40], 20, true, 0, 30),
         ([10, 10, 10], 20, true, FLAG_NOATIME, 10),
     ];

@@ -19,16 +19,16 @@ fn sample() -> Acl {
     ])
 }
 
-/// who | groups | all that is allowed, as sets of bits that are asked for at once
+/// user | groups | all that is allowed, as sets of bits that are requested together
 #[test]
 fn the_most_specific_entry_decides() {
     let table: [(u32, &[u32], &[u32]); 6] = [
         (5, &[], &[4, 2, 6]),
-        // Named: the groups do not count.
+        // A named user: the groups do not apply.
         (5, &[3, 9], &[4, 2, 6]),
         (6, &[3], &[4]),
         (6, &[9], &[2]),
-        // Each right must come from one entry alone.
+        // One entry alone must grant all requested rights.
         (6, &[3, 9], &[4, 2]),
         (6, &[], &[1]),
     ];
@@ -79,7 +79,7 @@ fn lists_that_do_not_fit_together_are_refused() {
     }
 }
 
-/// default ACL's mode | mode asked | mode | access ACL's mode
+/// default ACL's mode | requested mode | mode | access ACL's mode
 #[test]
 fn what_is_made_has_what_both_allow() {
     for (asked, mode) in [(0o666, 0o660), (0o777, 0o761), (0o600, 0o600), (0o4755, 0o4741)] {

@@ -16,7 +16,7 @@ fn sums(files: u64, dirs: u64, others: u64, bytes: u64, blocks: u64) -> Sums {
     Sums { files, dirs, others, bytes, blocks }
 }
 
-/// A world as the executor keeps it: `old` is what is applied, and `pending` learns from what comes on top.
+/// A world like the executor's: `old` is the applied state, and `pending` learns from later changes.
 struct Scene {
     w: World,
     old: MemTxn,
@@ -32,7 +32,7 @@ impl Scene {
         Scene { w, old, pending }
     }
 
-    /// Everything since the last entry becomes one.
+    /// Makes one entry of all changes since the last entry.
     fn commit(&mut self) {
         let (old, new) = (&self.old.records, &self.w.txn.records);
         let gone = old.keys().filter(|key| !new.contains_key(key)).map(|key| (key, None));
@@ -64,7 +64,7 @@ impl Scene {
         self.pending.counts(&self.old, dir)
     }
 
-    /// meta-D1 against sums made from whole records, the slow way.
+    /// meta-D1: compares with sums over whole records, the slow way.
     fn check(&self) {
         let inodes: Vec<InodeRecord> = inodes(&self.old).collect();
         let mut recount = Recount::default();
@@ -156,7 +156,7 @@ fn bytes_nobody_wrote_do_not_panic() {
     );
 }
 
-/// The rules of what counts where, one by one.
+/// The place in which each inode counts, case by case.
 #[test]
 fn an_inode_counts_where_its_first_name_is() {
     let mut c = Scene::new();
@@ -169,21 +169,21 @@ fn an_inode_counts_where_its_first_name_is() {
     assert_eq!(c.counts(below), Counts { own: one, tree: one });
     assert_eq!(c.counts(a), Counts { own: sums(0, 1, 0, 0, 0), tree: sums(1, 1, 0, 5000, 16) });
     assert_eq!(c.counts(ROOT).tree, sums(1, 3, 0, 5000, 16));
-    // A second name counts nothing, until the first goes.
+    // A second name does not count until the first is removed.
     c.w.link(f, b, "again").expect("link");
     c.commit();
     assert_eq!(c.counts(b), Counts::default());
     c.w.unlink(below, "f", false).expect("unlink");
     c.commit();
     assert_eq!((c.counts(below), c.counts(b).own), (Counts::default(), one));
-    // Without a name it counts nowhere.
+    // An inode without a name counts nowhere.
     c.w.unlink(b, "again", true).expect("unlink");
     c.commit();
     assert_eq!(c.counts(ROOT).tree, sums(0, 3, 0, 0, 0));
     c.check();
 }
 
-/// In one entry a directory loses its name and a file is given it: no entry is deleted, and none is of a directory.
+/// In one entry a directory loses its name and a file gets it: no entry is deleted, and no entry is of a directory.
 #[test]
 fn a_directory_whose_name_a_file_was_given_in_the_same_entry_is_counted_no_more() {
     let mut c = Scene::new();
@@ -203,7 +203,7 @@ fn a_directory_whose_name_a_file_was_given_in_the_same_entry_is_counted_no_more(
     c.check();
 }
 
-/// A file system of a program that knew no counts.
+/// A file system of a program without counts.
 #[test]
 fn nothing_is_learned_before_all_was_counted_once() {
     let mut c = Scene::new();
@@ -215,7 +215,7 @@ fn nothing_is_learned_before_all_was_counted_once() {
     c.w.file(dir, "f");
     c.commit();
     assert!(c.pending.rows.is_empty() && !c.pending.is_counting());
-    // Slices, and the record that ends it.
+    // Slices, and the record that ends the conversion.
     let mut recount = Recount::default();
     c.old.records.iter().for_each(|(key, value)| recount.take(key, value));
     for (dir, counts) in recount.finish() {
@@ -231,7 +231,7 @@ fn nothing_is_learned_before_all_was_counted_once() {
     c.check();
 }
 
-/// Sparse files whose sizes add up to more than a number holds.
+/// Sparse files whose sizes together exceed 64 bits.
 #[test]
 fn sums_that_overflow_come_back() {
     let mut c = Scene::new();
@@ -250,12 +250,12 @@ fn sums_that_overflow_come_back() {
     assert_eq!(c.counts(ROOT).tree, sums(0, 1, 0, 0, 0));
 }
 
-/// Many directories at once: rows stay bounded, in a tree so deep that each has a long way up.
+/// Many directories at once: rows stay bounded, in a tree so deep that each has many ancestors.
 #[test]
 fn rows_stay_bounded() {
     let mut pending = Pending { counting: true, ..Pending::default() };
     let (mut txn, like) = (MemTxn::default(), World::new().attr(ROOT));
-    // Chains of 20 directories, one beside the other.
+    // Chains of 20 directories, side by side.
     for fid in 1000..61_000u64 {
         let parent = if fid % 20 == 0 { Fid::ROOT } else { Fid(fid - 1) };
         let attr = Attr { fid: Fid(fid), kind: Kind::Dir, ..like };
@@ -310,7 +310,7 @@ impl Play {
         format!("n{}", self.dice.below(5))
     }
 
-    /// One operation; what is refused changes nothing.
+    /// Runs one operation; a refused one changes nothing.
     fn step(&mut self) {
         let (dir, name, to, new_name) = (self.dir(), self.name(), self.dir(), self.name());
         let (now, dirs) = (self.c.w.now, self.fids(|i| i.is_dir()).len());
@@ -321,7 +321,7 @@ impl Play {
                 let content = vec![7; self.dice.below(20_000)];
                 drop(w.call_with(w.create_with_req(dir, &name, &content), &content));
             }
-            // Trees of some depth, and not of ever more.
+            // Trees of limited depth.
             3..6 if dirs < 60 => drop(w.mkdir(dir, &name, 0o755)),
             6 => {
                 let target = bytes(&"t".repeat(1 + self.dice.below(9)));
@@ -422,7 +422,7 @@ fn counts_are_exact_after_every_entry() {
         let mut play = Play { c: Scene::new(), dice: Dice::new(seed) };
         let mut most = Sums::default();
         for _ in 0..steps {
-            // Half of the entries hold one operation, the others some.
+            // Half of the entries hold one operation, the others several.
             for _ in 0..[1, 1, 3, 7][play.dice.below(4)] {
                 play.step();
             }

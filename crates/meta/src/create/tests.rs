@@ -83,7 +83,7 @@ fn special_files_keep_their_device_numbers() {
     }
 }
 
-/// As on Linux: it leads to no driver.
+/// As on Linux: a whiteout leads to no driver.
 #[test]
 fn a_whiteout_is_made_by_everybody() {
     let mut w = World::new();
@@ -97,13 +97,13 @@ fn a_whiteout_is_made_by_everybody() {
     assert_eq!(mknod("block", Kind::Block, 0), Err(Code::Perm));
 }
 
-/// directory's mode and group | who | asked mode | mode and group of what is made
+/// directory's mode and group | user | requested mode | mode and group of the new file
 #[test]
 fn a_setgid_directory_hands_its_group_down() {
     let table = [
         (0o777, CREW, BOB, 0o2755, 0o2755, BOB),
         (0o2777, CREW, BOB, 0o644, 0o644, CREW),
-        // Bob is not in the group: his program must not run as it.
+        // Bob is not in the group, so his program must not run as it.
         (0o2777, CREW, BOB, 0o2755, 0o755, CREW),
         (0o2777, CREW, BOB, 0o2745, 0o2745, CREW),
         (0o2777, CREW, ALICE, 0o2755, 0o2755, CREW),
@@ -131,7 +131,7 @@ fn striping_is_inherited() {
     }
 }
 
-/// [S-replay] The fid that the first answer gave is given again; what survived is found, not refused.
+/// [S-replay] A replay assigns the fid of the first answer again. If the file survived, it is found and not refused.
 #[test]
 fn a_replay_makes_the_same_file_again() {
     let mut w = World::new();
@@ -142,7 +142,7 @@ fn a_replay_makes_the_same_file_again() {
     let again = create(&mut w, |r| r.want = want).expect("its own work");
     assert_eq!((again.made, again.open.inode.attr), (true, first.open.inode.attr));
     assert_eq!(create(&mut w, |r| r.want = Fid(501)), Err(Code::Exists), "another's file");
-    // A wanted fid that is taken, or was never ours to give, is not honoured.
+    // A wanted fid that is in use, or that this MDT never assigned, is not honoured.
     for (name, taken) in [("g", want), ("h", ROOT), ("i", Fid(1 << 48 | 500))] {
         let other = create(&mut w, |r| (r.name, r.want) = (bytes(name), taken)).expect("create");
         assert_ne!(other.open.inode.attr.fid, taken);
@@ -153,7 +153,7 @@ fn a_replay_makes_the_same_file_again() {
     assert!(fresh.open.inode.attr.fid != Fid(700) && !w.has(keys::inode(Fid(700))));
 }
 
-/// [S-claims] Who says that he repeats himself is given nobody's file.
+/// [S-claims] A false replay flag gives no access to another user's file.
 #[test]
 fn a_judged_session_replays_its_own_files_only() {
     let mut w = World::new();
@@ -188,7 +188,7 @@ fn content_of(w: &mut World, fid: Fid) -> Vec<u8> {
     out.to_vec()
 }
 
-/// What a create and a write leave behind, one request does: every record is the same.
+/// One request leaves the same records as a create and a write.
 #[test]
 fn a_file_with_content_is_as_if_it_had_been_written() {
     for len in [0, 1, 4095, 4096, 4097, 20_000, INLINE_MAX as usize] {
@@ -249,7 +249,7 @@ fn a_file_with_content_is_refused_whole() {
     assert_eq!(create_with(&mut w, &[1; 10], |_| ()), Err(Code::NoSpace));
 }
 
-/// [S-replay] It is made again as it was; what survived, and was changed since, is found as it is.
+/// [S-replay] A lost file is made again. If it survived and changed since, it stays as it is.
 #[test]
 fn a_replay_with_content_changes_nothing_that_is_there() {
     let mut w = World::new();

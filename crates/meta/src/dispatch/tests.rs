@@ -6,7 +6,7 @@ use super::{is_mutation, mutate, read};
 use crate::Space;
 use crate::testing::*;
 
-/// Every call of the conversation is known, and answered on its own side only.
+/// Every call of the conversation is known, and answered only as a read or only as a change.
 #[test]
 fn every_call_has_its_rule() {
     assert_eq!(
@@ -14,7 +14,7 @@ fn every_call_has_its_rule() {
         wire::meta::CALLS
             .iter()
             .map(|c| c.0)
-            // It asks for what is in no record yet, which the MDT has beside them.
+            // Counts need rows that are in no record yet; the MDT keeps them.
             .filter(|call| *call != wire::meta::Counts::CALL)
             .chain([wire::shared::Enter::CALL, wire::accessed::Accessed::CALL])
             .collect::<Vec<_>>()
@@ -24,7 +24,7 @@ fn every_call_has_its_rule() {
         (Some(false), Some(true), None)
     );
     for (call, mutates) in super::CALLS {
-        // No body fits: each call decodes before it does anything, and the other side does not know it.
+        // No body decodes: each call decodes before it changes anything, and the other sort does not know it.
         let mut w = World::new();
         let junk = [0xff; 3];
         World::with_ctx(false, Space::AMPLE, |ctx| {

@@ -5,7 +5,7 @@ use super::*;
 use crate::Space;
 use crate::testing::*;
 
-/// What each page is.
+/// The state of each page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Is {
     Hole,
@@ -13,7 +13,7 @@ enum Is {
     Data,
 }
 
-/// A file beside what it must be.
+/// A file, and its expected state.
 struct Pair {
     world: World,
     fid: Fid,
@@ -124,7 +124,7 @@ fn random_calls_agree_with_bytes_and_pages() {
     }
 }
 
-/// A small generator of this test's own: rules import no crate of the machine.
+/// A small random generator for this test alone: rules import no other crate for it.
 fn disk_free_rng(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |n| {

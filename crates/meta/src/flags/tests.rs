@@ -41,7 +41,7 @@ fn chmod(w: &mut World, fid: Fid, valid: u32) -> Option<Code> {
     w.call(req).err()
 }
 
-/// who | from | to | outcome
+/// user | from | to | outcome
 #[test]
 fn root_protects_and_the_owner_notes() {
     let table = [
@@ -65,7 +65,7 @@ fn root_protects_and_the_owner_notes() {
     }
 }
 
-/// What an immutable and an append-only file refuse, also to root; as ext4 does.
+/// The operations that an immutable and an append-only file refuse, also to root; as ext4 does.
 #[test]
 fn a_protected_file_stays_as_it_is() {
     for (flag, is_append) in [(FLAG_IMMUTABLE, false), (FLAG_APPEND, true)] {
@@ -106,7 +106,7 @@ fn a_protected_file_stays_as_it_is() {
     }
 }
 
-/// Bytes that are there are not written over; the end takes more.
+/// Existing bytes are not overwritten; appends are allowed.
 #[test]
 fn an_append_only_file_grows_at_its_end() {
     let mut w = World::new();
@@ -146,7 +146,7 @@ fn a_protected_directory_keeps_its_names() {
     }
 }
 
-/// New entries have what their directory has, but not what protects it.
+/// New files inherit the flags of their directory, except the protecting ones.
 #[test]
 fn a_directory_hands_its_notes_down() {
     let mut w = World::new();

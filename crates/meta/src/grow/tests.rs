@@ -1,4 +1,5 @@
-//! meta-O4 as the MDT sees it: whoever dies at whatever step of a growth, and whatever comes late, what was written is the file's content.
+//! Tests of meta-O4 at the MDT: at whatever step a migrating client dies, and whatever request comes late, the written bytes are the
+//! content.
 
 use hammer::Dice;
 use types::crc::fragment_crcs;
@@ -10,7 +11,7 @@ use crate::{Space, keys};
 
 const NOW: Time = Time { sec: 100, nsec: 0 };
 
-/// How a write goes about it.
+/// The way in which a write is made.
 const FREE: bool = false;
 const IN_SECTION: bool = true;
 
@@ -47,7 +48,7 @@ fn who_has_no_section_waits_while_a_file_grows() {
     for place in [Place::At(0), Place::End, Place::Within(1)] {
         assert_eq!(write(&mut w, fid, place, FREE, b"new").unwrap_err(), Code::NeedSection);
     }
-    // What writes nothing changes nothing.
+    // A write of no bytes changes nothing.
     write(&mut w, fid, Place::Within(4), FREE, b"new").unwrap();
     assert_eq!((w.inode(fid), read_inline(&w, fid)), (before, b"some".to_vec()));
     end(&mut w, fid, generation).unwrap();
@@ -84,7 +85,7 @@ fn who_has_a_section_gives_a_growth_up() {
 fn the_record_says_where_the_end_is() {
     let mut w = World::new();
     let fid = w.file(ROOT, "f");
-    // Over a page's end, so that its fragments lie otherwise than they were sent.
+    // Across a page boundary, so that the stored fragments differ from the sent ones.
     let data: Vec<u8> = (0..5000u32).map(|n| n as u8).collect();
     let mut want = Vec::new();
     for _ in 0..4 {
@@ -101,7 +102,7 @@ fn the_record_says_where_the_end_is() {
     assert_eq!(write(&mut w, fid, Place::At(u64::MAX), FREE, &data).unwrap_err(), Code::FileTooBig);
 }
 
-/// An MDT that fills keeps room for names: new content goes to objects, and what has its pages keeps them.
+/// A nearly full MDT keeps space for names: new content goes to objects, and files with pages keep them.
 #[test]
 fn content_leaves_room_for_names() {
     let mut w = World::new();
@@ -129,7 +130,7 @@ fn content_leaves_room_for_names() {
     };
     w.call(allocate(large, 0, 10_000)).unwrap();
     assert_eq!(w.call(allocate(large, 0, 10_001)).unwrap_err(), Code::NeedLayout);
-    // What stays small stays where it is.
+    // A file that stays small stays inline.
     w.space.inline_max = 0;
     write(&mut w, small, Place::At(0), FREE, &[5; 4096]).unwrap();
     let mut want = vec![1; 5_000];
@@ -137,10 +138,10 @@ fn content_leaves_room_for_names() {
     assert_eq!(read_inline(&w, large), want);
 }
 
-/// One who moves a file, at his own pace: he may die, or be given up for dead and go on all the same.
+/// A client that migrates a file at its own pace. It may die, or be evicted and continue all the same.
 struct Mover {
     generation: Generation,
-    /// What he has copied so far, and how much there was when he began.
+    /// The bytes copied so far, and the size when the migration began.
     copied: Vec<u8>,
     size: usize,
 }

@@ -10,7 +10,7 @@ fn open(w: &mut World, fid: Fid, write: bool) -> Result<OpenReply, Code> {
     w.call(Open { fid, read: true, write, append, truncate, keep_write, held, now, cred })
 }
 
-/// What can be asked of a fid's content with `held`: to read, write, grow and go on.
+/// The operations on a fid's content that `held` allows: read, write, grow and renew.
 fn ask(w: &mut World, fid: Fid, held: Option<Capability>) -> [Option<Code>; 4] {
     let now = w.now;
     let crcs = types::crc::fragment_crcs(0, b"abc");
@@ -40,7 +40,7 @@ fn take_privileges(w: &mut World, fid: Fid, held: Option<Capability>) -> Option<
     w.call(SetAttr { fid, valid, mode: 0, uid: 0, gid: 0, atime: t, mtime: t, now, held, cred }).err()
 }
 
-/// [S-claims] meta-J2: what a judged session does by a fid it proves with what an open of that file gave it.
+/// [S-claims] meta-J2: for an operation by fid, a judged session proves its right by the capability of an open of that file.
 #[test]
 fn without_the_proof_of_an_open_nothing_of_the_content_is_had() {
     let mut w = World::new();
@@ -56,11 +56,11 @@ fn without_the_proof_of_an_open_nothing_of_the_content_is_had() {
         assert_eq!(ask(&mut w, f, held.clone()), [no; 4], "{held:?}");
     }
     assert_eq!(ask(&mut w, f, read_only), [None, no, no, no]);
-    // It holds whatever became of the file since.
+    // The proof is valid even if the file changed since.
     w.set_owner(f, BOB, BOB);
     w.set_mode(f, 0);
     assert_eq!(open(&mut w, f, false).err(), no);
-    // Set-id bits that her next write takes away are of its content, too.
+    // Clearing the set-id bits before a write is a change of content too.
     assert_eq!([None, Some(given.clone())].map(|held| take_privileges(&mut w, f, held)), [no, None]);
     assert_eq!(ask(&mut w, f, Some(given)), [None; 4]);
 }

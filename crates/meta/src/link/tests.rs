@@ -46,7 +46,7 @@ fn links_beyond_the_hints_count_and_the_record_stays_small() {
     }
     assert_eq!(w.inode(f).parents.len(), HINTS_MAX);
     assert!(w.inode(f).encode().len() < 8192);
-    // Those with hints go first; what is left has a name but no hint.
+    // Names with hints are removed first; the last name has no hint.
     w.unlink(ROOT, "f", false).expect("unlink");
     for n in 0..many {
         assert!(w.lookup(d, &format!("l{n}")) == Ok(f));
@@ -55,7 +55,7 @@ fn links_beyond_the_hints_count_and_the_record_stays_small() {
             Ok(reply) => assert_eq!(reply.path, bytes(&format!("/d/l{}", n + 1)), "the next one"),
             Err(code) => assert_eq!(code, if n + 1 == many { Code::Stale } else { Code::NotFound }),
         }
-        // A link that is renamed is remembered again.
+        // A renamed link gets a hint again.
         if n + 2 == many {
             let (from, to) = (format!("l{}", n + 1), "last");
             w.rename((d, &from), (ROOT, to), 0, false).expect("rename");
@@ -84,7 +84,7 @@ fn a_fid_has_a_path_by_each_link() {
     assert_eq!(paths(&mut w, f), of(3, &["/a/f", "/d/sub/g", "/d/sub/h"]));
     assert_eq!(paths(&mut w, sub), of(1, &["/d/sub"]), "a directory has one, whatever its link count");
     assert_eq!(paths(&mut w, ROOT), of(1, &["/"]));
-    // A directory that moves takes all below it along.
+    // A directory that moves takes its whole tree along.
     w.rename((d, "sub"), (a, "moved"), 0, false).unwrap();
     w.unlink(a, "f", false).unwrap();
     assert_eq!(paths(&mut w, f), of(2, &["/a/moved/g", "/a/moved/h"]));
@@ -100,7 +100,7 @@ fn a_fid_has_a_path_by_each_link() {
     );
 }
 
-/// A file with the most links, deep in the tree: what does not fit an answer is left out, and how many there are is said.
+/// A file with the most links, deep in the tree: paths that do not fit the reply are left out, and the number of names is reported.
 #[test]
 fn paths_are_as_many_as_an_answer_holds() {
     let mut w = World::new();

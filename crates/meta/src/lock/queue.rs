@@ -38,6 +38,9 @@ pub struct Queue {
     waiting: Vec<Waiter>,
 }
 
+/// Most locks of a file for which debug builds check meta-L3 at each change.
+const CHECKED_MAX: usize = 64;
+
 fn excludes(a: LockKind, b: LockKind) -> bool {
     a == LockKind::Write || b == LockKind::Write
 }
@@ -129,6 +132,10 @@ impl Queue {
         }
         left.sort_by_key(|h| (h.range.start, h.owner));
         self.held = left;
+        debug_assert!(
+            self.held.len() > CHECKED_MAX || self.is_merged(mine),
+            "meta-L3: ranges of an owner are merged"
+        );
         let waited = self.waiting.len();
         if let Some(ticket) = ask.ticket {
             self.waiting.retain(|w| !w.is(mine.session, ticket));
@@ -137,6 +144,16 @@ impl Queue {
         let (held, waiting) = (has as i32 - had as i32, self.waiting.len() as i32 - waited as i32);
         // A waiter behind this one may be able to take its lock now.
         Change { frees: frees || waiting != 0, counts: vec![(mine.session, held, waiting)] }
+    }
+
+    /// meta-L3 for the locks of one owner. Quadratic, so callers bound the number of locks.
+    fn is_merged(&self, owner: Owner) -> bool {
+        let of_owner: Vec<&Held> = self.held.iter().filter(|h| h.owner == owner).collect();
+        of_owner.iter().enumerate().all(|(n, a)| {
+            of_owner[n + 1..]
+                .iter()
+                .all(|b| !a.range.overlaps(&b.range) && !(a.kind == b.kind && touches(&a.range, &b.range)))
+        })
     }
 
     /// Adds a waiter to the end of the queue, or keeps its position.

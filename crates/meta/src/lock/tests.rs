@@ -1,4 +1,4 @@
-//! Locks as tables, and against a model that knows bytes only.
+//! Locks as tables, and compared with a model that knows only bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ fn shown(table: &LockTable, space: LockSpace) -> Vec<(u64, LockKind, u64, u64)> 
 
 #[test]
 fn ranges_split_merge_and_convert() {
-    // asked, then what is held
+    // requests, then held locks
     let table = [
         ((Write, 10, 19), vec![(Write, 10, 19)]),
         ((Write, 30, 39), vec![(Write, 10, 19), (Write, 30, 39)]),
@@ -75,7 +75,7 @@ fn a_place_is_kept_by_asking_and_lost_by_silence() {
     assert_eq!(locks.ask(&waiting(ask(Flock, 12, Write, 0, 9), 2), 0), Wait);
     let resource = (Fid(16), Flock);
     assert!(!locks.look(resource, SessionId(1), 2, PLACE_MS));
-    // Ticket 1 was not asked for; 2 was.
+    // Ticket 1 did not ask again; ticket 2 did.
     locks.ask(&ask(Flock, 1, Unlock, 0, 9), PLACE_MS + 1);
     assert!(locks.look(resource, SessionId(1), 1, PLACE_MS + 1), "no place: ask for a new one");
     assert!(locks.look(resource, SessionId(1), 2, PLACE_MS + 1));
@@ -118,7 +118,7 @@ fn a_refused_change_of_a_flock_costs_the_old_one() {
     locks.ask(&ask(Flock, 2, Read, 0, 9), 0);
     assert_eq!(locks.ask(&ask(Flock, 1, Write, 0, 9), 0), Conflict);
     assert_eq!(shown(&locks, Flock), [(2, Read, 0, 9)]);
-    // An fcntl lock is changed in one step, or stays.
+    // An fcntl lock changes in one step, or stays.
     locks.ask(&ask(Posix, 1, Read, 0, 9), 0);
     locks.ask(&ask(Posix, 2, Read, 0, 9), 0);
     assert_eq!(locks.ask(&ask(Posix, 1, Write, 0, 9), 0), Conflict);
@@ -135,10 +135,10 @@ fn circles_are_found_across_files_and_sessions() {
     assert_eq!(locks.ask(&waiting(on(3, ask(Posix, 20, Read, 0, 0)), 1), 0), Wait);
     assert_eq!(locks.ask(&waiting(on(1, ask(Posix, 30, Write, 9, 9)), 1), 0), Deadlock);
     assert_eq!(locks.ask(&waiting(on(1, ask(Posix, 30, Write, 10, 10)), 2), 0), Granted);
-    // Who has given up waiting closes no circle.
+    // A cancelled waiter is no part of a deadlock.
     locks.cancel((Fid(2), Posix), SessionId(1), 1);
     assert_eq!(locks.ask(&waiting(on(1, ask(Posix, 30, Write, 9, 9)), 3), 0), Wait);
-    // Neither does one whose client fell silent.
+    // Neither is a waiter whose client stopped asking.
     let later = PLACE_MS + 1;
     assert_eq!(locks.ask(&waiting(on(2, ask(Posix, 10, Write, 5, 5)), 4), later), Wait);
     // Two readers that both want to write.
@@ -192,7 +192,7 @@ fn a_session_has_bounds() {
     assert_eq!(locks.ask(&waiting(ask(Posix, 100, Write, 0, 9), 0), 0), Wait, "it has a place");
 }
 
-/// Bytes of one file, each with those who hold it: what meta-L1 to meta-L3 come to.
+/// The bytes of one file, each with its holders: the effect of meta-L1 to meta-L3.
 #[derive(Default)]
 struct Bytes(BTreeMap<(u64, u64), LockKind>);
 
@@ -226,7 +226,7 @@ impl Bytes {
     }
 }
 
-/// Would `who`, waiting for `for_whom`, be waited for by one of these in the end?
+/// True if `who`, waiting for `for_whom`, would close a circle of waiting owners.
 fn closes_circle(waits: &BTreeMap<u64, BTreeSet<u64>>, who: u64, for_whom: &BTreeSet<u64>) -> bool {
     let mut reached = for_whom.clone();
     loop {
@@ -239,8 +239,8 @@ fn closes_circle(waits: &BTreeMap<u64, BTreeSet<u64>>, who: u64, for_whom: &BTre
     }
 }
 
-/// Owners take, try, wait, give up and give back; nobody acts while it waits. Every answer is the one that the bytes give, and in
-/// the end everybody got what it waited for.
+/// Owners take, try, wait, cancel and release; a waiting owner does nothing else. Every answer is the one of the model, and in the end
+/// every waiter gets its lock.
 #[test]
 fn random_owners_get_what_the_bytes_say() {
     let mut outcomes = BTreeMap::new();
@@ -291,7 +291,7 @@ fn random_owners_get_what_the_bytes_say() {
             }
             assert_eq!(Bytes::of(&locks, asked.resource).0, model.0, "{line}");
         }
-        // Who does not wait gives back; then those who wait are served.
+        // Owners that do not wait release their locks; then the waiters are served.
         let mut rounds = 0;
         while !waits.is_empty() || !locks.is_empty() {
             for who in 0..OWNERS {

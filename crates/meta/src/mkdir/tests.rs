@@ -20,7 +20,7 @@ fn a_directory_counts_in_its_parent() {
     assert_eq!(w.mkdir(ROOT, "..", 0o755), Err(Code::Invalid));
 }
 
-/// parent's mode | asked | mode and group
+/// parent's mode | requested mode | mode and group
 #[test]
 fn setgid_comes_from_the_parent_only() {
     for (parent, asked, mode, gid) in

@@ -24,7 +24,7 @@ fn names_are_1_to_255_bytes_without_slash_and_nul() {
     assert_eq!(validate(b"a\0").map_err(|f| f.code), Err(Code::Invalid));
 }
 
-/// names in the run of a hash by number | where our name is found | where it would go
+/// names in the run of a hash by number | place of the tested name | free place for it
 #[test]
 fn colliding_names_take_the_lowest_free_number() {
     type Run = &'static [(u8, &'static str)];
@@ -39,7 +39,7 @@ fn colliding_names_take_the_lowest_free_number() {
     for (run, found, free) in table {
         let mut w = World::new();
         run.iter().for_each(|(n, name)| w.collide(ROOT, "mine", *n, name, Fid(99)));
-        // A neighbour of the run does not count.
+        // An entry next to the run does not count.
         let next = Parent { fid: ROOT, h64: h64(b"mine") + 256, collision: 0 };
         put_entry(&mut w.txn, next, Fid(98), Kind::File, b"neighbour");
         assert_eq!(
@@ -67,7 +67,7 @@ fn a_run_of_256_is_full_and_says_so() {
     assert_eq!((w.collision_of(ROOT, "mine"), w.lookup(ROOT, "mine")), (200, Ok(fid)));
 }
 
-/// Create, look up, link, rename and remove go on in a run with holes; parent hints name the right number.
+/// Create, lookup, link, rename and remove work in a run with holes; parent hints have the right number.
 #[test]
 fn operations_work_on_colliding_names() {
     let mut w = World::new();
@@ -91,7 +91,7 @@ fn a_broken_entry_is_damage_and_not_absence() {
     w.txn.put(keys::entry(ROOT, h64(b"a"), 0), vec![9, 9]);
     assert_eq!(w.lookup(ROOT, "a"), Err(Code::Damaged));
     assert_eq!(w.create(ROOT, "a"), Err(Code::Damaged));
-    // Another name's entry is whole, its inode is not there.
+    // The entry of another name is sound, but its inode does not exist.
     w.collide(ROOT, "lost", 0, "lost", Fid(77));
     assert_eq!(w.lookup(ROOT, "lost"), Err(Code::Damaged));
 }

@@ -94,7 +94,7 @@ fn hammered() {
         .run(|b| ChangelogRecord::decode(b).ok(), same(ChangelogRecord::encode));
 }
 
-/// What the last request noted.
+/// The notes of the last request.
 fn told(world: &mut World) -> Vec<Note> {
     std::mem::take(&mut world.txn.notes)
 }
@@ -166,7 +166,7 @@ fn notes_say_what_was_done() {
     w.call(rename(0, true)).unwrap();
     let note = told(&mut w).remove(0);
     assert_eq!((note.fid, note.other, note.flags), (b, a, CHANGE_LAST));
-    // A whiteout is told of as what it is: a device that was made where the name went away.
+    // A whiteout is noted as a device that was made at the old name.
     let (away, back) = (rename(RENAME_WHITEOUT, false), rename(0, false));
     let away = Rename {
         parent: ROOT,
@@ -184,7 +184,7 @@ fn notes_say_what_was_done() {
     assert_eq!(told(&mut w)[0].other, whiteout);
     w.call(RemoveDir { parent: ROOT, name: bytes("d"), held: false, now, cred: who.clone() }).unwrap();
     assert_eq!(told(&mut w)[0].op, ChangeOp::RemoveDir);
-    // Content and the rest.
+    // Content and attributes.
     let crcs = crc::fragment_crcs(0, b"x");
     let (place, in_section) = (Place::At(0), false);
     w.call_with(WriteInline { fid: b, place, in_section, crcs, now, held: None }, b"x").unwrap();
@@ -217,14 +217,14 @@ fn notes_say_what_was_done() {
     assert_eq!(told(&mut w)[0].op, ChangeOp::Write);
     w.call(settle(200, true)).unwrap();
     assert_eq!(told(&mut w)[0].op, ChangeOp::Close);
-    // Nothing new, nothing told; and a look is none.
+    // A request without effect makes no note, nor does a read.
     w.call(settle(200, true)).unwrap();
     w.call(GetAttr { fid: b }).unwrap();
     assert_eq!(told(&mut w), []);
 }
 const WHAT: u32 = wire::changelog::WHAT_FLAGS;
 
-/// meta-N1: a refused request notes nothing that is kept; one that had its work done already (a replay) neither.
+/// meta-N1: no note of a refused request is kept; a replay whose work was done already makes none.
 #[test]
 fn refusals_and_repeats_note_nothing() {
     let mut w = World::new();
@@ -239,7 +239,7 @@ fn refusals_and_repeats_note_nothing() {
     assert_eq!(told(&mut w), []);
 }
 
-/// The names that the notes tell of: meta-N2.
+/// meta-N2: the names that follow from the notes.
 #[derive(Default)]
 struct Mirror(BTreeMap<(Fid, Vec<u8>), Fid>);
 

@@ -8,7 +8,7 @@ use crate::open::open_read;
 use crate::sharing::Sharing;
 use crate::testing::*;
 
-/// What an MDT would say of its sessions.
+/// An MDT's view of its sessions.
 struct Others {
     is_shared: bool,
     lease: Option<u32>,
@@ -104,7 +104,7 @@ fn an_open_for_reading_is_allowed_or_refused_as_any_open() {
     assert!(ask(&mut w, f, true, ALICE).is_ok_and(|r| r.open.is_some_and(|o| o.cap.is_none())));
     assert_eq!(ask(&mut w, f, true, BOB), Err(Code::Access));
     assert_eq!(ask(&mut w, Fid(999), true, ALICE), Err(Code::Stale));
-    // meta-J1, meta-J2: who is judged is himself, and proves a renewal by what an open gave.
+    // meta-J1, meta-J2: a judged session acts as its own user, and proves a renewal by the capability of an open.
     w.judged = Some(BOB);
     assert_eq!(ask(&mut w, f, true, ALICE), Err(Code::Access));
     assert_eq!(ask(&mut w, f, false, ALICE), Err(Code::Access));
@@ -114,7 +114,7 @@ fn an_open_for_reading_is_allowed_or_refused_as_any_open() {
     assert!(w.call(again).is_ok());
 }
 
-/// Zeros where nothing was written, and nothing that is longer than what is wanted, or lies elsewhere, or is not read.
+/// Unwritten ranges read as zeros. No content comes that is longer than wanted, is not inline, or is not read.
 #[test]
 fn content_comes_along_if_it_is_wanted_and_fits() {
     let mut w = World::new();

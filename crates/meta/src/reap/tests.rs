@@ -41,7 +41,7 @@ fn inline_pages_go_with_their_file_only() {
     assert!(!w.has(keys::inline(f, 0)) && !w.has(keys::inline(f, 15)) && w.has(keys::inline(g, 0)));
 }
 
-/// [S-unlinked-open] Orphans live until `Release`, or until their session's end.
+/// [S-unlinked-open] Orphans live until `Release`, or until the end of their session.
 #[test]
 fn orphans_end_by_release_or_with_their_session() {
     let mut w = World::new();

@@ -140,6 +140,10 @@ impl InodeRecord {
             self.access_acl.put(&mut out);
             self.default_acl.put(&mut out);
         }
+        debug_assert!(
+            InodeRecord::decode(self.fid(), &out).is_ok_and(|record| record == *self),
+            "meta-RC1: an inode reads back as written"
+        );
         out
     }
 
@@ -364,6 +368,10 @@ impl EntryRecord {
         out.push(self.kind as u8);
         put_varint(&mut out, self.fid.0);
         out.extend_from_slice(&self.name);
+        debug_assert!(
+            EntryRecord::decode(&out).is_ok_and(|entry| entry == *self),
+            "meta-RC1: an entry reads back as written"
+        );
         out
     }
 

@@ -1,4 +1,4 @@
-//! Golden bytes: the records' form may change only with `VERSION`.
+//! Golden bytes: the form of records may change only with `VERSION`.
 
 use types::*;
 use wire::meta::FileState;
@@ -33,7 +33,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
-/// An inode with something to say in every field.
+/// An inode with an unusual value in every field.
 fn full() -> InodeRecord {
     let t = |sec| Time::new(sec, 1);
     let mut inode = InodeRecord::new(Attr {
@@ -144,7 +144,7 @@ fn version_1_is_read() {
     }
 }
 
-/// What the document promises: most inodes have a few fields only.
+/// The sizes that the document promises: most inodes have few fields.
 #[test]
 fn an_inode_of_a_typical_file_is_short() {
     let born = Time::new(1_790_000_000, 123_456_789);
@@ -176,11 +176,11 @@ fn attr(kind: Kind, born: Time) -> Attr {
     }
 }
 
-/// meta-RC1: a field that is present and says what its absence would.
+/// meta-RC1: a present field with its usual value is refused.
 #[test]
 fn a_field_that_says_nothing_is_refused() {
     let plain = InodeRecord::new(attr(Kind::File, Time::default()));
-    // Version, mask, kind and mode, no parents; then the field's place, by the order of the fields.
+    // Version, mask, kind and mode, no parents; then the fields in order.
     let form = plain.encode();
     assert_eq!(hex(&form), "020000a41100e807e8070000000000");
     let cases = [
@@ -207,7 +207,7 @@ fn a_field_that_says_nothing_is_refused() {
     }
 }
 
-/// Every field at random, usual values often: what is written is read.
+/// Random fields, often with usual values: each record reads back as written.
 #[test]
 fn random_inodes_come_back() {
     let mut dice = hammer::Dice::new(11);
@@ -278,7 +278,7 @@ fn random(dice: &mut hammer::Dice) -> InodeRecord {
     inode
 }
 
-/// Mostly of this century; now and then as far away as a time can be.
+/// Mostly of this century; sometimes as distant as a time can be.
 fn time(dice: &mut hammer::Dice) -> Time {
     let nsec = dice.below(1_000_000_000) as u32;
     match dice.below(8) {

@@ -81,7 +81,7 @@ fn a_file_moves_and_replaces() {
     assert_eq!(replaced, Some((g, 1)));
     assert_eq!((w.lookup(b, "g"), w.lookup(a, "g2")), (Ok(f), Ok(g)));
     assert!(!w.has(keys::orphan(g)));
-    // Over its last name: it is gone.
+    // Over its last name: the file is removed.
     let replaced =
         w.rename((b, "g"), (a, "g2"), 0, false).expect("rename").replaced.map(|r| (r.attr.fid, r.attr.nlink));
     assert_eq!(replaced, Some((g, 0)));
@@ -89,7 +89,7 @@ fn a_file_moves_and_replaces() {
     assert_eq!(w.inode(f).parents.len(), 1);
 }
 
-/// overlayfs moves a file away and wants its old name marked as removed, with no moment between.
+/// overlayfs moves a file away and needs its old name marked as removed in the same step.
 #[test]
 fn a_whiteout_takes_the_old_name() {
     for flags in [RENAME_WHITEOUT, RENAME_WHITEOUT | RENAME_NOREPLACE] {
@@ -121,12 +121,12 @@ fn a_whiteout_is_left_where_a_file_replaces_or_a_directory_goes() {
     // Within a directory.
     let inside = w.rename((b, "ad"), (b, "da"), RENAME_WHITEOUT, false).expect("rename").whiteout;
     assert_eq!((w.lookup(b, "ad"), w.lookup(b, "da"), w.attr(b).nlink), (Ok(inside), Ok(ad), links_b + 1));
-    // Two names of one inode: nothing happens, so nothing is left.
+    // Two names of one inode: nothing happens, so no whiteout is made.
     w.link(f, a, "f2").expect("link");
     assert_eq!(w.rename((b, "g"), (a, "f2"), RENAME_WHITEOUT, false), Ok(MOVED));
 }
 
-/// [S-exactly-once] A replay makes the whiteout that the first answer named, if it may.
+/// [S-exactly-once] A replay makes the whiteout of the first answer, if it may.
 #[test]
 fn a_replayed_whiteout_keeps_its_number() {
     let Tree { mut w, a, b, .. } = tree();
@@ -145,7 +145,7 @@ fn a_replayed_whiteout_keeps_its_number() {
     w.replay = true;
     let first = req(&w, "f", wanted);
     assert_eq!(w.call(first).map(|r| r.whiteout), Ok(wanted));
-    // Another has the number by now.
+    // Another file has the fid by now.
     w.unlink(b, "y", false).expect("unlink");
     w.file(a, "h");
     let second = req(&w, "h", wanted);
@@ -168,7 +168,7 @@ fn a_held_victim_becomes_an_orphan() {
     let Tree { mut w, a, b, f, g, empty, .. } = tree();
     w.rename((a, "f"), (b, "g"), 0, true).expect("rename");
     assert!(w.has(keys::orphan(g)) && w.attr(g).nlink == 0 && !w.has(keys::orphan(f)));
-    // A directory, too: a call that changes its attributes may be on its way.
+    // A directory too: a call that changes its attributes may be in progress.
     w.rename((a, "ad"), (b, "empty"), 0, true).expect("rename");
     assert!(w.has(keys::orphan(empty)) && w.attr(empty).nlink == 0);
     assert_eq!(w.create(empty, "f"), Err(Code::NotFound), "it takes no names");
@@ -185,7 +185,7 @@ fn two_names_of_one_inode_both_stay() {
     }
 }
 
-/// Links and parent hints of directories follow; the walk to the root does, too.
+/// Links and parent hints of directories follow, and so does the walk to the root.
 #[test]
 fn directories_move_and_replace_empty_ones() {
     let Tree { mut w, a, ad, b, bd, empty, .. } = tree();
@@ -216,7 +216,7 @@ fn exchange_swaps_names_and_counts() {
     assert_eq!((w.inode(g).parents[0].fid, w.inode(f).parents[0].fid), (a, b));
     let found = names::need_entry(&w.txn, a, b"f").expect("there");
     assert_eq!(w.inode(g).parents, [found.at]);
-    // A directory with a file: the counts move.
+    // A directory and a file: the link counts move.
     assert_eq!(w.rename((a, "ad"), (b, "g"), RENAME_EXCHANGE, false), Ok(MOVED));
     assert_eq!((w.lookup(a, "ad"), w.lookup(b, "g")), (Ok(f), Ok(ad)));
     assert_eq!((w.attr(a).nlink, w.attr(b).nlink), (2, 5));
@@ -224,11 +224,11 @@ fn exchange_swaps_names_and_counts() {
     assert_eq!((w.attr(f).nlink, w.attr(ad).nlink), (1, 2));
 }
 
-/// who | change of modes | from | to | outcome
+/// user | change of modes | from | to | outcome
 #[test]
 fn rights() {
     type Case = (&'static str, u32, u32, u32, u32, &'static str, Option<Code>);
-    // name | modes of a, b, ad | ad's owner | source | outcome; Alice asks, a and b are another's.
+    // name | modes of a, b, ad | ad's owner | source | outcome; Alice asks, a and b belong to another user.
     let table: [Case; 8] = [
         ("a file", 0o777, 0o777, 0o755, 0, "f", None),
         ("no write on a", 0o755, 0o777, 0o755, 0, "f", Some(Code::Access)),
@@ -246,7 +246,7 @@ fn rights() {
         w.who = ALICE;
         assert_eq!(w.rename((a, source), (b, "new"), 0, false).err(), want, "{name}");
     }
-    // Within one parent the directory itself is not written to.
+    // Within one parent the moved directory itself is not written to.
     let Tree { mut w, a, .. } = tree();
     w.set_mode(a, 0o777);
     w.who = ALICE;

@@ -30,7 +30,7 @@ fn only_empty_directories_go() {
     assert_eq!(w.create(d, "f"), Err(Code::NotFound), "nothing is made in what is gone");
 }
 
-/// The directory with the next fid has entries of its own; they do not count.
+/// The entries of the directory with the next fid do not count.
 #[test]
 fn emptiness_ends_at_the_next_directory() {
     let mut w = World::new();

@@ -43,7 +43,7 @@ fn an_acl_and_the_mode_stay_in_step() {
     set(&mut w, f, ACCESS, &for_bob()).expect("set");
     assert_eq!((w.attr(f).mode, get(&mut w, f, ACCESS)), (0o770, Ok(for_bob())));
     assert!(may_write(&mut w, f, BOB) && !may_write(&mut w, f, ALICE));
-    // chmod is about the mask.
+    // chmod changes the mask.
     let t = Time::default();
     let chmod = SetAttr {
         fid: f,
@@ -61,7 +61,7 @@ fn an_acl_and_the_mode_stay_in_step() {
     assert!(!may_write(&mut w, f, BOB));
     let masked = value(&[(1, 7, NONE), (2, 7, BOB), (4, 5, NONE), (16, 4, NONE), (32, 0, NONE)]);
     assert_eq!(get(&mut w, f, ACCESS), Ok(masked));
-    // One that a mode can say leaves only that.
+    // An ACL that a mode can express leaves only the mode.
     set(&mut w, f, ACCESS, &minimal()).expect("set");
     assert_eq!((w.attr(f).mode, get(&mut w, f, ACCESS)), (0o640, Err(Code::NoData)));
     let remove = RemoveXattr { fid: f, name: ACCESS.into(), now: w.now, cred: cred(0) };
@@ -78,7 +78,7 @@ fn refusals() {
     assert_eq!(set(&mut w, d, DEFAULT, &for_bob()), Err(Code::Perm));
 }
 
-/// [S-acl] A default ACL is handed down in place of the umask, to directories whole.
+/// [S-acl] A default ACL applies to new files instead of the umask, and passes whole to directories.
 #[test]
 fn a_default_acl_is_handed_down() {
     let mut w = World::new();
@@ -93,13 +93,13 @@ fn a_default_acl_is_handed_down() {
     assert_eq!(get(&mut w, sub, DEFAULT), Ok(for_bob()));
     let list = w.call(ListXattr { fid: sub, cred: cred(0) }).expect("list").names;
     assert_eq!(list.iter().map(|n| &n.0[..]).collect::<Vec<_>>(), [ACCESS, DEFAULT]);
-    // Elsewhere the umask counts.
+    // Without one the umask applies.
     let mut req = w.create_req(ROOT, "g");
     (req.mode, req.umask) = (0o666, 0o077);
     assert_eq!(w.call(req).expect("create").open.inode.attr.mode, 0o600);
 }
 
-/// Linux looks at no ACL while the group class has nothing: who is named there counts as anybody.
+/// Linux uses no ACL while the group class has no bit: the rights of named users are those of others.
 #[test]
 fn without_group_bits_the_mode_alone_decides() {
     let mut w = World::new();

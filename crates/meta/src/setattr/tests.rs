@@ -27,7 +27,7 @@ fn set(mode: u32, who: u32, change: impl FnOnce(&mut SetAttr)) -> (Result<Inode,
     (reply, w.attr(f))
 }
 
-/// who | asked | mode after, or the refusal
+/// user | request | mode after, or the refusal
 #[test]
 fn chmod_is_the_owners() {
     let table = [
@@ -52,7 +52,7 @@ fn chmod_is_the_owners() {
     }
 }
 
-/// What names nothing is a change of ctime, of an immutable file too, and refused there.
+/// A request without attributes changes ctime; an immutable file refuses it too.
 #[test]
 fn a_request_that_names_nothing_changes_ctime_unless_the_file_is_immutable() {
     for (flags, want) in [(0, Ok(())), (FLAG_APPEND, Ok(())), (FLAG_IMMUTABLE, Err(Code::Perm))] {
@@ -67,14 +67,14 @@ fn a_request_that_names_nothing_changes_ctime_unless_the_file_is_immutable() {
     }
 }
 
-/// who, judged | mode | what is left of it, or the refusal
+/// user, judged | mode | mode after, or the refusal
 #[test]
 fn whose_write_changes_a_file_takes_its_privileges() {
     let table = [
         (BOB, false, 0o6755, Ok(0o755)),
         (BOB, false, 0o4444, Ok(0o444)),
         (BOB, false, 0o2644, Ok(0o644)),
-        // Without execution it is no privilege, and stays to who is in the group.
+        // Without group execute setgid is no privilege, and a member of the group keeps it.
         (ALICE, false, 0o2644, Ok(0o2644)),
         (ALICE, true, 0o6755, Ok(0o755)),
         (BOB, true, 0o4777, Ok(0o777)),
@@ -92,7 +92,7 @@ fn whose_write_changes_a_file_takes_its_privileges() {
     }
 }
 
-/// who | what is asked: new uid, new gid | outcome
+/// user | request: new uid, new gid | outcome
 #[test]
 fn chown_is_roots_and_chgrp_is_the_owners_among_his_groups() {
     let table = [
@@ -119,13 +119,13 @@ fn chown_is_roots_and_chgrp_is_the_owners_among_his_groups() {
     }
 }
 
-/// mode | who | mode after a chown to what it was
+/// mode | user | mode after a chown to the same owner
 #[test]
 fn chown_clears_setuid_and_setgid() {
     let table = [
         (0o6755, 0, 0o755),
         (0o6755, ALICE, 0o755),
-        // Without group execute setgid is no program's; those in the group keep it.
+        // Without group execute setgid is not a program's; members of the group keep it.
         (0o6744, 0, 0o2744),
         (0o6744, ALICE, 0o2744),
         (0o1644, ALICE, 0o1644),
@@ -142,7 +142,7 @@ fn chown_clears_setuid_and_setgid() {
     assert_eq!(w.call(req).map(|i| i.attr.mode), Ok(0o6755), "directories keep them");
 }
 
-/// mode | who | times asked | outcome
+/// mode | user | requested times | outcome
 #[test]
 fn owners_and_writers_set_times() {
     let table = [
@@ -167,7 +167,7 @@ fn owners_and_writers_set_times() {
     }
 }
 
-/// As on ext4: one time alone is the owner's to set, whatever it is.
+/// As on ext4: only the owner may set a single time, whatever its value.
 #[test]
 fn one_time_alone_is_never_a_touch() {
     for valid in [SET_ATIME | SET_TOUCH, SET_MTIME | SET_TOUCH] {

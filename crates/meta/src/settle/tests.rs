@@ -9,7 +9,7 @@ fn at(sec: u64) -> Time {
     Time::new(sec as i64, 0)
 }
 
-/// What happens to a striped file's mtime: set by hand at second `HAND`, or told by a settle.
+/// Events for a striped file's mtime: set by a user at second `HAND`, or reported by a settle.
 enum Event {
     SetByHand { to: u64 },
     Told { write: u64 },
@@ -22,15 +22,15 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
     let table: &[(&[Event], u64)] = &[
         (&[Told { write: 900 }, Told { write: 950 }], 950),
         (&[Told { write: 950 }, Told { write: 900 }], 950),
-        // Into the past: writes before that moment stay overruled, those after it count.
+        // Into the past: earlier writes stay overruled, later ones count.
         (&[Told { write: 900 }, SetByHand { to: 5 }, Told { write: 990 }], 5),
         (&[SetByHand { to: 5 }, Told { write: 1001 }], 1001),
         // Into the future: the same.
         (&[SetByHand { to: 9000 }, Told { write: 990 }], 9000),
         (&[SetByHand { to: 9000 }, Told { write: 1001 }], 1001),
-        // The client tells the time that was set, then a write.
+        // The client reports the time that was set, then a write.
         (&[SetByHand { to: 9000 }, Told { write: 9000 }, Told { write: 1001 }], 1001),
-        // Once a write counts, only later ones do.
+        // After a write counted, only later ones do.
         (&[SetByHand { to: 9000 }, Told { write: 1005 }, Told { write: 1001 }, Told { write: 0 }], 1005),
     ];
     for (n, (events, want)) in table.iter().enumerate() {
@@ -79,7 +79,7 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
     }
 }
 
-/// Who remembers content sees by mtime that it is old, though the clock of who wrote is behind.
+/// A client that caches content detects by mtime that it is old, though the writer's clock is behind.
 #[test]
 fn a_hint_always_moves_mtime_on() {
     let mut w = World::new();

@@ -21,7 +21,7 @@ fn targets_are_1_to_4095_bytes() {
             assert_eq!(w.call(ReadLink { fid: inode.attr.fid }).map(|r| r.target), Ok(target));
         }
     }
-    // O_CREAT does not follow it here: the caller looks again.
+    // O_CREAT does not follow it here: the caller looks the target up.
     let mut create = w.create_req(ROOT, "s1");
     create.exclusive = false;
     assert_eq!(w.call(create), Err(Code::Exists));

@@ -1,4 +1,4 @@
-//! Where a tail goes, what stays, and what is refused. There are the mirrors 1 and 2; the file's first stripe is on 1.
+//! The new place of a tail, the parts that stay, and the refusals. The mirrors are 1 and 2; the file's first stripe is on 1.
 
 use wire::meta::{Grow, SetStripe, Settle, StripeSpec, Truncate, WrittenBits};
 
@@ -16,9 +16,9 @@ fn component(end: u64, stripe_count: u16, start: u16) -> StripeComponent {
     StripeComponent { end, stripe_size: 0, stripe_count, start }
 }
 
-/// A file with objects, of such a striping (none: the default), on mirrors that `avoid` leaves.
+/// A file with objects, of this striping (`None`: the default), on mirrors outside `avoid`.
 fn file(w: &mut World, wanted: &[StripeComponent], avoid: &[u32]) -> Fid {
-    // The second of two fids goes to the first of two mirrors.
+    // The second of two fids uses the first of two mirrors.
     let fid = ["f", "g"].map(|name| w.file(ROOT, name)).into_iter().find(|f| f.counter() % 2 == 0).unwrap();
     if !wanted.is_empty() {
         let spec = Some(StripeSpec { components: wanted.to_vec(), inline_max: None });
@@ -93,7 +93,7 @@ fn the_tail_goes_where_there_is_room_and_what_is_there_stays() {
             ],
         ),
         (&[component(END, 2, any)], 0, vec![(0, vec![1, 2]), (END, vec![2])]),
-        // Which OST a later component starts with is the user's.
+        // The user chose the first OST of a later component.
         (
             &[component(M, 1, any), component(END, 1, 0)],
             5,
@@ -117,7 +117,7 @@ fn the_tail_goes_where_there_is_room_and_what_is_there_stays() {
 fn components_without_objects_go_when_there_are_many_and_those_with_objects_stay() {
     let mut w = World::new();
     let fid = file(&mut w, &[], &[]);
-    // 1. The tail moves to and fro. What was begun stays.
+    // 1. The tail moves back and forth. Components that were begun stay.
     let mut moves = 0;
     let refused = loop {
         let from = moves * M;
@@ -132,7 +132,7 @@ fn components_without_objects_go_when_there_are_many_and_those_with_objects_stay
     };
     assert_eq!(refused, Code::NoSpace);
     assert!(moves > 20, "{moves}");
-    // 2. meta-T1: of these two have objects, as the MDT was told or as the client has found.
+    // 2. meta-T1: two of these have objects, by the MDT's or by the client's knowledge.
     let mut w = World::new();
     let fid = file(&mut w, &[], &[]);
     for n in 0..4 {
@@ -162,7 +162,7 @@ fn what_is_not_so_is_refused() {
     let mut w = World::new();
     let fid = file(&mut w, &[component(M, 1, 0), component(END, 2, stripe::ALL)], &[]);
     let good = |w: &World| request(w, fid, 2 * M, 0, &[1]);
-    //           what is wrong, and how that is told
+    // fault | expected refusal
     let table: [(MoveTail, Code); 7] = [
         (MoveTail { from: M - 1, ..good(&w) }, Code::NoSpace),
         (MoveTail { avoid: vec![MirrorId(1), MirrorId(2)], ..good(&w) }, Code::NoSpace),

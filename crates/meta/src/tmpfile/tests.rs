@@ -30,7 +30,7 @@ fn a_file_without_a_name_is_an_orphan_until_it_gets_one() {
     assert_eq!(w.link(made.fid, ROOT, "f"), Ok(1));
     assert!(!w.has(key), "it has a name now");
     assert_eq!(w.lookup(ROOT, "f"), Ok(made.fid));
-    // Its holder's end does not concern it any more; and once it has lost its names it gets none again.
+    // The end of its holder no longer matters; after losing its names it cannot get one again.
     reap(&mut w.txn, made.fid).expect("reap");
     assert_eq!(w.unlink(ROOT, "f", true), Ok((made.fid, 0)));
     assert_eq!(w.link(made.fid, ROOT, "g"), Err(Code::NotFound));

@@ -21,7 +21,7 @@ fn remove(w: &mut World, fid: Fid, name: &str) -> Result<(), Code> {
     w.call(req).map(drop)
 }
 
-/// [S-xattrs] Kept, listed, removed; XATTR_CREATE and XATTR_REPLACE hold.
+/// [S-xattrs] Set, listed, removed; XATTR_CREATE and XATTR_REPLACE are obeyed.
 #[test]
 fn attributes_are_kept_listed_and_removed() {
     let mut w = World::new();
@@ -43,7 +43,7 @@ fn attributes_are_kept_listed_and_removed() {
     assert_eq!(set(&mut w, f, "user.a", b"", 4), Err(Code::Invalid));
 }
 
-/// what | name | who | outcome of set
+/// space | name | user | outcome of set
 #[test]
 fn name_spaces_have_their_rules() {
     let long = format!("user.{}", "n".repeat(251));
