@@ -126,7 +126,6 @@ impl InlinePage {
     pub const HEAD_BYTES: usize = 5;
 
     pub fn encode(bytes: &[u8]) -> Vec<u8> {
-        assert!(bytes.len() <= PAGE_SIZE, "an inline page has at most one page of bytes");
         let mut out = Vec::with_capacity(InlinePage::HEAD_BYTES + bytes.len());
         out.push(VERSION);
         types::crc::crc32c(bytes).put(&mut out);

@@ -120,9 +120,10 @@ fn need_concern(ctx: &Ctx<'_>, inode: &InodeRecord) -> Result<(), Fault> {
     };
     match ctx.judge.is_none() || is_its || sharing::is_left_over(ctx, inode) {
         true => Ok(()),
-        false => {
-            Err(Fault::new(Code::Access, format!("file {} is not written by this session, so it cannot settle it", inode.fid())))
-        }
+        false => Err(Fault::new(
+            Code::Access,
+            format!("file {} is not written by this session, so it cannot settle it", inode.fid()),
+        )),
     }
 }
 

@@ -53,7 +53,8 @@ impl World {
         World::with_judge(replay, space, None, f)
     }
 
-    /// As `with_ctx`; if a user is given, the session is judged as that user. A capability is the session's own if it has the MAC made here.
+    /// As `with_ctx`; if a user is given, the session is judged as that user. A capability is the session's own if it has the MAC that
+    /// is made here.
     pub fn with_judge<T>(replay: bool, space: Space, who: Option<u32>, f: impl FnOnce(&Ctx<'_>) -> T) -> T {
         let is_ours = |cap: &Capability| cap.mac == Mac([1; 16]);
         let make_cap = |fid, generation, rights, lease| Capability {

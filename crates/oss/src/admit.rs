@@ -121,7 +121,7 @@ pub fn lease_of(given: &Capability) -> u64 {
     }
 }
 
-/// The 64 slots of a session get neighbouring locks; different sessions get different locks.
+/// The 64 slots of a session get neighbouring locks; sessions with neighbouring ids share none.
 fn slot_lock(session: SessionId, slot: u32) -> usize {
     (session.0.wrapping_mul(64).wrapping_add(slot as u64) % SLOT_LOCKS as u64) as usize
 }

@@ -35,7 +35,7 @@ pub fn spans(layout: &Layout, fid: Fid, begin: u64, end: u64) -> Vec<Span> {
         all.iter().map(|s| s.end - s.begin).sum::<u64>() >= end.saturating_sub(begin),
         "the spans cover the whole range"
     );
-    debug_assert!(begin >= end || all.last().is_some_and(|s| is_last(s)), "the last span has the last byte");
+    debug_assert!(begin >= end || all.last().is_some_and(is_last), "the last span has the last byte");
     all
 }
 

@@ -87,7 +87,7 @@ bodies! {
     Link { fid: Fid, parent: Fid, name: Bytes, now: Time, cred: Cred }
     /// Removes a name. With `held` (the client has the file open) the last link leaves an orphan, which `Release` ends.
     Unlink { parent: Fid, name: Bytes, held: bool, now: Time, cred: Cred }
-    /// The file that lost its name, with the links left. `nlink` 0: the last name is gone; the client informs its open descriptors.
+    /// The file that lost its name, with the links left. `nlink` 0: its last name is gone.
     UnlinkReply { attr: Attr,
         /// The file has no name any more, and is an orphan of this session until `Release`.
         kept: bool,

@@ -41,8 +41,8 @@ bodies! {
     /// The client may replay lost requests below `until`. `ALL`: the other sessions have replayed theirs too, and new requests may
     /// follow.
     CatchUpReply { until: Seq }
-    /// Reports that the session no longer has these files open. Its token is from the same sequence as those of `Enter`: a `Close` that
-    /// was carried out, or overtaken by the floor, has no effect when it comes again or late.
+    /// Reports that the session no longer has these files open. Its token is from the same sequence as those of `Enter`: a `Close` whose
+    /// token has ended (it was carried out, left, or is below the floor) has no effect when it comes again or late.
     Close { token: u64, floor: u64, fids: Vec<Fid> }
 }
 

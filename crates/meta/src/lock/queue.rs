@@ -152,7 +152,7 @@ impl Queue {
         of_owner.iter().enumerate().all(|(n, a)| {
             of_owner[n + 1..]
                 .iter()
-                .all(|b| !a.range.overlaps(&b.range) && !(a.kind == b.kind && touches(&a.range, &b.range)))
+                .all(|b| !(a.range.overlaps(&b.range) || a.kind == b.kind && touches(&a.range, &b.range)))
         })
     }
 

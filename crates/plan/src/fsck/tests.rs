@@ -111,7 +111,7 @@ fn sizes_of_files_being_written_are_not_judged() {
     assert_eq!(found(writing, &[(5, stat(21, 1, 0, 999))]), []);
 }
 
-/// plan-K1, over rounds: numbers may change between them, the thing and what is wrong with it may not.
+/// plan-K1, over rounds: the numbers of a finding may change between them, its subject and kind may not.
 #[test]
 fn only_what_stays_is_reported() {
     let size = |fid, what: &str| finding(Problem::SizeMismatch, About::Inode(Fid(fid)), what.into(), "");
@@ -121,7 +121,7 @@ fn only_what_stays_is_reported() {
     assert_eq!(confirmed(&first, vec![again.clone(), other]), [again]);
 }
 
-/// plan-K1, over a look at one finding: it is told anew, or not at all.
+/// plan-K1, for a look at one finding: it is reported as it shows now, or not at all.
 #[test]
 fn what_does_not_show_when_looked_at_alone_is_dropped() {
     let look = |len| file(Some(healthy()), &[(5, stat(21, 1, 0, len))]);
