@@ -1,23 +1,20 @@
-//! The writer's role: one at a time may change what an MDT holds, and does it for those who come meanwhile.
+//! The combining lock of the executor: one thread at a time, the leader, may change the state of an MDT.
 //!
-//! Who finds the role free takes it. Who finds it taken leaves a job in the line and waits until the holder has done it for him, or
-//! hands him the role. So the state stays in one processor's caches, and one entry of the log carries many requests.
+//! A thread that finds the executor idle becomes its leader. Otherwise it queues its job; the leader runs it, or hands over leadership.
+//! So the state stays in the caches of one processor, and one log entry carries many requests.
 //!
-//! mds-W1: one thread has the role; it sees what all before it did.  mds-W2: a job is done by one holder, and told once.
-//! mds-W3: the role does not rest while somebody waits, but for mds-W5, and those with jobs and those without take turns.  mds-W4: jobs are taken in the turn of their sessions, one of each, so that no session
-//! keeps others from the next batch however much it asks for.  mds-W5: who comes from another processor than the last holder leaves his job in the
-//! line, though the role is free, and gives the last one a moment to come back and do it: a batch where everything is at hand is done in half
-//! the time of one that has to fetch it. He takes the role himself when the moment is over, and nobody waits for who mostly does not come.
+//! mds-W1: at most one thread leads, and it sees every change of the leaders before it.
+//! mds-W2: one leader runs a job, and its outcome is reported once.
+//! mds-W3: while a thread waits, the lead is handed over and never dropped. Waiters with jobs and waiters without take turns.
+//! mds-W4: sessions take turns: each gives one job in turn, so that no session keeps the others out of the next batch.
 
 use std::collections::VecDeque;
-use std::hint::spin_loop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use disk::Waiting;
 use parking_lot::{Mutex, MutexGuard};
-use rustix::thread::sched_getcpu;
 use types::SessionId;
 
 /// The role, what only its holder touches (`S`), and the line of those who wait with a job (`A` is asked for, `O` comes of it).
@@ -25,12 +22,6 @@ pub struct Role<S, A, O> {
     line: Mutex<Line<A, O>>,
     /// How many stand in the line, for the holder to see without its lock.
     waiting: AtomicUsize,
-    /// The processor of the last holder.
-    cpu: AtomicUsize,
-    /// mds-W5: how likely he comes back. A hint: two may write it at once.
-    hope: AtomicU32,
-    /// How often who gives him a moment looks.
-    looks: u32,
     /// Free for whoever has the role, but for the moment in which it is passed on.
     seat: Mutex<S>,
 }
@@ -60,12 +51,6 @@ struct Ticket {
     stage: AtomicU32,
     waiting: Waiting,
 }
-
-/// mds-W5: some 3 us, in which a client's next request may come, and a tenth of what the wait for a sleeper costs.
-const LOOKS: u32 = 60;
-const HOPE_MAX: u32 = 16;
-/// One who did not come back costs as much hope as so many that did not have to.
-const HOPE_LOST: u32 = 8;
 
 const WAITING: u32 = 0;
 const HANDED: u32 = 1;
@@ -98,72 +83,28 @@ impl<S, A, O> Role<S, A, O> {
         Role {
             line: Mutex::new(line),
             waiting: AtomicUsize::new(0),
-            cpu: AtomicUsize::new(0),
-            hope: AtomicU32::new(HOPE_MAX),
-            looks: LOOKS,
             seat: Mutex::new(seat),
         }
     }
 
     /// The role, or what a holder of it made of the job. `job` is asked for only if it is left in the line.
     pub fn enter(&self, session: SessionId, job: impl FnOnce() -> A) -> Turn<'_, S, A, O> {
-        self.enter_from(sched_getcpu(), session, job)
-    }
-
-    fn enter_from(&self, cpu: usize, session: SessionId, job: impl FnOnce() -> A) -> Turn<'_, S, A, O> {
-        let hope = self.hope.load(Ordering::Relaxed);
-        let is_near = self.cpu.load(Ordering::Relaxed) == cpu || hope == 0;
-        if is_near && let Some(held) = self.try_hold(cpu) {
-            if hope < HOPE_MAX {
-                self.hope.store(hope + 1, Ordering::Relaxed);
-            }
+        if let Some(held) = self.try_hold() {
             return Turn::Lead(held);
         }
-        // Made outside the line's lock: it is copied from somewhere.
+        // Made outside the queue's lock, because it copies the request.
         let job = Job::new(session, job());
         {
             let mut line = self.line.lock();
-            if is_near && !line.is_led {
+            if !line.is_led {
                 line.is_led = true;
                 drop(line);
-                return Turn::Lead(self.sit(cpu));
+                return Turn::Lead(self.sit());
             }
             line.push(job.clone());
             self.waiting.fetch_add(1, Ordering::Release);
         }
-        match is_near || self.comes_back_for(&job) {
-            true => self.await_turn(&job),
-            false => self.enter_for(job, cpu),
-        }
-    }
-
-    /// mds-W5: did somebody see to the job while this gave him a moment?
-    fn comes_back_for(&self, job: &Job<A, O>) -> bool {
-        for _ in 0..self.looks {
-            if job.ticket.stage.load(Ordering::Acquire) != WAITING {
-                self.hope.store(HOPE_MAX, Ordering::Relaxed);
-                return true;
-            }
-            spin_loop();
-        }
-        false
-    }
-
-    /// For who gave another a moment: the role, if it is still free.
-    fn enter_for(&self, job: Arc<Job<A, O>>, cpu: usize) -> Turn<'_, S, A, O> {
-        let mut line = self.line.lock();
-        // Free, and not done: nobody took it out of the line.
-        if line.is_led || job.ticket.stage.load(Ordering::Acquire) != WAITING {
-            drop(line);
-            return self.await_turn(&job);
-        }
-        line.is_led = true;
-        line.remove(&job);
-        self.waiting.fetch_sub(1, Ordering::Release);
-        drop(line);
-        let hope = self.hope.load(Ordering::Relaxed);
-        self.hope.store(hope.saturating_sub(HOPE_LOST), Ordering::Relaxed);
-        Turn::Lead(self.sit(cpu))
+        self.await_turn(&job)
     }
 
     /// Several jobs at once, at the end of the line, and the role if it was free: `await_turn` each of them in their order. Who has
@@ -175,21 +116,20 @@ impl<S, A, O> Role<S, A, O> {
         self.waiting.fetch_add(jobs.len(), Ordering::Release);
         let was_led = std::mem::replace(&mut line.is_led, true);
         drop(line);
-        (jobs, (!was_led).then(|| self.sit(sched_getcpu())))
+        (jobs, (!was_led).then(|| self.sit()))
     }
 
     /// How it went on with a job that stands in line.
     pub fn await_turn(&self, job: &Job<A, O>) -> Turn<'_, S, A, O> {
         match job.ticket.wait() {
-            HANDED => Turn::Lead(self.sit(sched_getcpu())),
+            HANDED => Turn::Lead(self.sit()),
             _ => Turn::Done(job.outcome.lock().take().expect("it is set before the stage says so")),
         }
     }
 
     /// The role, for who brings no job; nothing is under way.
     pub fn hold(&self) -> Held<'_, S, A, O> {
-        let cpu = sched_getcpu();
-        if let Some(held) = self.try_hold(cpu) {
+        if let Some(held) = self.try_hold() {
             return held;
         }
         let ticket = Arc::<Ticket>::default();
@@ -198,25 +138,24 @@ impl<S, A, O> Role<S, A, O> {
             if !line.is_led {
                 line.is_led = true;
                 drop(line);
-                return self.sit(cpu);
+                return self.sit();
             }
             line.still.push_back(ticket.clone());
             self.waiting.fetch_add(1, Ordering::Release);
         }
         ticket.wait();
-        self.sit(sched_getcpu())
+        self.sit()
     }
 
-    fn try_hold(&self, cpu: usize) -> Option<Held<'_, S, A, O>> {
+    fn try_hold(&self) -> Option<Held<'_, S, A, O>> {
         let mut line = self.line.lock();
         let was_led = std::mem::replace(&mut line.is_led, true);
         drop(line);
-        (!was_led).then(|| self.sit(cpu))
+        (!was_led).then(|| self.sit())
     }
 
-    /// For who was given the role, on this processor.
-    fn sit(&self, cpu: usize) -> Held<'_, S, A, O> {
-        self.cpu.store(cpu, Ordering::Relaxed);
+    /// For a thread that the line's state already names as leader.
+    fn sit(&self) -> Held<'_, S, A, O> {
         Held { role: self, seat: Some(self.seat.lock()) }
     }
 
@@ -231,16 +170,6 @@ impl<A, O> Line<A, O> {
         match self.jobs.iter_mut().find(|(session, _)| *session == job.session) {
             Some((_, queue)) => queue.push_back(job),
             None => self.jobs.push_back((job.session, VecDeque::from([job]))),
-        }
-    }
-
-    fn remove(&mut self, job: &Arc<Job<A, O>>) {
-        if let Some(at) = self.jobs.iter().position(|(session, _)| *session == job.session) {
-            let queue = &mut self.jobs[at].1;
-            queue.retain(|j| !Arc::ptr_eq(j, job));
-            if queue.is_empty() {
-                self.jobs.remove(at);
-            }
         }
     }
 
@@ -390,48 +319,6 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..THREADS * EACH).collect::<Vec<_>>());
         assert_eq!(role.waiting(), 0);
-    }
-
-    /// mds-W5: the role is free, and who comes from elsewhere has his job done by who had it last.
-    #[test]
-    fn w5_who_comes_from_another_processor_gives_the_last_holder_a_moment() {
-        let role = Count { looks: u32::MAX, ..Count::new(Vec::new()) };
-        let lead = |cpu| match role.enter_from(cpu, SessionId(1), || 0) {
-            Turn::Lead(held) => held,
-            Turn::Done(_) => panic!("nobody else has the role"),
-        };
-        drop(lead(0));
-        std::thread::scope(|s| {
-            let other = s.spawn(|| match role.enter_from(1, SessionId(2), || 7) {
-                Turn::Done(place) => place,
-                Turn::Lead(_) => panic!("the last holder comes back"),
-            });
-            while role.waiting() == 0 && !other.is_finished() {
-                std::thread::yield_now();
-            }
-            let mut held = lead(0);
-            assert_eq!(tell_all(held.take(9)), [7]);
-            drop(held);
-            assert_eq!(other.join().unwrap(), 0);
-        });
-        // Nobody waits for who mostly does not come: this would look for minutes.
-        role.hope.store(0, Ordering::Relaxed);
-        drop(lead(1));
-        assert_eq!(role.waiting(), 0);
-    }
-
-    /// mds-W5: and takes it himself when nobody came, with those who stood in the line behind him.
-    #[test]
-    fn w5_the_moment_ends() {
-        let role = Count { looks: 3, ..Count::new(Vec::new()) };
-        for n in 0..100 {
-            let Turn::Lead(mut held) = role.enter_from(n % 2, SessionId(n as u64), || 0) else {
-                panic!("nobody else has the role");
-            };
-            assert_eq!(tell_all(held.take(9)), [0u64; 0], "his own job is not done by another");
-        }
-        assert_eq!(role.waiting(), 0);
-        assert!(role.line.lock().jobs.is_empty());
     }
 
     /// Threads that wait with jobs `(session, n)`, in this order, behind whoever has the role.
