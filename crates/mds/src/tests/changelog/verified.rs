@@ -3,7 +3,7 @@
 use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord};
 
 use super::*;
-use crate::given_up::GivenUp;
+use crate::upkeep::given_up::GivenUp;
 
 /// Two consumers that have lost something, and changes behind both.
 fn played() -> verify::Image {

@@ -1,0 +1,131 @@
+//! How much room there is, and the numbers for `statfs` and status.
+//!
+//! The next checkpoint must find room, or the log could never be trimmed again. So growth ends below that: what creates is
+//! refused first, and what deletes goes on working to the end.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use disk::Volume;
+use disk::leaves::LeafArea;
+use kv::Engine;
+use meta::Space;
+use types::{Code, Fault};
+
+use crate::Records;
+use crate::executor::draft::{Draft, put_bytes};
+use crate::executor::execute::Stop;
+use crate::executor::slots::Slots;
+use crate::records::overlay::Layer;
+
+/// From this share of the room on, rules are told that the MDT is full and refuse what makes files or adds bytes.
+const FULL_PERCENT: u64 = 90;
+/// Shares of what users may take, from which on new content of a file lies inline up to so many bytes only: it can lie in objects, and names
+/// cannot. The least is about what the layout of objects takes.
+const INLINE_STEPS: [(u64, u32); 3] = [(80, 512), (65, 4 << 10), (50, 16 << 10)];
+/// From this share on, every transaction that makes the table larger is refused. The rest is for what deletes (which adds
+/// records of dead objects before it frees others), for ids, sessions and slots.
+const CLOSED_PERCENT: u64 = 96;
+/// What the changelog may take, of what users may.
+const CHANGES_SHARE: u64 = 8;
+/// Of a leaf's name in the head of a checkpoint: with a key of 18 bytes and one run, and a little more.
+const NAME_BYTES: u64 = 72;
+
+/// The room for records.
+pub struct Room {
+    /// What leaves may take: another copy of them always fits.
+    capacity_bytes: u64,
+    /// What the head of a checkpoint may, which names the leaves and has the slots.
+    head_bytes: u64,
+    /// For who has not the writer's role.
+    slots_bytes: AtomicU64,
+    /// The least of `INLINE_STEPS` that was told of.
+    inline_told: AtomicU32,
+}
+
+impl Room {
+    pub fn new(kv: &Records, slots: &Slots) -> Room {
+        let kv::Room { leaves_bytes, head_bytes } = kv.room();
+        Room {
+            capacity_bytes: leaves_bytes,
+            head_bytes,
+            slots_bytes: AtomicU64::new(slots.bytes()),
+            inline_told: AtomicU32::new(u32::MAX),
+        }
+    }
+
+    /// Of `capacity_bytes`. `table_bytes`: as `kv::View::medium_bytes` has them.
+    fn used(&self, table_bytes: u64, slots_bytes: u64) -> u64 {
+        let head = u128::from(slots_bytes + table_bytes / types::PAGE_SIZE as u64 * NAME_BYTES);
+        // The fuller of the two decides.
+        table_bytes.max((head * u128::from(self.capacity_bytes) / u128::from(self.head_bytes)) as u64)
+    }
+
+    /// By who changed them.
+    pub fn note_slots(&self, slots: &Slots) {
+        self.slots_bytes.store(slots.bytes(), Ordering::Relaxed);
+    }
+    /// What users may take.
+    pub fn usable(&self) -> u64 {
+        self.share(FULL_PERCENT)
+    }
+    /// What is taken of `usable`; `table_bytes`: as `kv::View::medium_bytes` has them.
+    pub fn taken(&self, table_bytes: u64) -> u64 {
+        self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed))
+    }
+
+    /// What new content may take inline where so much is taken, and from which share of the room on that is so.
+    pub fn inline_step(&self, used: u64) -> Option<&'static (u64, u32)> {
+        INLINE_STEPS.iter().find(|(percent, _)| used >= self.usable() / 100 * percent)
+    }
+
+    /// What rules are told.
+    pub fn space(&self, table_bytes: u64) -> Space {
+        let used = self.taken(table_bytes);
+        let (usable, step) = (self.usable(), self.inline_step(used));
+        if let Some((percent, bytes)) = step
+            && *bytes < self.inline_told.load(Ordering::Relaxed)
+        {
+            self.inline_told.store(*bytes, Ordering::Relaxed);
+            tracing::warn!(
+                "the MDT's records take {percent} % of their room: what is written to files lies on OSTs from {bytes} bytes on, to leave room for \
+                 names; move the MDT to a larger device, or set less with `stria setstripe --inline`"
+            );
+        }
+        Space { is_full: used >= usable, inline_max: step.map_or(u32::MAX, |(_, bytes)| *bytes) }
+    }
+
+    /// Is everything refused that grows?
+    pub fn is_closed(&self, table_bytes: u64) -> bool {
+        self.taken(table_bytes) >= self.share(CLOSED_PERCENT)
+    }
+    /// What the changelog may take.
+    pub fn changes_max(&self) -> u64 {
+        self.usable() / CHANGES_SHARE
+    }
+
+    fn share(&self, percent: u64) -> u64 {
+        self.capacity_bytes / 100 * percent
+    }
+
+    /// May these changes be made after those of `draft`?
+    pub fn check(&self, draft: &Draft<'_>, slots: &Slots, changes: &Layer) -> Result<(), Stop> {
+        let (used, put) = (self.used(draft.table_bytes(), slots.bytes()), put_bytes(changes));
+        if used + put <= self.share(CLOSED_PERCENT) || put <= draft.replaced(changes)? {
+            return Ok(());
+        }
+        let fault = Fault::new(
+            Code::NoSpace,
+            format!(
+                "the MDT's records take {used} of {} bytes; delete files, or move the MDT to a larger device",
+                self.capacity_bytes
+            ),
+        );
+        Err(fault.into())
+    }
+}
+
+/// What users may take of an MDT's medium that is not served now: as `TargetStatReply::bytes_total` says while it is.
+pub fn usable_bytes(volume: &Volume) -> u64 {
+    let area = LeafArea::new(volume.disk().clone(), &volume.layout().slots);
+    kv::leaves_bytes(&area) / 100 * FULL_PERCENT
+}

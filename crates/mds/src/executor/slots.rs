@@ -1,0 +1,234 @@
+//! What was done last in each slot of each session, with its reply: a repeated request is answered from here.
+//!
+//! It changes with the log entry that carries the same facts (mds-M4) and stands in checkpoints as records of kind 8. Refusals
+//! are not recorded: a refused request that comes again is judged again, and gaps in a slot's sequences are normal.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kv::{Batch, Change, Value, record_bytes};
+use object::slots::{Admission, Done as SlotDone, admit, check_slot, unknown};
+use types::{Fault, Key, Seq, SessionId};
+use wire::session::SLOTS;
+use wire::{Malformed, Reader, Wire};
+
+use crate::records::record::{Member, Origin};
+use crate::sessions::{KIND_SESSION, session_of_key};
+
+/// Key kind of slot records in checkpoints.
+pub const KIND_SLOT: u8 = meta::keys::SLOT;
+
+/// What was done last in a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Last {
+    pub sequence: u32,
+    /// The log entry that did it.
+    pub seq: Seq,
+    /// The reply's body without its head.
+    pub reply: Arc<[u8]>,
+}
+
+/// What to do with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    New,
+    Repeat(Last),
+    /// Done long since, by an entry not after this one; its reply is not kept.
+    Old(Seq),
+}
+
+/// mds-I1: `bytes` is what the records of all slots take in a checkpoint.  mds-I2: sessions here are those of the table's records of
+/// kind 7.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// Shared with checkpoints that are being written.
+    sessions: HashMap<SessionId, Arc<Vec<Option<Last>>>>,
+    bytes: u64,
+}
+
+impl Slots {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn admit(&self, origin: &Origin) -> Result<Verdict, Fault> {
+        check_slot(origin.session, origin.slot)?;
+        let slots = self.sessions.get(&origin.session).ok_or_else(|| unknown(origin.session))?;
+        let Some(last) = &slots[origin.slot as usize] else { return Ok(Verdict::New) };
+        let done = SlotDone { sequence: last.sequence, seq: last.seq, answer: 0 };
+        Ok(match admit(done, origin.sequence) {
+            Admission::New => Verdict::New,
+            Admission::Repeat(_) => Verdict::Repeat(last.clone()),
+            Admission::Old => Verdict::Old(last.seq),
+        })
+    }
+
+    pub fn check_session(&self, session: SessionId) -> Result<(), Fault> {
+        if self.sessions.contains_key(&session) { Ok(()) } else { Err(unknown(session)) }
+    }
+
+    /// Highest sequence carried out in each slot.
+    pub fn sequences(&self, session: SessionId) -> Vec<u32> {
+        match self.sessions.get(&session) {
+            Some(slots) => slots.iter().map(|s| s.as_ref().map_or(0, |l| l.sequence)).collect(),
+            None => vec![0; SLOTS as usize],
+        }
+    }
+
+    /// Takes over what an entry says: who was answered, and which sessions began or ended. `first` is the seq of its first member.
+    pub fn apply(&mut self, members: &[Member], first: Seq, changes: &Batch) {
+        // Entries of requests touch no session record, and those of sessions are rare: one byte decides.
+        for Change { key, value } in
+            changes.0.iter().filter(|c| c.key.as_bytes().first() == Some(&KIND_SESSION))
+        {
+            match (session_of_key(key), value) {
+                (Some(session), Some(_)) => self.begin(session),
+                (Some(session), None) => self.end(session),
+                (None, _) => {}
+            }
+        }
+        for (member, seq) in members.iter().zip(first.0..) {
+            if let Some(Origin { session, slot, sequence }) = member.origin {
+                self.note(session, slot, Last { sequence, seq: Seq(seq), reply: member.reply.clone() });
+            }
+        }
+    }
+
+    pub fn begin(&mut self, session: SessionId) {
+        self.sessions.entry(session).or_insert_with(|| Arc::new(vec![None; SLOTS as usize]));
+    }
+
+    fn end(&mut self, session: SessionId) {
+        let slots = self.sessions.remove(&session);
+        self.bytes -= slots.iter().flat_map(|slots| slots.iter().flatten()).map(slot_bytes).sum::<u64>();
+    }
+
+    /// A slot of a session that is not (any more) here is not kept: the entry's session ended later in the log.
+    fn note(&mut self, session: SessionId, slot: u32, last: Last) {
+        let slots = self.sessions.get_mut(&session).map(Arc::make_mut);
+        let Some(place) = slots.and_then(|s| s.get_mut(slot as usize)) else { return };
+        self.bytes += slot_bytes(&last);
+        if let Some(old) = place.replace(last) {
+            self.bytes -= slot_bytes(&old);
+        }
+    }
+
+    /// The records of kind 8, in no particular order.
+    pub fn records(&self) -> impl Iterator<Item = (Key, Value)> + '_ {
+        self.sessions.iter().flat_map(|(session, slots)| {
+            slots.iter().enumerate().filter_map(|(n, last)| {
+                let last = last.as_ref()?;
+                let mut value = Vec::with_capacity(12 + last.reply.len());
+                last.sequence.put(&mut value);
+                last.seq.put(&mut value);
+                value.extend_from_slice(&last.reply);
+                Some((slot_key(*session, n as u32), Value::new(&value)))
+            })
+        })
+    }
+
+    /// Takes back a record of kind 8 from a checkpoint.
+    pub fn restore(&mut self, key: &Key, value: &[u8]) -> Result<(), Malformed> {
+        let k = &mut Reader::new(key.as_bytes().get(1..).ok_or(Malformed("key of a slot"))?);
+        let session = SessionId(u64::from_be_bytes(k.take(8)?.try_into().expect("take gave 8 bytes")));
+        let slot = u32::from_be_bytes(k.take(4)?.try_into().expect("take gave 4 bytes"));
+        k.end()?;
+        if slot >= SLOTS {
+            return Err(Malformed("slot number"));
+        }
+        let v = &mut Reader::new(value);
+        let (sequence, seq) = (u32::get(v)?, Seq::get(v)?);
+        self.begin(session);
+        self.note(session, slot, Last { sequence, seq, reply: v.take(v.remaining())?.into() });
+        Ok(())
+    }
+
+    /// Forgets slots of sessions that are not in `known`, and makes room for those that have none yet (mds-I2).
+    pub fn keep_only(&mut self, known: &[SessionId]) {
+        let gone: Vec<SessionId> = self.sessions.keys().filter(|s| !known.contains(s)).copied().collect();
+        gone.into_iter().for_each(|s| self.end(s));
+        known.iter().for_each(|s| self.begin(*s));
+    }
+}
+
+fn slot_key(session: SessionId, slot: u32) -> Key {
+    let mut bytes = [0u8; 13];
+    bytes[0] = KIND_SLOT;
+    bytes[1..9].copy_from_slice(&session.0.to_be_bytes());
+    bytes[9..].copy_from_slice(&slot.to_be_bytes());
+    Key::new(&bytes).expect("13 bytes fit")
+}
+
+fn slot_bytes(last: &Last) -> u64 {
+    record_bytes(&slot_key(SessionId(0), 0), 12 + last.reply.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Code;
+
+    use super::*;
+
+    fn origin(slot: u32, sequence: u32) -> Origin {
+        Origin { session: SessionId(3), slot, sequence }
+    }
+
+    fn done(slots: &mut Slots, slot: u32, sequence: u32, reply: &[u8]) {
+        let member = Member { call: 1, origin: Some(origin(slot, sequence)), reply: reply.into() };
+        slots.apply(&[member], Seq(sequence as u64), &Batch::new());
+    }
+
+    #[test]
+    fn a_request_is_new_once_then_repeated_then_old() {
+        let mut s = Slots::default();
+        assert_eq!(s.admit(&origin(0, 1)).unwrap_err().code, Code::NoSession);
+        s.begin(SessionId(3));
+        assert_eq!(s.admit(&origin(0, 1)), Ok(Verdict::New));
+        done(&mut s, 0, 1, b"one");
+        assert!(
+            matches!(s.admit(&origin(0, 1)), Ok(Verdict::Repeat(l)) if &l.reply[..] == b"one" && l.seq == Seq(1))
+        );
+        // 2 was refused and left no trace.
+        done(&mut s, 0, 3, b"three");
+        assert_eq!(s.admit(&origin(0, 1)), Ok(Verdict::Old(Seq(3))));
+        assert_eq!(s.admit(&origin(1, 1)), Ok(Verdict::New), "slots are apart");
+        assert_eq!(s.admit(&origin(SLOTS, 1)).unwrap_err().code, Code::BadRequest);
+    }
+
+    /// As `docs/formats/mdt.md` has it.
+    #[test]
+    fn golden() {
+        let mut s = Slots::default();
+        s.begin(SessionId(3));
+        let origin = Origin { session: SessionId(3), slot: 5, sequence: 0x0102_0304 };
+        // The second of two: its seq is the entry's and one.
+        let second = Member { call: 1, origin: Some(origin), reply: b"re"[..].into() };
+        let first = Member { call: 1, origin: None, reply: b"x"[..].into() };
+        s.apply(&[first, second], Seq(0x1112_1314_1516_1717), &Batch::new());
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let (key, value) = s.records().next().unwrap();
+        assert_eq!(hex(key.as_bytes()), "08000000000000000300000005");
+        assert_eq!(hex(value.raw()), "0403020118171615141312117265");
+    }
+
+    #[test]
+    fn records_bring_everything_back_and_bytes_are_true() {
+        let mut s = Slots::default();
+        s.begin(SessionId(3));
+        done(&mut s, 0, 1, b"one");
+        done(&mut s, 0, 2, b"second");
+        done(&mut s, 63, 9, b"");
+        let mut back = Slots::default();
+        let mut bytes = 0;
+        for (key, value) in s.records() {
+            bytes += record_bytes(&key, value.raw().len());
+            back.restore(&key, value.raw()).unwrap();
+        }
+        assert_eq!(back, s);
+        assert_eq!(s.bytes(), bytes);
+        back.keep_only(&[SessionId(4)]);
+        assert_eq!(back.bytes(), 0);
+        let admitted = |session| back.admit(&Origin { session, slot: 0, sequence: 1 }).is_ok();
+        assert!(admitted(SessionId(4)) && !admitted(SessionId(3)));
+    }
+}

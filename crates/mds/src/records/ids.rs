@@ -1,0 +1,227 @@
+//! mds-O5: fids, lease numbers and session ids are drawn from blocks that were reserved ahead, in entries that were flushed
+//! before the first id of the block was given out. A power loss skips what was left of a block and repeats nothing.
+//!
+//! mds-I1: `next <= limit <= promised`; ids below `limit` may be given out, ids below `promised` are reserved in the log (not
+//! yet flushed above `limit`).  mds-I2: `next` only rises.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kv::{Batch, Value};
+use meta::View;
+use types::{Code, Fault, Fid, Key, SessionId, Shard};
+
+/// Key kind of the counters' records: `(9, which u8)` → limit u64, little-endian.
+pub const KIND_COUNTER: u8 = meta::keys::COUNTER;
+/// Ids in a block: at 100,000 creates per second one flush every 0.65 s, and 2^48 fids outlast four billion restarts.
+pub const BLOCK: u64 = 65_536;
+/// Most ids that one transaction may draw; so many are at hand before it starts.
+pub const TXN_IDS_MAX: u64 = 64;
+/// A stored limit above this is not ours: ids rise by what a device can log, and further on blocks would overflow.
+const LIMIT_MAX: u64 = u64::MAX >> 2;
+/// With fewer left the next block is reserved in the background.
+const LOW: u64 = BLOCK / 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Fid = 1,
+    Lease = 2,
+    Session = 3,
+}
+
+const ALL: [Which; 3] = [Which::Fid, Which::Lease, Which::Session];
+
+#[derive(Clone, Copy, Debug)]
+struct Counter {
+    next: u64,
+    limit: u64,
+    promised: u64,
+}
+
+impl Counter {
+    fn draw(&mut self) -> Option<u64> {
+        let id = self.next;
+        (id < self.limit).then(|| {
+            self.next += 1;
+            id
+        })
+    }
+    fn left(&self) -> u64 {
+        self.limit - self.next
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Ids {
+    shard: Shard,
+    counters: [Counter; 3],
+    /// The newest lease number, for those who may not wait for the writer.
+    newest_lease: Arc<AtomicU64>,
+}
+
+impl Ids {
+    /// Where a table stands: everything up to the reserved limits counts as used. Nothing can be drawn before `promise`,
+    /// a flush and `keep`.
+    pub fn load(view: &dyn View) -> Result<Ids, Fault> {
+        let first = |w: Which| if w == Which::Fid { Fid::FIRST } else { 1 };
+        let mut counters = ALL.map(|w| Counter { next: first(w), limit: first(w), promised: first(w) });
+        for which in ALL {
+            if let Some(bytes) = view.get(&key(which)) {
+                let limit = u64::from_le_bytes(bytes[..].try_into().map_err(|_| damaged(&key(which)))?);
+                if limit > LIMIT_MAX {
+                    return Err(damaged(&key(which)));
+                }
+                let start = limit.max(first(which));
+                counters[which as usize - 1] = Counter { next: start, limit: start, promised: start };
+            }
+        }
+        // Any below may have been given before the restart.
+        let newest_lease = Arc::new(AtomicU64::new(counters[Which::Lease as usize - 1].next - 1));
+        Ok(Ids { shard: Shard(0), counters, newest_lease })
+    }
+
+    /// Of fids' counters and of sessions none from here on was given out.
+    pub fn limits(&self) -> (u64, SessionId) {
+        (self.counters[0].limit, SessionId(self.counters[2].limit))
+    }
+
+    /// The newest lease number that was given out, here or before a restart.
+    pub fn newest_lease(&self) -> Arc<AtomicU64> {
+        self.newest_lease.clone()
+    }
+
+    /// Fids are drawn under this shard; known once the MDT has registered, before the first is drawn.
+    pub fn set_shard(&mut self, shard: Shard) {
+        self.shard = shard
+    }
+
+    /// Is it time to reserve in the background?
+    pub fn are_low(&self) -> bool {
+        self.counters.iter().any(|c| c.left() < LOW && c.promised == c.limit)
+    }
+    /// May a transaction start?
+    pub fn are_enough(&self) -> bool {
+        self.counters.iter().all(|c| c.left() >= TXN_IDS_MAX)
+    }
+
+    /// The entry that reserves another block for every counter that is low. `keep` what it returns once that is flushed.
+    pub fn promise(&mut self) -> Result<(Batch, Promise), Fault> {
+        let mut batch = Batch::new();
+        for which in ALL {
+            let c = &mut self.counters[which as usize - 1];
+            if c.left() >= LOW {
+                continue;
+            }
+            // A promise whose flush failed is made anew, further on: what it covered is skipped.
+            c.promised += BLOCK;
+            if which == Which::Fid && c.promised > 1 << 48 {
+                return Err(Fault::new(
+                    Code::NoSpace,
+                    "this shard has given out all of its 2^48 fids; make files on another",
+                ));
+            }
+            batch.put(key(which), Value::new(&c.promised.to_le_bytes()));
+        }
+        Ok((batch, Promise(self.counters.map(|c| c.promised))))
+    }
+
+    /// The reservation is flushed: its ids may be given out.
+    pub fn keep(&mut self, promise: Promise) {
+        for (c, promised) in self.counters.iter_mut().zip(promise.0) {
+            c.limit = c.limit.max(promised);
+        }
+    }
+
+    pub fn next_fid(&mut self) -> Option<Fid> {
+        self.counters[0].draw().map(|n| Fid::new(self.shard, n))
+    }
+    /// A lease number: its low half is the counter in capabilities, its high half is added to the epoch, so that versions
+    /// rise also when the low half starts again.
+    pub fn next_lease(&mut self) -> Option<u64> {
+        let number = self.counters[1].draw()?;
+        // Before anybody is told it, so before any object sees it.
+        self.newest_lease.store(number, Ordering::SeqCst);
+        Some(number)
+    }
+    pub fn next_session(&mut self) -> Option<SessionId> {
+        self.counters[2].draw().map(SessionId)
+    }
+
+    /// As if everything below had been given out, in this process and flushed: for the test of the low half's end.
+    #[cfg(test)]
+    pub fn skip_leases_to(&mut self, next: u64) {
+        self.counters[1] = Counter { next, limit: next + BLOCK, promised: next + BLOCK };
+        self.newest_lease.store(next - 1, Ordering::SeqCst);
+    }
+
+    /// As if so many had been given out.
+    #[cfg(test)]
+    pub fn skip_fids(&mut self, some: u64) {
+        self.counters[0].next += some;
+    }
+
+    /// Has this fid been given out by this shard (or is it another shard's)? A replay may only ask for such.
+    pub fn was_given(&self, fid: Fid) -> bool {
+        fid.allocating_shard() != self.shard || fid.counter() < self.counters[0].next
+    }
+}
+
+/// Limits that hold once the entry with them is flushed.
+#[derive(Clone, Copy, Debug)]
+pub struct Promise([u64; 3]);
+
+/// What a restored MDT skips of each counter: at 100,000 a second those of 127 days, for which a backup is old enough; and fids last for 256
+/// restores.
+const RESTORE_SKIP: u64 = 1 << 40;
+
+/// The counters' records as a restored MDT has them.
+pub fn raised(view: &dyn View) -> Result<Vec<(Key, Value)>, Fault> {
+    let mut all = Vec::new();
+    for which in ALL {
+        let Some(bytes) = view.get(&key(which)) else { continue };
+        let limit = u64::from_le_bytes(bytes[..].try_into().map_err(|_| damaged(&key(which)))?);
+        let limit = limit.saturating_add(RESTORE_SKIP);
+        all.push((key(which), Value::new(&limit.to_le_bytes())));
+    }
+    Ok(all)
+}
+
+/// Of the counters' records.
+pub fn keys() -> [Key; 3] {
+    ALL.map(key)
+}
+
+fn key(which: Which) -> Key {
+    Key::new(&[KIND_COUNTER, which as u8]).expect("two bytes fit")
+}
+
+fn damaged(key: &Key) -> Fault {
+    Fault::new(
+        Code::Damaged,
+        format!("counter record {key:?} cannot be read; restore the MDT from its mirror"),
+    )
+}
+
+/// For who draws no lease numbers.
+pub fn no_lease() -> Cell<u32> {
+    Cell::new(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `docs/formats/mdt.md` has it: a limit for each counter.
+    #[test]
+    fn golden() {
+        let mut ids = Ids::load(&meta::mem::MemTxn::default()).unwrap();
+        let (batch, _) = ids.promise().unwrap();
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let records: Vec<_> =
+            batch.0.iter().map(|c| (hex(c.key.as_bytes()), c.value.as_ref().map(|v| hex(v.raw())))).collect();
+        let limit = |first: u64| Some(hex(&(first + BLOCK).to_le_bytes()));
+        let want = [("0901", limit(16)), ("0902", limit(1)), ("0903", limit(1))];
+        assert_eq!(records, want.map(|(key, value)| (key.to_owned(), value)));
+    }
+}

@@ -1,0 +1,288 @@
+//! Sessions begin and end here.
+//!
+//! A newcomer waits until those who are there share the file system with it (mds-X2); one that was silent for the session's time is
+//! ended instead. A session that is alone is kept much longer: its client may only sleep.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use types::{Code, Fault, Fid, SessionId, Uuid};
+use wire::Empty;
+use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
+
+use crate::Core;
+use crate::records::ids::no_lease;
+use crate::records::look::look_around;
+use crate::sessions::overdue::OVERDUE_MS;
+use crate::sessions::shared::Doom;
+use crate::sessions::{Session, session_key};
+
+/// Alone, a silent session is ended after this many times its time-out: a minute, by when its orphans are due.
+const UNRIVALLED_FACTOR: u64 = 6;
+/// Orphans that one entry reaps. An orphan of 64 KiB inline has 17 records to delete, so the entry stays below 64 KiB.
+const REAP_MAX: usize = 64;
+/// Orphans of all sessions that are looked at at once.
+const ORPHANS_AT_ONCE: usize = 4096;
+/// Sessions at one time, as many as an OST bears of several MDTs: each has 64 slots with an answer in each.
+pub const SESSIONS_MAX: usize = 4096;
+
+impl Core {
+    pub fn on_attach(&self, req: &Attach) -> Result<AttachReply, Fault> {
+        let joined = self.joined()?;
+        if req.fs_uuid != joined.fs_uuid {
+            return Err(Fault::new(
+                Code::Invalid,
+                format!(
+                    "this MDT serves file system {}, not {}; is the mount's MGS address right?",
+                    joined.fs_uuid, req.fs_uuid
+                ),
+            ));
+        }
+        if req.observer {
+            return Ok(self.attach_reply(SessionId(0), vec![]));
+        }
+        let _one = self.ending.lock();
+        let now = self.clock.boot_ms();
+        // 1. the same client again: after a reconnect, or a restart of this server
+        if let Some(session) = self.sessions.find(|s| s.client == req.client) {
+            session.touch(now);
+            return Ok(self.attach_reply(session.id, self.role.hold().slots.sequences(session.id)));
+        }
+        // 2. others: end the dead, wait until the living share
+        for id in self.sessions.ids() {
+            self.end_if_dead(id, now)?;
+        }
+        self.check_sessions()?;
+        self.wait_for_others(req.client, now)?;
+        // 3. a session of its own, durable before it is used: its requests may be replayed after a power loss
+        let session = self.begin_session(req, now)?;
+        self.flush()?;
+        let slots = self.role.hold().slots.sequences(session.id);
+        Ok(self.attach_reply(session.id, slots))
+    }
+
+    /// Ends session `id` if it was silent for its time.
+    fn end_if_dead(&self, id: SessionId, now: u64) -> Result<(), Fault> {
+        let Some(holder) = self.sessions.get(id) else { return Ok(()) };
+        let silent = holder.silent_ms(now);
+        if silent < self.session_ttl_ms() {
+            return Ok(());
+        }
+        tracing::info!(
+            session = id.0,
+            client = holder.name,
+            silent_ms = silent,
+            "a dead session makes way for a new client"
+        );
+        self.evict(id)
+    }
+
+    /// Who does not come in now may when another has left: it asks again.
+    fn check_sessions(&self) -> Result<(), Fault> {
+        match self.sessions.count() < SESSIONS_MAX {
+            true => Ok(()),
+            false => Err(Fault::new(
+                Code::NotReady,
+                format!(
+                    "this MDT has {SESSIONS_MAX} sessions, as many as it may; unmount clients that nobody needs"
+                ),
+            )),
+        }
+    }
+
+    /// mds-X2. The newcomer asks again until it is let in.
+    fn wait_for_others(&self, client: Uuid, now: u64) -> Result<(), Fault> {
+        if self.sessions.count() == 0 {
+            return Ok(());
+        }
+        self.ensure_era()?;
+        let is_let_in = || self.sharers.ask_to_share(&self.sessions.ids(), client, now);
+        if is_let_in() {
+            return Ok(());
+        }
+        // mds-X9: somebody wants that they share.
+        self.end_overdue()?;
+        if is_let_in() {
+            return Ok(());
+        }
+        let names: Vec<_> = self
+            .sessions
+            .ids()
+            .iter()
+            .filter_map(|id| self.sessions.get(*id))
+            .map(|s| format!("{} (heard of {} s ago)", s.name, s.silent_ms(now) / 1000))
+            .collect();
+        Err(Fault::new(
+            Code::NotReady,
+            format!(
+                "the file system is mounted by {}; it must write down what it has in hand before others come in, and has not yet; \
+                 if that client is dead, its session ends {} s after its last word, and if it hangs or reaches no OST, {} s after it was \
+                 first asked",
+                names.join(", "),
+                self.session_ttl_ms().div_ceil(1000),
+                OVERDUE_MS / 1000
+            ),
+        ))
+    }
+
+    pub fn begin_session(&self, req: &Attach, now: u64) -> Result<Arc<Session>, Fault> {
+        let mut made = None;
+        self.transact(&no_lease(), &mut |txn| {
+            let session = Session::new(txn.next_session(), req.client, &req.name, req.claims.clone(), now);
+            let (key, value) = session.to_record();
+            meta::Txn::put(txn, key, value);
+            made = Some(session);
+            Ok(vec![])
+        })?;
+        let session =
+            Arc::new(made.ok_or_else(|| Fault::new(Code::NotReady, "no session was made; try again"))?);
+        self.sharers.begin(session.id, session.client, self.sessions.count());
+        self.sessions.add(session.clone());
+        Ok(session)
+    }
+
+    fn attach_reply(&self, session: SessionId, slots: Vec<u32>) -> AttachReply {
+        AttachReply {
+            session,
+            slots,
+            flushed_seq: self.volume.flushed_seq(),
+            last_seq: self.volume.last_seq(),
+            session_ttl_ms: self.session_ttl_ms() as u32,
+            mode: self.sharers.mode(),
+            judges: self.judges(),
+            knows_groups: self.knows_groups(),
+        }
+    }
+
+    pub fn session_ttl_ms(&self) -> u64 {
+        self.settings.session_ttl.as_millis() as u64
+    }
+
+    pub fn on_keep_alive(&self, req: &KeepAlive) -> Result<KeepAliveReply, Fault> {
+        match self.sessions.touch(req.session, self.clock.boot_ms()) {
+            // After a clean stop the incarnation is the old one: this is how a client hears that what it holds is asked for.
+            true if self.locks.is_awaited(req.session) || self.is_hold_awaited(req.session) => {
+                Err(Fault::new(Code::Moved, "this MDT was started anew; attach, and say what you hold"))
+            }
+            true => Ok(KeepAliveReply { mode: self.sharers.mode() }),
+            false => Err(object::slots::unknown(req.session)),
+        }
+    }
+
+    /// A session that is gone already is fine: the request may come twice.
+    pub fn on_detach(&self, asking: SessionId, req: &Detach) -> Result<Empty, Fault> {
+        // Who has no session may end a dead one's: `up` after a kill.
+        if asking != SessionId(0) && asking != req.session {
+            return Err(Fault::new(
+                Code::Access,
+                format!("session {asking} cannot end session {}", req.session),
+            ));
+        }
+        let _one = self.ending.lock();
+        if self.sessions.get(req.session).is_some() {
+            match asking == req.session {
+                true => self.end_session(req.session)?,
+                false => self.evict(req.session)?,
+            }
+        }
+        Ok(Empty {})
+    }
+
+    /// Ends sessions that were silent so long that nobody can count on them coming back.
+    pub fn reap_sessions(&self) {
+        let now = self.clock.boot_ms();
+        // With others there, what a dead session holds is in somebody's way.
+        let factor = if self.sessions.count() > 1 { 1 } else { UNRIVALLED_FACTOR };
+        let limit = self.session_ttl_ms().saturating_mul(factor);
+        for (id, name, silent_ms) in self.sessions.list(now) {
+            if silent_ms < limit {
+                continue;
+            }
+            let _one = self.ending.lock();
+            // It may have spoken while we waited for the lock.
+            let is_dead = self.sessions.get(id).is_some_and(|s| s.silent_ms(self.clock.boot_ms()) >= limit);
+            if is_dead {
+                tracing::info!(session = id.0, client = name, silent_ms, "session ended: its client is gone");
+                if let Err(fault) = self.evict(id) {
+                    tracing::warn!(session = id.0, %fault, "a dead session could not be ended; it will be tried again");
+                }
+            }
+        }
+        self.reap_overdue();
+        self.sharers.rest(&self.sessions.ids(), now);
+    }
+
+    /// Ends a session that did not say farewell: what it said of unflushed sizes counts no more.
+    pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
+        self.end_session(id)?;
+        self.begin_era()
+    }
+
+    /// Reaps the session's orphans and removes it. The session goes in an entry before which none was made since they were looked for, so
+    /// that no request of it can slip between. The lock `ending` is held; the role is not while orphans are looked for, for there may be
+    /// a million of others'.
+    pub fn end_session(&self, id: SessionId) -> Result<(), Fault> {
+        let Some(session) = self.sessions.get(id) else { return Ok(()) };
+        let mut is_last = false;
+        while !is_last {
+            let seen = session.orphaned.load(Ordering::SeqCst);
+            for some in self.orphans_of(id)?.chunks(REAP_MAX) {
+                self.reap_orphans(id, some)?;
+            }
+            self.transact(&no_lease(), &mut |txn| {
+                is_last = session.orphaned.load(Ordering::SeqCst) == seen;
+                if is_last {
+                    meta::Txn::delete(txn, &session_key(id));
+                }
+                Ok(vec![])
+            })?;
+        }
+        self.sessions.remove(id);
+        self.drop_locks(id);
+        self.sharers.forget(id);
+        Ok(())
+    }
+
+    /// The orphans that a session holds.
+    fn orphans_of(&self, id: SessionId) -> Result<Vec<Fid>, Fault> {
+        let (mut found, mut after) = (Vec::new(), Fid(0));
+        loop {
+            let page = look_around(&self.kv, &mut |view| self.rules.orphans(view, after, ORPHANS_AT_ONCE))?;
+            found.extend(page.iter().filter(|(_, holder)| *holder == id).map(|(fid, _)| *fid));
+            match page.last() {
+                Some((last, _)) if page.len() >= ORPHANS_AT_ONCE => after = *last,
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    fn reap_orphans(&self, id: SessionId, fids: &[Fid]) -> Result<(), Fault> {
+        let doom = Doom::new(&self.sharers);
+        let done = self.transact(&no_lease(), &mut |txn| {
+            for fid in fids {
+                // It may have been let go meanwhile.
+                if self.rules.orphan_holder(txn, *fid) != Some(id) {
+                    continue;
+                }
+                // The orphan record is gone in any case, so that a broken inode cannot keep the session for ever.
+                let next = doom.other_holder(id, *fid);
+                if let Err(fault) = self.rules.leave_orphan(txn, *fid, next) {
+                    tracing::warn!(fid = fid.0, %fault, "an orphan's inode cannot be read; run fsck");
+                }
+            }
+            Ok(vec![])
+        });
+        done.map(drop)
+    }
+
+    /// By who has the role, for each entry: whose orphans it makes.
+    pub fn note_orphans(&self, changes: &kv::Batch) {
+        for kv::Change { key, value } in &changes.0 {
+            let Some(value) = value else { continue };
+            if let Some(session) = self.rules.orphan_in(key, value.raw()).and_then(|id| self.sessions.get(id))
+            {
+                session.orphaned.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! A batch: several requests of one session in one frame (`wire::batch`).
+//!
+//! mds-B1: the whole is looked at before anything of it is done: a batch that is refused did nothing.  mds-B2: what changes something stands in
+//! the executor's line as so many requests of the session, each with its slot, and takes its turns as if each had come alone (mds-W4):
+//! so they share an entry as far as others leave them room.  mds-B3: reads that stand together are of one state.  mds-B4: an answer that has no
+//! room is `TooMuch`, and so are all behind it, which are not begun; who was carried out by then is answered from its slot.
+
+use std::cell::Cell;
+
+use kv::Engine;
+use meta::Space;
+use net::Answer;
+use types::{Buf, Code, Cred, Fault, Seq, SessionId};
+use wire::batch::{ANSWER_BYTES_MAX, BATCH_BYTES_MAX, Batch, OPS_MAX, Op};
+use wire::meta::OpenRead;
+use wire::shared::Enter;
+use wire::{Flags, Header, ReplyHead, Request, Wire};
+
+use crate::Core;
+use crate::executor::call::Around;
+use crate::executor::execute::{Carried, OwnAsk};
+use crate::joined::Joined;
+use crate::records::look::{SnapView, until_loaded};
+use crate::reply::parse;
+use crate::reply::refuse_observer;
+use crate::sessions::shared::Doom;
+
+/// How an operation is carried out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Mutate,
+    Read,
+    /// An open, though nothing is changed: it is noted, and may be looked at twice.
+    OpenRead,
+}
+
+impl Core {
+    pub fn on_batch(
+        &self,
+        head: &Header,
+        body: &[u8],
+        mut bulk: &[u8],
+        answer: &mut Answer<'_>,
+    ) -> Result<(), Fault> {
+        // 1. mds-B1.
+        if body.len() > BATCH_BYTES_MAX {
+            return Err(refuse("it is longer than a batch may be"));
+        }
+        let Batch { mut ops } = parse(body)?;
+        let ways = self.ways_of(head, &ops, bulk.len())?;
+        let joined = self.joined()?;
+        self.check_incarnation(head)?;
+        let mut user = None;
+        if head.session != SessionId(0) {
+            self.check_session(head.session)?;
+            self.check_come_back()?;
+            // Once for all of it: the session may end meanwhile, and nobody's requests are anybody's.
+            user = self.sessions.one_user(head.session)?;
+        }
+        if ways.contains(&Way::Mutate) {
+            if head.session == SessionId(0) {
+                return Err(refuse_observer());
+            }
+            self.check_whole()?;
+        }
+        // 2. Those of one way that stand together, together.
+        let mut answers = Answers::begin(answer, ops.len(), self.volume.flushed_seq());
+        let mut at = 0;
+        while at < ops.len() {
+            let way = ways[at];
+            let len = ways[at..].iter().take_while(|w| **w == way).count();
+            let run = &mut ops[at..at + len];
+            let own = run.iter().map(|op| op.bulk_len as usize).sum();
+            let (bulk_of_run, rest) = bulk.split_at(own);
+            match way {
+                _ if answers.is_full => run.iter().for_each(|_| answers.too_much()),
+                Way::Mutate => {
+                    self.mutate_all(head, user.as_ref(), (run, bulk_of_run), &joined, &mut answers)
+                }
+                Way::Read => self.read_all(head, user.as_ref(), run, &joined, &mut answers),
+                Way::OpenRead => run.iter().for_each(|op| self.open_one(head, op, &mut answers)),
+            }
+            (at, bulk) = (at + len, rest);
+        }
+        Ok(())
+    }
+
+    /// What is to be done with each, if the whole may be done at all.
+    fn ways_of(&self, head: &Header, ops: &[Op], bulk_bytes: usize) -> Result<Vec<Way>, Fault> {
+        if head.flags & Flags::REPLAY != 0 || ops.len() > OPS_MAX {
+            return Err(refuse("it has too many operations, or is sent again as one"));
+        }
+        if ops.iter().map(|op| op.bulk_len as usize).sum::<usize>() != bulk_bytes {
+            return Err(refuse("its operations have other bulk bytes than it has"));
+        }
+        let mut slots: Vec<u32> = ops.iter().filter(|op| op.sequence != 0).map(|op| op.slot).collect();
+        slots.sort_unstable();
+        if slots.windows(2).any(|two| two[0] == two[1]) {
+            return Err(refuse("two of its operations have one slot"));
+        }
+        let way = |op: &Op| match self.rules.is_mutation(op.call) {
+            Some(true) if op.call != Enter::CALL => Ok(Way::Mutate),
+            Some(false) if op.bulk_len > 0 => Err(refuse("what only reads has no bulk bytes")),
+            Some(false) if op.call == OpenRead::CALL => Ok(Way::OpenRead),
+            Some(false) => Ok(Way::Read),
+            _ => Err(Fault::new(Code::Unsupported, format!("call {:#06x} cannot be in a batch", op.call))),
+        };
+        ops.iter().map(way).collect()
+    }
+
+    /// mds-B2.
+    fn mutate_all(
+        &self,
+        head: &Header,
+        user: Option<&Cred>,
+        (ops, mut bulk): (&mut [Op], &[u8]),
+        joined: &Joined,
+        answers: &mut Answers<'_, '_>,
+    ) {
+        let mut asks = Vec::with_capacity(ops.len());
+        for op in ops.iter_mut() {
+            let (own, rest) = bulk.split_at(op.bulk_len as usize);
+            let Op { call, slot, sequence, .. } = *op;
+            let judged = self.judged(user, call, &op.body);
+            let head = Header { call, slot, sequence, ..*head };
+            asks.push(OwnAsk { head, body: std::mem::take(&mut op.body.0), bulk: own.to_vec(), judged });
+            bulk = rest;
+        }
+        let mut carried = self.carry_out_all(head.session, asks, joined);
+        // mds-M7, once for all.
+        if carried.iter().flatten().any(|c| c.must_flush)
+            && let Err(fault) = self.flush()
+        {
+            carried.iter_mut().for_each(|c| *c = Err(fault.clone()));
+        }
+        answers.flushed_seq = self.volume.flushed_seq();
+        for carried in carried {
+            match carried {
+                Ok(Carried { done, .. }) => answers.done(done.seq, &done.reply, &[]),
+                Err(fault) => answers.refused(&fault),
+            }
+        }
+    }
+
+    /// mds-B3. What fails is that one's affair.
+    fn read_all(
+        &self,
+        head: &Header,
+        user: Option<&Cred>,
+        ops: &[Op],
+        joined: &Joined,
+        answers: &mut Answers<'_, '_>,
+    ) {
+        let (doom, lease_high) = (Doom::new(&self.sharers), Cell::new(0));
+        let (snap, mut reply, mut bulk) = (self.kv.snapshot(), Vec::new(), Buf::new());
+        for op in ops {
+            if answers.is_full {
+                answers.too_much();
+                continue;
+            }
+            let judged = self.judged(user, op.call, &op.body);
+            let around = Around { head, joined, judged: judged.as_ref(), space: Space::AMPLE, doom: &doom };
+            let said = until_loaded(&self.kv, &mut || {
+                reply.clear();
+                bulk.clear();
+                let view = SnapView::new(&snap);
+                let said = self.with_ctx(around, &lease_high, &mut |ctx| {
+                    self.rules.read(ctx, &view, op.call, &op.body, &mut reply, &mut bulk)
+                });
+                // mds-V1.
+                view.finish().map(|()| said)
+            });
+            match said.flatten() {
+                Ok(()) => answers.done(Seq(0), &reply, &bulk),
+                Err(fault) => answers.refused(&fault),
+            }
+        }
+    }
+
+    fn open_one(&self, head: &Header, op: &Op, answers: &mut Answers<'_, '_>) {
+        if answers.is_full {
+            return answers.too_much();
+        }
+        let (mut bulk, head) = (Buf::new(), Header { call: op.call, ..*head });
+        let mut alone = Answer { head, body: Vec::new(), bulk: &mut bulk };
+        match self.on_read(&head, &op.body, &mut alone) {
+            Ok(()) => answers.whole(&alone.body, alone.bulk),
+            Err(fault) => answers.refused(&fault),
+        }
+    }
+}
+
+fn refuse(why: &str) -> Fault {
+    Fault::new(Code::BadRequest, format!("a batch: {why}"))
+}
+
+/// The reply in the making: `BatchReply`, written as it comes.
+struct Answers<'a, 'b> {
+    answer: &'a mut Answer<'b>,
+    begin: usize,
+    flushed_seq: Seq,
+    /// mds-B4.
+    is_full: bool,
+}
+
+impl<'a, 'b> Answers<'a, 'b> {
+    fn begin(answer: &'a mut Answer<'b>, count: usize, flushed_seq: Seq) -> Answers<'a, 'b> {
+        ReplyHead::done(Seq(0), flushed_seq).put(&mut answer.body);
+        (count as u32).put(&mut answer.body);
+        let begin = answer.body.len();
+        Answers { answer, begin, flushed_seq, is_full: false }
+    }
+
+    fn done(&mut self, seq: Seq, reply: &[u8], bulk: &[u8]) {
+        let head = ReplyHead::done(seq, self.flushed_seq);
+        self.add(&[&head.to_bytes(), reply], bulk);
+    }
+
+    fn refused(&mut self, fault: &Fault) {
+        self.add(&[&ReplyHead::refused(fault, self.flushed_seq).to_bytes()], &[]);
+    }
+
+    fn whole(&mut self, reply: &[u8], bulk: &[u8]) {
+        self.add(&[reply], bulk);
+    }
+
+    fn too_much(&mut self) {
+        let fault = Fault::from(Code::TooMuch);
+        self.put(&[&ReplyHead::refused(&fault, self.flushed_seq).to_bytes()], &[]);
+    }
+
+    fn add(&mut self, parts: &[&[u8]], bulk: &[u8]) {
+        let bytes = parts.iter().map(|p| p.len()).sum::<usize>();
+        let (body_bytes, bulk_bytes) = (self.answer.body.len(), self.answer.bulk.len());
+        self.is_full |=
+            body_bytes - self.begin + bytes > ANSWER_BYTES_MAX || bulk_bytes + bulk.len() > types::BULK_MAX;
+        match self.is_full {
+            true => self.too_much(),
+            false => self.put(parts, bulk),
+        }
+    }
+
+    /// An `OpReply`.
+    fn put(&mut self, parts: &[&[u8]], bulk: &[u8]) {
+        let Answer { body, bulk: all, .. } = &mut *self.answer;
+        (bulk.len() as u32).put(body);
+        (parts.iter().map(|p| p.len() as u32).sum::<u32>()).put(body);
+        parts.iter().for_each(|p| body.extend_from_slice(p));
+        let at = all.len();
+        all.space(at + bulk.len())[at..].copy_from_slice(bulk);
+    }
+}

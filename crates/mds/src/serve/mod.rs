@@ -1,0 +1,137 @@
+//! The door: which request goes where, and what every reply carries.
+
+pub mod attach;
+mod batch_call;
+mod mutate;
+mod read;
+mod stat;
+
+use std::sync::atomic::Ordering;
+
+use net::Answer;
+use types::{Code, Fault, Incarnation, SessionId};
+use wire::batch::Batch;
+use wire::check::{Check, CopyOut, Repair};
+use wire::mdt::MdtStat;
+use wire::meta::Counts;
+use wire::purge::Dying;
+use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
+use wire::shared::{CatchUp, Close, Hold, Leave};
+use wire::{Empty, Header, ReplyHead, Request, Wire};
+
+use crate::Core;
+use crate::reply::{Done, parse, plain};
+
+impl Core {
+    pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
+        answer.bulk.clear();
+        answer.body.clear();
+        let outcome = self.dispatch(head, body, bulk, answer);
+        let flushed_seq = self.volume.flushed_seq();
+        answer.head.epoch = self.epoch();
+        answer.head.incarnation = self.incarnation;
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(Done { reply, seq })) => {
+                ReplyHead::done(seq, flushed_seq).put(&mut answer.body);
+                answer.body.extend_from_slice(&reply);
+            }
+            Err(fault) => {
+                // An observer walks no paths.
+                if head.session != SessionId(0) {
+                    self.grace.on_refusal(head.call, &fault, self.clock.boot_ms());
+                }
+                answer.bulk.clear();
+                answer.body.clear();
+                ReplyHead::refused(&fault, flushed_seq).put(&mut answer.body);
+            }
+        }
+    }
+
+    /// `None`: the answer has its body already.
+    fn dispatch(
+        &self,
+        head: &Header,
+        body: &[u8],
+        bulk: &[u8],
+        answer: &mut Answer<'_>,
+    ) -> Result<Option<Done>, Fault> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back"));
+        }
+        let done = match head.call {
+            Attach::CALL => self.on_attach(&parse(body)?).map(plain),
+            KeepAlive::CALL => self.on_keep_alive(&parse(body)?).map(plain),
+            Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),
+            Flush::CALL => self.on_flush(head),
+            0x0260..=0x026f => self.on_lock_call(head, body),
+            Leave::CALL => {
+                self.check_session(head.session)?;
+                self.sharers.leave(head.session, &parse(body)?, &self.sessions)?;
+                Ok(plain(Empty {}))
+            }
+            Hold::CALL => {
+                // mds-X1: said to an earlier life, it comes before what its client has still to send again to this one.
+                self.check_incarnation(head)?;
+                self.on_hold(head.session, &parse(body)?).map(plain)
+            }
+            Close::CALL => {
+                self.check_incarnation(head)?;
+                self.on_close(head.session, &parse(body)?).map(plain)
+            }
+            CatchUp::CALL => self.on_catch_up(head.session, head.target, &parse(body)?).map(plain),
+            Dying::CALL => {
+                self.check_session(head.session)?;
+                self.on_dying(&parse(body)?).map(plain)
+            }
+            0x02a0..=0x02a4 => self.on_changelog_call(head, body),
+            TargetStat::CALL => self.target_stat().map(plain),
+            MdtStat::CALL => self.on_mdt_stat(&parse(body)?).map(plain),
+            Batch::CALL => return self.on_batch(head, body, bulk, answer).map(|()| None),
+            Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),
+            CopyOut::CALL => self.on_copy_out(&parse(body)?).map(plain),
+            Repair::CALL if self.rules.counts() => self.on_repair(&parse(body)?).map(plain),
+            Counts::CALL if self.rules.counts() => self.on_counts(head, body),
+            call => match self.rules.is_mutation(call) {
+                Some(true) => self.on_mutation(head, body, bulk),
+                Some(false) => return self.on_read(head, body, answer).map(|()| None),
+                None => {
+                    Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT")))
+                }
+            },
+        };
+        done.map(Some)
+    }
+
+    /// Makes durable what was acknowledged. Of an earlier incarnation's acknowledgements nothing can be said here, so a client
+    /// that has not noticed the restart is told of it.
+    fn on_flush(&self, head: &Header) -> Result<Done, Fault> {
+        self.check_incarnation(head)?;
+        self.sessions.touch(head.session, self.clock.boot_ms());
+        self.flush()?;
+        Ok(plain(Empty {}))
+    }
+
+    pub fn check_session(&self, session: SessionId) -> Result<(), Fault> {
+        match self.sessions.touch(session, self.clock.boot_ms()) {
+            true => Ok(()),
+            false => Err(object::slots::unknown(session)),
+        }
+    }
+
+    /// A client that speaks to an earlier incarnation must first send again what may be lost, in order; anything new of it
+    /// would come before that.
+    pub fn check_incarnation(&self, head: &Header) -> Result<(), Fault> {
+        let known = head.incarnation;
+        if known == Incarnation(0) || known == self.incarnation {
+            return Ok(());
+        }
+        Err(Fault::new(
+            Code::Moved,
+            format!(
+                "this MDT restarted: it is {}, the request is for {known}; attach again and replay",
+                self.incarnation
+            ),
+        ))
+    }
+}

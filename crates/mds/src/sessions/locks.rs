@@ -1,0 +1,266 @@
+//! Locks of files as clients ask for them: shards of the table, waiting, and the grace after a start (decision 0015).
+//!
+//! mds-K1: after a start nobody gets a lock before each session that was known has said what it holds, or has ended.
+//! mds-K2: a lock belongs to a session that lives: a session leaves the list before its locks go, and who is given one is looked up under
+//!     the shard's lock.
+//! mds-K3: only `AwaitLocks` waits here, and no longer than `PATIENCE_MAX`.
+//! A shard's lock is a leaf, but for bells.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use meta::lock::{Ask, LockTable, Owner, Range, Resource};
+use parking_lot::{Mutex, MutexGuard};
+use types::{Code, Fault, SessionId};
+use wire::lock::*;
+use wire::{Empty, Header, Request};
+
+use crate::Core;
+use crate::reply::Done;
+use crate::reply::{parse, plain};
+use crate::sessions::Session;
+
+/// Shards of flock locks, besides the one of fcntl. As many as the serving threads that a large machine keeps busy.
+const SHARDS: usize = 64;
+/// Longest wait within one request: a connection and a serving thread are its price.
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
+
+pub struct Locks {
+    /// The first has all fcntl locks: deadlocks are looked for within one table.
+    shards: Vec<Mutex<LockTable>>,
+    /// mds-K1: those who have not said yet what they hold.
+    awaited: Mutex<Vec<SessionId>>,
+    is_grace: AtomicBool,
+}
+
+impl Locks {
+    /// `known`: the sessions of the time before this start.
+    pub fn new(known: Vec<SessionId>) -> Locks {
+        Locks {
+            shards: (0..=SHARDS).map(|_| Mutex::default()).collect(),
+            is_grace: AtomicBool::new(!known.is_empty()),
+            awaited: Mutex::new(known),
+        }
+    }
+
+    fn shard(&self, (fid, space): Resource) -> &Mutex<LockTable> {
+        let at = if space == LockSpace::Posix { 0 } else { 1 + fid.0 as usize % SHARDS };
+        &self.shards[at]
+    }
+
+    pub fn is_grace(&self) -> bool {
+        self.is_grace.load(Ordering::Acquire)
+    }
+    /// mds-K1: who has not said yet what it holds.
+    pub fn awaited(&self) -> Vec<SessionId> {
+        if self.is_grace() { self.awaited.lock().clone() } else { vec![] }
+    }
+    pub fn is_awaited(&self, session: SessionId) -> bool {
+        self.is_grace() && self.awaited.lock().contains(&session)
+    }
+
+    /// The session has said what it holds, or is gone. True: the grace ends with that.
+    fn not_awaited(&self, session: SessionId) -> bool {
+        let mut awaited = self.awaited.lock();
+        awaited.retain(|s| *s != session);
+        awaited.is_empty() && self.is_grace.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Core {
+    pub fn on_lock_call(&self, head: &Header, body: &[u8]) -> Result<Done, Fault> {
+        self.joined()?;
+        self.check_incarnation(head)?;
+        self.check_session(head.session)?;
+        let session = self.living(head.session)?;
+        if head.call == Reclaim::CALL {
+            return self.on_reclaim(&session, &parse(body)?).map(plain);
+        }
+        if self.locks.is_awaited(session.id) {
+            return Err(Fault::new(
+                Code::Moved,
+                "this MDT was started anew; attach, and reclaim your locks first",
+            ));
+        }
+        match head.call {
+            Lock::CALL => self.on_lock(&session, &parse(body)?).map(plain),
+            TestLock::CALL => self.on_test_lock(&session, &parse(body)?).map(plain),
+            CancelLock::CALL => self.on_cancel_lock(&session, &parse(body)?).map(plain),
+            DropOwner::CALL => self.on_drop_owner(&session, &parse(body)?).map(plain),
+            AwaitLocks::CALL => self.on_await_locks(&session, &parse(body)?).map(plain),
+            call => Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT"))),
+        }
+    }
+
+    fn on_lock(&self, session: &Session, req: &Lock) -> Result<LockReply, Fault> {
+        let ask = Ask {
+            resource: (req.fid, req.space),
+            owner: Owner { session: session.id, token: req.owner },
+            range: range(req.start, req.end)?,
+            kind: req.kind,
+            pid: req.pid,
+            ticket: req.wait.then_some(req.ticket),
+        };
+        let mut table = self.take_turn(session, &req.turn, ask.resource)?;
+        if self.locks.is_grace() && req.kind != LockKind::Unlock {
+            return if req.wait { Ok(LockReply { outcome: LockOutcome::Wait }) } else { Err(self.grace()) };
+        }
+        let outcome = table.ask(&ask, self.clock.boot_ms());
+        self.wake(&mut table);
+        Ok(LockReply { outcome })
+    }
+
+    fn on_test_lock(&self, session: &Session, req: &TestLock) -> Result<TestLockReply, Fault> {
+        if self.locks.is_grace() {
+            return Err(self.grace());
+        }
+        let ask = Ask {
+            resource: (req.fid, req.space),
+            owner: Owner { session: session.id, token: req.owner },
+            range: range(req.start, req.end)?,
+            kind: req.kind,
+            pid: 0,
+            ticket: None,
+        };
+        Ok(TestLockReply { found: self.locks.shard(ask.resource).lock().test(&ask) })
+    }
+
+    fn on_cancel_lock(&self, session: &Session, req: &CancelLock) -> Result<Empty, Fault> {
+        let resource = (req.fid, req.space);
+        let mut table = self.take_turn(session, &req.turn, resource)?;
+        table.cancel(resource, session.id, req.ticket);
+        self.wake(&mut table);
+        Ok(Empty {})
+    }
+
+    fn on_drop_owner(&self, session: &Session, req: &DropOwner) -> Result<Empty, Fault> {
+        let resource = (req.fid, req.space);
+        let mut table = self.take_turn(session, &req.turn, resource)?;
+        table.drop_owner(resource, Owner { session: session.id, token: req.owner });
+        self.wake(&mut table);
+        Ok(Empty {})
+    }
+
+    fn on_await_locks(&self, session: &Session, req: &AwaitLocks) -> Result<AwaitLocksReply, Fault> {
+        if req.waiting.len() > LOCKS_PER_CALL_MAX {
+            return Err(Fault::new(Code::BadRequest, "too many tickets in one call"));
+        }
+        let until = Instant::now() + Duration::from_millis(req.patience_ms as u64).min(PATIENCE_MAX);
+        let mut is_rung = false;
+        loop {
+            let ready = match self.locks.is_grace() {
+                true => vec![],
+                false => {
+                    let due = req.waiting.iter().filter(|w| self.is_due(session.id, w));
+                    due.map(|w| w.ticket).collect()
+                }
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if !ready.is_empty() || left.is_zero() || is_rung || self.is_stopping() {
+                return Ok(AwaitLocksReply { ready });
+            }
+            // Rung for a ticket that is not in the list: it is younger than this call, and will be in the next one.
+            is_rung = session.lock_bell.wait(left);
+        }
+    }
+
+    fn is_due(&self, session: SessionId, waiting: &WaitingLock) -> bool {
+        let resource = (waiting.fid, waiting.space);
+        let mut table = self.locks.shard(resource).lock();
+        let is_due = table.look(resource, session, waiting.ticket, self.clock.boot_ms());
+        self.wake(&mut table);
+        is_due
+    }
+
+    /// What a session held before this start. Who is not awaited has said it already: the table is right, and this a late copy.
+    fn on_reclaim(&self, session: &Session, req: &Reclaim) -> Result<ReclaimReply, Fault> {
+        let mut refused = vec![];
+        if !self.locks.is_awaited(session.id) {
+            return Ok(ReclaimReply { refused });
+        }
+        for (at, lock) in req.locks.iter().enumerate() {
+            range(lock.start, lock.end)?;
+            let mut table = self.locks.shard((lock.fid, lock.space)).lock();
+            self.living(session.id)?;
+            if !table.reclaim(session.id, lock) {
+                refused.push(at as u32);
+            }
+        }
+        if !req.more && self.locks.not_awaited(session.id) {
+            self.end_grace();
+        }
+        Ok(ReclaimReply { refused })
+    }
+
+    /// The session is gone from the list: so are its locks (mds-K2).
+    pub fn drop_locks(&self, session: SessionId) {
+        for shard in &self.locks.shards {
+            let mut table = shard.lock();
+            table.drop_session(session);
+            self.wake(&mut table);
+        }
+        if self.locks.not_awaited(session) {
+            self.end_grace();
+        }
+    }
+
+    /// Forgets places in queues that nobody asks for.
+    pub fn sweep_locks(&self) {
+        let now_ms = self.clock.boot_ms();
+        for shard in &self.locks.shards {
+            let mut table = shard.lock();
+            table.sweep(now_ms);
+            self.wake(&mut table);
+        }
+    }
+
+    #[cfg(test)]
+    pub fn locks_of(&self, fid: types::Fid, space: LockSpace) -> usize {
+        self.locks.shard((fid, space)).lock().held((fid, space)).len()
+    }
+
+    fn end_grace(&self) {
+        tracing::info!("every client has said which locks it holds; new ones are given");
+        self.sessions.ids().iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
+    }
+
+    fn grace(&self) -> Fault {
+        Fault::new(Code::NotReady, "this MDT waits for its clients to say which locks they hold; try again")
+    }
+
+    /// Rings for those whose turn has come.
+    fn wake(&self, table: &mut LockTable) {
+        let mut woken = table.take_woken();
+        woken.sort_unstable();
+        woken.dedup();
+        woken.iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
+    }
+
+    fn take_turn(
+        &self,
+        session: &Session,
+        turn: &Turn,
+        resource: Resource,
+    ) -> Result<MutexGuard<'_, LockTable>, Fault> {
+        // Before the table's lock: whatever comes after us in the table sees it.
+        session.lock_floor.fetch_max(turn.floor, Ordering::SeqCst);
+        let table = self.locks.shard(resource).lock();
+        if turn.number < session.lock_floor.load(Ordering::SeqCst) {
+            return Err(Fault::new(Code::BadRequest, "a late copy of a lock request that was answered"));
+        }
+        self.living(session.id)?;
+        Ok(table)
+    }
+
+    fn living(&self, id: SessionId) -> Result<Arc<Session>, Fault> {
+        self.sessions.get(id).ok_or_else(|| object::slots::unknown(id))
+    }
+}
+
+fn range(start: u64, end: u64) -> Result<Range, Fault> {
+    match start <= end {
+        true => Ok(Range { start, end }),
+        false => Err(Fault::new(Code::BadRequest, "a lock's range ends before it begins")),
+    }
+}

@@ -1,0 +1,593 @@
+//! Several sessions at one MDT: who has what open, who is in which section, and by which mode they live.
+//!
+//! All of it is in memory. A restart is survived because each client says again what it holds (`Hold`), and because nothing is
+//! changed before all have said so or are dead (mds-X1). The mode is even while one session is alone, and odd while several share or
+//! one asks to come in; it rises with each change.
+//!
+//! mds-X1: with several sessions a mutation is carried out only while every one of them has told this incarnation what it holds.
+//! mds-X2: a newcomer comes in only when all others live by the mode of those who share: they have told the MDT what they knew better
+//!     than it, and cache nothing.
+//! mds-X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
+//! mds-X4: a section that was left is never begun again, whatever request for it still comes. Nor is a file closed by a `Close` whose token
+//!     was left: the client may have opened it anew since.
+//! mds-X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
+//!     `Hold` says whether it is to stay.
+//! mds-X6 and mds-X7 are in `catch_up`, mds-X9 is in `overdue`.
+//! mds-X8: who has said what it holds has sent again all that was lost. What it sends again after that was given up and never answered: others
+//!     may have changed the same since. It is answered from its slot if it was carried out, and refused if it was not, as its program was told.
+//!
+//! meta-H2 of `meta::sharing` with opens that take no writer's role (`OpenRead`): such an open is noted first and looks second; a transaction
+//! that finds that nobody has a file open dooms it in the same step, until it is applied or given up. So of an open and the taking of
+//! the last name one sees the other: the transaction finds the note and leaves an orphan, or the open finds the doom, and is sent
+//! to where transactions stand in line.
+
+pub mod opens;
+mod sections;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use meta::sharing::Sharing;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use types::{Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId, Uuid};
+use wire::Empty;
+use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, Leave};
+
+use crate::Core;
+use crate::records::ids::no_lease;
+use crate::reply::refuse_observer;
+use crate::sessions::Sessions;
+use crate::sessions::catch_up::CatchingUp;
+use crate::sessions::overdue::{Debt, Overdue, Owes};
+use opens::Opens;
+use sections::{Ended, Section, Turns};
+
+/// Longest wait for a section within one request: others need the connection, and the client asks again.
+const ENTER_WAIT: Duration = Duration::from_millis(40);
+/// How long a session that is alone goes on sharing for a client that asked to come in, did not yet, and may ask again.
+const LINGER_MS: u64 = 15_000;
+/// Files of one `Close`: a client of this version sends far fewer.
+const CLOSE_MAX: usize = 1024;
+
+/// What the MDT keeps in mind of its sessions.
+pub struct Sharers {
+    mode: AtomicU32,
+    /// 0: none was needed yet.
+    era: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// mds-X6: it may be another's turn to send again.
+    turned: Condvar,
+    /// All have said what they hold, once since the start.
+    was_whole: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// By which mode each session lives, as it told this incarnation.
+    lives_by: HashMap<SessionId, u32>,
+    opens: Opens,
+    /// By how many transactions that are under way.
+    doomed: HashMap<Fid, u32>,
+    sections: Turns,
+    /// mds-X4.
+    ended: HashMap<SessionId, Ended>,
+    /// mds-X5: what was left to whom.
+    left_to: HashMap<SessionId, Vec<Fid>>,
+    /// The lease that those who share have in common: counter and what goes above it.
+    lease: Option<(u32, u32)>,
+    catching_up: CatchingUp,
+    /// The client that asked last to come in and was not let in yet, and when it did so, boot time.
+    asked: Option<(Uuid, u64)>,
+    /// mds-X9.
+    overdue: Overdue,
+}
+
+impl State {
+    /// It has not said that it lives by `mode`.
+    fn is_awaited(&self, session: SessionId, mode: u32) -> bool {
+        self.lives_by.get(&session) != Some(&mode)
+    }
+    fn is_asked(&self, now_ms: u64) -> bool {
+        self.asked.is_some_and(|(_, at)| now_ms.saturating_sub(at) < LINGER_MS)
+    }
+    /// Nobody shares any more. What is doomed is so until its transaction has ended.
+    fn clear(&mut self) {
+        let doomed = std::mem::take(&mut self.doomed);
+        *self = State { asked: self.asked, doomed, ..State::default() };
+    }
+}
+
+/// What one transaction has doomed: files that nobody else has open, which it may end. To be dropped after it is applied or given up,
+/// and not before.
+pub struct Doom<'a> {
+    sharers: &'a Sharers,
+    fids: RefCell<Vec<Fid>>,
+}
+
+impl<'a> Doom<'a> {
+    pub fn new(sharers: &'a Sharers) -> Doom<'a> {
+        Doom { sharers, fids: RefCell::default() }
+    }
+
+    /// Another session that has the file open; `None` dooms it.
+    pub fn other_holder(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
+        let mut state = self.sharers.state.lock();
+        let holder = state.opens.elsewhere(session, fid, |_| true);
+        if holder.is_none() {
+            *state.doomed.entry(fid).or_default() += 1;
+            self.fids.borrow_mut().push(fid);
+        }
+        holder
+    }
+}
+
+impl Drop for Doom<'_> {
+    fn drop(&mut self) {
+        if self.fids.get_mut().is_empty() {
+            return;
+        }
+        let mut state = self.sharers.state.lock();
+        for fid in self.fids.get_mut().drain(..) {
+            if let Some(count) = state.doomed.get_mut(&fid) {
+                *count -= 1;
+                if *count == 0 {
+                    state.doomed.remove(&fid);
+                }
+            }
+        }
+    }
+}
+
+impl Sharers {
+    /// Several sessions in the table share from the start.
+    pub fn new(sessions: usize) -> Sharers {
+        Sharers {
+            mode: AtomicU32::new((sessions > 1) as u32),
+            era: AtomicU64::new(0),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            turned: Condvar::new(),
+            was_whole: AtomicBool::new(false),
+        }
+    }
+
+    pub fn mode(&self) -> u32 {
+        self.mode.load(Ordering::SeqCst)
+    }
+    pub fn is_sharing(&self) -> bool {
+        self.mode() % 2 == 1
+    }
+
+    /// A session that begins now knows nothing better and lives by the present mode. Where there are no others it is alone from the first,
+    /// also if it waited until a session before it had ended; and if more wait, they ask again. The lock `ending` is held.
+    pub fn begin(&self, session: SessionId, client: Uuid, others: usize) {
+        let mut state = self.state.lock();
+        if state.asked.is_some_and(|(who, _)| who == client) {
+            state.asked = None;
+        }
+        if others == 0 && self.is_sharing() {
+            self.mode.fetch_add(1, Ordering::SeqCst);
+            state.clear();
+        }
+        state.lives_by.insert(session, self.mode());
+    }
+
+    /// A session has ended.
+    pub fn forget(&self, session: SessionId) {
+        let mut state = self.state.lock();
+        state.lives_by.remove(&session);
+        state.ended.remove(&session);
+        state.left_to.remove(&session);
+        state.catching_up.forget(session);
+        state.opens.forget(session);
+        state.sections.forget(session);
+        self.changed.notify_all();
+        self.turned.notify_all();
+    }
+
+    /// mds-X2: asks all to share, for a `client` that wants to come in, and says whether all of `sessions` do.
+    pub fn ask_to_share(&self, sessions: &[SessionId], client: Uuid, now_ms: u64) -> bool {
+        let mut state = self.state.lock();
+        state.asked = Some((client, now_ms));
+        if !self.is_sharing() {
+            self.mode.fetch_add(1, Ordering::SeqCst);
+        }
+        let mode = self.mode();
+        sessions.iter().all(|s| state.lives_by.get(s) == Some(&mode))
+    }
+
+    /// mds-X1: has every one of several sessions said what it holds?
+    pub fn are_whole(&self, sessions: &[SessionId]) -> bool {
+        let mode = self.mode();
+        let state = self.state.lock();
+        sessions.len() < 2 || sessions.iter().all(|s| state.lives_by.get(s) == Some(&mode))
+    }
+
+    /// mds-X8.
+    pub fn has_said(&self, session: SessionId) -> bool {
+        self.is_sharing() && self.state.lock().lives_by.get(&session) == Some(&self.mode())
+    }
+
+    /// A session that is alone, and for which no client waits, needs not share. One that was asked to and does not is not asked anew by each who wants to come in (mds-X9).
+    pub fn rest(&self, sessions: &[SessionId], now_ms: u64) {
+        let mut state = self.state.lock();
+        let is_awaited = sessions.iter().any(|s| state.is_awaited(*s, self.mode()));
+        if self.is_sharing() && sessions.len() < 2 && !is_awaited && !state.is_asked(now_ms) {
+            self.mode.fetch_add(1, Ordering::SeqCst);
+            state.clear();
+        }
+    }
+
+    /// mds-X9. `no_locks`: who has not said which locks it holds. `here`: this MDT, and its incarnation.
+    pub fn overdue(
+        &self,
+        sessions: &[SessionId],
+        no_locks: &[SessionId],
+        here: (TargetId, Incarnation),
+        are_osts_up: bool,
+        now_ms: u64,
+    ) -> Vec<(SessionId, Owes)> {
+        let (mut state, mode) = (self.state.lock(), self.mode());
+        let (is_alone, mut debts) = (sessions.len() < 2, Vec::new());
+        let is_asked = state.is_asked(now_ms);
+        let awaited = |s: &&SessionId| self.is_sharing() && state.is_awaited(**s, mode);
+        // 1. Before a newcomer is let in, what goes to OSTs is written down; after a restart that was so before it.
+        if !is_alone || are_osts_up {
+            let next_of = |s: &SessionId| state.catching_up.next_of(*s, here.0, here.1);
+            let lowest = sessions.iter().filter(awaited).map(next_of).min();
+            for session in sessions.iter().filter(awaited).filter(|s| Some(next_of(s)) == lowest) {
+                let owes = Owes::Hold { mode, next: next_of(session) };
+                debts.push(Debt { session: *session, owes, is_wanted: !is_alone || is_asked });
+            }
+        }
+        // 2. Locks are said after that.
+        for session in no_locks.iter().filter(|s| !is_alone && !awaited(s)) {
+            debts.push(Debt { session: *session, owes: Owes::Locks, is_wanted: true });
+        }
+        // 3. A call goes on when all have said what they hold (mds-X1). A section that was wanted once is so until it ends.
+        let can_end = are_osts_up && !sessions.iter().any(|s| awaited(&s));
+        for (fid, (session, token), is_wanted) in state.sections.inside(Instant::now()).filter(|_| can_end) {
+            let owes = Owes::Leave { fid, token };
+            if is_wanted || state.overdue.is_noted(session, owes) {
+                debts.push(Debt { session, owes, is_wanted });
+            }
+        }
+        state.overdue.look(&debts, now_ms)
+    }
+
+    /// To note something of a session. That it lives is looked at under the lock: who ends it forgets what is noted here, and what would
+    /// be noted later stayed for ever.
+    fn state_for(&self, session: SessionId, sessions: &Sessions) -> Result<MutexGuard<'_, State>, Fault> {
+        let state = self.state.lock();
+        sessions.check(session)?;
+        Ok(state)
+    }
+
+    /// Of a session that has ended meanwhile nothing is noted.
+    pub fn note_open(&self, session: SessionId, fid: Fid, write: bool, sessions: &Sessions) {
+        if self.is_sharing()
+            && let Ok(mut state) = self.state_for(session, sessions)
+        {
+            state.opens.add(session, fid, write);
+        }
+    }
+
+    /// May the session have one more file open, or this one?
+    pub fn check_open(&self, session: SessionId, fid: Option<Fid>) -> Result<(), Fault> {
+        self.state.lock().opens.check(session, fid)
+    }
+    pub fn has_all_opens(&self, session: SessionId) -> bool {
+        self.state.lock().opens.is_full(session)
+    }
+
+    /// As `note_open`, for reading and outside of the writer's role. False: the file may be losing its last name just now.
+    pub fn note_read(&self, session: SessionId, fid: Fid, sessions: &Sessions) -> Result<bool, Fault> {
+        let mut state = self.state_for(session, sessions)?;
+        state.opens.check(session, Some(fid))?;
+        state.opens.add(session, fid, false);
+        Ok(!state.doomed.contains_key(&fid))
+    }
+
+    /// False: that `token` is over (mds-X4).
+    fn close(&self, session: SessionId, fid: Fid, token: Option<u64>) -> bool {
+        let mut state = self.state.lock();
+        if token.is_some_and(|token| state.ended.get(&session).is_some_and(|e| e.is_over(token))) {
+            return false;
+        }
+        state.opens.remove(session, fid);
+        true
+    }
+
+    /// mds-X5: one of these who has not said what it holds.
+    fn leave_to_awaited(&self, session: SessionId, fid: Fid, sessions: &[SessionId]) -> Option<SessionId> {
+        let mode = self.mode();
+        let mut state = self.state.lock();
+        let is_awaited = |s: &&SessionId| **s != session && state.lives_by.get(s) != Some(&mode);
+        let other = *sessions.iter().find(is_awaited)?;
+        state.left_to.entry(other).or_default().push(fid);
+        Some(other)
+    }
+
+    /// Another session that has the file open for writing.
+    fn other_writer(&self, session: SessionId, fid: Fid) -> Option<SessionId> {
+        self.state.lock().opens.elsewhere(session, fid, |write| write)
+    }
+
+    /// Waits a little for the section. The table's truth is read after this, so what those before did is seen.
+    pub fn enter(&self, session: SessionId, req: &Enter, sessions: &Sessions) -> Result<bool, Fault> {
+        let who = Section { session, token: req.token, exclusive: req.exclusive };
+        let until = Instant::now() + ENTER_WAIT;
+        let mut state = self.state_for(session, sessions)?;
+        state.ended.entry(session).or_default().raise(req.floor);
+        loop {
+            // It may have ended while this waited.
+            sessions.check(session)?;
+            if state.ended.get(&session).is_some_and(|e| e.is_over(who.token)) {
+                return Err(Fault::new(
+                    Code::BadRequest,
+                    "a late copy of a request for a section that was left",
+                ));
+            }
+            if state.sections.enter(req.fid, who, Instant::now())? {
+                return Ok(true);
+            }
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// mds-X6. Waits a little for the session's turn. `here`: this MDT, where those who have said what they hold have sent all again.
+    fn catch_up(
+        &self,
+        session: SessionId,
+        req: &CatchUp,
+        here: TargetId,
+        sessions: &Sessions,
+    ) -> Result<Seq, Fault> {
+        let at = &req.at;
+        let deadline = Instant::now() + ENTER_WAIT;
+        let is_here = at.target == here;
+        let mut state = self.state_for(session, sessions)?;
+        if state.catching_up.note(session, at, Instant::now())? {
+            self.turned.notify_all();
+        }
+        loop {
+            let sessions = sessions.ids();
+            let mode = self.mode();
+            let is_whole = |s: &SessionId| state.lives_by.get(s) == Some(&mode);
+            let others = sessions.iter().filter(|s| **s != session && !(is_here && is_whole(s)));
+            let others: Vec<_> = others.copied().collect();
+            let until = match is_here || others.iter().all(is_whole) {
+                true => state.catching_up.until(at, &others, is_here, Instant::now()),
+                // Who uses the target is not known.
+                false => Seq(0),
+            };
+            let is_turn = until > at.next || until == ALL;
+            if is_turn || self.turned.wait_until(&mut state, deadline).timed_out() {
+                return Ok(until);
+            }
+        }
+    }
+
+    pub fn leave(&self, session: SessionId, req: &Leave, sessions: &Sessions) -> Result<(), Fault> {
+        self.end_token(session, req.token, req.floor, sessions)?;
+        self.let_go(session, req.fid, req.token);
+        Ok(())
+    }
+
+    /// mds-X4.
+    fn end_token(
+        &self,
+        session: SessionId,
+        token: u64,
+        floor: u64,
+        sessions: &Sessions,
+    ) -> Result<(), Fault> {
+        let mut state = self.state_for(session, sessions)?;
+        let ended = state.ended.entry(session).or_default();
+        ended.left(token);
+        ended.raise(floor);
+        Ok(())
+    }
+
+    /// The session is not in the section, and may ask for it again.
+    pub fn let_go(&self, session: SessionId, fid: Fid, token: u64) {
+        let mut state = self.state.lock();
+        state.sections.let_go(fid, session, token);
+        self.changed.notify_all();
+    }
+}
+
+impl Core {
+    /// mds-X1.
+    pub fn check_whole(&self) -> Result<(), Fault> {
+        match self.sharers.are_whole(&self.sessions.ids()) {
+            true => Ok(()),
+            false => Err(Fault::new(
+                Code::NotReady,
+                "this MDT restarted, and not all its clients have said yet what they hold; those that died, or hang, are waited for \
+                 until their session ends",
+            )),
+        }
+    }
+
+    /// mds-X6, for reads: what others did before the restart may be about to come back. Takes no lock once it is over.
+    pub fn check_come_back(&self) -> Result<(), Fault> {
+        if !self.sharers.was_whole.load(Ordering::Acquire) {
+            self.check_whole()?;
+            self.sharers.was_whole.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Several share, and this one has not told us what it holds.
+    pub fn is_hold_awaited(&self, session: SessionId) -> bool {
+        self.sessions.count() > 1 && !self.sharers.are_whole(&[session, session])
+    }
+
+    pub fn on_hold(&self, session: SessionId, req: &Hold) -> Result<Empty, Fault> {
+        self.ensure_era()?;
+        let mut state = self.sharers.state_for(session, &self.sessions)?;
+        state.ended.entry(session).or_default().raise(req.floor);
+        for open in &req.opens {
+            state.opens.check(session, Some(open.fid))?;
+            state.opens.add(session, open.fid, open.write);
+        }
+        for held in &req.sections {
+            // mds-X4: left since this was said.
+            if state.ended.get(&session).is_some_and(|e| e.is_over(held.token)) {
+                continue;
+            }
+            let section = Section { session, token: held.token, exclusive: held.exclusive };
+            state.sections.claim(held.fid, section)?;
+        }
+        // mds-X2: what was said of a mode that is over, by a client that has not heard so yet, says nothing of how it lives; modes are counted
+        // anew after a restart.
+        if req.more || req.mode != self.sharers.mode() {
+            return Ok(Empty {});
+        }
+        for at in &req.targets {
+            state.catching_up.note(session, at, Instant::now())?;
+        }
+        state.lives_by.insert(session, req.mode);
+        self.sharers.turned.notify_all();
+        let mut left = state.left_to.remove(&session).unwrap_or_default();
+        left.retain(|fid| !state.opens.has(session, *fid));
+        drop(state);
+        self.let_go_of_all(session, &left, None)?;
+        Ok(Empty {})
+    }
+
+    pub fn on_catch_up(
+        &self,
+        session: SessionId,
+        here: TargetId,
+        req: &CatchUp,
+    ) -> Result<CatchUpReply, Fault> {
+        self.check_session(session)?;
+        Ok(CatchUpReply { until: self.sharers.catch_up(session, req, here, &self.sessions)? })
+    }
+
+    /// One that fails keeps none of the others open, and the first that does is told. A file whose record cannot be read is not held any
+    /// more, and asking again would not help.
+    fn let_go_of_all(&self, session: SessionId, fids: &[Fid], token: Option<u64>) -> Result<(), Fault> {
+        let mut told = Ok(());
+        for fid in fids {
+            match self.let_go_of(session, *fid, token) {
+                Err(fault) if fault.code == Code::Damaged => {
+                    tracing::warn!(fid = fid.0, %fault, "a file that was closed cannot be read; run fsck");
+                }
+                done => told = told.and(done),
+            }
+        }
+        told
+    }
+
+    /// The session has the file open no more, or never had. With a `token` that is over, nothing happens.
+    fn let_go_of(&self, session: SessionId, fid: Fid, token: Option<u64>) -> Result<(), Fault> {
+        let (no_lease, doom) = (no_lease(), Doom::new(&self.sharers));
+        let others = Others { core: self, session, lease_high: &no_lease, doom: &doom };
+        // Under the writer's lock: an unlink that finds it open here is over, or finds it closed.
+        let done = self.transact(&no_lease, &mut |txn| {
+            if !self.sharers.close(session, fid, token) {
+                return Ok(vec![]);
+            }
+            if self.rules.orphan_holder(txn, fid) == Some(session) {
+                self.rules.leave_orphan(txn, fid, others.opened_elsewhere(fid))?;
+            }
+            if !others.written_elsewhere(fid) {
+                self.rules.rest(txn, fid, others.era())?;
+            }
+            Ok(vec![])
+        });
+        done.map(|_| ())
+    }
+
+    /// meta-H2: the last who had an orphan open lets it go.
+    pub fn on_close(&self, session: SessionId, req: &Close) -> Result<Empty, Fault> {
+        if session == SessionId(0) {
+            return Err(refuse_observer());
+        }
+        if req.fids.len() > CLOSE_MAX {
+            let why = format!("{} files are closed by one request, and {CLOSE_MAX} may be", req.fids.len());
+            return Err(Fault::new(Code::Invalid, why));
+        }
+        self.check_session(session)?;
+        // Who else has it open must be known.
+        self.check_whole()?;
+        self.let_go_of_all(session, &req.fids, Some(req.token))?;
+        self.sharers.end_token(session, req.token, req.floor, &self.sessions)?;
+        Ok(Empty {})
+    }
+
+    /// Draws the first era, if there is none.
+    pub fn ensure_era(&self) -> Result<(), Fault> {
+        match self.sharers.era.load(Ordering::SeqCst) {
+            0 => self.begin_era(),
+            _ => Ok(()),
+        }
+    }
+
+    /// What was said of unflushed sizes counts no more. Lease numbers are never drawn twice, so they serve as names of eras.
+    pub fn begin_era(&self) -> Result<(), Fault> {
+        let (high, low) = (Cell::new(0), Cell::new(0));
+        self.transact(&high, &mut |txn| {
+            low.set(meta::Txn::next_lease(txn));
+            Ok(vec![])
+        })?;
+        self.sharers.era.store((high.get() as u64) << 32 | low.get() as u64, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// What the rules are told of the other sessions.
+pub struct Others<'a> {
+    pub core: &'a Core,
+    pub session: SessionId,
+    pub lease_high: &'a Cell<u32>,
+    pub doom: &'a Doom<'a>,
+}
+
+impl Sharing for Others<'_> {
+    /// By the mode and not by their number: who is left alone, or came when another had just died, goes on taking turns for a while,
+    /// and its own calls must not fence each other by a lease version each.
+    fn is_shared(&self) -> bool {
+        self.core.sharers.is_sharing()
+    }
+    fn is_alive(&self, session: SessionId) -> bool {
+        self.core.sessions.get(session).is_some()
+    }
+    fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
+        let awaited = || self.core.sharers.leave_to_awaited(self.session, fid, &self.core.sessions.ids());
+        self.doom.other_holder(self.session, fid).or_else(awaited)
+    }
+    fn written_elsewhere(&self, fid: Fid) -> bool {
+        self.core.sharers.other_writer(self.session, fid).is_some()
+    }
+    fn era(&self) -> u64 {
+        self.core.sharers.era.load(Ordering::SeqCst)
+    }
+    fn lease(&self) -> Option<u32> {
+        let (high, counter) = self.core.sharers.state.lock().lease?;
+        self.lease_high.set(high);
+        Some(counter)
+    }
+    fn set_lease(&self, counter: u32) {
+        self.core.sharers.state.lock().lease = Some((self.lease_high.get(), counter));
+    }
+    fn keeps_removed(&self) -> bool {
+        self.core.grace.is_open(|| self.core.clock.boot_ms())
+    }
+    fn newest_lease(&self) -> u32 {
+        let number = self.core.newest_lease.load(Ordering::SeqCst);
+        self.lease_high.set((number >> 32) as u32);
+        number as u32
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! From a medium to a serving MDT: checkpoint, replay, start.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use arc_swap::ArcSwapOption;
+use disk::Disk;
+use disk::volume::{Kind, Verdict, Volume};
+use kv::{Engine, Tidied};
+use parking_lot::Mutex;
+use types::{Code, Fault, Fid, Key, Seq, Shard};
+
+use crate::bell::Bells;
+use crate::executor::execute::{Role, Seat};
+use crate::executor::room::Room;
+use crate::joined::shard_of;
+use crate::records::ids::Ids;
+use crate::records::ledger::Changelog;
+use crate::records::look::{Trouble, look, look_around, until_loaded};
+use crate::records::record;
+use crate::sessions::Sessions;
+use crate::sessions::locks::Locks;
+use crate::start::workers::Workers;
+use crate::upkeep::checkpoint::{State, empty_on, read_state};
+use crate::upkeep::counts::changed;
+use crate::upkeep::given_up::GivenUp;
+use crate::{Core, Mdt, Records, Settings};
+
+impl Mdt {
+    /// Recovers the MDT on `disk`. It answers `NotReady` to clients until `join`.
+    pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Mdt>, Fault> {
+        // 1. the medium
+        let volume = Volume::open(disk)?;
+        let label = volume.label();
+        if label.kind != Kind::Mdt {
+            return Err(Fault::new(
+                Code::Invalid,
+                format!("this device holds an OST of {}, not an MDT; give it to an oss", label.fs_name),
+            ));
+        }
+        // 2. the state of the checkpoint, and what came after it
+        let State { kv, mut slots, counts, kept } = restore(&settings, &volume)?;
+        // 3. from here on what was replayed is durable, and the incarnation is new unless the stop was clean
+        let was_clean = volume.was_clean();
+        let incarnation = volume.start()?;
+        // 4. what is derived from the table
+        check_formatted(&settings, &kv)?;
+        // A session of which the record is lost is no session any more, as if it had ended without a word.
+        let sessions = look_around(&kv, &mut |view| Sessions::load(view, settings.clock.boot_ms()))??;
+        slots.keep_only(&sessions.ids());
+        let ids = look(&kv, &mut |view| Ids::load(view))??;
+        let changelog = Changelog::load(&kv)?;
+        // One that never joined has no index, and nothing but what formatting made.
+        if let Ok(shard) = shard_of(label.index) {
+            for (from, to) in never_made(shard, &ids, &changelog) {
+                // What is lost and what can't be read now go on being so: no reason not to start.
+                if let Err(fault) = until_loaded(&kv, &mut || kv.bare(&from, &to).map_err(Trouble::Absent)) {
+                    tracing::warn!(%fault, "a leaf cannot be read: look at the medium (`dmesg`)");
+                }
+            }
+        }
+        let core = Arc::new(Core {
+            locks: Locks::new(sessions.ids()),
+            room: Room::new(&kv, &slots),
+            incarnation,
+            was_clean,
+            newest_lease: ids.newest_lease(),
+            // The start flushes what it replayed.
+            change_let_by: AtomicU64::new(0),
+            epoch: AtomicU32::new(label.epoch.0),
+            kv,
+            role: Role::new(Seat { slots, counts, ids, changelog, closed: false, payload: Vec::new() }),
+            sharers: crate::sessions::shared::Sharers::new(sessions.count()),
+            sessions,
+            ending: Mutex::new(()),
+            checkpointing: Mutex::new(kept),
+            reserving: Mutex::new(()),
+            joined: ArcSwapOption::empty(),
+            counts_long: AtomicBool::new(false),
+            changes_long: AtomicBool::new(false),
+            rules: settings.rules.clone(),
+            clock: settings.clock.clone(),
+            started_sec: settings.clock.wall().sec.max(0) as u64,
+            bells: Bells::default(),
+            purged: Default::default(),
+            known_groups: Default::default(),
+            stopping: AtomicBool::new(false),
+            checking: Mutex::new(None),
+            walks: Default::default(),
+            copying: Mutex::new(None),
+            grace: Default::default(),
+            volume,
+            settings,
+        });
+        // 5. ids: everything reserved before counts as used (mds-O5)
+        core.reserve_ids()?;
+        // 6. counts, if a program made this that knew none
+        core.begin_counts()?;
+        let workers = Workers::start(&core);
+        tracing::info!(
+            fs = label.fs_name,
+            index = label.index,
+            incarnation = incarnation.0,
+            was_clean,
+            records = core.kv.figures().size.records,
+            "MDT recovered"
+        );
+        Ok(Arc::new(Mdt { core, workers }))
+    }
+}
+
+/// What the checkpoint and the log have.
+fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
+    let empty = empty_on(volume, settings.cache_bytes)?;
+    let State { kv, mut slots, mut counts, kept } = match volume.checkpoint_reader()? {
+        Some(mut reader) => read_state(empty, volume.checkpoint_seq(), &mut reader)?,
+        None => {
+            let (slots, counts, kept) = Default::default();
+            State { kv: empty, slots, counts, kept }
+        }
+    };
+    let (mut unreadable, mut fault) = (None, None);
+    volume.replay(&mut |entry| match record::decode(entry.payload) {
+        // Seqs are counted by the one and given by the other.
+        Ok(r) if entry.ops != r.ops() => {
+            let (ops, members) = (entry.ops, r.members.len());
+            unreadable.get_or_insert(format!("log entry {}: {ops} operations, {members} members", entry.seq));
+            Verdict::Cut
+        }
+        Ok(r) => {
+            if settings.rules.counts() {
+                match look(&kv, &mut |view| counts.learn(view, changed(&r.changes))) {
+                    Ok(learned) => counts.add(learned),
+                    // Damage is for who needs the record, and fsck finds the sums wrong.
+                    Err(f) if f.code == Code::Damaged => {}
+                    Err(f) => {
+                        fault.get_or_insert(f);
+                        return Verdict::Cut;
+                    }
+                }
+            }
+            if let Err(f) = until_loaded(&kv, &mut || kv.admits(r.changes.keys()).map_err(Trouble::Absent)) {
+                fault.get_or_insert(f);
+                return Verdict::Cut;
+            }
+            let given_up = match GivenUp::by(&r.changes) {
+                Ok(given_up) => given_up.map(|given| (given, r.changes.keys().copied().collect::<Vec<_>>())),
+                Err(why) => {
+                    unreadable.get_or_insert(format!("log entry {}: {why}", entry.seq));
+                    return Verdict::Cut;
+                }
+            };
+            slots.apply(&r.members, entry.seq, &r.changes);
+            let last = Seq(entry.seq.0 + u64::from(r.ops()) - 1);
+            kv.apply(last, r.changes);
+            if let Some((given, put)) = given_up
+                && let Err(f) = given.forget(&kv, last, &put)
+            {
+                fault.get_or_insert(f);
+                return Verdict::Cut;
+            }
+            // Nobody else has the writer's role yet.
+            while kv.tidy() != Tidied::Done {}
+            Verdict::Keep
+        }
+        Err(why) => {
+            unreadable.get_or_insert(format!("log entry {}: {why}", entry.seq));
+            Verdict::Cut
+        }
+    })?;
+    // The entry's own checksum held, so this is no torn write: a newer program wrote it, or it is damage. To cut it off
+    // would lose what was acknowledged.
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
+    match unreadable {
+        None => Ok(State { kv, slots, counts, kept }),
+        Some(why) => {
+            Err(Fault::new(Code::Damaged, format!("{why}; open the MDT with the program that wrote it")))
+        }
+    }
+}
+
+fn check_formatted(settings: &Settings, kv: &Records) -> Result<(), Fault> {
+    match look(kv, &mut |view| settings.rules.is_formatted(view))? {
+        true => Ok(()),
+        false => Err(Fault::new(
+            Code::Damaged,
+            "the MDT has no root directory: formatting did not end, or its records are lost; format it anew or run fsck",
+        )),
+    }
+}
+
+/// Keys of what was not made yet. Records that are lost had none of them, however far the leaf reached.
+fn never_made(shard: Shard, ids: &Ids, changelog: &Changelog) -> Vec<(Key, Key)> {
+    use meta::keys::*;
+    let (fid, session) = ids.limits();
+    let of_kind = |kind: u8, from: u64, to: Option<u64>| {
+        let key =
+            |number: u64| Key::new(&[&[kind][..], &number.to_be_bytes()].concat()).expect("9 bytes fit");
+        (key(from), to.map_or(kind_start(kind + 1), key))
+    };
+    let next_shard = shard.0.checked_add(1).map(|next| Fid::new(Shard(next), 0).0);
+    let of_fids = [INODE, INLINE, XATTRS, ORPHAN, DEAD, COUNTS];
+    let mut all = of_fids.map(|kind| of_kind(kind, Fid::new(shard, fid).0, next_shard)).to_vec();
+    all.push(of_kind(SESSION, session.0, None));
+    all.push(of_kind(CHANGE, changelog.next(), None));
+    all
+}

@@ -1,0 +1,176 @@
+//! Counts of directories: what each entry means for them, and when they go into their records. The rules are in `meta::counts`.
+
+use std::sync::atomic::Ordering;
+
+use kv::{Batch, Change, Engine, Value};
+use meta::counts::{Changed, FOLD_MAX, Learned, Pending, Recount, begun};
+use types::{Fault, Key, Seq, SessionId};
+use wire::Header;
+
+use crate::Core;
+use crate::executor::draft::Draft;
+use crate::executor::execute::{Seat, Stop};
+use crate::records::look::{Next, Page, SnapView, Trouble, Walk, page, until_loaded};
+use crate::records::overlay::Layer;
+use crate::reply::Done;
+use crate::reply::{parse, plain};
+
+/// Records of an entry when a file system is counted for the first time.
+const SLICE: usize = 1024;
+const SLICE_BYTES: usize = 1 << 20;
+
+/// An entry's changes, as the rules take them.
+pub fn changed(changes: &Batch) -> impl Iterator<Item = Changed<'_>> + Clone {
+    changes.0.iter().map(|Change { key, value }| (key, value.as_ref().map(|v| v.raw())))
+}
+
+impl Core {
+    /// What an entry means for the counts: to be asked before it is encoded, because records that nobody needs any more go with it,
+    /// and added to `counts` once it is in the log.
+    pub fn learn_counts(&self, counts: &Pending, changes: &mut Batch) -> Result<Learned, Stop> {
+        if !self.rules.counts() {
+            return Ok(Learned::default());
+        }
+        let reader = self.kv.reader();
+        let view = SnapView::new(&reader);
+        let learned = counts.learn(&view, changed(changes));
+        let obsolete = learned.obsolete(&view);
+        not_absent(view)?;
+        obsolete.into_iter().for_each(|key| changes.delete(key));
+        Ok(learned)
+    }
+
+    /// The call `Counts`: what the newest state has, and what is pending.
+    pub fn on_counts(&self, head: &Header, body: &[u8]) -> Result<Done, Fault> {
+        self.joined()?;
+        self.check_incarnation(head)?;
+        let mut user = None;
+        if head.session != SessionId(0) {
+            self.check_session(head.session)?;
+            self.check_come_back()?;
+            user = self.sessions.one_user(head.session)?;
+        }
+        let mut req: wire::meta::Counts = parse(body)?;
+        // meta-J1 of the rules: of a judged session, the judge knows better.
+        if let Some(judged) = self.judged(user.as_ref(), head.call, body) {
+            req.cred = judged.cred;
+        }
+        let reply = until_loaded(&self.kv, &mut || {
+            let (snap, counts) = {
+                let seat = self.role.hold();
+                (self.kv.snapshot(), seat.counts.clone())
+            };
+            let view = SnapView::new(&snap);
+            let reply = counts.answer(&view, &req);
+            view.finish().map(|()| reply)
+        })?;
+        reply.map(plain)
+    }
+
+    /// Brings some of what is pending into the records, if it is much. Who made it so does it, after his own entry.
+    pub fn fold_counts(&self) -> Result<(), Fault> {
+        // One of all who were told of the batch that made it long.
+        if !self.counts_long.load(Ordering::Relaxed) || !self.counts_long.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        // A few attempts bring all that it needs. If that does not stay in memory until then, it needs less.
+        let mut max = 8 * FOLD_MAX;
+        until_loaded(&self.kv, &mut || {
+            let mut seat = self.role.hold();
+            if seat.closed || !seat.counts.is_long() {
+                return Ok(());
+            }
+            max /= 2;
+            let fold = {
+                let reader = self.kv.reader();
+                let view = SnapView::new(&reader);
+                let fold = seat.counts.fold(&view, max);
+                not_absent(view)?;
+                fold
+            };
+            // In a log that is full there is no room for it: a checkpoint is on its way, and the next one tries again.
+            match self.commit_puts(&mut seat, fold.puts) {
+                Ok(_) => {
+                    seat.counts.fold_ended(fold.end);
+                    Ok(())
+                }
+                Err(Stop::LogFull { .. } | Stop::NoIds) => Ok(()),
+                Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
+                // Its volume refuses: who asks for something is told.
+                Err(Stop::Refused(_)) => Ok(()),
+            }
+        })
+    }
+
+    /// Counts a file system whose records say nothing of it: an older program made it. Nobody is served yet.
+    pub fn begin_counts(&self) -> Result<(), Fault> {
+        if !self.rules.counts() || self.role.hold().counts.is_counting() {
+            return Ok(());
+        }
+        let (walk, mut recount, mut from) =
+            (Walk::over(self.kv.snapshot()), Recount::default(), Key::default());
+        loop {
+            let read = |snap: &_| page(&self.kv, snap, &from, SLICE, SLICE_BYTES);
+            let Page { records, next } = walk.slice(&self.kv, read)?;
+            records.iter().for_each(|(key, value)| recount.take(key, value));
+            from = match next {
+                Next::Nothing => break,
+                Next::More(key) => key,
+                Next::Damage(damage) => {
+                    tracing::error!(%damage, "these are left out of the directories' counts");
+                    damage.end
+                }
+            };
+        }
+        // It keeps the places of leaves from checkpoints.
+        drop(walk);
+        let puts: Vec<(Key, Vec<u8>)> = recount
+            .finish()
+            .into_iter()
+            .map(|(dir, counts)| (meta::keys::counts(dir), counts.encode()))
+            .collect();
+        tracing::info!(directories = puts.len(), "the directories' contents were counted for the first time");
+        // Until the last record is there, a start begins anew.
+        for slice in puts.chunks(SLICE).chain([&[begun()][..]]) {
+            self.commit_alone(slice)?;
+        }
+        Ok(())
+    }
+
+    fn commit_puts(&self, seat: &mut Seat, puts: Vec<(Key, Vec<u8>)>) -> Result<Seq, Stop> {
+        let puts = puts.into_iter().map(|(key, value)| (key, Some(Value::new(&value))));
+        self.commit_changes(seat, puts.collect())
+    }
+
+    /// An internal entry of changes that are right whatever the state is.
+    pub fn commit_changes(&self, seat: &mut Seat, changes: Layer) -> Result<Seq, Stop> {
+        let snap = self.kv.snapshot();
+        let mut draft = Draft::new(&snap);
+        draft.changes = changes;
+        self.commit(seat, draft)
+    }
+
+    /// An internal entry that reads nothing.
+    fn commit_alone(&self, puts: &[(Key, Vec<u8>)]) -> Result<(), Fault> {
+        loop {
+            match self.until_here(&mut || self.commit_puts(&mut self.role.hold(), puts.to_vec()))? {
+                Ok(_) => return Ok(()),
+                Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
+                Err(stop) => return Err(stop.fault()),
+            }
+        }
+    }
+}
+
+/// A record that is damaged was found by who needs it more; here it would stop what has to go on, and fsck finds the sums wrong.
+fn not_absent(view: SnapView<'_>) -> Result<(), Trouble> {
+    match view.finish() {
+        Err(trouble @ Trouble::Absent(_)) => Err(trouble),
+        Err(trouble) => {
+            let why = Fault::from(trouble);
+            tracing::error!(%why, "the counts of some directories are wrong from here on");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}

@@ -1,0 +1,159 @@
+//! Stretches of keys that are lost, and given up: an admin accepts by `stria fsck --repair` that nobody knows any more what was there. From then on
+//! nothing is there, and what is made there is as everywhere else.
+//!
+//! mds-G1: it is an entry like any other, with a record that says which keys (`GivenUp`). Of these keys it leaves what it puts itself, and nothing
+//!     else, also where a replay finds the leaf sound again: what came after the entry does not know of it.
+//! mds-G2: who starts needs some records (`checkpoint::needed`). Where they are lost, the entry puts their copies (kept.rs); without one
+//!     nothing is given up.
+
+use kv::{Batch, Engine, Miss, Value};
+use types::{Code, Fault, Key, Seq};
+use wire::{Malformed, Reader, Wire};
+
+use crate::Core;
+use crate::executor::execute::Stop;
+use crate::records::kept::Kept;
+use crate::records::look::{Trouble, look, until_loaded};
+use crate::records::overlay::Layer;
+use crate::upkeep::checkpoint::needed;
+
+const VERSION: u8 = 1;
+
+/// The record of kind 16: which keys were given up last. From `first` on and below `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    pub first: Key,
+    pub end: Key,
+}
+
+impl GivenUp {
+    pub fn key() -> Key {
+        meta::keys::kind_start(meta::keys::GIVEN_UP)
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let (first, end) = (self.first.as_bytes(), self.end.as_bytes());
+        [&[VERSION, first.len() as u8], first, &[end.len() as u8], end].concat()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<GivenUp, Malformed> {
+        let r = &mut Reader::new(bytes);
+        if u8::get(r)? != VERSION {
+            return Err(Malformed("version of what was given up"));
+        }
+        let mut key = || {
+            let len = u8::get(r)?;
+            Key::new(r.take(len.into())?).ok_or(Malformed("a key of what was given up"))
+        };
+        let (first, end) = (key()?, key()?);
+        r.end()?;
+        if first < end { Ok(GivenUp { first, end }) } else { Err(Malformed("the end of what was given up")) }
+    }
+
+    /// What an entry gives up.
+    pub fn by(changes: &Batch) -> Result<Option<GivenUp>, Malformed> {
+        let value =
+            changes.0.iter().find(|change| change.key == GivenUp::key()).and_then(|c| c.value.as_ref());
+        value.map(|value| GivenUp::decode(value.raw())).transpose()
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        (self.first..self.end).contains(key)
+    }
+
+    /// mds-G1, once the entry is applied, which was the one at `at`; `put`: what it has put. By who may change the table, and who may wait for the
+    /// medium with that (the exception to mds-E5): no change may come between the entry and this.
+    pub fn forget<E: Engine>(&self, kv: &E, at: Seq, put: &[Key]) -> Result<(), Fault> {
+        until_loaded(kv, &mut || kv.bare(&self.first, &self.end).map_err(Trouble::Absent))?;
+        let there = look(kv, &mut |view| {
+            let mut there = Vec::new();
+            meta::View::range(view, &self.first, &self.end, &mut |key, _| {
+                there.push(*key);
+                true
+            });
+            there
+        })?;
+        let mut rest = Batch::new();
+        there.into_iter().filter(|key| !put.contains(key)).for_each(|key| rest.delete(key));
+        if !rest.0.is_empty() {
+            until_loaded(kv, &mut || kv.admits(rest.keys()).map_err(Trouble::Absent))?;
+            kv.apply(at, rest);
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Gives up what of these keys is lost. What became known of some of them since divides it.
+    pub fn give_up(&self, first: &Key, end: &Key) -> Result<bool, Fault> {
+        // mds-KP2: of what is lost they stay as they are.
+        let kept = self.checkpointing.lock().clone();
+        let (mut at, mut any) = (*first, false);
+        while let Some(given) = self.until_done(&mut || {
+            let mut seat = self.role.hold();
+            seat.check_ready()?;
+            self.kv.settle();
+            let Some(given) = self.lost_from(&at, end)? else { return Ok(None) };
+            let mut changes = self.copies_for(&given, &kept, seat.counts.is_counting())?;
+            changes.insert(GivenUp::key(), Some(Value::new(&given.encode())));
+            let put: Vec<Key> = changes.keys().copied().collect();
+            let seq = self.commit_changes(&mut seat, changes)?;
+            given.forget(&self.kv, seq, &put)?;
+            Ok(Some(given))
+        })? {
+            (at, any) = (given.end, true);
+        }
+        Ok(any)
+    }
+
+    /// The next that is lost.
+    pub fn lost_from(&self, from: &Key, end: &Key) -> Result<Option<GivenUp>, Stop> {
+        let reader = self.kv.reader();
+        match kv::View::range(&reader, from, end, &mut |_, _| true) {
+            Ok(()) => Ok(None),
+            Err(Miss::Absent(what)) => Err(Stop::Absent(what)),
+            Err(Miss::Damage(damage)) => Ok(Some(GivenUp { first: damage.key, end: damage.end.min(*end) })),
+        }
+    }
+
+    /// mds-G2.
+    pub fn copies_for(&self, given: &GivenUp, kept: &Kept, is_counting: bool) -> Result<Layer, Stop> {
+        let mut copies = Layer::new();
+        let begun = meta::counts::begun();
+        for key in needed(&*self.rules).into_iter().filter(|key| given.has(key)) {
+            let value = match kept.get(&key) {
+                Some(value) => value.clone(),
+                // The first builds made no copy of it, and it says what is known.
+                None if key == begun.0 && is_counting => Value::new(&begun.1),
+                None => {
+                    let why = format!(
+                        "record {key:?} is lost, and there is no copy of it: restore the MDT from a backup"
+                    );
+                    return Err(Fault::new(Code::Damaged, why).into());
+                }
+            };
+            copies.insert(key, Some(value));
+        }
+        Ok(copies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(bytes: &[u8]) -> Key {
+        Key::new(bytes).unwrap()
+    }
+
+    #[test]
+    fn golden() {
+        let given = GivenUp { first: key(&[2, 0, 0x11]), end: key(&[2, 0, 0x12, 0]) };
+        let bytes = [1, 3, 2, 0, 0x11, 4, 2, 0, 0x12, 0];
+        assert_eq!((GivenUp::key(), given.encode()), (key(&[16]), bytes.to_vec()));
+        assert_eq!(GivenUp::decode(&bytes), Ok(given));
+        assert!(GivenUp::decode(&[2, 3, 2, 0, 0x11, 4, 2, 0, 0x12, 0]).is_err(), "version");
+        assert!(GivenUp::decode(&[1, 1, 2, 1, 2]).is_err(), "its end is behind its begin");
+        assert!(GivenUp::decode(&[1, 1, 2, 1, 3, 0]).is_err(), "what follows");
+    }
+}
