@@ -11,7 +11,6 @@ use wire::map::{ClusterMap, Target};
 use wire::mgmt::RegisterReply;
 
 use crate::Core;
-use crate::format::shard_of;
 
 /// The MDT's view of a cluster map. A newer map replaces it as a whole.
 pub struct Joined {
@@ -119,4 +118,11 @@ impl Core {
 
 pub fn not_joined() -> Fault {
     Fault::new(Code::NotReady, "this MDT has not registered with the MGS yet; try again")
+}
+
+/// Each MDT allocates fids under its own number.
+pub fn shard_of(index: u32) -> Result<Shard, Fault> {
+    u16::try_from(index).map(Shard).map_err(|_| {
+        Fault::new(Code::Invalid, format!("MDT index {index} is above 65,535: fids have no room for it"))
+    })
 }

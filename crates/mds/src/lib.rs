@@ -16,40 +16,19 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
-mod abandoned;
-mod attach;
-pub mod backup;
-mod batch_call;
-mod catch_up;
-mod changelog;
-mod check;
-mod checkpoint;
+mod bell;
 mod clock;
-mod combining;
-mod counts;
-mod draft;
-mod execute;
-mod format;
-mod grace;
-mod ids;
+mod executor;
 mod joined;
 mod judge;
-mod kept;
-mod locks;
-mod look;
-mod overdue;
-mod overlay;
-mod purge;
-pub mod record;
-mod recover;
+mod records;
+mod reply;
 mod rules;
 mod serve;
 mod sessions;
 mod settings;
-mod shared;
-mod slots;
-mod stat;
-mod workers;
+mod start;
+mod upkeep;
 
 #[cfg(test)]
 mod tests;
@@ -68,15 +47,20 @@ use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
 
 pub use clock::{Clock, MachineClock};
-pub use format::FormatSpec;
+pub use executor::room::usable_bytes;
 pub use judge::{Groups, MachineUsers, Squash, UserDatabase};
+pub use records::record;
 pub use rules::{MetaRules, Rules};
 pub use settings::Settings;
-pub use stat::usable_bytes;
+pub use start::format::FormatSpec;
+pub use upkeep::backup;
 
+use executor::{execute, room};
 use joined::Joined;
-use sessions::Sessions;
-use workers::Workers;
+use records::{kept, look};
+use sessions::{Sessions, grace, locks, shared};
+use start::workers::Workers;
+use upkeep::{check, purge};
 
 /// The engine below the executor; no other place names one. Tests of this crate use an engine that has no record in memory before it was
 /// asked for, so that every read shows that it starts over.
@@ -119,11 +103,11 @@ pub(crate) struct Core {
     rules: Arc<dyn Rules>,
     clock: Arc<dyn Clock>,
     settings: Settings,
-    bells: workers::Bells,
+    bells: bell::Bells,
     purged: purge::Counts,
     known_groups: judge::Known,
     stopping: AtomicBool,
-    room: stat::Room,
+    room: room::Room,
     locks: locks::Locks,
     /// Shared with `Ids`.
     newest_lease: Arc<AtomicU64>,

@@ -1,23 +1,12 @@
 //! Requests that change something: checks before the executor, the context of the rule, and flushes before the reply leaves.
 
-use std::cell::Cell;
-
-use meta::Space;
-use types::{Code, Fault, Fid, Key, SessionId};
-use wire::meta::{
-    Create, CreateReply, CreateWith, FileState, Grow, MoveTail, Open, OpenReply, Release, Tmpfile, Truncate,
-    TruncateReply,
-};
+use types::{Fault, SessionId};
 use wire::shared::{Enter, EnterReply};
-use wire::{Flags, Header, Request, Wire};
+use wire::{Flags, Header, Request};
 
-use super::{Around, parse, plain};
 use crate::Core;
-use crate::execute::{Ask, Carried, Done};
-use crate::joined::Joined;
-use crate::overlay::Overlay;
-use crate::shared::Doom;
-use crate::slots::refuse_observer;
+use crate::executor::execute::{Ask, Carried};
+use crate::reply::{Done, parse, plain, refuse_observer};
 
 impl Core {
     pub fn on_mutation(&self, head: &Header, body: &[u8], bulk: &[u8]) -> Result<Done, Fault> {
@@ -49,112 +38,5 @@ impl Core {
             self.flush()?;
         }
         Ok(done)
-    }
-
-    /// Runs the rule of a request. The caller is the leader.
-    pub fn mutate(
-        &self,
-        Ask { head, body, bulk, judged }: Ask<'_>,
-        (joined, space, doom): (&Joined, Space, &Doom<'_>),
-        lease_high: &Cell<u32>,
-        txn: &mut Overlay<'_>,
-    ) -> Result<Vec<u8>, Fault> {
-        let around = Around { head, joined, judged, space, doom };
-        self.with_ctx(around, lease_high, &mut |ctx| {
-            let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
-            if ctx.replay {
-                check_replayed_fids(txn)?;
-            }
-            Ok(reply)
-        })
-    }
-
-    /// mds-X8: true for a request that its client abandoned before it reported its opens. `Release` is exempt: an orphan belongs to one session
-    /// only, so it may be released late.
-    pub fn was_given_up(&self, head: &Header) -> bool {
-        let is_replay = head.flags & Flags::REPLAY != 0;
-        is_replay && head.call != Release::CALL && self.sharers.has_said(head.session)
-    }
-
-    /// Refuses an open beyond the session's limit. Runs before the rule, so that a refusal leaves no trace.
-    pub fn check_opens(&self, Ask { head, body, .. }: Ask<'_>) -> Result<(), Fault> {
-        let opens =
-            matches!(head.call, Open::CALL | Enter::CALL | Tmpfile::CALL | CreateWith::CALL | Create::CALL);
-        let is_noted = head.flags & Flags::REPLAY == 0 && self.sharers.is_sharing();
-        if !opens || !is_noted || !self.sharers.has_all_opens(head.session) {
-            return Ok(());
-        }
-        let fid = match head.call {
-            Open::CALL => Some(parse::<Open>(body)?.fid),
-            Enter::CALL => Some(parse::<Enter>(body)?.fid),
-            // mknod(2) opens nothing.
-            Create::CALL if parse::<Create>(body).is_ok_and(|r| !r.read && !r.write) => return Ok(()),
-            _ => None,
-        };
-        self.sharers.check_open(head.session, fid)
-    }
-
-    /// Notes an open among several sessions. The caller is the leader, so no unlink comes between the open and its note.
-    pub fn note_open(&self, Ask { head, body, .. }: Ask<'_>, reply: &[u8]) {
-        if head.flags & Flags::REPLAY != 0 || !self.sharers.is_sharing() {
-            return;
-        }
-        let open = match head.call {
-            Open::CALL => Open::from_bytes(body).ok().map(|r| (r.fid, r.write)),
-            Enter::CALL => Enter::from_bytes(body).ok().map(|r| (r.fid, r.write)),
-            // A new file, which is open here from its first name on.
-            Tmpfile::CALL | CreateWith::CALL => {
-                OpenReply::from_bytes(reply).ok().map(|r| (r.inode.attr.fid, true))
-            }
-            // mknod(2) opens nothing.
-            Create::CALL => Create::from_bytes(body)
-                .ok()
-                .filter(|r| r.read || r.write)
-                .and_then(|r| Some((CreateReply::from_bytes(reply).ok()?.open.inode.attr.fid, r.write))),
-            _ => None,
-        };
-        if let Some((fid, write)) = open {
-            self.sharers.note_open(head.session, fid, write, &self.sessions);
-        }
-    }
-}
-
-/// mds-X8: the refusal of an abandoned request.
-pub fn refuse_late() -> Fault {
-    Fault::new(Code::Stale, "a request that was given up, and others may have changed the same since")
-}
-
-/// Refuses a replay that asks for a fid that was never given out: that fid would be given out twice (mds-O5).
-fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
-    let fid_of = |key: &Key| match key.as_bytes() {
-        [meta::keys::INODE, fid @ ..] => fid.try_into().ok().map(|b| Fid(u64::from_be_bytes(b))),
-        _ => None,
-    };
-    match txn.put_keys().filter_map(fid_of).find(|fid| !txn.was_given(*fid)) {
-        None => Ok(()),
-        Some(fid) => Err(Fault::new(
-            Code::BadRequest,
-            format!("a replay asks for fid {fid}, which was never given out"),
-        )),
-    }
-}
-
-/// mds-M7: true if this reply lets the client change objects. If a power loss took the entry and not the objects' bytes, there would be objects
-/// without a layout, and bytes past a settled size that show when the file grows again.
-pub fn lets_objects_change(call: u16, reply: &[u8]) -> bool {
-    let is_writing = |open: OpenReply| {
-        let is_written = matches!(open.inode.state, FileState::Writing(_) | FileState::Shared { .. });
-        open.inode.layout.is_some() && is_written
-    };
-    match call {
-        // The intent of a truncation.
-        Truncate::CALL => TruncateReply::from_bytes(reply).is_ok_and(|r| r.pending),
-        // A new generation of objects, or objects on other mirrors.
-        Grow::CALL | MoveTail::CALL => true,
-        // A settled file with objects becomes `Writing`.
-        Open::CALL => OpenReply::from_bytes(reply).is_ok_and(is_writing),
-        Enter::CALL => EnterReply::from_bytes(reply).is_ok_and(|r| r.open.is_some_and(is_writing)),
-        Create::CALL => CreateReply::from_bytes(reply).is_ok_and(|r| is_writing(r.open)),
-        _ => false,
     }
 }

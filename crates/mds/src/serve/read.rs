@@ -11,12 +11,13 @@ use types::{Fault, Seq, SessionId};
 use wire::meta::{OpenRead, OpenReadReply};
 use wire::{Header, ReplyHead, Request, Wire};
 
-use super::{Around, parse};
 use crate::Core;
+use crate::executor::call::Around;
 use crate::joined::not_joined;
-use crate::look::look;
-use crate::shared::Doom;
-use crate::slots::refuse_observer;
+use crate::records::look::look;
+use crate::reply::parse;
+use crate::reply::refuse_observer;
+use crate::sessions::shared::Doom;
 
 impl Core {
     pub fn on_read(&self, head: &Header, body: &[u8], answer: &mut Answer<'_>) -> Result<(), Fault> {

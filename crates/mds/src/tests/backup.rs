@@ -15,8 +15,8 @@ use wire::meta::Unlink;
 use super::counts::Play;
 use super::meta_rules::{fresh, rig};
 use super::rig::{Rig, SECRET};
-use crate::abandoned::Abandoned;
-use crate::backup::{Stream, read_head};
+use crate::upkeep::abandoned::Abandoned;
+use crate::upkeep::backup::{Stream, read_head};
 use crate::{Mdt, Settings};
 
 /// A whole backup; `between` its answers something else may happen.

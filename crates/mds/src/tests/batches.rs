@@ -9,7 +9,7 @@ use wire::Wire;
 
 use super::rig::{Rig, Said, format};
 use super::rules::{self, body};
-use crate::execute::LOOKS_MAX;
+use crate::executor::execute::LOOKS_MAX;
 
 type Names = BTreeMap<String, Fid>;
 

@@ -470,7 +470,7 @@ fn on_a_full_mdt_the_changelog_gives_way() {
     let mut page = 0;
     let mut put = || {
         page += 1;
-        rig.mdt.core.transact(&crate::recover::no_lease(), &mut |txn| {
+        rig.mdt.core.transact(&crate::records::ids::no_lease(), &mut |txn| {
             meta::Txn::put(txn, keys::inline(Fid(1 << 40), page), vec![0; 200]);
             Ok(vec![])
         })
@@ -538,7 +538,7 @@ fn internal_changes_have_records() {
     let fid = rig.create("a").unwrap();
     rig.mdt
         .core
-        .transact(&crate::recover::no_lease(), &mut |txn| {
+        .transact(&crate::records::ids::no_lease(), &mut |txn| {
             let inode = meta::inode::load_inode(txn, fid)?;
             let state = wire::meta::FileState::Shared { era: 1, proven: 0 };
             meta::inode::store_inode(txn, &meta::records::InodeRecord { state, ..inode });
@@ -579,7 +579,7 @@ fn damage_stops_neither_a_start_nor_who_goes_on_behind_it() {
         };
         read(&rig);
         // As a start does that finds it so.
-        let loaded = crate::changelog::Changelog::load(&rig.mdt.core.kv).unwrap();
+        let loaded = crate::records::ledger::Changelog::load(&rig.mdt.core.kv).unwrap();
         assert_eq!(loaded.numbers(), (1, 5));
         assert!((150..500).contains(&loaded.bytes()), "{}", loaded.bytes());
         rig.ack(id, broken).unwrap();

@@ -14,10 +14,10 @@ use wire::object::Capability;
 use super::counts::Play;
 use super::meta_rules::fresh;
 use super::rig::{Rig, SECRET};
-use crate::abandoned::Abandoned;
-use crate::kept::Kept;
-use crate::overlay::Overlay;
-use crate::recover::no_lease;
+use crate::records::ids::no_lease;
+use crate::records::kept::Kept;
+use crate::records::overlay::Overlay;
+use crate::upkeep::abandoned::Abandoned;
 
 fn cap() -> Capability {
     object::cap::make_admin(&SECRET, 1 << 40)
@@ -385,7 +385,7 @@ fn what_a_start_needs_is_given_up_only_for_its_copy() {
         copies.map(|copies| copies.into_keys().collect::<Vec<_>>()).map_err(|stop| stop.fault().code)
     };
     let (counter, root) = (keys::COUNTER, keys::inode(Fid::ROOT));
-    assert_eq!(copies(&[counter], &[counter + 1], &kept), Ok(crate::ids::keys().to_vec()));
+    assert_eq!(copies(&[counter], &[counter + 1], &kept), Ok(crate::records::ids::keys().to_vec()));
     assert_eq!(copies(&[counter], &[counter + 1], &none), Err(Code::Damaged));
     assert_eq!(copies(&[keys::INODE], &[keys::INODE + 1], &kept), Ok(vec![root]));
     assert_eq!(copies(&[keys::INODE], root.as_bytes(), &none), Ok(vec![]));

@@ -15,7 +15,7 @@ use wire::meta::{
 
 use super::meta_rules::{fresh, rig};
 use super::rig::Rig;
-use crate::recover::no_lease;
+use crate::records::ids::no_lease;
 
 fn cred() -> Cred {
     Cred::root()
@@ -263,8 +263,8 @@ fn what_says_that_directories_are_counted_may_be_lost() {
     let head = [b"STRIAKV\0", &[2, 0, 0, 0, 0, 0, 0, 0][..]].concat();
     let stream = [head, batch(1, &name), batch(0, &trailer)].concat();
     let volume = disk::volume::Volume::open(fresh().1).unwrap();
-    let empty = crate::checkpoint::empty_on(&volume, u64::MAX).unwrap();
-    let state = crate::checkpoint::read_state(empty, Seq(1), &mut &stream[..]).unwrap();
+    let empty = crate::upkeep::checkpoint::empty_on(&volume, u64::MAX).unwrap();
+    let state = crate::upkeep::checkpoint::read_state(empty, Seq(1), &mut &stream[..]).unwrap();
     assert!(state.counts.is_counting());
 }
 

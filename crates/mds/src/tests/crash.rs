@@ -9,7 +9,7 @@ use types::{Code, Fid, Seq};
 use super::image::check_image;
 use super::rig::{Rig, format};
 use super::rules::{self, body};
-use crate::look::{SnapView, look};
+use crate::records::look::{SnapView, look};
 
 /// An acknowledged operation, as its client keeps it, and the name space after it.
 #[derive(Clone)]
@@ -202,13 +202,13 @@ fn o5_ids_are_never_given_again_after_power_loss() {
 fn o5_a_block_is_flushed_before_its_first_id_is_used() {
     let (rig, disk) = Rig::fresh();
     let limit = |rig: &Rig| {
-        let key = types::Key::new(&[crate::ids::KIND_COUNTER, 1]).unwrap();
+        let key = types::Key::new(&[crate::records::ids::KIND_COUNTER, 1]).unwrap();
         let read = |view: &SnapView<'_>| meta::View::get(view, &key).map(|v| v[..].try_into().unwrap());
         u64::from_le_bytes(look(&rig.mdt.core.kv, &mut |view| read(view)).unwrap().unwrap())
     };
     // The foreground reserves when nobody does it in the background: draw through two blocks.
     let mut last = Fid(0);
-    for n in 0..(2 * crate::ids::BLOCK + 1000) {
+    for n in 0..(2 * crate::records::ids::BLOCK + 1000) {
         let mut seat = rig.mdt.core.executor.lead();
         match seat.ids.next_fid() {
             Some(fid) if seat.ids.are_enough() => last = last.max(fid),
@@ -226,7 +226,7 @@ fn o5_a_block_is_flushed_before_its_first_id_is_used() {
             assert!(crashed.make(0, 0, "x").unwrap() > last);
         }
     }
-    assert!(last.0 > 2 * crate::ids::BLOCK - 100);
+    assert!(last.0 > 2 * crate::records::ids::BLOCK - 100);
 }
 
 #[test]

@@ -6,11 +6,11 @@ use meta::mem::MemTxn;
 use types::crc::crc32c;
 use types::{Key, SessionId, Uuid};
 
-use crate::abandoned::Abandoned;
-use crate::ids::{Ids, KIND_COUNTER};
-use crate::record::{self, Member, Origin};
+use crate::executor::slots::Slots;
+use crate::records::ids::{Ids, KIND_COUNTER};
+use crate::records::record::{self, Member, Origin};
 use crate::sessions::{Session, Sessions};
-use crate::slots::Slots;
+use crate::upkeep::abandoned::Abandoned;
 
 /// Checksums of the values of a log record, wherever its lengths lead.
 fn repair_record(bytes: &mut [u8]) {

@@ -9,7 +9,7 @@ use wire::session::TargetStat;
 
 use super::rig::{Rig, SECRET, format, label};
 use super::rules::{self, body};
-use crate::purge::Walk;
+use crate::upkeep::purge::Walk;
 
 #[test]
 fn a_full_log_is_checkpointed_and_the_request_goes_on() {
@@ -166,7 +166,7 @@ fn a_record_longer_than_a_value_may_be_is_refused() {
     let fault = rig
         .mdt
         .core
-        .transact(&crate::recover::no_lease(), &mut |txn| {
+        .transact(&crate::records::ids::no_lease(), &mut |txn| {
             meta::Txn::put(txn, key, vec![7; kv::VALUE_MAX + 1]);
             Ok(vec![])
         })
@@ -184,10 +184,10 @@ fn an_entry_with_more_operations_than_members_is_refused() {
     rig.make(0, 1, "a").unwrap();
     let mut changes = Batch::new();
     changes.put(Key::new(&[1, 2, 3]).unwrap(), Value::new(b"x"));
-    let member = crate::record::Member { call: 1, origin: None, reply: [][..].into() };
-    let append = |members: &[crate::record::Member], ops| {
+    let member = crate::records::record::Member { call: 1, origin: None, reply: [][..].into() };
+    let append = |members: &[crate::records::record::Member], ops| {
         let mut payload = Vec::new();
-        crate::record::encode(members, &changes, &mut payload);
+        crate::records::record::encode(members, &changes, &mut payload);
         rig.mdt.core.volume.append_ops(types::Epoch(1), &payload, ops).unwrap();
     };
     append(&[], 1);

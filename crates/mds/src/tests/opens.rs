@@ -15,8 +15,8 @@ use wire::shared::{Close, Hold, Leave, OpenFile};
 use wire::{Empty, Header, Reader, ReplyHead, Request, Wire};
 
 use super::rig::{Rig, label};
-use crate::execute::Ask;
-use crate::shared::opens::OPENS_MAX;
+use crate::executor::execute::Ask;
+use crate::sessions::shared::opens::OPENS_MAX;
 use crate::{FormatSpec, Mdt, MetaRules, Rules, Settings};
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -430,7 +430,7 @@ fn x8_what_was_given_up_is_not_begun_among_several() {
 }
 
 fn refused() -> String {
-    crate::serve::refuse_late().detail
+    crate::executor::call::refuse_late().detail
 }
 
 #[test]

@@ -11,7 +11,7 @@ use wire::shared::{CatchUp, CatchUpReply, CaughtUp, Enter, Hold, Leave};
 use wire::{Header, Request, Wire};
 
 use super::rig::{Rig, registered};
-use crate::overdue::OVERDUE_MS;
+use crate::sessions::overdue::OVERDUE_MS;
 
 const STEP_MS: u64 = 1000;
 

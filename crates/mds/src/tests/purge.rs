@@ -13,7 +13,7 @@ use wire::purge::Dying;
 
 use super::rig::{Rig, format, registered};
 use super::rules::{self, body, layout};
-use crate::purge::{Purged, Walk};
+use crate::upkeep::purge::{Purged, Walk};
 
 fn remove(rig: &Rig, name: &str) -> Fid {
     let fid = rig.make(0, 0, name).unwrap();

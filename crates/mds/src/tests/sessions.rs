@@ -12,8 +12,8 @@ use wire::{Header, Request, Wire};
 
 use super::rig::{FS_UUID, Rig, label};
 use super::rules::{self, body};
-use crate::attach::SESSIONS_MAX;
-use crate::look::{look, look_around};
+use crate::records::look::{look, look_around};
+use crate::serve::attach::SESSIONS_MAX;
 use crate::sessions::{Sessions, session_key};
 
 fn pass(rig: &Rig, ms: u64) {

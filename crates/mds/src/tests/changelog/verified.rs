@@ -3,7 +3,7 @@
 use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord};
 
 use super::*;
-use crate::abandoned::Abandoned;
+use crate::upkeep::abandoned::Abandoned;
 
 /// Two consumers that have lost something, and changes behind both.
 fn played() -> verify::Image {

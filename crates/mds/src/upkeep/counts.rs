@@ -8,11 +8,12 @@ use types::{Fault, Key, Seq, SessionId};
 use wire::Header;
 
 use crate::Core;
-use crate::draft::Draft;
-use crate::execute::{Done, ExecutorState, Stop};
-use crate::look::{Next, Page, SnapView, Trouble, Walk, page, until_loaded};
-use crate::overlay::Layer;
-use crate::serve::{parse, plain};
+use crate::executor::draft::Draft;
+use crate::executor::execute::{ExecutorState, Stop};
+use crate::records::look::{Next, Page, SnapView, Trouble, Walk, page, until_loaded};
+use crate::records::overlay::Layer;
+use crate::reply::Done;
+use crate::reply::{parse, plain};
 
 /// Most records and bytes per entry while a file system is counted for the first time.
 const SLICE: usize = 1024;

@@ -4,51 +4,16 @@
 //! mds-T2: no thread holds the `Mdt`, so dropping it ends them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use disk::volume::VolumeError;
 use kv::{Engine, Tidied};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use types::{Fault, Key};
 
 use crate::Core;
-
-/// Wakes one thread. A ring while the thread works counts for its next wait.
-#[derive(Debug, Default)]
-pub struct Bell {
-    rung: Mutex<bool>,
-    wake: Condvar,
-}
-
-impl Bell {
-    pub fn ring(&self) {
-        let mut rung = self.rung.lock();
-        if !*rung {
-            *rung = true;
-            self.wake.notify_one();
-        }
-    }
-    /// Waits until the bell rings, for at most `at_most`. True: it rang.
-    pub fn wait(&self, at_most: Duration) -> bool {
-        let mut rung = self.rung.lock();
-        if !*rung {
-            self.wake.wait_for(&mut rung, at_most);
-        }
-        std::mem::take(&mut *rung)
-    }
-}
-
-/// One bell per thread.
-#[derive(Default)]
-pub struct Bells {
-    pub flush: Bell,
-    pub checkpoint: Bell,
-    pub purge: Bell,
-    /// Too many leaves in memory cannot be evicted before a checkpoint.
-    pub unwritten: AtomicBool,
-}
 
 /// The threads of one MDT.
 #[derive(Default)]

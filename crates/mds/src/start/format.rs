@@ -6,15 +6,16 @@ use std::sync::Arc;
 use disk::Disk;
 use disk::volume::{Format, Kind, Label, Verdict, Volume};
 use kv::Engine;
-use types::{Code, Fault, Shard, Time};
+use types::{Code, Fault, Time};
 
-use crate::checkpoint::empty_on;
-use crate::draft::to_batch;
-use crate::ids::Ids;
-use crate::look::{look, until_loaded};
-use crate::overlay::{Layer, Overlay};
-use crate::slots::Slots;
-use crate::{Mdt, Rules, record};
+use crate::executor::draft::to_batch;
+use crate::executor::slots::Slots;
+use crate::records::ids::Ids;
+use crate::records::look::{look, until_loaded};
+use crate::records::overlay::{Layer, Overlay};
+use crate::records::record;
+use crate::upkeep::checkpoint::empty_on;
+use crate::{Mdt, Rules};
 
 /// Parameters of a new MDT. The label's target, mirror, epoch and file system uuid may be zero; `join` fills them in.
 #[derive(Clone, Debug)]
@@ -87,11 +88,4 @@ impl Mdt {
         volume.close_clean()?;
         Ok(())
     }
-}
-
-/// Each MDT allocates fids under its own number.
-pub fn shard_of(index: u32) -> Result<Shard, Fault> {
-    u16::try_from(index).map(Shard).map_err(|_| {
-        Fault::new(Code::Invalid, format!("MDT index {index} is above 65,535: fids have no room for it"))
-    })
 }

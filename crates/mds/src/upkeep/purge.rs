@@ -24,8 +24,8 @@ use wire::{Header, Request};
 
 use crate::Core;
 use crate::joined::Joined;
-use crate::look::{SnapView, look_around};
-use crate::recover::no_lease;
+use crate::records::ids::no_lease;
+use crate::records::look::{SnapView, look_around};
 
 /// Files per round. The number doubles up to the maximum while some files cannot be purged: each round waits for an OST that is down, so
 /// there should be few rounds.

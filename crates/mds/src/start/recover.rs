@@ -1,6 +1,5 @@
 //! From a medium to a serving MDT: checkpoint, replay, start.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
@@ -11,19 +10,21 @@ use kv::{Engine, Tidied};
 use parking_lot::Mutex;
 use types::{Code, Fault, Fid, Key, Seq, Shard};
 
-use crate::abandoned::Abandoned;
-use crate::changelog::Changelog;
-use crate::checkpoint::{State, empty_on, read_state};
-use crate::counts::changed;
-use crate::execute::{Executor, ExecutorState};
-use crate::format::shard_of;
-use crate::ids::Ids;
-use crate::locks::Locks;
-use crate::look::{Trouble, look, look_around, until_loaded};
+use crate::bell::Bells;
+use crate::executor::execute::{Executor, ExecutorState};
+use crate::executor::room::Room;
+use crate::joined::shard_of;
+use crate::records::ids::Ids;
+use crate::records::ledger::Changelog;
+use crate::records::look::{Trouble, look, look_around, until_loaded};
+use crate::records::record;
 use crate::sessions::Sessions;
-use crate::stat::Room;
-use crate::workers::{Bells, Workers};
-use crate::{Core, Mdt, Records, Settings, record};
+use crate::sessions::locks::Locks;
+use crate::start::workers::Workers;
+use crate::upkeep::abandoned::Abandoned;
+use crate::upkeep::checkpoint::{State, empty_on, read_state};
+use crate::upkeep::counts::changed;
+use crate::{Core, Mdt, Records, Settings};
 
 impl Mdt {
     /// Recovers the MDT on `disk`. It answers `NotReady` to clients until `join`.
@@ -76,7 +77,7 @@ impl Mdt {
                 closed: false,
                 payload: Vec::new(),
             }),
-            sharers: crate::shared::Sharers::new(sessions.count()),
+            sharers: crate::sessions::shared::Sharers::new(sessions.count()),
             sessions,
             ending: Mutex::new(()),
             checkpointing: Mutex::new(kept),
@@ -212,9 +213,4 @@ fn never_made(shard: Shard, ids: &Ids, changelog: &Changelog) -> Vec<(Key, Key)>
     all.push(of_kind(SESSION, session.0, None));
     all.push(of_kind(CHANGE, changelog.next(), None));
     all
-}
-
-/// For transactions that draw no lease number.
-pub fn no_lease() -> Cell<u32> {
-    Cell::new(0)
 }

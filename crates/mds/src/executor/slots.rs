@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use kv::{Batch, Change, Value, record_bytes};
 use object::slots::{Admission, Done as SlotDone, admit, check_slot, unknown};
-use types::{Code, Fault, Key, Seq, SessionId};
+use types::{Fault, Key, Seq, SessionId};
 use wire::session::SLOTS;
 use wire::{Malformed, Reader, Wire};
 
-use crate::record::{Member, Origin};
+use crate::records::record::{Member, Origin};
 use crate::sessions::{KIND_SESSION, session_of_key};
 
 /// Key kind of slot records in checkpoints.
@@ -163,16 +163,10 @@ fn slot_bytes(last: &Last) -> u64 {
     record_bytes(&slot_key(SessionId(0), 0), 12 + last.reply.len())
 }
 
-/// The refusal of a request that changes things without a session.
-pub fn refuse_observer() -> Fault {
-    Fault::new(
-        Code::BadRequest,
-        "a request that changes things needs a session; observers may only read and flush",
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use types::Code;
+
     use super::*;
 
     fn origin(slot: u32, sequence: u32) -> Origin {

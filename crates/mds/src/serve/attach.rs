@@ -11,11 +11,11 @@ use wire::Empty;
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
 use crate::Core;
-use crate::look::look_around;
-use crate::overdue::OVERDUE_MS;
-use crate::recover::no_lease;
+use crate::records::ids::no_lease;
+use crate::records::look::look_around;
+use crate::sessions::overdue::OVERDUE_MS;
+use crate::sessions::shared::Doom;
 use crate::sessions::{Session, session_key};
-use crate::shared::Doom;
 
 /// A lone silent session is evicted after this many time-outs. That is a minute; then its orphans are destroyed.
 const UNRIVALLED_FACTOR: u64 = 6;

@@ -5,10 +5,10 @@ use std::cell::Cell;
 use kv::{Batch, Change, Miss, Value, record_bytes};
 use types::Key;
 
-use crate::changelog::Noted;
-use crate::execute::Stop;
-use crate::overlay::Layer;
-use crate::record::{self, Member, Origin};
+use crate::executor::execute::Stop;
+use crate::records::ledger::Noted;
+use crate::records::overlay::Layer;
+use crate::records::record::{self, Member, Origin};
 
 /// `changes` is the result of `members`, run one after the other on `snap`. No two members have the same slot, since a repeat is recognised
 /// only by logged entries.

@@ -18,11 +18,11 @@ use wire::Wire;
 use wire::check::{BackupHead, CopyOut, CopyReply, RawRecord};
 use wire::codec::Bytes;
 
-use crate::abandoned::Abandoned;
-use crate::changelog::Left;
-use crate::checkpoint::empty_on;
-use crate::ids::raised;
-use crate::look::{Trouble, Walk, look, until_loaded};
+use crate::records::ids::raised;
+use crate::records::ledger::Left;
+use crate::records::look::{Trouble, Walk, look, until_loaded};
+use crate::upkeep::abandoned::Abandoned;
+use crate::upkeep::checkpoint::empty_on;
 use crate::{Core, FormatSpec, Mdt, Records, Settings};
 
 /// Bytes of records per answer, about. With one more record of the longest kind it still fits a frame. Tests use small answers.

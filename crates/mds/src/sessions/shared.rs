@@ -36,11 +36,11 @@ use wire::Empty;
 use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, Leave};
 
 use crate::Core;
-use crate::catch_up::CatchingUp;
-use crate::overdue::{Debt, Overdue, Owes};
-use crate::recover::no_lease;
+use crate::records::ids::no_lease;
+use crate::reply::refuse_observer;
 use crate::sessions::Sessions;
-use crate::slots::refuse_observer;
+use crate::sessions::catch_up::CatchingUp;
+use crate::sessions::overdue::{Debt, Overdue, Owes};
 use opens::Opens;
 use sections::{Ended, Section, Turns};
 

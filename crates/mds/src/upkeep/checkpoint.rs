@@ -9,10 +9,11 @@ use kv::{Engine, Value, View};
 use meta::counts::Pending;
 use types::{Code, Fault, Key, Seq};
 
-use crate::kept::{KIND_COPY, Kept};
-use crate::look::look;
-use crate::slots::{KIND_SLOT, Slots};
-use crate::{Core, Records, Rules, ids};
+use crate::executor::slots::{KIND_SLOT, Slots};
+use crate::records::ids;
+use crate::records::kept::{KIND_COPY, Kept};
+use crate::records::look::look;
+use crate::{Core, Records, Rules};
 
 impl Core {
     /// For a request that found the log full at `used` bytes: writes a checkpoint, unless another one has trimmed the log meanwhile.

@@ -27,18 +27,19 @@ use wire::meta::{Grow, Truncate};
 use wire::{Header, Request};
 
 use crate::Core;
-use crate::changelog::Changelog;
-use crate::combining::{self, Turn};
-use crate::draft::{Draft, to_batch};
-use crate::ids::Ids;
+use crate::executor::call::{lets_objects_change, refuse_late};
+use crate::executor::combining::{self, Turn};
+use crate::executor::draft::{Draft, to_batch};
+use crate::executor::slots::{Last, Slots, Verdict};
 use crate::joined::Joined;
 use crate::judge::Judged;
-use crate::look::{Trouble, until_loaded};
-use crate::overlay::{Layer, Overlay};
-use crate::record::{self, Member, Origin};
-use crate::serve::{lets_objects_change, refuse_late};
-use crate::shared::Doom;
-use crate::slots::{Last, Slots, Verdict};
+use crate::records::ids::Ids;
+use crate::records::ledger::Changelog;
+use crate::records::look::{Trouble, until_loaded};
+use crate::records::overlay::{Layer, Overlay};
+use crate::records::record::{self, Member, Origin};
+use crate::reply::Done;
+use crate::sessions::shared::Doom;
 
 /// State that only the leader touches.
 pub struct ExecutorState {
@@ -74,16 +75,7 @@ pub struct OwnAsk {
     pub judged: Option<Judged>,
 }
 
-/// A request that was carried out, now or earlier.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
-    /// The reply's body without its head. Empty for a request older than its slot's last.
-    pub reply: Arc<[u8]>,
-    /// Of the operation that holds the change; 0 if nothing changed.
-    pub seq: Seq,
-}
-
-/// The outcome, and what the request's own thread has to do before it answers.
+/// What its own thread has to know of it besides.
 #[derive(Debug)]
 pub struct Carried {
     pub done: Done,

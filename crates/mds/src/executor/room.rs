@@ -7,18 +7,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use disk::Volume;
 use disk::leaves::LeafArea;
-use kv::{Engine, View};
+use kv::Engine;
 use meta::Space;
 use types::{Code, Fault};
-use wire::mdt::{MdtStat, MdtStatReply};
-use wire::session::TargetStatReply;
 
-use crate::draft::{Draft, put_bytes};
-use crate::execute::Stop;
-use crate::look::look;
-use crate::overlay::Layer;
-use crate::slots::Slots;
-use crate::{Core, Records};
+use crate::Records;
+use crate::executor::draft::{Draft, put_bytes};
+use crate::executor::execute::Stop;
+use crate::executor::slots::Slots;
+use crate::records::overlay::Layer;
 
 /// From this share of the space on, the MDT is full: rules refuse requests that create files or add bytes.
 const FULL_PERCENT: u64 = 90;
@@ -30,11 +27,7 @@ const INLINE_STEPS: [(u64, u32); 3] = [(80, 512), (65, 4 << 10), (50, 16 << 10)]
 const CLOSED_PERCENT: u64 = 96;
 /// The changelog's part of the usable space.
 const CHANGES_SHARE: u64 = 8;
-/// Bytes per file in the estimate of free inodes: entry and inode of a typical name, with an inline page now and then. Inodes are not
-/// pre-allocated, so the documents call their free number an estimate.
-const FILE_BYTES: u64 = 512;
-
-/// Bytes of a leaf's name in the head of a checkpoint: a key of 18 bytes, one run, and a little more.
+/// Of a leaf's name in the head of a checkpoint: with a key of 18 bytes and one run, and a little more.
 const NAME_BYTES: u64 = 72;
 
 /// Space for records.
@@ -75,13 +68,13 @@ impl Room {
     pub fn usable(&self) -> u64 {
         self.share(FULL_PERCENT)
     }
-    /// Used part of `usable`. `table_bytes`: see `kv::View::medium_bytes`.
-    fn taken(&self, table_bytes: u64) -> u64 {
+    /// What is taken of `usable`; `table_bytes`: as `kv::View::medium_bytes` has them.
+    pub fn taken(&self, table_bytes: u64) -> u64 {
         self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed))
     }
 
-    /// The step of `INLINE_STEPS` that holds at this use.
-    fn inline_step(&self, used: u64) -> Option<&'static (u64, u32)> {
+    /// What new content may take inline where so much is taken, and from which share of the room on that is so.
+    pub fn inline_step(&self, used: u64) -> Option<&'static (u64, u32)> {
         INLINE_STEPS.iter().find(|(percent, _)| used >= self.usable() / 100 * percent)
     }
 
@@ -135,62 +128,4 @@ impl Room {
 pub fn usable_bytes(volume: &Volume) -> u64 {
     let area = LeafArea::new(volume.disk().clone(), &volume.layout().slots);
     kv::leaves_bytes(&area) / 100 * FULL_PERCENT
-}
-
-impl Core {
-    pub fn target_stat(&self) -> Result<TargetStatReply, Fault> {
-        let label = self.volume.label();
-        let used = self.room.taken(self.kv.reader().medium_bytes());
-        let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
-        let total = self.room.usable();
-        let free = total.saturating_sub(used);
-        // A sparse file may promise more than its host file system has.
-        let room_below = self.volume.disk().room_below().unwrap_or(u64::MAX);
-        Ok(TargetStatReply {
-            target: label.target,
-            is_mdt: true,
-            index: label.index,
-            uuid: label.uuid,
-            bytes_total: total,
-            bytes_free: free,
-            bytes_available: free.min(room_below),
-            files_total: inodes + free / FILE_BYTES,
-            files_free: free / FILE_BYTES,
-            sessions: self.sessions.count() as u32,
-            // Damage of records is reported to the request that meets it. There is no list of it yet.
-            damage_count: 0,
-            log_bytes_used: self.volume.log_used(),
-            log_bytes_total: self.volume.log_capacity(),
-            last_seq: self.volume.last_seq(),
-            failure: self.volume.failure().unwrap_or_default().into(),
-            superblock_copies: self.volume.superblock_copies_good(),
-        })
-    }
-
-    pub fn on_mdt_stat(&self, req: &MdtStat) -> Result<MdtStatReply, Fault> {
-        self.check_admin(&req.cap)?;
-        let (figures, used) = (self.kv.figures(), self.room.taken(self.kv.reader().medium_bytes()));
-        Ok(MdtStatReply {
-            started_sec: self.started_sec,
-            now_sec: self.clock.wall().sec.max(0) as u64,
-            last_seq: self.volume.last_seq().0,
-            sessions: self.sessions.count() as u32,
-            records: figures.size.records,
-            leaves: figures.leaves,
-            room_bytes_used: used,
-            room_bytes_total: self.room.usable(),
-            inline_max: self.joined()?.inline_max,
-            inline_limit: self.room.inline_step(used).map_or(u32::MAX, |(_, max)| *max),
-            memory_bytes: figures.memory_bytes,
-            memory_bytes_max: figures.memory_bytes_max,
-            leaves_brought: figures.loads,
-            leaves_taken_out: figures.evictions,
-            stretches_lost: self.kv.lost(),
-            moves: figures.moves,
-            states_kept: figures.states_kept as u64,
-            log_bytes_used: self.volume.log_used(),
-            log_bytes_total: self.volume.log_capacity(),
-            failure: self.volume.failure().unwrap_or_default().into(),
-        })
-    }
 }

@@ -19,12 +19,13 @@ use wire::shared::Enter;
 use wire::{Flags, Header, ReplyHead, Request, Wire};
 
 use crate::Core;
-use crate::execute::{Carried, OwnAsk};
+use crate::executor::call::Around;
+use crate::executor::execute::{Carried, OwnAsk};
 use crate::joined::Joined;
-use crate::look::{SnapView, until_loaded};
-use crate::serve::{Around, parse};
-use crate::shared::Doom;
-use crate::slots::refuse_observer;
+use crate::records::look::{SnapView, until_loaded};
+use crate::reply::parse;
+use crate::reply::refuse_observer;
+use crate::sessions::shared::Doom;
 
 /// Kinds of operations, each carried out differently.
 #[derive(Clone, Copy, PartialEq, Eq)]

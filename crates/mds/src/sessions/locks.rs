@@ -18,8 +18,8 @@ use wire::lock::*;
 use wire::{Empty, Header, Request};
 
 use crate::Core;
-use crate::execute::Done;
-use crate::serve::{parse, plain};
+use crate::reply::Done;
+use crate::reply::{parse, plain};
 use crate::sessions::Session;
 
 /// Shards of flock locks, as many as a large machine has busy serving threads. fcntl locks have one shard more.

@@ -9,7 +9,7 @@ use types::Key;
 use wire::Malformed;
 
 use super::{Ledger, RECORD_BYTES};
-use crate::look::Trouble;
+use crate::records::look::Trouble;
 
 /// More records than lost leaves at the end of the changelog can have. Their numbers are not given again (mds-C2).
 const NUMBERS_LOST: u64 = 1 << 20;
@@ -113,13 +113,8 @@ fn first_from(view: &dyn kv::View, number: u64) -> Result<(Option<u64>, bool), T
     }
 }
 
-/// Numbers of records in `first..end`, up to a maximum, and the first number behind them that may have a record.
-pub(super) fn numbers(
-    view: &dyn kv::View,
-    first: u64,
-    end: u64,
-    max: usize,
-) -> Result<(Vec<u64>, u64), Trouble> {
+/// Numbers of records from `first` on and before `end`, so many at most; and the first number that may have one behind these.
+pub fn numbers(view: &dyn kv::View, first: u64, end: u64, max: usize) -> Result<(Vec<u64>, u64), Trouble> {
     let (mut numbers, mut from) = (Vec::new(), first);
     while from < end {
         let walked = view.range(&keys::change(from), &keys::change(end), &mut |key, _| {

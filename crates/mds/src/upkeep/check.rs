@@ -15,10 +15,10 @@ use wire::check::{self as told, CheckReply, Looked, RepairReply, Wrong};
 use wire::codec::Bytes;
 use wire::object::{Capability, RIGHT_ADMIN};
 
-use crate::execute::Stop;
-use crate::look::{Next, Page, SnapView, Trouble, Walk, look, page, until_loaded};
-use crate::overlay::Layer;
-use crate::recover::no_lease;
+use crate::executor::execute::Stop;
+use crate::records::ids::no_lease;
+use crate::records::look::{Next, Page, SnapView, Trouble, Walk, look, page, until_loaded};
+use crate::records::overlay::Layer;
 use crate::{Core, Records};
 
 /// Most records and bytes of a slice, which is copied out of the snapshot at once.

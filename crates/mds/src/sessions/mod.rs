@@ -5,6 +5,12 @@
 //! mds-S1: a session in the list has its record in the table.
 //! mds-S2: the list is in the order of session ids, and a newer id is higher.
 
+pub mod catch_up;
+pub mod grace;
+pub mod locks;
+pub mod overdue;
+pub mod shared;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +20,7 @@ use types::{Code, Cred, Fault, Key, SessionId, Uuid, Word};
 use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
 
-use crate::workers::Bell;
+use crate::bell::Bell;
 
 /// Key kind of sessions' records: `(7, session u64)` → client uuid, name.
 pub const KIND_SESSION: u8 = meta::keys::SESSION;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use kv::{Batch, Engine, Miss, Value, View};
 use types::{Code, Fault, Key, Seq};
 
-use crate::look::{Trouble, look, until_loaded};
+use crate::records::look::{Trouble, look, until_loaded};
 
 /// Key kind of a copy: `(13, the record's key)` → its value. In checkpoints only.
 pub const KIND_COPY: u8 = meta::keys::COPY;

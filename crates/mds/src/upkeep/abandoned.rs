@@ -11,11 +11,11 @@ use types::{Code, Fault, Key, Seq};
 use wire::{Malformed, Reader, Wire};
 
 use crate::Core;
-use crate::checkpoint::needed;
-use crate::execute::Stop;
-use crate::kept::Kept;
-use crate::look::{Trouble, look, until_loaded};
-use crate::overlay::Layer;
+use crate::executor::execute::Stop;
+use crate::records::kept::Kept;
+use crate::records::look::{Trouble, look, until_loaded};
+use crate::records::overlay::Layer;
+use crate::upkeep::checkpoint::needed;
 
 const VERSION: u8 = 1;
 

@@ -9,8 +9,8 @@ use meta::{Note, Txn, View};
 use types::{Fid, Key, SessionId};
 use wire::changelog::ChangeOp;
 
-use crate::ids::Ids;
-use crate::look::{SnapView, Trouble};
+use crate::records::ids::Ids;
+use crate::records::look::{SnapView, Trouble};
 
 /// Changes on top of a state. `None` hides the record below.
 pub type Layer = BTreeMap<Key, Option<Value>>;

@@ -1,47 +1,26 @@
 //! Dispatch of requests, and the fields that every reply has.
 
+pub mod attach;
+mod batch_call;
 mod mutate;
 mod read;
+mod stat;
 
-pub use mutate::{lets_objects_change, refuse_late};
-
-use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use meta::{Ctx, Judge, Space};
 use net::Answer;
-use object::LeaseVersion;
-use types::{Code, Fault, Fid, Generation, Incarnation, Seq, SessionId};
+use types::{Code, Fault, Incarnation, SessionId};
 use wire::batch::Batch;
 use wire::check::{Check, CopyOut, Repair};
 use wire::mdt::MdtStat;
 use wire::meta::Counts;
-use wire::object::Capability;
 use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::shared::{CatchUp, Close, Hold, Leave};
-use wire::{Empty, Flags, Header, Malformed, ReplyHead, Request, Wire};
+use wire::{Empty, Header, ReplyHead, Request, Wire};
 
 use crate::Core;
-use crate::execute::Done;
-use crate::joined::Joined;
-use crate::judge::Judged;
-use crate::shared::{Doom, Others};
-
-/// Validity of a capability. Nothing renews one before there are leases, and a job may hold a file open for weeks. A truncation or an eviction
-/// ends access by the lease version, not by this time.
-const CAPABILITY_SEC: u64 = 90 * 24 * 3600;
-
-/// A request and the state that its rule needs.
-#[derive(Clone, Copy)]
-pub struct Around<'a> {
-    pub head: &'a Header,
-    pub joined: &'a Joined,
-    pub judged: Option<&'a Judged>,
-    pub space: Space,
-    pub doom: &'a Doom<'a>,
-}
+use crate::reply::{Done, parse, plain};
 
 impl Core {
     pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
@@ -132,41 +111,6 @@ impl Core {
         Ok(plain(Empty {}))
     }
 
-    /// Calls `f` with the context that rules see.
-    pub fn with_ctx<T>(
-        &self,
-        Around { head, joined, judged, space, doom }: Around<'_>,
-        lease_high: &Cell<u32>,
-        run: &mut dyn FnMut(&Ctx<'_>) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let (epoch, replay) = (self.epoch(), head.flags & Flags::REPLAY != 0);
-        let make_cap = |fid: Fid, generation: Generation, rights: u8, counter: u32| -> Capability {
-            let lease = LeaseVersion { epoch: epoch.0.wrapping_add(lease_high.get()), counter };
-            let expiry_sec = self.clock.wall().sec.max(0) as u64 + CAPABILITY_SEC;
-            object::cap::make(&joined.secret, fid, generation, rights, lease, head.session, expiry_sec)
-        };
-        // meta-J2: other capabilities count by their own rights.
-        let is_ours = |cap: &Capability| {
-            let now_sec = self.clock.wall().sec.max(0) as u64;
-            cap.session == head.session && object::cap::check_right(&joined.secret, cap, 0, now_sec).is_ok()
-        };
-        let judge =
-            judged.map(|j| Judge { cred: j.cred.clone(), is_anybody: j.is_anybody, is_ours: &is_ours });
-        run(&Ctx {
-            judge,
-            session: head.session,
-            replay,
-            inline_max: joined.inline_max,
-            ost_mirrors: &joined.ost_mirrors,
-            shard: joined.shard,
-            epoch,
-            make_cap: &make_cap,
-            sharing: Some(&Others { core: self, session: head.session, lease_high, doom }),
-            // A replayed request had space when it was acknowledged.
-            space: if replay { Space::AMPLE } else { space },
-        })
-    }
-
     pub fn check_session(&self, session: SessionId) -> Result<(), Fault> {
         match self.sessions.touch(session, self.clock.boot_ms()) {
             true => Ok(()),
@@ -189,14 +133,4 @@ impl Core {
             ),
         ))
     }
-}
-
-pub fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
-    T::from_bytes(body)
-        .map_err(|Malformed(what)| Fault::new(Code::BadRequest, format!("the request's body: {what}")))
-}
-
-/// A reply without a log entry.
-pub fn plain<T: Wire>(reply: T) -> Done {
-    Done { reply: Arc::from(reply.to_bytes()), seq: Seq(0) }
 }

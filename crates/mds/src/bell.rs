@@ -1,0 +1,41 @@
+//! Bells: a thread waits on its own, and any other thread wakes it.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// Wakes one thread. A ring that comes while it works counts for its next wait.
+#[derive(Debug, Default)]
+pub struct Bell {
+    rung: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Bell {
+    pub fn ring(&self) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            *rung = true;
+            self.wake.notify_one();
+        }
+    }
+    /// Until rung, at most so long. True: it was.
+    pub fn wait(&self, at_most: Duration) -> bool {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            self.wake.wait_for(&mut rung, at_most);
+        }
+        std::mem::take(&mut *rung)
+    }
+}
+
+/// One bell per thread.
+#[derive(Default)]
+pub struct Bells {
+    pub flush: Bell,
+    pub checkpoint: Bell,
+    pub purge: Bell,
+    /// Too much of what is in memory cannot go before there is a checkpoint.
+    pub unwritten: AtomicBool,
+}

@@ -1,0 +1,227 @@
+//! The changelog: what the rules note of each operation, kept in the table until all consumers have acknowledged it (decision 0032).
+//!
+//! mds-C1: a change and its record are in the same entry of the log, so there is never one without the other while somebody is registered
+//!     who wants to know.  mds-C2: numbers rise by one. Only what is flushed is told, and a start goes on behind what survived: so a number
+//!     that was told means that change for ever.  mds-C3: a record is kept until every consumer has acknowledged it, or has it among what it
+//!     is told to have lost.  mds-C4: records take a share of the MDT's room and no more; beyond it the oldest half is lost, and people and
+//!     who still wanted it are told.
+
+pub mod load;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kv::{Engine, Value, record_bytes};
+use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, number_of};
+use meta::{Note, keys};
+use types::{Code, Fault, Key, Seq, SessionId, Time};
+
+use crate::records::look::until_loaded;
+use crate::records::overlay::Layer;
+
+/// A typical record with its key.
+const RECORD_BYTES: u64 = 64;
+/// Entries whose flush is awaited one by one; later ones are told together.
+const UNFLUSHED_MAX: usize = 4096;
+
+/// What is known of the changelog without a look into the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    pub consumers: BTreeMap<u32, ConsumerRecord>,
+    /// The newest id that was given to any.
+    pub newest_consumer: u32,
+    /// The first record that is there; `last + 1` if none is. All from here to `last` are there.
+    pub first: u64,
+    pub last: u64,
+    /// `bytes_before` of the first record, and of the next one that is made.
+    pub first_at: u64,
+    pub next_at: u64,
+}
+
+/// What the records of a backup leave of its changelog: nobody is registered, and what came after the backup had numbers that are not
+/// given again.
+#[derive(Default)]
+pub struct Left {
+    is_any: bool,
+    last: u64,
+    newest_consumer: u32,
+}
+
+/// More changes than an MDT can have made since its last backup.
+const NUMBERS_AFTER_BACKUP: u64 = 1 << 32;
+const CONSUMERS_AFTER_BACKUP: u32 = 1 << 16;
+
+impl Left {
+    /// Is it of the changelog? Then it is not to be restored.
+    pub fn takes(&mut self, key: &Key, value: &[u8]) -> bool {
+        let (last, consumer) = match key.as_bytes().first() {
+            Some(&keys::CHANGE) => (number_of(key), None),
+            Some(&keys::CONSUMER) => match consumer_of(key) {
+                Some(0) => ChangelogRecord::decode(value)
+                    .map_or((None, None), |r| (Some(r.number), Some(r.consumer))),
+                id => (ConsumerRecord::decode(value).ok().map(|r| r.acked), id),
+            },
+            _ => return false,
+        };
+        self.is_any = true;
+        self.last = self.last.max(last.unwrap_or(0));
+        self.newest_consumer = self.newest_consumer.max(consumer.unwrap_or(0));
+        true
+    }
+
+    pub fn record(&self) -> Option<(Key, Value)> {
+        let number = self.last.saturating_add(NUMBERS_AFTER_BACKUP);
+        let consumer = self.newest_consumer.saturating_add(CONSUMERS_AFTER_BACKUP);
+        let record = ChangelogRecord { number, consumer };
+        self.is_any.then(|| (keys::consumer(0), Value::new(&record.encode())))
+    }
+}
+
+/// The ledger, and what follows from it and from flushes. By who has the writer's role.
+#[derive(Debug, Default)]
+pub struct Changelog {
+    pub ledger: Ledger,
+    /// What anybody wants to know.
+    mask: u64,
+    /// Everything up to here is flushed.
+    pub flushed: u64,
+    /// Entries that may not be, each with its last operation and its last record.
+    unflushed: VecDeque<(Seq, u64)>,
+}
+
+/// Of an entry in the making: records, and the bytes that they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    pub records: u64,
+    pub bytes: u64,
+}
+
+impl Ledger {
+    /// Up to here no consumer wants anything.
+    pub fn floor(&self) -> u64 {
+        self.consumers.values().map(|c| c.acked).min().unwrap_or(self.last)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.next_at - self.first_at
+    }
+
+    pub fn consumer(&self, id: u32) -> Result<&ConsumerRecord, Fault> {
+        self.consumers.get(&id).ok_or_else(|| no_consumer(id))
+    }
+
+    pub fn consumer_mut(&mut self, id: u32) -> Result<&mut ConsumerRecord, Fault> {
+        self.consumers.get_mut(&id).ok_or_else(|| no_consumer(id))
+    }
+
+    /// The oldest half of the records is given up, but nothing that is not flushed: what is told to be lost is no later change's number,
+    /// either (mds-C2). The consumers that still wanted some of it.
+    pub fn give_up(&mut self, flushed: u64) -> Vec<Given> {
+        let cut = (self.first + (self.last - self.first) / 2).min(flushed);
+        let behind = self.consumers.values_mut().filter(|c| c.acked < cut);
+        behind
+            .map(|consumer| {
+                let is_news = consumer.lost == (0, 0);
+                let from = if is_news { consumer.acked + 1 } else { consumer.lost.0 };
+                (consumer.lost, consumer.acked) = ((from, cut), cut);
+                Given { name: consumer.name.clone(), is_news, from, to: cut }
+            })
+            .collect()
+    }
+
+    /// What makes `next` of it in the table; `forgotten`: numbers of the records that go.
+    pub fn difference(&self, next: &Ledger, forgotten: Vec<u64>) -> Layer {
+        let mut layer: Layer = forgotten.into_iter().map(|n| (keys::change(n), None)).collect();
+        let gone = self.consumers.keys().filter(|id| !next.consumers.contains_key(*id));
+        layer.extend(gone.map(|id| (keys::consumer(*id), None)));
+        let put = next.consumers.iter().filter(|(id, consumer)| self.consumers.get(*id) != Some(consumer));
+        layer.extend(put.map(|(id, consumer)| (keys::consumer(*id), Some(Value::new(&consumer.encode())))));
+        if !self.consumers.keys().eq(next.consumers.keys()) {
+            let outer = ChangelogRecord { number: next.last, consumer: next.newest_consumer };
+            layer.insert(keys::kind_start(keys::CONSUMER), Some(Value::new(&outer.encode())));
+        }
+        layer
+    }
+}
+
+/// What a consumer will not be told.
+pub struct Given {
+    pub name: String,
+    pub is_news: bool,
+    pub from: u64,
+    pub to: u64,
+}
+
+impl Changelog {
+    /// At a start: what the table has is flushed.
+    pub fn load<E: Engine>(kv: &E) -> Result<Changelog, Fault> {
+        let ledger = until_loaded(kv, &mut || Ledger::load(&kv.reader()))?;
+        let mut changelog = Changelog { flushed: ledger.last, ..Changelog::default() };
+        changelog.take(ledger);
+        Ok(changelog)
+    }
+
+    /// The number of the next change.
+    pub fn next(&self) -> u64 {
+        self.ledger.last.saturating_add(1)
+    }
+
+    pub fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    pub fn take(&mut self, ledger: Ledger) {
+        self.mask = ledger.consumers.values().fold(0, |mask, c| mask | c.mask);
+        self.ledger = ledger;
+    }
+
+    /// Records of an operation's notes, behind those that its entry has already.
+    pub fn records(&self, noted: &mut Noted, time: Time, session: SessionId, notes: Vec<Note>) -> Layer {
+        let record = |note| {
+            let bytes_before = self.ledger.next_at + noted.bytes;
+            let key = keys::change(self.ledger.last + noted.records + 1);
+            let value = ChangeRecord { bytes_before, time, session, note }.encode();
+            noted.records += 1;
+            noted.bytes += record_bytes(&key, value.len());
+            (key, Some(Value::new(&value)))
+        };
+        notes.into_iter().map(record).collect()
+    }
+
+    /// An entry with such records is in the log; `seq`: of its last operation.
+    pub fn add(&mut self, noted: Noted, seq: Seq, flushed: Seq) {
+        self.ledger.last += noted.records;
+        self.ledger.next_at += noted.bytes;
+        self.note_flushed(flushed);
+        let newest = (seq, self.ledger.last);
+        let is_long = self.unflushed.len() >= UNFLUSHED_MAX;
+        match self.unflushed.back_mut().filter(|_| is_long) {
+            Some(back) => *back = newest,
+            None => self.unflushed.push_back(newest),
+        }
+    }
+
+    pub fn note_flushed(&mut self, flushed: Seq) {
+        while let Some((_, number)) = self.unflushed.pop_front_if(|(seq, _)| *seq <= flushed) {
+            self.flushed = number;
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.ledger.bytes()
+    }
+
+    /// First and last of the records.
+    #[cfg(test)]
+    pub fn numbers(&self) -> (u64, u64) {
+        (self.ledger.first, self.ledger.last)
+    }
+
+    #[cfg(test)]
+    pub fn force_give_up(&mut self) {
+        self.ledger.give_up(self.flushed);
+    }
+}
+
+fn no_consumer(id: u32) -> Fault {
+    Fault::new(Code::NotFound, format!("no consumer {id} is registered; `stria changelog list` shows all"))
+}

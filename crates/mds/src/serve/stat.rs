@@ -1,0 +1,71 @@
+//! The numbers for `statfs` and status.
+
+use kv::{Engine, View};
+use types::Fault;
+use wire::mdt::{MdtStat, MdtStatReply};
+use wire::session::TargetStatReply;
+
+use crate::Core;
+use crate::records::look::look;
+
+/// What a file is reckoned to take when free inodes are estimated: entry and inode of a typical name, with an inline page now
+/// and then. Inodes are not pre-allocated, so their free number is an estimate and is said to be one in the documents.
+const FILE_BYTES: u64 = 512;
+
+impl Core {
+    pub fn target_stat(&self) -> Result<TargetStatReply, Fault> {
+        let label = self.volume.label();
+        let used = self.room.taken(self.kv.reader().medium_bytes());
+        let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
+        let total = self.room.usable();
+        let free = total.saturating_sub(used);
+        // A sparse file promises more than its host has.
+        let room_below = self.volume.disk().room_below().unwrap_or(u64::MAX);
+        Ok(TargetStatReply {
+            target: label.target,
+            is_mdt: true,
+            index: label.index,
+            uuid: label.uuid,
+            bytes_total: total,
+            bytes_free: free,
+            bytes_available: free.min(room_below),
+            files_total: inodes + free / FILE_BYTES,
+            files_free: free / FILE_BYTES,
+            sessions: self.sessions.count() as u32,
+            // Damage of an MDT's records is reported to whoever meets it; a list of it comes with the scrub.
+            damage_count: 0,
+            log_bytes_used: self.volume.log_used(),
+            log_bytes_total: self.volume.log_capacity(),
+            last_seq: self.volume.last_seq(),
+            failure: self.volume.failure().unwrap_or_default().into(),
+            superblock_copies: self.volume.superblock_copies_good(),
+        })
+    }
+
+    pub fn on_mdt_stat(&self, req: &MdtStat) -> Result<MdtStatReply, Fault> {
+        self.check_admin(&req.cap)?;
+        let (figures, used) = (self.kv.figures(), self.room.taken(self.kv.reader().medium_bytes()));
+        Ok(MdtStatReply {
+            started_sec: self.started_sec,
+            now_sec: self.clock.wall().sec.max(0) as u64,
+            last_seq: self.volume.last_seq().0,
+            sessions: self.sessions.count() as u32,
+            records: figures.size.records,
+            leaves: figures.leaves,
+            room_bytes_used: used,
+            room_bytes_total: self.room.usable(),
+            inline_max: self.joined()?.inline_max,
+            inline_limit: self.room.inline_step(used).map_or(u32::MAX, |(_, max)| *max),
+            memory_bytes: figures.memory_bytes,
+            memory_bytes_max: figures.memory_bytes_max,
+            leaves_brought: figures.loads,
+            leaves_taken_out: figures.evictions,
+            stretches_lost: self.kv.lost(),
+            moves: figures.moves,
+            states_kept: figures.states_kept as u64,
+            log_bytes_used: self.volume.log_used(),
+            log_bytes_total: self.volume.log_capacity(),
+            failure: self.volume.failure().unwrap_or_default().into(),
+        })
+    }
+}

@@ -1,0 +1,5 @@
+//! Start: format a new MDT, recover one from its medium, run its background threads.
+
+pub mod format;
+pub mod recover;
+pub mod workers;
