@@ -36,7 +36,7 @@ pub struct Shape {
 impl Default for Shape {
     /// A leaf is a page of the medium. A node is copied with its leaves, and each copy counts all of its children anew: few enough that
     /// this costs no more than the leaf does. So many changes move together that a leaf takes several where a directory is small,
-    /// and that who moves them comes to it before the next row is full (decision 0045).
+    /// and that who moves them comes to it before the next row is full (decision 0037).
     fn default() -> Shape {
         Shape { leaf_bytes: 4096 - 64, fanout: FANOUT_MAX, changes: 1024 }
     }

@@ -15,7 +15,7 @@ use wire::{Flags, Header};
 
 use crate::{Answer, Service, local};
 
-/// What nearly every reply fits, so that none grows (decision 0039).
+/// What nearly every reply fits, so that none grows (decision 0037).
 const REPLY_BYTES: usize = 512;
 
 /// Who serves what in this process. A process has a handful of targets, so the list is searched in order.

@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
 }
 
 /// What nearly every message fits: bytes that grow are moved, and an allocator that has to move them asks for the lock of whoever they
-/// came from (decision 0039).
+/// came from (decision 0037).
 const FIRST_BYTES: usize = 256;
 
 /// A value with one byte form.
