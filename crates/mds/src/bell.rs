@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Wakes one thread. A ring that comes while it works counts for its next wait.
+/// Wakes one thread. A ring while the thread works counts for its next wait.
 #[derive(Debug, Default)]
 pub struct Bell {
     rung: Mutex<bool>,
@@ -20,7 +20,7 @@ impl Bell {
             self.wake.notify_one();
         }
     }
-    /// Until rung, at most so long. True: it was.
+    /// Waits until the bell rings, for at most `at_most`. True: it rang.
     pub fn wait(&self, at_most: Duration) -> bool {
         let mut rung = self.rung.lock();
         if !*rung {
@@ -36,6 +36,6 @@ pub struct Bells {
     pub flush: Bell,
     pub checkpoint: Bell,
     pub purge: Bell,
-    /// Too much of what is in memory cannot go before there is a checkpoint.
+    /// Too many leaves in memory cannot be evicted before a checkpoint.
     pub unwritten: AtomicBool,
 }

@@ -19,7 +19,7 @@ pub fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
         .map_err(|Malformed(what)| Fault::new(Code::BadRequest, format!("the request's body: {what}")))
 }
 
-/// A reply to what leaves no entry.
+/// A reply without a log entry.
 pub fn plain<T: Wire>(reply: T) -> Done {
     Done { reply: Arc::from(reply.to_bytes()), seq: Seq(0) }
 }

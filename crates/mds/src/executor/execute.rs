@@ -75,7 +75,7 @@ pub struct OwnAsk {
     pub judged: Option<Judged>,
 }
 
-/// What its own thread has to know of it besides.
+/// The outcome, and what the request's own thread has to do before it answers.
 #[derive(Debug)]
 pub struct Carried {
     pub done: Done,

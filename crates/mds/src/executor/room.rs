@@ -27,7 +27,7 @@ const INLINE_STEPS: [(u64, u32); 3] = [(80, 512), (65, 4 << 10), (50, 16 << 10)]
 const CLOSED_PERCENT: u64 = 96;
 /// The changelog's part of the usable space.
 const CHANGES_SHARE: u64 = 8;
-/// Of a leaf's name in the head of a checkpoint: with a key of 18 bytes and one run, and a little more.
+/// Bytes of a leaf's name in the head of a checkpoint: a key of 18 bytes, one run, and a little more.
 const NAME_BYTES: u64 = 72;
 
 /// Space for records.
@@ -68,12 +68,12 @@ impl Room {
     pub fn usable(&self) -> u64 {
         self.share(FULL_PERCENT)
     }
-    /// What is taken of `usable`; `table_bytes`: as `kv::View::medium_bytes` has them.
+    /// Used part of `usable`. `table_bytes`: see `kv::View::medium_bytes`.
     pub fn taken(&self, table_bytes: u64) -> u64 {
         self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed))
     }
 
-    /// What new content may take inline where so much is taken, and from which share of the room on that is so.
+    /// The step of `INLINE_STEPS` that holds at this use.
     pub fn inline_step(&self, used: u64) -> Option<&'static (u64, u32)> {
         INLINE_STEPS.iter().find(|(percent, _)| used >= self.usable() / 100 * percent)
     }

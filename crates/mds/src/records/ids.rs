@@ -203,7 +203,7 @@ fn damaged(key: &Key) -> Fault {
     )
 }
 
-/// For who draws no lease numbers.
+/// For transactions that draw no lease number.
 pub fn no_lease() -> Cell<u32> {
     Cell::new(0)
 }

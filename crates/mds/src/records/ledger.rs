@@ -1,10 +1,12 @@
-//! The changelog: what the rules note of each operation, kept in the table until all consumers have acknowledged it (decision 0032).
+//! The changelog: change records of operations, kept in the table until all consumers have acknowledged them (decision 0032).
 //!
-//! mds-C1: a change and its record are in the same entry of the log, so there is never one without the other while somebody is registered
-//!     who wants to know.  mds-C2: numbers rise by one. Only what is flushed is told, and a start goes on behind what survived: so a number
-//!     that was told means that change for ever.  mds-C3: a record is kept until every consumer has acknowledged it, or has it among what it
-//!     is told to have lost.  mds-C4: records take a share of the MDT's room and no more; beyond it the oldest half is lost, and people and
-//!     who still wanted it are told.
+//! mds-C1: a change and its record are in the same log entry. While a consumer is registered for that kind of change, neither exists without
+//!     the other.
+//! mds-C2: numbers rise by one. Consumers read flushed records only, and a start continues behind the last surviving number. So a number that
+//!     was read means the same change for ever.
+//! mds-C3: a record is kept until every consumer has acknowledged it, or was told that it is lost.
+//! mds-C4: records use a share of the MDT's space and no more. Beyond it the oldest half is dropped; the log and the affected consumers
+//!     are told.
 
 pub mod load;
 
@@ -20,25 +22,24 @@ use crate::records::overlay::Layer;
 
 /// A typical record with its key.
 const RECORD_BYTES: u64 = 64;
-/// Entries whose flush is awaited one by one; later ones are told together.
+/// Entries whose flush is tracked one by one. Later ones are tracked together with the last.
 const UNFLUSHED_MAX: usize = 4096;
 
-/// What is known of the changelog without a look into the table.
+/// State of the changelog in memory, so that the table need not be read for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub consumers: BTreeMap<u32, ConsumerRecord>,
-    /// The newest id that was given to any.
+    /// The newest consumer id that was given out.
     pub newest_consumer: u32,
-    /// The first record that is there; `last + 1` if none is. All from here to `last` are there.
+    /// The first record; `last + 1` if there is none. All from here to `last` exist.
     pub first: u64,
     pub last: u64,
-    /// `bytes_before` of the first record, and of the next one that is made.
+    /// `bytes_before` of the first record, and of the next one.
     pub first_at: u64,
     pub next_at: u64,
 }
 
-/// What the records of a backup leave of its changelog: nobody is registered, and what came after the backup had numbers that are not
-/// given again.
+/// What a restore keeps of a backup's changelog: no consumers, and numbers past all that were used after the backup.
 #[derive(Default)]
 pub struct Left {
     is_any: bool,
@@ -46,12 +47,12 @@ pub struct Left {
     newest_consumer: u32,
 }
 
-/// More changes than an MDT can have made since its last backup.
+/// More changes than an MDT can make between a backup and its restore.
 const NUMBERS_AFTER_BACKUP: u64 = 1 << 32;
 const CONSUMERS_AFTER_BACKUP: u32 = 1 << 16;
 
 impl Left {
-    /// Is it of the changelog? Then it is not to be restored.
+    /// True for a record of the changelog, which is not restored.
     pub fn takes(&mut self, key: &Key, value: &[u8]) -> bool {
         let (last, consumer) = match key.as_bytes().first() {
             Some(&keys::CHANGE) => (number_of(key), None),
@@ -76,19 +77,19 @@ impl Left {
     }
 }
 
-/// The ledger, and what follows from it and from flushes. By who has the writer's role.
+/// The ledger and its flush state. Only the executor's leader touches it.
 #[derive(Debug, Default)]
 pub struct Changelog {
     pub ledger: Ledger,
-    /// What anybody wants to know.
+    /// Union of the consumers' masks.
     mask: u64,
-    /// Everything up to here is flushed.
+    /// Records up to this number are flushed.
     pub flushed: u64,
-    /// Entries that may not be, each with its last operation and its last record.
+    /// Entries that may not be flushed: seq of the last operation, number of the last record.
     unflushed: VecDeque<(Seq, u64)>,
 }
 
-/// Of an entry in the making: records, and the bytes that they take.
+/// Records of an entry that is being built, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
     pub records: u64,
@@ -96,7 +97,7 @@ pub struct Noted {
 }
 
 impl Ledger {
-    /// Up to here no consumer wants anything.
+    /// No consumer needs records up to this number.
     pub fn floor(&self) -> u64 {
         self.consumers.values().map(|c| c.acked).min().unwrap_or(self.last)
     }
@@ -113,8 +114,8 @@ impl Ledger {
         self.consumers.get_mut(&id).ok_or_else(|| no_consumer(id))
     }
 
-    /// The oldest half of the records is given up, but nothing that is not flushed: what is told to be lost is no later change's number,
-    /// either (mds-C2). The consumers that still wanted some of it.
+    /// Drops the oldest half of the flushed records, and returns the consumers that lose some. Unflushed records stay: a number that was
+    /// reported as lost must not be given to a later change (mds-C2).
     pub fn give_up(&mut self, flushed: u64) -> Vec<Given> {
         let cut = (self.first + (self.last - self.first) / 2).min(flushed);
         let behind = self.consumers.values_mut().filter(|c| c.acked < cut);
@@ -128,7 +129,7 @@ impl Ledger {
             .collect()
     }
 
-    /// What makes `next` of it in the table; `forgotten`: numbers of the records that go.
+    /// The changes of the table that turn this ledger into `next`. `forgotten`: numbers of deleted records.
     pub fn difference(&self, next: &Ledger, forgotten: Vec<u64>) -> Layer {
         let mut layer: Layer = forgotten.into_iter().map(|n| (keys::change(n), None)).collect();
         let gone = self.consumers.keys().filter(|id| !next.consumers.contains_key(*id));
@@ -143,7 +144,7 @@ impl Ledger {
     }
 }
 
-/// What a consumer will not be told.
+/// Changes that a consumer loses.
 pub struct Given {
     pub name: String,
     pub is_news: bool,
@@ -152,7 +153,7 @@ pub struct Given {
 }
 
 impl Changelog {
-    /// At a start: what the table has is flushed.
+    /// Reads the changelog at a start. Everything in the table is flushed then.
     pub fn load<E: Engine>(kv: &E) -> Result<Changelog, Fault> {
         let ledger = until_loaded(kv, &mut || Ledger::load(&kv.reader()))?;
         let mut changelog = Changelog { flushed: ledger.last, ..Changelog::default() };
@@ -174,7 +175,7 @@ impl Changelog {
         self.ledger = ledger;
     }
 
-    /// Records of an operation's notes, behind those that its entry has already.
+    /// Records for an operation's notes, numbered behind those that the entry has already.
     pub fn records(&self, noted: &mut Noted, time: Time, session: SessionId, notes: Vec<Note>) -> Layer {
         let record = |note| {
             let bytes_before = self.ledger.next_at + noted.bytes;
@@ -187,7 +188,7 @@ impl Changelog {
         notes.into_iter().map(record).collect()
     }
 
-    /// An entry with such records is in the log; `seq`: of its last operation.
+    /// An entry with such records is in the log. `seq`: its last operation.
     pub fn add(&mut self, noted: Noted, seq: Seq, flushed: Seq) {
         self.ledger.last += noted.records;
         self.ledger.next_at += noted.bytes;

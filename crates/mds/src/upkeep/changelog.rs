@@ -27,7 +27,7 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 const LOOKED_AT_MAX: u64 = 16 * 1024;
 /// On a full MDT the changelog may use this part of its share: a seventieth of the space, out of the 4 % that stay reserved.
 const CLOSED_SHARE: u64 = 8;
-/// A change of the ledger, and numbers of records that go with it.
+/// Changes the ledger. Returns the numbers of records to delete.
 type Alter<'a> = &'a mut dyn FnMut(&mut Ledger) -> Result<Vec<u64>, Fault>;
 
 impl Core {

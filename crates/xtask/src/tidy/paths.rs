@@ -1,6 +1,6 @@
 //! Documents name source files: each that is named must be there, or a reader looks for it in vain.
 //!
-//! Read are words such as `mds/src/purge.rs` in backticks. Decisions tell of the past, and may name what has gone.
+//! Read are words such as `mds/src/upkeep/purge.rs` in backticks. Decisions tell of the past, and may name what has gone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn files_are_named_in_backticks() {
         let crates = ["mds", "kv"].map(str::to_owned).into();
-        let line = "`mds/src/purge.rs` `on_dying`, `crates/kv/src/a.rs`, mds/src/b.rs, `oss/src/c.rs`, `kv/src/…/d.rs`, `mds/src`";
+        let line = "`mds/src/upkeep/purge.rs` `on_dying`, `crates/kv/src/a.rs`, mds/src/b.rs, `oss/src/c.rs`, `kv/src/…/d.rs`, `mds/src`";
         assert_eq!(named(line, &crates).collect::<Vec<_>>(), ["mds/src/purge.rs", "kv/src/a.rs"]);
     }
 }

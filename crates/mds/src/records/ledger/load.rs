@@ -113,7 +113,7 @@ fn first_from(view: &dyn kv::View, number: u64) -> Result<(Option<u64>, bool), T
     }
 }
 
-/// Numbers of records from `first` on and before `end`, so many at most; and the first number that may have one behind these.
+/// Numbers of records in `first..end`, up to a maximum, and the first number behind them that may have a record.
 pub fn numbers(view: &dyn kv::View, first: u64, end: u64, max: usize) -> Result<(Vec<u64>, u64), Trouble> {
     let (mut numbers, mut from) = (Vec::new(), first);
     while from < end {
