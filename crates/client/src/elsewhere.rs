@@ -1,8 +1,8 @@
-//! A growing file moves on: where an OST is full and others are not, what follows the last byte of the file goes to those (decision 0050).
+//! A growing file moves on: if its OST is full and others are not, everything behind its last byte goes to those (decision 0050).
 //!
-//! client-E1: the layout is changed by who owns the body, has the file in its turn, and has asked the objects: behind the place where it changes
-//!     they have no byte and no reserved space.
-//! client-E2: a mirror that refused is not gone back to within the same call, so a call moves a file on at most once per OST.
+//! client-E1: a thread changes the layout only while it owns the body and is in the file's section, and after it asked the objects. They have
+//!     no byte and no reserved page behind the place of the change.
+//! client-E2: a call does not return to a mirror that refused it, so it moves a file on at most once per OST.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,36 +21,36 @@ use crate::overshoot::is_definite;
 use crate::room::Tries;
 use crate::sharing::Section;
 
-/// How long what OSTs say of their room is good for. Who writes fills one no faster than within a few of these.
+/// Validity of the OSTs' free space. A writer needs several times as long to fill an OST.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
-/// An OST that does not say in this time has no room for anybody who waits.
+/// An OST that does not answer in this time counts as full.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// New files avoid an OST for so long after it refused something. Then one tries it again.
+/// New files avoid an OST for this time after it refused a request.
 const FULL_FOR: Duration = Duration::from_secs(5);
-/// An MDT that does not answer for so long keeps nobody from hearing that there is no space.
+/// Longest wait for the MDT to move a file on. Then the write fails with `NoSpace`.
 const MOVE_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes that each OST has for more; nothing of one that does not say.
+/// Free bytes of each OST; `None`: it did not answer.
 type Rooms = Vec<(MirrorId, Option<u64>)>;
 
-/// What this client knows of the room of OSTs.
+/// Free space of OSTs, as far as this client knows it.
 #[derive(Default)]
 pub(crate) struct Elsewhere {
     rooms: Mutex<Option<(Instant, Rooms)>>,
-    /// Mirrors that refused something, and when they did so last.
+    /// Mirrors that refused a request, and the time of the last refusal.
     full: Mutex<BTreeMap<MirrorId, Instant>>,
 }
 
-/// What a call wants of an OST that refused it.
+/// The range that an OST refused.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Want {
-    /// Its first byte that found no room, or may have found none.
+    /// The first byte that found no space, or may have found none.
     pub at: u64,
     pub len: u64,
 }
 
 impl Fs {
-    /// Mirrors that new objects should not be on.
+    /// Mirrors that new objects avoid.
     pub(crate) fn mirrors_to_avoid(&self) -> Vec<MirrorId> {
         let mut full: Vec<(Instant, MirrorId)> = {
             let mut full = self.elsewhere.full.lock();
@@ -63,13 +63,13 @@ impl Fs {
             if let Some(avoid) = avoided(&self.rooms(), &refused, 0) {
                 return avoid;
             }
-            // All refused something: those that did so first may have room by now.
+            // All refused something. Those that did so first may have free space by now.
             full.pop();
         }
         Vec::new()
     }
 
-    /// These refused a call. True if it is the first time for one of them, and others have room for as much as it wants.
+    /// Notes mirrors that refused a call. True if that is new for one of them, and other mirrors have space for the wanted range.
     pub(crate) fn is_room_elsewhere(&self, mirrors: &[MirrorId], tries: &mut Tries) -> bool {
         let now = Instant::now();
         self.elsewhere.full.lock().extend(mirrors.iter().map(|m| (*m, now)));
@@ -78,8 +78,8 @@ impl Fs {
         tries.refused.len() > before && avoided(&self.rooms(), &tries.refused, tries.want.len).is_some()
     }
 
-    /// Mirrors of the call's section refused what it wants; `seen` components had the layout then. True if the file goes on elsewhere, so that
-    /// it is worth another try.
+    /// Moves the file on, after mirrors refused the call. `seen`: components of the layout then. True if the file has other components now, so
+    /// that another try makes sense.
     pub(crate) fn move_on(
         &self,
         section: &Section<'_>,
@@ -94,11 +94,11 @@ impl Fs {
         let mut body = file.own_body(deadline)?;
         let Some(layout) = &mut body.layout else { return Ok(false) };
         if layout.components.len() != seen {
-            // Another thread was first.
+            // Another thread has moved it on.
             return Ok(true);
         }
         let Some(cap) = file.meta.lock().cap.clone() else { return Ok(false) };
-        // 1. client-E1: where does the last object end?
+        // 1. client-E1: find the end of the last object.
         let objects = self.objects_there(file, layout, section.is_among_others());
         let stats = self.glimpse(&cap, objects.into_iter(), deadline)?;
         let (from, keep) = (end_of(layout, &stats), kept(&stats));
@@ -106,14 +106,15 @@ impl Fs {
             return Ok(false);
         }
         let Some(avoid) = avoided(&self.rooms(), &tries.refused, tries.want.len) else { return Ok(false) };
-        // 2. The MDT changes it, durably.
+        // 2. The MDT changes the layout durably.
         match self.ask_to_move(file, layout, (from, keep), avoid, deadline) {
             Ok(changed) => {
                 *layout = changed;
                 tracing::debug!("file {} goes on elsewhere from {from} on", file.fid);
                 Ok(true)
             }
-            // It stays where it is, or is opened anew before its objects are used: that goes after the change, if it is still to come.
+            // The layout is unchanged, or the outcome is unknown. Then the file is opened anew before its objects are used, and the open comes
+            // after a change that may still arrive.
             Err(fault) => {
                 if !is_definite(fault.code) {
                     file.distrust();
@@ -124,7 +125,7 @@ impl Fs {
         }
     }
 
-    /// Objects that may exist. Who is among others knows of those only that the MDT was told of.
+    /// Objects that may exist. Beside other clients (`all`) that is every object of the layout, since this client knows only reported ones.
     fn objects_there(&self, file: &File, layout: &Layout, all: bool) -> Vec<(ObjectId, MirrorId)> {
         let meta = file.meta.lock();
         let is_there = |o: ObjectId, bit: bool| all || bit || meta.progress.has_written(o);
@@ -154,7 +155,7 @@ impl Fs {
         Ok(changed)
     }
 
-    /// As of a moment ago.
+    /// Free space of OSTs, at most `KNOWN_FOR` old.
     fn rooms(&self) -> Rooms {
         let mut rooms = self.elsewhere.rooms.lock();
         if let Some((at, rooms)) = &*rooms
@@ -172,7 +173,7 @@ impl Fs {
     }
 }
 
-/// Where the last byte or reserved page of these objects is.
+/// End of the last byte or reserved page of these objects, as an offset in the file.
 fn end_of(layout: &Layout, stats: &[ObjectStat]) -> u64 {
     let end =
         |s: &ObjectStat| layout.size_from(s.object.component, s.object.stripe, s.len.max(s.reserved_end));

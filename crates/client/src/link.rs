@@ -1,7 +1,7 @@
-//! The session at one target: attach, replay after a restart, and what is known of its log.
+//! The session at one target: attach, replay after a restart, and the state of the target's log as far as this client knows it.
 //!
-//! client-C5 here: a request waits in `ready` until the target is attached and has been sent again what it lost. The incarnation in
-//! each request's header makes a target that restarted meanwhile refuse it (`Moved`), which leads back here.
+//! client-C5 here: a request waits in `ready` until the target is attached and all that it lost was replayed. Each request has the
+//! incarnation that its sender knows. A target that restarted meanwhile refuses it (`Moved`), and the client attaches again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ use crate::request::{Answer, Patience, Pending, Sent, amend_sent};
 use crate::sharing::Sharing;
 use crate::slots::{Sendable, Slots};
 
-/// Longest wait for a turn within one attach, which then begins anew: the target may have restarted again.
+/// Longest wait for the replay turn within one attach. Then the attach begins anew, since the target may have restarted again.
 const TURN_WAIT: Duration = Duration::from_secs(2);
-/// Between two asks for it, in which the MDT waits, too.
+/// Pause between two requests for the turn. The MDT waits in each of them too.
 const TURN_PAUSE: Duration = Duration::from_millis(1);
-/// While it sends again, a client says so this often.
+/// A client that replays reports its progress this often.
 const TELL: Duration = Duration::from_secs(1);
 
-/// What all links of a client have in common.
+/// State that all links of a client share.
 pub(crate) struct Identity {
     pub fs: FsId,
     pub fs_uuid: Uuid,
@@ -42,7 +42,7 @@ pub(crate) struct Identity {
     pub name: String,
     pub observer: bool,
     pub claims: Claims,
-    /// What the MDT said at attach: see `AttachReply::judges`, `knows_groups`.
+    /// From the MDT's answer to attach: see `AttachReply::judges`, `knows_groups`.
     pub judges: AtomicBool,
     pub knows_groups: AtomicBool,
     pub retain_bytes_max: usize,
@@ -52,10 +52,10 @@ pub(crate) struct Identity {
     pub locks: Locks,
     pub gone: Gone,
     pub sharing: Sharing,
-    /// Whom to ask for a turn; 0: none is known.
+    /// The MDT that gives replay turns; 0: not known.
     pub mdt: AtomicU32,
     pub aborted: AtomicBool,
-    /// Those who wait between two tries wait here, so that `abort` ends the wait.
+    /// Threads wait here between two tries, so that `abort` ends the wait.
     pub sleepers: (Mutex<()>, Condvar),
 }
 
@@ -92,7 +92,7 @@ struct Attached {
     last: Option<(Incarnation, SessionId)>,
     /// For each incarnation that ended: the highest entry that its successor still had.
     cuts: Vec<(Incarnation, Seq)>,
-    /// What was lost and could not be sent again yet.
+    /// Lost requests that were not replayed yet.
     unsent: VecDeque<Kept<Sendable>>,
 }
 
@@ -143,8 +143,8 @@ impl Link {
         self.ask(Fid(0), &Flush {}, deadline).map(|_| ())
     }
 
-    /// A word to the target, which also finds out early that it restarted, and replays then: for that there is more time, for others
-    /// may have to come first.
+    /// Sends a sign of life. This also finds a restart early, and replays. The replay has more time than `deadline`, since other clients may
+    /// have to replay first.
     pub fn keep_alive(&self, deadline: Instant) -> Result<(), Fault> {
         let attach_until = || deadline.max(Instant::now() + TURN_WAIT + TURN_WAIT / 2);
         let (peer, incarnation) = self.ready(attach_until())?;
@@ -184,7 +184,7 @@ impl Link {
     pub fn flushed(&self) -> Seq {
         Seq(self.flushed.load(Ordering::Acquire))
     }
-    /// Milliseconds without a word after which the target ends the session; 0 before the first attach.
+    /// The session's time-out at the target in milliseconds; 0 before the first attach.
     pub fn ttl_ms(&self) -> u32 {
         self.ttl_ms.load(Ordering::Relaxed)
     }
@@ -197,7 +197,7 @@ impl Link {
     pub fn was_attached(&self) -> bool {
         self.was_attached.load(Ordering::Acquire)
     }
-    /// Are requests kept for replay? Not for a target that dies with this process.
+    /// True if requests are retained for replay. A target in this process dies with the client, so nothing is retained for it.
     pub fn keeps(&self) -> bool {
         !self.is_fate_shared.load(Ordering::Relaxed) && !self.id.observer
     }
@@ -208,29 +208,29 @@ impl Link {
         Fault::new(Code::Timeout, format!("{}: {why}; see 'stria status'", self.describe()))
     }
 
-    /// Is the mark flushed, as far as this client has been told?
+    /// True if the target has reported the mark as flushed.
     pub fn covers(&self, mark: &Mark) -> bool {
         mark.is_covered(Incarnation(self.incarnation.load(Ordering::Acquire)), self.flushed())
     }
 
-    /// Has everything acknowledged by this target so far been flushed?
+    /// True if the target has flushed everything that it acknowledged so far.
     pub fn is_all_flushed(&self) -> bool {
         self.is_attached()
             && self.acknowledged.load(Ordering::Acquire) <= self.flushed.load(Ordering::Acquire)
     }
 
-    /// True if the target restarted without the mark's entry, and nobody could send it again.
+    /// True if the target restarted without the mark's entry, and the entry cannot be replayed.
     pub fn has_lost(&self, mark: &Mark) -> bool {
         if self.keeps() || mark.incarnation.0 == self.incarnation.load(Ordering::Acquire) {
-            // What is kept is sent again; what then fails is in the list of losses.
+            // Retained requests are replayed, and those that fail are in the list of losses.
             return false;
         }
         let attached = self.attaching.lock();
         attached.cuts.iter().any(|(ended, have)| *ended >= mark.incarnation && mark.seq > *have)
     }
 
-    /// Takes note of what a reply's heads say. A target that restarted may use the numbers of entries that it lost again, so
-    /// what another incarnation than the attached one says is not about our entries.
+    /// Notes the head of a reply. A restarted target may use the seqs of lost entries again, so replies of another incarnation than the
+    /// attached one do not count.
     pub fn note(&self, head: &Header, reply: &ReplyHead) {
         if head.incarnation.0 != self.incarnation.load(Ordering::Acquire) {
             return;
@@ -247,7 +247,7 @@ impl Link {
         }
     }
 
-    /// Waits `after`, or less if it is aborted. False: the deadline comes first, or there is no more trying.
+    /// Waits for `after`, or until an abort. False: the deadline would pass first, or the client is aborted.
     pub fn wait(&self, after: Duration, deadline: Instant) -> bool {
         if self.id.aborted.load(Ordering::Acquire) || Instant::now() + after >= deadline {
             return false;
@@ -259,12 +259,12 @@ impl Link {
         !self.id.aborted.load(Ordering::Acquire)
     }
 
-    /// The peer may have moved to another node: ask the fabric again.
+    /// Drops the peer, which may have moved to another node. The next request asks the fabric again.
     pub fn lost_contact(&self) {
         *self.peer.write() = None;
     }
 
-    /// The target is not, or no more, in `incarnation`: attach before anything else is sent.
+    /// The target has left `incarnation`, so the client attaches before it sends another request.
     pub fn detached(&self, incarnation: Incarnation) {
         let _ = self.incarnation.compare_exchange(incarnation.0, 0, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -296,22 +296,22 @@ impl Link {
         }
     }
 
-    /// Would `ready` answer without a wait?
+    /// True if `ready` would not wait.
     pub fn is_ready(&self) -> bool {
         let session = self.attached_session.load(Ordering::Acquire);
         self.is_attached() && session == self.session().0 && self.peer.read().is_some()
     }
 
-    /// Would `make_room` do nothing?
+    /// True if `make_room` would do nothing.
     pub fn has_room(&self) -> bool {
         let is_over = self.keeps() && self.retained.lock().kept.is_over();
         !is_over && !self.slots.has_stuck()
     }
 
-    /// plan-P3: memory for replay is bounded; past the bound the caller flushes first. Also settles what is stuck (client-C3).
+    /// plan-P3: memory for replay is bounded, and past the bound the caller flushes first. client-C3: stuck requests are sent first, too.
     pub fn make_room(&self, deadline: Instant) -> Result<(), Fault> {
         if self.slots.has_stuck() {
-            // One thread sends them; nobody passes it, so nothing newer can arrive before them.
+            // One thread sends them, and the others wait. So no newer request arrives before them.
             let _turn = self
                 .unsticking
                 .try_lock_until(deadline)
@@ -335,7 +335,7 @@ impl Link {
                 Err(fault) => break fault,
             };
             if stuck.head.session != self.session() {
-                // Its session has ended while it waited here: it can never be answered, and stands in nobody's way.
+                // Its session has ended. The target never carries it out, so it blocks no later request.
                 self.id.losses.add(stuck.fid, "the session of a request that was given up has ended");
                 self.slots.unstick(stuck.head.slot);
                 return Ok(());
@@ -348,7 +348,7 @@ impl Link {
                     }
                     return Ok(());
                 }
-                // It restarted since: attach, then the same again.
+                // The target has restarted. Attach, then send it again.
                 Err(fault) if fault.code == Code::Moved => {
                     self.detached(incarnation);
                     if !self.wait(backoff(tries), deadline) {
@@ -365,7 +365,7 @@ impl Link {
     fn keep_again(&self, Resent { seq, reply }: Resent, mut what: Sendable) {
         self.acknowledged.fetch_max(seq.0, Ordering::AcqRel);
         if seq.0 > 0 && self.keeps() && seq > self.flushed() {
-            // Nobody had read its answer, if it was given up: what it made has its fid, and others may know that by now.
+            // The first answer was never read. The file that the request made has its fid, and other clients may know it by now.
             amend_sent(what.head.call, &mut what.body, &reply);
             let (slot, sequence) = (what.head.slot, what.head.sequence);
             let bytes = what.body.len() + what.bulk.len();
@@ -373,8 +373,8 @@ impl Link {
         }
     }
 
-    /// Sends a request again under its own slot and sequence, in the present session and incarnation. `None`: the target
-    /// refused it, so it did not and will not happen.
+    /// Sends a request again under its own slot and sequence, in the present session and incarnation. `None`: the target refused it, so it was
+    /// not and will not be carried out.
     fn resend(
         &self,
         request: &Sendable,
@@ -412,7 +412,7 @@ impl Link {
         }
     }
 
-    /// Attaches, and sends again what the target lost. One thread does it, the others wait for it.
+    /// Attaches, and replays requests that the target lost. One thread does it, and the others wait.
     pub fn attach(&self, deadline: Instant) -> Result<(), Fault> {
         let mut attached = self
             .attaching
@@ -434,12 +434,12 @@ impl Link {
     }
 
     fn attach_once(&self, attached: &mut Attached, deadline: Instant) -> Result<(), Attempt> {
-        // 1. Say who we are. An OST is told the session that the MDT gave.
+        // 1. Attach. An OST gets the session that the MDT gave.
         let peer = self.fabric.peer(self.target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
         let (incarnation, reply) = self.say_attach(&*peer, deadline)?;
         let fresh = if self.is_mdt && !self.id.observer { reply.session } else { self.session() };
 
-        // 2. What of ours did it lose? Nothing can be replayed into a session that began anew.
+        // 2. Find out what the target lost. Nothing is replayed into a new session.
         self.is_fate_shared.store(peer.is_fate_shared(), Ordering::Relaxed);
         self.slots.raise(&reply.slots);
         if attached.last.is_some_and(|(ended, _)| ended != incarnation) {
@@ -448,7 +448,7 @@ impl Link {
         match attached.last {
             Some((_, session)) if session != fresh => self.lose_session(session, &mut attached.unsent),
             Some((ended, _)) if ended != incarnation => {
-                // It may take several attaches, and the target may restart again between them.
+                // A replay may take several attaches, and the target may restart again between them.
                 match attached.cuts.last_mut() {
                     Some((last, have)) if *last == ended => *have = reply.last_seq.min(*have),
                     _ => attached.cuts.push((ended, reply.last_seq)),
@@ -472,7 +472,7 @@ impl Link {
             self.reclaim(&*peer, fresh, deadline)?;
         }
 
-        // 3. From here on requests go out.
+        // 3. Requests may go out now.
         self.retained.lock().incarnation = incarnation;
         self.flushed.fetch_max(reply.flushed_seq.0, Ordering::AcqRel);
         self.ttl_ms.store(reply.session_ttl_ms, Ordering::Relaxed);
@@ -489,7 +489,7 @@ impl Link {
         Ok(())
     }
 
-    /// What the MDT only kept in mind, it is told again, before anything new.
+    /// Reports opens, sections and locks, which the MDT has in memory only, before any new request.
     fn hold_again(
         &self,
         peer: &dyn Peer,
@@ -514,8 +514,8 @@ impl Link {
         Ok(())
     }
 
-    /// What was heard of the incarnation that ended does not count any more: its successor goes on from what it has, and may have
-    /// less than was said to be flushed. A number too high left here would pass its new entries off as flushed.
+    /// Takes the seqs of a new incarnation, which may be lower than those of the last one. A seq that is too high would make new entries
+    /// count as flushed.
     fn begin_anew(&self, reply: &AttachReply) {
         let flushed = self.flushed.swap(reply.flushed_seq.0, Ordering::AcqRel);
         self.acknowledged.store(reply.last_seq.0, Ordering::Release);
@@ -532,8 +532,8 @@ impl Link {
         }
     }
 
-    /// client-H6. Waits until what the target lost of entry `next` of its earlier life may be sent again; with `ALL`, until anything new may
-    /// be. Gives the entry below which that holds.
+    /// client-H6: waits until this client may replay lost entries from `next` on; with `ALL`, until it may send new requests. Returns the entry
+    /// below which it may go on.
     fn wait_turn(&self, incarnation: Incarnation, next: Seq, deadline: Instant) -> Result<Seq, Attempt> {
         if self.id.observer {
             return Ok(ALL);
@@ -591,7 +591,7 @@ impl Link {
         }
     }
 
-    /// plan-P1, plan-P2: what the restarted target does not have, in acknowledged order, under the old slots and sequences.
+    /// plan-P1, plan-P2: replays requests that the restarted target lost, in acknowledged order, under their old slots and sequences.
     fn replay(
         &self,
         unsent: &mut VecDeque<Kept<Sendable>>,
@@ -599,10 +599,10 @@ impl Link {
         incarnation: Incarnation,
         deadline: Instant,
     ) -> Result<(), Attempt> {
-        // 1. What was sent again to an incarnation that is over, too, was before what is still to be sent again.
+        // 1. Requests that were replayed to an earlier incarnation come before those that were not replayed yet.
         let mut lost = {
             let mut retained = self.retained.lock();
-            // An answer of the old incarnation that is read only now is to be asked for again, not kept.
+            // From here on an answer of the old incarnation is not retained. Its request is sent again.
             retained.incarnation = incarnation;
             retained.kept.take_lost(&reply.slots)
         };
@@ -613,10 +613,10 @@ impl Link {
         }
         unsent.extend(lost);
 
-        // 2. One by one. What the target has done already in this incarnation it answers from its slot.
+        // 2. Send them one by one. A request that this incarnation carried out already is answered from its slot.
         let (mut until, mut told) = (Seq(0), Instant::now());
         while let Some(kept) = unsent.front() {
-            // mds-X6: entries of other sessions may come before it.  mds-X7: who says nothing is taken for gone.
+            // mds-X6: entries of other sessions may come first. mds-X7: a client that reports no progress counts as gone.
             if kept.seq >= until || told.elapsed() >= TELL {
                 until = self.wait_turn(incarnation, kept.seq, deadline)?;
                 told = Instant::now();
@@ -653,7 +653,7 @@ impl Link {
     }
 }
 
-/// What came of a request that was sent again.
+/// The answer to a request that was sent again.
 struct Resent {
     seq: Seq,
     /// The reply's body without its head.
@@ -666,7 +666,7 @@ fn reply_of(body: &[u8]) -> Result<(ReplyHead, &[u8]), Malformed> {
     Ok((head, r.take(r.remaining())?))
 }
 
-/// How an attach failed.
+/// A failed attach.
 enum Attempt {
     Again(Fault),
     Final(Fault),

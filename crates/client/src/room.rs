@@ -1,8 +1,8 @@
-//! Room on OSTs that are full for the moment: what was removed is destroyed by the purge a little later, and whoever writes meanwhile
-//! waits for that instead of being told `NoSpace`.
+//! Waits for free space on full OSTs. The purge destroys removed files a little later, and a write waits for that before it fails with
+//! `NoSpace`.
 //!
-//! A refused request is answered and definite, so the next try is a new one, with a sequence of its own. Nothing is held while
-//! waiting: no section, no lock of the file, no slot.
+//! A refused request is definite, so the next try is a new request with a sequence of its own. A wait holds no section, no lock of the file
+//! and no slot.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use crate::elsewhere::Want;
 use crate::files::File;
 use crate::objects::Stopped;
 
-/// An MDT that does not answer for so long keeps nobody from hearing that there is no space.
+/// Longest wait for the MDT's answer. Without one the write fails with `NoSpace`.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Between two looks at removed files whose time is not over (`removed`): at most a second in all.
+/// Pause between two looks at removed files that are still kept (`removed`), for at most a second in all.
 const REPLACED_PAUSE: Duration = Duration::from_millis(20);
-/// For letting removed files go: that second, and one for the MDT to answer. What is left of the time is for the purge.
+/// Longest time to release removed files: that second, and one for the MDT's answer. The rest of the time is for the purge.
 const REPLACED_MAX: Duration = Duration::from_secs(2);
-/// Most that wait long at once, half of the threads that serve a mount: who removes something finds one that is free. Others wait for a
+/// Most threads that wait long at once: half of the threads that serve a mount, so that a removal finds a free one. Other threads wait for a
 /// moment only (plan-W4).
 pub const WAITERS_MAX: u32 = 8;
-/// Growths of one call that found no room.
+/// Most inline-to-object migrations of one call that find no space.
 const GROWTHS_MAX: u32 = 8;
 
-/// What one operation has tried so far.
+/// Tries of one operation so far.
 #[derive(Default)]
 pub(crate) struct Tries {
     pub count: u32,
-    /// Growths of an inline file that found no room.
+    /// Inline-to-object migrations that found no space.
     growths: u32,
-    /// What it wants where it found no room, and the mirrors that had none.
+    /// The wanted range that found no space, and the mirrors that had none.
     pub want: Want,
     pub refused: BTreeSet<MirrorId>,
     room: Option<Room>,
@@ -65,7 +65,7 @@ impl Waits {
     }
 }
 
-/// Who has one may wait long.
+/// Permission to wait long.
 struct Seat(Arc<Waits>);
 
 impl Drop for Seat {
@@ -75,7 +75,7 @@ impl Drop for Seat {
 }
 
 impl Stopped {
-    /// Of requests to several OSTs: the first fault, and the mirrors that said `NoSpace`. Another fault goes first.
+    /// Joins the faults of requests to several OSTs: any fault other than `NoSpace`, or `NoSpace` with the mirrors that returned it.
     pub fn at(faults: Vec<(MirrorId, Fault)>) -> Option<Stopped> {
         let is_full = faults.iter().all(|(_, fault)| fault.code == Code::NoSpace);
         let mirrors = faults.iter().map(|(mirror, _)| *mirror).collect();
@@ -86,7 +86,7 @@ impl Stopped {
 }
 
 impl Fs {
-    /// OSTs said that they are full. Returns when it is worth another try, or with the fault.
+    /// OSTs are full. Returns when another try makes sense, or with the fault.
     pub(crate) fn await_room(
         &self,
         file: &File,
@@ -105,7 +105,7 @@ impl Fs {
         room.refused(&mirrors);
         match self.await_purge(file, &mirrors, room, tries.seat.is_some(), deadline)? {
             true => {
-                // What was freed may be anywhere.
+                // Any OST may have free space now.
                 tries.refused.clear();
                 Ok(())
             }
@@ -118,7 +118,7 @@ impl Fs {
         }
     }
 
-    /// An inline file's objects found no room. Each try costs all its bytes once more, and leaves a dead record.
+    /// A migration of an inline file found no space. Each try writes all its bytes again, and leaves a record in the unlink log.
     pub(crate) fn await_growth(
         &self,
         file: &File,
@@ -129,13 +129,13 @@ impl Fs {
         tries.growths += 1;
         match tries.growths > GROWTHS_MAX {
             true => Err(fault),
-            // The next layout avoids these.
+            // The next layout avoids these mirrors.
             false if self.is_room_elsewhere(&mirrors, tries) => Ok(()),
             false => self.await_room(file, (fault, mirrors), tries, deadline),
         }
     }
 
-    /// Releases files that were removed by now and are kept for a moment.
+    /// Releases removed files that are kept for a moment.
     fn await_removed(&self, file: &File, deadline: Instant) -> Result<(), Fault> {
         let mdt = self.mdt(file.fid)?;
         let begin = Instant::now();
@@ -149,7 +149,7 @@ impl Fs {
         Ok(())
     }
 
-    /// True: it is worth another try.
+    /// Waits for the purge. True: another try makes sense.
     fn await_purge(
         &self,
         file: &File,
@@ -165,7 +165,7 @@ impl Fs {
             let said = match self.ask_until(file.fid, &req, limit) {
                 Ok(answer) => answer.reply,
                 Err(why) => {
-                    tracing::debug!(%why, "who finds an OST full cannot ask whether space is about to be free");
+                    tracing::debug!(%why, "a write that found an OST full cannot ask whether space is about to become free");
                     return Ok(false);
                 }
             };
@@ -191,11 +191,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_so_many_wait_at_once() {
+    fn no_more_than_the_limit_wait_at_once() {
         let waits = Arc::<Waits>::default();
         let seats: Vec<_> = (0..WAITERS_MAX).map(|_| waits.take_seat().expect("a seat")).collect();
         assert!(waits.take_seat().is_none());
         drop(seats);
-        assert!(waits.take_seat().is_some(), "who has ended leaves its seat");
+        assert!(waits.take_seat().is_some(), "a wait that has ended frees its seat");
     }
 }

@@ -1,8 +1,7 @@
 //! Slots of a session at one target: each carries one mutating request at a time, under rising sequences.
 //!
-//! client-C3 here: a slot whose request may or may not have happened is *stuck*: the request stays with it and is sent again, under
-//! the same sequence, before the slot or the target is used for anything newer. So a write that was given up can never
-//! arrive after a later one.
+//! client-C3 here: a slot is *stuck* if its request may or may not have been carried out. The request stays with the slot, and is sent again
+//! under the same sequence before the slot or the target gets a newer request. So an abandoned write never arrives after a later one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -12,18 +11,18 @@ use types::Fid;
 use wire::Header;
 use wire::session::{SLOTS, comes_after, next_sequence};
 
-/// A request with everything that sending it again takes.
+/// A request with everything that is needed to send it again.
 #[derive(Debug)]
 pub(crate) struct Sendable {
     pub head: Header,
     pub body: Vec<u8>,
     pub bulk: Vec<u8>,
-    /// The file that suffers if it is lost; 0 = the name space.
+    /// The file that has the loss if it is lost; 0: the name space.
     pub fid: Fid,
 }
 
 impl Sendable {
-    /// Who suffers if it is lost: a creation is missed by its directory and by who has the new file open.
+    /// Files that have the loss if it is lost. A lost creation concerns its directory and the new file.
     pub fn concerns(&self) -> impl Iterator<Item = Fid> {
         [Some(self.fid), crate::request::made_by(self.head.call, &self.body)].into_iter().flatten()
     }
@@ -32,7 +31,7 @@ impl Sendable {
 pub(crate) struct Slots {
     state: Mutex<State>,
     freed: Condvar,
-    /// Stuck requests, those that are just being sent again included.
+    /// Stuck requests, including those that are just being sent again.
     stuck_count: AtomicUsize,
 }
 
@@ -43,7 +42,7 @@ struct State {
     stuck: Vec<Sendable>,
 }
 
-/// A slot in use; given back on drop unless it got stuck.
+/// A slot in use. Dropping it frees the slot, unless it got stuck.
 pub(crate) struct Taken<'a> {
     slots: &'a Slots,
     pub slot: u32,
@@ -69,7 +68,7 @@ impl Slots {
         Self::take_free(self, &mut state)
     }
 
-    /// A free slot if there is one now: who holds slots already must not wait for more.
+    /// A free slot, if there is one now. A thread that holds slots must not wait for more.
     pub fn try_take(&self) -> Option<Taken<'_>> {
         Self::take_free(self, &mut self.state.lock())
     }
@@ -81,7 +80,7 @@ impl Slots {
         Some(Taken { slots: self, slot, sequence: *last, is_stuck: false })
     }
 
-    /// The target knows these sequences of this session; never go below them.
+    /// Raises sequences to those that the target has for this session.
     pub fn raise(&self, carried_out: &[u32]) {
         for (mine, theirs) in self.state.lock().sequences.iter_mut().zip(carried_out) {
             if *theirs != 0 && comes_after(*theirs, *mine) {
@@ -94,7 +93,7 @@ impl Slots {
         self.stuck_count.load(Ordering::Acquire) > 0
     }
 
-    /// Takes a stuck request out, to be sent again; then either `unstick` its slot or put it back.
+    /// Takes a stuck request out, to send it again. The caller then calls `unstick` for its slot, or puts it back.
     pub fn take_stuck(&self) -> Option<Sendable> {
         self.state.lock().stuck.pop()
     }
@@ -102,9 +101,10 @@ impl Slots {
         self.state.lock().stuck.push(request)
     }
 
-    /// The outcome of the slot's stuck request is known.
+    /// The outcome of the slot's stuck request is known, so the slot is free.
     pub fn unstick(&self, slot: u32) {
-        self.stuck_count.fetch_sub(1, Ordering::AcqRel);
+        let before = self.stuck_count.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "client-C3: a slot is unstuck once");
         self.give_back(slot);
     }
 
@@ -113,7 +113,7 @@ impl Slots {
         self.freed.notify_one();
     }
 
-    /// The session has ended: what was stuck in it can never be answered.
+    /// Removes all stuck requests of a session that has ended, since they can never be answered.
     pub fn drop_stuck(&self) -> Vec<Sendable> {
         let stuck = std::mem::take(&mut self.state.lock().stuck);
         stuck.iter().for_each(|s| self.unstick(s.head.slot));
@@ -126,7 +126,7 @@ impl Slots {
 }
 
 impl Taken<'_> {
-    /// The outcome is unknown: the slot stays in use with its request.
+    /// The outcome is unknown, so the slot stays in use with its request.
     pub fn stick(mut self, request: Sendable) {
         self.is_stuck = true;
         self.slots.stuck_count.fetch_add(1, Ordering::AcqRel);
